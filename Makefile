@@ -16,14 +16,14 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 VIV := $(abspath $(TARGET_DIR))/debug/viv
 VIV_RELEASE := $(abspath $(TARGET_DIR))/release/viv
 
-# The build with named points at which it can be made to die: for tests only, under another name. It
-# shares all but our own crates with the build beside it, since it resolves the same features of
-# everything else; `viv` is built again behind it, so that nobody takes the one for the other.
+# The build with failpoints (named points at which a test can make it die), under another name. It shares all
+# dependencies with the ordinary build, since their features are the same. `viv` is built again afterwards, so
+# that the two are never confused.
 with-failpoints = $(CARGO) build --locked --workspace --bin viv --features cli/failpoints $(1) && \
 	cp -f $(abspath $(TARGET_DIR))/$(2)/viv $(abspath $(TARGET_DIR))/$(2)/viv-failpoints
 
-# One stage of `make test`: its name, then what it runs. How long each took is told behind it, and all
-# together at the end.
+# One stage of `make test`: its name, then what it runs. Prints how long each stage took, and all of them at
+# the end.
 STAGES := $(abspath $(TARGET_DIR))/stages
 stage = @echo '$(2)' && $(2) && mkdir -p $(dir $(STAGES)) && \
 	printf '%-12s %5d s\n' '$(1)' "$$SECONDS" | tee -a $(STAGES)
@@ -36,13 +36,12 @@ export VIV_BIN ?= $(VIV)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The dev profile on purpose: from nothing it builds in a fraction of the release build's time, it
-# shares every artifact with `make test`, and an agent waits for its model, not for our code. SQLite
-# is optimised even so (see Cargo.toml). `make bench` and `make torture` measure the release build.
+# The dev profile on purpose: it builds in a fraction of the release build's time, it shares every artifact with
+# `make test`, and an agent waits for its model, not for our code. SQLite is optimized anyway (see Cargo.toml). `make bench` and `make torture` measure the release build.
 run: viv ## Start a living agent on this machine (then `make chat` in a second terminal)
 	@exec $(VIV) up $(ARGS)
 
-chat: viv ## Speak to the agent that `make run` started
+chat: viv ## Talk to the agent that `make run` started
 	@exec $(VIV) chat $(ARGS)
 
 run-local: viv ## Start it with a real small model, fetched once; no key needed
@@ -80,7 +79,7 @@ bench: needs ## Measure against floors of the same run (release build), write ta
 	VIV_BIN=$(VIV_RELEASE) $(CARGO) run --locked --release -p bench -- $(ARGS)
 
 # Ends with one line of counts, and fails where a promise broke. VIV_SEED=n runs a seed again.
-torture: needs ## Kill it in every way for MINUTES=n or KILLS=n deaths (200), look for anything lost or doubled
+torture: needs ## Kill it in many ways for MINUTES=n or KILLS=n deaths (200), look for anything lost or doubled
 	$(call with-failpoints,--release,release)
 	$(CARGO) build --locked --release --workspace --bin viv --bin torture
 	@VIV_BIN=$(VIV_RELEASE) VIV_MINUTES=$(MINUTES) VIV_KILLS=$(KILLS) VIV_SABOTAGE=$(SABOTAGE) \

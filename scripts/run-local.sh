@@ -31,7 +31,7 @@ die() { say "$@"; exit 1; }
 make_venv() {
     command -v python3 >/dev/null || die "python3 is needed to fetch and serve the model; install it, for instance with \`apt-get install python3 python3-venv\`"
     python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || die "python3 is $(python3 -V 2>&1), wanted 3.9 or newer"
-    # A half-made environment has no pip: it is made again.
+    # An incomplete environment has no pip: it is created again.
     if ! "$python" -m pip --version >/dev/null 2>&1; then
         rm -rf "$cache/venv"
         python3 -m venv "$cache/venv" >"$cache/venv.log" 2>&1 || die "python3 cannot make a virtual environment; install it, for instance with \`apt-get install python3-venv\` (log: .cache/local-model/venv.log)"
@@ -79,7 +79,7 @@ serve() {
     say "SmolLM2-135M is served at $url ($context tokens, $threads threads)"
 }
 
-# Only what this script started, by its own pid.
+# Stops only what this script started, by its pid.
 stop() {
     trap - EXIT INT TERM HUP
     if [ -n "$viv_pid" ]; then kill -TERM "$viv_pid" 2>/dev/null || true; wait "$viv_pid" 2>/dev/null || true; fi
@@ -89,8 +89,8 @@ stop() {
 
 live() {
     [ -x "$viv" ] || die "\`$viv\` is not built; \`make run-local\` builds it, or name it with VIV"
-    # In a process group of its own: Ctrl-C comes to this script, which asks `viv` once, politely,
-    # so that it ends before its voice does.
+    # In its own process group: Ctrl-C reaches this script, which stops `viv` first and the
+    # model's server after it.
     set -m
     "$viv" up --model "llamacpp/smollm2-135m" --base-url "$url/v1" \
         --tool-mode json_schema --context-window "$context" "$@" &

@@ -62,7 +62,7 @@ def request(base, key, method, path, body=None):
 
 def prepare(base, key, name):
     """The agent and its space; `you` is in it."""
-    # It seldom ends by itself: an answer to everyone who spoke ends the cycle.
+    # The model seldom ends by itself, so an answer to every sender ends the cycle.
     limits, stop = {"max_steps": 2}, {"all_addressed": True}
     config = {"instructions": INSTRUCTIONS, "tools": TOOLS, "limits": limits, "stop": stop}
     request(base, key, "POST", "/v1/agents", {"name": name, "config": config})

@@ -1,5 +1,5 @@
-//! Durable accepts under load: how many share one fsync, and what one costs the writer's thread
-//! beside its bare inserts.
+//! Durable accepts under load: how many share one fsync, and the CPU of the writer's thread per accept,
+//! compared with the bare inserts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use crate::measure::{Samples, own_cpu_us, short, thread_cpu_us};
 use crate::report::{Goal, Metric};
 use crate::server::{self, BenchServer, Home};
 
-/// Who speak at once.
+/// Producers that post at the same time.
 const PRODUCERS: usize = 64;
 /// Messages of each producer in one round.
 const MESSAGES: usize = 100;
-/// Rounds, the first to warm up.
+/// Rounds; the first is a warm-up.
 const ROUNDS: usize = 6;
 /// Bytes of one message.
 const TEXT_BYTES: usize = 256;
 /// The name of the store's writer thread.
 const WRITER: &str = "viv-writer";
-/// In how many spaces they speak, each with an agent: all in one, where entries of the
-/// indexes lie close together and bare inserts cost least, and each in its own, where they cost most.
-const CROWDS: [(usize, &str); 2] = [(1, "all in one space"), (PRODUCERS, "each in its own space")];
+/// The number of spaces that they post to, each with an agent: one space for all, where index entries are
+/// close together and bare inserts cost least, and one for each, where they cost most.
+const LAYOUTS: [(usize, &str); 2] = [(1, "all in one space"), (PRODUCERS, "each in its own space")];
 
-/// What one round came to.
+/// The results of one round.
 struct Round {
     per_group: f64,
     cpu_us: f64,
     per_second: f64,
 }
 
-/// What the rounds of one crowd came to.
+/// The results of all rounds with one number of spaces.
 struct Rounds {
-    words: &'static str,
+    label: &'static str,
     grouped: Samples,
     cpu: Samples,
     speed: Samples,
@@ -56,18 +56,18 @@ impl Rounds {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
-    let crowds = CROWDS.map(|(spaces, words)| crowd(bench, spaces, words));
-    let [one, own] = crowds;
+    let layouts = LAYOUTS.map(|(spaces, label)| all_rounds(bench, spaces, label));
+    let [one, own] = layouts;
     let (one, own) = (one?, own?);
     let (least, other) =
         if one.grouped.median() <= own.grouped.median() { (&one, &own) } else { (&own, &one) };
     let note = format!(
         "{PRODUCERS} producers of {TEXT_BYTES} B, {}: {}, {} accepts/s; {}: {}, {} accepts/s; floor: one fsync \
          for each",
-        least.words,
+        least.label,
         least.grouped.spread(),
         short(least.speed.median()),
-        other.words,
+        other.label,
         short(other.grouped.median()),
         short(other.speed.median()),
     );
@@ -78,10 +78,10 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let note = format!(
         "CPU of the writer's thread per accept, fsync and copying the log back included, {}: {}; floor: the same \
          rows by plain prepared statements into the same tables in groups of the same size: {}; {}: {} us, ratio {}",
-        worse.words,
+        worse.label,
         worse.cpu.spread(),
         worse.bare.spread(),
-        better.words,
+        better.label,
         short(better.cpu.median()),
         short(better.ratio()),
     );
@@ -91,49 +91,49 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![shared, ratio])
 }
 
-fn crowd(bench: &Bench, spaces: usize, words: &'static str) -> Result<Rounds> {
+fn all_rounds(bench: &Bench, spaces: usize, label: &'static str) -> Result<Rounds> {
     let dir = bench.scratch()?;
     let data = dir.path().join("data");
     let rounds = server::threads()?.block_on(accept_all(&data, spaces))?;
     let of = |what: fn(&Round) -> f64| rounds.iter().skip(1).map(what).collect::<Samples>();
     let (grouped, cpu, speed) = (of(|r| r.per_group), of(|r| r.cpu_us), of(|r| r.per_second));
-    // A group of the same size; rounded, and never none.
+    // A group of the same size, rounded, at least 1.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let group = grouped.median().round().max(1.0) as usize;
-    Ok(Rounds { words, grouped, cpu, speed, bare: bare_inserts(&data, group, ROUNDS)? })
+    Ok(Rounds { label, grouped, cpu, speed, bare: bare_inserts(&data, group, ROUNDS)? })
 }
 
 async fn accept_all(data: &Path, spaces: usize) -> Result<Vec<Round>> {
-    // Nobody tells the keeper, and nobody lives: its sweeps come after the rounds.
-    let house =
+    // The keeper gets no signals and no agent is activated: its sweeps come after the rounds.
+    let server =
         Arc::new(BenchServer::build(data, |clock| instant::models(clock, |_| Script::new().text("Noted.")))?);
     let mut homes = Vec::new();
     for n in 0..spaces {
-        homes.push(house.home(&format!("agent{n}"), patient()).await?);
+        homes.push(server.home(&format!("agent{n}"), debouncing()).await?);
     }
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        rounds.push(round(&house, &homes).await?);
+        rounds.push(round(&server, &homes).await?);
     }
-    let house = Arc::into_inner(house).context("a producer is left")?;
-    house.stop().await?;
+    let server = Arc::into_inner(server).context("a producer is still running")?;
+    server.stop().await?;
     Ok(rounds)
 }
 
-/// An agent that waits as long as it may before it wakes: only accepting is measured.
-fn patient() -> AgentConfig {
+/// An agent with the longest debounce, so that only accepting is measured.
+fn debouncing() -> AgentConfig {
     let limits = Limits { inbox_max: 1_000_000, ..Limits::default() };
     AgentConfig { debounce: 60_000, limits, ..AgentConfig::default() }
 }
 
-async fn round(house: &Arc<BenchServer>, homes: &[Home]) -> Result<Round> {
-    let (cpu, groups, began) = (thread_cpu_us(WRITER)?, house.stats().groups, Instant::now());
+async fn round(server: &Arc<BenchServer>, homes: &[Home]) -> Result<Round> {
+    let (cpu, groups, began) = (thread_cpu_us(WRITER)?, server.stats().groups, Instant::now());
     let mut producers = JoinSet::new();
     for producer in 0..PRODUCERS {
-        let (house, home) = (Arc::clone(house), homes[producer % homes.len()]);
+        let (server, home) = (Arc::clone(server), homes[producer % homes.len()]);
         producers.spawn(async move {
             for _ in 0..MESSAGES {
-                match house.accept(house.message(&home, &"x".repeat(TEXT_BYTES))).await? {
+                match server.accept(server.message(&home, &"x".repeat(TEXT_BYTES))).await? {
                     Accepted::Fresh { .. } => {}
                     other => bail!("wanted a fresh message, got {other:?}"),
                 }
@@ -142,25 +142,25 @@ async fn round(house: &Arc<BenchServer>, homes: &[Home]) -> Result<Round> {
         });
     }
     while let Some(ended) = producers.join_next().await {
-        ended.context("a producer broke")??;
+        ended.context("a producer failed")??;
     }
     let took = began.elapsed().as_secs_f64();
-    // The last copying of the log is part of what accepting costs.
+    // Wait for the last checkpoint, which is part of the cost.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let accepts = (PRODUCERS * MESSAGES) as f64;
     Ok(Round {
-        per_group: accepts / (house.stats().groups - groups) as f64,
+        per_group: accepts / (server.stats().groups - groups) as f64,
         cpu_us: (thread_cpu_us(WRITER)? - cpu) / accepts,
         per_second: accepts / took,
     })
 }
 
-/// The inserts of as many accepts into the very tables that the rounds left behind: a message, its
-/// event, and that it waits. Nothing is read, nothing is decided, no head is moved.
+/// The bare inserts of as many accepts into the tables that the rounds have filled: the message, its event
+/// and the row in `waiting`. Nothing is read or decided, and no head is updated.
 fn bare_inserts(data: &Path, group: usize, rounds: usize) -> Result<Samples> {
     let db = Connection::open(data.join("vivarium.db"))?;
-    // As the store has it: else partial indexes make SQLite prepare an insert again and again, and
-    // the floor would stand too high.
+    // Like the store. Without it, partial indexes make SQLite prepare an insert again and again, and
+    // the floor would be too high.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     for (name, value) in [("journal_mode", "WAL"), ("synchronous", "FULL")] {
         db.pragma_update(None, name, value)?;
@@ -181,7 +181,7 @@ fn bare_inserts(data: &Path, group: usize, rounds: usize) -> Result<Samples> {
     let mut waiting = db.prepare(
         "INSERT INTO waiting (agent, seq, urgent, speaker, deep, not_before, boot) VALUES (?, ?, 0, 1, 0, ?, 1)",
     )?;
-    let places = places(&db)?;
+    let positions = positions(&db)?;
     let text = "x".repeat(TEXT_BYTES);
     let (begin, commit) = (&mut db.prepare("BEGIN IMMEDIATE")?, &mut db.prepare("COMMIT")?);
     let mut times = Samples::default();
@@ -191,9 +191,9 @@ fn bare_inserts(data: &Path, group: usize, rounds: usize) -> Result<Samples> {
         for _ in 0..PRODUCERS * MESSAGES / group {
             begin.raw_execute()?;
             for _ in 0..group {
-                let (space, agent, head) = places[n % places.len()];
-                let seq = head + 1 + i64::try_from(n / places.len())?;
-                // As ids are: a time that grows, then nothing that repeats.
+                let (space, agent, head) = positions[n % positions.len()];
+                let seq = head + 1 + i64::try_from(n / positions.len())?;
+                // Like real ids: an increasing time, then random bytes.
                 let id = id(n);
                 message.execute(params![space, seq, id, seq, at, id, id, text])?;
                 event.execute(params![agent, seq, id, at, id, id, space, seq])?;
@@ -207,13 +207,13 @@ fn bare_inserts(data: &Path, group: usize, rounds: usize) -> Result<Samples> {
     Ok(times)
 }
 
-/// The spaces with their agents, and how far their logs go.
-fn places(db: &Connection) -> Result<Vec<(i64, i64, i64)>> {
+/// The spaces with their agents and the agents' last sequence numbers.
+fn positions(db: &Connection) -> Result<Vec<(i64, i64, i64)>> {
     let mut found = db.prepare(
         "SELECT m.space, m.entity, h.head_seq FROM member m JOIN inbox_head h ON h.agent = m.entity",
     )?;
-    let places = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    Ok(places.collect::<rusqlite::Result<Vec<_>>>()?)
+    let positions = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(positions.collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
 fn id(n: usize) -> [u8; 16] {
@@ -228,14 +228,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_of_the_store_take_the_bare_inserts() {
+    fn the_bare_inserts_fit_the_tables_of_the_store() {
         let dir = tempfile::tempdir().unwrap();
         let threads = server::threads().unwrap();
         threads.block_on(async {
-            let house =
+            let server =
                 BenchServer::build(dir.path(), |clock| instant::models(clock, |_| Script::new())).unwrap();
-            house.home("ada", patient()).await.unwrap();
-            house.stop().await.unwrap();
+            server.home("ada", debouncing()).await.unwrap();
+            server.stop().await.unwrap();
         });
         assert_eq!(bare_inserts(dir.path(), PRODUCERS, 1).unwrap().len(), 1);
     }

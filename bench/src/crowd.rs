@@ -1,6 +1,6 @@
-//! A thousand subscribers of one space: deliveries per CPU second of the server. They live in a
-//! process of their own; the floor writes the same bytes to as many, turn by turn with the server.
-#![allow(clippy::print_stdout, reason = "the crowd answers on its output")]
+//! A thousand subscribers of one space: deliveries per CPU second of the server. The subscribers run in a
+//! process of their own. The floor writes the same bytes to as many sockets, in turns with the server.
+#![allow(clippy::print_stdout, reason = "the process of subscribers answers on its output")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -24,48 +24,48 @@ use crate::measure::{Samples, own_cpu_us, process_cpu_us, short};
 use crate::report::{Goal, Metric};
 use crate::server::{self, BenchServer, Home};
 
-/// Makes this program the crowd instead.
-pub(crate) const CROWD_ARGUMENT: &str = "--be-the-crowd";
+/// The argument that makes this program the process of subscribers.
+pub(crate) const CROWD_ARGUMENT: &str = "--subscribers";
 /// Subscribers.
 pub(crate) const CROWD: usize = 1_000;
-/// Updates that each is told, one at a time.
+/// Updates that each subscriber gets, one at a time.
 const ROUNDS: usize = 200;
-/// Turns that server and floor take: whatever else the machine does falls on both, and each still does
-/// its own work many times in a row, as a busy space does.
+/// Turns of server and floor, so that other load on the machine affects both. Within a turn each works many
+/// times in a row, as in a busy space.
 const TURNS: usize = 5;
-/// Drafts of the run with coalescing, and the time between two.
+/// Drafts of the run with coalescing, and the time between two of them.
 const DRAFTS: u64 = 2_000;
 const PACE: Duration = Duration::from_micros(500);
-/// Subscribers that arrive at the same moment: they come one after another, as people do. What a
-/// thousand requests in one instant need for that instant is not what subscribers weigh.
-pub(crate) const AT_THE_DOOR: usize = 16;
-/// Longest wait for the crowd.
+/// Subscribers that connect at the same time. If a thousand connected at once, the memory of their requests
+/// would be measured too.
+pub(crate) const CONNECTING_AT_ONCE: usize = 16;
+/// Longest wait for the process of subscribers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = server::threads()?;
     let _in = threads.enter();
-    let house = BenchServer::build(&dir.path().join("data"), |clock| {
+    let server = BenchServer::build(&dir.path().join("data"), |clock| {
         Arc::new(ModelBook::new(ModelConfig::named("demo"), KeyRing::default(), clock))
     })?;
-    let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
-    let (address, key) = threads.block_on(house.open_doors(&home))?;
+    let home = threads.block_on(server.home("ada", AgentConfig::default()))?;
+    let (address, key) = threads.block_on(server.serve_api(&home))?;
     let mut crowd = Crowd::gather(address, &format!("/v1/spaces/{}/stream", home.space), &key, CROWD)?;
     let mut floor = SocketFloor::gather(frame(&home)?)?;
     let (mut ours, mut bare) = (Samples::default(), Samples::default());
     for _ in 0..TURNS {
         for _ in 0..ROUNDS / TURNS {
-            ours.push(round(&house, &home, &mut crowd)?);
+            ours.push(round(&server, &home, &mut crowd)?);
         }
         for _ in 0..ROUNDS / TURNS {
             bare.push(floor.round()?);
         }
     }
     drop(floor);
-    let gathered = drafts(&house, &home, &mut crowd)?;
+    let gathered = drafts(&server, &home, &mut crowd)?;
     drop(crowd);
-    threads.block_on(house.stop())?;
+    threads.block_on(server.stop())?;
     let (each, floor) = (per_second(ours.median()), per_second(bare.median()));
     let note = format!(
         "{ROUNDS} updates of a tool to {CROWD} subscribers, one at a time, in {TURNS} turns with the floor, medians; us \
@@ -83,7 +83,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![alone, together])
 }
 
-/// Deliveries per CPU second, of a round's CPU time in microseconds.
+/// Deliveries per CPU second, from a round's CPU time in microseconds.
 fn per_second(round: f64) -> f64 {
     CROWD as f64 / (round / 1e6)
 }
@@ -97,29 +97,29 @@ fn frame(home: &Home) -> Result<Vec<u8>> {
     Ok(format!("event: tool.done\ndata: {}\n\n", serde_json::to_string(&done(home))?).into_bytes())
 }
 
-/// CPU microseconds that one update to all costs the server.
-fn round(house: &BenchServer, home: &Home, crowd: &mut Crowd) -> Result<f64> {
+/// CPU microseconds of the server for one update to all subscribers.
+fn round(server: &BenchServer, home: &Home, crowd: &mut Crowd) -> Result<f64> {
     crowd.listen_for("event: tool.done")?;
     let before = process_cpu_us();
-    house.publish(Topic::Space(home.space), done(home));
-    crowd.all_heard()?;
+    server.publish(Topic::Space(home.space), done(home));
+    crowd.wait_until_received()?;
     Ok(process_cpu_us() - before)
 }
 
-fn drafts(house: &BenchServer, home: &Home, crowd: &mut Crowd) -> Result<f64> {
+fn drafts(server: &BenchServer, home: &Home, crowd: &mut Crowd) -> Result<f64> {
     crowd.listen_for("!\",\"chars\"")?;
     let (space, agent, message) = (home.space, home.agent, MessageId(Uuid::from_u128(1)));
     let before = process_cpu_us();
     for n in 1..=DRAFTS {
         let delta = if n == DRAFTS { "wor!" } else { "word" }.to_owned();
-        house.publish(Topic::Space(space), Update::Draft { space, message, agent, delta, chars: 4 * n });
+        server.publish(Topic::Space(space), Update::Draft { space, message, agent, delta, chars: 4 * n });
         std::thread::sleep(PACE);
     }
-    crowd.all_heard()?;
+    crowd.wait_until_received()?;
     Ok(CROWD as f64 * DRAFTS as f64 / ((process_cpu_us() - before) / 1e6))
 }
 
-/// The floor: one thread that writes the same bytes to as many sockets.
+/// The floor: a thread that writes the same bytes to as many sockets.
 struct SocketFloor {
     crowd: Crowd,
     sockets: Vec<std::net::TcpStream>,
@@ -141,11 +141,11 @@ impl SocketFloor {
                 .collect()
         });
         let crowd = Crowd::gather(address, "/", "none", CROWD)?;
-        let sockets = accepting.join().map_err(|_| anyhow::anyhow!("the floor broke"))??;
+        let sockets = accepting.join().map_err(|_| anyhow::anyhow!("the floor failed"))??;
         Ok(Self { crowd, sockets, frame })
     }
 
-    /// CPU microseconds of one write to each.
+    /// CPU microseconds of one write to each socket.
     fn round(&mut self) -> Result<f64> {
         self.crowd.listen_for("event: tool.done")?;
         let before = own_cpu_us();
@@ -153,83 +153,88 @@ impl SocketFloor {
             socket.write_all(&self.frame)?;
         }
         let used = own_cpu_us() - before;
-        self.crowd.all_heard()?;
+        self.crowd.wait_until_received()?;
         Ok(used)
     }
 }
 
-/// Subscribers in a process of their own, ended when dropped.
+/// Subscribers in a process of their own, which is killed when dropped.
 pub(crate) struct Crowd {
     child: Child,
-    ask: ChildStdin,
-    said: Receiver<String>,
+    input: ChildStdin,
+    lines: Receiver<String>,
 }
 
 impl Drop for Crowd {
     fn drop(&mut self) {
-        // Gone already, or gone now.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Crowd {
-    /// Connects them all and waits until each has its snapshot.
+    /// Connects all subscribers and waits until each has its snapshot.
     pub(crate) fn gather(address: SocketAddr, path: &str, key: &str, count: usize) -> Result<Self> {
         let me = std::env::current_exe().context("this program cannot be found")?;
         let mut command = Command::new(me);
         command.args([CROWD_ARGUMENT, &address.to_string(), path, key, &count.to_string()]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no crowd")?;
-        let ask = child.stdin.take().context("a process without input")?;
-        let output = BufReader::new(child.stdout.take().context("a process without output")?);
-        let (sender, said) = channel();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("the process of subscribers cannot be started")?;
+        let input = child.stdin.take().context("the process has no input")?;
+        let output = BufReader::new(child.stdout.take().context("the process has no output")?);
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
-            // A receiver that is gone means that the measuring is over.
+            // An error means that the measurement has ended.
             output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let crowd = Self { child, ask, said };
-        crowd.expect("heard")?;
+        let crowd = Self { child, input, lines };
+        crowd.expect("received")?;
         Ok(crowd)
     }
 
     fn listen_for(&mut self, what: &str) -> Result<()> {
-        writeln!(self.ask, "{what}")?;
-        self.ask.flush()?;
+        writeln!(self.input, "{what}")?;
+        self.input.flush()?;
         self.expect("listening")
     }
 
-    fn all_heard(&self) -> Result<()> {
-        self.expect("heard")
+    fn wait_until_received(&self) -> Result<()> {
+        self.expect("received")
     }
 
     fn expect(&self, word: &str) -> Result<()> {
-        let line = self.said.recv_timeout(PATIENCE);
-        let line = line.with_context(|| format!("the crowd did not say `{word}` in {PATIENCE:?}"))?;
+        let line = self.lines.recv_timeout(PATIENCE);
+        let line =
+            line.with_context(|| format!("the subscribers did not report `{word}` within {PATIENCE:?}"))?;
         if line != word {
-            bail!("wanted `{word}` of the crowd, got `{line}`");
+            bail!("wanted `{word}` from the subscribers, got `{line}`");
         }
         Ok(())
     }
 }
 
-/// What the crowd listens for, how often that changed, and how many have not heard it.
+/// The bytes that the subscribers wait for, how often they changed, and how many subscribers still wait.
 struct Wanted {
     what: Vec<u8>,
     turn: u64,
     left: usize,
 }
 
-/// The crowd: `ADDRESS PATH KEY COUNT`.
-pub(crate) fn be_the_crowd(arguments: &[String]) -> Result<()> {
+/// Runs the process of subscribers with the arguments `ADDRESS PATH KEY COUNT`.
+pub(crate) fn run_subscribers(arguments: &[String]) -> Result<()> {
     let [address, path, key, count] = arguments else { bail!("wanted ADDRESS PATH KEY COUNT") };
     let (address, count): (SocketAddr, usize) = (address.parse()?, count.parse()?);
     let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\n\r\n");
     let wanted = Arc::new(Mutex::new(Wanted { what: b"event: snapshot".to_vec(), turn: 0, left: count }));
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no threads")?;
-    let hearing = Arc::clone(&wanted);
+    let wanted_of_input = Arc::clone(&wanted);
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
-            let mut wanted = hearing.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut wanted = wanted_of_input.lock().unwrap_or_else(PoisonError::into_inner);
             let turn = wanted.turn + 1;
             *wanted = Wanted { what: line.into_bytes(), turn, left: count };
             println!("listening");
@@ -238,9 +243,9 @@ pub(crate) fn be_the_crowd(arguments: &[String]) -> Result<()> {
     });
     threads.block_on(async move {
         let mut tasks = tokio::task::JoinSet::new();
-        let door = Arc::new(Semaphore::new(AT_THE_DOOR));
+        let connecting = Arc::new(Semaphore::new(CONNECTING_AT_ONCE));
         for _ in 0..count {
-            tasks.spawn(listen(address, head.clone(), Arc::clone(&wanted), Arc::clone(&door)));
+            tasks.spawn(listen(address, head.clone(), Arc::clone(&wanted), Arc::clone(&connecting)));
         }
         match tasks.join_next().await {
             Some(ended) => ended?,
@@ -253,13 +258,13 @@ async fn listen(
     address: SocketAddr,
     head: String,
     wanted: Arc<Mutex<Wanted>>,
-    door: Arc<Semaphore>,
+    connecting: Arc<Semaphore>,
 ) -> Result<()> {
-    // Held until the snapshot is there.
-    let mut at_the_door = Some(door.acquire_owned().await?);
+    // Held until the snapshot has arrived.
+    let mut permit = Some(connecting.acquire_owned().await?);
     let mut socket = tokio::net::TcpStream::connect(address).await?;
     socket.write_all(head.as_bytes()).await?;
-    let (mut seen, mut heard) = (Vec::new(), None);
+    let (mut seen, mut received) = (Vec::new(), None);
     let mut buffer = [0; 4096];
     loop {
         let read = socket.read(&mut buffer).await?;
@@ -268,16 +273,18 @@ async fn listen(
         }
         let mut wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
         seen.extend_from_slice(&buffer[..read]);
-        if heard != Some(wanted.turn) && seen.windows(wanted.what.len()).any(|window| window == wanted.what) {
-            heard = Some(wanted.turn);
-            drop(at_the_door.take());
+        if received != Some(wanted.turn)
+            && seen.windows(wanted.what.len()).any(|window| window == wanted.what)
+        {
+            received = Some(wanted.turn);
+            drop(permit.take());
             wanted.left -= 1;
             if wanted.left == 0 {
-                println!("heard");
+                println!("received");
             }
             seen.clear();
         }
-        // What is looked for may be cut, and is short.
+        // The end is kept, because the searched bytes may be split between two reads. They are short.
         let kept = seen.len().saturating_sub(64);
         seen.drain(..kept);
     }

@@ -1,5 +1,5 @@
-//! Durable think cycles per second with a model that costs nothing: a message is accepted, the
-//! agent wakes, says something in its space, ends, sleeps; all of it on disk.
+//! Durable cycles per second with a model that costs nothing: a message is accepted, the agent is
+//! activated, posts a message and sleeps again, with everything on disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,15 +18,15 @@ use crate::measure::{Samples, process_cpu_us, short};
 use crate::report::{Goal, Metric};
 use crate::server::{self, BenchServer, Home};
 
-/// Agents that live at once.
+/// Agents that work at the same time.
 const AGENTS: usize = 32;
-/// Frames of the log that a group of commands writes, about.
+/// About the number of log frames that a group of commands writes.
 const FRAMES: usize = 64;
-/// Before the first cycle that counts.
+/// The time before the first counted cycle.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// One slice of the measuring.
+/// The length of one slice of the measurement.
 const SLICE: Duration = Duration::from_secs(1);
-/// Slices.
+/// Number of slices.
 const SLICES: usize = 8;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
@@ -43,7 +43,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     look(200)?;
     let (speed, groups, cpu) = threads.block_on(run(dir.path()))?;
     look(200)?;
-    // What the disk alone would allow: as many fsyncs as there were transactions, and nothing else.
+    // The limit of the disk alone: one fsync for each transaction and nothing else.
     let floor = 1e6 / (groups.median() * fsync.median());
     let note = format!(
         "{AGENTS} agents, two steps (send_message, end), slices of 1 s ({}); {} transactions and {} us of CPU a \
@@ -58,28 +58,34 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 }
 
 async fn run(dir: &std::path::Path) -> Result<(Samples, Samples, Samples)> {
-    let house = Arc::new(BenchServer::build(&dir.join("data"), |clock| instant::models(clock, two_steps))?);
-    let (over, lived) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let mut speakers = JoinSet::new();
+    let server = Arc::new(BenchServer::build(&dir.join("data"), |clock| instant::models(clock, two_steps))?);
+    let (stop, cycles_done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut producers = JoinSet::new();
     for n in 0..AGENTS {
-        let home = house.home(&format!("agent{n}"), AgentConfig::default()).await?;
-        speakers.spawn(speak(Arc::clone(&house), home, Arc::clone(&over), Arc::clone(&lived)));
+        let home = server.home(&format!("agent{n}"), AgentConfig::default()).await?;
+        producers.spawn(post_repeatedly(
+            Arc::clone(&server),
+            home,
+            Arc::clone(&stop),
+            Arc::clone(&cycles_done),
+        ));
     }
     tokio::time::sleep(WARM_UP).await;
     let (mut speed, mut groups, mut cpu) = (Samples::default(), Samples::default(), Samples::default());
     for _ in 0..SLICES {
-        let before = (lived.load(Ordering::Relaxed), house.stats().groups, process_cpu_us(), Instant::now());
+        let before =
+            (cycles_done.load(Ordering::Relaxed), server.stats().groups, process_cpu_us(), Instant::now());
         tokio::time::sleep(SLICE).await;
-        let cycles = (lived.load(Ordering::Relaxed) - before.0) as f64;
+        let cycles = (cycles_done.load(Ordering::Relaxed) - before.0) as f64;
         speed.push(cycles / before.3.elapsed().as_secs_f64());
-        groups.push((house.stats().groups - before.1) as f64 / cycles);
+        groups.push((server.stats().groups - before.1) as f64 / cycles);
         cpu.push((process_cpu_us() - before.2) / cycles);
     }
-    over.store(true, Ordering::Relaxed);
-    while let Some(ended) = speakers.join_next().await {
-        ended.context("a speaker broke")??;
+    stop.store(true, Ordering::Relaxed);
+    while let Some(ended) = producers.join_next().await {
+        ended.context("a producer failed")??;
     }
-    Arc::into_inner(house).context("a speaker is left")?.stop().await?;
+    Arc::into_inner(server).context("a producer is still running")?.stop().await?;
     Ok((speed, groups, cpu))
 }
 
@@ -92,18 +98,18 @@ fn two_steps(step: usize) -> Script {
     }
 }
 
-/// Says something each time the agent has come to rest.
-async fn speak(
-    house: Arc<BenchServer>,
+/// Posts a message each time the agent's cycle has ended.
+async fn post_repeatedly(
+    server: Arc<BenchServer>,
     home: Home,
-    over: Arc<AtomicBool>,
-    lived: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    cycles_done: Arc<AtomicU64>,
 ) -> Result<()> {
-    let mut ears = house.listen(home.agent);
-    while !over.load(Ordering::Relaxed) {
-        house.say(&home, "What do you make of this, and what would you do next?").await?;
-        ears.ended().await?;
-        lived.fetch_add(1, Ordering::Relaxed);
+    let mut listener = server.listen(home.agent);
+    while !stop.load(Ordering::Relaxed) {
+        server.post(&home, "What do you make of this, and what would you do next?").await?;
+        listener.ended().await?;
+        cycles_done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! What a long history costs a step: CPU from the commit that settles one step to the first byte of
-//! the next request at the model, with ten times the history behind it.
+//! The cost of a long history per step: CPU from the commit that settles a step to the first byte of the
+//! next request at the model, compared with a tenth of the history.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use tokio::runtime::Runtime;
 use crate::Bench;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
-use crate::server::{self, BenchServer, Ears, Home};
-use crate::stub::{Say, Stub};
+use crate::server::{self, BenchServer, CycleListener, Home};
+use crate::stub::{Answer, Stub};
 use crate::watched::Point;
 
-/// Tokens of history, in thousands: the short one and the long one.
+/// Tokens of the short and of the long history, in thousands.
 const SHORT: usize = 10;
 const LONG: usize = 100;
 /// Words of a message and of its answer; a cycle comes to about a thousand tokens.
 const WORDS: usize = 450;
-/// Steps of one cycle that is measured, all but the first counted.
+/// Steps of one measured cycle; the first is not counted.
 const STEPS: usize = 15;
-/// Cycles that are measured for each length.
+/// Measured cycles of each history.
 const CYCLES: usize = 20;
-/// Cycles of each length before the first that counts.
+/// Cycles of each history before the first measured one.
 const WARM_UP: usize = 3;
 
-/// An agent with a past.
+/// An agent with a history.
 struct AgentHistory {
     home: Home,
-    ears: Ears,
+    listener: CycleListener,
     cpu: Samples,
     wall: Samples,
 }
@@ -42,27 +42,27 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = server::threads()?;
     let stub = Stub::start()?;
-    let house = build(&threads, &stub, dir.path())?;
-    let mut short_life = life(&threads, &house, &stub, "young", SHORT)?;
-    let mut long_life = life(&threads, &house, &stub, "old", LONG)?;
+    let server = build(&threads, &stub, dir.path())?;
+    let mut short_history = build_history(&threads, &server, &stub, "young", SHORT)?;
+    let mut long_history = build_history(&threads, &server, &stub, "old", LONG)?;
     for round in 0..WARM_UP + CYCLES {
-        // In turns, so that whatever else the machine does falls on both alike.
-        for life in [&mut short_life, &mut long_life] {
+        // In turns, so that other load on the machine affects both equally.
+        for history in [&mut short_history, &mut long_history] {
             let counts = round >= WARM_UP;
-            steps(&threads, &house, &stub, life, counts)?;
+            measure_steps(&threads, &server, &stub, history, counts)?;
         }
     }
-    threads.block_on(house.stop())?;
+    threads.block_on(server.stop())?;
     let note = format!(
         "CPU of the process from the settled step to the first byte of the next request at the model, {LONG}k \
          tokens of history ({}) against {SHORT}k ({}); wall clock {} us against {} us",
-        long_life.cpu.spread(),
-        short_life.cpu.spread(),
-        short(long_life.wall.median()),
-        short(short_life.wall.median()),
+        long_history.cpu.spread(),
+        short_history.cpu.spread(),
+        short(long_history.wall.median()),
+        short(short_history.wall.median()),
     );
-    let value = (long_life.cpu.median(), "us");
-    let floor = short_life.cpu.median();
+    let value = (long_history.cpu.median(), "us");
+    let floor = short_history.cpu.median();
     Ok(vec![Metric::new("core.step_overhead_ratio", value, floor, Goal::RatioAtMost(1.3), note)])
 }
 
@@ -78,10 +78,10 @@ fn build(threads: &Runtime, stub: &Stub, dir: &Path) -> Result<BenchServer> {
     })
 }
 
-/// Lives until so many thousand tokens are behind the agent.
-fn life(
+/// Runs cycles until the agent has a history of so many thousand tokens.
+fn build_history(
     threads: &Runtime,
-    house: &BenchServer,
+    server: &BenchServer,
     stub: &Stub,
     name: &str,
     thousands: usize,
@@ -89,18 +89,18 @@ fn life(
     let limits = Limits { max_steps: 1_000, token_budget: 10_000_000, ..Limits::default() };
     let tools = Some(vec!["put".to_owned()]);
     let config = AgentConfig { limits, tools, ..AgentConfig::default() };
-    let home = threads.block_on(house.home(name, config))?;
-    let mut ears = house.listen(home.agent);
+    let home = threads.block_on(server.home(name, config))?;
+    let mut listener = server.listen(home.agent);
     for cycle in 0..thousands {
-        stub.script([Say::Text(prose(2 * cycle, WORDS))]);
-        threads.block_on(house.say(&home, &prose(2 * cycle + 1, WORDS)))?;
-        threads.block_on(ears.ended())?;
+        stub.script([Answer::Text(prose(2 * cycle, WORDS))]);
+        threads.block_on(server.post(&home, &prose(2 * cycle + 1, WORDS)))?;
+        threads.block_on(listener.ended())?;
         stub.arrival()?;
     }
-    Ok(AgentHistory { home, ears, cpu: Samples::default(), wall: Samples::default() })
+    Ok(AgentHistory { home, listener, cpu: Samples::default(), wall: Samples::default() })
 }
 
-/// So many plain words, never the same twice.
+/// A text of so many words, different for each seed.
 pub(crate) fn prose(seed: usize, words: usize) -> String {
     const WORD: [&str; 16] = [
         "river", "because", "morning", "they", "wrote", "quiet", "letters", "about", "gardens", "and",
@@ -110,27 +110,27 @@ pub(crate) fn prose(seed: usize, words: usize) -> String {
     (0..words).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// One cycle of tool steps, each of them measured.
-fn steps(
+/// Runs one cycle of tool steps and measures each.
+fn measure_steps(
     threads: &Runtime,
-    house: &BenchServer,
+    server: &BenchServer,
     stub: &Stub,
-    life: &mut AgentHistory,
+    history: &mut AgentHistory,
     counts: bool,
 ) -> Result<()> {
-    let call = Say::Call("put", json!({"note": "written down"}));
-    stub.script((1..STEPS).map(|_| call.clone()).chain([Say::Text("That is all.".to_owned())]));
-    drop(house.marks.take());
-    threads.block_on(house.say(&life.home, "Please do what you do."))?;
-    threads.block_on(life.ears.ended())?;
+    let call = Answer::Call("put", json!({"note": "written down"}));
+    stub.script((1..STEPS).map(|_| call.clone()).chain([Answer::Text("That is all.".to_owned())]));
+    drop(server.marks.take());
+    threads.block_on(server.post(&history.home, "Please do what you do."))?;
+    threads.block_on(history.listener.ended())?;
     let arrivals = (0..STEPS).map(|_| stub.arrival()).collect::<Result<Vec<_>>>()?;
-    let marks = house.marks.take();
+    let marks = server.marks.take();
     let mut settled = marks.iter().filter(|mark| mark.point == Point::Committed(CommitKind::Settle));
     for arrival in arrivals.iter().skip(1) {
-        let settled = settled.next().context("a step that was not settled")?;
+        let settled = settled.next().context("a step was not settled")?;
         if counts {
-            life.cpu.push(arrival.cpu_us - settled.cpu_us.context("a commit without its CPU time")?);
-            life.wall.push(us(arrival.at.saturating_duration_since(settled.at)));
+            history.cpu.push(arrival.cpu_us - settled.cpu_us.context("a commit has no CPU time")?);
+            history.wall.push(us(arrival.at.saturating_duration_since(settled.at)));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A model in the process that answers at once: what is measured with it is everything but a model.
+//! A model in this process that answers at once, so that everything except the model is measured.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use models::scripted::Script;
 
 const NAME: &str = "instant";
 
-/// What the model says in a step, counted from 0 within its cycle.
+/// Returns the model's reply for a step, counted from 0 within its cycle.
 type Author = dyn Fn(usize) -> Script + Send + Sync;
 
 struct Instant {
@@ -20,7 +20,7 @@ struct Instant {
     author: Box<Author>,
 }
 
-/// Models of which the only one answers at once, step by step as `author` says.
+/// A set of one model, which answers each step at once with the script that `author` returns.
 pub(crate) fn models(
     clock: Arc<dyn Clock>,
     author: impl Fn(usize) -> Script + Send + Sync + 'static,
@@ -50,7 +50,7 @@ impl Model for Instant {
     }
 }
 
-/// Decisions of the present cycle that the prompt shows.
+/// The number of steps of the current cycle in the prompt.
 fn steps_so_far(prompt: &Prompt) -> usize {
     let entries = prompt.items.iter().rev().filter_map(|item| match item {
         Item::Entry(entry) => Some(entry),

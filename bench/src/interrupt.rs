@@ -1,5 +1,5 @@
-//! How long an urgent word takes to stop a generation: from its accept committed to the model's
-//! connection dropped, as the model sees it.
+//! How long an urgent message takes to stop a generation: from the commit of its accept until the model
+//! sees its connection closed.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,19 +19,19 @@ use crate::floor::Floor;
 use crate::machine::Disk;
 use crate::measure::{Samples, us};
 use crate::report::{Goal, Metric};
-use crate::server::{self, BenchServer, Ears, Home};
+use crate::server::{self, BenchServer, CycleListener, Home};
 use crate::talk::read_message;
 
-/// Interruptions before the first that counts, and those that count.
+/// Interruptions before the first counted one, and counted interruptions.
 const WARM_UP: usize = 20;
 const SAMPLES: usize = 300;
 /// Frames of the log that one accept writes.
 const FRAMES: usize = 9;
-/// Longest wait for what must come.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// From the model's first word to the urgent one: the opening is committed by then.
+/// The pause between the model's first text and the urgent message; the opening is committed by then.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Longest way of 99 in 100, in microseconds.
+/// Goal of the p99, in microseconds.
 const GOAL_US: f64 = 5_000.0;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
@@ -40,58 +40,63 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let model = Endless::start()?;
     let base_url = Some(format!("http://{}/v1", model.address));
     let _in = threads.enter();
-    let house = BenchServer::build(&dir.path().join("data"), |clock| {
+    let server = BenchServer::build(&dir.path().join("data"), |clock| {
         let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
         Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })?;
     let config: AgentConfig = serde_json::from_value(json!({"awareness": "interrupt"}))?;
-    let home = threads.block_on(house.home("ada", config))?;
-    let mut ears = house.listen(home.agent);
+    let home = threads.block_on(server.home("ada", config))?;
+    let mut listener = server.listen(home.agent);
     let mut disk = Disk::open(dir.path())?;
     let mut floor = Floor::start(&threads, "{}")?;
-    let (mut ways, mut floors) = (Samples::default(), Samples::default());
+    let (mut latencies, mut floors) = (Samples::default(), Samples::default());
     for n in 0..WARM_UP + SAMPLES {
-        let way = threads.block_on(interrupted(&house, &home, &model, &mut ears))?;
+        let latency = threads.block_on(interrupted(&server, &home, &model, &mut listener))?;
         let bare = floor.round_trip()? + disk.fsync(FRAMES)?;
         if n >= WARM_UP {
-            ways.push(way);
+            latencies.push(latency);
             floors.push(bare);
         }
     }
-    threads.block_on(house.stop())?;
+    threads.block_on(server.stop())?;
     let note = format!(
-        "99 of 100, from the urgent message's accept committed to the end of the connection at the model ({}, p50 \
-         {:.0}); floor: 99 of 100 of a round trip over the loopback and an fsync",
-        ways.spread(),
-        ways.median(),
+        "p99, from the commit of the urgent message's accept to the end of the connection at the model ({}, p50 \
+         {:.0}); floor: p99 of a round trip over the loopback and an fsync",
+        latencies.spread(),
+        latencies.median(),
     );
-    let value = (ways.quantile(0.99), "us");
+    let value = (latencies.quantile(0.99), "us");
     Ok(vec![Metric::new("stream.interrupt", value, floors.quantile(0.99), Goal::ValueBelow(GOAL_US), note)])
 }
 
-/// One cycle that is interrupted once, in microseconds.
-async fn interrupted(house: &BenchServer, home: &Home, model: &Endless, ears: &mut Ears) -> Result<f64> {
+/// Runs a cycle that is interrupted once; returns the latency in microseconds.
+async fn interrupted(
+    server: &BenchServer,
+    home: &Home,
+    model: &Endless,
+    listener: &mut CycleListener,
+) -> Result<f64> {
     model.endless.store(true, Ordering::Release);
-    house.say(home, "Tell me everything.").await?;
+    server.post(home, "Tell me everything.").await?;
     model.begun.recv_timeout(PATIENCE).context("the model was not asked")?;
     model.endless.store(false, Ordering::Release);
     tokio::time::sleep(PAUSE).await;
-    let mut message = house.message(home, "Stop.");
+    let mut message = server.message(home, "Stop.");
     message.urgent = true;
-    let accepted = house.accept(message).await?;
+    let accepted = server.accept(message).await?;
     let committed = Instant::now();
     let Accepted::Fresh { wake, .. } = accepted else { bail!("wanted a fresh message, got {accepted:?}") };
-    house.signal(&wake);
+    server.signal(&wake);
     let dropped = model.dropped.recv_timeout(PATIENCE).context("the generation was not dropped")?;
-    ears.ended().await?;
+    listener.ended().await?;
     Ok(us(dropped.saturating_duration_since(committed)))
 }
 
-/// A model that begins to speak and does not stop, where it is told so.
+/// A model whose answer does not end while `endless` is set.
 struct Endless {
     address: SocketAddr,
     endless: Arc<AtomicBool>,
-    /// It was asked, and has said its first word.
+    /// An endless answer has begun.
     begun: Receiver<()>,
     /// The connection of an endless answer ended.
     dropped: Receiver<Instant>,
@@ -107,7 +112,7 @@ impl Endless {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (asked, begin, drop) = (Arc::clone(&asked), begin.clone(), drop.clone());
-                // A connection that breaks otherwise shows as a drop that never comes.
+                // If the connection breaks in another latency, `dropped` gets nothing.
                 std::thread::spawn(move || answer(stream, &asked, &begin, &drop));
             }
         });
@@ -136,7 +141,7 @@ fn answer(
     }
     stream.write_all(format!("{head}{}", chunk(None)).as_bytes())?;
     begin.send(())?;
-    // It says nothing more: this returns when it hangs up, in peace or not.
+    // The client sends nothing more, so this returns when it disconnects.
     let _ = stream.read(&mut [0]);
     Ok(drop.send(Instant::now())?)
 }

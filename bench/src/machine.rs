@@ -1,4 +1,4 @@
-//! The machine of a run, and what its disk does by itself.
+//! The machine of a run, and the speed of its disk alone.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,39 +11,41 @@ use crate::measure::{Samples, timed};
 
 /// One frame of a write-ahead log: a page and its header.
 const FRAME: usize = 4096 + 24;
-/// Frames of the file that is written over and over, as a recycled log is.
+/// Frames of the file, which is overwritten again and again like a recycled log.
 const FRAMES: usize = 1_000;
 
-/// Writes as the store's log does, and nothing else: the floor of everything durable.
+/// Writes like the store's log and does nothing else: the floor of durable operations.
 pub(crate) struct Disk {
     file: File,
     at: usize,
 }
 
 impl Disk {
-    /// A file of its own in `dir`, as long as it will ever be.
+    /// Creates a file of its final length in `dir`.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
-        let file = File::create(dir.join("disk.bin")).context("no file to write to")?;
-        file.write_all_at(&vec![1; FRAME * FRAMES], 0).context("no room to write")?;
-        file.sync_all().context("the disk does not take what is written")?;
+        let file = File::create(dir.join("disk.bin")).context("the file cannot be created")?;
+        file.write_all_at(&vec![1; FRAME * FRAMES], 0).context("the file cannot be written")?;
+        file.sync_all().context("the file cannot be synced")?;
         Ok(Self { file, at: 0 })
     }
 
-    /// Writes `frames` and waits until they are on disk: microseconds of the waiting alone.
+    /// Writes `frames` and syncs them; returns the microseconds of the sync alone.
     pub(crate) fn fsync(&mut self, frames: usize) -> Result<f64> {
         for _ in 0..frames {
             self.at = (self.at + 1) % FRAMES;
-            // Other bytes each time: nothing may be found to be there already.
+            // Different bytes each time, so that the disk cannot skip unchanged data.
             let byte = u8::try_from(self.at % 251).unwrap_or(0);
-            self.file.write_all_at(&[byte; FRAME], (self.at * FRAME) as u64).context("no room to write")?;
+            self.file
+                .write_all_at(&[byte; FRAME], (self.at * FRAME) as u64)
+                .context("the file cannot be written")?;
         }
         let (took, synced) = timed(|| self.file.sync_all());
-        synced.context("the disk does not take what is written")?;
+        synced.context("the file cannot be synced")?;
         Ok(took)
     }
 }
 
-/// What a table must say about where it was made.
+/// The machine that a report was made on.
 pub(crate) struct Machine {
     cpu: String,
     cores: usize,
@@ -52,8 +54,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Looks.
-    pub(crate) fn look(bench: &Bench) -> Result<Self> {
+    /// Inspects the machine.
+    pub(crate) fn inspect(bench: &Bench) -> Result<Self> {
         let dir = bench.scratch()?;
         let mut disk = Disk::open(dir.path())?;
         let fsync = (0..300).map(|_| disk.fsync(5)).collect::<Result<Samples>>()?;
@@ -66,7 +68,7 @@ impl Machine {
         Ok(Self { cpu, cores, fsync, load })
     }
 
-    /// In one line.
+    /// The description as one line.
     pub(crate) fn line(&self) -> String {
         let median = self.fsync.median() / 1e3;
         let (low, high) = (self.fsync.quantile(0.1) / 1e3, self.fsync.quantile(0.9) / 1e3);

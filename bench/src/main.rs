@@ -1,13 +1,13 @@
-//! `make bench`: what a living agent adds to the disk, the loopback and the model, each figure
-//! against a floor that is measured in the same run, on the same machine and file system.
+//! `make bench`: measures the overhead of an agent over the disk, the loopback and the model. Each figure
+//! is compared with a floor that is measured in the same run, on the same machine and file system.
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
-//! goal, met}` with a `note` on how it was measured. Names of groups (`wake`, `accepts`, `cycles`,
+//! goal, met}` with a `note` on how it was measured. With names of groups (`wake`, `accepts`, `cycles`,
 //! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair` and `density` and their
-//! parts) as arguments measure only those and write nothing.
+//! parts) as arguments it measures only those and writes no file.
 //!
-//! One module per group; `house` puts a server together as `viv up` does, `watched` and `stub`
-//! notice when something passes them, `measure` and `machine` hold clocks and the disk's own speed.
+//! Each group has a module. `server` builds a server as `viv up` does; `watched` and `stub` record when
+//! requests pass them; `measure` and `machine` hold the clocks and measure the disk.
 
 mod accepts;
 mod crowd;
@@ -41,7 +41,7 @@ use crate::report::Metric;
 
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
-/// What is measured, in the order of the table.
+/// The groups, in the order of the table.
 const GROUPS: [Group; 19] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
@@ -64,14 +64,14 @@ const GROUPS: [Group; 19] = [
     ("density.sleepers", density::sleepers::measure),
 ];
 
-/// What every group may use.
+/// The context of all groups.
 struct Bench {
-    /// Cargo's target directory: scratch data, the report.
+    /// Cargo's target directory, for scratch data and the report.
     target: PathBuf,
 }
 
 impl Bench {
-    /// An empty directory on the file system that is measured, gone with its handle.
+    /// An empty directory on the measured file system; it is deleted when the handle is dropped.
     fn scratch(&self) -> Result<tempfile::TempDir> {
         tempfile::Builder::new().prefix("bench-").tempdir_in(&self.target).context("no scratch directory")
     }
@@ -80,17 +80,17 @@ impl Bench {
 fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if wanted.first().is_some_and(|first| first == process::FLOOR_ARGUMENT) {
-        return process::be_the_floor();
+        return process::run_floor();
     }
     if let Some((_, rest)) = wanted.split_first().filter(|(first, _)| *first == crowd::CROWD_ARGUMENT) {
-        return crowd::be_the_crowd(rest);
+        return crowd::run_subscribers(rest);
     }
     if let Some(unknown) = wanted.iter().find(|name| GROUPS.iter().all(|(known, _)| !names(name, known))) {
         let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
         bail!("wanted groups among `{}`, got `{unknown}`", known.join("`, `"));
     }
     let bench = Bench { target: target_dir() };
-    std::fs::create_dir_all(&bench.target).context("the target directory cannot be made")?;
+    std::fs::create_dir_all(&bench.target).context("the target directory cannot be created")?;
     let mut metrics = Vec::new();
     for (name, measure) in GROUPS {
         if wanted.is_empty() || wanted.iter().any(|wanted| names(wanted, name)) {
@@ -98,7 +98,7 @@ fn main() -> Result<()> {
             metrics.extend(measure(&bench).with_context(|| format!("`{name}` could not be measured"))?);
         }
     }
-    let machine = Machine::look(&bench)?;
+    let machine = Machine::inspect(&bench)?;
     report::print(&metrics, &machine);
     if wanted.is_empty() {
         report::write(&metrics, &bench.target.join("bench.json"))?;
@@ -106,7 +106,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Whether a word names a group, or all of that kind (`density`).
+/// Whether an argument names the group, or a family of groups (`density`).
 fn names(word: &str, group: &str) -> bool {
     group.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

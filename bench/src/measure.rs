@@ -5,42 +5,42 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Many measurements of one thing.
+/// Measurements of one quantity.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Adds one.
+    /// Adds a measurement.
     pub(crate) fn push(&mut self, value: f64) {
         self.0.push(value);
     }
 
-    /// Adds all of another.
+    /// Adds all measurements of another set.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.0.extend(&other.0);
     }
 
-    /// How many.
+    /// The number of measurements.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The value below which `part` (0 to 1) of them lie.
+    /// The value below which this `part` (0 to 1) of the measurements lies.
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
-        // A part of a length, rounded down: within the list.
+        // At most the last index, rounded down.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let at = ((sorted.len() as f64 - 1.0).max(0.0) * part) as usize;
         sorted.get(at).copied().unwrap_or(f64::NAN)
     }
 
-    /// The middle one.
+    /// The median.
     pub(crate) fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// The spread in words: the middle eight tenths.
+    /// The spread as text: p10, p90 and the number of measurements.
     pub(crate) fn spread(&self) -> String {
         format!("p10 {} p90 {} n {}", short(self.quantile(0.1)), short(self.quantile(0.9)), self.len())
     }
@@ -52,7 +52,7 @@ impl FromIterator<f64> for Samples {
     }
 }
 
-/// A figure with about three digits that mean something.
+/// A number with about three significant digits.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -68,19 +68,19 @@ pub(crate) fn us(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// What `work` took, in microseconds.
+/// Runs `work` and returns its time in microseconds.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let began = Instant::now();
     let done = work();
     (us(began.elapsed()), done)
 }
 
-/// CPU time that this process has used so far, in microseconds.
+/// CPU time of this process so far, in microseconds.
 pub(crate) fn process_cpu_us() -> f64 {
     cpu_us(ClockId::ProcessCPUTime)
 }
 
-/// CPU time that the calling thread has used so far, in microseconds.
+/// CPU time of the calling thread so far, in microseconds.
 pub(crate) fn own_cpu_us() -> f64 {
     cpu_us(ClockId::ThreadCPUTime)
 }
@@ -90,16 +90,17 @@ fn cpu_us(clock: ClockId) -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// CPU time that the thread of that name has used so far, in microseconds. Exact while it sleeps.
+/// CPU time of the thread with this name so far, in microseconds. Exact only while the thread sleeps.
 pub(crate) fn thread_cpu_us(name: &str) -> Result<f64> {
-    for task in std::fs::read_dir("/proc/self/task").context("no list of threads")? {
-        let task = task.context("no list of threads")?.path();
-        // A thread that ended meanwhile has no files any more.
+    for task in std::fs::read_dir("/proc/self/task").context("the threads cannot be listed")? {
+        let task = task.context("the threads cannot be listed")?.path();
+        // The files of a thread that has ended are gone.
         let Ok(comm) = std::fs::read_to_string(task.join("comm")) else { continue };
         if comm.trim() == name {
-            let stat = std::fs::read_to_string(task.join("schedstat")).context("no CPU time of a thread")?;
+            let stat = std::fs::read_to_string(task.join("schedstat"))
+                .context("the CPU time of a thread cannot be read")?;
             let nanos = stat.split_whitespace().next().and_then(|text| text.parse::<f64>().ok());
-            return Ok(nanos.context("a CPU time that is no number")? / 1e3);
+            return Ok(nanos.context("a thread's CPU time is not a number")? / 1e3);
         }
     }
     anyhow::bail!("no thread is called `{name}`")

@@ -1,6 +1,6 @@
-//! The process `viv up` as a person starts it: time to ready, resident memory at rest, its size.
-//! The floor is this very program doing nothing but having threads.
-#![allow(clippy::print_stdout, reason = "the floor is ready when it says so")]
+//! The process `viv up`: time until it is ready, resident memory when idle, size of the binary. The floor
+//! is this program with threads that do nothing.
+#![allow(clippy::print_stdout, reason = "the floor prints when it is ready")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -14,52 +14,51 @@ use crate::Bench;
 use crate::measure::{Samples, short};
 use crate::report::{Goal, Metric};
 
-/// Makes this program the floor instead.
-pub(crate) const FLOOR_ARGUMENT: &str = "--be-the-floor";
+/// The argument that makes this program the floor.
+pub(crate) const FLOOR_ARGUMENT: &str = "--floor";
 /// Starts that are timed.
 const STARTS: usize = 15;
-/// Processes whose memory is looked at.
-const LOOKS: usize = 5;
-/// How long a process rests before anyone looks.
-pub(crate) const REST: Duration = Duration::from_secs(2);
+/// Processes whose memory is measured.
+const MEMORY_RUNS: usize = 5;
+/// How long a process is idle before its memory is measured.
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
 
-/// A process that is ready, ended when dropped.
+/// A process that is ready. It is killed when dropped.
 pub(crate) struct Running {
     child: Child,
     /// When it was started.
     pub(crate) began: Instant,
-    /// How long it took from then on to say that it is ready.
+    /// Milliseconds from then until it reported that it is ready.
     pub(crate) ready_ms: f64,
-    /// The line with which it said so; `null` where that is no JSON.
-    pub(crate) said: Value,
+    /// The line that it reported this with; `null` if it is not JSON.
+    pub(crate) ready_line: Value,
 }
 
 impl Running {
-    /// A line of the process's state, in megabytes.
+    /// A value of `/proc/PID/status`, in megabytes.
     pub(crate) fn resident_mb(&self, name: &str) -> Result<f64> {
         let state = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
-            .context("the process is gone")?;
+            .context("the process has ended")?;
         let line = state.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-        Ok(kib.with_context(|| format!("no `{name}` is stated"))? * 1024.0 / 1e6)
+        Ok(kib.with_context(|| format!("`/proc/PID/status` has no `{name}`"))? * 1024.0 / 1e6)
     }
 
-    /// Its memory that is no page of a file, in bytes: what reading files leaves in the page cache is
-    /// not counted.
+    /// Its anonymous memory, in bytes. Pages of files, which belong to the page cache, are not counted.
     pub(crate) fn own_bytes(&self) -> Result<f64> {
         Ok(self.resident_mb("RssAnon")? * 1e6)
     }
 
-    /// Threads that it has.
+    /// The number of its threads.
     pub(crate) fn threads(&self) -> Result<usize> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        Ok(tasks.context("the process is gone")?.count())
+        Ok(tasks.context("the process has ended")?.count())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Gone already, or gone now.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -67,7 +66,7 @@ impl Drop for Running {
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let viv = viv(bench)?;
-    let size = std::fs::metadata(&viv).context("no size of the binary")?.len() as f64 / 1e6;
+    let size = std::fs::metadata(&viv).context("the size of the binary cannot be read")?.len() as f64 / 1e6;
     let (mut first, mut again, mut bare) = (Samples::default(), Samples::default(), Samples::default());
     for _ in 0..STARTS {
         let dir = bench.scratch()?;
@@ -76,7 +75,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         bare.push(floor()?.ready_ms);
     }
     let ready_note = format!(
-        "first start, founding a world ({}); a later one, after a kill: {} ms ({}); floor: a program with threads \
+        "first start, creating the data directory ({}); a later one, after a kill: {} ms ({}); floor: a program with threads \
          and nothing else",
         first.spread(),
         short(again.median()),
@@ -87,20 +86,20 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 
     let (mut idle, mut own, mut after, mut least) =
         (Samples::default(), Samples::default(), Samples::default(), Samples::default());
-    for _ in 0..LOOKS {
+    for _ in 0..MEMORY_RUNS {
         let dir = bench.scratch()?;
         let running = up(&viv, dir.path())?;
-        std::thread::sleep(REST);
+        std::thread::sleep(IDLE);
         idle.push(running.resident_mb("VmRSS")?);
         own.push(running.resident_mb("RssAnon")?);
-        say(&viv, dir.path())?;
-        std::thread::sleep(REST);
+        exchange_message(&viv, dir.path())?;
+        std::thread::sleep(IDLE);
         after.push(running.resident_mb("VmRSS")?);
         let bare = floor()?;
         least.push(bare.resident_mb("VmRSS")?);
     }
     let rss_note = format!(
-        "resident memory of `viv up` at rest ({}), {} MB of it not pages of files; floor: a program with threads and \
+        "resident memory of idle `viv up` ({}), {} MB of it anonymous; floor: a program with threads and \
          nothing else",
         idle.spread(),
         short(own.median()),
@@ -115,7 +114,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![rss, answered, binary, ready])
 }
 
-/// The release binary: built by `make bench` beforehand.
+/// The release binary, which `make bench` builds first.
 pub(crate) fn viv(bench: &Bench) -> Result<PathBuf> {
     let viv = std::env::var_os("VIV_BIN").map_or_else(|| bench.target.join("release/viv"), PathBuf::from);
     if !viv.exists() {
@@ -124,16 +123,16 @@ pub(crate) fn viv(bench: &Bench) -> Result<PathBuf> {
     Ok(viv)
 }
 
-/// `viv up` on a directory of its own, ready.
+/// Starts `viv up` on a new data directory and waits until it is ready.
 pub(crate) fn up(viv: &Path, dir: &Path) -> Result<Running> {
     up_with(viv, &dir.join("data"), &["--model", "demo"])
 }
 
-/// `viv up` on that data directory, ready.
+/// Starts `viv up` on this data directory and waits until it is ready.
 pub(crate) fn up_with(viv: &Path, data: &Path, arguments: &[&str]) -> Result<Running> {
     let mut command = Command::new(viv);
     command.args(["up", "--listen", "127.0.0.1:0", "--json"]).args(arguments);
-    start(command.arg("--data-dir").arg(data), |running, _| running.said["ready"] == true)
+    start(command.arg("--data-dir").arg(data), |running, _| running.ready_line["ready"] == true)
 }
 
 fn floor() -> Result<Running> {
@@ -141,44 +140,44 @@ fn floor() -> Result<Running> {
     start(Command::new(me).arg(FLOOR_ARGUMENT), |_, line| line.trim() == "ready")
 }
 
-/// Starts a process and waits for the line that says that it is ready.
+/// Starts a process and waits for the line that reports that it is ready.
 fn start(command: &mut Command, is_ready: impl Fn(&Running, &str) -> bool) -> Result<Running> {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let began = Instant::now();
     let mut child = command.spawn().context("a process cannot be started")?;
-    let output = child.stdout.take().context("a process without output")?;
-    let mut running = Running { child, began, ready_ms: 0.0, said: Value::Null };
+    let output = child.stdout.take().context("the process has no output")?;
+    let mut running = Running { child, began, ready_ms: 0.0, ready_line: Value::Null };
     let mut line = String::new();
-    BufReader::new(output).read_line(&mut line).context("a process that says nothing")?;
+    BufReader::new(output).read_line(&mut line).context("the process printed nothing")?;
     running.ready_ms = began.elapsed().as_secs_f64() * 1e3;
-    running.said = serde_json::from_str(&line).unwrap_or_default();
+    running.ready_line = serde_json::from_str(&line).unwrap_or_default();
     if !is_ready(&running, &line) {
-        bail!("wanted a process that is ready, got `{}`", line.trim());
+        bail!("wanted a ready process, got `{}`", line.trim());
     }
     Ok(running)
 }
 
-/// One exchange, so that tokens are counted.
-fn say(viv: &Path, dir: &Path) -> Result<()> {
+/// Exchanges one message, so that the token table is loaded.
+fn exchange_message(viv: &Path, dir: &Path) -> Result<()> {
     let mut command = Command::new(viv);
     command
         .args(["say", "--wait", "--json", "Hello, how are you?"])
         .env_remove("VIV_URL")
         .env_remove("VIV_KEY");
-    let said =
+    let output =
         command.env("VIV_DATA_DIR", dir.join("data")).output().context("`viv say` cannot be started")?;
-    if !said.status.success() {
-        bail!("`viv say` failed: {}", String::from_utf8_lossy(&said.stderr).trim());
+    if !output.status.success() {
+        bail!("`viv say` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }
 
-/// The floor: threads, a word, and waiting to be ended.
-pub(crate) fn be_the_floor() -> Result<()> {
+/// Runs the floor: starts threads, prints `ready`, and waits until its input is closed.
+pub(crate) fn run_floor() -> Result<()> {
     let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
     threads.block_on(async { tokio::task::yield_now().await });
     println!("ready");
-    // Ends with whoever started it.
+    // The input is closed when the parent process ends.
     std::io::stdin().read_to_end(&mut Vec::new()).context("no input")?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The table, and the file that machines read.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table is what this program is for")]
+//! The printed table and the JSON report.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program prints a table")]
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::machine::Machine;
 use crate::measure::short;
 
-/// Whether a goal is met from below or from above.
+/// The goal of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
     /// `value` at most this.
@@ -18,7 +18,7 @@ pub(crate) enum Goal {
     ValueBelow(f64),
     /// `value` at least this.
     ValueAtLeast(f64),
-    /// `value` this very number.
+    /// `value` exactly this.
     ValueIs(f64),
     /// `ratio` at most this.
     RatioAtMost(f64),
@@ -29,21 +29,21 @@ pub(crate) enum Goal {
 /// One line of the report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Metric {
-    /// Its name, which scripts rely on.
+    /// Its name. Scripts depend on it.
     pub(crate) metric: &'static str,
-    /// What was measured.
+    /// The measured value.
     pub(crate) value: f64,
-    /// In what.
+    /// The unit of the value.
     pub(crate) unit: &'static str,
-    /// The same without us: what the machine or the bare library does, in this very run.
+    /// The floor: what the machine or the bare library takes for the same work, measured in the same run.
     pub(crate) floor: f64,
-    /// `value` by `floor`.
+    /// `value` divided by `floor`.
     pub(crate) ratio: f64,
-    /// What it should be, in words.
+    /// The goal as text.
     pub(crate) goal: String,
-    /// Whether it is.
+    /// Whether the goal is met.
     pub(crate) met: bool,
-    /// How it was measured, its spread, and where it goes.
+    /// How it was measured, its spread, and its parts.
     pub(crate) note: String,
 }
 
@@ -69,12 +69,12 @@ impl Metric {
     }
 }
 
-/// Four digits behind the point: more is noise.
+/// Rounds to four decimal places; more are noise.
 fn round(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// Says what is being measured.
+/// Prints the group that is being measured.
 pub(crate) fn progress(group: &str) {
     eprintln!("measuring {group} …");
 }
@@ -103,7 +103,7 @@ pub(crate) fn print(metrics: &[Metric], machine: &Machine) {
 
 /// Writes the report.
 pub(crate) fn write(metrics: &[Metric], file: &Path) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(metrics).context("the report is no JSON")?;
+    let mut text = serde_json::to_string_pretty(metrics).context("the report cannot be encoded as JSON")?;
     text.push('\n');
     std::fs::write(file, text).with_context(|| format!("`{}` cannot be written", file.display()))?;
     println!("written: {}", file.display());

@@ -1,4 +1,4 @@
-//! A server in this process, put together as `viv up` does it, and worlds in it.
+//! A server in this process, built as `viv up` builds it, and the people, agents and spaces in it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,14 +25,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::watched::{Marks, Watched, WatchedModels};
 
-/// Longest wait for anything that must come: a measure ends with a word for what it missed.
+/// Longest wait for an expected event; after it the measurement fails with an error.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server in which agents live.
+/// A server for measurements.
 pub(crate) struct BenchServer {
-    /// The store, watched.
+    /// The store, which records what passes it.
     pub(crate) watched: Arc<Watched>,
-    /// What passed.
+    /// The recorded points.
     pub(crate) marks: Arc<Marks>,
     store: Sqlite,
     keeper: Keeper,
@@ -40,7 +40,7 @@ pub(crate) struct BenchServer {
     shutdown: CancellationToken,
 }
 
-/// One person, one agent, and the space in which they talk.
+/// A person, an agent, and the space that both are members of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
     /// The person.
@@ -51,18 +51,18 @@ pub(crate) struct Home {
     pub(crate) space: SpaceId,
 }
 
-/// The threads that a server has.
+/// A Tokio runtime like that of a server.
 pub(crate) fn threads() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")
 }
 
 impl BenchServer {
-    /// Opens the store in `dir` and starts the keeper. Called within a runtime.
+    /// Opens the store in `dir` and starts the keeper. Must be called within a runtime.
     pub(crate) fn build(dir: &Path, models: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>) -> Result<Self> {
         Self::within(dir, Bounds::default(), models)
     }
 
-    /// The same within these bounds.
+    /// Builds a server with these bounds.
     pub(crate) fn within(
         dir: &Path,
         bounds: Bounds,
@@ -83,17 +83,17 @@ impl BenchServer {
         Ok(Self { watched, marks, store, keeper, ports, shutdown: CancellationToken::new() })
     }
 
-    /// Cycles that are open.
+    /// The number of open cycles.
     pub(crate) async fn open_cycles(&self) -> Result<u64> {
         Ok(self.store.totals().await?.open_cycles)
     }
 
-    /// Figures of the store's writer.
+    /// Statistics of the store's writer.
     pub(crate) fn stats(&self) -> Stats {
         self.store.stats()
     }
 
-    /// Makes a home called after `name`, with an agent of that config.
+    /// Creates a person, an agent with this config, and their space.
     pub(crate) async fn home(&self, name: &str, config: AgentConfig) -> Result<Home> {
         let at = self.ports.clock.now();
         let you = EntityId(self.ports.ids.uuid());
@@ -106,24 +106,24 @@ impl BenchServer {
         Ok(Home { you, agent, space })
     }
 
-    /// A new message of the person.
+    /// Creates a message of the person.
     pub(crate) fn message(&self, home: &Home, text: &str) -> NewMessage {
         let id = MessageId(self.ports.ids.uuid());
         NewMessage::of_person(id, home.space, home.you, text, self.ports.clock.now())
     }
 
-    /// Accepts a message without telling the keeper.
+    /// Accepts a message without a signal to the keeper.
     pub(crate) async fn accept(&self, message: NewMessage) -> Result<Accepted> {
         self.watched.accept(Accept::Message(message), None).await.context("the store does not accept")
     }
 
-    /// Says something, as the doors do behind the socket.
-    pub(crate) async fn say(&self, home: &Home, text: &str) -> Result<()> {
-        self.send(self.message(home, text)).await
+    /// Posts a message, as the API does.
+    pub(crate) async fn post(&self, home: &Home, text: &str) -> Result<()> {
+        self.post_message(self.message(home, text)).await
     }
 
-    /// The same with a message that is made already.
-    pub(crate) async fn send(&self, message: NewMessage) -> Result<()> {
+    /// Posts an existing message.
+    pub(crate) async fn post_message(&self, message: NewMessage) -> Result<()> {
         match self.accept(message).await? {
             Accepted::Fresh { wake, .. } => self.signal(&wake),
             other => bail!("wanted a fresh message, got {other:?}"),
@@ -131,24 +131,24 @@ impl BenchServer {
         Ok(())
     }
 
-    /// Tells the keeper who has something to do.
+    /// Signals the keeper which agents have something to do.
     pub(crate) fn signal(&self, wake: &[Wakeup]) {
         self.keeper.node().signal(wake);
     }
 
-    /// Tells whoever watches the topic.
+    /// Publishes an update to the subscribers of the topic.
     pub(crate) fn publish(&self, topic: Topic, update: Update) {
         self.ports.live.bus().publish(&[topic], Arc::new(update));
     }
 
-    /// Hears of the agent from now on.
-    pub(crate) fn listen(&self, agent: AgentId) -> Ears {
-        Ears(self.ports.live.bus().subscribe(Topic::Agent(agent)))
+    /// Subscribes to the agent's updates.
+    pub(crate) fn listen(&self, agent: AgentId) -> CycleListener {
+        CycleListener(self.ports.live.bus().subscribe(Topic::Agent(agent)))
     }
 
-    /// Hangs the doors on a free port of the loopback; its address and a key of the person.
-    pub(crate) async fn open_doors(&self, home: &Home) -> Result<(SocketAddr, String)> {
-        // Another one each time that the same data is opened.
+    /// Serves the API on a free loopback port; returns its address and a key of the person.
+    pub(crate) async fn serve_api(&self, home: &Home) -> Result<(SocketAddr, String)> {
+        // A different secret each time that the same data is opened.
         let mut secret = [7; 32];
         secret[..16].copy_from_slice(self.ports.ids.uuid().as_bytes());
         let key = keys::key(&secret);
@@ -161,59 +161,59 @@ impl BenchServer {
         self.store
             .add_credential(NewCredential { credential, secret_hash, at, replace_label: false })
             .await?;
-        // Nobody makes keys here.
+        // The API creates no keys here.
         let options = Options { shutdown: self.shutdown.clone(), ..Options::new(|| [0; 32]) };
         let router = server::router(self.ports.clone(), self.keeper.node().clone(), options);
         Ok((serve(router, self.shutdown.clone()).await?, key))
     }
 
-    /// Ends at once, as a crash would: the store is not closed.
+    /// Stops at once like a crash: the store is not closed.
     pub(crate) async fn kill(self) {
         self.shutdown.cancel();
         self.keeper.kill();
     }
 
-    /// Shuts everything.
+    /// Stops the server and closes the store.
     pub(crate) async fn stop(self) -> Result<()> {
         self.shutdown.cancel();
         let stopped = tokio::time::timeout(PATIENCE, async {
             self.keeper.stop().await;
             self.store.close().await.context("the store did not close cleanly")
         });
-        stopped.await.with_context(|| format!("the house did not stop within {} s", PATIENCE.as_secs()))?
+        stopped.await.with_context(|| format!("the server did not stop within {} s", PATIENCE.as_secs()))?
     }
 }
 
-/// Serves a router on a free port of the loopback, as the real doors are served.
+/// Serves a router on a free loopback port, with the server's own connection code.
 pub(crate) async fn serve(router: axum::Router, shutdown: CancellationToken) -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.context("no loopback port")?;
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("no free loopback port")?;
     let address = listener.local_addr().context("a socket without an address")?;
     tokio::spawn(server::serve(listener, router, shutdown));
     Ok(address)
 }
 
-/// Hears one agent.
-pub(crate) struct Ears(Box<dyn Listener>);
+/// Listens to the updates of one agent.
+pub(crate) struct CycleListener(Box<dyn Listener>);
 
-impl Ears {
-    /// Waits until a cycle of the agent ends well, a bounded time.
+impl CycleListener {
+    /// Waits until a cycle of the agent completes; fails after [`PATIENCE`].
     pub(crate) async fn ended(&mut self) -> Result<()> {
-        let ended = tokio::time::timeout(PATIENCE, self.ended_at_last()).await;
+        let ended = tokio::time::timeout(PATIENCE, self.wait_for_end()).await;
         ended.with_context(|| format!("no cycle ended within {} s", PATIENCE.as_secs()))?
     }
 
-    async fn ended_at_last(&mut self) -> Result<()> {
+    async fn wait_for_end(&mut self) -> Result<()> {
         loop {
             match self.0.next().await {
                 Some(Delivered::Update(update)) => match &**update {
                     Update::CycleEnded { ending: Ending::Completed, .. } => return Ok(()),
                     Update::CycleEnded { ending, reason, .. } => {
-                        bail!("wanted a cycle that rests, got {ending:?}: {reason:?}")
+                        bail!("wanted a completed cycle, got {ending:?}: {reason:?}")
                     }
                     _ => {}
                 },
                 Some(Delivered::Missed(_)) => {}
-                None => bail!("the bus is gone"),
+                None => bail!("the bus is closed"),
             }
         }
     }

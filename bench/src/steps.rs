@@ -1,5 +1,5 @@
-//! What one more tool step costs: fsyncs, and time. Cycles with a few steps are compared with
-//! cycles with many, so that waking and ending fall out.
+//! The cost of one more tool step, in fsyncs and time. Cycles with few steps are compared with cycles with
+//! many, so that the cost of beginning and ending a cycle cancels out.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use crate::instant;
 use crate::machine::Disk;
 use crate::measure::{Samples, short};
 use crate::report::{Goal, Metric};
-use crate::server::{self, BenchServer, Ears, Home};
+use crate::server::{self, BenchServer, CycleListener, Home};
 
 /// Steps of the short cycles and of the long ones.
 const FEW: usize = 2;
 const MANY: usize = 12;
 /// Pairs of a short and a long cycle, per tool.
 const PAIRS: usize = 40;
-/// Pairs before the first that counts.
+/// Pairs before the first counted one.
 const WARM_UP: usize = 5;
-/// Looks at the disk after each pair.
-const PROBES: usize = 10;
+/// Measurements of the disk after each pair.
+const DISK_SAMPLES: usize = 10;
 /// Frames of the log that one step writes in each of its transactions.
 const FRAMES: usize = 6;
-/// The tools: one that the runtime runs inside its commit, one outside that may be repeated, one
-/// outside that may not.
+/// The tools: an inward one, which takes effect in the step's commit, an outward one that may be repeated,
+/// and an outward one that may not.
 const TOOLS: [(&str, &str); 3] =
     [("set_memories", "inward"), ("put", "outward, repeatable"), ("fire", "outward, unsafe")];
-/// The tool that stands in the table.
-const STATED: usize = 1;
+/// The tool whose figures are in the table.
+const REPORTED: usize = 1;
 
-/// What a further step costs with one tool.
+/// The cost of one more step with a tool.
 #[derive(Default)]
 struct Cost {
     fsyncs: Samples,
     ms: Samples,
-    /// What the disk takes by itself, between the cycles.
+    /// An fsync of the disk alone, measured between the cycles.
     fsync_us: Samples,
 }
 
@@ -54,17 +54,16 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         let words = TOOLS.iter().zip(&costs).map(|((_, kind), cost)| format!("{kind} {}", short(what(cost))));
         words.collect::<Vec<_>>().join(", ")
     };
-    let cost = &costs[STATED];
+    let cost = &costs[REPORTED];
     let fsync_ms = cost.fsync_us.median() / 1e3;
     let note = format!(
         "transactions of one more step with an outward, repeatable tool; {}; floor: the decision alone. An \
-         unsafe call pays one more, the barrier that marks it as begun",
+         unsafe call needs one more, the commit that marks it as begun",
         each(|cost| cost.fsyncs.median()),
     );
     let value = (cost.fsyncs.median(), "fsyncs");
     let counted = Metric::new("core.step_fsyncs", value, 1.0, Goal::ValueAtMost(2.0), note);
-    // The goal is stated where an fsync takes 0.3 ms; a faster disk makes it stricter, a slower one
-    // excuses no more than its own time.
+    // The goal of 3 ms is for an fsync of 0.3 ms. It is adjusted by the time of this disk's two fsyncs.
     let goal = 3.0 + 2.0 * (fsync_ms - 0.3);
     let floor = cost.fsyncs.median() * fsync_ms;
     let note = format!(
@@ -78,7 +77,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![counted, Metric::new("core.step_ms", value, floor, Goal::ValueBelow(goal), note)])
 }
 
-/// What the model does in the open cycle: so many steps with that tool.
+/// What the model does in the open cycle: the number of steps, and the tool.
 #[derive(Default)]
 struct Plan {
     steps: AtomicUsize,
@@ -87,53 +86,53 @@ struct Plan {
 
 async fn run(dir: &Path, mut disk: Disk) -> Result<Vec<Cost>> {
     let plan = Arc::new(Plan::default());
-    let told = Arc::clone(&plan);
-    let author = move |step| match TOOLS[told.tool.load(Ordering::Relaxed)].0 {
-        _ if step >= told.steps.load(Ordering::Relaxed) => Script::new().text("That is all."),
+    let plan_of_model = Arc::clone(&plan);
+    let author = move |step| match TOOLS[plan_of_model.tool.load(Ordering::Relaxed)].0 {
+        _ if step >= plan_of_model.steps.load(Ordering::Relaxed) => Script::new().text("That is all."),
         tool @ "set_memories" => {
             let memory = json!({"key": "mood", "value": format!("calm, for the {step}. time")});
             Script::new().call(tool, &json!({"memories": [memory]}))
         }
         tool => Script::new().call(tool, &json!({"note": "a note of some length that is written down"})),
     };
-    let house = BenchServer::build(&dir.join("data"), |clock| instant::models(clock, author))?;
+    let server = BenchServer::build(&dir.join("data"), |clock| instant::models(clock, author))?;
     let names = TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let config = AgentConfig { tools: Some(names), ..AgentConfig::default() };
-    let home = house.home("ada", config).await?;
-    let mut ears = house.listen(home.agent);
+    let home = server.home("ada", config).await?;
+    let mut listener = server.listen(home.agent);
     let mut costs = Vec::new();
     for tool in 0..TOOLS.len() {
         plan.tool.store(tool, Ordering::Relaxed);
         let mut cost = Cost::default();
         for pair in 0..WARM_UP + PAIRS {
-            let few = cycle(&house, &home, &mut ears, &plan, FEW).await?;
-            let many = cycle(&house, &home, &mut ears, &plan, MANY).await?;
+            let few = cycle(&server, &home, &mut listener, &plan, FEW).await?;
+            let many = cycle(&server, &home, &mut listener, &plan, MANY).await?;
             if pair >= WARM_UP {
                 cost.fsyncs.push((many.0 - few.0) / (MANY - FEW) as f64);
                 cost.ms.push((many.1 - few.1) / (MANY - FEW) as f64);
-                for _ in 0..PROBES {
+                for _ in 0..DISK_SAMPLES {
                     cost.fsync_us.push(disk.fsync(FRAMES)?);
                 }
             }
         }
         costs.push(cost);
     }
-    house.stop().await?;
+    server.stop().await?;
     Ok(costs)
 }
 
-/// One cycle of so many steps: its transactions, and its milliseconds.
+/// Runs one cycle of so many steps; returns its transactions and its milliseconds.
 async fn cycle(
-    house: &BenchServer,
+    server: &BenchServer,
     home: &Home,
-    ears: &mut Ears,
+    listener: &mut CycleListener,
     plan: &Plan,
     steps: usize,
 ) -> Result<(f64, f64)> {
     plan.steps.store(steps, Ordering::Relaxed);
-    let (groups, began) = (house.stats().groups, Instant::now());
-    house.say(home, "Please do what you do.").await?;
-    ears.ended().await?;
+    let (groups, began) = (server.stats().groups, Instant::now());
+    server.post(home, "Please do what you do.").await?;
+    listener.ended().await?;
     let took = began.elapsed().as_secs_f64() * 1e3;
-    Ok(((house.stats().groups - groups) as f64, took))
+    Ok(((server.stats().groups - groups) as f64, took))
 }

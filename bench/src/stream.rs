@@ -1,5 +1,5 @@
-//! A delta's way from the model's socket to the subscriber's: how long it takes beside a bare relay,
-//! and what it costs beside parsing and encoding it.
+//! A delta from the model's socket to the subscriber's: its latency compared with a bare relay, and its CPU
+//! compared with parsing and encoding it.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,28 +25,28 @@ use crate::report::{Goal, Metric};
 use crate::server::{self, BenchServer};
 use crate::talk::read_message;
 
-/// Turns: the server and its floor one after the other, so that whatever else the machine does falls
-/// on both. What is quoted is the middle of all.
+/// Turns of the server and its floor, so that other load on the machine affects both. The medians of all
+/// turns are reported.
 const TURNS: usize = 5;
-/// Deltas of a turn whose way is timed, one at a time.
+/// Timed deltas of a turn, one at a time.
 const TIMED: usize = 200;
-/// Between two of them.
+/// The time between two of them.
 const PACE: Duration = Duration::from_millis(2);
 /// Deltas of the run at full speed.
 const MANY: usize = 12_000;
-/// Longest wait for a whole reply, and for anything that is to come of it.
+/// Longest wait for a whole reply and its deltas.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What one delta says.
+/// The text of one delta.
 const WORD: &str = "word";
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = server::threads()?;
-    let (mut ways, mut relayed) = (Samples::default(), Samples::default());
+    let (mut latencies, mut relayed) = (Samples::default(), Samples::default());
     let (mut paced_cpu, mut cpu, mut floor) = (Samples::default(), Samples::default(), Samples::default());
     for turn in 0..TURNS {
         let paced = run(&threads, &dir.path().join(format!("paced-{turn}")), TIMED, PACE)?;
-        ways.extend(&paced.ways);
+        latencies.extend(&paced.latencies);
         paced_cpu.push(paced.cpu_us);
         relayed.extend(&relay(&threads, TIMED, PACE)?);
         cpu.push(run(&threads, &dir.path().join(format!("fast-{turn}")), MANY, Duration::ZERO)?.cpu_us);
@@ -56,18 +56,18 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         "{TURNS} turns of {TIMED} deltas of a `send_message` text, one every {} ms, from the write at the model's \
          socket to the read at the subscriber's ({}); floor: a relay on the same threads, turn by turn ({})",
         PACE.as_millis(),
-        ways.spread(),
+        latencies.spread(),
         relayed.spread(),
     );
-    let middle = (ways.median(), "us");
+    let middle = (latencies.median(), "us");
     let middle = Metric::new("stream.delta", middle, relayed.median(), Goal::RatioAtMost(2.0), note);
     let goal = Goal::ValueAtMost(relayed.quantile(0.99) + 500.0);
-    let note = "the same, 99 of 100; goal: the relay's and half a millisecond".to_owned();
-    let tail = (ways.quantile(0.99), "us");
+    let note = "the same, p99; goal: the relay's p99 plus half a millisecond".to_owned();
+    let tail = (latencies.quantile(0.99), "us");
     let tail = Metric::new("stream.delta_p99", tail, relayed.quantile(0.99), goal, note);
     let note = format!(
-        "CPU of the whole server per delta, {TURNS} turns of {MANY} as fast as they are taken ({}); one at a time, \
-         with a wake of every thread on the way, {} us; floor: decoding its event and encoding its draft ({})",
+        "CPU of the whole server per delta, {TURNS} turns of {MANY} at full speed ({}); one at a time, \
+         with a wake-up of every involved thread, {} us; floor: decoding its event and encoding its draft ({})",
         cpu.spread(),
         short(paced_cpu.median()),
         floor.spread(),
@@ -76,41 +76,41 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![middle, tail, cpu])
 }
 
-struct Ran {
-    /// Microseconds of each delta.
-    ways: Samples,
-    /// Of the server, per delta.
+struct RunResult {
+    /// The latency of each delta, in microseconds.
+    latencies: Samples,
+    /// CPU of the server per delta, in microseconds.
     cpu_us: f64,
 }
 
-/// One reply in so many deltas.
-fn run(threads: &Runtime, dir: &std::path::Path, deltas: usize, pace: Duration) -> Result<Ran> {
+/// Runs one cycle whose reply has so many deltas.
+fn run(threads: &Runtime, dir: &std::path::Path, deltas: usize, pace: Duration) -> Result<RunResult> {
     let model = Model::start(deltas, pace)?;
     let base_url = Some(format!("http://{}/v1", model.address));
     let _in = threads.enter();
-    let house = BenchServer::build(dir, |clock| {
+    let server = BenchServer::build(dir, |clock| {
         let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
         Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })?;
-    let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
-    let (address, key) = threads.block_on(house.open_doors(&home))?;
-    let mut ears = house.listen(home.agent);
+    let home = threads.block_on(server.home("ada", AgentConfig::default()))?;
+    let (address, key) = threads.block_on(server.serve_api(&home))?;
+    let mut listener = server.listen(home.agent);
     let path = format!("/v1/spaces/{}/stream", home.space);
     let mut socket = subscribe(address, &path, &key)?;
     let watcher = std::thread::spawn(move || watch(&mut socket, deltas));
     let before = process_cpu_us();
-    threads.block_on(house.say(&home, "Tell me everything."))?;
-    let (arrived, own) = watcher.join().map_err(|_| anyhow::anyhow!("the subscriber broke"))??;
+    threads.block_on(server.post(&home, "Tell me everything."))?;
+    let (arrived, own) = watcher.join().map_err(|_| anyhow::anyhow!("the subscriber failed"))??;
     let (sent, stubs) = model.sent()?;
     let cpu_us = (process_cpu_us() - before - own - stubs) / deltas as f64;
-    threads.block_on(ears.ended())?;
-    threads.block_on(house.stop())?;
-    let ways =
+    threads.block_on(listener.ended())?;
+    threads.block_on(server.stop())?;
+    let latencies =
         sent.iter().zip(&arrived).map(|(sent, came)| us(came.saturating_duration_since(*sent))).collect();
-    Ok(Ran { ways, cpu_us })
+    Ok(RunResult { latencies, cpu_us })
 }
 
-/// A stream that has said its snapshot.
+/// Subscribes to a stream and reads its snapshot.
 fn subscribe(address: SocketAddr, path: &str, key: &str) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(address).context("the server cannot be reached")?;
     socket.set_nodelay(true)?;
@@ -133,18 +133,18 @@ fn contains(text: &[u8], what: &[u8]) -> bool {
     text.windows(what.len()).any(|window| window == what)
 }
 
-/// When each delta came, and what this thread used.
+/// Reads the stream; returns when each delta arrived and the CPU of this thread.
 fn watch(socket: &mut TcpStream, deltas: usize) -> Result<(Vec<Instant>, f64)> {
     let mut arrived = Vec::with_capacity(deltas);
     let (mut text, mut buffer) = (String::new(), vec![0; 1 << 16]);
     let began = Instant::now();
-    // Its drafts may be lost to a slow listener; the message itself, which replaces them, is not. What
-    // the person said is a message too, and shorter.
+    // A slow subscriber may miss drafts, but not the message that replaces them. The person's message
+    // is shorter, so it is not mistaken for the reply.
     let whole_text = WORD.repeat(deltas);
     while arrived.len() < deltas {
-        let read = socket.read(&mut buffer).context("no delta came")?;
+        let read = socket.read(&mut buffer).context("no delta arrived")?;
         let now = Instant::now();
-        // Signs of life come whatever else is missing.
+        // Heartbeats arrive even if the deltas do not, so `read` does not time out.
         if now - began > PATIENCE {
             bail!("wanted {deltas} deltas within {} s, got {}", PATIENCE.as_secs(), arrived.len());
         }
@@ -152,7 +152,7 @@ fn watch(socket: &mut TcpStream, deltas: usize) -> Result<(Vec<Instant>, f64)> {
             bail!("the stream ended after {} deltas", arrived.len());
         }
         text.push_str(&String::from_utf8_lossy(&buffer[..read]));
-        // Whole events only: what is cut is looked at when the rest of it is here.
+        // Only complete events are read; the rest stays in the buffer.
         let whole = text.rfind("\n\n").map_or(0, |end| end + 2);
         for (at, key) in text[..whole].match_indices("\"chars\":") {
             let digits = text[at + key.len()..whole].split(|c: char| !c.is_ascii_digit()).next();
@@ -168,7 +168,7 @@ fn watch(socket: &mut TcpStream, deltas: usize) -> Result<(Vec<Instant>, f64)> {
     Ok((arrived, own_cpu_us()))
 }
 
-/// A model that says one long message, then rests.
+/// A model that streams one long message and then answers shortly.
 struct Model {
     address: SocketAddr,
     sent: Receiver<(Vec<Instant>, f64)>,
@@ -194,7 +194,7 @@ impl Model {
                         let end = chunk(&json!({"content": "Said."}), Some("stop"));
                         return Ok(stream.write_all(format!("{end}data: [DONE]\n\n").as_bytes())?);
                     };
-                    let sent = speak(&mut stream, deltas, pace)?;
+                    let sent = send_deltas(&mut stream, deltas, pace)?;
                     Ok(sender.send((sent, own_cpu_us()))?)
                 });
             }
@@ -202,13 +202,13 @@ impl Model {
         Ok(Self { address, sent })
     }
 
-    /// When each delta was written, and what the thread that wrote them used.
+    /// When each delta was written, and the CPU of the writing thread.
     fn sent(&self) -> Result<(Vec<Instant>, f64)> {
         self.sent.recv_timeout(PATIENCE).context("the model was not asked")
     }
 }
 
-fn speak(stream: &mut TcpStream, deltas: usize, pace: Duration) -> Result<Vec<Instant>> {
+fn send_deltas(stream: &mut TcpStream, deltas: usize, pace: Duration) -> Result<Vec<Instant>> {
     let function = json!({"name": "send_message", "arguments": "{\"text\":\""});
     let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
     stream.write_all(chunk(&json!({"role": "assistant", "tool_calls": [call]}), None).as_bytes())?;
@@ -240,9 +240,9 @@ fn chunk(delta: &Value, reason: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// The same bytes at the same pace through a task that copies.
+/// The floor: sends the same bytes at the same pace through a task that copies them.
 fn relay(threads: &Runtime, deltas: usize, pace: Duration) -> Result<Samples> {
-    // One listener each: which of two connections is accepted first is nobody's promise.
+    // Two listeners, since two connections to one may be accepted in any order.
     let listen = || threads.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"));
     let (here, there) = (listen()?, listen()?);
     let (from, to) = (here.local_addr()?, there.local_addr()?);
@@ -261,7 +261,7 @@ fn relay(threads: &Runtime, deltas: usize, pace: Duration) -> Result<Samples> {
     let watcher = std::thread::spawn(move || -> Result<Vec<Instant>> {
         let (mut arrived, mut bytes, mut buffer) = (Vec::new(), 0, vec![0; 1 << 16]);
         while arrived.len() < deltas {
-            let read = socket.read(&mut buffer).context("nothing came through the relay")?;
+            let read = socket.read(&mut buffer).context("nothing arrived through the relay")?;
             if read == 0 {
                 bail!("the relay ended after {bytes} bytes");
             }
@@ -277,11 +277,11 @@ fn relay(threads: &Runtime, deltas: usize, pace: Duration) -> Result<Samples> {
         sent.push(Instant::now());
         model.write_all(word.as_bytes())?;
     }
-    let arrived = watcher.join().map_err(|_| anyhow::anyhow!("the subscriber broke"))??;
+    let arrived = watcher.join().map_err(|_| anyhow::anyhow!("the subscriber failed"))??;
     Ok(sent.iter().zip(&arrived).map(|(sent, came)| us(came.saturating_duration_since(*sent))).collect())
 }
 
-/// CPU microseconds that decoding one event and encoding one draft take.
+/// CPU microseconds of decoding one event and encoding one draft.
 fn parse_and_encode() -> Result<f64> {
     let wire = OpenAiChat::new("m", 1_000, ToolMode::Native, Dialect::OPENAI);
     let mut feed = Feed::new(wire.decoder());

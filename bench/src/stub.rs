@@ -1,5 +1,5 @@
-//! A model server on the loopback that notes the first byte of every request. Plain threads and
-//! plain sockets: it must not share a scheduler with what is measured.
+//! A model server on the loopback that records the first byte of every request. It uses plain threads and
+//! sockets, so that it does not share a scheduler with the measured server.
 
 use std::collections::VecDeque;
 use std::io::{BufReader, Read, Write};
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use crate::measure::process_cpu_us;
 use crate::talk::read_message;
 
-/// How long a request may let us wait.
+/// Longest wait for a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is answered to one request.
+/// The answer to a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Say {
-    /// A text, and nothing else.
+pub(crate) enum Answer {
+    /// A text.
     Text(String),
     /// A call of this tool with these arguments.
     Call(&'static str, Value),
@@ -29,58 +29,59 @@ pub(crate) enum Say {
 /// The first byte of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// When it was read.
+    /// When the byte was read.
     pub(crate) at: Instant,
-    /// What the process had used by then, in microseconds.
+    /// CPU time of the process at that moment, in microseconds.
     pub(crate) cpu_us: f64,
 }
 
 /// A running stub; its threads end with the process.
 pub(crate) struct Stub {
     address: SocketAddr,
-    script: Arc<Mutex<VecDeque<Say>>>,
+    script: Arc<Mutex<VecDeque<Answer>>>,
     arrivals: Receiver<Arrival>,
 }
 
 impl Stub {
-    /// Listens on a free port of the loopback; what is not scripted is answered by a short text.
+    /// Starts a stub on a free loopback port. Requests without a scripted answer get a short text.
     pub(crate) fn start() -> Result<Self> {
-        Self::saying(Say::Text("Noted.".to_owned()))
+        Self::with_default(Answer::Text("Noted.".to_owned()))
     }
 
-    /// The same, where this answers whatever is not scripted.
-    pub(crate) fn saying(otherwise: Say) -> Result<Self> {
+    /// Starts a stub with this answer for requests without a scripted one.
+    pub(crate) fn with_default(default: Answer) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("no loopback port")?;
         let address = listener.local_addr().context("a socket without an address")?;
-        let script = Arc::<Mutex<VecDeque<Say>>>::default();
+        let script = Arc::<Mutex<VecDeque<Answer>>>::default();
         let (sender, arrivals) = channel();
-        let (said, otherwise) = (Arc::clone(&script), Arc::new(otherwise));
+        let (scripted, default) = (Arc::clone(&script), Arc::new(default));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (said, otherwise, sender) = (Arc::clone(&said), Arc::clone(&otherwise), sender.clone());
-                // A connection that breaks shows as a request that never comes.
-                std::thread::spawn(move || answer_all(stream, &said, &otherwise, &sender));
+                let (scripted, default, sender) =
+                    (Arc::clone(&scripted), Arc::clone(&default), sender.clone());
+                // If a connection breaks, the request does not arrive and `arrival` fails.
+                std::thread::spawn(move || answer_all(stream, &scripted, &default, &sender));
             }
         });
         Ok(Self { address, script, arrivals })
     }
 
-    /// The base URL to give to a client.
+    /// The base URL for clients.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// What is answered to the next requests.
-    pub(crate) fn script(&self, says: impl IntoIterator<Item = Say>) {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner).extend(says);
+    /// Adds answers to the next requests.
+    pub(crate) fn script(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
     }
 
-    /// The first byte of the next request.
+    /// Waits for the first byte of the next request.
     pub(crate) fn arrival(&self) -> Result<Arrival> {
-        self.arrivals.recv_timeout(PATIENCE).context("no request came")
+        self.arrivals.recv_timeout(PATIENCE).context("no request arrived")
     }
 
-    /// The same, if it comes within that time.
+    /// The first byte of the next request, if it arrives within this time.
     pub(crate) fn arrival_within(&self, patience: Duration) -> Option<Arrival> {
         self.arrivals.recv_timeout(patience).ok()
     }
@@ -88,8 +89,8 @@ impl Stub {
 
 fn answer_all(
     stream: TcpStream,
-    script: &Mutex<VecDeque<Say>>,
-    otherwise: &Say,
+    script: &Mutex<VecDeque<Answer>>,
+    default: &Answer,
     arrivals: &Sender<Arrival>,
 ) -> Result<()> {
     stream.set_nodelay(true)?;
@@ -97,21 +98,21 @@ fn answer_all(
     let mut first = [0u8; 1];
     let mut stream = stream;
     loop {
-        // One byte alone: the clock is read before anything else is done with the request.
+        // Reads one byte first, so that the clock is read before the request is processed.
         stream.read_exact(&mut first)?;
         let arrival = Arrival { at: Instant::now(), cpu_us: process_cpu_us() };
-        // A receiver that is gone means that the measuring is over.
+        // An error means that the measurement has ended.
         arrivals.send(arrival)?;
         read_message(&mut BufReader::with_capacity(1 << 16, &stream))?;
-        let say = script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        out.write_all(&answer(say.as_ref().unwrap_or(otherwise)))?;
+        let answer = script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        out.write_all(&encode(answer.as_ref().unwrap_or(default)))?;
     }
 }
 
-fn answer(say: &Say) -> Vec<u8> {
-    let (delta, reason) = match say {
-        Say::Text(text) => (json!({"role": "assistant", "content": text}), "stop"),
-        Say::Call(tool, arguments) => {
+fn encode(answer: &Answer) -> Vec<u8> {
+    let (delta, reason) = match answer {
+        Answer::Text(text) => (json!({"role": "assistant", "content": text}), "stop"),
+        Answer::Call(tool, arguments) => {
             let function = json!({"name": tool, "arguments": arguments.to_string()});
             let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
             (json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls")

@@ -1,4 +1,4 @@
-//! The smallest HTTP client that keeps its connection: one blocking socket, whole messages.
+//! A minimal HTTP client that keeps its connection: one blocking socket, whole messages.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How long an answer may let us wait.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One connection.
-pub(crate) struct Line {
+/// An HTTP connection.
+pub(crate) struct HttpConnection {
     out: TcpStream,
     input: BufReader<TcpStream>,
     address: SocketAddr,
 }
 
-impl Line {
+impl HttpConnection {
     /// Connects.
     pub(crate) fn open(address: SocketAddr) -> Result<Self> {
         let out = TcpStream::connect(address).context("the server cannot be reached")?;
@@ -26,7 +26,7 @@ impl Line {
         Ok(Self { out, input, address })
     }
 
-    /// A POST of JSON, ready to be sent.
+    /// The bytes of a POST with a JSON body.
     pub(crate) fn post(&self, path: &str, key: &str, body: &str) -> Vec<u8> {
         let (host, length) = (self.address, body.len());
         format!(
@@ -36,10 +36,10 @@ impl Line {
         .into_bytes()
     }
 
-    /// Sends a request; the time just before its first byte left.
+    /// Sends a request; returns the time just before its first byte was sent.
     pub(crate) fn send(&mut self, request: &[u8]) -> Result<Instant> {
         let began = Instant::now();
-        self.out.write_all(request).context("the server hung up")?;
+        self.out.write_all(request).context("the server closed the connection")?;
         Ok(began)
     }
 
@@ -53,14 +53,14 @@ impl Line {
     }
 }
 
-/// Reads one message, head and body; its first line (what is left of it).
+/// Reads one message, head and body; returns the rest of its first line.
 pub(crate) fn read_message(input: &mut impl BufRead) -> Result<String> {
     let mut first = String::new();
-    input.read_line(&mut first).context("the peer hung up")?;
+    input.read_line(&mut first).context("the peer closed the connection")?;
     let mut length = 0u64;
     loop {
         let mut line = String::new();
-        input.read_line(&mut line).context("the peer hung up")?;
+        input.read_line(&mut line).context("the peer closed the connection")?;
         let line = line.trim_end();
         if line.is_empty() {
             break;
@@ -68,7 +68,7 @@ pub(crate) fn read_message(input: &mut impl BufRead) -> Result<String> {
         if let Some((name, value)) = line.split_once(':')
             && name.eq_ignore_ascii_case("content-length")
         {
-            length = value.trim().parse().context("a length that is no number")?;
+            length = value.trim().parse().context("the content length is not a number")?;
         }
     }
     let body = std::io::copy(&mut input.take(length), &mut std::io::sink())?;

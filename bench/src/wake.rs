@@ -1,5 +1,5 @@
-//! From the first byte of a message's POST to the first byte of the request at the model: how many
-//! fsyncs stand between, and what the way costs beside the disk.
+//! From the first byte of a message's POST to the first byte of the request at the model: the number of
+//! fsyncs between them, and the time without the disk.
 
 use std::time::Duration;
 
@@ -14,35 +14,35 @@ use crate::floor::Floor;
 use crate::machine::Disk;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
-use crate::server::{self, BenchServer, Ears, Home};
+use crate::server::{self, BenchServer, CycleListener, Home};
 use crate::stub::Stub;
-use crate::talk::Line;
+use crate::talk::HttpConnection;
 use crate::watched::{Mark, Point};
 
-/// Wakes before the first that counts: as many as it takes the log to reach its full length, from
-/// when on it is written over and over.
+/// Wakes before the first counted one: enough for the log to reach its full length, after which it is
+/// overwritten.
 const WARM_UP: usize = 300;
-/// Wakes that are timed.
+/// Timed wakes.
 const SAMPLES: usize = 400;
-/// Wakes whose fsyncs are counted, the opening held back.
+/// Wakes whose fsyncs are counted while the opening commit is held back.
 const COUNTED: usize = 40;
 /// Frames of the log that one accept writes.
 const FRAMES: usize = 9;
-/// Longest way of the non-disk part, in floors.
+/// Goal of the time without the disk, in floors.
 const RATIO: f64 = 4.0;
 
-struct WakeStore<'a> {
+struct WakeSetup<'a> {
     threads: &'a Runtime,
-    house: BenchServer,
+    server: BenchServer,
     stub: Stub,
-    line: Line,
+    connection: HttpConnection,
     request: Vec<u8>,
-    ears: Ears,
+    listener: CycleListener,
 }
 
-/// Where the time of a wake goes, stage by stage.
+/// The stages of a wake.
 const STAGES: [(&str, Point, Point); 7] = [
-    ("doors to accept", Point::Began, Point::AcceptAsked),
+    ("API to accept", Point::Began, Point::AcceptAsked),
     ("accept durable", Point::AcceptAsked, Point::Accepted),
     ("signal to wake", Point::Accepted, Point::WakeAsked),
     ("wake read", Point::WakeAsked, Point::Woken),
@@ -58,58 +58,58 @@ struct Stages([Samples; STAGES.len()]);
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = server::threads()?;
-    let mut scene = WakeStore::set(&threads, dir.path())?;
+    let mut setup = WakeSetup::new(&threads, dir.path())?;
     for _ in 0..WARM_UP {
-        scene.wake()?;
+        setup.wake()?;
     }
-    let fsyncs = fsyncs(&mut scene)?;
-    let ratio = ratio(&mut scene, dir.path())?;
-    threads.block_on(scene.house.stop())?;
+    let fsyncs = fsyncs(&mut setup)?;
+    let ratio = ratio(&mut setup, dir.path())?;
+    threads.block_on(setup.server.stop())?;
     Ok(vec![fsyncs, ratio])
 }
 
-impl<'a> WakeStore<'a> {
-    fn set(threads: &'a Runtime, dir: &std::path::Path) -> Result<Self> {
+impl<'a> WakeSetup<'a> {
+    fn new(threads: &'a Runtime, dir: &std::path::Path) -> Result<Self> {
         let stub = Stub::start()?;
         let base_url = Some(stub.url());
         let _in = threads.enter();
-        let house = BenchServer::build(&dir.join("data"), |clock| {
+        let server = BenchServer::build(&dir.join("data"), |clock| {
             let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
             std::sync::Arc::new(ModelBook::new(model, KeyRing::default(), clock))
         })?;
-        let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
+        let home = threads.block_on(server.home("ada", AgentConfig::default()))?;
         let Home { agent, space, .. } = home;
-        let (address, key) = threads.block_on(house.open_doors(&home))?;
-        let line = Line::open(address)?;
-        let request = line.post(&format!("/v1/spaces/{space}/messages"), &key, &message());
-        let ears = house.listen(agent);
-        Ok(Self { threads, house, stub, line, request, ears })
+        let (address, key) = threads.block_on(server.serve_api(&home))?;
+        let connection = HttpConnection::open(address)?;
+        let request = connection.post(&format!("/v1/spaces/{space}/messages"), &key, &message());
+        let listener = server.listen(agent);
+        Ok(Self { threads, server, stub, connection, request, listener })
     }
 
-    /// One wake; its length in microseconds and what passed on its way.
+    /// One wake; returns its time in microseconds and its marks.
     fn wake(&mut self) -> Result<(f64, Vec<Mark>)> {
-        drop(self.house.marks.take());
-        let began = self.line.send(&self.request)?;
+        drop(self.server.marks.take());
+        let began = self.connection.send(&self.request)?;
         let arrival = self.stub.arrival()?;
-        self.line.answer()?;
-        self.rest()?;
+        self.connection.answer()?;
+        self.wait_until_asleep()?;
         let began = Mark { point: Point::Began, at: began, cpu_us: None };
         let arrived = Mark { point: Point::Arrived, at: arrival.at, cpu_us: None };
         let mut marks = vec![began, arrived];
-        marks.extend(self.house.marks.take());
+        marks.extend(self.server.marks.take());
         Ok((us(arrival.at.duration_since(began.at)), marks))
     }
 
-    /// Waits until the agent sleeps again and its last traces are dry.
-    fn rest(&mut self) -> Result<()> {
-        self.threads.block_on(self.ears.ended())?;
+    /// Waits until the agent sleeps again and its last writes are done.
+    fn wait_until_asleep(&mut self) -> Result<()> {
+        self.threads.block_on(self.listener.ended())?;
         pause();
         Ok(())
     }
 }
 
-/// Everything is measured from rest, the floor too: caches, threads and cores are as cold for it as
-/// for a message that comes out of the blue.
+/// A pause before each measurement, of the floor too, so that caches, threads and cores are as cold as for
+/// an unexpected message.
 fn pause() {
     std::thread::sleep(Duration::from_millis(2));
 }
@@ -118,36 +118,36 @@ fn message() -> String {
     json!({"text": "What do you make of this? ".repeat(8)}).to_string()
 }
 
-/// Openings are held back until the request is at the model: so what it did not wait for cannot be
-/// counted, and what it waited for cannot be missed.
-fn fsyncs(scene: &mut WakeStore<'_>) -> Result<Metric> {
+/// Counts the fsyncs of a wake. Opening commits are held back until the request is at the model, so that
+/// exactly the commits that the request waits for are counted.
+fn fsyncs(setup: &mut WakeSetup<'_>) -> Result<Metric> {
     let mut counts = Samples::default();
     for _ in 0..COUNTED {
-        scene.house.watched.hold_openings(true);
-        let before = scene.house.stats().groups;
-        scene.line.send(&scene.request)?;
-        scene.stub.arrival().context("the request waits for more than its accept")?;
-        counts.push((scene.house.stats().groups - before) as f64);
-        scene.house.watched.hold_openings(false);
-        scene.line.answer()?;
-        scene.rest()?;
+        setup.server.watched.hold_openings(true);
+        let before = setup.server.stats().groups;
+        setup.connection.send(&setup.request)?;
+        setup.stub.arrival().context("the request waits for more than its accept")?;
+        counts.push((setup.server.stats().groups - before) as f64);
+        setup.server.watched.hold_openings(false);
+        setup.connection.answer()?;
+        setup.wait_until_asleep()?;
     }
     let note = format!(
-        "transactions committed between the POST and the request at the model, the opening held back \
+        "transactions committed between the POST and the request at the model, with the opening held back \
          until then; worst of {COUNTED} wakes; floor: the accept alone"
     );
     Ok(Metric::new("core.wake_fsyncs", (counts.quantile(1.0), "fsyncs"), 1.0, Goal::ValueIs(1.0), note))
 }
 
-fn ratio(scene: &mut WakeStore<'_>, dir: &std::path::Path) -> Result<Metric> {
+fn ratio(setup: &mut WakeSetup<'_>, dir: &std::path::Path) -> Result<Metric> {
     let mut disk = Disk::open(dir)?;
-    let mut floor = Floor::start(scene.threads, &message())?;
+    let mut floor = Floor::start(setup.threads, &message())?;
     let (mut wakes, mut fsyncs) = (Samples::default(), Samples::default());
     let (mut trips, mut hops) = (Samples::default(), Samples::default());
     let mut stages = Stages::default();
     for _ in 0..SAMPLES {
-        // Side by side, so that whatever else the machine does falls on all alike.
-        let (wake, marks) = scene.wake()?;
+        // In turns, so that other load on the machine affects all equally.
+        let (wake, marks) = setup.wake()?;
         wakes.push(wake);
         stages.add(&marks);
         fsyncs.push(disk.fsync(FRAMES)?);
@@ -158,8 +158,8 @@ fn ratio(scene: &mut WakeStore<'_>, dir: &std::path::Path) -> Result<Metric> {
     }
     let value = wakes.median() - fsyncs.median();
     let note = format!(
-        "wake {} us ({}) less fsync {} us ({}); floor: round trip {} us ({}) + hop {} us ({}); where a wake \
-         goes, us: {}",
+        "wake {} us ({}) less fsync {} us ({}); floor: round trip {} us ({}) + hop {} us ({}); stages of a wake, \
+         us: {}",
         short(wakes.median()),
         wakes.spread(),
         short(fsyncs.median()),
@@ -168,7 +168,7 @@ fn ratio(scene: &mut WakeStore<'_>, dir: &std::path::Path) -> Result<Metric> {
         trips.spread(),
         short(hops.median()),
         hops.spread(),
-        stages.words(),
+        stages.describe(),
     );
     let floor = trips.median() + hops.median();
     Ok(Metric::new("core.wake_ratio", (value, "us"), floor, Goal::RatioAtMost(RATIO), note))
@@ -184,7 +184,7 @@ impl Stages {
         }
     }
 
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let stages = self.0.iter().zip(STAGES);
         let words = stages.map(|(times, (name, ..))| format!("{name} {}", short(times.median())));
         words.collect::<Vec<_>>().join(", ")

@@ -1,5 +1,5 @@
-//! A store and models that notice when something passes them: the stages of an activation, and the
-//! openings held back to prove that no request waits for them. They change nothing else.
+//! A store and models that record when calls pass them, for the stages of an activation. The store can also
+//! hold back opening commits, to prove that no request waits for them, and refuse commits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,47 +18,47 @@ use tokio::sync::watch;
 
 use crate::measure::process_cpu_us;
 
-/// What passed.
+/// A recorded point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// Whoever measures began.
+    /// The measurement began.
     Began,
-    /// An accept is asked for.
+    /// An accept was requested.
     AcceptAsked,
-    /// It is durable.
+    /// The accept is durable.
     Accepted,
-    /// An activation is to be read.
+    /// Reading an activation was requested.
     WakeAsked,
-    /// It is read.
+    /// The activation was read.
     Woken,
-    /// The model is asked.
+    /// The model was asked.
     Asked,
-    /// The request is encoded.
+    /// The request was encoded.
     Encoded,
-    /// A commit of that kind is done.
+    /// A commit of this kind is done.
     Committed(CommitKind),
     /// The request arrived at the model.
     Arrived,
 }
 
-/// When it passed.
+/// When a point was passed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    /// What.
+    /// The point.
     pub(crate) point: Point,
-    /// When.
+    /// The time.
     pub(crate) at: Instant,
-    /// CPU time of the process so far, in microseconds. Reading it is a system call, so it is known
-    /// only of commits: a wake is timed to the microsecond.
+    /// CPU time of the process so far, in microseconds. Reading it is a system call, which would disturb the
+    /// timing of a wake, so it is read only at commits.
     pub(crate) cpu_us: Option<f64>,
 }
 
-/// What passed, in order.
+/// The recorded marks, in order.
 #[derive(Default)]
 pub(crate) struct Marks(Mutex<Vec<Mark>>);
 
 impl Marks {
-    /// What passed since the last time.
+    /// The marks since the last call.
     pub(crate) fn take(&self) -> Vec<Mark> {
         std::mem::take(&mut self.all())
     }
@@ -74,11 +74,11 @@ impl Marks {
     }
 }
 
-/// The store in between.
+/// The recording store.
 pub(crate) struct Watched {
     inner: Sqlite,
     marks: Arc<Marks>,
-    /// Whether openings wait.
+    /// Whether opening commits wait.
     held: watch::Sender<bool>,
     /// Whether commits are refused.
     refuses: AtomicBool,
@@ -90,22 +90,22 @@ impl Watched {
         Self { inner, marks, held: watch::Sender::new(false), refuses: AtomicBool::new(false) }
     }
 
-    /// Whether openings wait from now on; those that wait go on when they may.
+    /// Holds back opening commits, or lets them continue.
     pub(crate) fn hold_openings(&self, hold: bool) {
         self.held.send_replace(hold);
     }
 
-    /// Whether every commit is refused from now on, as on a full disk.
+    /// Refuses every commit, as on a full disk, or accepts them again.
     pub(crate) fn refuse(&self, refuse: bool) {
         self.refuses.store(refuse, Ordering::SeqCst);
     }
 }
 
-/// The models in between.
+/// The recording models.
 pub(crate) struct WatchedModels {
     /// The models themselves.
     pub(crate) inner: Arc<dyn Models>,
-    /// Where it is noted.
+    /// The recorded marks.
     pub(crate) marks: Arc<Marks>,
 }
 
@@ -186,7 +186,7 @@ impl Store for Watched {
             }
             let kind = changes.kind;
             if kind == CommitKind::Open {
-                // The sender lives as long as this store: the wait ends by the value alone.
+                // The sender exists as long as this store, so the wait ends only when the value changes.
                 let _ = self.held.subscribe().wait_for(|held| !held).await;
             }
             let outcome = self.inner.commit(lease, changes).await;

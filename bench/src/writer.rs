@@ -1,11 +1,11 @@
-//! What one command costs the writer's thread in a store that is full of other things, and what waking up
-//! reads of it: 100 000 rows of a ledger, 10 000 spaces, 100 payloads of 250 KB that wait.
+//! CPU of the writer's thread per command in a full store, and what an activation reads there: 100 000 rows
+//! of old events, 10 000 spaces, 100 waiting payloads of 250 KB.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use agent::call::{CallRow, CallState, Effect, Outcome};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Named};
+use agent::changes::{Changes, CommitKind, CommitOutcome, EventRef};
 use agent::config::AgentConfig;
 use agent::event::Event;
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
@@ -25,24 +25,24 @@ use crate::measure::{Samples, short, thread_cpu_us};
 use crate::report::{Goal, Metric};
 use crate::server;
 
-/// Rows of the ledger of the agent that is measured.
-const LEDGER: u64 = 100_000;
-/// Spaces that it is a member of.
+/// Old events of the measured agent.
+const OLD_EVENTS: u64 = 100_000;
+/// Spaces of the agent.
 const SPACES: usize = 10_000;
-/// Payloads that wait for it, and their bytes.
+/// Payloads that wait in its inbox, and their bytes.
 const PAYLOADS: usize = 100;
 const PAYLOAD_BYTES: usize = 250_000;
 /// Commands of each kind and round.
 const COMMANDS: usize = 1_000;
-/// Rounds, of which the best counts: where the host of a machine gives its processor to others for some
-/// milliseconds, the kernel counts them to whatever ran. What each command pays comes in every round; what is
-/// paid once (an inbox that becomes deep) may hide in one of them, so that the most of any round is told beside it.
+/// Rounds, of which the best counts: if the host takes the processor away for some milliseconds, the kernel
+/// charges them to the running thread. The cost of every command shows in each round. A cost that occurs once
+/// (an inbox that becomes deep) may show in one round only, so the note has the maximum of all rounds too.
 const ROUNDS: usize = 3;
 /// Events that one `done` names.
 const NAMED: u64 = 200;
-/// Held events in each of the spaces in which a person speaks.
+/// Held events in each space that the person posts to.
 const HELD: u64 = 100;
-/// Steps of the cycle that is resumed, and the bytes of each outcome.
+/// Steps of the resumed cycle, and the bytes of each outcome.
 const STEPS: u32 = 50;
 const OUTCOME_BYTES: usize = 2_000_000;
 /// The most that one command may cost, in microseconds.
@@ -51,7 +51,7 @@ const MOST_US: f64 = 5_000.0;
 const WRITER: &str = "viv-writer";
 
 /// A store with one agent and one person.
-struct WriterStore {
+struct WriterSetup {
     store: Sqlite,
     clock: Arc<dyn Clock>,
     ids: SystemIds,
@@ -70,32 +70,32 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 
 async fn commands(data: &Path) -> Result<Metric> {
     let (spaces, agent) = {
-        let scene = WriterStore::open(data, None).await?;
-        let scene = scene.with_spaces(SPACES).await?;
-        scene.store.close().await?;
-        (scene.spaces, (scene.you, scene.agent))
+        let setup = WriterSetup::open(data, None).await?;
+        let setup = setup.with_spaces(SPACES).await?;
+        setup.store.close().await?;
+        (setup.spaces, (setup.you, setup.agent))
     };
     fill(data, agent.1, spaces.len())?;
-    let mut scene = WriterStore::open(data, Some(agent)).await?;
-    scene.spaces = spaces;
+    let mut setup = WriterSetup::open(data, Some(agent)).await?;
+    setup.spaces = spaces;
     for n in 0..PAYLOADS {
-        scene.payload(n).await?;
+        setup.payload(n).await?;
     }
-    // Before anybody speaks: people's words would be read in place of the payloads.
-    let read = scene.reads().await?;
+    // Before anyone posts: messages of people would be read instead of the payloads.
+    let read = setup.reads().await?;
     let names =
         ["decide with done(200 ids)", "accept into a full inbox", "release of held events", "fire_due"];
     let mut kinds = names.map(|name| (name, None));
-    let mut dearest = 0.0_f64;
+    let mut highest = 0.0_f64;
     for round in 0..ROUNDS {
         let times = [
-            scene.decisions(round).await?,
-            scene.accepts().await?,
-            scene.releases(round).await?,
-            scene.firings().await?,
+            setup.decisions(round).await?,
+            setup.accepts().await?,
+            setup.releases(round).await?,
+            setup.firings().await?,
         ];
         for ((_, best), times) in kinds.iter_mut().zip(times) {
-            dearest = dearest.max(times.quantile(1.0));
+            highest = highest.max(times.quantile(1.0));
             if best.as_ref().is_none_or(|best: &Samples| times.quantile(1.0) < best.quantile(1.0)) {
                 *best = Some(times);
             }
@@ -103,7 +103,7 @@ async fn commands(data: &Path) -> Result<Metric> {
     }
     let kinds: Vec<(&str, Samples)> =
         kinds.into_iter().filter_map(|(name, best)| Some((name, best?))).collect();
-    scene.store.close().await?;
+    setup.store.close().await?;
     let worst = kinds.iter().map(|(_, times)| times.quantile(1.0)).fold(0.0, f64::max);
     let words: Vec<String> = kinds
         .iter()
@@ -112,25 +112,25 @@ async fn commands(data: &Path) -> Result<Metric> {
         })
         .collect();
     let note = format!(
-        "CPU of the writer's thread per command, the most of {COMMANDS} of each kind in the best of {ROUNDS} rounds, behind {LEDGER} rows of the \
+        "CPU of the writer's thread per command, the maximum of {COMMANDS} of each kind in the best of {ROUNDS} rounds, with {OLD_EVENTS} rows of the \
          ledger, {SPACES} spaces and {PAYLOADS} payloads of {PAYLOAD_BYTES} B; {}; in any round at most {} us; {read}",
         words.join("; "),
-        short(dearest)
+        short(highest)
     );
     Ok(Metric::new("fair.writer", (worst, "us"), MOST_US, Goal::ValueAtMost(MOST_US), note))
 }
 
-/// Resuming a cycle reads the outcomes of its last step, and of none before.
+/// Resuming a cycle reads only the outcomes of its last step.
 async fn resumed(data: &Path) -> Result<Metric> {
-    let scene = WriterStore::open(data, None).await?.with_spaces(1).await?;
+    let setup = WriterSetup::open(data, None).await?.with_spaces(1).await?;
     let outcome = "x".repeat(OUTCOME_BYTES);
-    scene.payload(0).await?;
-    let mut life = scene.life().await?;
+    setup.payload(0).await?;
+    let mut cycle = setup.open_cycle().await?;
     for step in 0..STEPS {
-        let id = CallId::derive(scene.agent, life.open.id, step, 0);
+        let id = CallId::derive(setup.agent, cycle.open.id, step, 0);
         let row = CallRow {
             id,
-            cycle: life.open.id,
+            cycle: cycle.open.id,
             step,
             index: 0,
             tool: "look".into(),
@@ -141,34 +141,34 @@ async fn resumed(data: &Path) -> Result<Metric> {
             state: CallState::Done,
             outcome: Some(Outcome::ok(outcome.clone())),
         };
-        let mut changes = life.changes(CommitKind::Decide, scene.clock.now());
+        let mut changes = cycle.changes(CommitKind::Decide, setup.clock.now());
         changes.calls = vec![row];
-        life.open.decided = true;
-        // The last step's calls are what is still to be told.
-        life.open.step = if step + 1 == STEPS { step } else { step + 1 };
-        changes.open = Some(life.open.clone());
-        life.commit(&scene.store, changes).await?;
+        cycle.open.decided = true;
+        // The outcomes of the last step are not shown to the model yet.
+        cycle.open.step = if step + 1 == STEPS { step } else { step + 1 };
+        changes.open = Some(cycle.open.clone());
+        cycle.commit(&setup.store, changes).await?;
     }
-    let activation = scene.store.wake(scene.agent, scene.clock.now(), None).await?.context("an agent")?;
+    let activation = setup.store.wake(setup.agent, setup.clock.now(), None).await?.context("an agent")?;
     let bytes: usize =
         activation.calls.iter().filter_map(|row| row.outcome.as_ref()).map(|o| o.text.len()).sum();
-    scene.store.close().await?;
+    setup.store.close().await?;
     let note = format!(
         "bytes of outcomes read by resuming a cycle of {STEPS} steps with an outcome of {OUTCOME_BYTES} B each; \
-         floor: those of one step"
+         floor: the bytes of one step"
     );
     let value = (bytes as f64, "B");
     Ok(Metric::new("fair.resume", value, OUTCOME_BYTES as f64, Goal::RatioAtMost(1.0), note))
 }
 
-/// A cycle of the agent as its commits go on.
-struct AgentAtWork {
+/// An open cycle of the agent.
+struct CycleInProgress {
     lease: Lease,
     n: u64,
     open: OpenCycle,
 }
 
-impl AgentAtWork {
+impl CycleInProgress {
     fn changes(&self, kind: CommitKind, at: Timestamp) -> Changes {
         let mut changes = Changes::new(kind, self.open.id, self.open.step, self.n, at);
         changes.open = Some(self.open.clone());
@@ -184,7 +184,7 @@ impl AgentAtWork {
     }
 }
 
-impl WriterStore {
+impl WriterSetup {
     async fn open(data: &Path, known: Option<(EntityId, AgentId)>) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Sqlite::open(data, Arc::clone(&clock)).context("the store does not open")?;
@@ -199,25 +199,25 @@ impl WriterStore {
     }
 
     async fn with_spaces(mut self, count: usize) -> Result<Self> {
-        let mut made = JoinSet::new();
+        let mut creating = JoinSet::new();
         for n in 0..count {
             let id = SpaceId(self.ids.uuid());
             self.spaces.push(id);
             let members = vec![self.you, self.agent.entity()];
             let new = NewSpace::new(id, format!("space-{n}"), members, self.clock.now());
             let store = self.store.clone();
-            made.spawn(async move { store.open_space(new).await });
-            while made.len() >= 256 {
-                made.join_next().await.context("a space")???;
+            creating.spawn(async move { store.open_space(new).await });
+            while creating.len() >= 256 {
+                creating.join_next().await.context("a space")???;
             }
         }
-        while let Some(done) = made.join_next().await {
+        while let Some(done) = creating.join_next().await {
             done??;
         }
         Ok(self)
     }
 
-    /// A service event that waits; its place in the inbox is the order in which it came.
+    /// Adds a service event to the inbox.
     async fn payload(&self, n: usize) -> Result<EventId> {
         let id = EventId(format!("payload-{n}"));
         let payload = serde_json::json!("x".repeat(PAYLOAD_BYTES));
@@ -226,39 +226,39 @@ impl WriterStore {
         Ok(id)
     }
 
-    /// A cycle that is opened over nothing that waits.
-    async fn life(&self) -> Result<AgentAtWork> {
+    /// Opens a cycle without taking events.
+    async fn open_cycle(&self) -> Result<CycleInProgress> {
         let activation = self.store.wake(self.agent, self.clock.now(), None).await?.context("an agent")?;
         let lease = Lease { agent: self.agent, epoch: activation.life.epoch + 1 };
         let id = CycleId(self.ids.uuid());
         let open = OpenCycle::new(id, activation.config_rev, self.clock.now());
-        let mut life = AgentAtWork { lease, n: activation.life.commit_n, open };
-        let changes = life.changes(CommitKind::Open, self.clock.now());
-        life.commit(&self.store, changes).await?;
-        Ok(life)
+        let mut cycle = CycleInProgress { lease, n: activation.life.commit_n, open };
+        let changes = cycle.changes(CommitKind::Open, self.clock.now());
+        cycle.commit(&self.store, changes).await?;
+        Ok(cycle)
     }
 
     async fn decisions(&self, round: usize) -> Result<Samples> {
         let mut times = Samples::default();
         for n in round * COMMANDS..(round + 1) * COMMANDS {
-            let mut life = self.life().await?;
-            let mut changes = life.changes(CommitKind::Decide, self.clock.now());
-            let first = (n as u64 * 97) % (LEDGER - NAMED);
+            let mut cycle = self.open_cycle().await?;
+            let mut changes = cycle.changes(CommitKind::Decide, self.clock.now());
+            let first = (n as u64 * 97) % (OLD_EVENTS - NAMED);
             changes.addressed =
-                (first..first + NAMED).map(|n| Named::Id(EventId(format!("old-{n}")))).collect();
+                (first..first + NAMED).map(|n| EventRef::Id(EventId(format!("old-{n}")))).collect();
             changes.open = None;
-            changes.run = Some(self.run(&life, n as u64 + 1));
+            changes.run = Some(self.run(&cycle, n as u64 + 1));
             let before = thread_cpu_us(WRITER)?;
-            life.commit(&self.store, changes).await?;
+            cycle.commit(&self.store, changes).await?;
             times.push(thread_cpu_us(WRITER)? - before);
         }
         Ok(times)
     }
 
-    fn run(&self, life: &AgentAtWork, ordinal: u64) -> Run {
+    fn run(&self, cycle: &CycleInProgress, ordinal: u64) -> Run {
         let at = self.clock.now();
         Run {
-            id: life.open.id,
+            id: cycle.open.id,
             agent: self.agent,
             ordinal,
             woke_for: String::new(),
@@ -281,28 +281,28 @@ impl WriterStore {
         NewMessage::of_person(id, space, self.you, "What do you make of this?", self.clock.now())
     }
 
-    async fn say_in(&self, space: SpaceId) -> Result<f64> {
+    async fn post_in(&self, space: SpaceId) -> Result<f64> {
         let message = self.message(space);
         let before = thread_cpu_us(WRITER)?;
         self.store.accept(Accept::Message(message), None).await?;
         Ok(thread_cpu_us(WRITER)? - before)
     }
 
-    /// Words in one space, nothing of which was held, with more waiting than the inbox takes of services.
+    /// Messages in a space without held events, while more events wait than the inbox takes from services.
     async fn accepts(&self) -> Result<Samples> {
         let space = *self.spaces.last().context("a space")?;
         let mut times = Samples::default();
         for _ in 0..COMMANDS {
-            times.push(self.say_in(space).await?);
+            times.push(self.post_in(space).await?);
         }
         Ok(times)
     }
 
-    /// A person's word in a space in which much is held.
+    /// Messages of a person in spaces with many held events.
     async fn releases(&self, round: usize) -> Result<Samples> {
         let mut times = Samples::default();
         for space in self.spaces.iter().skip(round * COMMANDS).take(COMMANDS) {
-            times.push(self.say_in(*space).await?);
+            times.push(self.post_in(*space).await?);
         }
         Ok(times)
     }
@@ -317,15 +317,15 @@ impl WriterStore {
         Ok(times)
     }
 
-    /// What waking and glancing read.
+    /// What an activation and a glance read, as text.
     async fn reads(&self) -> Result<String> {
         let activation = self.store.wake(self.agent, self.clock.now(), None).await?.context("an agent")?;
         let bytes = |waiting: &[agent::event::Waiting]| -> usize {
             waiting.iter().map(|waiting| format!("{:?}", waiting.event.data).len()).sum()
         };
         let woken = (activation.waiting.len(), bytes(&activation.waiting), activation.facts.spaces.len());
-        let life = self.life().await?;
-        let news = self.store.glance(life.lease, None).await?.context("a lease")?;
+        let cycle = self.open_cycle().await?;
+        let news = self.store.glance(cycle.lease, None).await?.context("a lease")?;
         let spaces = news.facts.map_or(0, |facts| facts.spaces.len());
         let seen = (news.oldest.len(), bytes(&news.oldest), spaces);
         Ok(format!(
@@ -335,7 +335,7 @@ impl WriterStore {
     }
 }
 
-/// Rows that took years to come: a long ledger, and held events in the first spaces.
+/// Inserts rows that normally take years to accumulate: old events, and held events in the first spaces.
 fn fill(data: &Path, agent: AgentId, spaces: usize) -> Result<()> {
     let db = Connection::open(data.join("vivarium.db"))?;
     let row: i64 =
@@ -345,12 +345,12 @@ fn fill(data: &Path, agent: AgentId, spaces: usize) -> Result<()> {
                INSERT INTO event (agent, seq, id, kind, urgent, at, state, cycle, step, principal_kind, principal, \
                channel, trust, root, hop, data) SELECT ?1, i, 'old-' || (i - 1), 2, 0, 1000, 2, zeroblob(16), 0, 1, 'c', \
                1, 0, 'r', 0, '{\"type\":\"heartbeat\"}' FROM n";
-    db.execute(sql, params![row, LEDGER as i64])?;
+    db.execute(sql, params![row, OLD_EVENTS as i64])?;
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2) \
                INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, channel, trust, root, hop, \
                space, from_seq) SELECT ?1, ?3 + i, 'held-' || i, 0, 0, 1000, 1, 3, 0, 1, 'r', 9, 1 + (i - 1) / ?4, 1 FROM n";
-    db.execute(sql, params![row, held as i64, LEDGER as i64, HELD as i64])?;
+    db.execute(sql, params![row, held as i64, OLD_EVENTS as i64, HELD as i64])?;
     let sql = "UPDATE inbox_head SET head_seq = ?, held = ? WHERE agent = ?";
-    db.execute(sql, params![(LEDGER + held) as i64, held as i64, row])?;
+    db.execute(sql, params![(OLD_EVENTS + held) as i64, held as i64, row])?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! One life of the binary: started, ready, halted, told to stop, killed.
+//! One process of the binary: start it, wait until it is ready, pause it, stop it, kill it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
@@ -11,53 +11,52 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use crate::{Result, Trouble};
+use crate::{HarnessError, Result};
 
-/// How long a start may take before the harness gives up: far above any start that was seen.
-const START: Duration = Duration::from_secs(30);
-/// How often a process is asked whether it is gone.
-const ASK: Duration = Duration::from_millis(4);
+/// The timeout of a start; far longer than any observed start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The interval of checks whether a process has ended.
+const POLL: Duration = Duration::from_millis(4);
 
-/// How the binary is started, the same for every life.
+/// How the binary is started; the same for every process.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The binary.
     pub viv: PathBuf,
-    /// Where it keeps everything.
+    /// The data directory.
     pub data_dir: PathBuf,
     /// Base URL of the model.
     pub model_url: String,
-    /// Where its log goes, all lives behind each other.
+    /// The log file, to which all processes append.
     pub log: PathBuf,
     /// The server that counts effects, for a build with `failpoints`.
     pub counter: Option<String>,
 }
 
-/// What befalls one life from within: variables of its environment.
+/// The faults injected into one process: environment variables.
 pub type Faults = Vec<(&'static str, String)>;
 
-/// What the binary prints once it serves.
+/// The line that the binary prints when it is ready.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReadyLine {
-    /// Whether it does.
+    /// Whether the server is ready.
     pub ready: bool,
-    /// Its address.
+    /// The server's URL.
     pub url: String,
-    /// The administrator's key; only ever printed at the first start.
+    /// The admin key; printed only at the first start.
     pub admin_key: Option<String>,
 }
 
 /// A running process. Dropping it kills it.
 #[derive(Debug)]
-pub struct ServerLife {
+pub struct ServerProcess {
     child: Child,
     line: Option<oneshot::Receiver<String>>,
     started: Instant,
     log: PathBuf,
 }
 
-/// Finds the binary with `failpoints`: `VIV_FAILPOINTS_BIN`, else beside the other under the name
-/// `viv-failpoints`.
+/// Finds the build with the feature `failpoints`: `VIV_FAILPOINTS_BIN`, else `viv-failpoints` next to the binary.
 pub fn find_failpoints() -> Result<PathBuf> {
     let named = std::env::var_os("VIV_FAILPOINTS_BIN").map(PathBuf::from);
     let viv = match named {
@@ -65,39 +64,39 @@ pub fn find_failpoints() -> Result<PathBuf> {
         None => find()?.with_file_name("viv-failpoints"),
     };
     let shown = viv.display().to_string();
-    there(viv).map_err(|_| {
-        Trouble::new(format!(
-            "wanted a build with `failpoints` at `{shown}`: make it with `make viv-failpoints`"
+    existing(viv).map_err(|_| {
+        HarnessError::new(format!(
+            "wanted a build with `failpoints` at `{shown}`: build it with `make viv-failpoints`"
         ))
     })
 }
 
-/// Finds the binary: `VIV_BIN`, else beside this test's own.
+/// Finds the binary: `VIV_BIN`, else `viv` in the target directory of this test.
 pub fn find() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("VIV_BIN") {
-        return there(PathBuf::from(named));
+        return existing(PathBuf::from(named));
     }
-    let own =
-        std::env::current_exe().map_err(|error| Trouble::new(format!("cannot find myself: {error}")))?;
-    // target/debug/deps/main-… stands two below the binaries.
-    there(own.ancestors().nth(2).unwrap_or(Path::new(".")).join("viv"))
+    let own = std::env::current_exe()
+        .map_err(|error| HarnessError::new(format!("cannot find this executable: {error}")))?;
+    // This executable is target/debug/deps/main-…
+    existing(own.ancestors().nth(2).unwrap_or(Path::new(".")).join("viv"))
 }
 
-fn there(viv: PathBuf) -> Result<PathBuf> {
+fn existing(viv: PathBuf) -> Result<PathBuf> {
     if viv.is_file() {
         return Ok(viv);
     }
     let shown = viv.display();
-    Err(Trouble::new(format!(
-        "wanted the binary at `{shown}`: build it with `cargo build --bin viv`, or name it in `VIV_BIN`"
+    Err(HarnessError::new(format!(
+        "wanted the binary at `{shown}`: build it with `cargo build --bin viv`, or set `VIV_BIN`"
     )))
 }
 
 impl Launch {
-    /// Starts it; it is not ready yet.
-    pub fn start(&self, faults: &Faults) -> Result<ServerLife> {
-        let trouble = |what: &str, error: std::io::Error| Trouble::new(format!("{what}: {error}"));
-        let log = append(&self.log).map_err(|error| trouble("cannot open the log", error))?;
+    /// Starts the binary; it is not ready yet.
+    pub fn start(&self, faults: &Faults) -> Result<ServerProcess> {
+        let error_of = |what: &str, error: std::io::Error| HarnessError::new(format!("{what}: {error}"));
+        let log = append(&self.log).map_err(|error| error_of("cannot open the log", error))?;
         let mut child = Command::new(&self.viv)
             .args(["up", "--listen", "127.0.0.1:0", "--model", "openai/stub", "--json"])
             .args(["--context-window", "32768", "--base-url", &self.model_url, "--data-dir"])
@@ -113,31 +112,31 @@ impl Launch {
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .map_err(|error| trouble("cannot start the binary", error))?;
+            .map_err(|error| error_of("cannot start the binary", error))?;
         let started = Instant::now();
         let (sender, line) = oneshot::channel();
         if let Some(out) = child.stdout.take() {
             thread::spawn(move || {
-                let mut first = String::new();
-                // A process that dies before its line closes the pipe: the receiver is told by the drop.
-                if BufReader::new(out).read_line(&mut first).is_ok_and(|read| read > 0) {
-                    let _ = sender.send(first);
+                let mut line = String::new();
+                // If the process dies before it prints the line, the dropped sender notifies the receiver.
+                if BufReader::new(out).read_line(&mut line).is_ok_and(|read| read > 0) {
+                    let _ = sender.send(line);
                 }
             });
         }
-        Ok(ServerLife { child, line: Some(line), started, log: self.log.clone() })
+        Ok(ServerProcess { child, line: Some(line), started, log: self.log.clone() })
     }
 }
 
 impl Launch {
-    /// What `viv verify` finds wrong in the data directory, in its words.
+    /// The output of `viv verify` if it finds errors in the data directory.
     pub fn verify(&self) -> Result<Option<String>> {
         let mut verify = Command::new(&self.viv);
         verify.args(["verify", "--data-dir"]).arg(&self.data_dir).stdin(Stdio::null());
         let done =
-            verify.output().map_err(|error| Trouble::new(format!("cannot verify the data: {error}")))?;
-        let said = [done.stdout, done.stderr].concat();
-        Ok((!done.status.success()).then(|| String::from_utf8_lossy(&said).trim().to_owned()))
+            verify.output().map_err(|error| HarnessError::new(format!("cannot verify the data: {error}")))?;
+        let output = [done.stdout, done.stderr].concat();
+        Ok((!done.status.success()).then(|| String::from_utf8_lossy(&output).trim().to_owned()))
     }
 }
 
@@ -145,76 +144,77 @@ fn append(log: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).open(log)
 }
 
-impl ServerLife {
-    /// Waits for the line that says it serves; how long it took since the start. `None` where it
-    /// ended before.
+impl ServerProcess {
+    /// Waits for the ready line; returns it with the time since the start. `None` if the process ended before.
     pub async fn ready(&mut self) -> Result<Option<(ReadyLine, Duration)>> {
-        let line = self.line.take().ok_or_else(|| Trouble::new("its readiness was asked for twice"))?;
-        let line = match tokio::time::timeout(START, line).await {
+        let line = self.line.take().ok_or_else(|| HarnessError::new("`ready` was called twice"))?;
+        let line = match tokio::time::timeout(START_TIMEOUT, line).await {
             Ok(Ok(line)) => line,
             Ok(Err(_)) => return Ok(None),
-            Err(_) => return Err(self.trouble("it was not ready in time")),
+            Err(_) => return Err(self.error_with_log("it was not ready in time")),
         };
         let took = self.started.elapsed();
         let ready: ReadyLine = serde_json::from_str(&line)
-            .map_err(|error| self.trouble(&format!("its ready line `{}` is none: {error}", line.trim())))?;
+            .map_err(|error| self.error_with_log(&format!("not a ready line: `{}`: {error}", line.trim())))?;
         if !ready.ready {
-            return Err(self.trouble(&format!("it is not ready: `{}`", line.trim())));
+            return Err(self.error_with_log(&format!("it is not ready: `{}`", line.trim())));
         }
         Ok(Some((ready, took)))
     }
 
-    /// SIGSTOP: it stands still as it is.
-    pub fn halt(&self) -> Result<()> {
+    /// SIGSTOP: pauses the process.
+    pub fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// SIGCONT: it goes on.
-    pub fn go_on(&self) -> Result<()> {
+    /// SIGCONT: continues the process.
+    pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// SIGTERM: it is to stop in peace.
-    pub fn ask_to_stop(&self) -> Result<()> {
+    /// SIGTERM: asks the process to stop.
+    pub fn terminate(&self) -> Result<()> {
         self.signal(Signal::TERM)
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| Trouble::new("the binary has no process number"))?;
-        // It is not waited for before it is gone, so the number is still its own.
-        kill_process(pid, signal).map_err(|error| Trouble::new(format!("cannot signal the binary: {error}")))
+        let pid = pid.ok_or_else(|| HarnessError::new("the binary has no process number"))?;
+        // The process was not reaped yet, so its number is not reused.
+        kill_process(pid, signal)
+            .map_err(|error| HarnessError::new(format!("cannot signal the binary: {error}")))
     }
 
-    /// How it ended, once it has; waits so long for that.
-    pub async fn gone(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+    /// Waits for the end of the process; `None` after the timeout.
+    pub async fn wait_for_end(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
         let begun = Instant::now();
-        let mut ask = tokio::time::interval(ASK);
+        let mut poll = tokio::time::interval(POLL);
         loop {
-            ask.tick().await;
+            poll.tick().await;
             let ended = self.child.try_wait();
-            let ended = ended.map_err(|error| Trouble::new(format!("cannot ask for the binary: {error}")))?;
-            if ended.is_some() || begun.elapsed() > patience {
+            let ended =
+                ended.map_err(|error| HarnessError::new(format!("cannot wait for the binary: {error}")))?;
+            if ended.is_some() || begun.elapsed() > timeout {
                 return Ok(ended);
             }
         }
     }
 
-    /// SIGKILL, and waits until the process is gone. How it ended: maybe by itself before.
+    /// SIGKILL; waits until the process has ended. Returns how it ended, which may have been by itself before.
     pub fn kill(&mut self) -> Result<ExitStatus> {
         let gone = self.child.kill().and_then(|()| self.child.wait());
-        gone.map_err(|error| Trouble::new(format!("cannot kill the binary: {error}")))
+        gone.map_err(|error| HarnessError::new(format!("cannot kill the binary: {error}")))
     }
 
-    /// The same with the end of its log.
-    pub fn trouble(&self, what: &str) -> Trouble {
-        Trouble::new(format!("{what}; its log ends so:\n{}", tail(&self.log)))
+    /// An error with the end of the process's log.
+    pub fn error_with_log(&self, what: &str) -> HarnessError {
+        HarnessError::new(format!("{what}; the end of its log:\n{}", tail(&self.log)))
     }
 }
 
-impl Drop for ServerLife {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Fails only where it is gone already.
+        // Fails only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

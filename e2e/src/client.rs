@@ -1,4 +1,4 @@
-//! HTTP to one life of the binary, with the one question that matters here: was there an answer?
+//! An HTTP client for one process of the binary. It distinguishes whether there was a complete response.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Result, Trouble};
+use crate::{HarnessError, Result};
 
-/// Far above any answer of a living server; a dead one refuses at once.
+/// Far longer than any response of a running server; a dead one refuses the connection at once.
 const REQUEST: Duration = Duration::from_secs(30);
 
 /// A client with the administrator's key.
@@ -20,26 +20,27 @@ pub struct Client {
     key: String,
 }
 
-/// What a server said to a request that changes something.
+/// The response to a request that changes something.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HttpAnswer {
-    /// 201: it was not there before.
-    Fresh(Value),
-    /// 200: it was.
-    Known(Value),
-    /// Not now: 429 or 503.
-    Later,
-    /// Anything else.
-    Refused(String),
+    /// 201: created.
+    Created(Value),
+    /// 200: it existed before.
+    Existing(Value),
+    /// 429 or 503: try again later.
+    RetryLater,
+    /// Any other status.
+    Rejected(String),
 }
 
 impl Client {
-    /// Nothing is connected yet.
+    /// A client that is not connected yet.
     pub fn new(url: &str, key: &str) -> Result<Self> {
-        // Somebody who installed one before us has made the choice.
+        // Fails only if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build();
-        let http = http.map_err(|error| Trouble::new(format!("no HTTP client could be made: {error}")))?;
+        let http =
+            http.map_err(|error| HarnessError::new(format!("cannot create an HTTP client: {error}")))?;
         Ok(Self { http, url: url.to_owned(), key: key.to_owned() })
     }
 
@@ -48,13 +49,12 @@ impl Client {
         self.url.trim_start_matches("http://").trim_end_matches('/').to_owned()
     }
 
-    /// The key that it is asked with.
+    /// The key that requests are sent with.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Asks for something to be done. `None` where there was no whole answer: whether it was done is
-    /// unknown then.
+    /// Sends a POST request. `None` if there was no complete response: it is then unknown whether the server did it.
     pub async fn post(&self, path: &str, body: &Value, key: Option<&str>) -> Option<HttpAnswer> {
         let mut request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.key).json(body);
         if let Some(key) = key {
@@ -65,37 +65,37 @@ impl Client {
         let body = response.bytes().await.ok()?;
         let json = || serde_json::from_slice(&body).ok();
         match status {
-            201 => json().map(HttpAnswer::Fresh),
-            200 => json().map(HttpAnswer::Known),
-            429 | 503 => Some(HttpAnswer::Later),
-            _ => Some(HttpAnswer::Refused(format!("{status}: {}", String::from_utf8_lossy(&body)))),
+            201 => json().map(HttpAnswer::Created),
+            200 => json().map(HttpAnswer::Existing),
+            429 | 503 => Some(HttpAnswer::RetryLater),
+            _ => Some(HttpAnswer::Rejected(format!("{status}: {}", String::from_utf8_lossy(&body)))),
         }
     }
 
-    /// Asks for something to be done that must be.
-    pub async fn make(&self, path: &str, body: &Value) -> Result<Value> {
+    /// Sends a POST request that must succeed.
+    pub async fn create(&self, path: &str, body: &Value) -> Result<Value> {
         match self.post(path, body, None).await {
-            Some(HttpAnswer::Fresh(value) | HttpAnswer::Known(value)) => Ok(value),
-            other => Err(Trouble::new(format!("wanted `{path}` to be done, got {other:?}"))),
+            Some(HttpAnswer::Created(value) | HttpAnswer::Existing(value)) => Ok(value),
+            other => Err(HarnessError::new(format!("wanted success for `{path}`, got {other:?}"))),
         }
     }
 
-    /// Changes something that must be changed.
-    pub async fn amend(&self, path: &str, body: &Value) -> Result<()> {
+    /// Sends a PATCH request that must succeed.
+    pub async fn change(&self, path: &str, body: &Value) -> Result<()> {
         let request = self.http.patch(format!("{}{path}", self.url)).bearer_auth(&self.key).json(body);
         let answer = request.timeout(REQUEST).send().await.and_then(reqwest::Response::error_for_status);
-        answer.map(|_| ()).map_err(|error| Trouble::new(format!("cannot amend `{path}`: {error}")))
+        answer.map(|_| ()).map_err(|error| HarnessError::new(format!("cannot change `{path}`: {error}")))
     }
 
-    /// A question.
+    /// Sends a GET request that must succeed.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.key);
         let answer = request.timeout(REQUEST).send().await.and_then(reqwest::Response::error_for_status);
-        let read = |error: reqwest::Error| Trouble::new(format!("cannot read `{path}`: {error}"));
+        let read = |error: reqwest::Error| HarnessError::new(format!("cannot read `{path}`: {error}"));
         answer.map_err(read)?.json().await.map_err(read)
     }
 
-    /// Opens a stream of updates behind `last_id`; it ends with the server.
+    /// Opens a stream of the updates after `last_id`; it ends with the server.
     pub async fn open(
         &self,
         path: &str,
@@ -104,7 +104,7 @@ impl Client {
         let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.key);
         let request = request.header("last-event-id", last_id.to_string());
         let answer = request.send().await.and_then(reqwest::Response::error_for_status);
-        let answer = answer.map_err(|error| Trouble::new(format!("cannot open `{path}`: {error}")))?;
+        let answer = answer.map_err(|error| HarnessError::new(format!("cannot open `{path}`: {error}")))?;
         Ok(answer
             .bytes_stream()
             .take_while(|chunk| std::future::ready(chunk.is_ok()))

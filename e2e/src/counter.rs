@@ -1,5 +1,5 @@
-//! The outside world: a server on loopback that counts what tools did there, by the key of each
-//! call. It outlives every kill, and what it counted cannot be taken back.
+//! Stands for the outside world: a server on loopback that counts the effects of tools by the key of each call. It
+//! survives every kill of the binary, and its counts are never undone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::{Result, Trouble};
+use crate::{HarnessError, Result};
 
 /// Tools that had an effect, by the key of the call, in order.
 pub type Effects = BTreeMap<String, Vec<String>>;
 
-/// An effect takes up to so long before it happens, and so long again before it is answered.
+/// The longest time before an effect happens, and the longest time from the effect to the response.
 const TAKES_MS: u64 = 6;
 
 #[derive(Debug, Deserialize)]
@@ -38,27 +38,27 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// On a free loopback port.
+    /// Starts a counter on a free loopback port.
     pub async fn start() -> Result<Self> {
-        let trouble =
-            |error: std::io::Error| Trouble::new(format!("no loopback port for the counter: {error}"));
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(trouble)?;
-        let url = format!("http://{}/effects", listener.local_addr().map_err(trouble)?);
+        let error_of =
+            |error: std::io::Error| HarnessError::new(format!("no loopback port for the counter: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(error_of)?;
+        let url = format!("http://{}/effects", listener.local_addr().map_err(error_of)?);
         let effects = CounterState::default();
         let router = Router::new().route("/effects", post(count)).with_state(Arc::clone(&effects));
         let task = tokio::spawn(async move {
-            // Ends with the counter; an error before that shows as refused connections.
+            // Runs as long as the counter; an earlier error appears as refused connections.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self { url, effects, task })
     }
 
-    /// Where tools tell what they do.
+    /// The URL to which tools report their effects.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What happened so far.
+    /// The effects so far.
     pub fn effects(&self) -> Effects {
         lock(&self.effects).clone()
     }
@@ -75,7 +75,7 @@ fn lock(effects: &CounterState) -> MutexGuard<'_, Effects> {
 }
 
 async fn count(State(effects): State<CounterState>, Json(effect): Json<Effect>) -> StatusCode {
-    // Somewhere on the way there and back a kill must find it; how long it takes follows from the key.
+    // The delays give kills a chance to hit before and after the effect; they are derived from the key.
     let takes = effect.key.bytes().map(u64::from).sum::<u64>();
     tokio::time::sleep(Duration::from_millis(takes % TAKES_MS)).await;
     lock(&effects).entry(effect.key).or_default().push(effect.tool);

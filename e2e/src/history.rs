@@ -1,4 +1,4 @@
-//! The whole history as the doors tell it, in the few words that the checks need.
+//! The whole history as the API returns it, reduced to what the checks need.
 
 use std::collections::BTreeMap;
 
@@ -15,155 +15,155 @@ use crate::client::Client;
 use crate::follow::{self, SeenUpdates};
 use crate::world::{AGENTS, SPACES};
 
-/// Commits that a server replays at most.
+/// Number of commits to replay; less than the server's limit.
 const REPLAY: u64 = 900;
 
-/// Everything that is there.
+/// The history of a world.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Every space.
+    /// All spaces.
     pub spaces: Vec<Timeline>,
-    /// Every agent.
-    pub agents: Vec<ProcessedEvent>,
+    /// All agents.
+    pub agents: Vec<AgentTrace>,
 }
 
-/// One space.
+/// A space.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// Identity.
+    /// Id.
     pub id: String,
     /// Handle.
     pub name: String,
-    /// The last seq, as the space says.
+    /// The space's `head_seq`.
     pub head: u64,
-    /// Handles of its agents.
+    /// The handles of its agents.
     pub agents: Vec<String>,
-    /// Its messages, as they come.
-    pub messages: Vec<Wording>,
+    /// Its messages, in order.
+    pub messages: Vec<HistoryMessage>,
 }
 
-/// One message.
+/// A message.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wording {
-    /// Identity.
+pub struct HistoryMessage {
+    /// Id.
     pub id: String,
-    /// Place in the space.
+    /// Position in the space.
     pub seq: u64,
     /// The sender's id.
     pub sender: String,
     /// The text.
     pub text: String,
-    /// The call that said it; people's have none.
+    /// The call that posted it; `None` for messages of people.
     pub call: Option<String>,
 }
 
-/// One agent.
+/// The history of an agent.
 #[derive(Clone, Debug, Default)]
-pub struct ProcessedEvent {
-    /// Identity.
+pub struct AgentTrace {
+    /// Id.
     pub id: String,
     /// Handle.
     pub name: String,
-    /// Its ledger, newest first.
-    pub events: Vec<Happened>,
-    /// Its log.
+    /// The events of its inbox, newest first.
+    pub events: Vec<InboxEvent>,
+    /// Its consciousness.
     pub log: Vec<HistoryEntry>,
     /// Its runs, newest first.
-    pub runs: Vec<Record>,
-    /// Its notes.
+    pub runs: Vec<RunRecord>,
+    /// Its memories.
     pub notes: BTreeMap<String, String>,
-    /// Commits of its life, as the agent says.
+    /// The agent's `commit_n`.
     pub commit_n: u64,
     /// Its last commits, replayed from the store.
     pub replayed: SeenUpdates,
 }
 
-/// One event of a ledger.
+/// An event of an inbox.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Happened {
-    /// Identity.
+pub struct InboxEvent {
+    /// Id.
     pub id: String,
-    /// Place in the inbox.
+    /// Position in the inbox.
     pub seq: u64,
     /// Its state.
     pub state: String,
-    /// The cycle that lived it.
+    /// The cycle that processed it.
     pub cycle: Option<String>,
-    /// The message that it refers to, else nothing.
+    /// The message that it refers to.
     pub message: Option<String>,
-    /// What a service sent, else nothing.
+    /// The payload of a service's event.
     pub payload: Option<String>,
 }
 
-/// One entry of a log.
+/// An entry of a consciousness.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistoryEntry {
-    /// Place in the log.
+    /// Position in the log.
     pub seq: u64,
     /// The cycle.
     pub cycle: String,
-    /// `inbox`, `assistant`, `outcomes`, ….
+    /// Kind: `inbox`, `assistant`, `outcomes`, ….
     pub kind: String,
-    /// Its text.
+    /// Text.
     pub text: String,
-    /// Calls: id, tool, arguments.
+    /// The calls: id, tool, arguments.
     pub calls: Vec<(String, String, String)>,
-    /// Outcomes: the call's id, whether it failed.
+    /// The outcomes: the call's id, and whether it failed.
     pub outcomes: Vec<(String, bool)>,
-    /// What the model reads of each outcome, in the same order.
-    pub words: Vec<String>,
+    /// The text of each outcome, in the same order.
+    pub texts: Vec<String>,
 }
 
-/// One run.
+/// A run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record {
+pub struct RunRecord {
     /// The cycle.
     pub cycle: String,
-    /// Its number.
+    /// Its ordinal.
     pub ordinal: u64,
-    /// Events that it lived.
+    /// Number of events that it processed.
     pub events: u64,
-    /// How it ended; with the reason where it is not `completed`.
+    /// How it ended, with the reason unless it is `completed`.
     pub ending: String,
 }
 
-/// Reads it all.
+/// Reads the history of a world.
 pub async fn read(client: &Client) -> Result<History> {
     let mut history = History::default();
-    for place in SPACES {
-        let space: SpaceJson = client.get(&format!("/v1/spaces/{}", place.name)).await?;
-        let agents = place.agents.iter().map(|name| (*name).to_owned()).collect();
-        let messages = messages(client, place.name).await?;
+    for world_space in SPACES {
+        let space: SpaceJson = client.get(&format!("/v1/spaces/{}", world_space.name)).await?;
+        let agents = world_space.agents.iter().map(|name| (*name).to_owned()).collect();
+        let messages = messages(client, world_space.name).await?;
         let SpaceJson { id, name, head_seq: head, .. } = space;
         history.spaces.push(Timeline { id: id.to_string(), name, head, agents, messages });
     }
     for name in AGENTS {
-        history.agents.push(lived(client, name).await?);
+        history.agents.push(agent(client, name).await?);
     }
     Ok(history)
 }
 
-/// Reads one agent.
-pub async fn lived(client: &Client, name: &str) -> Result<ProcessedEvent> {
-    let agent: Agent = client.get(&format!("/v1/agents/{name}")).await?;
+/// Reads the history of an agent.
+pub async fn agent(client: &Client, name: &str) -> Result<AgentTrace> {
+    let card: Agent = client.get(&format!("/v1/agents/{name}")).await?;
     let events: Vec<LoggedEvent> = pages(client, &format!("/v1/agents/{name}/inbox")).await?;
     let runs: Vec<RunJson> = pages(client, &format!("/v1/agents/{name}/runs")).await?;
     let facts: FactsJson = client.get(&format!("/v1/agents/{name}/facts")).await?;
-    let after = agent.commit_n.saturating_sub(REPLAY);
-    Ok(ProcessedEvent {
-        id: agent.id.to_string(),
+    let after = card.commit_n.saturating_sub(REPLAY);
+    Ok(AgentTrace {
+        id: card.id.to_string(),
         name: name.to_owned(),
-        events: events.into_iter().map(happened).collect(),
+        events: events.into_iter().map(inbox_event).collect(),
         log: log(client, name).await?,
-        runs: runs.into_iter().map(record).collect(),
+        runs: runs.into_iter().map(run_record).collect(),
         notes: facts.memories.into_iter().map(|memory| (memory.key, memory.value)).collect(),
-        commit_n: agent.commit_n,
-        replayed: follow::replay(client, name, after, agent.commit_n).await,
+        commit_n: card.commit_n,
+        replayed: follow::replay(client, name, after, card.commit_n).await,
     })
 }
 
-/// Reads the messages of one space.
-pub async fn messages(client: &Client, space: &str) -> Result<Vec<Wording>> {
+/// Reads the messages of a space.
+pub async fn messages(client: &Client, space: &str) -> Result<Vec<HistoryMessage>> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
         let path = format!("/v1/spaces/{space}/messages?limit=200&after={after}");
@@ -172,7 +172,7 @@ pub async fn messages(client: &Client, space: &str) -> Result<Vec<Wording>> {
         after = last.seq;
         found.extend(page.items.into_iter().map(|message| {
             let MessageJson { id, seq, sender, text, call, .. } = message;
-            Wording {
+            HistoryMessage {
                 id: id.to_string(),
                 seq,
                 sender: sender.to_string(),
@@ -206,7 +206,7 @@ async fn pages<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T
     }
 }
 
-fn happened(event: LoggedEvent) -> Happened {
+fn inbox_event(event: LoggedEvent) -> InboxEvent {
     let state = event.state.as_str().to_owned();
     let cycle = match event.state {
         EventState::Processed { cycle, .. } => Some(cycle.to_string()),
@@ -217,7 +217,7 @@ fn happened(event: LoggedEvent) -> Happened {
         EventData::Service { payload, .. } => (None, Some(payload.to_string())),
         _ => (None, None),
     };
-    Happened { id: event.id.0, seq: event.seq, state, cycle, message, payload }
+    InboxEvent { id: event.id.0, seq: event.seq, state, cycle, message, payload }
 }
 
 fn entry(entry: LogEntry) -> HistoryEntry {
@@ -228,22 +228,22 @@ fn entry(entry: LogEntry) -> HistoryEntry {
         Part::ToolResult { id, error, text, .. } => Some(((id.0.clone(), *error), text.clone())),
         _ => None,
     });
-    let (outcomes, words) = results.unzip();
+    let (outcomes, texts) = results.unzip();
     HistoryEntry {
         seq,
         cycle: cycle.to_string(),
         kind: kind.as_str().to_owned(),
         calls: calls.collect(),
         outcomes,
-        words,
+        texts,
         text: message.text(),
     }
 }
 
-fn record(run: RunJson) -> Record {
+fn run_record(run: RunJson) -> RunRecord {
     let ending = match run.ending {
         Ending::Completed => "completed".to_owned(),
         other => format!("{}: {}", other.as_str(), run.reason.unwrap_or_default()),
     };
-    Record { cycle: run.id.to_string(), ordinal: run.ordinal, events: run.events.into(), ending }
+    RunRecord { cycle: run.id.to_string(), ordinal: run.ordinal, events: run.events.into(), ending }
 }

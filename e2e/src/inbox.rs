@@ -1,8 +1,8 @@
-//! Reads what an agent is shown: the events of an inbox entry, and the tokens in any text.
+//! Parses what a model is shown: the events of an inbox entry, and the tokens in a text.
 
 use serde_json::Value;
 
-/// Who an event is from.
+/// The sender of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// A person, in a space.
@@ -13,41 +13,39 @@ pub enum From {
     Service,
 }
 
-/// One event as it is shown.
+/// An event as the model is shown it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// From whom.
+    /// The sender.
     pub from: From,
-    /// Where an answer belongs: a space's handle.
+    /// The handle of the space to reply in.
     pub space: String,
-    /// The words, or a service's token.
+    /// The text of the message, or the token of a service's event.
     pub text: String,
 }
 
-/// How every inbox begins.
+/// The beginning of every inbox.
 const HEADER: &str = "[INBOX — ";
-/// How what comes in the middle of a cycle begins.
+/// The beginning of an update in the middle of a cycle.
 const MEANWHILE: &str = "[MID-CYCLE UPDATE — ";
 
-/// Whether the text is an inbox, maybe behind a notice.
+/// Whether the text is an inbox, possibly after a notice.
 pub fn is_inbox(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(HEADER))
 }
 
-/// Whether the text is what came in the middle of a cycle.
+/// Whether the text is an update in the middle of a cycle.
 pub fn is_injection(text: &str) -> bool {
     text.starts_with(MEANWHILE)
 }
 
-/// The events of an inbox or of an injection, in the order shown. What it cannot read it gives back as an error: a
-/// harness that overlooks lines proves nothing.
+/// The events of an inbox or of an update, in order. A line that cannot be parsed is an error: a harness that
+/// overlooks lines proves nothing.
 pub fn events(text: &str) -> Result<Vec<Shown>, String> {
     let begins = |line: &&str| line.starts_with(HEADER) || line.starts_with(MEANWHILE);
     let behind = text.lines().skip_while(|line| !begins(line)).skip(2);
     let numbered = behind.take_while(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-    numbered
-        .map(|line| event(line).ok_or_else(|| format!("an inbox line that nobody can read: `{line}`")))
-        .collect()
+    numbered.map(|line| event(line).ok_or_else(|| format!("cannot parse the inbox line `{line}`"))).collect()
 }
 
 fn event(line: &str) -> Option<Shown> {
@@ -67,12 +65,12 @@ fn event(line: &str) -> Option<Shown> {
     Some(Shown { from, space: space.to_owned(), text: serde_json::from_str(quoted).ok()? })
 }
 
-/// The token of a message's number.
+/// The token of an item with that number.
 pub fn token(number: u64) -> String {
     format!("t-{number:06}-t")
 }
 
-/// Every token in a text, in order, as often as it stands there.
+/// All tokens in a text, in order, including repeated ones.
 pub fn tokens(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("t-") {
@@ -90,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_inbox_is_read_as_it_is_shown() {
+    fn events_of_inboxes_and_updates_are_parsed() {
         let text = "[NOTICE] x\n\n[INBOX — 3 new events, now 2026-11-21T14:03:05Z]\n\n\
             1. [space 0192] Mira (@owner, human), 2.1 s ago, mentions you: \"SKIP t-000001-t: \\\"x\\\"\"\n\
             2. [space 0192] Ben (@ben, agent), just now: \"got t-000002-t\"\n\
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_found_wherever_they_stand() {
+    fn tokens_are_found_anywhere_in_a_text() {
         assert_eq!(
             tokens("got t-000001-t t-000002-t,t-000002-t t-12-t t-00000x-t"),
             ["t-000001-t", "t-000002-t", "t-000002-t"]

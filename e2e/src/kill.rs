@@ -1,5 +1,5 @@
-//! One world: live under load, die, live again; in the end all must be told as one story. The plain
-//! binary is not helped along: no flag, no pause, no clean stop but those that befall it.
+//! One world: start the binary, put it under load, kill it, and repeat; at the end everything must agree. The plain
+//! binary gets no special flag, and no pause or clean stop except the random ones.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
@@ -14,61 +14,61 @@ use serde::Deserialize;
 use server::api::Agent;
 use tokio::task::JoinHandle;
 
-use crate::binary::{self, Faults, Launch, ServerLife};
-use crate::blow::{Blow, End, LoadLength, Sabotage, Variant};
-use crate::check::{self, Breach, WorldKind};
+use crate::binary::{self, Faults, Launch, ServerProcess};
+use crate::check::{self, Breach, BreachKind};
 use crate::client::Client;
 use crate::counter::Counter;
+use crate::faults::{End, FaultPlan, LoadLength, Sabotage, Variant};
 use crate::follow::{Followers, SeenUpdates};
 use crate::history::{self, History};
-use crate::load::{Load, Turn};
+use crate::load::{KillRound, Load};
 use crate::stub::ModelServer;
 use crate::tally::Tally;
 use crate::world::{self, AGENTS, SPACES};
-use crate::{Result, Trouble};
+use crate::{HarnessError, Result};
 
-/// How long the last life may make no progress on its way to rest.
-const STILL: Duration = Duration::from_secs(60);
-/// How often it is asked whether it has.
-const ASK: Duration = Duration::from_millis(25);
-/// How long a process may take to stop that is told to: its own bound and the way there.
-const DRAIN: Duration = Duration::from_secs(20);
-/// How long a life goes on after it was halted.
+/// How long the last process may make no progress while it becomes idle.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// The interval of checks whether it is idle.
+const POLL: Duration = Duration::from_millis(25);
+/// The timeout of a stop by SIGTERM; longer than the server's own limit.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a process continues after it was paused, in milliseconds.
 const AFTER_HALT_MS: u64 = 60;
-/// How often a person speaks in each space at the end, at most, so that held events are let go.
-const WORDS: usize = 20;
+/// How often a person posts in each space at the end, at most, so that held events are released.
+const RELEASE_ROUNDS: usize = 20;
 
-/// What is to be done.
+/// The options of a world.
 #[derive(Clone, Debug)]
-pub struct Torture {
+pub struct WorldOptions {
     /// The binary.
     pub viv: PathBuf,
-    /// What befalls it.
+    /// The variant.
     pub variant: Variant,
-    /// What must be caught.
+    /// The sabotage that must be caught.
     pub sabotage: Option<Sabotage>,
-    /// How many lives end by force; as many again at most, while a named point was never come to.
-    pub lives: u64,
-    /// The seed of everything that is left to chance.
+    /// The number of rounds; up to twice as many while a failpoint was never reached.
+    pub rounds: u64,
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Sabotage from outside: the store forgets this life, as if nothing of it had ever been durable.
+    /// A sabotage from outside: the data directory is reset to its state before this round.
     pub forget: Option<u64>,
 }
 
-/// What came of it.
+/// The outcome of a world.
 #[derive(Debug)]
 pub struct Report {
-    /// In numbers.
+    /// The counts.
     pub tally: Tally,
-    /// Every promise that was broken.
+    /// All broken promises.
     pub breaches: Vec<Breach>,
-    /// Where data and log were left, where a promise was broken.
+    /// The directory with data and log, kept if a promise was broken.
     pub left: Option<PathBuf>,
 }
 
-/// Everything that outlives the lives.
+/// Everything that survives the processes.
 struct Harness<'a> {
-    torture: &'a Torture,
+    options: &'a WorldOptions,
     launch: Launch,
     stub: ModelServer,
     counter: Counter,
@@ -76,55 +76,55 @@ struct Harness<'a> {
     followers: Followers,
     key: String,
     tally: Tally,
-    /// Deaths at each point in the worlds before.
+    /// Deaths at each failpoint in earlier worlds.
     before: &'a BTreeMap<&'static str, u64>,
 }
 
-/// Runs the world. `before` says how often each point was hit in others. An error means that the
-/// harness could not do its work, or that the binary would not start, stop or rest; broken promises
-/// stand in the report.
-pub async fn run(torture: &Torture, before: &BTreeMap<&'static str, u64>) -> Result<Report> {
+/// Runs a world. `before` is how often each failpoint was reached in earlier worlds. An error means that the harness
+/// failed, or that the binary did not start, stop or become idle; broken promises are in the report.
+pub async fn run(options: &WorldOptions, before: &BTreeMap<&'static str, u64>) -> Result<Report> {
     let begun = Instant::now();
-    let trouble = |error: std::io::Error| Trouble::new(format!("no place for the data: {error}"));
-    let dir = tempfile::Builder::new().prefix("viv-kill-").tempdir().map_err(trouble)?;
-    let mut house = Harness::new(torture, dir.path(), before).await?;
-    let history = match house.live_and_die().await {
+    let error_of =
+        |error: std::io::Error| HarnessError::new(format!("cannot create a data directory: {error}"));
+    let dir = tempfile::Builder::new().prefix("viv-kill-").tempdir().map_err(error_of)?;
+    let mut harness = Harness::new(options, dir.path(), before).await?;
+    let history = match harness.run_rounds().await {
         Ok(history) => history,
         Err(why) => {
-            let (variant, seed) = (torture.variant.as_str(), torture.seed);
+            let (variant, seed) = (options.variant.as_str(), options.seed);
             let left = dir.keep();
-            return Err(Trouble::new(format!(
+            return Err(HarnessError::new(format!(
                 "{why}\n({variant}, seed {seed}, data left in `{}`)",
                 left.display()
             )));
         }
     };
-    let mut breaches = house.judge(&history);
-    let wrong = house.launch.verify()?;
+    let mut breaches = harness.check_all(&history);
+    let wrong = harness.launch.verify()?;
     breaches
-        .extend(wrong.map(|wrong| Breach::new(WorldKind::Invalid, format!("`viv verify` finds: {wrong}"))));
-    house.tally.count(&breaches);
-    house.tally.took = begun.elapsed();
+        .extend(wrong.map(|wrong| Breach::new(BreachKind::Invalid, format!("`viv verify` finds: {wrong}"))));
+    harness.tally.count(&breaches);
+    harness.tally.took = begun.elapsed();
     let left = (!breaches.is_empty()).then(|| dir.keep());
-    Ok(Report { tally: house.tally, breaches, left })
+    Ok(Report { tally: harness.tally, breaches, left })
 }
 
 impl<'a> Harness<'a> {
     async fn new(
-        torture: &'a Torture,
+        options: &'a WorldOptions,
         dir: &Path,
         before: &'a BTreeMap<&'static str, u64>,
     ) -> Result<Harness<'a>> {
         let (stub, counter) = (ModelServer::start().await?, Counter::start().await?);
         let launch = Launch {
-            viv: torture.viv.clone(),
+            viv: options.viv.clone(),
             data_dir: dir.join("data"),
             model_url: stub.url().to_owned(),
             log: dir.join("log"),
-            counter: (torture.variant != Variant::Plain).then(|| counter.url().to_owned()),
+            counter: (options.variant != Variant::Plain).then(|| counter.url().to_owned()),
         };
         Ok(Self {
-            torture,
+            options,
             launch,
             stub,
             counter,
@@ -136,180 +136,192 @@ impl<'a> Harness<'a> {
         })
     }
 
-    async fn live_and_die(&mut self) -> Result<History> {
-        for life in 0..self.torture.lives * 2 {
-            if life >= self.torture.lives && !self.owes() {
+    async fn run_rounds(&mut self) -> Result<History> {
+        for round in 0..self.options.rounds * 2 {
+            if round >= self.options.rounds && !self.has_unreached_points() {
                 break;
             }
-            if self.torture.forget == Some(life) {
-                let before = Before::of(&self.launch.data_dir)?;
-                self.one_life(life).await?;
+            if self.options.forget == Some(round) {
+                let before = DataCopy::of(&self.launch.data_dir)?;
+                self.one_round(round).await?;
                 before.restore()?;
             } else {
-                self.one_life(life).await?;
+                self.one_round(round).await?;
             }
-            if !self.stub.heard().wrong.is_empty() {
+            if !self.stub.counts().errors.is_empty() {
                 break;
             }
         }
-        // What has come to rest must also outlive a kill.
+        // An idle server must survive a kill too.
         self.stub.fail(None, false);
-        let faults = self.lasting();
-        let (mut life, client, following) = self.begin(&faults).await?.ready()?;
+        let faults = self.permanent_faults();
+        let (mut process, client, followers) = self.begin(&faults).await?.ready()?;
         self.load.settle(&client).await;
-        self.rest(&client).await?;
-        self.let_go(&client).await?;
-        self.kill(&mut life, following, None).await?;
-        let (mut life, client, following) = self.begin(&faults).await?.ready()?;
-        self.rest(&client).await?;
+        self.wait_until_idle(&client).await?;
+        self.release_held(&client).await?;
+        self.kill(&mut process, followers, None).await?;
+        let (mut process, client, followers) = self.begin(&faults).await?.ready()?;
+        self.wait_until_idle(&client).await?;
         let history = history::read(&client).await?;
-        self.told_up_to(&history).await;
-        self.kill(&mut life, following, None).await?;
+        self.wait_for_followers(&history).await;
+        self.kill(&mut process, followers, None).await?;
         Ok(history)
     }
 
-    /// Whether there are points that no life came to yet, in a world that is about them.
-    fn owes(&self) -> bool {
+    /// Whether there are failpoints that were never reached, in a world whose variant must reach them.
+    fn has_unreached_points(&self) -> bool {
         let hit =
             |point: &&&str| self.before.contains_key(**point) || self.tally.points.contains_key(**point);
-        let all = self.torture.variant == Variant::Points && self.torture.sabotage.is_none();
+        let all = self.options.variant == Variant::Points && self.options.sabotage.is_none();
         all && !POINTS.iter().all(|point| hit(&point))
     }
 
-    /// What befalls even the last life.
-    fn lasting(&self) -> Faults {
-        let mut faults: Vec<&str> = self.torture.sabotage.iter().map(|sabotage| sabotage.as_str()).collect();
-        faults.extend((self.torture.variant == Variant::Power).then_some("power-loss"));
+    /// The faults that apply to every process, even the last.
+    fn permanent_faults(&self) -> Faults {
+        let mut faults: Vec<&str> = self.options.sabotage.iter().map(|sabotage| sabotage.as_str()).collect();
+        faults.extend((self.options.variant == Variant::Power).then_some("power-loss"));
         if faults.is_empty() { Faults::new() } else { vec![("VIV_FAULTS", faults.join(","))] }
     }
 
-    /// From a start to a death.
-    async fn one_life(&mut self, number: u64) -> Result<()> {
-        let Torture { variant, sabotage, seed, .. } = *self.torture;
+    /// One round: from a start to the end of the process.
+    async fn one_round(&mut self, number: u64) -> Result<()> {
+        let WorldOptions { variant, sabotage, seed, .. } = *self.options;
         let mut hit = self.before.clone();
         for (point, times) in &self.tally.points {
             *hit.entry(point).or_default() += times;
         }
-        let blow = Blow::of(variant, sabotage, (seed, number), &hit);
-        self.stub.fail(blow.mishap.map(|(mishap, _)| mishap), blow.mishap.is_some_and(|(_, once)| once));
-        if let Some(early) = blow.early {
-            let mut life = self.launch.start(&blow.faults)?;
+        let plan = FaultPlan::of(variant, sabotage, (seed, number), &hit);
+        self.stub.fail(
+            plan.model_failure.map(|(model_failure, _)| model_failure),
+            plan.model_failure.is_some_and(|(_, once)| once),
+        );
+        if let Some(early) = plan.early_ms {
+            let mut process = self.launch.start(&plan.faults)?;
             pause(early).await;
             self.tally.early += 1;
-            return self.kill(&mut life, Vec::new(), None).await;
+            return self.kill(&mut process, Vec::new(), None).await;
         }
         if self.key.is_empty() && number > 0 {
-            // Its first life did not live to see it: the world is made in peace.
-            let (mut life, _, following) = self.begin(&self.lasting()).await?.ready()?;
-            self.kill(&mut life, following, None).await?;
+            // The first process died before it was ready: create the world without random faults.
+            let (mut process, _, followers) = self.begin(&self.permanent_faults()).await?.ready()?;
+            self.kill(&mut process, followers, None).await?;
         }
-        let (mut life, client, following) = match self.begin(&blow.faults).await? {
-            Begun::Ready(life, client, following) => (life, client, following),
-            Begun::Dead(life, status) => return self.died(&life, status, blow.point),
+        let (mut process, client, followers) = match self.begin(&plan.faults).await? {
+            Started::Ready(process, client, followers) => (process, client, followers),
+            Started::Dead(process, status) => return self.record_death(&process, status, plan.point),
         };
-        let load = tokio::spawn(Arc::clone(&self.load).run(client, Turn { seed, life: number }));
-        self.live(&mut life, &blow).await?;
-        match blow.end {
-            End::Kill => self.kill(&mut life, following, blow.point).await?,
-            End::Term => self.stop(&mut life, following, blow.point).await?,
+        let load = tokio::spawn(Arc::clone(&self.load).run(client, KillRound { seed, number }));
+        self.run_under_load(&mut process, &plan).await?;
+        match plan.end {
+            End::Kill => self.kill(&mut process, followers, plan.point).await?,
+            End::Term => self.stop(&mut process, followers, plan.point).await?,
         }
-        load.await.map_err(|error| Trouble::new(format!("a producer died: {error}")))
+        load.await.map_err(|error| HarnessError::new(format!("a producer panicked: {error}")))
     }
 
-    /// Its time under load.
-    async fn live(&mut self, life: &mut ServerLife, blow: &Blow) -> Result<()> {
-        match blow.load {
+    /// The time under load.
+    async fn run_under_load(&mut self, process: &mut ServerProcess, plan: &FaultPlan) -> Result<()> {
+        match plan.load {
             LoadLength::Ms(ms) => pause(ms).await,
-            LoadLength::Commits(commits, patience, after) => {
-                self.followers.hear(commits, Duration::from_millis(patience)).await;
+            LoadLength::Commits(commits, timeout, after) => {
+                self.followers.wait_for_commits(commits, Duration::from_millis(timeout)).await;
                 pause(after).await;
             }
-            LoadLength::UntilItDies(ms) => drop(life.gone(Duration::from_millis(ms)).await?),
+            LoadLength::UntilItDies(ms) => drop(process.wait_for_end(Duration::from_millis(ms)).await?),
         }
-        if let Some(ms) = blow.halted {
-            life.halt()?;
+        if let Some(ms) = plan.halt_ms {
+            process.pause()?;
             pause(ms).await;
-            life.go_on()?;
+            process.resume()?;
             self.tally.halts += 1;
             pause(AFTER_HALT_MS).await;
         }
         Ok(())
     }
 
-    async fn begin(&mut self, faults: &Faults) -> Result<Begun> {
-        let mut life = self.launch.start(faults)?;
-        let Some((ready, took)) = life.ready().await? else {
-            let status = life.gone(DRAIN).await?;
-            let status = status.ok_or_else(|| life.trouble("it closed its output and goes on"))?;
-            return Ok(Begun::Dead(life, status));
+    async fn begin(&mut self, faults: &Faults) -> Result<Started> {
+        let mut process = self.launch.start(faults)?;
+        let Some((ready, took)) = process.ready().await? else {
+            let status = process.wait_for_end(STOP_TIMEOUT).await?;
+            let status =
+                status.ok_or_else(|| process.error_with_log("it closed its output but did not end"))?;
+            return Ok(Started::Dead(process, status));
         };
         self.tally.ready.push(took);
         if let Some(key) = ready.admin_key {
             self.key = key;
-            world::found(&Client::new(&ready.url, &self.key)?, self.launch.counter.is_some()).await?;
+            world::create_world(&Client::new(&ready.url, &self.key)?, self.launch.counter.is_some()).await?;
         }
         let client = Client::new(&ready.url, &self.key)?;
         let follow = |agent| tokio::spawn(self.followers.clone().follow(client.clone(), agent));
-        let following = AGENTS.map(follow).into();
-        Ok(Begun::Ready(life, client, following))
+        let followers = AGENTS.map(follow).into();
+        Ok(Started::Ready(process, client, followers))
     }
 
-    /// SIGKILL, where it has not died at its point before.
+    /// SIGKILL, unless the process has died at its failpoint before.
     async fn kill(
         &mut self,
-        life: &mut ServerLife,
-        following: Vec<JoinHandle<()>>,
+        process: &mut ServerProcess,
+        followers: Vec<JoinHandle<()>>,
         point: Option<&'static str>,
     ) -> Result<()> {
-        let status = life.kill()?;
-        followed(following).await?;
+        let status = process.kill()?;
+        join_followers(followers).await?;
         if status.signal() == Some(Signal::KILL.as_raw()) {
             self.tally.kills += 1;
             return Ok(());
         }
-        self.died(life, status, point)
+        self.record_death(process, status, point)
     }
 
-    /// SIGTERM: it must end by itself, in time and in peace, or at its point.
+    /// SIGTERM: the process must end by itself in time, successfully or at its failpoint.
     async fn stop(
         &mut self,
-        life: &mut ServerLife,
-        following: Vec<JoinHandle<()>>,
+        process: &mut ServerProcess,
+        followers: Vec<JoinHandle<()>>,
         point: Option<&'static str>,
     ) -> Result<()> {
-        life.ask_to_stop()?;
-        let Some(status) = life.gone(DRAIN).await? else {
-            return Err(life.trouble(&format!("it was told to stop and goes on after {} s", DRAIN.as_secs())));
+        process.terminate()?;
+        let Some(status) = process.wait_for_end(STOP_TIMEOUT).await? else {
+            return Err(process.error_with_log(&format!(
+                "it did not stop within {} s after SIGTERM",
+                STOP_TIMEOUT.as_secs()
+            )));
         };
-        followed(following).await?;
+        join_followers(followers).await?;
         if status.success() {
             self.tally.terms += 1;
             return Ok(());
         }
-        self.died(life, status, point)
+        self.record_death(process, status, point)
     }
 
-    /// It ended by itself: at its point, else it is trouble.
-    fn died(&mut self, life: &ServerLife, status: ExitStatus, point: Option<&'static str>) -> Result<()> {
+    /// Records that the process died by itself; an error unless it died at its failpoint.
+    fn record_death(
+        &mut self,
+        process: &ServerProcess,
+        status: ExitStatus,
+        point: Option<&'static str>,
+    ) -> Result<()> {
         match point {
             Some(point) if status.signal() == Some(Signal::ABORT.as_raw()) => {
                 *self.tally.points.entry(point).or_default() += 1;
                 Ok(())
             }
-            _ => Err(life.trouble(&format!("it ended by itself with {status}"))),
+            _ => Err(process.error_with_log(&format!("it ended by itself with {status}"))),
         }
     }
 
-    /// Waits until nothing waits and nothing is open.
-    async fn rest(&self, client: &Client) -> Result<()> {
+    /// Waits until no event waits and no cycle is open.
+    async fn wait_until_idle(&self, client: &Client) -> Result<()> {
         #[derive(Deserialize)]
         struct Now {
             totals: agent::port::Totals,
         }
-        let mut ask = tokio::time::interval(ASK);
+        let mut poll = tokio::time::interval(POLL);
         let (mut last, mut since) = (u64::MAX, Instant::now());
         loop {
-            ask.tick().await;
+            poll.tick().await;
             let now: Now = client.get("/v1/ready").await?;
             let agent::port::Totals { waiting, open_cycles, .. } = now.totals;
             if waiting == 0 && open_cycles == 0 {
@@ -318,19 +330,19 @@ impl<'a> Harness<'a> {
             if waiting < last {
                 (last, since) = (waiting, Instant::now());
             }
-            if since.elapsed() > STILL {
+            if since.elapsed() > STALL_TIMEOUT {
                 let log = binary::tail(&self.launch.log);
-                return Err(Trouble::new(format!(
-                    "{waiting} events still wait, {open_cycles} cycles are open; its log ends so:\n{log}"
+                return Err(HarnessError::new(format!(
+                    "{waiting} events still wait, {open_cycles} cycles are open; the end of its log:\n{log}"
                 )));
             }
         }
     }
 
-    /// What agents said to each other beyond their bound is held until a person speaks there.
-    /// Here one does, until nothing is held: what is held even then is judged as lost.
-    async fn let_go(&self, client: &Client) -> Result<()> {
-        for _ in 0..WORDS {
+    /// Posts messages of people until no event is held. Messages between agents above the limit are held until a person
+    /// posts in the space. Events that are still held afterwards count as lost.
+    async fn release_held(&self, client: &Client) -> Result<()> {
+        for _ in 0..RELEASE_ROUNDS {
             let mut held = 0;
             for agent in AGENTS {
                 held += client.get::<Agent>(&format!("/v1/agents/{agent}")).await?.held;
@@ -338,96 +350,97 @@ impl<'a> Harness<'a> {
             if held == 0 {
                 break;
             }
-            for place in &SPACES {
-                self.load.speak(client, place, self.torture.seed).await;
+            for space in &SPACES {
+                self.load.post_skip(client, space, self.options.seed).await;
             }
-            self.rest(client).await?;
+            self.wait_until_idle(client).await?;
         }
         Ok(())
     }
 
-    /// Waits until the followers were told as much as there is, or are told no more.
-    async fn told_up_to(&self, history: &History) {
+    /// Waits until the followers have received all commits, or until a timeout.
+    async fn wait_for_followers(&self, history: &History) {
         let all = || {
             history.agents.iter().all(|agent| {
-                self.followers.told().get(&agent.name).is_some_and(|told| told.last() >= agent.commit_n)
+                self.followers.seen().get(&agent.name).is_some_and(|updates| updates.last() >= agent.commit_n)
             })
         };
-        let mut ask = tokio::time::interval(ASK);
+        let mut poll = tokio::time::interval(POLL);
         for _ in 0..200 {
-            ask.tick().await;
+            poll.tick().await;
             if all() {
                 return;
             }
         }
     }
 
-    /// Holds everything against everything, and counts it.
-    fn judge(&mut self, history: &History) -> Vec<Breach> {
-        let (ledger, heard, effects) = (self.load.ledger(), self.stub.heard(), self.counter.effects());
-        let mut breaches = check::check(&ledger, history, &self.followers.told(), &effects);
-        let asked = heard.wrong.iter().map(|why| format!("the model was asked {why}"));
-        breaches.extend(asked.map(|why| Breach::new(WorldKind::Invalid, why)));
+    /// Checks that everything agrees, and counts it.
+    fn check_all(&mut self, history: &History) -> Vec<Breach> {
+        let (ledger, counts, effects) = (self.load.ledger(), self.stub.counts(), self.counter.effects());
+        let mut breaches = check::check(&ledger, history, &self.followers.seen(), &effects);
+        let errors = counts.errors.iter().map(|why| format!("the model got a request {why}"));
+        breaches.extend(errors.map(|why| Breach::new(BreachKind::Invalid, why)));
         let events = |state: &str| {
             let all = history.agents.iter().flat_map(|agent| &agent.events);
             all.filter(|event| event.state == state).count() as u64
         };
-        let words = history.spaces.iter().flat_map(|space| &space.messages);
-        let had = effects.values().map(Vec::len).sum::<usize>();
+        let messages = history.spaces.iter().flat_map(|space| &space.messages);
+        let total = effects.values().map(Vec::len).sum::<usize>();
         let tally = &mut self.tally;
         tally.accepted = ledger.accepted() as u64;
         tally.known = ledger.known() as u64;
         tally.cycles = history.agents.iter().map(|agent| agent.runs.len() as u64).sum();
-        tally.resumed = self.followers.told().values().map(SeenUpdates::resumed).sum::<usize>() as u64;
-        (tally.lived, tally.skipped, tally.dead) = (events("processed"), events("skipped"), events("dead"));
-        tally.replies = words.filter(|words| words.call.is_some()).count() as u64;
-        (tally.effects, tally.repeats) = (had as u64, (had - effects.len()) as u64);
+        tally.resumed = self.followers.seen().values().map(SeenUpdates::resumed).sum::<usize>() as u64;
+        (tally.processed, tally.skipped, tally.dead) =
+            (events("processed"), events("skipped"), events("dead"));
+        tally.replies = messages.filter(|message| message.call.is_some()).count() as u64;
+        (tally.effects, tally.repeats) = (total as u64, (total - effects.len()) as u64);
         tally.unknown = check::unknown(history) as u64;
-        tally.hear(&heard);
+        tally.add_model(&counts);
         breaches
     }
 }
 
-/// What came of a start.
-enum Begun {
-    /// It serves, and is followed.
-    Ready(ServerLife, Client, Vec<JoinHandle<()>>),
-    /// It ended before.
-    Dead(ServerLife, ExitStatus),
+/// The outcome of a start.
+enum Started {
+    /// The process is ready; its followers are running.
+    Ready(ServerProcess, Client, Vec<JoinHandle<()>>),
+    /// The process ended before it was ready.
+    Dead(ServerProcess, ExitStatus),
 }
 
-impl Begun {
-    fn ready(self) -> Result<(ServerLife, Client, Vec<JoinHandle<()>>)> {
+impl Started {
+    fn ready(self) -> Result<(ServerProcess, Client, Vec<JoinHandle<()>>)> {
         match self {
-            Self::Ready(life, client, following) => Ok((life, client, following)),
-            Self::Dead(life, status) => {
-                Err(life.trouble(&format!("it ended before it was ready, with {status}")))
+            Self::Ready(process, client, followers) => Ok((process, client, followers)),
+            Self::Dead(process, status) => {
+                Err(process.error_with_log(&format!("it ended before it was ready, with {status}")))
             }
         }
     }
 }
 
-/// Followers end with the server's streams.
-async fn followed(following: Vec<JoinHandle<()>>) -> Result<()> {
-    for follower in following {
-        follower.await.map_err(|error| Trouble::new(format!("a follower died: {error}")))?;
+/// Waits for the followers, which end with the server's streams.
+async fn join_followers(followers: Vec<JoinHandle<()>>) -> Result<()> {
+    for follower in followers {
+        follower.await.map_err(|error| HarnessError::new(format!("a follower panicked: {error}")))?;
     }
     Ok(())
 }
 
-/// A data directory as it was.
-struct Before {
+/// A copy of a data directory.
+struct DataCopy {
     dir: PathBuf,
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
-impl Before {
+impl DataCopy {
     fn of(dir: &Path) -> Result<Self> {
         let read = || -> std::io::Result<_> {
             let files = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path()));
             files.map(|path| path.and_then(|path| Ok((path.clone(), std::fs::read(path)?)))).collect()
         };
-        let files = read().map_err(|error| Trouble::new(format!("cannot read the data: {error}")))?;
+        let files = read().map_err(|error| HarnessError::new(format!("cannot read the data: {error}")))?;
         Ok(Self { dir: dir.to_owned(), files })
     }
 
@@ -437,11 +450,11 @@ impl Before {
             std::fs::create_dir(&self.dir)?;
             self.files.iter().try_for_each(|(path, bytes)| std::fs::write(path, bytes))
         };
-        write().map_err(|error| Trouble::new(format!("cannot put the data back: {error}")))
+        write().map_err(|error| HarnessError::new(format!("cannot restore the data: {error}")))
     }
 }
 
-/// The life's time under load: this and nothing else is chance that passes by itself.
+/// Lets real time pass. Only the random times of the faults need this.
 async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }

@@ -1,103 +1,103 @@
-//! What the harness sent, and what it was promised for it.
+//! The record of everything that the harness sent, and of the server's promises.
 
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::client::HttpAnswer;
 
-/// Where something was sent.
+/// The recipient of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SentTo {
-    /// Said in the space with this handle.
+    /// A message in the space with this handle.
     Space(String),
-    /// Sent to the agent with this handle, as a service.
+    /// An event of a service for the agent with this handle.
     Agent(String),
 }
 
-/// One promise: a 2xx.
+/// A promise of the server: a 2xx response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// 201, else 200: it was known.
+    /// Whether the status was 201; 200 means that the item was known.
     pub fresh: bool,
-    /// The message's or the event's id.
+    /// The id of the message or event.
     pub id: String,
-    /// A message's place in its space.
+    /// The position of a message in its space.
     pub seq: Option<u64>,
 }
 
-/// One thing that was sent, maybe several times.
+/// An item that was sent, possibly several times.
 #[derive(Clone, Debug)]
 pub struct LedgerItem {
-    /// What its text contains and no other's.
+    /// A text that only this item contains.
     pub token: String,
-    /// Where it went.
-    pub door: SentTo,
-    /// The body, the same every time.
+    /// The recipient.
+    pub to: SentTo,
+    /// The request body, the same every time.
     pub body: Value,
     /// The `Idempotency-Key`, the same every time.
     pub key: Option<String>,
-    /// The id that was chosen for it.
+    /// The message id that the client chose, if it chose one.
     pub id: Option<Uuid>,
-    /// Every 2xx, in order.
+    /// All 2xx responses, in order.
     pub promises: Vec<Promise>,
-    /// Every answer that it should never get.
-    pub refused: Vec<String>,
+    /// Responses that should never occur.
+    pub rejected: Vec<String>,
 }
 
 impl LedgerItem {
-    /// The path of its route.
+    /// The URL path.
     pub fn path(&self) -> String {
-        match &self.door {
+        match &self.to {
             SentTo::Space(space) => format!("/v1/spaces/{space}/messages"),
             SentTo::Agent(agent) => format!("/v1/agents/{agent}/events"),
         }
     }
 
-    /// Writes an answer down. Whether it was a promise.
-    pub fn heard(&mut self, answer: HttpAnswer) -> bool {
+    /// Records a response; returns whether it was a promise.
+    pub fn record(&mut self, answer: HttpAnswer) -> bool {
         let promise = |fresh, value: &Value| {
             let id = value["id"].as_str().or(value["event_id"].as_str()).unwrap_or_default().to_owned();
             Promise { fresh, id, seq: value["seq"].as_u64() }
         };
         match answer {
-            HttpAnswer::Fresh(value) => self.promises.push(promise(true, &value)),
-            HttpAnswer::Known(value) => self.promises.push(promise(false, &value)),
-            HttpAnswer::Refused(why) => {
-                self.refused.push(why);
+            HttpAnswer::Created(value) => self.promises.push(promise(true, &value)),
+            HttpAnswer::Existing(value) => self.promises.push(promise(false, &value)),
+            HttpAnswer::Rejected(why) => {
+                self.rejected.push(why);
                 return false;
             }
-            HttpAnswer::Later => return false,
+            HttpAnswer::RetryLater => return false,
         }
         true
     }
 
-    /// Its id, once something was promised.
+    /// The id of the item, once the server has accepted it.
     pub fn promised_id(&self) -> Option<&str> {
         self.promises.first().map(|promise| promise.id.as_str())
     }
 }
 
-/// Everything that was sent.
+/// All items that were sent.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// In the order in which they were made.
+    /// The items, in the order of their creation.
     pub items: Vec<LedgerItem>,
 }
 
 impl Ledger {
-    /// Places of those that were promised nothing yet.
+    /// Indexes of items without a response so far.
     pub fn unanswered(&self) -> Vec<usize> {
-        let open = |item: &LedgerItem| item.promises.is_empty() && item.refused.is_empty();
+        let open = |item: &LedgerItem| item.promises.is_empty() && item.rejected.is_empty();
         let open = self.items.iter().enumerate().filter(|(_, item)| open(item));
-        open.map(|(place, _)| place).collect()
+        open.map(|(index, _)| index).collect()
     }
 
-    /// Items with a promise.
+    /// Number of items with a promise.
     pub fn accepted(&self) -> usize {
         self.items.iter().filter(|item| !item.promises.is_empty()).count()
     }
 
-    /// Answers that said: known.
+    /// Number of responses that recognized a repeated item.
     pub fn known(&self) -> usize {
         self.items.iter().flat_map(|item| &item.promises).filter(|promise| !promise.fresh).count()
     }

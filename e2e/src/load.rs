@@ -1,4 +1,4 @@
-//! The load of one life: producers that send as fast as they are answered, until nobody answers.
+//! The load on one process: producers that send as fast as they get responses, until there are none.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,188 +8,194 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::client::Client;
-use crate::dice::Dice;
 use crate::inbox;
 use crate::ledger::{Ledger, LedgerItem, SentTo};
+use crate::random::Rng;
 use crate::world::{AGENTS, SPACES, WorldSpace};
 
-/// Producers at once.
+/// Number of concurrent producers.
 const PRODUCERS: u64 = 16;
-/// New items of one producer in one life: keeps what must be processed in the end within minutes.
-const EACH_MOST: u64 = 8;
-/// Items of earlier lives that each life sends once more.
-const OLD_ONES: u64 = 5;
+/// New items per producer and round: bounds the time that processing takes at the end.
+const NEW_PER_PRODUCER: u64 = 8;
+/// Items of earlier rounds that each round sends again.
+const REPEATED_ITEMS: u64 = 5;
 
-/// What all producers share.
+/// The state that all producers share.
 #[derive(Debug, Default)]
 pub struct Load {
     ledger: Mutex<Ledger>,
     numbers: AtomicU64,
 }
 
-/// Which life it is, and of which seed.
+/// A round of a world.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn {
+pub struct KillRound {
     /// The seed of the whole run.
     pub seed: u64,
-    /// 0 for the first life.
-    pub life: u64,
+    /// The number of the round, from 0.
+    pub number: u64,
 }
 
 impl Load {
-    /// What was sent and promised so far.
+    /// The record of sent items and promises.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what is unanswered, some old items again, then new ones. Ends when the server does, or
-    /// when each producer has sent its share.
-    pub async fn run(self: Arc<Self>, client: Client, turn: Turn) {
-        let backlog = Arc::new(Mutex::new(self.backlog(turn)));
+    /// Sends items without a response, then some old items again, then new ones. Ends when the server dies or when each
+    /// producer has sent its share.
+    pub async fn run(self: Arc<Self>, client: Client, round: KillRound) {
+        let backlog = Arc::new(Mutex::new(self.backlog(round)));
         let producers = (0..PRODUCERS).map(|producer| {
             let (load, client, backlog) = (Arc::clone(&self), client.clone(), Arc::clone(&backlog));
-            tokio::spawn(async move { load.produce(&client, &backlog, turn, producer).await })
+            tokio::spawn(async move { load.produce(&client, &backlog, round, producer).await })
         });
         join_all(producers).await;
     }
 
-    /// Sends what is unanswered until all of it is answered.
+    /// Sends items without a response until all have one.
     pub async fn settle(&self, client: &Client) {
-        while let Some(place) = { self.ledger().unanswered().first().copied() } {
-            if !self.send(client, place).await {
+        while let Some(index) = { self.ledger().unanswered().first().copied() } {
+            if !self.send(client, index).await {
                 return;
             }
         }
     }
 
-    /// A person says in that space that there is nothing to do.
-    pub async fn speak(&self, client: &Client, place: &WorldSpace, seed: u64) {
+    /// Posts a message of a person in that space that agents skip.
+    pub async fn post_skip(&self, client: &Client, space: &WorldSpace, seed: u64) {
         let number = self.number();
-        let item = words(number, "SKIP", place, &mut Dice::of(seed, &[number, 55]));
-        let place = self.note(item);
-        self.send(client, place).await;
+        let item = message_item(number, "SKIP", space, &mut Rng::derive(seed, &[number, 55]));
+        let index = self.add(item);
+        self.send(client, index).await;
     }
 
-    fn backlog(&self, turn: Turn) -> VecDeque<usize> {
+    fn backlog(&self, round: KillRound) -> VecDeque<usize> {
         let ledger = self.ledger();
         let mut backlog = VecDeque::from(ledger.unanswered());
-        let mut dice = Dice::of(turn.seed, &[turn.life, 77]);
+        let mut rng = Rng::derive(round.seed, &[round.number, 77]);
         if !ledger.items.is_empty() {
             let last = ledger.items.len() as u64 - 1;
-            backlog.extend((0..OLD_ONES).map(|_| dice.between(0, last) as usize));
+            backlog.extend((0..REPEATED_ITEMS).map(|_| rng.between(0, last) as usize));
         }
         backlog
     }
 
-    async fn produce(&self, client: &Client, backlog: &Mutex<VecDeque<usize>>, turn: Turn, producer: u64) {
-        let mut dice = Dice::of(turn.seed, &[turn.life, producer]);
-        let mut made = 0;
+    async fn produce(
+        &self,
+        client: &Client,
+        backlog: &Mutex<VecDeque<usize>>,
+        round: KillRound,
+        producer: u64,
+    ) {
+        let mut rng = Rng::derive(round.seed, &[round.number, producer]);
+        let mut created = 0;
         loop {
             let old = backlog.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            if old.is_none() && made == EACH_MOST {
+            if old.is_none() && created == NEW_PER_PRODUCER {
                 return;
             }
-            let place = old.unwrap_or_else(|| {
-                made += 1;
-                self.make(&mut dice, turn)
+            let index = old.unwrap_or_else(|| {
+                created += 1;
+                self.new_item(&mut rng, round)
             });
-            // Most are sent once, some up to five times: at once, or behind each other.
-            let times = if dice.one_in(4) { dice.between(2, 5) } else { 1 };
-            let alive = if dice.one_in(2) {
-                join_all((0..times).map(|_| self.send(client, place))).await.contains(&true)
+            // Most are sent once, some up to five times, concurrently or one after the other.
+            let times = if rng.one_in(4) { rng.between(2, 5) } else { 1 };
+            let responded = if rng.one_in(2) {
+                join_all((0..times).map(|_| self.send(client, index))).await.contains(&true)
             } else {
-                let mut alive = true;
+                let mut responded = true;
                 for _ in 0..times {
-                    alive = alive && self.send(client, place).await;
+                    responded = responded && self.send(client, index).await;
                 }
-                alive
+                responded
             };
-            if !alive {
+            if !responded {
                 return;
             }
         }
     }
 
-    /// A new item, its place in the ledger.
-    fn make(&self, dice: &mut Dice, turn: Turn) -> usize {
+    /// Creates an item; returns its index in the ledger.
+    fn new_item(&self, rng: &mut Rng, round: KillRound) -> usize {
         let number = self.number();
-        self.note(if dice.one_in(12) { service(number, dice) } else { said(number, dice, turn) })
+        self.add(if rng.one_in(12) { service_item(number, rng) } else { random_message(number, rng, round) })
     }
 
     fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn note(&self, item: LedgerItem) -> usize {
+    fn add(&self, item: LedgerItem) -> usize {
         let mut ledger = self.ledger();
         ledger.items.push(item);
         ledger.items.len() - 1
     }
 
-    /// Sends an item once. Whether the server lives.
-    async fn send(&self, client: &Client, place: usize) -> bool {
-        let item = self.ledger().items[place].clone();
+    /// Sends an item once; returns whether the server responded.
+    async fn send(&self, client: &Client, index: usize) -> bool {
+        let item = self.ledger().items[index].clone();
         let Some(answer) = client.post(&item.path(), &item.body, item.key.as_deref()).await else {
             return false;
         };
-        self.ledger().items[place].heard(answer);
+        self.ledger().items[index].record(answer);
         true
     }
 }
 
-fn said(number: u64, dice: &mut Dice, turn: Turn) -> LedgerItem {
-    let place = dice.pick(&SPACES);
-    // Nobody's business are all of a space's messages in a life or none: else they would hardly
-    // ever be a whole inbox.
-    let name = place.name.bytes().map(u64::from).sum();
-    let word = if Dice::of(turn.seed, &[turn.life, name]).one_in(4) { "SKIP" } else { "note" };
-    words(number, word, place, dice)
+fn random_message(number: u64, rng: &mut Rng, round: KillRound) -> LedgerItem {
+    let space = rng.pick(&SPACES);
+    // In one round either all or none of a space's messages are to be skipped: otherwise an inbox would hardly ever
+    // contain only such messages.
+    let name = space.name.bytes().map(u64::from).sum();
+    let word = if Rng::derive(round.seed, &[round.number, name]).one_in(4) { "SKIP" } else { "note" };
+    message_item(number, word, space, rng)
 }
 
-/// Somebody's words in that space.
-fn words(number: u64, word: &str, place: &WorldSpace, dice: &mut Dice) -> LedgerItem {
-    let WorldSpace { name, people, agents } = place;
+/// A message of a random person in that space.
+fn message_item(number: u64, word: &str, space: &WorldSpace, rng: &mut Rng) -> LedgerItem {
+    let WorldSpace { name, people, agents } = space;
     let token = inbox::token(number);
-    let filler = "x".repeat(dice.between(0, 200) as usize);
-    let mention = if dice.one_in(6) { format!(" @{}", dice.pick(agents)) } else { String::new() };
+    let filler = "x".repeat(rng.between(0, 200) as usize);
+    let mention = if rng.one_in(6) { format!(" @{}", rng.pick(agents)) } else { String::new() };
     let mut body =
-        json!({"text": format!("{word} {token}{mention} {filler}").trim_end(), "sender": dice.pick(people)});
-    if dice.one_in(10) {
+        json!({"text": format!("{word} {token}{mention} {filler}").trim_end(), "sender": rng.pick(people)});
+    if rng.one_in(10) {
         body["urgent"] = json!(true);
     }
-    // Named by the client, by a key, or by both.
-    let (with_id, with_key) = *dice.pick(&[(true, false), (true, false), (true, true), (false, true)]);
-    let id = with_id.then(|| dice.uuid());
+    // Identified by a client-chosen id, by an idempotency key, or by both.
+    let (with_id, with_key) = *rng.pick(&[(true, false), (true, false), (true, true), (false, true)]);
+    let id = with_id.then(|| rng.uuid());
     if let Some(id) = id {
         body["id"] = json!(id);
     }
     let key = with_key.then(|| format!("key-{number}"));
     LedgerItem {
         token,
-        door: SentTo::Space((*name).to_owned()),
+        to: SentTo::Space((*name).to_owned()),
         body,
         key,
         id,
         promises: Vec::new(),
-        refused: Vec::new(),
+        rejected: Vec::new(),
     }
 }
 
-fn service(number: u64, dice: &mut Dice) -> LedgerItem {
+fn service_item(number: u64, rng: &mut Rng) -> LedgerItem {
     let token = inbox::token(number);
-    let agent = *dice.pick(&AGENTS);
+    let agent = *rng.pick(&AGENTS);
     let spaces: Vec<&str> =
-        SPACES.iter().filter(|place| place.agents.contains(&agent)).map(|place| place.name).collect();
-    let payload = json!({"token": token, "space": dice.pick(&spaces)});
+        SPACES.iter().filter(|space| space.agents.contains(&agent)).map(|space| space.name).collect();
+    let payload = json!({"token": token, "space": rng.pick(&spaces)});
     let body = json!({"service": "kill", "payload": payload});
     let key = Some(format!("key-{number}"));
     LedgerItem {
         token,
-        door: SentTo::Agent(agent.to_owned()),
+        to: SentTo::Agent(agent.to_owned()),
         body,
         key,
         id: None,
         promises: Vec::new(),
-        refused: Vec::new(),
+        rejected: Vec::new(),
     }
 }

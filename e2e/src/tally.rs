@@ -1,4 +1,4 @@
-//! What was done and what came of it, in numbers that add up over worlds.
+//! Counts of what was done and what happened, which add up over worlds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,63 +6,65 @@ use std::time::Duration;
 
 use failpoint::POINTS;
 
-use crate::check::{Breach, WorldKind};
-use crate::stub::ReceivedRequest;
+use crate::check::{Breach, BreachKind};
+use crate::stub::StubCounts;
 
-/// Counts of one world or of many.
+/// The counts of one or more worlds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Data directories that were begun, lived in and judged.
+    /// Worlds, each with its own data directory.
     pub worlds: u64,
-    /// SIGKILLs, those before a life was ready included.
+    /// SIGKILLs, including those before the process was ready.
     pub kills: u64,
-    /// SIGKILLs before a life was ready.
+    /// SIGKILLs before the process was ready.
     pub early: u64,
     /// SIGSTOPs, each with its SIGCONT.
     pub halts: u64,
     /// SIGTERMs.
     pub terms: u64,
-    /// Deaths at each named point.
+    /// Deaths at each failpoint.
     pub points: BTreeMap<&'static str, u64>,
-    /// What was answered with a promise, and how often a repeat was answered as known.
+    /// Items that the server accepted.
     pub accepted: u64,
-    /// Repeats that were answered as known.
+    /// Repeated items that the server recognized.
     pub known: u64,
     /// Events that were processed.
-    pub lived: u64,
+    pub processed: u64,
     /// Events that were skipped.
     pub skipped: u64,
-    /// Events that became dead events.
+    /// Events that became dead.
     pub dead: u64,
     /// Cycles.
     pub cycles: u64,
-    /// Cycles that a death had cut in two.
+    /// Cycles that were continued after a death.
     pub resumed: u64,
-    /// Messages of agents.
+    /// Messages posted by agents.
     pub replies: u64,
-    /// Effects outside, repeats under the same key included.
+    /// Outside effects, including repeats under the same key.
     pub effects: u64,
-    /// Effects that were had once more under the same key.
+    /// Effects that happened again under the same key.
     pub repeats: u64,
-    /// Calls of which agents were told that nobody knows whether they happened.
+    /// Calls whose outcome was reported to the agent as unknown.
     pub unknown: u64,
-    /// What happened at the model.
+    /// Requests to the model.
     pub requests: u64,
-    /// Streams that were broken off and requests that were refused, on purpose.
-    pub mishaps: u64,
-    /// How long each start took.
+    /// Model streams that were cut off and model requests that were rejected, on purpose.
+    pub model_failures: u64,
+    /// The duration of each start.
     pub ready: Vec<Duration>,
-    /// Broken promises of each kind.
-    pub broken: BTreeMap<WorldKind, u64>,
-    /// How long it all took.
+    /// Broken promises, by kind.
+    pub broken: BTreeMap<BreachKind, u64>,
+    /// The total duration.
     pub took: Duration,
 }
 
 impl Tally {
-    /// Adds another.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
-        let Self { worlds, kills, early, halts, terms, accepted, known, lived, skipped, dead, .. } = other;
-        let Self { cycles, resumed, replies, effects, repeats, unknown, requests, mishaps, .. } = other;
+        let Self { worlds, kills, early, halts, terms, accepted, known, processed, skipped, dead, .. } =
+            other;
+        let Self { cycles, resumed, replies, effects, repeats, unknown, requests, model_failures, .. } =
+            other;
         let pairs = [
             (&mut self.worlds, worlds),
             (&mut self.kills, kills),
@@ -71,7 +73,7 @@ impl Tally {
             (&mut self.terms, terms),
             (&mut self.accepted, accepted),
             (&mut self.known, known),
-            (&mut self.lived, lived),
+            (&mut self.processed, processed),
             (&mut self.skipped, skipped),
             (&mut self.dead, dead),
             (&mut self.cycles, cycles),
@@ -81,7 +83,7 @@ impl Tally {
             (&mut self.repeats, repeats),
             (&mut self.unknown, unknown),
             (&mut self.requests, requests),
-            (&mut self.mishaps, mishaps),
+            (&mut self.model_failures, model_failures),
         ];
         pairs.into_iter().for_each(|(sum, more)| *sum += more);
         for (point, hits) in &other.points {
@@ -94,25 +96,25 @@ impl Tally {
         self.took += other.took;
     }
 
-    /// Counts broken promises.
+    /// Adds broken promises.
     pub fn count(&mut self, breaches: &[Breach]) {
         for breach in breaches {
             *self.broken.entry(breach.kind).or_default() += 1;
         }
     }
 
-    /// Counts what the model met.
-    pub fn hear(&mut self, heard: &ReceivedRequest) {
-        self.requests += heard.requests;
-        self.mishaps += heard.cut + heard.failed;
+    /// Adds the counts of the model stub.
+    pub fn add_model(&mut self, counts: &StubCounts) {
+        self.requests += counts.requests;
+        self.model_failures += counts.cut + counts.failed;
     }
 
-    /// Deaths of any kind.
+    /// Deaths of the process of any kind.
     pub fn deaths(&self) -> u64 {
         self.kills + self.points.values().sum::<u64>()
     }
 
-    /// Points that no life came to.
+    /// Failpoints that were never reached.
     pub fn never_hit(&self) -> Vec<&'static str> {
         POINTS.iter().copied().filter(|point| !self.points.contains_key(point)).collect()
     }
@@ -120,8 +122,8 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { worlds, kills, early, halts, terms, accepted, known, lived, skipped, dead, .. } = self;
-        let Self { cycles, resumed, replies, effects, repeats, unknown, requests, mishaps, .. } = self;
+        let Self { worlds, kills, early, halts, terms, accepted, known, processed, skipped, dead, .. } = self;
+        let Self { cycles, resumed, replies, effects, repeats, unknown, requests, model_failures, .. } = self;
         let mut ready = self.ready.clone();
         ready.sort_unstable();
         let ms = |at: usize| ready.get(at).map_or(0, Duration::as_millis);
@@ -131,15 +133,16 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{worlds} worlds: {kills} SIGKILL ({early} before ready), {hits} deaths at {points} of {} points, {halts} SIGSTOP, \
-             {terms} SIGTERM; {accepted} accepted ({known} repeats known), {lived} events lived, {skipped} skipped, {dead} dead, \
-             {cycles} cycles ({resumed} taken up again), {replies} replies; {effects} effects outside ({repeats} idempotent ones \
-             repeated, {unknown} told as unknown); {requests} model requests ({mishaps} failed on purpose); ready in {median} ms \
+             {terms} SIGTERM; {accepted} accepted ({known} repeats recognized), {processed} events processed, {skipped} skipped, \
+             {dead} dead, {cycles} cycles ({resumed} continued after a death), {replies} replies; {effects} outside effects \
+             ({repeats} idempotent ones repeated, {unknown} reported as unknown); {requests} model requests ({model_failures} \
+             failed on purpose); ready in {median} ms \
              (median; at most {most}); lost {}, doubled {}, unsafe repeated {}, invalid histories {}; {:.0} s",
             POINTS.len(),
-            broken(WorldKind::Lost),
-            broken(WorldKind::Doubled),
-            broken(WorldKind::Repeated),
-            broken(WorldKind::Invalid),
+            broken(BreachKind::Lost),
+            broken(BreachKind::Doubled),
+            broken(BreachKind::Repeated),
+            broken(BreachKind::Invalid),
             self.took.as_secs_f64(),
         )
     }

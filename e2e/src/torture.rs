@@ -1,66 +1,66 @@
-//! World behind world until the time is up or enough lives have ended: the plain binary, the named
-//! points, the loss of power, in turn. Each world is settled, judged and forgotten, so that an hour
-//! needs no more memory than a minute.
+//! Runs worlds one after the other until the time is up or the binary has been killed often enough. The variants
+//! alternate: the plain binary, failpoints, loss of power. Each world is settled, checked and dropped, so that an
+//! hour needs no more memory than a minute.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::binary;
-use crate::blow::{Sabotage, Variant};
 use crate::check::Breach;
-use crate::dice::{self, Dice};
-use crate::kill::{self, Torture};
+use crate::faults::{Sabotage, Variant};
+use crate::kill::{self, WorldOptions};
+use crate::random::{self, Rng};
 use crate::tally::Tally;
-use crate::{Result, Trouble};
+use crate::{HarnessError, Result};
 
-/// Lives of one world.
-const LIVES: [(Variant, u64); 3] = [(Variant::Plain, 40), (Variant::Points, 48), (Variant::Power, 30)];
+/// Rounds of one world, by variant.
+const ROUNDS: [(Variant, u64); 3] = [(Variant::Plain, 40), (Variant::Points, 48), (Variant::Power, 30)];
 
-/// What is asked for.
+/// The settings of a run.
 #[derive(Clone, Debug)]
-pub struct Orders {
-    /// The binary as it is shipped.
+pub struct TortureSettings {
+    /// The shipped binary.
     pub plain: PathBuf,
-    /// The build with `failpoints`, where it is needed.
+    /// The build with the feature `failpoints`.
     pub failpoints: PathBuf,
-    /// Begin no world after so many minutes.
+    /// Start no world after so many minutes.
     pub minutes: Option<u64>,
-    /// Begin no world after so many deaths, where no minutes are named.
+    /// Start no world after so many deaths of the process; used if `minutes` is not set.
     pub kills: u64,
-    /// The seed of it all; the first world has it unchanged.
+    /// The seed of the run; the first world uses it unchanged.
     pub seed: u64,
-    /// What must be caught.
+    /// The sabotage that must be caught.
     pub sabotage: Option<Sabotage>,
-    /// Only worlds of this kind.
+    /// Run only worlds of this variant.
     pub only: Option<Variant>,
 }
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct TortureOutcome {
-    /// In numbers.
+    /// The counts.
     pub tally: Tally,
-    /// Promises that were broken, each with where the data was left.
+    /// Broken promises, each with the directory in which the data was left.
     pub breaches: Vec<(Breach, PathBuf)>,
-    /// Points that should have been hit and were not.
+    /// Failpoints that should have been reached and were not.
     pub never_hit: Vec<&'static str>,
 }
 
-impl Orders {
-    /// From the environment: `VIV_BIN`, `VIV_FAILPOINTS_BIN`, `VIV_MINUTES`, `VIV_KILLS` (200),
-    /// `VIV_SEED`, `VIV_SABOTAGE`, `VIV_ONLY`.
+impl TortureSettings {
+    /// Reads the settings from the environment: `VIV_BIN`, `VIV_FAILPOINTS_BIN`, `VIV_MINUTES`, `VIV_KILLS` (default
+    /// 200), `VIV_SEED`, `VIV_SABOTAGE`, `VIV_ONLY`.
     pub fn from_env() -> Result<Self> {
-        let sabotage = named("VIV_SABOTAGE", "`drain-first` or `sync-normal`", Sabotage::parse)?;
-        let only = named("VIV_ONLY", "`plain`, `points` or `power`", Variant::parse)?;
-        let number = |name| named(name, "a number", |text| text.parse().ok());
+        let sabotage = from_variable("VIV_SABOTAGE", "`drain-first` or `sync-normal`", Sabotage::parse)?;
+        let only = from_variable("VIV_ONLY", "`plain`, `points` or `power`", Variant::parse)?;
+        let number = |name| from_variable(name, "a number", |text| text.parse().ok());
         Ok(Self {
             plain: binary::find()?,
             failpoints: binary::find_failpoints()?,
             minutes: number("VIV_MINUTES")?,
             kills: number("VIV_KILLS")?.unwrap_or(200),
-            seed: number("VIV_SEED")?.unwrap_or_else(dice::new_seed),
+            seed: number("VIV_SEED")?.unwrap_or_else(random::new_seed),
             sabotage,
-            // Each is caught where it does harm.
+            // Each sabotage does harm only in one variant.
             only: only.or(match sabotage {
                 None => None,
                 Some(Sabotage::DrainFirst) => Some(Variant::Points),
@@ -70,44 +70,44 @@ impl Orders {
     }
 }
 
-/// A variable that is set and not empty.
-fn named<T>(name: &str, wanted: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>> {
+/// Reads an environment variable; `None` if it is not set or empty.
+fn from_variable<T>(name: &str, wanted: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>> {
     let text = std::env::var(name).unwrap_or_default();
     if text.is_empty() {
         return Ok(None);
     }
     let read = read(&text);
-    read.map(Some).ok_or_else(|| Trouble::new(format!("wanted {wanted} in `{name}`, got `{text}`")))
+    read.map(Some).ok_or_else(|| HarnessError::new(format!("wanted {wanted} in `{name}`, got `{text}`")))
 }
 
-/// Does it; `say` is told of each world and each broken promise.
-pub async fn run(orders: &Orders, mut say: impl FnMut(&str)) -> Result<TortureOutcome> {
+/// Runs worlds; `say` is called with a line for each world and each broken promise.
+pub async fn run(settings: &TortureSettings, mut say: impl FnMut(&str)) -> Result<TortureOutcome> {
     let begun = Instant::now();
     let mut outcome = TortureOutcome::default();
-    let kinds = LIVES.iter().filter(|(variant, _)| orders.only.is_none_or(|only| only == *variant));
-    for (world, (variant, lives)) in kinds.cycle().enumerate() {
-        let enough = match orders.minutes {
+    let kinds = ROUNDS.iter().filter(|(variant, _)| settings.only.is_none_or(|only| only == *variant));
+    for (world, (variant, rounds)) in kinds.cycle().enumerate() {
+        let enough = match settings.minutes {
             Some(minutes) => begun.elapsed() >= Duration::from_secs(minutes * 60),
-            None => outcome.tally.deaths() >= orders.kills,
+            None => outcome.tally.deaths() >= settings.kills,
         };
         if enough {
             break;
         }
         let seed = match world as u64 {
-            0 => orders.seed,
-            world => Dice::of(orders.seed, &[world]).between(1, 999_999_999),
+            0 => settings.seed,
+            world => Rng::derive(settings.seed, &[world]).between(1, 999_999_999),
         };
-        let viv = if *variant == Variant::Plain { &orders.plain } else { &orders.failpoints };
-        let (variant, sabotage, lives) = (*variant, orders.sabotage, *lives);
-        let torture = Torture { viv: viv.clone(), variant, sabotage, lives, seed, forget: None };
-        let report = kill::run(&torture, &outcome.tally.points).await?;
+        let viv = if *variant == Variant::Plain { &settings.plain } else { &settings.failpoints };
+        let (variant, sabotage, rounds) = (*variant, settings.sabotage, *rounds);
+        let options = WorldOptions { viv: viv.clone(), variant, sabotage, rounds, seed, forget: None };
+        let report = kill::run(&options, &outcome.tally.points).await?;
         let (found, name) = (report.breaches.len(), variant.as_str());
         for breach in &report.breaches {
             say(&format!("broken: {breach}"));
         }
         if let Some(left) = &report.left {
             say(&format!(
-                "`VIV_ONLY={name} VIV_SEED={seed}` runs that world again; its data is in `{}`",
+                "repeat that world with `VIV_ONLY={name} VIV_SEED={seed}`; its data is in `{}`",
                 left.display()
             ));
         }
@@ -124,7 +124,7 @@ pub async fn run(orders: &Orders, mut say: impl FnMut(&str)) -> Result<TortureOu
         outcome.breaches.extend(report.breaches.into_iter().map(|breach| (breach, left.clone())));
     }
     outcome.tally.took = begun.elapsed();
-    let all_points = orders.sabotage.is_none() && orders.only.is_none_or(|only| only == Variant::Points);
+    let all_points = settings.sabotage.is_none() && settings.only.is_none_or(|only| only == Variant::Points);
     outcome.never_hit = if all_points { outcome.tally.never_hit() } else { Vec::new() };
     Ok(outcome)
 }

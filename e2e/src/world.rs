@@ -1,4 +1,4 @@
-//! The world of the kill loop: three agents, two people, three spaces.
+//! The agents, people and spaces of the kill loop: three agents, two people, three spaces.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ pub struct WorldSpace {
     pub agents: &'static [&'static str],
 }
 
-/// What an agent may use whose effects outside are counted.
+/// The tools of agents whose outside effects are counted.
 pub const TOOLS: [&str; 9] = [
     "send_message",
     "skip",
@@ -38,22 +38,22 @@ pub const TOOLS: [&str; 9] = [
     "kill_server",
 ];
 
-/// Makes what the first start did not: it leaves `you`, `ada` and `home`. `counted` says whether there are tools
-/// whose effects are.
-pub async fn found(client: &Client, counted: bool) -> Result<()> {
-    client.make("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
-    // How the model fails here says nothing about the events in progress, however often it hits the same
-    // ones. And no inbox is full: that would refuse services.
+/// Creates everything except what the first start creates: a person, `ada` and `home`. `counted`: whether the binary
+/// has the tools whose effects are counted.
+pub async fn create_world(client: &Client, counted: bool) -> Result<()> {
+    client.create("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
+    // The model fails at random here, so failures say nothing about the events, even if the same events are hit
+    // often. Inboxes must not be full, because events of services would be rejected.
     let limits = json!({"max_attempts": 100, "inbox_max": 1_000_000});
     let config = json!({"limits": limits, "tools": counted.then_some(TOOLS)});
-    client.amend("/v1/agents/ada", &json!({"config": config})).await?;
+    client.change("/v1/agents/ada", &json!({"config": config})).await?;
     for agent in ["ben", "cora"] {
-        client.make("/v1/agents", &json!({"name": agent, "config": config})).await?;
+        client.create("/v1/agents", &json!({"name": agent, "config": config})).await?;
     }
-    client.make("/v1/spaces/home/members", &json!({"entity": "mia"})).await?;
+    client.create("/v1/spaces/home/members", &json!({"entity": "mia"})).await?;
     for WorldSpace { name, people, agents } in &SPACES[1..] {
         let members: Vec<_> = people.iter().chain(agents.iter()).collect();
-        client.make("/v1/spaces", &json!({"name": name, "members": members})).await?;
+        client.create("/v1/spaces", &json!({"name": name, "members": members})).await?;
     }
     Ok(())
 }

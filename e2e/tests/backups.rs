@@ -1,4 +1,4 @@
-//! Copies of a server that is in use.
+//! Backups of a server under load.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
@@ -7,80 +7,80 @@ use std::sync::{Arc, Mutex};
 
 use e2e::client::{Client, HttpAnswer};
 
-use crate::server::{Harness, at_home, say, settled, until, words};
+use crate::harness::{Harness, home_messages, message_body, post, wait_for, wait_until_settled};
 
-/// Who speaks at the same time.
-const SPEAKERS: usize = 4;
-/// Answered words before a copy is begun.
-const BEFORE: usize = 60;
+/// Number of concurrent senders.
+const SENDERS: usize = 4;
+/// Number of accepted messages before the backup begins.
+const ACCEPTED_BEFORE: usize = 60;
 
-/// What was answered so far, by number.
+/// The load, with the numbers of accepted messages.
 #[derive(Default)]
 struct Load {
     next: AtomicU64,
-    over: AtomicBool,
-    answered: Mutex<BTreeSet<u64>>,
+    stop: AtomicBool,
+    accepted: Mutex<BTreeSet<u64>>,
 }
 
 impl Load {
-    fn answered(&self) -> BTreeSet<u64> {
-        self.answered.lock().unwrap().clone()
+    fn accepted(&self) -> BTreeSet<u64> {
+        self.accepted.lock().unwrap().clone()
     }
 
-    async fn speak(self: Arc<Self>, client: Client) {
-        while !self.over.load(Ordering::Relaxed) {
+    async fn send(self: Arc<Self>, client: Client) {
+        while !self.stop.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-            let said = say(&client, &spoken(number)).await;
-            if matches!(said, Some(HttpAnswer::Fresh(_))) {
-                self.answered.lock().unwrap().insert(number);
+            let posted = post(&client, &numbered_message(number)).await;
+            if matches!(posted, Some(HttpAnswer::Created(_))) {
+                self.accepted.lock().unwrap().insert(number);
             }
         }
     }
 }
 
-fn spoken(number: u64) -> serde_json::Value {
-    words(&format!("SKIP t-{number:06}-t"), number.into())
+fn numbered_message(number: u64) -> serde_json::Value {
+    message_body(&format!("SKIP t-{number:06}-t"), number.into())
 }
 
-async fn viv(house: &Harness, args: &[&str]) -> Output {
-    let mut command = Command::new(&house.launch.viv);
+async fn viv(harness: &Harness, args: &[&str]) -> Output {
+    let mut command = Command::new(&harness.launch.viv);
     command.args(args).arg("--json").stdin(Stdio::null());
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_of_a_busy_house_has_all_that_was_answered_before_it_began_and_can_be_lived_in() {
-    let mut house = Harness::new().await;
-    let (mut life, client) = house.start(&vec![]).await;
+async fn a_backup_under_load_has_everything_accepted_before_it_began_and_can_be_started() {
+    let mut harness = Harness::new().await;
+    let (mut process, client) = harness.start(&vec![]).await;
     let load = Arc::new(Load::default());
-    let speakers: Vec<_> =
-        (0..SPEAKERS).map(|_| tokio::spawn(Arc::clone(&load).speak(client.clone()))).collect();
-    until("the load", async || load.answered().len(), |answered| *answered >= BEFORE).await;
-    let before = load.answered();
-    let path = |name: &str| house.dir.path().join(name).display().to_string();
+    let senders: Vec<_> =
+        (0..SENDERS).map(|_| tokio::spawn(Arc::clone(&load).send(client.clone()))).collect();
+    wait_for("the load", async || load.accepted().len(), |accepted| *accepted >= ACCEPTED_BEFORE).await;
+    let before = load.accepted();
+    let path = |name: &str| harness.dir.path().join(name).display().to_string();
     let (data, copy, restored) = (path("data"), path("copy.db"), path("restored"));
-    let backup = viv(&house, &["backup", &copy, "--data-dir", &data]).await;
+    let backup = viv(&harness, &["backup", &copy, "--data-dir", &data]).await;
     assert!(backup.status.success(), "{backup:?}");
-    let after = load.answered();
-    load.over.store(true, Ordering::Relaxed);
-    for speaker in speakers {
-        speaker.await.unwrap();
+    let after = load.accepted();
+    load.stop.store(true, Ordering::Relaxed);
+    for sender in senders {
+        sender.await.unwrap();
     }
-    assert!(after.len() > before.len(), "nobody spoke while it was copied");
-    life.kill().unwrap();
+    assert!(after.len() > before.len(), "nothing was accepted during the backup");
+    process.kill().unwrap();
 
-    let done = viv(&house, &["restore", &copy, "--data-dir", &restored]).await;
+    let done = viv(&harness, &["restore", &copy, "--data-dir", &restored]).await;
     assert!(done.status.success(), "{done:?}");
-    house.launch.data_dir = restored.into();
-    assert_eq!(house.launch.verify().unwrap(), None);
-    let (mut life, client) = house.start(&vec![]).await;
+    harness.launch.data_dir = restored.into();
+    assert_eq!(harness.launch.verify().unwrap(), None);
+    let (mut process, client) = harness.start(&vec![]).await;
     for number in &before {
-        let again = say(&client, &spoken(*number)).await;
-        assert!(matches!(again, Some(HttpAnswer::Known(_))), "{number} was answered before: {again:?}");
+        let again = post(&client, &numbered_message(*number)).await;
+        assert!(matches!(again, Some(HttpAnswer::Existing(_))), "{number} was accepted before: {again:?}");
     }
-    let there = at_home(&client).await.iter().filter(|words| words.call.is_none()).count();
-    assert!(there >= before.len());
-    settled(&client, there).await;
-    life.kill().unwrap();
-    assert_eq!(house.launch.verify().unwrap(), None);
+    let count = home_messages(&client).await.iter().filter(|message| message.call.is_none()).count();
+    assert!(count >= before.len());
+    wait_until_settled(&client, count).await;
+    process.kill().unwrap();
+    assert_eq!(harness.launch.verify().unwrap(), None);
 }

@@ -1,58 +1,61 @@
-//! Deaths that something in the server brings about.
+//! Crashes caused from inside the server, and lost signals.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use e2e::client::HttpAnswer;
-use e2e::mind::DEADLY;
+use e2e::replies::KILL_REQUEST;
 use e2e::world::TOOLS;
 use serde_json::json;
 
-use crate::server::{Harness, PATIENCE, ada, at_home, say, settled, until, words};
+use crate::harness::{
+    Harness, TIMEOUT, ada, home_messages, message_body, post, wait_for, wait_until_settled,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_kills_its_server_is_not_run_again() {
-    let mut house = Harness::new().await;
-    let (mut life, client) = house.start(&vec![]).await;
-    client.amend("/v1/agents/ada", &json!({"config": {"tools": TOOLS}})).await.unwrap();
-    let said = say(&client, &words(&format!("note t-000001-t {DEADLY}"), 1)).await;
-    assert!(matches!(said, Some(HttpAnswer::Fresh(_))), "{said:?}");
-    let ended = life.gone(PATIENCE).await.unwrap().expect("the tool kills the server");
-    assert_eq!(ended.signal(), Some(9), "{}", house.log());
-    let (mut life, client) = house.start(&vec![]).await;
-    let events = settled(&client, 1).await;
+    let mut harness = Harness::new().await;
+    let (mut process, client) = harness.start(&vec![]).await;
+    client.change("/v1/agents/ada", &json!({"config": {"tools": TOOLS}})).await.unwrap();
+    let posted = post(&client, &message_body(&format!("note t-000001-t {KILL_REQUEST}"), 1)).await;
+    assert!(matches!(posted, Some(HttpAnswer::Created(_))), "{posted:?}");
+    let ended = process.wait_for_end(TIMEOUT).await.unwrap().expect("the tool kills the server");
+    assert_eq!(ended.signal(), Some(9), "{}", harness.log());
+    let (mut process, client) = harness.start(&vec![]).await;
+    let events = wait_until_settled(&client, 1).await;
     assert_eq!(events[0].state, "processed");
-    let told = async || ada(&client).await.log.into_iter().flat_map(|entry| entry.words).collect();
-    let unknown = |told: &Vec<String>| told.iter().any(|words| words.contains("unknown whether it happened"));
-    until("what she is told", told, unknown).await;
-    let killed = house.counter.effects();
+    let texts = async || ada(&client).await.log.into_iter().flat_map(|entry| entry.texts).collect();
+    let unknown =
+        |texts: &Vec<String>| texts.iter().any(|words| words.contains("unknown whether it happened"));
+    wait_for("what she is texts", texts, unknown).await;
+    let killed = harness.counter.effects();
     assert_eq!(killed.values().flatten().collect::<Vec<_>>(), ["kill_server"]);
-    assert_eq!(life.kill().unwrap().signal(), Some(9));
+    assert_eq!(process.kill().unwrap().signal(), Some(9));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_aborts_the_process_ends_as_a_dead_letter_and_all_others_are_answered() {
-    const POISON: &str = "t-000002-t";
-    let mut house = Harness::new().await;
-    let faults = vec![("VIV_POISON", POISON.to_owned())];
-    let mut lives = 0;
-    let mut said = false;
+async fn an_event_that_aborts_the_process_becomes_dead_and_all_others_are_processed() {
+    const POISONOUS: &str = "t-000002-t";
+    let mut harness = Harness::new().await;
+    let faults = vec![("VIV_POISON", POISONOUS.to_owned())];
+    let mut starts = 0;
+    let mut posted = false;
     let (events, messages) = loop {
-        lives += 1;
-        // Twenty deaths over it, and one of a cycle that was only shown that it waits.
-        assert!(lives <= 22, "it dies again and again:\n{}", house.log());
-        let Some((mut life, client)) = house.try_start(&faults).await else { continue };
-        if !said {
+        starts += 1;
+        // Twenty crashes by the event, and one of a cycle that was only shown a preview of it.
+        assert!(starts <= 22, "it dies again and again:\n{}", harness.log());
+        let Some((mut process, client)) = harness.try_start(&faults).await else { continue };
+        if !posted {
             for number in 1..=4 {
-                let body = words(&format!("note t-00000{number}-t"), number);
-                // The poison may work before all of it was said: then the rest is said in the next life.
-                said = say(&client, &body).await.is_some() && number == 4;
+                let body = message_body(&format!("note t-00000{number}-t"), number);
+                // The process may crash before all messages are sent: the rest is sent to the next process.
+                posted = post(&client, &body).await.is_some() && number == 4;
             }
         }
-        let quiet = settled_or_dead(&mut life, &client).await;
+        let quiet = settled_or_dead(&mut process, &client).await;
         if let Some(events) = quiet {
-            let messages = at_home(&client).await;
-            life.kill().unwrap();
+            let messages = home_messages(&client).await;
+            process.kill().unwrap();
             break (events, messages);
         }
     };
@@ -68,52 +71,52 @@ async fn an_event_that_aborts_the_process_ends_as_a_dead_letter_and_all_others_a
     assert_eq!(
         [1, 2, 3, 4].map(state),
         ["processed", "dead", "processed", "processed"],
-        "after {lives} lives"
+        "after {starts} starts"
     );
 }
 
-/// All events of ada settled, or `None` where the process died before.
+/// The events of ada once all are settled; `None` if the process died before.
 async fn settled_or_dead(
-    life: &mut e2e::binary::ServerLife,
+    process: &mut e2e::binary::ServerProcess,
     client: &e2e::client::Client,
-) -> Option<Vec<e2e::history::Happened>> {
+) -> Option<Vec<e2e::history::InboxEvent>> {
     for _ in 0..600 {
-        if life.gone(Duration::from_millis(50)).await.unwrap().is_some() {
+        if process.wait_for_end(Duration::from_millis(50)).await.unwrap().is_some() {
             return None;
         }
-        let Ok(lived) = e2e::history::lived(client, "ada").await else { continue };
-        if lived.events.len() >= 4 && lived.events.iter().all(|event| event.state != "waiting") {
-            return Some(lived.events);
+        let Ok(agent) = e2e::history::agent(client, "ada").await else { continue };
+        if agent.events.len() >= 4 && agent.events.iter().all(|event| event.state != "waiting") {
+            return Some(agent.events);
         }
     }
     panic!("it neither settles nor dies")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_every_signal_lost_the_sweep_finds_the_work() {
-    let mut house = Harness::new().await;
-    let (mut life, client) = house.start(&vec![("VIV_FAULTS", "signals-lost".to_owned())]).await;
+async fn if_every_signal_is_lost_the_sweep_finds_the_events() {
+    let mut harness = Harness::new().await;
+    let (mut process, client) = harness.start(&vec![("VIV_FAULTS", "signals-lost".to_owned())]).await;
     for number in 1..=3 {
-        let said = say(&client, &words(&format!("note t-00000{number}-t"), number)).await;
-        assert!(matches!(said, Some(HttpAnswer::Fresh(_))), "{said:?}");
+        let posted = post(&client, &message_body(&format!("note t-00000{number}-t"), number)).await;
+        assert!(matches!(posted, Some(HttpAnswer::Created(_))), "{posted:?}");
     }
-    let events = settled(&client, 3).await;
+    let events = wait_until_settled(&client, 3).await;
     assert!(events.iter().all(|event| event.state == "processed"), "{events:?}");
-    life.kill().unwrap();
+    process.kill().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_whose_signal_died_with_the_process_is_lived_by_the_next_one() {
-    let mut house = Harness::new().await;
+async fn an_event_whose_signal_is_lost_in_a_crash_is_processed_after_the_restart() {
+    let mut harness = Harness::new().await;
     let point = vec![("VIV_FAILPOINT", "accept.committed".to_owned())];
-    let (mut life, client) = house.start(&point).await;
-    let body = words("note t-000001-t", 1);
-    assert_eq!(say(&client, &body).await, None, "nobody was answered");
-    assert_eq!(life.gone(PATIENCE).await.unwrap().and_then(|ended| ended.signal()), Some(6));
-    let (mut life, client) = house.start(&vec![]).await;
-    let again = say(&client, &body).await;
-    assert!(matches!(again, Some(HttpAnswer::Known(_))), "{again:?}");
-    let events = settled(&client, 1).await;
+    let (mut process, client) = harness.start(&point).await;
+    let body = message_body("note t-000001-t", 1);
+    assert_eq!(post(&client, &body).await, None, "there was no response");
+    assert_eq!(process.wait_for_end(TIMEOUT).await.unwrap().and_then(|ended| ended.signal()), Some(6));
+    let (mut process, client) = harness.start(&vec![]).await;
+    let again = post(&client, &body).await;
+    assert!(matches!(again, Some(HttpAnswer::Existing(_))), "{again:?}");
+    let events = wait_until_settled(&client, 1).await;
     assert_eq!((events.len(), events[0].state.as_str()), (1, "processed"));
-    life.kill().unwrap();
+    process.kill().unwrap();
 }

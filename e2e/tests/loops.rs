@@ -1,23 +1,23 @@
-//! The loop, in short: each variant, and each sabotage that it must catch.
+//! A short version of the kill loop: each variant, and each sabotage that must be caught.
 
 use std::collections::BTreeMap;
 
 use e2e::binary;
-use e2e::blow::{Blow, LoadLength, Sabotage, Variant};
-use e2e::check::WorldKind;
-use e2e::kill::{self, Report, Torture};
+use e2e::check::BreachKind;
+use e2e::faults::{FaultPlan, LoadLength, Sabotage, Variant};
+use e2e::kill::{self, Report, WorldOptions};
 
-async fn tortured(variant: Variant, lives: u64, change: impl FnOnce(&mut Torture)) -> Report {
+async fn run_world(variant: Variant, rounds: u64, change: impl FnOnce(&mut WorldOptions)) -> Report {
     let viv = match variant {
         Variant::Plain => binary::find(),
         Variant::Points | Variant::Power => binary::find_failpoints(),
     };
     let viv = viv.unwrap_or_else(|why| panic!("{why}"));
-    let seed = e2e::dice::new_seed();
-    let mut torture = Torture { viv, variant, sabotage: None, lives, seed, forget: None };
-    change(&mut torture);
-    println!("seed {seed}: `make torture VIV_ONLY={} VIV_SEED={seed}` runs it again", variant.as_str());
-    let report = kill::run(&torture, &BTreeMap::new()).await.unwrap_or_else(|why| panic!("{why}"));
+    let seed = e2e::random::new_seed();
+    let mut options = WorldOptions { viv, variant, sabotage: None, rounds, seed, forget: None };
+    change(&mut options);
+    println!("seed {seed}: repeat it with `make torture VIV_ONLY={} VIV_SEED={seed}`", variant.as_str());
+    let report = kill::run(&options, &BTreeMap::new()).await.unwrap_or_else(|why| panic!("{why}"));
     for breach in &report.breaches {
         println!("{breach}");
     }
@@ -34,8 +34,8 @@ fn assert_kept(report: &Report) {
     );
 }
 
-/// The breaches of a world that was sabotaged; its data is not kept.
-fn caught(report: Report) -> BTreeMap<WorldKind, u64> {
+/// The breaches of a sabotaged world; its data is deleted.
+fn caught(report: Report) -> BTreeMap<BreachKind, u64> {
     if let Some(left) = report.left {
         std::fs::remove_dir_all(left).unwrap();
     }
@@ -43,47 +43,48 @@ fn caught(report: Report) -> BTreeMap<WorldKind, u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kill_after_kill_loses_nothing_and_doubles_nothing() {
-    assert_kept(&tortured(Variant::Plain, 16, |_| {}).await);
+async fn repeated_kills_lose_nothing_and_double_nothing() {
+    assert_kept(&run_world(Variant::Plain, 16, |_| {}).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn death_at_every_named_point_loses_nothing_and_doubles_nothing() {
-    let report = tortured(Variant::Points, failpoint::POINTS.len() as u64, |_| {}).await;
+async fn deaths_at_every_failpoint_lose_nothing_and_double_nothing() {
+    let report = run_world(Variant::Points, failpoint::POINTS.len() as u64, |_| {}).await;
     assert_kept(&report);
-    assert_eq!(report.tally.never_hit(), [""; 0], "points that no life came to");
+    assert_eq!(report.tally.never_hit(), [""; 0], "failpoints that were never reached");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_forgets_one_life_is_caught() {
-    // One that is long enough for something to be accepted in it.
-    let long = |blow: Blow| blow.early.is_none() && matches!(blow.load, LoadLength::Ms(ms) if ms > 250);
-    let seed = (1..).find(|seed| long(Blow::of(Variant::Plain, None, (*seed, 1), &BTreeMap::new())));
+async fn a_store_that_forgets_one_round_is_caught() {
+    // A seed whose second round is long enough for something to be accepted in it.
+    let long =
+        |plan: FaultPlan| plan.early_ms.is_none() && matches!(plan.load, LoadLength::Ms(ms) if ms > 250);
+    let seed = (1..).find(|seed| long(FaultPlan::of(Variant::Plain, None, (*seed, 1), &BTreeMap::new())));
     let found = caught(
-        tortured(Variant::Plain, 3, |torture| {
-            torture.seed = seed.unwrap();
-            torture.forget = Some(1);
+        run_world(Variant::Plain, 3, |options| {
+            options.seed = seed.unwrap();
+            options.forget = Some(1);
         })
         .await,
     );
-    assert!(found.contains_key(&WorldKind::Lost), "{found:?}");
+    assert!(found.contains_key(&BreachKind::Lost), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_protocol_that_drains_first_and_saves_later_is_caught_losing_events() {
+async fn removing_events_when_a_cycle_opens_is_caught_as_loss() {
     let found =
-        caught(tortured(Variant::Points, 12, |torture| torture.sabotage = Some(Sabotage::DrainFirst)).await);
-    assert!(found.contains_key(&WorldKind::Lost), "{found:?}");
+        caught(run_world(Variant::Points, 12, |options| options.sabotage = Some(Sabotage::DrainFirst)).await);
+    assert!(found.contains_key(&BreachKind::Lost), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn loss_of_power_loses_nothing_that_was_answered() {
-    assert_kept(&tortured(Variant::Power, 12, |_| {}).await);
+async fn loss_of_power_loses_nothing_that_was_accepted() {
+    assert_kept(&run_world(Variant::Power, 12, |_| {}).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commits_that_are_answered_before_they_are_synced_are_caught_at_the_loss_of_power() {
+async fn confirming_commits_before_they_are_synced_is_caught_at_a_loss_of_power() {
     let found =
-        caught(tortured(Variant::Power, 6, |torture| torture.sabotage = Some(Sabotage::SyncNormal)).await);
-    assert!(found.contains_key(&WorldKind::Lost), "{found:?}");
+        caught(run_world(Variant::Power, 6, |options| options.sabotage = Some(Sabotage::SyncNormal)).await);
+    assert!(found.contains_key(&BreachKind::Lost), "{found:?}");
 }

@@ -1,11 +1,11 @@
-//! The built binary from outside. `VIV_BIN` names it, `VIV_FAILPOINTS_BIN` the build with named
-//! points; `make torture` does the loops for as long as one likes.
+//! Tests of the built binary. `VIV_BIN` is its path, `VIV_FAILPOINTS_BIN` the path of the build with `failpoints`.
+//! `make torture` runs the loops for longer.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
 
 mod backups;
 mod clocks;
 mod crashes;
-mod crowd;
 mod disk;
+mod harness;
 mod loops;
-mod server;
+mod slow_readers;

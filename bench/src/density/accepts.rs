@@ -1,5 +1,5 @@
-//! What telling the keeper adds to accepting: as many accepts per second with the signals sent as
-//! without. Nobody is admitted: all agents wait longer than the measuring takes.
+//! The cost of wake signals: accepts per second with signals to the keeper and without. No agent is
+//! admitted, because all debounce for longer than the measurement takes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::measure::Samples;
 use crate::report::{Goal, Metric};
 use crate::server::{self, BenchServer, Home};
 
-/// Who speaks at once, each to an agent of its own.
+/// Producers that post at the same time, each to its own agent.
 const PRODUCERS: usize = 64;
 /// Messages of each in one round.
 const MESSAGES: usize = 8;
-/// Rounds of each kind, in turns; the first pair warms up.
+/// Rounds of each kind, in turns; the first pair is a warm-up.
 const ROUNDS: usize = 61;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
@@ -44,28 +44,28 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 struct Speeds {
     silent: Samples,
     signalled: Samples,
-    /// Of two rounds one after the other, what the signals left of the speed.
+    /// The ratio of speeds, with signals to without, of two consecutive rounds.
     pairs: Samples,
 }
 
 async fn all(dir: &Path) -> Result<Speeds> {
-    let house = BenchServer::build(&dir.join("data"), |clock| {
+    let server = BenchServer::build(&dir.join("data"), |clock| {
         instant::models(clock, |_| Script::new().text("Noted."))
     })?;
-    let house = Arc::new(house);
+    let server = Arc::new(server);
     let limits = Limits { inbox_max: 1_000_000, ..Limits::default() };
-    // About as long as all rounds together: an alarm is set, and it does not come.
-    let patient = AgentConfig { debounce: 60_000, limits, ..AgentConfig::default() };
+    // About as long as all rounds together: a timer is set, but it does not fire.
+    let debouncing = AgentConfig { debounce: 60_000, limits, ..AgentConfig::default() };
     let mut homes = Vec::new();
     for n in 0..PRODUCERS {
-        homes.push(house.home(&format!("agent{n}"), patient.clone()).await?);
+        homes.push(server.home(&format!("agent{n}"), debouncing.clone()).await?);
     }
     let mut speeds = Speeds::default();
     for n in 0..ROUNDS {
         let mut pair = [0.0; 2];
-        // Whoever is second finds a longer log: each kind is as often the second one.
+        // The second round of a pair has a longer log, so each kind is second equally often.
         for signals in [n % 2 == 0, n % 2 == 1] {
-            pair[usize::from(signals)] = round(&house, &homes, signals).await?;
+            pair[usize::from(signals)] = round(&server, &homes, signals).await?;
         }
         if n > 0 {
             speeds.silent.push(pair[0]);
@@ -73,19 +73,19 @@ async fn all(dir: &Path) -> Result<Speeds> {
             speeds.pairs.push(pair[1] / pair[0]);
         }
     }
-    Arc::into_inner(house).context("a producer is left")?.stop().await?;
+    Arc::into_inner(server).context("a producer is still running")?.stop().await?;
     Ok(speeds)
 }
 
-async fn round(house: &Arc<BenchServer>, homes: &[Home], signals: bool) -> Result<f64> {
+async fn round(server: &Arc<BenchServer>, homes: &[Home], signals: bool) -> Result<f64> {
     let began = Instant::now();
     let mut producers = JoinSet::new();
     for home in homes {
-        let (house, home) = (Arc::clone(house), *home);
+        let (server, home) = (Arc::clone(server), *home);
         producers.spawn(async move {
             for _ in 0..MESSAGES {
-                match house.accept(house.message(&home, "Is anybody there?")).await? {
-                    Accepted::Fresh { wake, .. } if signals => house.signal(&wake),
+                match server.accept(server.message(&home, "Is anybody there?")).await? {
+                    Accepted::Fresh { wake, .. } if signals => server.signal(&wake),
                     Accepted::Fresh { .. } => {}
                     other => bail!("wanted a fresh message, got {other:?}"),
                 }
@@ -94,7 +94,7 @@ async fn round(house: &Arc<BenchServer>, homes: &[Home], signals: bool) -> Resul
         });
     }
     while let Some(ended) = producers.join_next().await {
-        ended.context("a producer broke")??;
+        ended.context("a producer failed")??;
     }
     Ok((homes.len() * MESSAGES) as f64 / began.elapsed().as_secs_f64())
 }

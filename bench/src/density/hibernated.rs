@@ -1,6 +1,6 @@
-//! Waking an agent with a long history of which nothing is in memory: from the signal to the first byte of
-//! the request at the model, with its pages in the page cache and without. The floor reads and parses
-//! the same bytes once, and makes one round trip over the loopback.
+//! Activating an agent whose long history is not in memory: the time from the signal to the first byte of
+//! the request at the model, with the pages in the page cache and without. The floor reads and parses the
+//! same bytes once and makes one round trip over the loopback.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,20 +21,20 @@ use crate::history::prose;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
 use crate::server::{self, BenchServer};
-use crate::stub::{Say, Stub};
+use crate::stub::{Answer, Stub};
 use crate::watched::Point;
 
-/// Cycles of the long life, about a thousand tokens each.
+/// Cycles of the long history, about a thousand tokens each.
 const CYCLES: usize = 100;
 /// Words of a message and of its answer.
 const WORDS: usize = 450;
 /// Activations of each kind.
 const ROUNDS: usize = 12;
-/// Who has the long history, and who wakes before it, so that what all share is there.
+/// The agent with the long history, and the one that is activated before it, so that shared data is loaded.
 const OLD: &str = "old";
 const OTHER: &str = "other";
 
-/// Where the time of an activation goes, stage by stage.
+/// The stages of an activation.
 const STAGES: [(&str, Point, Point); 4] = [
     ("signal to wake", Point::Accepted, Point::WakeAsked),
     ("wake read", Point::WakeAsked, Point::Woken),
@@ -56,7 +56,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let data = dir.path().join("data");
     let threads = server::threads()?;
     let stub = Stub::start()?;
-    let (old, tokens) = live_long(&threads, &stub, &data)?;
+    let (old, tokens) = build_history(&threads, &stub, &data)?;
     let mut floor = Floor::start(&threads, "nothing much")?;
     let (mut warm, mut cold) = (Kind::default(), Kind::default());
     for _ in 0..ROUNDS {
@@ -69,12 +69,12 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     }
     let metric = |name, words: &str, kind: &Kind| {
         let note = format!(
-            "from the wake signal of an agent with {:.0}k tokens of history, of which nothing is in memory, to the \
+            "from the wake signal of an agent with {:.0}k tokens of history, none of it in memory, to the \
              first byte of the request at the model, {words} ({}); {}; floor: reading and parsing these entries once, \
              {} us, and one round trip ({})",
             tokens / 1e3,
             kind.wakes.spread(),
-            kind.words(),
+            kind.describe(),
             short(kind.reads.median()),
             kind.floors.spread()
         );
@@ -87,11 +87,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     ])
 }
 
-/// The old agent and the other one, to be woken in servers that know nothing of them yet.
-struct Old {
+/// The old agent and the other one, to be activated in servers that have not loaded them yet.
+struct OldAgent {
     old: server::Home,
     other: server::Home,
-    /// The old one's rowid.
+    /// The rowid of the old agent.
     row: i64,
 }
 
@@ -107,45 +107,45 @@ fn build(threads: &Runtime, stub: &Stub, data: &Path) -> Result<BenchServer> {
     })
 }
 
-/// Lives until the history is long; who lived, and tokens of it.
-fn live_long(threads: &Runtime, stub: &Stub, data: &Path) -> Result<(Old, f64)> {
-    let house = build(threads, stub, data)?;
+/// Runs cycles until the history is long; returns the agents and the tokens of the history.
+fn build_history(threads: &Runtime, stub: &Stub, data: &Path) -> Result<(OldAgent, f64)> {
+    let server = build(threads, stub, data)?;
     let limits = Limits { token_budget: 10_000_000, ..Limits::default() };
     let config = AgentConfig { limits, ..AgentConfig::default() };
-    let old = threads.block_on(house.home(OLD, config.clone()))?;
-    let other = threads.block_on(house.home(OTHER, config))?;
-    let mut ears = house.listen(old.agent);
+    let old = threads.block_on(server.home(OLD, config.clone()))?;
+    let other = threads.block_on(server.home(OTHER, config))?;
+    let mut listener = server.listen(old.agent);
     for cycle in 0..CYCLES {
-        stub.script([Say::Text(prose(2 * cycle, WORDS))]);
-        threads.block_on(house.say(&old, &prose(2 * cycle + 1, WORDS)))?;
-        threads.block_on(ears.ended())?;
+        stub.script([Answer::Text(prose(2 * cycle, WORDS))]);
+        threads.block_on(server.post(&old, &prose(2 * cycle + 1, WORDS)))?;
+        threads.block_on(listener.ended())?;
         stub.arrival()?;
     }
-    threads.block_on(house.stop())?;
+    threads.block_on(server.stop())?;
     let db = Connection::open(data.join("vivarium.db"))?;
     let sql = "SELECT e.id, CAST(sum(n.tokens) AS REAL) FROM entity e JOIN entry n ON n.agent = e.id \
                WHERE e.name = ?";
     let (row, tokens) = db.query_row(sql, [OLD], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok((Old { old, other, row }, tokens))
+    Ok((OldAgent { old, other, row }, tokens))
 }
 
-impl Old {
-    /// One activation in a server that has just begun.
+impl OldAgent {
+    /// One activation in a server that has just started.
     fn wake(&self, threads: &Runtime, stub: &Stub, data: &Path, cold: bool, kind: &mut Kind) -> Result<()> {
-        let house = build(threads, stub, data)?;
-        let (mut first, mut ears) = (house.listen(self.other.agent), house.listen(self.old.agent));
-        threads.block_on(house.say(&self.other, "Good morning."))?;
+        let server = build(threads, stub, data)?;
+        let (mut first, mut listener) = (server.listen(self.other.agent), server.listen(self.old.agent));
+        threads.block_on(server.post(&self.other, "Good morning."))?;
         threads.block_on(first.ended())?;
         stub.arrival()?;
         if cold {
-            forget(data)?;
+            drop_page_cache(data)?;
         }
-        drop(house.marks.take());
-        threads.block_on(house.say(&self.old, "Do you remember?"))?;
+        drop(server.marks.take());
+        threads.block_on(server.post(&self.old, "Do you remember?"))?;
         let arrival = stub.arrival()?;
-        threads.block_on(ears.ended())?;
-        let marks = house.marks.take();
-        threads.block_on(house.stop())?;
+        threads.block_on(listener.ended())?;
+        let marks = server.marks.take();
+        threads.block_on(server.stop())?;
         let at = |point| marks.iter().find(|mark| mark.point == point).map(|mark| mark.at);
         for (times, (_, from, to)) in kind.stages.iter_mut().zip(STAGES) {
             if let (Some(from), Some(to)) = (at(from), at(to)) {
@@ -159,21 +159,21 @@ impl Old {
 }
 
 impl Kind {
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let stages = self.stages.iter().zip(STAGES);
         let words = stages.map(|(times, (name, ..))| format!("{name} {} us", short(times.median())));
         words.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Reads and parses the entries once, over a connection that has just been opened, in microseconds.
+/// Reads and parses the entries once over a new connection; returns microseconds.
 fn read(data: &Path, row: &i64, cold: bool) -> Result<f64> {
     let db = Connection::open(data.join("vivarium.db"))?;
-    // The schema is read before, as it is in a server.
+    // The schema is read before the measurement, as in a server.
     let sql = "SELECT message FROM entry WHERE agent = ? ORDER BY seq";
     let mut entries = db.prepare(sql)?;
     if cold {
-        forget(data)?;
+        drop_page_cache(data)?;
     }
     let began = Instant::now();
     let mut found = entries.query([row])?;
@@ -187,13 +187,13 @@ fn read(data: &Path, row: &i64, cold: bool) -> Result<f64> {
 }
 
 /// Drops the store's files from the page cache.
-fn forget(data: &Path) -> Result<()> {
+fn drop_page_cache(data: &Path) -> Result<()> {
     let files: Vec<PathBuf> = ["vivarium.db", "vivarium.db-wal"].iter().map(|name| data.join(name)).collect();
     for file in files.iter().filter(|file| file.exists()) {
         let file = File::open(file)?;
-        // What is not on disk yet cannot be dropped.
+        // Dirty pages cannot be dropped.
         file.sync_all()?;
-        fadvise(&file, 0, None, Advice::DontNeed).context("the page cache keeps what it has")?;
+        fadvise(&file, 0, None, Advice::DontNeed).context("the page cache cannot be dropped")?;
     }
     Ok(())
 }

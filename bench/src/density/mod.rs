@@ -1,9 +1,9 @@
-//! How many living agents fit on one small machine: what those who sleep weigh, what a start and a
-//! activation cost among very many, and what a long life and a busy neighbour add. One module per group.
+//! How many agents fit on one small machine: the memory of sleeping agents, the cost of a start and of an
+//! activation among very many agents, and the cost of a long history and a busy neighbor. One module per group.
 
 pub(crate) mod accepts;
 pub(crate) mod hibernated;
 pub(crate) mod neighbour;
+mod population;
 pub(crate) mod sleepers;
-mod town;
 pub(crate) mod years;

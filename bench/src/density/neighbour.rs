@@ -1,4 +1,4 @@
-//! A quiet agent beside one that is flooded: how much longer its activations take.
+//! A quiet agent next to a flooded one: how much longer its activations take.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::Bench;
 use crate::instant;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
-use crate::server::{self, BenchServer, Ears, Home};
+use crate::server::{self, BenchServer, CycleListener, Home};
 
-/// Who floods at once, each as fast as its messages are accepted.
+/// People that flood at the same time, each as fast as its messages are accepted.
 const FLOODERS: usize = 4;
-/// Rounds of each kind, in turns; the first pair warms up.
+/// Rounds of each kind, in turns; the first pair is a warm-up.
 const ROUNDS: usize = 9;
 /// Activations of one round.
 const WAKES: usize = 100;
-/// What the quiet one is called.
+/// The name of the quiet agent.
 const QUIET: &str = "quiet";
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let Found { alone, beside, flood } = server::threads()?.block_on(all(dir.path()))?;
+    let Latencies { alone, beside, flood } = server::threads()?.block_on(all(dir.path()))?;
     let note = format!(
-        "p99 from a message to the question to the model, another agent flooded by {FLOODERS} people with {} \
-         messages/s ({}); floor: p99 while nobody else has anything to do ({})",
+        "p99 from a message to the request to the model, another agent flooded by {FLOODERS} people with {} \
+         messages/s ({}); floor: p99 while no other agent has anything to do ({})",
         short(flood.median()),
         beside.spread(),
         alone.spread()
@@ -41,121 +41,121 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![Metric::new("density.neighbour", (value, "us"), floor, Goal::RatioAtMost(2.0), note)])
 }
 
-/// Models that tell when the quiet agent's model is asked.
-struct Overheard {
+/// Models that report when the quiet agent's model is asked.
+struct ObservedModels {
     inner: Arc<dyn Models>,
-    heard: Sender<Instant>,
+    requests: Sender<Instant>,
 }
 
-impl Models for Overheard {
+impl Models for ObservedModels {
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        Ok(Arc::new(OverheardModel { inner: self.inner.model(name)?, heard: self.heard.clone() }))
+        Ok(Arc::new(ObservedModel { inner: self.inner.model(name)?, requests: self.requests.clone() }))
     }
 }
 
-struct OverheardModel {
+struct ObservedModel {
     inner: Arc<dyn Model>,
-    heard: Sender<Instant>,
+    requests: Sender<Instant>,
 }
 
-impl Model for OverheardModel {
+impl Model for ObservedModel {
     fn info(&self) -> &ModelInfo {
         self.inner.info()
     }
 
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
         if request.prompt.system.contains(&format!("@{QUIET}")) {
-            // Nobody listens any more once the measuring is over.
-            let _ = self.heard.send(Instant::now());
+            // The receiver is dropped at the end of the measurement.
+            let _ = self.requests.send(Instant::now());
         }
         self.inner.stream(request)
     }
 }
 
 #[derive(Default)]
-struct Found {
+struct Latencies {
     alone: Samples,
     beside: Samples,
     /// Messages of the flood per second.
     flood: Samples,
 }
 
-async fn all(dir: &Path) -> Result<Found> {
-    let (heard, hears) = channel();
-    let house = BenchServer::build(&dir.join("data"), |clock| {
+async fn all(dir: &Path) -> Result<Latencies> {
+    let (sender, requests) = channel();
+    let server = BenchServer::build(&dir.join("data"), |clock| {
         let inner = instant::models(clock, |_| Script::new().text("That is all for now."));
-        Arc::new(Overheard { inner, heard })
+        Arc::new(ObservedModels { inner, requests: sender })
     })?;
-    let house = Arc::new(house);
-    let quiet = house.home(QUIET, AgentConfig::default()).await?;
-    let flooded = house.home("flooded", AgentConfig::default()).await?;
-    let mut ears = house.listen(quiet.agent);
-    let mut found = Found::default();
+    let server = Arc::new(server);
+    let quiet = server.home(QUIET, AgentConfig::default()).await?;
+    let flooded = server.home("flooded", AgentConfig::default()).await?;
+    let mut listener = server.listen(quiet.agent);
+    let mut latencies = Latencies::default();
     for n in 0..ROUNDS {
-        let alone = round(&house, &quiet, &mut ears, &hears).await?;
-        let flood = Flood::start(&house, &flooded);
-        let beside = round(&house, &quiet, &mut ears, &hears).await?;
+        let alone = round(&server, &quiet, &mut listener, &requests).await?;
+        let flood = Flood::start(&server, &flooded);
+        let beside = round(&server, &quiet, &mut listener, &requests).await?;
         let speed = flood.stop().await?;
         if n > 0 {
-            found.alone.extend(&alone);
-            found.beside.extend(&beside);
-            found.flood.push(speed);
+            latencies.alone.extend(&alone);
+            latencies.beside.extend(&beside);
+            latencies.flood.push(speed);
         }
     }
-    Arc::into_inner(house).context("a flooder is left")?.stop().await?;
-    Ok(found)
+    Arc::into_inner(server).context("a flooder is still running")?.stop().await?;
+    Ok(latencies)
 }
 
 async fn round(
-    house: &BenchServer,
+    server: &BenchServer,
     quiet: &Home,
-    ears: &mut Ears,
-    hears: &Receiver<Instant>,
+    listener: &mut CycleListener,
+    requests: &Receiver<Instant>,
 ) -> Result<Samples> {
     let mut wakes = Samples::default();
     for _ in 0..WAKES {
         let began = Instant::now();
-        house.say(quiet, "What do you make of this?").await?;
-        ears.ended().await?;
-        let heard = hears.try_recv().context("a cycle without a question to the model")?;
-        wakes.push(us(heard.duration_since(began)));
+        server.post(quiet, "What do you make of this?").await?;
+        listener.ended().await?;
+        let asked_at = requests.try_recv().context("a cycle without a request to the model")?;
+        wakes.push(us(asked_at.duration_since(began)));
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     Ok(wakes)
 }
 
-/// People who speak to one agent without a pause.
+/// People that post to one agent without a pause.
 struct Flood {
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     flooders: JoinSet<Result<usize>>,
     began: Instant,
 }
 
 impl Flood {
-    fn start(house: &Arc<BenchServer>, home: &Home) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
+    fn start(server: &Arc<BenchServer>, home: &Home) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
         let mut flooders = JoinSet::new();
         for _ in 0..FLOODERS {
-            let (house, home, over) = (Arc::clone(house), *home, Arc::clone(&over));
+            let (server, home, stop) = (Arc::clone(server), *home, Arc::clone(&stop));
             flooders.spawn(async move {
-                let mut said = 0;
-                while !over.load(Ordering::Relaxed) {
-                    house.say(&home, "And another thing, and another, and one more after that.").await?;
-                    said += 1;
+                let mut posted = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    server.post(&home, "And another thing, and another, and one more after that.").await?;
+                    posted += 1;
                 }
-                Ok(said)
+                Ok(posted)
             });
         }
-        Self { over, flooders, began: Instant::now() }
+        Self { stop, flooders, began: Instant::now() }
     }
 
-    /// Ends it; messages per second.
+    /// Stops the flood; returns messages per second.
     async fn stop(mut self) -> Result<f64> {
-        self.over.store(true, Ordering::Relaxed);
-        let mut said = 0;
+        self.stop.store(true, Ordering::Relaxed);
+        let mut posted = 0;
         while let Some(ended) = self.flooders.join_next().await {
-            said += ended.context("a flooder broke")??;
+            posted += ended.context("a flooder failed")??;
         }
-        Ok(said as f64 / self.began.elapsed().as_secs_f64())
+        Ok(posted as f64 / self.began.elapsed().as_secs_f64())
     }
 }

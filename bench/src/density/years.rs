@@ -1,5 +1,5 @@
-//! A long life: what one more cycle writes after ten, a hundred and four hundred thousand tokens of
-//! history, beside a snapshot of that history; and whether the thousandth cycle costs what the first did.
+//! A long history: what one more cycle writes after ten, a hundred and four hundred thousand tokens,
+//! compared with a snapshot of the history; and whether the thousandth cycle costs as much as the first.
 
 use std::time::Instant;
 
@@ -14,28 +14,28 @@ use crate::history::prose;
 use crate::instant;
 use crate::measure::{Samples, process_cpu_us, short, us};
 use crate::report::{Goal, Metric};
-use crate::server::{self, BenchServer, Ears, Home};
+use crate::server::{self, BenchServer, CycleListener, Home};
 
 /// Words of a message and of its answer; a cycle comes to about four hundred tokens.
 const WORDS: usize = 170;
-/// Cycles of this life before its last ones are compared with the first ones of another.
+/// Cycles of the long history before its last cycles are compared with the first ones of a new agent.
 const CYCLES: usize = 900;
 const COMPARED: usize = 100;
-/// The very first of these load what all share.
+/// The first of these cycles load shared data and are not counted.
 const WARM_UP: usize = 5;
-/// Where the life is looked at: behind so many cycles, over so many of them.
-const LOOKS: [usize; 3] = [25, 226, CYCLES];
-const SPAN: usize = 20;
+/// The cycles after which the history is measured, and the number of cycles of each measured span.
+const SPAN_ENDS: [usize; 3] = [25, 226, CYCLES];
+const SPAN_CYCLES: usize = 20;
 /// Bytes of a page of the store.
 const PAGE: f64 = 4_096.0;
 
-/// What one cycle wrote, on average over a span.
-struct Look {
+/// What one cycle wrote, averaged over a span.
+struct Span {
     tokens: f64,
     pages: f64,
     commits: f64,
     payload: f64,
-    /// The whole history as JSON, so far.
+    /// Bytes of the whole history so far as JSON.
     snapshot: f64,
 }
 
@@ -43,31 +43,31 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let data = dir.path().join("data");
     let threads = server::threads()?;
-    let house = {
+    let server = {
         let _in = threads.enter();
         BenchServer::build(&data, |clock| instant::models(clock, |_| Script::new().text(prose(7, WORDS))))?
     };
-    let mut old = LongLife::begin(&threads, &house, "old")?;
+    let mut old = LongHistory::begin(&threads, &server, "old")?;
     let db = Connection::open(data.join("vivarium.db"))?;
-    let (mut looks, mut before) = (Vec::new(), None);
+    let (mut spans, mut before) = (Vec::new(), None);
     for n in 1..=CYCLES {
-        if LOOKS.contains(&(n + SPAN - 1)) {
-            before = Some(state(&house, &db)?);
+        if SPAN_ENDS.contains(&(n + SPAN_CYCLES - 1)) {
+            before = Some(totals(&server, &db)?);
         }
         old.cycle(n)?;
-        if LOOKS.contains(&n) {
-            looks.push(state(&house, &db)?.since(&before.take().context("a span without a beginning")?));
+        if SPAN_ENDS.contains(&n) {
+            spans.push(totals(&server, &db)?.since(&before.take().context("a span has no beginning")?));
         }
     }
-    let mut metrics = written(&looks)?;
-    metrics.push(late(&mut old, &mut LongLife::begin(&threads, &house, "young")?)?);
-    threads.block_on(house.stop())?;
+    let mut metrics = written(&spans)?;
+    metrics.push(late_cycles(&mut old, &mut LongHistory::begin(&threads, &server, "young")?)?);
+    threads.block_on(server.stop())?;
     Ok(metrics)
 }
 
-/// The last cycles of a long life against the first ones of another, in turns, so that whatever else the
-/// machine does falls on both alike.
-fn late(old: &mut LongLife<'_>, young: &mut LongLife<'_>) -> Result<Metric> {
+/// The last cycles of the long history against the first ones of a new agent, in turns, so that other load
+/// on the machine affects both equally.
+fn late_cycles(old: &mut LongHistory<'_>, young: &mut LongHistory<'_>) -> Result<Metric> {
     let mut times = [Samples::default(), Samples::default(), Samples::default(), Samples::default()];
     for n in 1..=COMPARED {
         let (late, early) = (old.cycle(CYCLES + n)?, young.cycle(n)?);
@@ -79,7 +79,7 @@ fn late(old: &mut LongLife<'_>, young: &mut LongLife<'_>) -> Result<Metric> {
     }
     let [late, early, late_wall, early_wall] = times;
     let note = format!(
-        "CPU of the process per cycle, cycles {} to {} of one life ({}) against {} to {COMPARED} of another, in turns \
+        "CPU of the process per cycle, cycles {} to {} of one agent ({}) against {} to {COMPARED} of another, in turns \
          ({}); wall clock {} us against {} us; the model costs nothing",
         CYCLES + WARM_UP + 1,
         CYCLES + COMPARED,
@@ -93,33 +93,33 @@ fn late(old: &mut LongLife<'_>, young: &mut LongLife<'_>) -> Result<Metric> {
     Ok(Metric::new("density.late_cycles", value, early.median(), Goal::RatioAtMost(1.2), note))
 }
 
-fn written(looks: &[Look]) -> Result<Vec<Metric>> {
-    let [young, grown, old] = looks else { anyhow::bail!("wanted three looks at a life") };
-    let words = |look: &Look| {
+fn written(spans: &[Span]) -> Result<Vec<Metric>> {
+    let [young, grown, old] = spans else { anyhow::bail!("wanted three measured spans") };
+    let describe = |span: &Span| {
         format!(
             "{:.0}k tokens: {} pages in {} commits, {} each",
-            look.tokens / 1e3,
-            short(look.pages),
-            short(look.commits),
-            short(look.pages / look.commits)
+            span.tokens / 1e3,
+            short(span.pages),
+            short(span.commits),
+            short(span.pages / span.commits)
         )
     };
     let note = format!(
         "pages of {PAGE} B written to the log per cycle of about {} tokens; {}; {}; {}; floor: the shortest history",
         short(old.tokens / CYCLES as f64),
-        words(young),
-        words(grown),
-        words(old)
+        describe(young),
+        describe(grown),
+        describe(old)
     );
     let value = (old.pages * PAGE, "B");
     let flat = Metric::new("density.cycle_bytes", value, young.pages * PAGE, Goal::RatioAtMost(1.2), note);
-    let against = |name, look: &Look, part: f64| {
+    let against = |name, span: &Span, part: f64| {
         let note = format!(
-            "what all rows grow by per cycle, with the two rows that each commit writes anew, behind {:.0}k tokens \
+            "growth of all rows per cycle, with the two rows that each commit rewrites, after {:.0}k tokens \
              of history; floor: that history as one JSON text",
-            look.tokens / 1e3
+            span.tokens / 1e3
         );
-        Metric::new(name, (look.payload, "B"), look.snapshot, Goal::RatioAtMost(part), note)
+        Metric::new(name, (span.payload, "B"), span.snapshot, Goal::RatioAtMost(part), note)
     };
     Ok(vec![
         flat,
@@ -128,32 +128,32 @@ fn written(looks: &[Look]) -> Result<Vec<Metric>> {
     ])
 }
 
-/// An agent that lives for long.
-struct LongLife<'a> {
+/// An agent with a growing history.
+struct LongHistory<'a> {
     threads: &'a Runtime,
-    house: &'a BenchServer,
+    server: &'a BenchServer,
     home: Home,
-    ears: Ears,
+    listener: CycleListener,
 }
 
-/// Where a life stands: all sums since its beginning.
-struct State {
+/// Sums since the beginning.
+struct Totals {
     cycles: f64,
     tokens: f64,
     pages: f64,
     commits: f64,
     rows: f64,
-    /// The rows that each commit writes anew.
+    /// Bytes of the rows that each commit rewrites.
     head: f64,
     snapshot: f64,
 }
 
-impl State {
-    /// Per cycle since then.
-    fn since(&self, before: &Self) -> Look {
+impl Totals {
+    /// Averages per cycle since `before`.
+    fn since(&self, before: &Self) -> Span {
         let cycles = self.cycles - before.cycles;
         let commits = (self.commits - before.commits) / cycles;
-        Look {
+        Span {
             tokens: self.tokens,
             pages: (self.pages - before.pages) / cycles,
             commits,
@@ -163,30 +163,30 @@ impl State {
     }
 }
 
-impl<'a> LongLife<'a> {
-    fn begin(threads: &'a Runtime, house: &'a BenchServer, name: &str) -> Result<Self> {
+impl<'a> LongHistory<'a> {
+    fn begin(threads: &'a Runtime, server: &'a BenchServer, name: &str) -> Result<Self> {
         let limits = Limits { token_budget: 10_000_000, ..Limits::default() };
-        let home = threads.block_on(house.home(name, AgentConfig { limits, ..AgentConfig::default() }))?;
-        let ears = house.listen(home.agent);
-        Ok(Self { threads, house, home, ears })
+        let home = threads.block_on(server.home(name, AgentConfig { limits, ..AgentConfig::default() }))?;
+        let listener = server.listen(home.agent);
+        Ok(Self { threads, server, home, listener })
     }
 
-    /// One cycle: its CPU and its time, in microseconds.
+    /// Runs one cycle; returns its CPU and its wall time, in microseconds.
     fn cycle(&mut self, n: usize) -> Result<(f64, f64)> {
-        let message = self.house.message(&self.home, &prose(n, WORDS));
+        let message = self.server.message(&self.home, &prose(n, WORDS));
         let (cpu, began) = (process_cpu_us(), Instant::now());
         self.threads.block_on(async {
-            self.house.send(message).await?;
-            self.ears.ended().await
+            self.server.post_message(message).await?;
+            self.listener.ended().await
         })?;
         Ok((process_cpu_us() - cpu, us(began.elapsed())))
     }
 }
 
-fn state(house: &BenchServer, db: &Connection) -> Result<State> {
-    let stats = house.stats();
+fn totals(server: &BenchServer, db: &Connection) -> Result<Totals> {
+    let stats = server.stats();
     let one = |sql: &str| db.query_row(sql, [], |row| row.get::<_, f64>(0));
-    Ok(State {
+    Ok(Totals {
         cycles: one("SELECT CAST(sum(cycles) AS REAL) FROM life")?,
         tokens: one("SELECT CAST(coalesce(sum(tokens), 0) AS REAL) FROM entry")?,
         pages: stats.pages as f64,
@@ -197,7 +197,7 @@ fn state(house: &BenchServer, db: &Connection) -> Result<State> {
     })
 }
 
-/// Bytes of the values of all rows, numbers as their digits; of these tables, or of all.
+/// Bytes of the values of all rows, with numbers as digits, in these tables or in all.
 fn rows(db: &Connection, only: Option<&[&str]>) -> Result<f64> {
     let mut tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
     let tables = tables.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;

@@ -1,5 +1,5 @@
-//! What befalls somebody else keeps nobody waiting: a store that refuses, a crash of a busy house, a
-//! provider that says nothing.
+//! Failures elsewhere do not keep an agent waiting: a store that refuses commits, a crash of a busy server, a
+//! provider that does not answer.
 
 pub(crate) mod after_crash;
 pub(crate) mod silent_provider;
@@ -15,46 +15,46 @@ use agent::port::{
 use anyhow::{Context, Result};
 use models::scripted::Script;
 
-/// Longest wait for what must come.
+/// Longest wait for an expected request.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The model of whoever names none says nothing; this one answers.
+/// The name of the model that answers quickly. The default model answers slowly or never.
 const HEALTHY: &str = "healthy";
 
-/// That somebody's model was asked.
-struct Asked {
-    /// What the model was told that its agent is.
+/// A request to a model.
+struct SeenRequest {
+    /// The system layer of its prompt.
     system: String,
     at: Instant,
 }
 
-/// Models that tell when they are asked, and answer after a while, or never.
+/// Models that report when they are asked, and answer after a delay or never.
 struct Paced {
     clock: Arc<dyn Clock>,
-    /// How long the model of whoever names none takes; `None` for ever.
-    thought: Option<Duration>,
-    asked: Sender<Asked>,
+    /// The delay of the default model; `None` if it never answers.
+    delay: Option<Duration>,
+    asked: Sender<SeenRequest>,
 }
 
 struct PacedModel {
     info: ModelInfo,
-    thought: Option<Script>,
-    asked: Sender<Asked>,
+    delay: Option<Script>,
+    asked: Sender<SeenRequest>,
 }
 
-/// Makes models on a clock.
-type Maker = Box<dyn FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>>;
+/// Creates models with a clock.
+type BuildModels = Box<dyn FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>>;
 
-/// Models of which the one that nobody names takes that long, or for ever, and who asked them when.
-fn paced(thought: Option<Duration>) -> (Maker, Receiver<Asked>) {
-    let (asked, hears) = channel();
-    (Box::new(move |clock| Arc::new(Paced { clock, thought, asked })), hears)
+/// Models whose default model has this delay, or never answers; and the requests to them.
+fn paced(delay: Option<Duration>) -> (BuildModels, Receiver<SeenRequest>) {
+    let (asked, requests) = channel();
+    (Box::new(move |clock| Arc::new(Paced { clock, delay, asked })), requests)
 }
 
 impl Models for Paced {
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let name = name.unwrap_or("own");
-        let thought = if name == HEALTHY { Some(Duration::from_millis(20)) } else { self.thought };
-        let answer = |thought| Script::new().pause(&self.clock, thought).text("That is all for now.");
+        let delay = if name == HEALTHY { Some(Duration::from_millis(20)) } else { self.delay };
+        let answer = |delay| Script::new().pause(&self.clock, delay).text("That is all for now.");
         let info = ModelInfo {
             name: name.to_owned(),
             provider: name.to_owned(),
@@ -65,7 +65,7 @@ impl Models for Paced {
             price: None,
             demo: true,
         };
-        Ok(Arc::new(PacedModel { info, thought: thought.map(answer), asked: self.asked.clone() }))
+        Ok(Arc::new(PacedModel { info, delay: delay.map(answer), asked: self.asked.clone() }))
     }
 }
 
@@ -75,19 +75,21 @@ impl Model for PacedModel {
     }
 
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
-        // Nobody listens any more once the measuring is over.
-        let _ = self.asked.send(Asked { system: request.prompt.system.to_string(), at: Instant::now() });
-        self.thought.clone().unwrap_or_else(|| Script::new().hang()).play()
+        // The receiver is dropped at the end of the measurement.
+        let _ =
+            self.asked.send(SeenRequest { system: request.prompt.system.to_string(), at: Instant::now() });
+        self.delay.clone().unwrap_or_else(|| Script::new().hang()).play()
     }
 }
 
-/// When the model of the agent of that name was asked next, others left aside.
-fn asked_by(hears: &Receiver<Asked>, name: &str) -> Result<Instant> {
+/// When the model of the agent with this name was asked next. Requests of other agents are skipped.
+fn next_request_of(requests: &Receiver<SeenRequest>, name: &str) -> Result<Instant> {
     let handle = format!("@{name}");
     let end = Instant::now() + PATIENCE;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let asked = hears.recv_timeout(left).with_context(|| format!("the model of {name} was not asked"))?;
+        let asked =
+            requests.recv_timeout(left).with_context(|| format!("the model of {name} was not asked"))?;
         if asked.system.contains(&handle) {
             return Ok(asked.at);
         }

@@ -1,5 +1,5 @@
 //! Outcomes from outside the cycle: the rules behind [`crate::port::Calls`], the same for every store. The first
-//! the first one is written to the call row; later ones change nothing.
+//! outcome of a call is written to its row; later ones change nothing.
 
 use jiff::Timestamp;
 
@@ -9,28 +9,28 @@ use crate::id::{CallId, CycleId, EventId, RootId};
 use crate::life::Standing;
 use crate::limits;
 
-/// Where an outcome goes that was written to its call row.
+/// Who gets an outcome after it was written to its call row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Goes {
+pub enum Destination {
     /// To the open cycle, which waits for it.
-    ToCycle,
+    Cycle,
     /// Into the inbox, as an event.
-    ToInbox,
-    /// Nowhere: its agent is over.
-    Nowhere,
+    Inbox,
+    /// Nobody: the agent is retired.
+    Nobody,
 }
 
-/// Decides it. `awaited` is what the call row says, `cycle` its cycle, `open` the agent's open one.
-pub fn goes(awaited: bool, cycle: CycleId, open: Option<CycleId>, standing: Standing) -> Goes {
+/// Decides who gets an outcome. `awaited` and `cycle` are those of the call row; `open` is the agent's open cycle.
+pub fn destination(awaited: bool, cycle: CycleId, open: Option<CycleId>, standing: Standing) -> Destination {
     match standing {
-        _ if awaited && open == Some(cycle) => Goes::ToCycle,
-        Standing::Retired => Goes::Nowhere,
-        Standing::Active | Standing::Suspended => Goes::ToInbox,
+        _ if awaited && open == Some(cycle) => Destination::Cycle,
+        Standing::Retired => Destination::Nobody,
+        Standing::Active | Standing::Suspended => Destination::Inbox,
     }
 }
 
-/// The event by which an outcome comes that no cycle waits for any more. It descends from what its cycle did
-/// when it decided on the call, else from itself.
+/// The event that delivers an outcome which no cycle waits for any more. Its root and hop are those of the cycle
+/// that decided the call; without them the event is its own root.
 pub fn event(
     call: &CallId,
     tool: String,
@@ -70,34 +70,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_goes_to_the_cycle_that_waits_for_it_else_into_the_inbox_of_whoever_is_not_over() {
+    fn an_outcome_goes_to_the_waiting_cycle_else_into_the_inbox_unless_the_agent_is_retired() {
         use Standing::{Active, Retired, Suspended};
         let cycle = |n| CycleId(Uuid::from_u128(n));
         for (awaited, open, standing, expected) in [
-            (true, Some(1), Active, Goes::ToCycle),
-            (true, Some(1), Suspended, Goes::ToCycle),
-            (true, Some(1), Retired, Goes::ToCycle),
-            (false, Some(1), Active, Goes::ToInbox),
-            (true, Some(2), Active, Goes::ToInbox),
-            (true, None, Suspended, Goes::ToInbox),
-            (true, None, Retired, Goes::Nowhere),
-            (false, Some(1), Retired, Goes::Nowhere),
+            (true, Some(1), Active, Destination::Cycle),
+            (true, Some(1), Suspended, Destination::Cycle),
+            (true, Some(1), Retired, Destination::Cycle),
+            (false, Some(1), Active, Destination::Inbox),
+            (true, Some(2), Active, Destination::Inbox),
+            (true, None, Suspended, Destination::Inbox),
+            (true, None, Retired, Destination::Nobody),
+            (false, Some(1), Retired, Destination::Nobody),
         ] {
-            let found = goes(awaited, cycle(1), open.map(cycle), standing);
+            let found = destination(awaited, cycle(1), open.map(cycle), standing);
             assert_eq!(found, expected, "{awaited} {open:?} {standing:?}");
         }
     }
 
     #[test]
-    fn an_event_of_an_outcome_descends_from_its_cycle_else_from_itself() {
+    fn the_event_of_an_outcome_has_the_root_of_its_cycle_else_it_is_its_own_root() {
         let call = CallId("c1".into());
-        let told = |root: &str| {
+        let result_event = |root: &str| {
             let long = Outcome::ok("x".repeat(limits::RESULT_MAX_BYTES * 2));
             event(&call, "t".into(), &long, (RootId(root.into()), 3), Timestamp::UNIX_EPOCH)
         };
-        let asked = told("asked");
+        let asked = result_event("asked");
         assert_eq!((asked.envelope.root.0.as_str(), asked.envelope.hop), ("asked", 3));
-        assert_eq!(told("").envelope.root.0, "result:c1");
+        assert_eq!(result_event("").envelope.root.0, "result:c1");
         let EventData::ToolResult { text, error: false, .. } = asked.data else { panic!("{asked:?}") };
         assert!(text.len() < limits::RESULT_MAX_BYTES + 100);
     }

@@ -1,4 +1,4 @@
-//! Tool calls: the durable row of each, its effect class, and what came back.
+//! Tool calls: the durable row of each, its effect class, and its outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use crate::id::{CallId, CycleId};
 use crate::limits;
 use crate::quote;
 
-/// What repeating a call would do. Decides what happens to it after a crash.
+/// What repeating a call would do. It decides how the call is handled after a crash.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Effect {
-    /// Touches nothing itself; its changes are committed with the decision.
+    /// Changes only the agent's own data, in the same commit as the decision.
     Inward,
     /// Only reads; may be repeated.
     ReadOnly,
     /// May be repeated with the same key.
     Idempotent,
-    /// Must not happen twice; unknown after a crash.
+    /// Must not happen twice. After a crash it is unknown whether it happened.
     Unsafe,
 }
 
@@ -30,21 +30,21 @@ impl Effect {
     }
 }
 
-/// Where a call stands.
+/// The state of a call.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum CallState {
-    /// Decided, not begun.
+    /// Decided, not started.
     Planned,
-    /// Begun; only unsafe and claimed calls are marked so.
+    /// Started. Only unsafe and claimed calls get this state.
     Started,
-    /// Begun, and its cycle does not wait for it any more: the outcome so far is `pending`, the answer
-    /// becomes an event.
+    /// Started, and its cycle no longer waits for it: the outcome so far is `pending`, the result becomes an
+    /// event.
     Detached,
-    /// Answered; the outcome stands in the row.
+    /// Finished; the row has the outcome.
     Done,
 }
 
@@ -60,15 +60,15 @@ impl CallState {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum OutcomeStatus {
-    /// It did what was asked.
+    /// The call succeeded.
     Ok,
-    /// It did not; the text says why.
+    /// The call failed; the text says why.
     Error,
-    /// The answer will come as an event.
+    /// The result will arrive as an event.
     Pending,
-    /// It had begun when the process died; nobody knows.
+    /// The process died after the call had started: it is unknown whether the call happened.
     Unknown,
-    /// Taken back before it ended.
+    /// Canceled before it ended.
     Canceled,
 }
 
@@ -79,14 +79,14 @@ impl OutcomeStatus {
     }
 }
 
-/// What came back for a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// How it ended.
     pub status: OutcomeStatus,
     /// What the model reads.
     pub text: String,
-    /// What the operator sees, if that differs.
+    /// What the operator sees, if it differs from `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -102,12 +102,12 @@ impl Outcome {
         Self { status: OutcomeStatus::Error, text: text.into(), detail: None }
     }
 
-    /// The answer will come as an event.
+    /// The call runs on; its result will arrive as an event.
     pub fn pending(call: &CallId) -> Self {
         Self::later(call, "it goes on while you do other things")
     }
 
-    /// It took longer than it may, and goes on.
+    /// The call exceeded its time-out and runs on.
     pub fn overdue(call: &CallId, timeout_ms: u128) -> Self {
         Self::later(call, &format!("no answer within {timeout_ms} ms; it goes on"))
     }
@@ -121,19 +121,19 @@ impl Outcome {
         Self { status: OutcomeStatus::Pending, text, detail: None }
     }
 
-    /// It had begun when the process died, and must not happen twice.
+    /// The process died after the call had started, and the call must not happen twice.
     pub fn interrupted() -> Self {
         let text = "interrupted; unknown whether it happened. Find out before you try again.";
         Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None }
     }
 
-    /// It took longer than even a call that goes on beyond its cycle may.
+    /// The call exceeded even the time allowed to a detached call.
     pub fn given_up(effect: Effect, after_ms: u128) -> Self {
         let happened = if effect == Effect::Unsafe { "; unknown whether it happened" } else { "" };
         Self::error(format!("no answer within {after_ms} ms; given up{happened}"))
     }
 
-    /// An operator took the call back; the words say what is known of what it did.
+    /// An operator canceled the call. The text says what is known about whether it happened.
     pub fn canceled(row: &CallRow) -> Self {
         let known = match (row.effect, row.state) {
             (Effect::Unsafe, CallState::Planned) => " before it began; nothing of it was done",
@@ -145,44 +145,44 @@ impl Outcome {
         Self { status: OutcomeStatus::Canceled, text, detail: None }
     }
 
-    /// Whether the model should take it for a failure.
+    /// Whether the model should treat it as a failure.
     pub fn failed(&self) -> bool {
         !matches!(self.status, OutcomeStatus::Ok | OutcomeStatus::Pending)
     }
 
-    /// The text as the model is shown it: head and tail over the bound, and nothing that hides. Why a call failed is
-    /// one line, whatever words of others it repeats.
+    /// The text as the model sees it: shortened to head and tail if too long, with invisible characters escaped. An
+    /// error is put on one line, because it may quote text written by others.
     pub fn shown(&self) -> String {
         let text = head_and_tail(&self.text, limits::OUTCOME_SHOWN_MAX_BYTES);
-        if self.failed() { quote::unbroken(&text) } else { quote::visible(&text) }
+        if self.failed() { quote::one_line(&text) } else { quote::escape_hidden(&text) }
     }
 }
 
-/// What becomes of a detached call that nobody runs, since the process that ran it is gone.
+/// What to do with a detached call whose process is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TakenUp {
-    /// It is run again, under the same key.
-    Again,
-    /// It is answered so.
-    Over(Outcome),
+pub enum Recovery {
+    /// Run it again under the same key.
+    RunAgain,
+    /// Finish it with this outcome.
+    Finish(Outcome),
 }
 
-/// Decides it; `times` it was taken up so far, this one included.
-pub fn taken_up(row: &CallRow, times: u32) -> TakenUp {
+/// Decides what to do with it. `times` is how often the call was recovered so far, this time included.
+pub fn recover(row: &CallRow, times: u32) -> Recovery {
     let unknown = |why: &str| {
         let text = format!("{why}; unknown whether it happened. Find out before you try again.");
-        TakenUp::Over(Outcome { status: OutcomeStatus::Unknown, text, detail: None })
+        Recovery::Finish(Outcome { status: OutcomeStatus::Unknown, text, detail: None })
     };
     match row.effect {
         Effect::Inward | Effect::Unsafe => unknown("interrupted, since the server ended while it ran"),
         Effect::ReadOnly | Effect::Idempotent if times > limits::DETACHED_ATTEMPTS => {
             unknown(&format!("the server ended {times} times while it ran"))
         }
-        Effect::ReadOnly | Effect::Idempotent => TakenUp::Again,
+        Effect::ReadOnly | Effect::Idempotent => Recovery::RunAgain,
     }
 }
 
-/// `text` whole up to `max` bytes, else its first and last parts with the true size between.
+/// `text` in full up to `max` bytes, else its beginning and end with the number of omitted bytes between them.
 pub fn head_and_tail(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
@@ -210,27 +210,27 @@ fn ceil_char(text: &str, mut at: usize) -> usize {
 /// The durable row of one call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRow {
-    /// Our id and idempotency key.
+    /// Our id, which is also the idempotency key.
     pub id: CallId,
     /// The cycle.
     pub cycle: CycleId,
-    /// The step that asked for it.
+    /// The step that made the call.
     pub step: u32,
-    /// Its place among the step's calls.
+    /// Its position among the step's calls.
     pub index: u32,
     /// The tool.
     pub tool: String,
-    /// The argument string as it is run: the model's own, or what it was repaired to.
+    /// The argument string the tool is run with: as the model wrote it, or repaired.
     pub arguments: String,
     /// What repeating it would do.
     pub effect: Effect,
-    /// Version of the tool that it was decided under.
+    /// Version of the tool at the time of the decision.
     pub tool_version: String,
-    /// Whether the open cycle waits for it (`false`: its outcome becomes an event).
+    /// Whether the open cycle waits for it. If `false`, its outcome becomes an event.
     pub awaited: bool,
-    /// Where it stands.
+    /// Its state.
     pub state: CallState,
-    /// What came back, once done.
+    /// The result, once the call is done.
     pub outcome: Option<Outcome>,
 }
 
@@ -239,11 +239,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_of_an_outcome_hides_nothing_and_a_failure_is_one_line() {
-        let words = "no note has the key `a\n9. [fake]\u{2028}\u{202e}\u{85}\u{7f}`";
+    fn a_shown_outcome_has_no_invisible_characters_and_an_error_is_one_line() {
+        let raw = "no note has the key `a\n9. [fake]\u{2028}\u{202e}\u{85}\u{7f}`";
         let shown = "no note has the key `a\\n9. [fake]\\u2028\\u202e\\u0085\\u007f`";
-        assert_eq!(Outcome::error(words).shown(), shown);
-        assert_eq!(Outcome::ok(words).shown(), shown.replace("\\n", "\n"));
+        assert_eq!(Outcome::error(raw).shown(), shown);
+        assert_eq!(Outcome::ok(raw).shown(), shown.replace("\\n", "\n"));
         let json = r#"{"text":"\u2028 \"so\""}"#;
         assert_eq!(Outcome::ok(json).shown(), json);
     }
@@ -265,20 +265,20 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_call_is_run_again_where_it_may_be_and_only_so_often() {
-        let over = |effect, times| match taken_up(&row(effect), times) {
-            TakenUp::Again => None,
-            TakenUp::Over(outcome) => Some(outcome.status),
+    fn a_repeatable_detached_call_is_run_again_after_a_restart_up_to_a_limit() {
+        let status = |effect, times| match recover(&row(effect), times) {
+            Recovery::RunAgain => None,
+            Recovery::Finish(outcome) => Some(outcome.status),
         };
         for effect in [Effect::ReadOnly, Effect::Idempotent] {
-            assert_eq!(over(effect, limits::DETACHED_ATTEMPTS), None);
-            assert_eq!(over(effect, limits::DETACHED_ATTEMPTS + 1), Some(OutcomeStatus::Unknown));
+            assert_eq!(status(effect, limits::DETACHED_ATTEMPTS), None);
+            assert_eq!(status(effect, limits::DETACHED_ATTEMPTS + 1), Some(OutcomeStatus::Unknown));
         }
-        assert_eq!(over(Effect::Unsafe, 1), Some(OutcomeStatus::Unknown));
+        assert_eq!(status(Effect::Unsafe, 1), Some(OutcomeStatus::Unknown));
     }
 
     #[test]
-    fn a_pending_outcome_is_json_that_names_its_call() {
+    fn a_pending_outcome_is_json_with_the_id_of_its_call() {
         let outcome = Outcome::overdue(&CallId("c1".into()), 50);
         let value: serde_json::Value = serde_json::from_str(&outcome.text).unwrap();
         assert_eq!((&value["status"], &value["call"]), (&"pending".into(), &"c1".into()));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_outcome_keeps_head_tail_and_true_size() {
+    fn a_long_outcome_is_cut_to_head_and_tail_and_gives_its_full_size() {
         let text = format!("{}{}", "é".repeat(10_000), "the end");
         let shown = head_and_tail(&text, 300);
         assert!(shown.starts_with("éé") && shown.ends_with("the end"));

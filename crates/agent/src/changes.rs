@@ -1,5 +1,5 @@
-//! One value for everything that one commit may change, and what comes of it. One write path means
-//! one place for atomicity, crash recovery, fencing, audit and contract tests.
+//! [`Changes`]: everything that one commit may change, and the outcome of a commit. With a single write path,
+//! atomicity, crash recovery, fencing, audit and contract tests are handled in one place.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,9 @@ use crate::event::{Cause, EventProgress, EventState, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, IdleReason, Layer, OpenCycle, Plan};
 use crate::run::{Run, Usage};
-use crate::space::{NewMessage, Spoken};
+use crate::space::{NewMessage, PostedMessage};
 
-/// Which of the commits of a cycle this is; kept in the audit row.
+/// The kind of a commit within a cycle; stored in the audit row.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
@@ -21,21 +21,21 @@ use crate::space::{NewMessage, Spoken};
 pub enum CommitKind {
     /// A cycle begins or is taken over: the epoch is raised.
     Open,
-    /// A decision with everything that it saw and does inwardly.
+    /// A decision, with the events it saw and the changes of its inward calls.
     Decide,
-    /// An unsafe call is about to begin.
+    /// An unsafe call is about to start.
     Start,
-    /// An outcome came; with the last one the step's outcomes entry.
+    /// An outcome arrived. The last one of a step also appends the step's outcomes entry.
     Settle,
-    /// The cycle is over (or was given back untouched).
+    /// The cycle ended, or its events were returned to the inbox unprocessed.
     Close,
     /// The cycle waits.
     Park,
-    /// Another view of the log.
+    /// The view of the log changed.
     View,
-    /// The request of an agent during which the process has died before is about to be sent.
+    /// A model request is about to be sent for an agent during whose work the process has died before.
     Sent,
-    /// The reply to such a request is here.
+    /// The reply to such a request has arrived.
     Arrived,
 }
 
@@ -45,8 +45,8 @@ impl CommitKind {
         self.into()
     }
 
-    /// The named points around such a commit at which a process can be made to die: before it is written,
-    /// and behind it.
+    /// Names of the crash points around this commit, for tests that kill the process: before it is written, and
+    /// after.
     pub fn points(self) -> (&'static str, &'static str) {
         match self {
             Self::Open => ("open.before", "open.committed"),
@@ -62,30 +62,30 @@ impl CommitKind {
     }
 }
 
-/// What becomes of one taken event.
+/// The new state of one taken event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settlement {
-    /// Its place in the inbox.
+    /// Its seq in the inbox.
     pub seq: u64,
-    /// Its new state in the ledger. [`EventState::Waiting`] gives it back untouched.
+    /// Its new state in the ledger. [`EventState::Waiting`] returns it to the inbox unprocessed.
     pub state: EventState,
 }
 
 /// How often a waiting event has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// Its place in the inbox.
+    /// Its seq in the inbox.
     pub seq: u64,
-    /// Cycles over it that failed by their content.
+    /// Cycles with this event that failed because of their content.
     pub attempts: u32,
-    /// Deaths of the process while it was being processed.
+    /// Deaths of the process while the event was being processed.
     pub deaths: u32,
 }
 
-/// An event of the cycle as its agent names it.
+/// How the agent refers to an event of its cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// By its place in the inbox.
+pub enum EventRef {
+    /// By its seq in the inbox.
     Seq(u64),
     /// By its id.
     Id(EventId),
@@ -126,7 +126,7 @@ pub enum PlanChange {
     Delete(PlanId),
 }
 
-/// What inward calls want changed; nothing happens before the decision's commit.
+/// Changes requested by inward calls. They take effect in the decision's commit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inward {
     /// Messages to post, in order.
@@ -139,12 +139,12 @@ pub struct Inward {
     pub plans: Vec<PlanChange>,
     /// The new active space.
     pub active_space: Option<SpaceId>,
-    /// Waiting events that the agent wants to see at its next step.
+    /// Number of waiting events that the agent wants to see at its next step.
     pub peek: u32,
 }
 
 impl Inward {
-    /// Appends what a later call wants.
+    /// Appends the changes of a later call.
     pub fn extend(&mut self, later: Self) {
         self.messages.extend(later.messages);
         self.memories.extend(later.memories);
@@ -160,62 +160,61 @@ impl Inward {
     }
 }
 
-/// A call row's step forward.
+/// The change of one call row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallChange {
     /// Which call.
     pub id: CallId,
     /// Its new state.
     pub state: CallState,
-    /// Its outcome, with `Done`; what its agent reads for now, with `Detached`.
+    /// With `Done` its outcome; with `Detached` what the agent reads until the outcome arrives.
     pub outcome: Option<Outcome>,
 }
 
 /// How long the agent is idle after this commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idle {
-    /// Not due before this time, whatever waits; `None`: due as soon as something waits.
+    /// The agent is not due before this time, even if events wait. `None`: due as soon as an event waits.
     pub not_before: Option<Timestamp>,
-    /// Why it is kept back.
+    /// Why it may not run before that time.
     pub reason: Option<IdleReason>,
 }
 
 /// Everything that one commit may change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changes {
-    /// Which commit.
+    /// The kind of commit.
     pub kind: CommitKind,
     /// The cycle it belongs to.
     pub cycle: CycleId,
     /// The step it belongs to.
     pub step: u32,
-    /// `commit_n` of the life row as the writer knows it; the commit makes it one more. Tells after
-    /// a lost connection whether the commit was done.
+    /// `commit_n` of the life row as the writer knows it; the commit increments it. After a lost connection it
+    /// shows whether the commit was written.
     pub expect: u64,
-    /// When.
+    /// When the writer made the commit.
     pub at: Timestamp,
     /// The life row's open cycle after this commit; `None` closes it.
     pub open: Option<OpenCycle>,
-    /// With [`CommitKind::Open`]: how often waiting events have failed by now, where that has changed since
-    /// the store wrote it.
+    /// With [`CommitKind::Open`]: failure counts of waiting events, where they differ from what is stored.
     pub tried: Vec<Tried>,
     /// Appended to the log, with their seqs.
     pub entries: Vec<Entry>,
-    /// Taken events that are settled or given back.
+    /// Taken events that are settled or returned to the inbox.
     pub settle: Vec<Settlement>,
-    /// Whether events that are given back, or given up, have failed once more (their content was at fault).
+    /// Whether returned or dead events count one more failed attempt, because their content was at fault.
     pub blame: bool,
     /// New call rows.
     pub calls: Vec<CallRow>,
-    /// Steps forward of call rows.
+    /// Changes of call rows.
     pub call_changes: Vec<CallChange>,
-    /// What the inward calls want.
+    /// Changes requested by the inward calls.
     pub inward: Inward,
-    /// What events of the plans among that descend from.
+    /// The cause of the events that the plans in `inward` will create.
     pub cause: Cause,
-    /// Messages of kind `tool`, one for each new call row of a visible tool. They cause no events and
-    /// are no reason to refuse: one whose agent may not (any more) speak in its space is left out. From
-    /// then on each outcome that is written to a call row changes its message in the same transaction.
+    /// Messages of kind `tool`, one for each new call row of a visible tool. They cause no events and never cause a
+    /// refusal: if the agent may not post in the space, the message is left out. Each outcome that is later written
+    /// to a call row updates its message in the same transaction.
     pub shows: Vec<NewMessage>,
     /// Volatile layers to keep with the cycle.
     pub layers: Vec<Layer>,
@@ -223,23 +222,23 @@ pub struct Changes {
     pub view: Option<View>,
     /// The run.
     pub run: Option<Run>,
-    /// Tokens for the agent's totals besides those of `run`: a skipped cycle has no run, and what it
-    /// used is kept all the same.
+    /// Tokens to add to the agent's totals in addition to those of `run`: a skipped cycle has no run, but its usage
+    /// counts.
     pub usage: Usage,
-    /// What these cost, in micro-dollars; `None` where that is not known.
+    /// Cost of this usage in micro-dollars; `None` if unknown.
     pub cost_micros: Option<u64>,
-    /// With close or park: how long the agent is idle.
+    /// With `Close` or `Park`: how long the agent is idle.
     pub idle: Option<Idle>,
-    /// New count of failures of the surroundings.
+    /// New count of failures that are not caused by content (a provider that is down).
     pub failures: Option<u32>,
     /// New notice for the next inbox entry (`Some(None)` clears it).
     pub notice: Option<Option<String>>,
-    /// With [`CommitKind::Start`]: refuse it where a requester of the open cycle has said something
-    /// urgent that is not taken.
+    /// With [`CommitKind::Start`]: refuse it if a requester of the open cycle has sent an urgent event that is not
+    /// taken yet.
     pub barrier: bool,
-    /// Events of the cycle that the agent says are dealt with.
-    pub addressed: Vec<Named>,
-    /// Whether the agent retires with this commit (an `ephemeral` one at its first rest).
+    /// Events of the cycle that the agent reports as handled.
+    pub addressed: Vec<EventRef>,
+    /// Whether the agent retires with this commit (an `ephemeral` agent after its first cycle).
     pub retire: bool,
 }
 
@@ -276,54 +275,54 @@ impl Changes {
         }
     }
 
-    /// Whether the commit addresses an event that its cycle has processed, with this decision or before: it says
-    /// something in the event's space, or its `done` names it.
+    /// Whether the commit addresses an event that the cycle has processed, now or earlier: it posts a message in the
+    /// event's space, or its `done` names the event.
     pub fn addresses(&self, seq: u64, event: &EventId, space: Option<SpaceId>) -> bool {
-        let spoke = self.inward.messages.iter().any(|said| Some(said.space) == space);
-        let names = |named: &Named| match named {
-            Named::Seq(named) => *named == seq,
-            Named::Id(named) => named == event,
+        let posted = self.inward.messages.iter().any(|message| Some(message.space) == space);
+        let is_event = |named: &EventRef| match named {
+            EventRef::Seq(named) => *named == seq,
+            EventRef::Id(named) => named == event,
         };
-        spoke || self.addressed.iter().any(names)
+        posted || self.addressed.iter().any(is_event)
     }
 }
 
-/// What the world did meanwhile, brought by every commit: counts and flags, read by index. What is behind
-/// them is read by [`crate::port::Store::glance`], off the way of other commits.
+/// What happened since the last commit. Every commit returns it: counts and flags that are cheap to read by index.
+/// The details are read by [`crate::port::Store::glance`], which does not delay other commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Glance {
-    /// Events that wait and are not among the open cycle's taken ones.
+    /// Waiting events that the open cycle has not taken.
     pub waiting: u32,
-    /// The newest place in the inbox: changes with everything that is accepted.
+    /// The highest seq in the inbox; it changes with every accepted event.
     pub newest: u64,
-    /// Whether something urgent is among what waits.
+    /// Whether a waiting event is urgent.
     pub urgent: bool,
-    /// Whether the open cycle is to be canceled.
+    /// Whether somebody requested to cancel the open cycle.
     pub cancel: bool,
     /// Whether the agent was suspended: the open cycle parks.
     pub suspended: bool,
-    /// Calls of the agent that go on beyond their cycles.
+    /// Detached calls of the agent.
     pub detached: u32,
-    /// How many calls of the open step were answered from outside.
+    /// Calls of the open step that got their outcome from outside.
     pub answered: u32,
-    /// Raised by whatever changes the agent's facts.
+    /// Incremented by every change of the agent's facts.
     pub facts_rev: u64,
 }
 
-/// What is behind a [`Glance`], bounded in rows and bytes.
+/// The details of a [`Glance`], bounded in rows and bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct News {
-    /// The counts and flags as of the same moment.
+    /// The counts and flags at the same moment.
     pub glance: Glance,
-    /// The oldest events that wait and are not taken, at most [`crate::limits::PEEK_MAX`], and as many as
-    /// [`crate::inbox::is_read`] lets in.
+    /// The oldest waiting events that are not taken: at most [`crate::limits::PEEK_MAX`], and as many as
+    /// [`crate::inbox::fits_read_limit`] allows.
     pub oldest: Vec<Waiting>,
-    /// The urgent ones of them in full, each with all that its sender said there before, oldest first, at
-    /// most [`crate::limits::URGENT_MAX`], and as many as [`crate::inbox::is_read`] lets in.
+    /// The urgent events among them in full, each with the earlier events of its sender, oldest first: at most
+    /// [`crate::limits::URGENT_MAX`], and as many as [`crate::inbox::fits_read_limit`] allows.
     pub urgent: Vec<Waiting>,
-    /// Calls of the open step that were answered from outside: canceled, or answered by their claimant.
+    /// Calls of the open step that got their outcome from outside: canceled, or answered by their claimant.
     pub answered: Vec<(CallId, Outcome)>,
-    /// What the agent's tools and workspace are made from, unless the caller knows it.
+    /// The facts behind the agent's tools and workspace, unless the caller already has them.
     pub facts: Option<crate::life::Facts>,
 }
 
@@ -332,48 +331,48 @@ pub struct News {
 pub struct Refusal {
     /// The call whose change is refused.
     pub call: CallId,
-    /// In words for the model.
+    /// Text for the model.
     pub reason: String,
 }
 
-/// An agent that an accept made due.
+/// An agent that became due because an event was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wakeup {
     /// Which.
     pub agent: AgentId,
-    /// Not before this time (its `debounce`, or it is kept back).
+    /// It is due at this time (later than now because of its `debounce`, or because it is backing off).
     pub at: Timestamp,
-    /// Whether it may break into a cycle that is open.
+    /// Whether the event may interrupt an open cycle.
     pub urgent: bool,
 }
 
-/// What a commit caused outside its agent, for watchers and signals only, never for the machine. Whoever
-/// misses it finds it in the store; empty where the commit turned out to have been done before.
+/// Effects of a commit outside its agent, for watchers and signals only, never for the cycle machine. A watcher that
+/// misses them can read them from the store. Empty if the commit had already been written before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Notifications {
-    /// Messages as stored, in order: what was said, visible calls and changes of these.
-    pub messages: Vec<Spoken>,
-    /// Agents that have something to do, this one included where more waits for it.
+    /// Messages as stored, in order: posted messages, messages of visible calls, and changes of those.
+    pub messages: Vec<PostedMessage>,
+    /// Agents that have work, including this one if more events wait for it.
     pub wake: Vec<Wakeup>,
-    /// How far events of the cycle have come with it, in order.
-    pub stages: Vec<EventMoved>,
+    /// Progress of the cycle's events in this commit, in order.
+    pub progress: Vec<EventMoved>,
 }
 
-/// An event of a cycle that has come further.
+/// A change of an event's progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventMoved {
     /// Which.
     pub event: EventId,
-    /// How far.
+    /// Its progress now.
     pub progress: EventProgress,
-    /// The cycle, as long as it has the event.
+    /// The cycle, while it has the event.
     pub cycle: Option<CycleId>,
     /// The step at which it was shown.
     pub step: Option<u32>,
 }
 
 impl EventMoved {
-    /// An event that comes so far with a commit of that cycle.
+    /// An event that reaches this progress with a commit of that cycle.
     pub fn new(event: EventId, progress: EventProgress, cycle: CycleId, step: Option<u32>) -> Self {
         let has = matches!(
             progress,
@@ -383,28 +382,28 @@ impl EventMoved {
     }
 }
 
-/// What came of a commit. None of these carries a value that the store assigned.
+/// The outcome of a commit. It carries no value that the store assigned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommitOutcome {
-    /// Done, durably.
+    /// Written durably.
     Committed {
         /// The life row's new `commit_n`.
         n: u64,
-        /// What the world did meanwhile.
+        /// What happened since the last commit.
         glance: Glance,
     },
-    /// Another process runs this agent now; drop everything.
+    /// Another process runs this agent now; the caller must discard its state.
     Lost,
-    /// Nothing was written: these calls may not do what they want (any more).
+    /// Nothing was written: these calls are not allowed (any more).
     Refused(Vec<Refusal>),
     /// Nothing was written: the cycle was canceled.
     Canceled,
-    /// Nothing was written: a start with a barrier came after something urgent of a requester.
+    /// Nothing was written: a requester sent an urgent event before a start with a barrier.
     Barred,
-    /// Nothing was written: these of its calls were answered from outside before. Whoever is first has
-    /// answered, and what the model reads is what the rows say.
+    /// Nothing was written: these calls already got their outcome from outside. The first outcome counts, and the
+    /// model reads the one in the row.
     Answered(Vec<(CallId, Outcome)>),
-    /// Nothing was written: these events were to be settled and do not wait any more.
+    /// Nothing was written: these events were to be settled but no longer wait.
     Gone(Vec<u64>),
 }
 
@@ -416,9 +415,9 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn an_event_is_dealt_with_by_a_word_in_its_space_or_by_its_name() {
+    fn a_commit_addresses_an_event_by_a_message_in_its_space_or_by_naming_it() {
         let (here, there) = (SpaceId(Uuid::from_u128(1)), SpaceId(Uuid::from_u128(2)));
-        let says = |space| NewMessage {
+        let message_in = |space| NewMessage {
             id: MessageId(Uuid::nil()),
             space,
             sender: EntityId(Uuid::nil()),
@@ -435,21 +434,21 @@ mod tests {
             hop: 0,
         };
         let event = EventId("e7".into());
-        for (said, named, space, dealt_with) in [
+        for (posted_in, named, space, addressed) in [
             (None, None, Some(here), false),
             (Some(here), None, Some(here), true),
             (Some(there), None, Some(here), false),
             (Some(here), None, None, false),
-            (None, Some(Named::Seq(7)), Some(here), true),
-            (None, Some(Named::Seq(8)), Some(here), false),
-            (None, Some(Named::Id(EventId("e7".into()))), None, true),
-            (None, Some(Named::Id(EventId("e8".into()))), None, false),
+            (None, Some(EventRef::Seq(7)), Some(here), true),
+            (None, Some(EventRef::Seq(8)), Some(here), false),
+            (None, Some(EventRef::Id(EventId("e7".into()))), None, true),
+            (None, Some(EventRef::Id(EventId("e8".into()))), None, false),
         ] {
             let mut changes =
                 Changes::new(CommitKind::Decide, CycleId(Uuid::nil()), 0, 0, Timestamp::UNIX_EPOCH);
-            changes.inward.messages = said.map(says).into_iter().collect();
+            changes.inward.messages = posted_in.map(message_in).into_iter().collect();
             changes.addressed = named.clone().into_iter().collect();
-            assert_eq!(changes.addresses(7, &event, space), dealt_with, "{said:?} {named:?} {space:?}");
+            assert_eq!(changes.addresses(7, &event, space), addressed, "{posted_in:?} {named:?} {space:?}");
         }
     }
 }

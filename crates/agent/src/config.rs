@@ -1,7 +1,7 @@
-//! The agent's config: every key, its type, default and bound. Revisions are
-//! append-only and pinned at a cycle's opening, so an edit takes effect at the next cycle.
+//! The agent's config: every key, its type, default and bound. Revisions are append-only and pinned when a cycle
+//! opens, so an edit takes effect at the next cycle.
 //!
-//! Only keys that do something are known; an unknown one is an error that names the nearest.
+//! An unknown key is an error that names the nearest known one.
 
 mod keys;
 mod names;
@@ -16,8 +16,8 @@ pub use keys::{Bound, ConfigKey, KEYS, TakesEffect, ValueKind};
 pub use policy::{Awareness, Gate, Gates, Route, Triage, Urgency, WantedChoice};
 pub use read::{BadConfig, nearest};
 
-/// What an agent is and how it works. All keys are optional but `name`, which is the entity's
-/// handle and is kept there.
+/// What an agent is and how it works. All keys are optional. The agent's `name` is not here: it is the handle of
+/// its entity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
@@ -25,38 +25,37 @@ pub struct AgentConfig {
     pub description: String,
     /// Who the agent is and what it does, for the model. At most 256 KiB.
     pub instructions: String,
-    /// Which model thinks, as `provider/model` or a name that the server knows; `null` is the
-    /// server's default.
+    /// The agent's model, as `provider/model` or a name that the server knows; `null` is the server's default.
     pub model: Option<String>,
-    /// Models that are asked, in this order, where the provider of the one before cannot serve.
+    /// Models to call, in this order, when the provider of the one before cannot serve.
     pub fallback: Vec<String>,
     /// Other models for some steps.
     pub routing: Vec<Route>,
-    /// Names of the tools it may use; `null` is the prebuilt ones and nothing else.
+    /// Names of the tools that the agent may use; `null` means only the prebuilt ones.
     pub tools: Option<Vec<String>>,
-    /// What it notices in the middle of a cycle.
+    /// What the agent notices during a cycle.
     pub awareness: Awareness,
-    /// What is urgent.
+    /// Which events are urgent.
     pub urgency: Urgency,
     /// Which tools may be called in which steps.
     pub gates: Gates,
-    /// Whether a call that cannot be repeated waits where its requester has said something urgent.
+    /// Whether a call that cannot be repeated is held back if its requester has sent an urgent event.
     pub barrier: bool,
-    /// What is decided before a model is asked.
+    /// What is decided without a model call.
     pub triage: Triage,
-    /// Bounds of its cycles.
+    /// Limits of its cycles.
     pub limits: Limits,
     /// Time-outs of its model calls.
     pub model_timeouts: ModelTimeouts,
-    /// When a cycle ends, apart from its natural end.
+    /// When a cycle ends, in addition to its natural end.
     pub stop: Stop,
-    /// Milliseconds to wait for more before activation, 0 to 60 000.
+    /// Milliseconds to wait for more events before an activation, 0 to 60 000.
     pub debounce: u64,
-    /// Which agents' messages wake it.
+    /// Which agents' messages wake the agent.
     pub wake_on: WakeOn,
-    /// Agent-to-agent messages per causal root before they are held, 1 to 1 000.
+    /// Agent-to-agent messages per causal root before further ones are held, 1 to 1 000.
     pub hop_limit: u32,
-    /// Retired at its first rest.
+    /// Whether the agent is retired after its first cycle.
     pub ephemeral: bool,
 }
 
@@ -85,7 +84,7 @@ impl Default for AgentConfig {
     }
 }
 
-/// Which agents' messages wake an agent. People's always do.
+/// Which agents' messages wake an agent. Messages of people always do.
 #[derive(
     Clone,
     Copy,
@@ -114,29 +113,29 @@ impl WakeOn {
         self.into()
     }
 
-    /// Every rule, as it is written.
+    /// All names.
     pub const NAMES: [&str; 2] = ["all", "mention"];
 }
 
-/// Bounds of a cycle.
+/// Limits of a cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Steps of one cycle, 1 to 1 000.
     pub max_steps: u32,
-    /// Tokens of one cycle: its entries once each and all that is generated; from 1 000.
+    /// Tokens of one cycle: its entries, each once, and all generated tokens; from 1 000.
     pub token_budget: u64,
-    /// Milliseconds awake that one cycle may take, from 1 000.
+    /// Milliseconds that one cycle may be awake, from 1 000.
     pub wall_clock: u64,
-    /// Steps in a row whose calls all failed, 1 to 100.
+    /// Consecutive steps whose calls all failed, after which a cycle ends; 1 to 100.
     pub consecutive_mistake_limit: u32,
-    /// Attempts that content may fail before it is given up, 1 to 100.
+    /// Failed attempts after which an event is dead or a cycle fails, 1 to 100.
     pub max_attempts: u32,
     /// Retries of a model call within one activation, 0 to 20.
     pub model_retries: u32,
     /// Events that one activation takes, 1 to 1 000.
     pub events_per_cycle: u32,
-    /// Events that may wait, 10 to 1 000 000.
+    /// Maximum number of waiting events, 10 to 1 000 000.
     pub inbox_max: u32,
 }
 
@@ -159,7 +158,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelTimeouts {
-    /// Until the connection stands.
+    /// Until the connection is established.
     pub connect: u64,
     /// Until the first byte of the answer.
     pub first_byte: u64,
@@ -180,14 +179,14 @@ impl Default for ModelTimeouts {
     }
 }
 
-/// When a cycle ends, apart from its natural end (no calls) and `done`.
+/// When a cycle ends, in addition to `done` and its natural end (a reply without calls).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stop {
-    /// A message was sent to every space that an event came from.
+    /// When a message was posted to every space that an event came from.
     pub all_addressed: bool,
-    /// One of these tools was called.
+    /// When one of these tools was called.
     pub on_tools: Vec<String>,
-    /// A bare text does not end the cycle: a nudge follows, at most twice.
+    /// A reply without calls does not end the cycle: a nudge follows, at most twice.
     pub require_tool: bool,
 }

@@ -1,4 +1,4 @@
-//! Who gets what: which events a message causes, what is urgent, what is held. Pure functions that
+//! Delivery rules: which events a message causes, which of them are urgent, and which are held. Pure functions that
 //! the store calls inside the transaction that accepts the message.
 //!
 //! This module must not know how members or counts are stored.
@@ -13,7 +13,7 @@ use crate::port::Denial;
 use crate::space::{Message, NewMessage};
 use jiff::Timestamp;
 
-/// What the rules need to know of one member of the space.
+/// What the rules need to know about one member of the space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberFacts {
     /// Who.
@@ -26,7 +26,7 @@ pub struct MemberFacts {
     pub agent: Option<AgentFacts>,
 }
 
-/// What the rules need to know of one agent.
+/// What the rules need to know about one agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentFacts {
     /// Whether it may run.
@@ -35,27 +35,27 @@ pub struct AgentFacts {
     pub wake_on: WakeOn,
     /// Agent-to-agent messages per root before they are held.
     pub hop_limit: u32,
-    /// Whose events its open cycle processes.
+    /// The requesters of its open cycle.
     pub requesters: Vec<Requester>,
-    /// What is urgent to it.
+    /// Its config's rules for what is urgent.
     pub urgency: Urgency,
 }
 
 /// One event for one agent, and the state in which it enters the ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
-    /// For whom.
+    /// The receiving agent.
     pub agent: AgentId,
     /// The event.
     pub event: Event,
-    /// [`EventState::Waiting`], [`EventState::Held`], or [`EventState::Skipped`] for what `wake_on` keeps out.
+    /// [`EventState::Waiting`], [`EventState::Held`], or [`EventState::Skipped`] if `wake_on` excludes the message.
     pub state: EventState,
-    /// When time alone lets a held one go; `None` where only a person's word does.
+    /// When a held event is released automatically; `None` if only a person's message releases it.
     pub release_at: Option<Timestamp>,
 }
 
-/// Members named in `text` as `@handle` (any case, at a word boundary, not in code) and those named
-/// by the client, each once, in the order of `members`.
+/// Members mentioned in `text` as `@handle` (any case, at a word boundary, not in code) and those in `named`, which
+/// the client mentioned, each once, in the order of `members`.
 pub fn mentions(text: &str, named: &[EntityId], members: &[MemberFacts]) -> Vec<EntityId> {
     let handles = handles_in(text);
     members
@@ -83,7 +83,7 @@ fn handles_in(text: &str) -> Vec<String> {
 }
 
 fn handles_in_line(line: &str, found: &mut Vec<String>) {
-    // Between a pair of backticks is code; a lone one is a character like any other.
+    // Text between a pair of backticks is code; an unpaired backtick is an ordinary character.
     let ticks = line.matches('`').count() / 2 * 2;
     for (index, piece) in line.splitn(ticks + 1, '`').enumerate() {
         if index % 2 == 1 {
@@ -95,7 +95,7 @@ fn handles_in_line(line: &str, found: &mut Vec<String>) {
                 continue;
             }
             let handle: String = piece[at + 1..].chars().take_while(|c| is_handle_char(*c)).collect();
-            // "@ops-" at the end of a clause still names `ops`.
+            // "@ops-" at the end of a clause still mentions `ops`.
             let handle = handle.to_lowercase();
             if !handle.is_empty() {
                 found.push(handle.trim_end_matches('-').to_owned());
@@ -109,16 +109,16 @@ fn is_handle_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// The events that `message` (at `seq` of its space) causes: one for every other agent member that
-/// is not retired. `spoken` is the number of agent messages of its root that count ([`counts`]), this one
-/// included; `wake_on` is the rule of the space, which quiets its agents and never makes one louder than its own config.
+/// The events that `message` (at `seq` of its space) causes: one for every other agent member that is not retired.
+/// `agent_messages` is the number of agent messages of its root that count ([`counts`]), this one included. `wake_on`
+/// is the rule of the space: it can only make an agent wake less often than its own config says.
 pub fn deliver(
     message: &NewMessage,
     seq: u64,
     mentioned: &[EntityId],
     members: &[MemberFacts],
     wake_on: WakeOn,
-    spoken: u32,
+    agent_messages: u32,
 ) -> Vec<Delivery> {
     let sender = members.iter().find(|member| member.entity == message.sender);
     let by_agent = sender.is_some_and(|member| member.kind == EntityKind::Agent);
@@ -130,37 +130,40 @@ pub fn deliver(
         .filter(|(_, agent)| agent.standing != Standing::Retired)
         .map(|(member, agent)| {
             let named = mentioned.contains(&member.entity);
-            let state = if by_agent { state(agent, wake_on, named, spoken) } else { EventState::Waiting };
-            let said = !by_agent && (message.urgent || asked_by(agent, message));
-            let urgent = said || by_rules(&agent.urgency, message, handle, named && !by_agent, by_agent);
+            let state =
+                if by_agent { state(agent, wake_on, named, agent_messages) } else { EventState::Waiting };
+            let by_sender = !by_agent && (message.urgent || is_from_requester(agent, message));
+            let urgent =
+                by_sender || by_config(&agent.urgency, message, handle, named && !by_agent, by_agent);
             Delivery {
                 agent: member.entity.agent(),
                 event: event_of(message, seq, named, urgent),
-                release_at: release_at(agent, &state, spoken, message.at),
+                release_at: release_at(agent, &state, agent_messages, message.at),
                 state,
             }
         })
         .collect()
 }
 
-/// A person's message to an agent whose open cycle that same person started in that space is
-/// urgent by default.
-fn asked_by(agent: &AgentFacts, message: &NewMessage) -> bool {
+/// Whether the message comes from a requester of the agent's open cycle, in the same space. A person's message is
+/// then urgent by default.
+fn is_from_requester(agent: &AgentFacts, message: &NewMessage) -> bool {
     agent
         .requesters
         .iter()
         .any(|requester| requester.principal == message.principal && requester.space == Some(message.space))
 }
 
-/// What the config calls urgent. An agent's message is only where it names that agent (or all).
-fn by_rules(urgency: &Urgency, message: &NewMessage, handle: &str, named: bool, by_agent: bool) -> bool {
+/// Whether the config makes the message urgent. An agent's message is urgent only if `urgent` lists that agent, or
+/// is `all`.
+fn by_config(urgency: &Urgency, message: &NewMessage, handle: &str, named: bool, by_agent: bool) -> bool {
     urgency.all
         || urgency.names(handle)
         || (urgency.mentions && named)
         || (!by_agent && urgency.matches(&message.text))
 }
 
-/// Whether an event that nobody said in a space is urgent: by its sender's word or by the config.
+/// Whether an event that is not a message in a space is urgent: its sender marked it, or the config says so.
 pub fn is_urgent(event: &Event, urgency: &Urgency) -> bool {
     let by_service = match &event.data {
         EventData::Service { name, payload } => {
@@ -171,8 +174,8 @@ pub fn is_urgent(event: &Event, urgency: &Urgency) -> bool {
     event.urgent || urgency.all || by_service
 }
 
-/// Whether a message counts towards what agents may say to each other for one root: an agent says it, and
-/// another agent is to hear it. Words to people never count.
+/// Whether a message counts towards the limit on agent-to-agent messages per root: an agent sent it, and it wakes
+/// another agent. Messages that only people receive never count.
 pub fn counts(
     message: &NewMessage,
     mentioned: &[EntityId],
@@ -180,16 +183,17 @@ pub fn counts(
     wake_on: WakeOn,
 ) -> bool {
     let by_agent = |member: &MemberFacts| member.entity == message.sender && member.kind == EntityKind::Agent;
-    let hears = |member: &MemberFacts| {
+    let is_woken = |member: &MemberFacts| {
         let agent = member.agent.as_ref().filter(|agent| agent.standing != Standing::Retired);
         let named = mentioned.contains(&member.entity);
-        member.entity != message.sender && agent.is_some_and(|agent| quiet(agent, wake_on, named).is_none())
+        member.entity != message.sender
+            && agent.is_some_and(|agent| not_woken(agent, wake_on, named).is_none())
     };
-    members.iter().any(by_agent) && members.iter().any(hears)
+    members.iter().any(by_agent) && members.iter().any(is_woken)
 }
 
-/// Why an agent's message does not wake another agent. The stricter of the two rules holds.
-fn quiet(agent: &AgentFacts, space: WakeOn, named: bool) -> Option<&'static str> {
+/// Why an agent's message does not wake another agent; `None` if it does. The stricter of the two rules applies.
+fn not_woken(agent: &AgentFacts, space: WakeOn, named: bool) -> Option<&'static str> {
     match (agent.wake_on, space) {
         _ if named => None,
         (WakeOn::Mention, _) => Some("wake_on: mention"),
@@ -198,21 +202,26 @@ fn quiet(agent: &AgentFacts, space: WakeOn, named: bool) -> Option<&'static str>
     }
 }
 
-/// What becomes of an agent's message with another agent.
-fn state(agent: &AgentFacts, space: WakeOn, named: bool, spoken: u32) -> EventState {
-    match quiet(agent, space, named) {
+/// The state in which an agent's message enters another agent's inbox.
+fn state(agent: &AgentFacts, space: WakeOn, named: bool, agent_messages: u32) -> EventState {
+    match not_woken(agent, space, named) {
         Some(reason) => EventState::Skipped { reason: Some(reason.into()) },
-        None if spoken > agent.hop_limit => EventState::Held,
+        None if agent_messages > agent.hop_limit => EventState::Held,
         None => EventState::Waiting,
     }
 }
 
-/// Time lets only so many go: each reply to a released event counts towards the same root, so that a
-/// root comes to an end without a person.
-fn release_at(agent: &AgentFacts, state: &EventState, spoken: u32, at: Timestamp) -> Option<Timestamp> {
+/// When a held event is released automatically. This happens only a limited number of times per root, and each reply
+/// to a released event counts towards the same root, so that a root ends even if no person intervenes.
+fn release_at(
+    agent: &AgentFacts,
+    state: &EventState,
+    agent_messages: u32,
+    at: Timestamp,
+) -> Option<Timestamp> {
     let bound = agent.hop_limit.saturating_mul(limits::HELD_RELEASES);
     let wait = jiff::SignedDuration::from_millis(limits::HELD_MS.cast_signed());
-    (*state == EventState::Held && spoken <= bound).then(|| at.checked_add(wait).unwrap_or(at))
+    (*state == EventState::Held && agent_messages <= bound).then(|| at.checked_add(wait).unwrap_or(at))
 }
 
 fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event {
@@ -233,19 +242,19 @@ fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event 
     }
 }
 
-/// What comes of offering an event to an agent.
+/// The outcome of offering an event to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It is written, and waits.
-    Fresh,
-    /// The ledger has it: a repeat is one whatever has changed since.
+    /// It is accepted: it is written and waits.
+    Accepted,
+    /// The ledger already has an event with this id; nothing else is checked.
     Duplicate,
-    /// It is not taken.
+    /// It is refused.
     Denied(Denial),
 }
 
-/// Decides it. `known` says whether the ledger has the event, `missing` names its space where there is none such;
-/// `head` is the agent's standing, how many events wait, and how many may.
+/// Decides whether an event is accepted. `known`: the ledger already has it. `missing`: its space, if that does not
+/// exist. `head`: the agent's standing, the number of its waiting events, and the maximum of that.
 pub fn offered(
     agent: AgentId,
     event: &Event,
@@ -256,12 +265,13 @@ pub fn offered(
     match (known, missing) {
         (true, _) => Offered::Duplicate,
         (false, Some(space)) => Offered::Denied(Denial::NotFound { what: "space", name: space.to_string() }),
-        (false, None) => room_for(agent, head, event).map_or_else(Offered::Denied, |()| Offered::Fresh),
+        (false, None) => room_for(agent, head, event).map_or_else(Offered::Denied, |()| Offered::Accepted),
     }
 }
 
-/// Whether an agent takes one more event, by its standing, how many wait, and how many may. Beyond `inbox_max` only what services send is
-/// refused: what is said in a space always waits as an event of its own, nothing that a person said is dropped.
+/// Whether an agent accepts one more event, given its standing, the number of its waiting events, and `inbox_max`.
+/// If `inbox_max` is reached, only events of services are refused: messages are always accepted, so that nothing
+/// that a person wrote is lost.
 pub fn room_for(
     agent: AgentId,
     (standing, waiting, inbox_max): (Standing, u32, u32),
@@ -276,8 +286,8 @@ pub fn room_for(
     Ok(())
 }
 
-/// Why a message is not taken, where its space is closed or its sender is no member: whether the sender is
-/// `known` at all is said first.
+/// Why a message is refused if its space is closed or its sender is not a member. That the sender is not `known` at
+/// all is reported first.
 pub fn denied(message: &NewMessage, known: bool, closed: bool) -> Denial {
     match (known, closed) {
         (false, _) => Denial::NotFound { what: "entity", name: message.sender.to_string() },
@@ -286,17 +296,17 @@ pub fn denied(message: &NewMessage, known: bool, closed: bool) -> Denial {
     }
 }
 
-/// Whether a message of the same id is this very one: then it is a duplicate, whatever has changed since.
+/// Whether the stored message with the same id is this one: then it is a duplicate, and nothing else is checked.
 pub fn repeats(message: &NewMessage, old: &Message) -> bool {
     (old.space, old.sender, &old.text) == (message.space, message.sender, &message.text)
 }
 
-/// Whether a word lets go what agents said before it in its space: a person's does.
+/// Whether a message releases the held events of its space: only a person's message does.
 pub fn releases(sender: EntityKind, held: u32) -> bool {
     sender == EntityKind::Human && held > 0
 }
 
-/// The space of an event, where it has one.
+/// The space of an event, if it has one.
 pub fn space_of(event: &Event) -> Option<SpaceId> {
     match event.data {
         EventData::Message { space, .. } => Some(space),
@@ -304,7 +314,7 @@ pub fn space_of(event: &Event) -> Option<SpaceId> {
     }
 }
 
-/// Who asks for something by this event, and where.
+/// The requester behind this event: who, and in which space.
 pub fn requester(event: &Event) -> Requester {
     Requester { principal: event.envelope.principal.clone(), space: space_of(event) }
 }
@@ -345,9 +355,9 @@ mod tests {
         }
     }
 
-    fn said(sender: u128, text: &str) -> NewMessage {
-        let (message, space) = (MessageId(Uuid::from_u128(99)), SpaceId(Uuid::from_u128(50)));
-        NewMessage::of_person(message, space, id(sender), text, Timestamp::UNIX_EPOCH)
+    fn message(sender: u128, text: &str) -> NewMessage {
+        let (id_of_message, space) = (MessageId(Uuid::from_u128(99)), SpaceId(Uuid::from_u128(50)));
+        NewMessage::of_person(id_of_message, space, id(sender), text, Timestamp::UNIX_EPOCH)
     }
 
     #[test]
@@ -368,24 +378,24 @@ mod tests {
     }
 
     #[test]
-    fn every_other_agent_gets_one_event_and_the_sender_none() {
+    fn every_other_agent_gets_one_event_and_the_sender_gets_none() {
         let members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
-        let deliveries = deliver(&said(1, "x"), 7, &[id(2)], &members, WakeOn::All, 1);
+        let deliveries = deliver(&message(1, "x"), 7, &[id(2)], &members, WakeOn::All, 1);
         assert_eq!(deliveries.len(), 1);
         assert_eq!(deliveries[0].event.kind, EventKind::Mention);
-        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, WakeOn::All, 0).len(), 2);
+        assert_eq!(deliver(&message(3, "x"), 7, &[], &members, WakeOn::All, 0).len(), 2);
     }
 
     #[test]
-    fn the_stricter_rule_of_space_and_agent_keeps_out_agents_that_do_not_name_it() {
-        let check = |own, space, sender, named: &[EntityId], kept_out: Option<&str>| {
+    fn an_agent_is_woken_by_agents_that_do_not_mention_it_only_if_space_and_config_allow_it() {
+        let check = |own, space, sender, named: &[EntityId], skipped: Option<&str>| {
             let mut members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
             if let Some(agent) = &mut members[1].agent {
                 agent.wake_on = own;
             }
-            let fates = deliver(&said(sender, "x"), 7, named, &members, space, 1);
-            let state = &fates.iter().find(|delivery| delivery.agent.entity() == id(2)).unwrap().state;
-            let expected = match kept_out {
+            let deliveries = deliver(&message(sender, "x"), 7, named, &members, space, 1);
+            let state = &deliveries.iter().find(|delivery| delivery.agent.entity() == id(2)).unwrap().state;
+            let expected = match skipped {
                 Some(reason) => EventState::Skipped { reason: Some(reason.into()) },
                 None => EventState::Waiting,
             };
@@ -402,18 +412,21 @@ mod tests {
     }
 
     #[test]
-    fn the_ninth_agent_message_of_a_root_is_held_and_a_persons_never() {
+    fn agent_messages_above_the_hop_limit_are_held_and_messages_of_people_never() {
         let members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
-        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, 8)[0].state, EventState::Waiting);
-        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, 9)[0].state, EventState::Held);
-        let released = |spoken| deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, spoken)[0].release_at;
+        assert_eq!(deliver(&message(1, "x"), 7, &[], &members, WakeOn::All, 8)[0].state, EventState::Waiting);
+        assert_eq!(deliver(&message(1, "x"), 7, &[], &members, WakeOn::All, 9)[0].state, EventState::Held);
+        let released = |count| deliver(&message(1, "x"), 7, &[], &members, WakeOn::All, count)[0].release_at;
         let after = Timestamp::from_millisecond(limits::HELD_MS.cast_signed()).ok();
         assert_eq!([released(8), released(9), released(16), released(17)], [None, after, after, None]);
-        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, WakeOn::All, 900)[0].state, EventState::Waiting);
+        assert_eq!(
+            deliver(&message(3, "x"), 7, &[], &members, WakeOn::All, 900)[0].state,
+            EventState::Waiting
+        );
     }
 
     #[test]
-    fn only_what_another_agent_is_to_hear_counts_towards_the_bound() {
+    fn only_agent_messages_that_wake_another_agent_count_towards_the_limit() {
         let (a, h) = (member(1, "a", true), member(3, "h", false));
         let (b, mut quiet, mut retired) = (member(2, "b", true), member(4, "q", true), member(5, "r", true));
         quiet.agent.as_mut().unwrap().wake_on = WakeOn::Mention;
@@ -433,7 +446,7 @@ mod tests {
         ] {
             let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
             assert_eq!(
-                counts(&said(sender, "x"), &named, &members, space),
+                counts(&message(sender, "x"), &named, &members, space),
                 counted,
                 "{sender} to {names:?}, naming {named:?}, {space:?}"
             );
@@ -441,23 +454,23 @@ mod tests {
     }
 
     #[test]
-    fn the_person_who_opened_the_cycle_is_urgent_in_that_space_only() {
+    fn a_message_of_the_requester_is_urgent_only_in_the_space_of_the_request() {
         let mut agent = member(2, "b", true);
         let requester =
             Requester { principal: Principal::Entity(id(3)), space: Some(SpaceId(Uuid::from_u128(50))) };
         agent.agent.as_mut().unwrap().requesters = vec![requester];
         let members = [agent, member(3, "h", false), member(4, "g", false)];
-        assert!(deliver(&said(3, "stop"), 1, &[], &members, WakeOn::All, 0)[0].event.urgent);
-        assert!(!deliver(&said(4, "stop"), 1, &[], &members, WakeOn::All, 0)[0].event.urgent);
+        assert!(deliver(&message(3, "stop"), 1, &[], &members, WakeOn::All, 0)[0].event.urgent);
+        assert!(!deliver(&message(4, "stop"), 1, &[], &members, WakeOn::All, 0)[0].event.urgent);
     }
 
     #[test]
-    fn the_rules_of_the_config_make_urgent_what_they_name() {
+    fn urgency_rules_of_the_config_are_applied() {
         let urgent = |urgency: Urgency, sender: u128, text: &str, named: &[EntityId]| {
             let mut agent = member(2, "b", true);
             agent.agent.as_mut().unwrap().urgency = urgency;
             let members = [agent, member(3, "boss", false), member(4, "other", true)];
-            deliver(&said(sender, text), 1, named, &members, WakeOn::All, 0)
+            deliver(&message(sender, text), 1, named, &members, WakeOn::All, 0)
                 .iter()
                 .find(|delivery| delivery.agent == id(2).agent())
                 .unwrap()
@@ -466,7 +479,7 @@ mod tests {
         };
         let mentions = || Urgency { mentions: true, ..Urgency::default() };
         assert!(urgent(mentions(), 3, "x", &[id(2)]) && !urgent(mentions(), 3, "x", &[]));
-        assert!(!urgent(mentions(), 4, "x", &[id(2)]), "an agent that names another does not break in");
+        assert!(!urgent(mentions(), 4, "x", &[id(2)]), "a mention by an agent does not interrupt");
         let senders = || Urgency { senders: vec!["@Boss".into(), "other".into()], ..Urgency::default() };
         assert!(urgent(senders(), 3, "x", &[]) && urgent(senders(), 4, "x", &[]));
         let patterns = || Urgency { patterns: vec!["prod*down".into()], ..Urgency::default() };
@@ -475,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_a_duplicate_before_it_is_refused_for_anything() {
+    fn a_duplicate_event_is_reported_as_one_even_if_it_would_now_be_refused() {
         use Standing::{Active, Retired, Suspended};
         let ada = id(1).agent();
         let data = |service| match service {
@@ -491,14 +504,14 @@ mod tests {
         );
         let (space, no_space) =
             (SpaceId(Uuid::nil()), Denial::NotFound { what: "space", name: Uuid::nil().to_string() });
-        let (over, no_room) = (Denial::Retired(ada), Denial::InboxFull(ada));
+        let (retired, no_room) = (Denial::Retired(ada), Denial::InboxFull(ada));
         for (service, known, missing, standing, waiting, expected) in [
             (true, true, true, Retired, 10, Offered::Duplicate),
             (true, false, true, Retired, 10, Offered::Denied(no_space)),
-            (true, false, false, Retired, 10, Offered::Denied(over)),
+            (true, false, false, Retired, 10, Offered::Denied(retired)),
             (true, false, false, Suspended, 10, Offered::Denied(no_room)),
-            (false, false, false, Active, 10, Offered::Fresh),
-            (true, false, false, Active, 9, Offered::Fresh),
+            (false, false, false, Active, 10, Offered::Accepted),
+            (true, false, false, Active, 9, Offered::Accepted),
         ] {
             let event = Event { data: data(service), ..bell.clone() };
             let missing = missing.then_some(space);
@@ -507,8 +520,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_told_so_before_a_closed_space_and_only_people_let_go_what_is_held() {
-        let message = said(1, "hi");
+    fn an_unknown_sender_is_reported_before_a_closed_space_and_only_people_release_held_events() {
+        let message = message(1, "hi");
         for (known, closed, expected) in [
             (false, true, Denial::NotFound { what: "entity", name: id(1).to_string() }),
             (true, true, Denial::SpaceClosed(message.space)),

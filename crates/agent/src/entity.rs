@@ -1,4 +1,4 @@
-//! Who can be a member of a space, and the handles they are called by.
+//! Members of spaces (people and agents), spaces, and handles.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::limits;
 pub enum EntityKind {
     /// A person.
     Human,
-    /// A living agent.
+    /// An agent.
     Agent,
 }
 
@@ -27,7 +27,7 @@ impl EntityKind {
     }
 }
 
-/// A human or an agent, as members know it.
+/// A person or an agent, as other members see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entity {
     /// Identity.
@@ -36,15 +36,15 @@ pub struct Entity {
     pub kind: EntityKind,
     /// Unique handle, `[a-z0-9_-]{1,40}`.
     pub name: String,
-    /// Free text for people; the handle where none was given.
+    /// Free text for people; equal to the handle if none was given.
     pub display_name: String,
     /// The id in the client's own auth; humans only.
     pub external_id: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// A shared timeline where members speak.
+/// A shared timeline where members post messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     /// Identity.
@@ -55,16 +55,16 @@ pub struct Space {
     pub display_name: String,
     /// What the space is for.
     pub description: String,
-    /// The last message's seq; 0 where nothing was said.
+    /// Seq of the last message; 0 if there is none.
     pub head_seq: u64,
-    /// Raised by every durable change (message, tool message, member, names and rules).
+    /// Incremented by every durable change (message, tool message, member, names and rules).
     pub rev: u64,
     /// A closed space takes no more messages.
     pub closed: bool,
-    /// Which agents' messages wake its agents, beside what each agent's own config says: the stricter of
-    /// the two holds.
+    /// Which agents' messages wake its agents. Each agent's own config has such a rule too; the stricter of the two
+    /// applies.
     pub wake_on: WakeOn,
-    /// When it was opened.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
@@ -75,12 +75,12 @@ pub struct Member {
     pub entity: Entity,
     /// Free text: `owner`, `reviewer`, ….
     pub role: String,
-    /// Since when.
+    /// When it joined.
     pub since: Timestamp,
 }
 
 impl Member {
-    /// The role where none is given.
+    /// The default role.
     pub const ROLE: &'static str = "member";
 }
 
@@ -97,7 +97,7 @@ pub fn handle(text: &str) -> Result<String, BadHandle> {
     let lower = text.to_lowercase();
     let fits = (1..=limits::HANDLE_MAX).contains(&lower.len())
         && lower.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
-    // A handle that reads as an id would make routes that take either ambiguous.
+    // A handle in the form of a UUID would be ambiguous in routes that accept a handle or an id.
     let is_id = uuid::Uuid::parse_str(&lower).is_ok();
     if fits && !is_id { Ok(lower) } else { Err(BadHandle { got: text.chars().take(60).collect() }) }
 }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_are_lower_case_short_and_plain() {
+    fn a_handle_is_short_lower_case_ascii_and_not_a_uuid() {
         assert_eq!(handle("Front-End_2").unwrap(), "front-end_2");
         for bad in ["", "two words", "é", &"a".repeat(41), "0192d3e4-0000-7000-8000-000000000000"] {
             assert!(handle(bad).is_err(), "`{bad}` should be refused");

@@ -1,4 +1,5 @@
-//! Consciousness: the append-only log of an agent's history, and the view of it that is sent.
+//! The consciousness: the append-only log of an agent's history, and the view, the part of it that is sent to the
+//! model.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,15 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::id::CycleId;
 use crate::message::ModelMessage;
 
-/// What an entry is in the life of its agent. A cycle's beginning is this column, never found by
-/// matching text.
+/// The kind of an entry. The first entry of a cycle is found by this column, never by matching text.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum EntryKind {
-    /// The events that a cycle began with.
+    /// The events that opened a cycle.
     Inbox,
     /// Events shown between steps.
     Injection,
@@ -22,7 +22,7 @@ pub enum EntryKind {
     Assistant,
     /// The outcomes of one step's calls, in call order.
     Outcomes,
-    /// A word of the runtime to the agent: a nudge, "broken off", "canceled".
+    /// A notice of the runtime to the agent: a nudge, "broken off", "canceled".
     Notice,
 }
 
@@ -36,13 +36,13 @@ impl EntryKind {
 /// One element of the consciousness.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Place in the log: 1, 2, 3 … without gaps, for ever.
+    /// Position in the log: 1, 2, 3 … without gaps, forever.
     pub seq: u64,
     /// The cycle that appended it.
     pub cycle: CycleId,
     /// The step of that cycle.
     pub step: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// The content.
     pub message: ModelMessage,
@@ -52,27 +52,27 @@ pub struct Entry {
     pub at: Timestamp,
 }
 
-/// What of the log is sent to the model: a summary, chosen ranges, and everything from `tail` on.
-/// A view is a row of its own; the log is untouched by it.
+/// The part of the log that is sent to the model: a summary, selected ranges, and everything from `tail` on. A view
+/// is a row of its own; it does not change the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// 0 for the whole log, then one more for each view row of the agent.
+    /// 0 for the whole log; each new view row of the agent adds one.
     pub rev: u64,
-    /// Text standing for what is left out.
+    /// Text that replaces what is left out.
     pub summary: Option<String>,
     /// Inclusive ranges of entry seqs kept before the tail, ascending and disjoint.
     pub ranges: Vec<(u64, u64)>,
-    /// First entry of the unbroken rest.
+    /// First entry of the part that is sent without gaps.
     pub tail: u64,
     /// Reasoning of entries below this seq is never sent again (its prefix has changed).
     pub reasoning_from: u64,
-    /// Vendors' own blocks of entries below this seq are never sent again: a vendor has refused them.
+    /// Native blocks of entries below this seq are never sent again, because a vendor refused them.
     #[serde(default)]
     pub native_from: u64,
 }
 
 impl View {
-    /// The view of an agent that never was compacted.
+    /// The view that shows the whole log.
     pub fn whole() -> Self {
         Self { rev: 0, summary: None, ranges: Vec::new(), tail: 1, reasoning_from: 1, native_from: 1 }
     }

@@ -1,5 +1,4 @@
-//! Events: facts addressed to one agent, with the whole envelope of where they come from, and the
-//! states that an accepted event can be in.
+//! Events: facts addressed to one agent, the envelope that records their origin, and the states of an accepted event.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,19 +15,19 @@ use crate::id::{CallId, CycleId, EntityId, EventId, MessageId, PlanId, RootId, S
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum EventKind {
-    /// Something was said in a space of the agent.
+    /// A message in a space of the agent.
     SpaceMessage,
-    /// The same, and the agent was named.
+    /// The same, and the message mentions the agent.
     Mention,
     /// A webhook or an API trigger.
     Service,
     /// One of the agent's plans is due.
     Plan,
-    /// A light self-reminder.
+    /// A short reminder that the agent set for itself.
     Timer,
-    /// A late or interactive outcome.
+    /// A late or interactive outcome of a tool call.
     ToolResult,
-    /// The optional self-wake.
+    /// The optional periodic activation.
     Heartbeat,
 }
 
@@ -68,9 +67,9 @@ pub enum Principal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
-    /// Said in a space.
+    /// A message in a space.
     Space,
-    /// Sent by the API.
+    /// Sent through the API.
     Api,
     /// Sent by a webhook.
     Webhook,
@@ -80,11 +79,11 @@ pub enum Channel {
     Tool,
 }
 
-/// How far its content is to be trusted; a batch has its lowest.
+/// How far the content can be trusted; a batch has the lowest trust of its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// Anyone outside.
+    /// Anybody outside.
     #[default]
     Outside,
     /// Another agent.
@@ -95,7 +94,7 @@ pub enum Trust {
     Operator,
 }
 
-/// Where an event comes from. Set by the server from what it knows, never by the client.
+/// The origin of an event. The server sets it from its own knowledge; a client never does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
     /// On whose behalf.
@@ -104,20 +103,20 @@ pub struct Envelope {
     pub channel: Channel,
     /// How trustworthy.
     pub trust: Trust,
-    /// The first happening of the causal chain.
+    /// The first event or message of the causal chain.
     pub root: RootId,
     /// Agent messages between the root and this event.
     pub hop: u32,
 }
 
-/// What an agent's own later event descends from: the cycle that decided it.
+/// The origin of an event that an agent causes for itself later: the cycle that decided it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// The first happening of the causal chain; empty where the event begins one.
+    /// The first event or message of the causal chain; empty if the event starts a chain.
     pub root: RootId,
     /// Agent messages between the root and the cycle.
     pub hop: u32,
-    /// The lowest trust of what the cycle read.
+    /// The lowest trust of the events that the cycle read.
     pub trust: Trust,
 }
 
@@ -125,16 +124,16 @@ pub struct Cause {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventData {
-    /// Refers to a message; the text is not copied.
+    /// A reference to a message; the text is not copied.
     Message {
         /// The space.
         space: SpaceId,
-        /// The message's place there.
+        /// The message's seq in the space.
         seq: u64,
         /// The message's id.
         message: MessageId,
     },
-    /// A service's call.
+    /// An event of a service.
     Service {
         /// The service's name.
         name: String,
@@ -147,55 +146,55 @@ pub enum EventData {
         plan: PlanId,
         /// Its name.
         name: String,
-        /// What the agent told itself to do.
+        /// What the agent planned to do.
         instruction: String,
-        /// The scheduled times that this event stands for.
+        /// The scheduled times that this event covers.
         slots: Vec<Timestamp>,
     },
-    /// A self-reminder.
+    /// A reminder that the agent set for itself.
     Timer {
         /// What for.
         reason: String,
     },
-    /// A late outcome.
+    /// A late outcome of a tool call.
     ToolResult {
         /// The call it answers.
         call: CallId,
         /// The tool.
         tool: String,
-        /// What came back.
+        /// The result.
         text: String,
         /// Whether it failed.
         error: bool,
-        /// How the call ended; rows of earlier versions have none.
+        /// How the call ended; `None` in rows of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<OutcomeStatus>,
     },
-    /// Nothing but the waking itself.
+    /// Has no content; it only wakes the agent.
     Heartbeat,
 }
 
 /// A fact addressed to one agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Unique per agent for ever.
+    /// Unique per agent, forever.
     pub id: EventId,
     /// What happened.
     pub kind: EventKind,
-    /// Whether it may break into a running cycle.
+    /// Whether it may interrupt a running cycle.
     pub urgent: bool,
     /// When it happened.
     pub at: Timestamp,
-    /// Where it comes from.
+    /// Its origin.
     pub envelope: Envelope,
     /// Its content.
     pub data: EventData,
-    /// The event that an operator sent again by this one.
+    /// The earlier event that an operator sent again as this one.
     pub cites: Option<EventId>,
 }
 
 impl Event {
-    /// What a service tells an agent by the key `credential`: the first happening of its chain.
+    /// An event that a service sends with the API key `credential`. It is the root of its chain.
     pub fn of_service(
         id: EventId,
         credential: impl Into<String>,
@@ -221,34 +220,34 @@ impl Event {
     }
 }
 
-/// The one state of an accepted event in the ledger.
+/// The state of an accepted event in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum EventState {
-    /// Not yet settled.
+    /// Not yet processed.
     Waiting,
-    /// Kept back by the bound on agent-to-agent messages.
+    /// Held by the limit on agent-to-agent messages.
     Held,
-    /// Seen by a decision that was committed.
+    /// A committed decision saw it.
     Processed {
         /// The cycle.
         cycle: CycleId,
         /// The step whose decision saw it.
         step: u32,
     },
-    /// The agent decided that it is not its business.
+    /// The agent decided that the event does not concern it, or a rule excluded it.
     Skipped {
         /// For operators only.
         reason: Option<String>,
     },
-    /// Taken back: by an operator, with its cycle, or because its agent is no more.
+    /// Canceled by an operator, together with its cycle, or because its agent is retired.
     Canceled {
         /// Why, unless this event alone was canceled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Given up after too many failures that its content caused.
+    /// Set aside after too many failures that its content caused.
     Dead {
         /// The last failure.
         reason: String,
@@ -264,30 +263,30 @@ impl EventState {
     }
 }
 
-/// How far an event has come: its state, with what is known around it.
+/// The progress of an event: its state, combined with the state of its cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum EventProgress {
     /// It waits.
     Waiting,
-    /// It waits, and the open cycle has taken it.
+    /// It waits and the open cycle has taken it.
     Taken,
     /// It is held.
     Held,
-    /// A decision saw it, and the cycle is still open.
+    /// A decision saw it and the cycle is still open.
     Shown,
-    /// The cycle that saw it spoke in its space, then or later.
+    /// The cycle that saw it posted a message in its space or named it as handled.
     Addressed,
-    /// The cycle that saw it ended without a word in its space.
+    /// The cycle that saw it ended without addressing it.
     Read,
     /// It was skipped.
     Skipped,
-    /// It was taken back.
+    /// It was canceled.
     Canceled,
-    /// It was given up after too many failures.
+    /// It was set aside after too many failures.
     Dead,
-    /// An operator gave it up.
+    /// An operator removed it.
     Dropped,
 }
 
@@ -297,8 +296,8 @@ impl EventProgress {
         self.into()
     }
 
-    /// The progress of an event in that state. `taken` and `open` describe its cycle: that it has taken
-    /// the event, that it has not ended.
+    /// The progress of an event in that state. `taken`: a cycle has taken it. `open`: its cycle has not ended.
+    /// `addressed`: its cycle has addressed it.
     pub fn of(state: &EventState, taken: bool, open: bool, addressed: bool) -> Self {
         match state {
             EventState::Waiting if taken => Self::Taken,
@@ -315,29 +314,29 @@ impl EventProgress {
     }
 }
 
-/// A waiting event as the waking agent meets it.
+/// A waiting event as an activation reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waiting {
-    /// Its place in this agent's inbox.
+    /// Its seq in this agent's inbox.
     pub seq: u64,
-    /// Cycles over it that failed by their content.
+    /// Cycles with this event that failed because of their content.
     pub attempts: u32,
-    /// Deaths of the process while it was being processed, but for those while a model was waited for.
+    /// Deaths of the process while it was being processed, except those during a model request.
     pub deaths: u32,
     /// The event.
     pub event: Event,
-    /// The words it refers to, where it does.
+    /// The message it refers to, if any.
     pub message: Option<NamedMessage>,
 }
 
 impl Waiting {
-    /// The words that it refers to; empty where it refers to none.
-    pub fn words(&self) -> &str {
+    /// The text of the message it refers to; empty if there is none.
+    pub fn text(&self) -> &str {
         self.message.as_ref().map_or("", |message| message.text.as_str())
     }
 }
 
-/// A message as a reader meets it: text with names beside the ids.
+/// A message with the names of its space and sender in addition to the ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedMessage {
     /// The message.
@@ -346,19 +345,19 @@ pub struct NamedMessage {
     pub space: SpaceId,
     /// The space's handle.
     pub space_handle: String,
-    /// Place in the space.
+    /// Position in the space.
     pub seq: u64,
-    /// Who said it.
+    /// Who sent it.
     pub sender: EntityId,
     /// The sender's display name.
     pub sender_name: String,
-    /// The sender's handle, which nobody else has.
+    /// The sender's handle, which is unique.
     pub sender_handle: String,
     /// Human or agent.
     pub sender_kind: EntityKind,
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Members that were named when it was said, by `@handle` in the text or by the client.
+    /// Members that it mentions, by `@handle` in the text or by the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mentions: Vec<EntityId>,
     /// When.

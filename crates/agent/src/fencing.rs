@@ -1,9 +1,9 @@
-//! Who may write, and what a commit makes of the rows of a life: the rules behind
-//! [`crate::port::Store::commit`], the same for every store. A store reads the rows under its locks, asks here, and
-//! writes what it is told.
+//! Fencing: whether a commit may be written, and how it changes the agent's rows. These are the rules behind
+//! [`crate::port::Store::commit`], the same for every store. A store reads the rows under its locks, calls these
+//! functions, and writes what they return.
 //!
-//! Lock order, of every command: own life, then spaces by id, then inbox heads by id. Where a command is about
-//! several agents that have nothing to do with each other (`fire_due`), each may have a transaction of its own.
+//! Lock order of every command: the agent's life row, then spaces by id, then inbox heads by id. A command about
+//! several independent agents (`fire_due`) may use one transaction for each.
 
 use std::collections::BTreeSet;
 
@@ -32,30 +32,30 @@ pub struct LifeRow {
     pub skips: u64,
     /// Failures in a row.
     pub failures: u32,
-    /// Tokens of all its life.
+    /// All tokens it has used.
     pub usage: Usage,
     /// The open cycle.
     pub open: Option<CycleId>,
-    /// Told in the next inbox entry.
+    /// Notice to show in the next inbox entry.
     pub notice: Option<String>,
     /// Whether the agent may run.
     pub standing: Standing,
-    /// The cycle that is to be canceled.
+    /// The cycle that somebody requested to cancel.
     pub cancel: Option<CycleId>,
 }
 
-/// The head of an inbox, as far as a commit of its own agent reads and writes it.
+/// The head row of an inbox, as far as a commit of its agent reads and writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxHead {
     /// Events that wait.
     pub waiting: u32,
     /// Of these, taken by the open cycle.
     pub taken: u32,
-    /// When the agent has something to do.
+    /// When the agent is due.
     pub due_at: Option<Timestamp>,
-    /// Kept back until then, whatever waits.
+    /// The agent may not run before this time, even if events wait.
     pub hold_until: Option<Timestamp>,
-    /// Why it is kept back.
+    /// Why it may not run before that time.
     pub reason: Option<IdleReason>,
 }
 
@@ -64,7 +64,7 @@ pub struct InboxHead {
 pub enum Admission {
     /// It may.
     Write,
-    /// It may have been written before: the audit row says so.
+    /// It may already be written: the audit row decides.
     AskAudit,
     /// The lease is lost.
     Lost,
@@ -72,15 +72,15 @@ pub enum Admission {
     Canceled,
 }
 
-/// Whether the lease may write: it holds the epoch (or makes the next one), nothing was committed
-/// that it does not know, and it speaks of the cycle that is open.
+/// Whether a commit under this lease may be written: the lease holds the epoch (or opens the next one), it knows all
+/// earlier commits, and the commit belongs to the open cycle.
 pub fn admission(life: &LifeRow, lease: Lease, changes: &Changes) -> Admission {
     if life.commit_n != changes.expect {
         let next = life.epoch == lease.epoch && life.commit_n == changes.expect + 1;
         return if next { Admission::AskAudit } else { Admission::Lost };
     }
     let holds = match changes.kind {
-        // An agent that may not run may still learn that its cycle is canceled.
+        // Even an agent that may not run opens its cycle to process a cancel.
         CommitKind::Open => {
             lease.epoch == life.epoch + 1 && (life.standing == Standing::Active || life.cancel.is_some())
         }
@@ -90,13 +90,13 @@ pub fn admission(life: &LifeRow, lease: Lease, changes: &Changes) -> Admission {
     if !holds {
         return Admission::Lost;
     }
-    let canceled = life.cancel == Some(changes.cycle) && must_hear_a_cancel(changes);
+    let canceled = life.cancel == Some(changes.cycle) && is_refused_by_cancel(changes);
     if canceled { Admission::Canceled } else { Admission::Write }
 }
 
-/// A cancel that was acknowledged holds: what would begin something, or end the cycle as if nothing had
-/// been said, is refused. What has happened may be settled.
-fn must_hear_a_cancel(changes: &Changes) -> bool {
+/// Whether a requested cancel refuses this commit. Commits that start something, or end the cycle without regard to the
+/// cancel, are refused. Commits that only record what has already happened are not.
+fn is_refused_by_cancel(changes: &Changes) -> bool {
     match changes.kind {
         CommitKind::Decide | CommitKind::Start | CommitKind::Sent | CommitKind::Park => true,
         CommitKind::Close => changes.run.as_ref().is_none_or(|run| run.ending != Ending::Canceled),
@@ -113,13 +113,13 @@ pub struct AuditRow {
     pub cycle: CycleId,
     /// Its step.
     pub step: u32,
-    /// Which of the commits of a cycle it is.
+    /// The kind of commit.
     pub kind: CommitKind,
 }
 
-/// Whether the commit behind the one that `changes` expects is these very changes: then they were written, and
-/// only the answer was lost. Two who take over the same cycle want to make the same epoch of it, and only one
-/// of them may live it: an opening is told by its own mark in the cycle that is `open`.
+/// Whether the commit after the one that `changes` expects is `changes` itself: then it was written, and only the
+/// answer was lost. Two processes that take over the same cycle try to open the same epoch, and only one of them may
+/// run it. Openings are therefore also compared by the `opening` mark in the `open` cycle.
 pub fn was_written(row: AuditRow, open: Option<&OpenCycle>, lease: Lease, changes: &Changes) -> bool {
     let Changes { cycle, step, kind, .. } = *changes;
     let opening = |open: &OpenCycle| open.opening;
@@ -127,23 +127,23 @@ pub fn was_written(row: AuditRow, open: Option<&OpenCycle>, lease: Lease, change
         && (kind != CommitKind::Open || open.map(opening) == changes.open.as_ref().map(opening))
 }
 
-/// Whether an opening is out of date: one of the events that it takes does not wait any more. `found` is how many
-/// of them do.
+/// Whether an opening is outdated: an event that it takes no longer waits. `found` is how many of its events still
+/// wait.
 pub fn is_outdated(open: Option<&OpenCycle>, found: usize) -> bool {
     open.is_some_and(|open| !open.decided && found < open.taken.len())
 }
 
-/// Something that a commit brings into a space.
+/// A message that a commit adds to a space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Post<'a> {
-    /// A message; where it is denied its call is refused.
+    /// A text message; if it is denied, its call is refused.
     Message(&'a NewMessage),
-    /// A visible call.
+    /// The message of a visible call.
     Call(&'a NewMessage),
 }
 
 impl<'a> Post<'a> {
-    /// What stands in the space then.
+    /// The message that is added to the space.
     pub fn message(self) -> &'a NewMessage {
         match self {
             Self::Message(message) | Self::Call(message) => message,
@@ -151,20 +151,21 @@ impl<'a> Post<'a> {
     }
 }
 
-/// The spaces of these, in the order in which a store locks them.
+/// The spaces of these messages, in the order in which a store locks them.
 pub fn spaces(posts: &[Post<'_>]) -> BTreeSet<SpaceId> {
     posts.iter().map(|post| post.message().space).collect()
 }
 
-/// What a commit brings into spaces, in the order of the calls of its decision.
+/// The messages that a commit adds to spaces, in the order of the decision's calls.
 pub fn posts(changes: &Changes) -> Vec<Post<'_>> {
-    let turn = |message: &NewMessage| {
+    let call_index = |message: &NewMessage| {
         changes.calls.iter().position(|row| Some(&row.id) == message.call.as_ref()).unwrap_or(0)
     };
-    let says = changes.inward.messages.iter().map(|message| (turn(message), Post::Message(message)));
-    let shows = changes.shows.iter().map(|message| (turn(message), Post::Call(message)));
-    let mut posts: Vec<_> = says.chain(shows).collect();
-    posts.sort_by_key(|(turn, _)| *turn);
+    let messages =
+        changes.inward.messages.iter().map(|message| (call_index(message), Post::Message(message)));
+    let calls = changes.shows.iter().map(|message| (call_index(message), Post::Call(message)));
+    let mut posts: Vec<_> = messages.chain(calls).collect();
+    posts.sort_by_key(|(index, _)| *index);
     posts.into_iter().map(|(_, post)| post).collect()
 }
 
@@ -181,9 +182,9 @@ pub fn refusal(message: &NewMessage, denial: &Denial) -> Refusal {
     Refusal { call: message.call.clone().unwrap_or_else(|| CallId(message.id.to_string())), reason }
 }
 
-/// The refusals where a change names a row that is another agent's. A change does not say which call wants it;
-/// those that name the row do, else all inward ones may.
-pub fn not_own(what: &str, id: &str, calls: &[CallRow]) -> Vec<Refusal> {
+/// The refusals if a change names a row that belongs to another agent. A change does not record its call, so the
+/// inward calls whose arguments contain the id are refused, or all inward calls if none does.
+pub fn not_owned(what: &str, id: &str, calls: &[CallRow]) -> Vec<Refusal> {
     let inward = || calls.iter().filter(|call| call.effect == Effect::Inward);
     let named: Vec<_> = inward().filter(|call| call.arguments.contains(id)).collect();
     let blamed = if named.is_empty() { inward().collect() } else { named };
@@ -191,7 +192,7 @@ pub fn not_own(what: &str, id: &str, calls: &[CallRow]) -> Vec<Refusal> {
     blamed.into_iter().map(|call| Refusal { call: call.id.clone(), reason: reason.clone() }).collect()
 }
 
-/// What a commit makes of the life row.
+/// The life row after a commit.
 pub fn life_after(life: &LifeRow, lease: Lease, changes: &Changes) -> LifeRow {
     let mut life = life.clone();
     life.epoch = lease.epoch;
@@ -218,21 +219,21 @@ pub fn life_after(life: &LifeRow, lease: Lease, changes: &Changes) -> LifeRow {
     life
 }
 
-/// From when on an agent is due.
+/// When an agent is due after a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueFrom {
     /// As it was.
     Unchanged,
-    /// Not before something is accepted.
+    /// Not until an event is accepted.
     Never,
-    /// From then on.
+    /// At this time.
     At(Timestamp),
-    /// From when on the first event that waits is, but not before the hold.
+    /// When the first waiting event is due, but not before `hold_until`.
     FirstWaiting,
 }
 
-/// What a commit makes of its agent's inbox head, after what it settles has left: the row, and from when on
-/// the agent is due. `life` is the row after the commit, `now` the time at which it is written.
+/// The agent's inbox head after a commit, and when the agent is due. `inbox` no longer counts the settled events,
+/// `life` is the life row after the commit, `now` is the time at which the commit is written.
 pub fn inbox_after(
     inbox: &InboxHead,
     life: &LifeRow,
@@ -240,18 +241,18 @@ pub fn inbox_after(
     now: Timestamp,
 ) -> (InboxHead, DueFrom) {
     let (mut inbox, at) = (*inbox, changes.at.min(now));
-    let rests = closes(changes) || changes.kind == CommitKind::Park || changes.idle.is_some();
-    if rests || changes.kind == CommitKind::Open {
-        let until = changes.idle.as_ref().and_then(|rest| rest.not_before);
+    let is_idle = closes(changes) || changes.kind == CommitKind::Park || changes.idle.is_some();
+    if is_idle || changes.kind == CommitKind::Open {
+        let until = changes.idle.as_ref().and_then(|idle| idle.not_before);
         inbox.hold_until = until.map(|until| waits::rebased(until, changes.at, now));
-        inbox.reason = changes.idle.as_ref().and_then(|rest| rest.reason);
+        inbox.reason = changes.idle.as_ref().and_then(|idle| idle.reason);
     }
     if closes(changes) || changes.kind == CommitKind::Park {
         inbox.taken = 0;
     }
     let due = if changes.kind == CommitKind::Open {
         DueFrom::At(inbox.due_at.map_or(at, |due| due.min(at)))
-    } else if !rests {
+    } else if !is_idle {
         DueFrom::Unchanged
     } else if life.standing != Standing::Active || (changes.open.is_none() && inbox.waiting == 0) {
         DueFrom::Never
@@ -263,8 +264,8 @@ pub fn inbox_after(
     (inbox, due)
 }
 
-/// What the rows tell of the world; what is counted beside them is still to be filled in. `newest` is the newest
-/// place in the inbox.
+/// The part of a [`Glance`] that follows from the rows; the store fills in the counts. `newest` is the highest seq in
+/// the inbox.
 pub fn glance(life: &LifeRow, inbox: &InboxHead, newest: u64) -> Glance {
     Glance {
         waiting: inbox.waiting.saturating_sub(inbox.taken),
@@ -275,7 +276,7 @@ pub fn glance(life: &LifeRow, inbox: &InboxHead, newest: u64) -> Glance {
     }
 }
 
-/// Closing may be merged with a decision or a settlement; a view is about the log, not the rest.
+/// Whether the commit closes the cycle. A decision or a settlement may close it too; a change of the view never does.
 pub fn closes(changes: &Changes) -> bool {
     changes.open.is_none() && changes.kind != CommitKind::View
 }
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_writes_only_what_it_knows_of_its_own_cycle() {
+    fn a_lease_writes_only_to_its_open_cycle_and_only_with_current_knowledge() {
         use CommitKind::{Decide, Open, View};
         for (kind, epoch, row, expected) in [
             (Decide, 3, life(), Admission::Write),
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_is_heard_before_anything_begins_or_ends_as_if_nothing_was_said() {
+    fn a_requested_cancel_refuses_every_commit_that_starts_something_or_ignores_it() {
         use CommitKind::{Arrived, Close, Decide, Open, Park, Sent, Settle, Start, View};
         let row = LifeRow { cancel: Some(cycle(1)), ..life() };
         for kind in [Decide, Start, Sent, Park, Close] {
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn when_an_agent_is_due_again_is_as_its_rest_says() {
+    fn an_agent_is_due_again_as_its_idle_time_says() {
         use CommitKind::{Close, Decide, Open, Park};
         let inbox = |waiting, hold: Option<i64>| InboxHead {
             waiting,
@@ -371,18 +372,18 @@ mod tests {
             hold_until: hold.map(at),
             reason: None,
         };
-        let rest = |until: Option<i64>| Some(Idle { not_before: until.map(at), reason: None });
+        let idle = |until: Option<i64>| Some(Idle { not_before: until.map(at), reason: None });
         for (kind, waiting, until, standing, now, due) in [
             (Open, 1, None, Standing::Active, 55, DueFrom::At(at(50))),
             (Decide, 1, None, Standing::Active, 55, DueFrom::Unchanged),
-            (Close, 0, Some(rest(None)), Standing::Active, 55, DueFrom::Never),
-            (Close, 2, Some(rest(None)), Standing::Active, 55, DueFrom::FirstWaiting),
-            (Close, 2, Some(rest(Some(70))), Standing::Suspended, 55, DueFrom::Never),
-            (Park, 0, Some(rest(Some(70))), Standing::Active, 55, DueFrom::At(at(70))),
-            (Park, 0, Some(rest(Some(20))), Standing::Active, 55, DueFrom::At(at(50))),
-            // The clock was set back by 40 since.
+            (Close, 0, Some(idle(None)), Standing::Active, 55, DueFrom::Never),
+            (Close, 2, Some(idle(None)), Standing::Active, 55, DueFrom::FirstWaiting),
+            (Close, 2, Some(idle(Some(70))), Standing::Suspended, 55, DueFrom::Never),
+            (Park, 0, Some(idle(Some(70))), Standing::Active, 55, DueFrom::At(at(70))),
+            (Park, 0, Some(idle(Some(20))), Standing::Active, 55, DueFrom::At(at(50))),
+            // The clock was set back by 40 ms in between.
             (Open, 1, None, Standing::Active, 10, DueFrom::At(at(10))),
-            (Park, 0, Some(rest(Some(70))), Standing::Active, 10, DueFrom::At(at(30))),
+            (Park, 0, Some(idle(Some(70))), Standing::Active, 10, DueFrom::At(at(30))),
         ] {
             let changes = Changes { idle: until.flatten(), ..changes(kind) };
             let row = LifeRow { standing, ..life() };
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_was_written_where_the_audit_says_all_of_it_and_an_opening_only_where_it_was_this_one() {
+    fn a_commit_was_written_if_its_audit_row_matches_and_for_an_opening_also_its_mark() {
         let row = |kind| AuditRow { epoch: 3, cycle: cycle(1), step: 0, kind };
         let open = |mark| OpenCycle { opening: Some(cycle(mark)), ..OpenCycle::new(cycle(1), 1, at(0)) };
         let decide = changes(CommitKind::Decide);
@@ -407,14 +408,17 @@ mod tests {
             assert_eq!(was_written(row, None, lease(3), &decide), expected, "{row:?}");
         }
         let opens = Changes { open: Some(open(7)), ..changes(CommitKind::Open) };
-        for (there, expected) in [(Some(open(7)), true), (Some(open(8)), false), (None, false)] {
-            assert_eq!(was_written(row(CommitKind::Open), there.as_ref(), lease(3), &opens), expected);
+        for (stored, expected) in [(Some(open(7)), true), (Some(open(8)), false), (None, false)] {
+            assert_eq!(was_written(row(CommitKind::Open), stored.as_ref(), lease(3), &opens), expected);
         }
         let taking = OpenCycle { taken: vec![1, 2], ..open(7) };
-        let lived = OpenCycle { decided: true, ..taking.clone() };
-        for (open, found, outdated) in
-            [(Some(&taking), 2, false), (Some(&taking), 1, true), (Some(&lived), 1, false), (None, 0, false)]
-        {
+        let decided = OpenCycle { decided: true, ..taking.clone() };
+        for (open, found, outdated) in [
+            (Some(&taking), 2, false),
+            (Some(&taking), 1, true),
+            (Some(&decided), 1, false),
+            (None, 0, false),
+        ] {
             assert_eq!(is_outdated(open, found), outdated);
         }
     }
@@ -442,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_commit_says_and_shows_comes_into_its_spaces_in_the_order_of_its_calls() {
+    fn messages_and_visible_calls_of_a_commit_are_posted_in_the_order_of_its_calls() {
         let mut changes = changes(CommitKind::Decide);
         changes.calls = (0..4).map(|n| call(n, "{}")).collect();
         changes.inward.messages = vec![message(1), message(3)];
@@ -453,24 +457,24 @@ mod tests {
             (matches!(post, Post::Message(_)), call)
         });
         let expected = [(false, "c0"), (true, "c1"), (false, "c2"), (true, "c3")];
-        assert!(order.eq(expected.map(|(says, call)| (says, call.to_owned()))));
+        assert!(order.eq(expected.map(|(is_message, call)| (is_message, call.to_owned()))));
         assert_eq!(spaces(&posts).len(), 1);
     }
 
     #[test]
-    fn a_refusal_names_its_call_and_says_why_in_words_for_the_model() {
+    fn a_refusal_names_its_call_and_gives_the_model_a_reason() {
         let message = message(1);
         let (entity, space) = (message.sender, message.space);
-        for (denial, words) in [
+        for (denial, text) in [
             (Denial::NotMember { entity, space }, "you are not a member"),
             (Denial::SpaceClosed(space), "is closed; nothing was posted there"),
             (Denial::MessageIdTaken, "taken by another message; nothing was posted"),
         ] {
             let refusal = refusal(&message, &denial);
-            assert!(refusal.call.0 == "c1" && refusal.reason.contains(words), "{refusal:?}");
+            assert!(refusal.call.0 == "c1" && refusal.reason.contains(text), "{refusal:?}");
         }
         let calls = [call(0, "{}"), call(1, r#"{"id": "g7"}"#)];
-        let blamed = |id| not_own("goal", id, &calls).into_iter().map(|refusal| refusal.call.0).collect();
+        let blamed = |id| not_owned("goal", id, &calls).into_iter().map(|refusal| refusal.call.0).collect();
         let (named, all): (Vec<String>, Vec<String>) = (blamed("g7"), blamed("g8"));
         assert_eq!((named, all), (vec!["c1".to_owned()], vec!["c0".to_owned(), "c1".to_owned()]));
     }

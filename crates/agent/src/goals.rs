@@ -1,8 +1,8 @@
-//! The tree of an agent's goals: in which order it is shown, what stands below a goal, and what a
-//! change may make of it.
+//! The tree of an agent's goals: the order in which goals are shown, the sub-goals of a goal, and which changes are
+//! valid.
 //!
-//! Must not know tools or stores; both ask here. Rows that no rule would have let in (a ring, a
-//! parent that is not there) are shown all the same.
+//! Must not know tools or stores; both call this module. Stored rows that the rules would not accept (a ring, a missing
+//! parent) are shown anyway.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,31 +11,31 @@ use crate::id::GoalId;
 use crate::life::{Goal, GoalStatus};
 use crate::limits;
 
-/// A goal at its place in the tree.
+/// A goal and its depth in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch<'a> {
     /// The goal.
     pub goal: &'a Goal,
-    /// Goals above it.
+    /// Number of goals above it.
     pub depth: usize,
 }
 
-/// Why goals cannot be as a change would make them.
+/// Why a change of goals is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGoals {
     /// More than [`limits::GOALS_MAX`].
     #[error("wanted at most {max} goals in all, these would make {0}", max = limits::GOALS_MAX)]
     TooMany(usize),
-    /// A goal would stand below itself.
+    /// A goal would be its own sub-goal, directly or through others.
     #[error("the goal `{0}` would be a sub-goal of itself")]
     Ring(GoalId),
     /// More than [`limits::GOAL_LEVELS_MAX`].
-    #[error("wanted at most {max} levels of goals, `{0}` would stand below that", max = limits::GOAL_LEVELS_MAX)]
+    #[error("wanted at most {max} levels of goals, `{0}` would be deeper", max = limits::GOAL_LEVELS_MAX)]
     TooDeep(GoalId),
 }
 
-/// All goals, each once: a goal before its sub-goals, neighbours in the order given. A goal whose
-/// parent is not there stands at the top.
+/// All goals, each once: a goal before its sub-goals, siblings in the given order. A goal whose parent is missing is at
+/// the top level.
 pub fn tree(goals: &[Goal]) -> Vec<Branch<'_>> {
     let known: HashSet<GoalId> = goals.iter().map(|goal| goal.id).collect();
     let mut below: HashMap<Option<GoalId>, Vec<&Goal>> = HashMap::new();
@@ -43,7 +43,7 @@ pub fn tree(goals: &[Goal]) -> Vec<Branch<'_>> {
         below.entry(goal.parent.filter(|parent| known.contains(parent))).or_default().push(goal);
     }
     let (mut shown, mut branches) = (HashSet::new(), Vec::with_capacity(goals.len()));
-    // A ring has no top: after all others its first goal is taken for one.
+    // A ring has no top-level goal: after all others, its first goal is treated as one.
     let tops = below.get(&None).into_iter().flatten().rev().copied();
     for top in tops.chain(goals) {
         let mut next = vec![(top, 0)];
@@ -58,10 +58,10 @@ pub fn tree(goals: &[Goal]) -> Vec<Branch<'_>> {
     branches
 }
 
-/// The tree without what is over: goals that are active, or that have an active one below them.
+/// The tree without finished goals: goals that are active or have an active goal below them.
 pub fn pursued(goals: &[Goal]) -> Vec<Branch<'_>> {
     let mut kept = Vec::new();
-    // From the last to the first: whether something active stands below, by depth.
+    // Walks from the last to the first; `active` says for each depth whether an active goal was seen there.
     let mut active: Vec<bool> = Vec::new();
     for branch in tree(goals).into_iter().rev() {
         active.resize(branch.depth + 2, false);
@@ -83,7 +83,7 @@ pub fn below(goals: &[Goal], id: GoalId) -> Vec<GoalId> {
     branches[at + 1..].iter().take_while(deeper).map(|branch| branch.goal.id).collect()
 }
 
-/// The goals as they are after these changes, highest priority first, as a store tells them.
+/// The goals after these changes, highest priority first, in the order in which a store returns them.
 pub fn amended(goals: &[Goal], changes: &[GoalChange]) -> Vec<Goal> {
     let mut all: Vec<Goal> = goals.to_vec();
     for change in changes {
@@ -100,7 +100,7 @@ pub fn amended(goals: &[Goal], changes: &[GoalChange]) -> Vec<Goal> {
     all
 }
 
-/// Whether goals may be so: their number, their depth, no ring.
+/// Checks the number of goals, their depth, and that there is no ring.
 pub fn check(goals: &[Goal]) -> Result<(), BadGoals> {
     if goals.len() > limits::GOALS_MAX {
         return Err(BadGoals::TooMany(goals.len()));
@@ -113,7 +113,7 @@ pub fn check(goals: &[Goal]) -> Result<(), BadGoals> {
                 return Err(BadGoals::Ring(goal.id));
             }
             if !seen.insert(parent) {
-                // A ring above it; the goals in it are named when they are looked at.
+                // A ring above this goal; the goals in the ring are reported when the loop reaches them.
                 break;
             }
             above = parents.get(&parent).copied().flatten();
@@ -145,7 +145,7 @@ mod tests {
         Goal { id: id(n), parent, description: n.to_string(), priority: 5, status: GoalStatus::Active }
     }
 
-    fn over(n: u128, parent: u128) -> Goal {
+    fn finished(n: u128, parent: u128) -> Goal {
         Goal { status: GoalStatus::Completed, ..goal(n, parent) }
     }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_goal_stands_once_in_the_tree_whatever_the_rows_say() {
+    fn every_goal_is_in_the_tree_once_even_if_rows_are_inconsistent() {
         for (goals, wanted) in [
             (vec![goal(3, 1), goal(1, 0), goal(4, 3), goal(2, 0), goal(5, 1)], "1 .3 ..4 .5 2"),
             (vec![goal(1, 9), goal(2, 1)], "1 .2"),
@@ -168,21 +168,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_left_out_unless_something_active_stands_below() {
-        let goals = [over(1, 0), over(2, 1), goal(3, 2), over(4, 2), over(5, 0), goal(6, 0), over(7, 6)];
+    fn finished_goals_are_left_out_unless_an_active_goal_is_below() {
+        let goals = [
+            finished(1, 0),
+            finished(2, 1),
+            goal(3, 2),
+            finished(4, 2),
+            finished(5, 0),
+            goal(6, 0),
+            finished(7, 6),
+        ];
         assert_eq!(shape(&pursued(&goals)), "1 .2 ..3 6");
-        assert_eq!(shape(&pursued(&[over(1, 0), over(2, 1)])), "");
+        assert_eq!(shape(&pursued(&[finished(1, 0), finished(2, 1)])), "");
     }
 
     #[test]
-    fn below_a_goal_are_its_sub_goals_and_theirs() {
+    fn below_returns_the_sub_goals_of_a_goal_at_all_levels() {
         let goals = [goal(1, 0), goal(2, 1), goal(3, 2), goal(4, 1), goal(5, 0)];
         assert_eq!(below(&goals, id(1)), [2, 3, 4].map(id));
         assert_eq!((below(&goals, id(5)), below(&goals, id(9))), (vec![], vec![]));
     }
 
     #[test]
-    fn rings_depth_and_number_are_bounded() {
+    fn rings_and_too_deep_or_too_many_goals_are_refused() {
         assert_eq!(check(&[goal(1, 0), goal(2, 1), goal(3, 9)]), Ok(()));
         assert_eq!(check(&[goal(1, 1)]), Err(BadGoals::Ring(id(1))));
         assert_eq!(check(&[goal(9, 1), goal(1, 2), goal(2, 1)]), Err(BadGoals::Ring(id(1))));
@@ -196,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_applied_in_order_and_the_last_word_stands() {
+    fn changes_are_applied_in_order_and_the_last_one_wins() {
         let urgent = Goal { priority: 9, ..goal(3, 0) };
         let changes = [
             GoalChange::Set(goal(3, 0)),

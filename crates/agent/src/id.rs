@@ -1,7 +1,6 @@
-//! Identities. Every id is a type of its own, so that one cannot stand where another is meant.
+//! Ids. Every kind of id is a type of its own, so that they cannot be confused.
 //!
-//! Ids are handed in (see [`crate::port::Ids`]) or derived by hashing from ids that exist already;
-//! nothing here draws randomness.
+//! Ids are passed in (see [`crate::port::Ids`]) or derived by hashing existing ids; nothing here uses randomness.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +36,7 @@ uuid_id!(
     EntityId
 );
 uuid_id!(
-    /// A living agent. The same UUID as its entity's: one identity, two roles.
+    /// An agent. The UUID is the same as that of its entity: one identity, two roles.
     AgentId
 );
 uuid_id!(
@@ -45,28 +44,28 @@ uuid_id!(
     SpaceId
 );
 uuid_id!(
-    /// Something said in a space. For an agent's own message it derives from the call that said it.
+    /// A message in a space. The id of an agent's message is derived from the call that sent it.
     MessageId
 );
 uuid_id!(
-    /// One activation, from taking the events to rest. Its run, the run, has the same id.
+    /// One cycle, from taking the events until the agent sleeps again. Its run has the same id.
     CycleId
 );
 uuid_id!(
-    /// An agent's own alarm.
+    /// A scheduled activation that an agent planned for itself.
     PlanId
 );
 uuid_id!(
-    /// A standing intention.
+    /// A long-term goal of an agent.
     GoalId
 );
 uuid_id!(
-    /// A key of the API; the secret itself is stored hashed.
+    /// An API key; the secret itself is stored as a hash.
     CredentialId
 );
 
 impl AgentId {
-    /// The entity that this agent is in spaces.
+    /// The entity as which this agent is a member of spaces.
     pub fn entity(self) -> EntityId {
         EntityId(self.0)
     }
@@ -80,23 +79,23 @@ impl EntityId {
 }
 
 impl MessageId {
-    /// The id of the message that a `send_message` call says: the same however often the call is
-    /// replayed, so that what an agent says is said exactly once.
+    /// The id of the message that a `send_message` call sends. It is the same however often the call is replayed, so
+    /// that the message is posted exactly once.
     pub fn of_call(call: &CallId) -> Self {
         Self(hashed_uuid(&["message", &call.0]))
     }
 }
 
 impl GoalId {
-    /// The id of the goal that a call makes at this place of its list: the same however often the
-    /// call is replayed.
+    /// The id of the goal that a call creates at this index of its list. It is the same however often the call is
+    /// replayed.
     pub fn of_call(call: &CallId, index: usize) -> Self {
         Self(hashed_uuid(&["goal", &call.0, &index.to_string()]))
     }
 }
 
-/// Identity of an accepted event, unique per agent for ever: a message's id,
-/// `plan:<id>:<time>`, `result:<call id>`, `api:<credential>:<Idempotency-Key>` or a UUID.
+/// Identity of an accepted event, unique per agent, forever: a message's id, `plan:<id>:<time>`, `result:<call id>`,
+/// `api:<credential>:<Idempotency-Key>` or a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EventId(pub String);
@@ -107,17 +106,17 @@ impl fmt::Display for EventId {
     }
 }
 
-/// Identity of one tool call: ours, not the vendor's, and the idempotency key of its effect.
+/// Identity of one tool call. It is our id, not the vendor's, and the idempotency key of the call's effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub String);
 
 impl CallId {
-    /// A hash of agent, cycle, step and index: stable over every replay of a step, so that a tool recognises
-    /// a repeat.
+    /// A hash of agent, cycle, step and index. It is the same in every replay of a step, so that a tool recognises a
+    /// repeated call.
     pub fn derive(agent: AgentId, cycle: CycleId, step: u32, index: u32) -> Self {
-        let place = format!("{agent}/{cycle}/{step}/{index}");
-        Self(format!("c{}", &hex(&Sha256::digest(place.as_bytes()))[..24]))
+        let position = format!("{agent}/{cycle}/{step}/{index}");
+        Self(format!("c{}", &hex(&Sha256::digest(position.as_bytes()))[..24]))
     }
 }
 
@@ -145,8 +144,8 @@ impl fmt::Display for ContentRef {
     }
 }
 
-/// The happening that a chain of messages goes back to; agent messages are counted per root,
-/// so that no two agents answer each other for ever. Text, since roots are message ids, event ids and cycle ids alike.
+/// The first message or event of a causal chain. Agent messages are counted per root, so that two agents cannot answer
+/// each other forever. It is text, because a root can be a message id, an event id or a cycle id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RootId(pub String);
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_id_is_a_function_of_its_place() {
+    fn a_call_id_depends_only_on_agent_cycle_step_and_index() {
         let (agent, cycle) = (AgentId(Uuid::from_u128(1)), CycleId(Uuid::from_u128(2)));
         let id = CallId::derive(agent, cycle, 0, 1);
         assert_eq!(id, CallId::derive(agent, cycle, 0, 1));

@@ -1,7 +1,7 @@
-//! The rules of living agents: vocabulary, the cycle machine, prompt assembly, limits and ports.
+//! The rules of agents: domain types, the cycle machine, prompt assembly, limits and ports.
 //!
-//! This crate is pure (invariant 1): it never waits, reads a clock, draws randomness or does IO.
-//! Times and ids are handed in. It must not know any vendor, database, transport or runtime.
+//! This crate is pure (invariant 1): it never waits, reads a clock, uses randomness or does IO. Times and ids are
+//! passed in. It must not know any vendor, database, transport or runtime.
 
 pub mod id;
 pub mod limits;

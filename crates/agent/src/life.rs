@@ -1,4 +1,4 @@
-//! The state of one living agent as its rows tell it: what an activation reads.
+//! The state of one agent, as stored in its rows: everything that an activation reads.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
 use crate::limits::STEP_RECORDS_KEPT_MAX;
 use crate::run::{StepRecord, Usage};
 
-/// Whether the agent may run at all.
+/// Whether an agent may run at all.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
@@ -23,9 +23,9 @@ use crate::run::{StepRecord, Usage};
 pub enum Standing {
     /// It may run.
     Active,
-    /// Nothing opens, events keep waiting.
+    /// It opens no cycle; its events keep waiting.
     Suspended,
-    /// Over; history kept.
+    /// It never runs again; its history is kept.
     Retired,
 }
 
@@ -36,16 +36,16 @@ impl Standing {
     }
 }
 
-/// Why an agent that has work does not do it now.
+/// Why an agent with work is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum IdleReason {
-    /// The model's provider cannot serve it.
+    /// The model's provider is not available.
     Provider,
-    /// Its own content failed; it tries again more carefully.
+    /// The content of its events failed; it tries again later with smaller batches.
     Backoff,
-    /// It waits for more before it wakes, as its config says.
+    /// It waits for more events before it wakes, as its config says.
     Debounce,
 }
 
@@ -55,17 +55,17 @@ impl IdleReason {
         self.into()
     }
 
-    /// The same in words, behind the agent's name.
-    pub fn in_words(self) -> &'static str {
+    /// A description for people, to be shown after the agent's name.
+    pub fn description(self) -> &'static str {
         match self {
             Self::Provider => "its model cannot be reached",
-            Self::Backoff => "what it was sent failed",
-            Self::Debounce => "it waits for more before it wakes",
+            Self::Backoff => "processing its events failed",
+            Self::Debounce => "it waits for more events before it wakes",
         }
     }
 }
 
-/// Why an agent with work is idle, as people who wait for it see it.
+/// Why an agent with work is idle, and until when, for people who wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleUntil {
     /// Why.
@@ -74,133 +74,132 @@ pub struct IdleUntil {
     pub until: Timestamp,
 }
 
-/// The right to run one agent. `epoch` is the fencing token: a commit under an older one matches
-/// no row.
+/// The right to run one agent. `epoch` is the fencing token: a commit under an older epoch matches no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Whose life.
+    /// The agent.
     pub agent: AgentId,
-    /// Raised by one at every opening.
+    /// Incremented by one at every opening.
     pub epoch: u64,
 }
 
-/// Someone whose event a cycle processes, and where.
+/// A sender whose event a cycle processes, and the space of that event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requester {
     /// Who.
     pub principal: Principal,
-    /// In which space, if in one.
+    /// The space, if the event came from one.
     pub space: Option<SpaceId>,
 }
 
-/// A volatile layer with its text.
+/// A volatile layer: text that is sent to the model but is no entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Stands right behind this entry.
+    /// The entry that it follows.
     pub after: u64,
-    /// What is sent.
+    /// The text that is sent.
     pub text: Arc<str>,
 }
 
-/// The open cycle as the life row keeps it; together with entries, call rows and layers it is all
-/// that the machine is rebuilt from.
+/// The open cycle as stored in the life row. The cycle machine is rebuilt from it, the entries, the call rows and the
+/// layers alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenCycle {
     /// Identity.
     pub id: CycleId,
     /// Config revision it was opened under.
     pub config_rev: u64,
-    /// When.
+    /// When it was opened.
     pub opened_at: Timestamp,
     /// Inbox seqs of the taken events.
     pub taken: Vec<u64>,
-    /// The step to think next, or whose calls are open.
+    /// The next step, or the step whose calls are open.
     pub step: u32,
-    /// How often that step failed by its content.
+    /// How often that step failed because of its content.
     pub attempts: u32,
-    /// How often the process died during that step, while no model was being waited for.
+    /// How often the process died during that step, not counting deaths during a model request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deaths: u32,
-    /// Whether a model is being waited for; noted only where the process has died before, so that a death
-    /// meanwhile blames nobody.
+    /// Whether a model request is under way. Recorded only if the process has died before, so that a death during the
+    /// request is not counted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub asked: bool,
     /// Whether its first decision is committed.
     pub decided: bool,
-    /// Everyone whose event it processes.
+    /// The requesters of the events it processes.
     pub requesters: Vec<Requester>,
-    /// What its messages descend from.
+    /// The root of its messages.
     pub root: RootId,
-    /// The hop its messages carry.
+    /// The hop of its messages.
     pub hop: u32,
-    /// Lowest trust of what it read.
+    /// Lowest trust of the events it read.
     pub trust: Trust,
-    /// In words, for the run.
+    /// Description of why the agent woke, for the run.
     pub woke_for: String,
-    /// Size of this cycle's entries, once each, and of everything generated.
+    /// Tokens of this cycle's entries, each counted once, and of everything generated.
     pub tokens: u64,
     /// Steps in a row whose calls all failed.
     pub mistakes: u32,
-    /// Nudges given.
+    /// Number of nudges given.
     pub nudges: u32,
     /// Whether a reply cut by the length limit was already continued.
     pub continued: bool,
     /// Whether `done` was called in the open step, with its summary.
     pub finishing: Option<Finishing>,
-    /// Spaces it has spoken in since what came from there was last shown.
+    /// Spaces it has posted in since events from there were last shown.
     pub addressed: Vec<SpaceId>,
-    /// What each step did. With the cycle the store keeps the newest few, see [`OpenCycle::records_due`].
-    #[serde(default, serialize_with = "newest")]
+    /// The records of its steps. Only the newest few are stored with the cycle, see [`OpenCycle::records_due`].
+    #[serde(default, serialize_with = "kept_records")]
     pub steps: Vec<StepRecord>,
     /// Tokens as reported, those of discarded replies included.
     pub usage: Usage,
-    /// Tokens of generations that were aborted, which nobody reports: estimated.
+    /// Tokens of aborted generations; estimated, because providers do not report them.
     #[serde(default, skip_serializing_if = "Usage::is_none")]
     pub estimated: Usage,
-    /// What the step in progress has used in vain so far.
-    #[serde(default, skip_serializing_if = "InVain::is_none")]
-    pub vain: InVain,
-    /// Whether only agents caused it, as far as is processed.
+    /// What the step in progress has wasted so far.
+    #[serde(default, skip_serializing_if = "Waste::is_empty")]
+    pub vain: Waste,
+    /// Whether all events processed so far were caused by agents.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_agents: bool,
-    /// Events processed in addition to the taken ones: shown in the middle of the cycle.
+    /// Number of events shown in the middle of the cycle, in addition to the taken ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub injected: u32,
-    /// Generations aborted for news.
+    /// Number of generations aborted because of new events.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u32,
-    /// Events that the agent asked to see at the next step.
+    /// Number of events that the agent asked to see at the next step.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub peek: u32,
-    /// What the last preview has shown.
-    #[serde(default, skip_serializing_if = "Glimpse::is_none")]
-    pub previewed: Glimpse,
-    /// Whose model answered last, where it was not the agent's own.
+    /// What the last preview showed.
+    #[serde(default, skip_serializing_if = "Previewed::is_empty")]
+    pub previewed: Previewed,
+    /// The model that answered last, if it was not the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Seqs of its events by the numbers under which they were listed, from 1 on.
+    /// Seqs of its events in the order in which they were numbered for the model, from 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listed: Vec<u64>,
-    /// Hashes of the messages it has sent, each of text and space: the same message is not sent twice.
+    /// Hashes (text and space) of the messages it has sent, so that the same message is not sent twice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<String>,
-    /// Whether an unsafe call of this cycle was held back for something urgent that is not shown yet.
+    /// Whether an unsafe call was held back because of an urgent event that is not shown yet.
     #[serde(default, skip_serializing_if = "is_false")]
     pub held_back: bool,
-    /// Whether a step failed that had been shown something new, or may have been: nothing more is shown.
+    /// Whether a step failed after new events were shown to it, or may have been. No further events are shown.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspect: bool,
-    /// Milliseconds of its activations; what lies between them is not processed.
+    /// Milliseconds of all its activations; the time between them does not count.
     #[serde(default)]
     pub awake_ms: u64,
-    /// The activation that opened it or took it over, by the id that a cycle of its own would have had: tells
-    /// an opening that is sent again from one of somebody else.
+    /// Mark of the activation that opened it or took it over: the id that a new cycle of that activation would have
+    /// had. It distinguishes a repeated opening from the opening of another process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opening: Option<CycleId>,
 }
 
 impl OpenCycle {
-    /// A cycle at its first step that is about nothing yet.
+    /// A cycle at its first step, without events.
     pub fn new(id: CycleId, config_rev: u64, opened_at: Timestamp) -> Self {
         Self {
             id,
@@ -226,12 +225,12 @@ impl OpenCycle {
             steps: Vec::new(),
             usage: Usage::default(),
             estimated: Usage::default(),
-            vain: InVain::default(),
+            vain: Waste::default(),
             by_agents: false,
             injected: 0,
             interrupts: 0,
             peek: 0,
-            previewed: Glimpse::default(),
+            previewed: Previewed::default(),
             model: None,
             listed: Vec::new(),
             sent: Vec::new(),
@@ -242,44 +241,44 @@ impl OpenCycle {
         }
     }
 
-    /// Runs that get rows of their own with the decision that added the newest one: they change no more. A short
-    /// cycle needs no rows, and what is kept with a long one does not grow.
+    /// Step records to move to rows of their own with the decision that added the newest record: these records no
+    /// longer change. A short cycle needs no such rows, and what is stored with a long cycle stays small.
     pub fn records_due(&self) -> &[StepRecord] {
-        let (rows, kept) = parted(&self.steps);
+        let (rows, kept) = split_records(&self.steps);
         let due = if kept.len() == 1 { STEP_RECORDS_KEPT_MAX.min(rows.len()) } else { 0 };
         &rows[rows.len() - due..]
     }
 }
 
-/// What one step used of which nothing came.
+/// What one step used without a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InVain {
-    /// Generations that were aborted for news.
+pub struct Waste {
+    /// Number of generations that were aborted because of new events.
     pub interrupts: u32,
-    /// Tokens of these and others that were dropped: estimated.
+    /// Estimated tokens of generations that were aborted, for this or another reason.
     pub aborted: Usage,
-    /// Tokens of whole replies: as the provider reported them.
+    /// Tokens of complete replies that were discarded, as the provider reported them.
     pub discarded: Usage,
 }
 
-impl InVain {
-    /// Whether there is nothing.
-    pub fn is_none(&self) -> bool {
+impl Waste {
+    /// Whether nothing was wasted.
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a preview has shown of the inbox.
+/// What the last preview showed of the inbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Glimpse {
-    /// The highest seq among its lines.
+pub struct Previewed {
+    /// The highest seq of the events shown.
     pub newest: u64,
-    /// How many events waited.
+    /// Number of events that waited.
     pub count: u32,
 }
 
-impl Glimpse {
-    fn is_none(&self) -> bool {
+impl Previewed {
+    fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -289,13 +288,13 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Runs that have rows of their own, and those that have not.
-fn parted(steps: &[StepRecord]) -> (&[StepRecord], &[StepRecord]) {
+/// Splits step records into those with rows of their own and those stored with the cycle.
+fn split_records(steps: &[StepRecord]) -> (&[StepRecord], &[StepRecord]) {
     steps.split_at(steps.len().saturating_sub(1) / STEP_RECORDS_KEPT_MAX * STEP_RECORDS_KEPT_MAX)
 }
 
-fn newest<S: Serializer>(steps: &[StepRecord], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(parted(steps).1)
+fn kept_records<S: Serializer>(steps: &[StepRecord], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(split_records(steps).1)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
@@ -303,25 +302,25 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// That the cycle ends when the open step's calls are settled.
+/// Set when the cycle ends as soon as the open step's calls are settled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finishing {
-    /// How.
+    /// How it ends.
     pub ending: crate::run::Ending,
-    /// The agent's words to `done`.
+    /// The summary that the agent gave to `done`.
     pub summary: Option<String>,
-    /// Why, for the run.
+    /// Why it ends, for the run.
     pub reason: Option<String>,
 }
 
 /// The life row: one per agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Life {
-    /// Whose.
+    /// The agent.
     pub agent: AgentId,
     /// The fencing token.
     pub epoch: u64,
-    /// Commits of this life so far.
+    /// Number of commits so far.
     pub commit_n: u64,
     /// Last entry of the log.
     pub head_seq: u64,
@@ -329,26 +328,27 @@ pub struct Life {
     pub cycles: u64,
     /// Whether it may run.
     pub standing: Standing,
-    /// Where `send_message` goes without a space.
+    /// The space to which `send_message` posts if it names none.
     pub active_space: Option<SpaceId>,
-    /// Failures of the surroundings in a row.
+    /// Consecutive failures that were not caused by content (a provider that is down).
     pub failures: u32,
-    /// Told in the next inbox entry, such as that work was cut off.
+    /// Notice to show in the next inbox entry, for example that work was interrupted.
     pub notice: Option<String>,
     /// The open cycle.
     pub open: Option<OpenCycle>,
-    /// Kept back until then (`inbox_head.hold_until`), whatever waits; only a cancel breaks in.
+    /// The agent may not run before this time (`inbox_head.hold_until`), even if events wait. Only a cancel overrides
+    /// this.
     pub not_before: Option<Timestamp>,
 }
 
 impl Life {
-    /// Whether it may not run at `now`, whatever waits; only a cancel is let through.
+    /// Whether it may not run at `now`, even if events wait. Only a cancel overrides this.
     pub fn is_kept_back(&self, now: Timestamp) -> bool {
         self.standing != Standing::Active || self.not_before.is_some_and(|until| until > now)
     }
 }
 
-/// A note the agent keeps.
+/// A note that the agent keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// What it is about.
@@ -359,23 +359,23 @@ pub struct Memory {
     pub updated_at: Timestamp,
 }
 
-/// A standing intention.
+/// A long-term goal of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goal {
     /// Identity.
     pub id: GoalId,
-    /// The goal that this one serves.
+    /// The parent goal.
     #[serde(rename = "parent_id")]
     pub parent: Option<GoalId>,
-    /// What is wanted.
+    /// What the agent wants to reach.
     pub description: String,
-    /// Higher is first.
+    /// Higher comes first.
     pub priority: i32,
     /// `active`, `completed` or `abandoned`.
     pub status: GoalStatus,
 }
 
-/// How a goal stands.
+/// The state of a goal.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
@@ -406,7 +406,7 @@ pub enum Schedule {
         /// When.
         at: Timestamp,
     },
-    /// Again and again.
+    /// Repeatedly.
     Cron {
         /// Five fields.
         expression: String,
@@ -415,40 +415,40 @@ pub enum Schedule {
     },
 }
 
-/// The agent's own alarm.
+/// A scheduled activation that the agent planned for itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Identity.
     pub id: PlanId,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What to do then.
+    /// What to do when it fires.
     pub instruction: String,
     /// When.
     pub schedule: Schedule,
-    /// The next slot; `None` once it is over.
+    /// The next slot; `None` once it never fires again.
     pub next_at: Option<Timestamp>,
 }
 
-/// A space as its member sees it.
+/// A space as a member sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpaceFacts {
     /// The space.
     pub space: Space,
-    /// Its members, this agent among them; of many the first that were made.
+    /// Its members, including this agent; if there are many, those created first.
     pub members: Vec<Member>,
     /// Number of further members.
     pub more_members: usize,
 }
 
-/// What the workspace is rendered from and inward tools are checked against.
+/// The facts from which the workspace is rendered and against which inward tools are checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// Raised by whatever changes them.
+    /// Incremented by every change of the facts.
     pub rev: u64,
-    /// The spaces that the agent is a member of: the active one, then those in which something was said last.
+    /// Spaces of the agent: the active one, then those with the latest messages.
     pub spaces: Vec<SpaceFacts>,
-    /// Number of its further spaces, as far as they are counted ([`crate::limits::SPACES_COUNTED_MAX`]).
+    /// Number of its further spaces, counted up to [`crate::limits::SPACES_COUNTED_MAX`].
     pub more_spaces: usize,
     /// Its memories, most recent first.
     pub memories: Vec<Memory>,
@@ -456,11 +456,11 @@ pub struct Facts {
     pub goals: Vec<Goal>,
     /// Its pending plans, next first.
     pub plans: Vec<Plan>,
-    /// Its calls that go on beyond their cycles, as of the activation.
+    /// Its detached calls at the start of the activation.
     pub pending: Vec<PendingCall>,
 }
 
-/// A call whose answer will come as an event.
+/// A call whose outcome will arrive as an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingCall {
     /// Which.
@@ -470,9 +470,9 @@ pub struct PendingCall {
 }
 
 impl Facts {
-    /// The `rev` up to which nothing need be read again. None where more spaces are known than stand here: which
-    /// of them do depends on what waits.
-    pub fn known(&self) -> Option<u64> {
+    /// The `rev` with which a reader can skip reading the facts again. `None` if some spaces are left out here, because
+    /// the selection depends on what waits.
+    pub fn known_rev(&self) -> Option<u64> {
         (self.more_spaces == 0).then_some(self.rev)
     }
 
@@ -481,8 +481,8 @@ impl Facts {
         self.spaces.iter().find(|facts| facts.space.id == id)
     }
 
-    /// Where the agent speaks when it names no space: the active one, or its only one.
-    pub fn here(&self, active: Option<SpaceId>) -> Option<SpaceId> {
+    /// The space to which the agent posts if it names none: the active one, or its only one.
+    pub fn default_space(&self, active: Option<SpaceId>) -> Option<SpaceId> {
         let only = match self.spaces.as_slice() {
             [only] => Some(only.space.id),
             _ => None,
@@ -490,9 +490,8 @@ impl Facts {
         active.or(only)
     }
 
-    /// A space of the agent by id, handle or display name (both case-insensitive). A display name
-    /// that several of them have names none; nor does any where it has spaces that are not here, since it may
-    /// be a handle of one of those.
+    /// A space of the agent by id, handle or display name (both case-insensitive). A display name matches only if it is
+    /// unique, and only if no spaces are left out here: it could be the handle of one of those.
     pub fn find_space(&self, text: &str) -> Option<&SpaceFacts> {
         let by_id = text.parse::<SpaceId>().ok().and_then(|id| self.space(id));
         let lower = text.trim().to_lowercase();
@@ -503,24 +502,24 @@ impl Facts {
     }
 }
 
-/// Everything that an activation reads, as of one moment.
+/// Everything that an activation reads, in one consistent snapshot.
 #[derive(Clone, Debug)]
 pub struct Activation {
     /// The life row.
     pub life: Life,
-    /// The agent as its members know it.
+    /// The agent as other members see it.
     pub entity: Entity,
-    /// Config revision in force: the pinned one where a cycle is open, else the newest.
+    /// Config revision in force: that of the open cycle, if there is one, else the newest.
     pub config_rev: u64,
     /// That config.
     pub config: Arc<AgentConfig>,
     /// The view.
     pub view: View,
-    /// Entries that the view shows, oldest first.
+    /// The entries that the view shows, oldest first.
     pub window: Window,
     /// Calls of the open cycle's step, in order.
     pub calls: Vec<CallRow>,
-    /// What waits and is due, oldest first.
+    /// Waiting events that are due, oldest first.
     pub waiting: Vec<Waiting>,
     /// Whether the process died since the open cycle was opened.
     pub died: bool,
@@ -528,16 +527,17 @@ pub struct Activation {
     pub facts: Facts,
     /// The open cycle's layers.
     pub layers: Vec<Layer>,
-    /// Whether opening may overlap the model call: the store was closed cleanly, or all that waits
-    /// was accepted since this start.
+    /// Whether the opening may overlap the model request: the store was closed cleanly, or all waiting events were
+    /// accepted after this start.
     pub clean: bool,
-    /// The cycle that someone asked to cancel, if any.
+    /// The cycle that somebody requested to cancel, if any.
     pub cancel: Option<CycleId>,
 }
 
 impl Activation {
-    /// How often the process had died over this agent before, where it may be what the process died of last: it was
-    /// awake then, or its events failed before. What only waited did nothing.
+    /// If this agent may have caused the last death of the process: how often the process had died during its work
+    /// before. That is possible if the agent was awake or its events had failed before; events that only waited are
+    /// not suspect.
     pub fn suspicion(&self) -> Option<u32> {
         let open = self.life.open.as_ref();
         let events = self.waiting.iter().map(|event| event.deaths);
@@ -551,9 +551,9 @@ impl Activation {
 /// The entries that the view shows.
 #[derive(Clone, Debug)]
 pub enum Window {
-    /// The reader already has them: nothing was committed since its `commit_n`.
+    /// The reader already has them: there was no commit since its `commit_n`.
     Unchanged,
-    /// All of them.
+    /// The entries.
     Loaded(Vec<Arc<Entry>>),
 }
 
@@ -562,7 +562,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_receipt_of_an_open_cycle_is_kept_with_it_or_got_a_row_once() {
+    fn each_step_record_is_either_stored_with_the_open_cycle_or_in_one_row() {
         let mut open = OpenCycle::new(CycleId(uuid::Uuid::nil()), 1, Timestamp::UNIX_EPOCH);
         let mut rows: Vec<StepRecord> = Vec::new();
         for step in 0..3 * STEP_RECORDS_KEPT_MAX as u32 {

@@ -1,5 +1,5 @@
-//! Every bound of the system, in one place (invariant 9). Durations are in milliseconds where the
-//! name ends in `_MS`, sizes in bytes where it ends in `_BYTES`.
+//! All limits of the system in one place (invariant 9). Names that end in `_MS` are durations in milliseconds; names
+//! that end in `_BYTES` are sizes in bytes.
 
 /// Longest handle of an entity or a space, in characters.
 pub const HANDLE_MAX: usize = 40;
@@ -33,74 +33,74 @@ pub const PREVIEW_CHARS: usize = 50;
 pub const PEEK_MAX: u32 = 10;
 /// Events that one `done` names as dealt with.
 pub const ADDRESSED_MAX: usize = 256;
-/// Urgent events, with what their senders said before, that one look brings.
+/// Urgent events, with the earlier events of their senders, that one query returns.
 pub const URGENT_MAX: u32 = 100;
-/// An event that arrives behind this many waiting ones is found by its sender through an index.
+/// An event that arrives when this many events already wait is indexed by its sender.
 pub const DEEP_FROM: u32 = 256;
-/// Waiting events, from the oldest on, among which a look for urgent ones searches for those that are not found by
-/// the index. Once so many wait, all are.
+/// How many of the oldest waiting events a query for urgent ones scans for events that are not in the index. If more
+/// events wait, the others are all in the index.
 pub const URGENT_LOOK_MAX: u32 = 4 * DEEP_FROM;
-/// What waits, in bytes of texts and payloads, that one activation reads, and one look of each of its two lists. It is
-/// room for whole batches of messages, and for a few of the largest payloads.
+/// Bytes of texts and payloads of waiting events that one activation reads; also the bound for each of the two lists of
+/// one glance. It has room for whole batches of messages and for a few of the largest payloads.
 pub const WAITING_READ_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Generations of one cycle that news may abort; after that it is shown at the next step.
+/// Generations of one cycle that new events may abort; after that they are shown at the next step.
 pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 
-/// Runs of steps that are kept with an open cycle; those before them have rows of their own.
+/// Step records that are stored with an open cycle; earlier ones have rows of their own.
 pub const STEP_RECORDS_KEPT_MAX: usize = 4;
 /// Steps of one cycle (default of `limits.max_steps`).
 pub const MAX_STEPS: u32 = 20;
 /// Tokens of one cycle (default of `limits.token_budget`).
 pub const TOKEN_BUDGET: u64 = 50_000;
-/// Time awake of one cycle (default of `limits.wall_clock`).
+/// Active time of one cycle (default of `limits.wall_clock`).
 pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
 /// Steps in a row whose calls all failed (default of `limits.consecutive_mistake_limit`).
 pub const MISTAKE_LIMIT: u32 = 3;
-/// Attempts that content may fail (default of `limits.max_attempts`).
+/// Attempts after which an event that fails because of its content is set aside (default of `limits.max_attempts`).
 pub const MAX_ATTEMPTS: u32 = 5;
-/// Failures of its content after which an event is tried alone.
+/// Failures of an event's content after which it is tried alone.
 pub const ALONE_AFTER_ATTEMPTS: u32 = 2;
-/// Deaths of the process after which an event is tried alone; after the first the batch is halved.
+/// Deaths of the process after which an event is tried alone; after the first death the batch is halved.
 pub const ALONE_AFTER_DEATHS: u32 = 2;
-/// Deaths of the process, the last ones alone, after which an event or a cycle is given up. One more may have
-/// gone uncounted: the first, while its opening was not on disk yet.
+/// Deaths of the process after which an event or a cycle is set aside; for most of these the event was tried alone. One
+/// more death may be uncounted: the first, if the opening was not on disk yet.
 pub const DEATHS_MAX: u32 = 19;
 /// Retries of a model call within one activation (default of `limits.model_retries`).
 pub const MODEL_RETRIES: u32 = 3;
 /// Nudges of `require_tool` per cycle.
 pub const NUDGES_MAX: u32 = 2;
-/// Calls of one step; what is above is refused.
+/// Calls of one step; further calls are refused.
 pub const CALLS_PER_STEP: usize = 32;
-/// Words of one reply, reasoning included; one with more is garbage.
-pub const REPLY_WORDS_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Calls of one reply; one with more is garbage.
+/// Text of one reply, reasoning included; a longer reply is unusable.
+pub const REPLY_TEXT_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Calls of one reply; a reply with more is unusable.
 pub const REPLY_CALLS_MAX: usize = 1_024;
-/// The name of a tool as a model calls it; what is longer names no tool, and its beginning is kept.
+/// Tool name in a model's call; a longer name matches no tool, and only its beginning is stored.
 pub const CALLED_NAME_MAX_BYTES: usize = 128;
-/// Arguments of one call; what is above is refused and not kept.
+/// Arguments of one call; longer ones are refused and not stored.
 pub const ARGUMENTS_MAX_BYTES: usize = 1024 * 1024;
-/// Input or output of a visible call as its space is shown it, head and tail above it.
+/// Input or output of a visible call shown in its space in full; longer ones are cut to head and tail.
 pub const TOOL_SHOWN_MAX_BYTES: usize = 16 * 1024;
-/// Outcome stored whole up to this size.
+/// Outcome stored in full up to this size.
 pub const OUTCOME_STORED_MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Outcome shown to the model up to this size, head and tail above it.
+/// Outcome shown to the model in full up to this size; a longer one is cut to head and tail.
 pub const OUTCOME_SHOWN_MAX_BYTES: usize = 16 * 1024;
-/// Commits again after `Refused`, per decision.
+/// Repeated commits of one decision after `Refused`.
 pub const REFUSALS_MAX: u32 = 8;
 /// Agent-to-agent messages per causal root (default of `hop_limit`).
 pub const HOP_LIMIT: u32 = 8;
-/// How long a held event waits before time alone lets it go.
+/// How long an event is held before it is released automatically.
 pub const HELD_MS: u64 = 10 * 60 * 1000;
-/// Plans that one command fires; the next sweep, at once, fires more.
+/// Plans that one command fires; the next sweep follows at once and fires more.
 pub const PLANS_FIRED_MAX: u32 = 20;
 /// Slots that one event of a plan lists.
 pub const PLAN_SLOTS_MAX: usize = 100;
-/// How long a plan waits that finds its agent's inbox full.
+/// How long a plan is postponed if its agent's inbox is full.
 pub const PLAN_POSTPONED_MS: i64 = 60_000;
-/// Held events that one command lets go; the next sweep lets go of more.
+/// Held events that one command releases; the next sweep releases more.
 pub const RELEASE_MAX: u32 = 50;
-/// Agent-to-agent messages per causal root up to which time alone lets held ones go, as a multiple of
-/// `hop_limit`: what is beyond that waits for a person, so that two agents end some time.
+/// Agent-to-agent messages per causal root up to which held events are released automatically, as a multiple of
+/// `hop_limit`. Later ones wait for a person, so that a conversation of two agents ends.
 pub const HELD_RELEASES: u32 = 2;
 
 /// Memories of one agent.
@@ -109,17 +109,17 @@ pub const MEMORIES_MAX: usize = 500;
 pub const MEMORY_KEY_MAX_BYTES: usize = 120;
 /// Longest value of a memory.
 pub const MEMORY_VALUE_MAX_BYTES: usize = 8 * 1024;
-/// Goals of one agent, finished ones and sub-goals included.
+/// Goals of one agent, including finished ones and sub-goals.
 pub const GOALS_MAX: usize = 100;
 /// Goals that one call sets.
 pub const GOALS_PER_CALL: usize = 20;
-/// Levels of goals: a goal, its sub-goals, theirs, and so on.
+/// Levels of goals; a top-level goal is level 1.
 pub const GOAL_LEVELS_MAX: usize = 5;
 /// Longest description of a goal.
 pub const GOAL_DESCRIPTION_MAX_BYTES: usize = 1024;
 /// Highest priority of a goal; the lowest is 1.
 pub const GOAL_PRIORITY_MAX: i32 = 10;
-/// Priority of a goal where none is given.
+/// Default priority of a goal.
 pub const GOAL_PRIORITY_DEFAULT: i32 = 5;
 /// Messages that `enter_space` returns.
 pub const ENTER_HISTORY: u32 = 20;
@@ -127,197 +127,198 @@ pub const ENTER_HISTORY: u32 = 20;
 pub const READ_MESSAGES_MAX: u32 = 200;
 /// Runs that `get_my_runs` returns at most.
 pub const RUNS_SHOWN_MAX: u32 = 50;
-/// A list of names (spaces, members, keys) in a tool's reply or error.
+/// List of names (spaces, members, keys) in a tool's reply or error.
 pub const LISTED_MAX_BYTES: usize = 4 * 1024;
 
-/// Spaces of one agent that its workspace and its tools know; others are found by id or handle.
+/// Spaces of one agent that its workspace and tools list; others are found by id or handle.
 pub const SPACES_SHOWN_MAX: usize = 64;
-/// Its newest spaces, among which those are sought in which something was said last.
+/// Newest spaces of an agent among which those with the latest messages are searched.
 pub const SPACES_LOOK: usize = 256;
-/// Its spaces that are counted.
+/// Maximum to which the spaces of an agent are counted.
 pub const SPACES_COUNTED_MAX: usize = 1_000;
-/// Members of each that are known.
+/// Members of each space that are listed.
 pub const MEMBERS_SHOWN_MAX: usize = 32;
-/// The workspace, rendered.
+/// The rendered workspace.
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
-/// Requests of one agent for which the store keeps what models were sent beside the log.
+/// Model requests of one agent for which the store keeps the layers that were sent in addition to the log.
 pub const LAYERS_KEPT: u64 = 1_000;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
 /// Context window assumed for a local model that states none, in tokens.
 pub const WINDOW_LOCAL: u32 = 8_192;
-/// Part of the budget above which the view is cut, in percent.
+/// Percentage of the budget above which the view is cut.
 pub const VIEW_TRIGGER_PERCENT: u64 = 80;
-/// Part of the budget that a cut view may fill, in percent.
+/// Percentage of the budget that a cut view may fill.
 pub const VIEW_TARGET_PERCENT: u64 = 50;
-/// Entries above which the view is cut whatever their size.
+/// Number of entries above which the view is cut, whatever their size.
 pub const VIEW_ENTRIES_MAX: usize = 400;
 
 /// Connecting to a model (default of `model_timeouts.connect`).
 pub const MODEL_CONNECT_MS: u64 = 10_000;
-/// First byte of a model's answer (default of `model_timeouts.first_byte`).
+/// Time to the first byte of a model's reply (default of `model_timeouts.first_byte`).
 pub const MODEL_FIRST_BYTE_MS: u64 = 120_000;
 /// Silence between two bytes (default of `model_timeouts.idle`).
 pub const MODEL_IDLE_MS: u64 = 60_000;
 /// A whole generation (default of `model_timeouts.total`).
 pub const MODEL_TOTAL_MS: u64 = 600_000;
-/// Times that one activation cuts what it sends to half, where a vendor finds it too long.
+/// How often one activation halves a request that the vendor refuses as too long.
 pub const TOO_LONG_CUTS: u32 = 3;
-/// Activations in a row that failed, the last with what a server does in an outage and at a request it cannot
-/// digest alike, from which on the request is blamed.
+/// Consecutive failed activations after which the request is blamed for an ambiguous error: one that a provider returns
+/// both in an outage and for a request that it cannot process.
 pub const AMBIGUOUS_MAX: u32 = 8;
-/// Activations in a row that a model refused which has never answered anything, after which what it was sent is
-/// blamed all the same: about a day.
+/// Consecutive refused activations after which the request is blamed even if the model has never answered at all: about
+/// a day.
 pub const NEVER_ANSWERED_MAX: u32 = 288;
-/// The newest runs of an agent in which is looked whether a model has answered before.
+/// Newest runs of an agent that are searched for an earlier answer of a model.
 pub const RUNS_SEEN: u32 = 10;
-/// Providers whose breakers one node keeps.
+/// Provider breakers that one node keeps.
 pub const BREAKERS_MAX: usize = 1_024;
-/// How long at least others wait while one agent asks for all whether a provider is back.
+/// Least time for which other agents wait while one agent probes whether a provider is back.
 pub const BREAKER_PROBE_MS: u64 = 5_000;
-/// How much later than the one before each agent that is turned away may come back.
+/// Delay between the retries of agents that an open breaker turned away.
 pub const BREAKER_SPREAD_MS: u64 = 200;
-/// The most of that.
+/// Maximum of that delay in total.
 pub const BREAKER_SPREAD_MAX_MS: u64 = 30_000;
 /// Retries of a store that is busy, per commit.
 pub const STORE_RETRIES: u32 = 8;
-/// First pause between two attempts; doubled each time.
+/// First pause between two attempts; it doubles each time.
 pub const BACKOFF_BASE_MS: u64 = 1_000;
 /// Longest pause between two attempts within one activation.
 pub const BACKOFF_MAX_MS: u64 = 30_000;
-/// Longest pause of an agent whose surroundings fail.
+/// Longest pause of an agent that backs off.
 pub const PARK_MAX_MS: u64 = 5 * 60 * 1000;
-/// Longest `retry-after` that is believed.
+/// Longest `retry-after` that is accepted.
 pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60 * 1000;
-/// A wall clock that was set back by no more is taken for one that was not.
+/// If the wall clock was set back by no more than this, the change is ignored.
 pub const CLOCK_NOISE_MS: i64 = 1_000;
-/// A tool call (default).
+/// Time-out of a tool call (default).
 pub const TOOL_TIMEOUT_MS: u64 = 30_000;
 
-/// Calls of one agent that go on beyond their cycles; more are refused, or given up when they time out.
+/// Detached calls of one agent; more are refused, or abandoned when they time out.
 pub const DETACHED_PER_AGENT: usize = 32;
-/// The same on one node: asynchronous calls beyond it wait for their turn.
+/// Detached calls of one node; further asynchronous calls wait for their turn.
 pub const DETACHED_PER_NODE: usize = 1_024;
-/// How long a call may go on after it timed out, until it is given up.
+/// How long a call may run on after its time-out before it is abandoned.
 pub const LATE_MS: u64 = 15 * 60 * 1000;
-/// Detached calls that one look for those that nobody runs takes up.
+/// Detached calls without a process that one sweep recovers.
 pub const DETACHED_BATCH: u32 = 32;
-/// Starts of the server that run a detached call again before it is given up.
+/// Server starts that run a detached call again before it is abandoned.
 pub const DETACHED_ATTEMPTS: u32 = 3;
-/// What an event tells of an outcome; the call's row has all of it.
+/// Text of an outcome in an event; the call's row has the full text.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 
-/// Requests that may be under way at one provider (default of the setting `requests_per_provider`).
+/// Concurrent requests to one provider (default of the setting `requests_per_provider`).
 pub const REQUESTS_PER_PROVIDER: usize = AWAKE_MAX / 2;
 /// Agents that may be awake at once on one node (default of the setting `awake_max`).
 pub const AWAKE_MAX: usize = 256;
-/// Memory of warm agents on one node.
+/// Memory of the warm agents of one node.
 pub const WARM_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// A warm agent's history from which on its encoded fragments are kept: those of a shorter one, and the head
-/// of its requests, weigh more than encoding them again costs.
+/// Size of a warm agent's history from which its encoded fragments are kept. For a shorter history, the memory of the
+/// fragments and of the head of its requests costs more than encoding them again.
 pub const WARM_FRAGMENTS_MIN_BYTES: usize = 16 * 1024;
-/// What fragments weigh beside the history: the system layer and the tools, as they are and encoded.
+/// Memory of fragments in addition to the history: the system layer and the tools, both plain and encoded.
 pub const WARM_HEAD_BYTES: usize = 24 * 1024;
-/// Signals that wait for the keeper; more are dropped, the sweep finds what they meant.
+/// Signals that wait for the keeper; more are dropped, and the sweep finds the due agents.
 pub const SIGNALS_MAX: usize = 65_536;
-/// First pause of an agent whose activation broke, or was refused what it had thought; doubled each time in a row.
+/// First pause of an agent whose activation failed unexpectedly or whose decision was refused; it doubles each
+/// time in a row.
 pub const FAULT_PAUSE_MS: u64 = 1_000;
 /// The longest of these pauses.
 pub const FAULT_PAUSE_MAX_MS: u64 = 60_000;
-/// While the store refuses commits, how long all wait until one of them tries again.
+/// While the store refuses commits: time until one agent tries again for all.
 pub const STORE_PROBE_MS: u64 = 1_000;
-/// Agents that one look for due work returns.
+/// Agents that one query for due work returns.
 pub const DUE_BATCH: u32 = 256;
-/// Such looks that one agent which comes to rest causes.
+/// Such queries that follow when one agent becomes idle.
 pub const DUE_PAGES: u32 = 8;
-/// The sweep that finds due work where every signal was lost.
+/// Interval of the sweep, which finds due work even if every signal was lost.
 pub const SWEEP_MS: u64 = 5_000;
-/// Least time between two such looks for a time that has come.
+/// Least time between two queries for agents that become due by time.
 pub const SWEEP_LEAST_MS: u64 = 50;
-/// Time that a graceful stop gives to the steps in progress.
+/// Time that a graceful stop allows for the steps in progress.
 pub const DRAIN_MS: u64 = 10_000;
-/// Characters of a call's arguments that watchers are shown.
+/// Characters of a call's arguments that are shown to watchers.
 pub const ARGUMENTS_SHOWN_CHARS: usize = 160;
-/// IdleUntil agents of which a node remembers in words why they rest; of more the class is told.
+/// Idle agents for which a node keeps the description of why they are idle; for others only the class is shown.
 pub const IDLE_REASONS_MAX: usize = 4_096;
-/// Characters of those words.
+/// Characters of that description.
 pub const IDLE_REASON_CHARS: usize = 500;
-/// Agents that may ask a provider before its pause is over, since an operator said so; more wait as before.
+/// Agents that an operator may let retry a provider before its pause is over; more wait as before.
 pub const BREAKER_GRANTS_MAX: usize = 1_024;
-/// Agents that one question about the recent past may name.
+/// Agents that one query for recent activity may name.
 pub const RECENT_AGENTS_MAX: usize = 32;
-/// Updates that one slow listener may lag behind before it loses some.
+/// Updates by which a slow listener may lag before it loses some.
 pub const BUS_BUFFER: usize = 1_024;
-/// Of [`DRAIN_MS`], what a generation or a tool in progress may use before it is given up in good order.
+/// The part of [`DRAIN_MS`] that a generation or a tool in progress may use before it is aborted cleanly.
 pub const STEP_GRACE_MS: u64 = 7_000;
-/// Agents that may have been the cause of one crash and are awake at once; of two crashes, one at a time.
+/// Agents suspected of one crash that may be awake at once; those suspected of two crashes run one at a time.
 pub const SUSPECTS_AT_ONCE: usize = 16;
-/// How long an agent that may have been the cause of a crash keeps other suspects waiting: what is
-/// feared is the death of the process, not slowness.
+/// How long a suspected agent keeps other suspects waiting. After that they may start even if it is still running: the
+/// danger is a crash, not slowness.
 pub const SUSPECT_MS: u64 = 10_000;
 /// Rows of one page of any list.
 pub const PAGE_MAX: u32 = 200;
-/// Rows of one page where the client names no number.
+/// Default number of rows of one page.
 pub const PAGE_DEFAULT: u32 = 50;
 
-/// Body of one request.
+/// Body of one HTTP request.
 pub const BODY_MAX_BYTES: usize = 1024 * 1024;
 /// Nesting of a JSON body.
 pub const JSON_DEPTH_MAX: usize = 64;
-/// One request, streams excepted.
+/// Duration of one request, except streams.
 pub const REQUEST_MS: u64 = 30_000;
-/// Questions of the living that are read at once.
-pub const READERS_LIVING: usize = 4;
-/// Queries of the API that are read at once: activations do not wait for them.
+/// Concurrent reads for activations.
+pub const READERS_ACTIVATIONS: usize = 4;
+/// Concurrent reads for the API; activations do not wait for them.
 pub const READERS_API: usize = 4;
-/// Configs that are kept parsed, in bytes of their JSON.
+/// Configs that are cached in parsed form, in bytes of their JSON.
 pub const CONFIGS_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Commands that wait for the writer; more are refused as `overloaded`.
 pub const WRITER_QUEUE: usize = 8_192;
 /// Commands that one transaction of the writer takes.
 pub const GROUP_MAX: usize = 512;
-/// Size up to which the write-ahead log's file stays as it is, so that no commit waits for it to be made longer.
+/// Size to which the write-ahead log's file is kept, so that no commit waits for the file to grow.
 pub const LOG_KEPT_BYTES: u64 = 4 * 1024 * 1024;
-/// How long the answer to a suspension waits for a request that is dropped because of it.
+/// How long the answer to a suspension waits for the model request that it aborts.
 pub const SUSPEND_WAIT_MS: u64 = 2_000;
-/// How long nothing is written before a longer one is cut.
+/// How long the store must be without writes before a longer log file is truncated.
 pub const LOG_QUIET_MS: u64 = 10_000;
 
-/// Headers of one request, names and values together.
+/// All headers of one request, names and values together.
 pub const HEADERS_MAX_BYTES: usize = 16 * 1024;
-/// Headers of one request.
+/// Number of headers of one request.
 pub const HEADERS_MAX: usize = 64;
-/// The head of a request, from the first byte of the connection on.
+/// Time to receive the head of a request, from the first byte of the connection.
 pub const HEAD_MS: u64 = 10_000;
-/// Connections of one node; more wait to be accepted.
+/// Open connections of one node; more wait to be accepted.
 pub const CONNECTIONS_MAX: usize = 4_096;
-/// Free text about a space or a label of a key.
+/// Description of a space, or label of an API key.
 pub const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
-/// Keys that the API remembers as valid.
+/// API keys that are cached as valid.
 pub const KEY_CACHE_MAX: usize = 256;
-/// How long they remember it: a revoked key opens nothing after that.
+/// How long they are cached: a revoked key is refused after that.
 pub const KEY_CACHE_MS: u64 = 1_000;
-/// Updates that wait for one client of a stream.
+/// Updates buffered for one client of a stream.
 pub const STREAM_BUFFER: usize = 256;
 /// The same in bytes.
 pub const STREAM_BUFFER_BYTES: usize = 1024 * 1024;
-/// Clients that are written to in one go, before others may run.
+/// Clients that are written to in one turn before other tasks may run.
 pub const STREAM_TURN: usize = 64;
-/// Listeners of one topic above which each is sent drafts in batches.
+/// Listeners of one topic above which drafts are sent in batches.
 pub const STREAM_CROWD: usize = 100;
-/// How long such a batch is gathered.
+/// How long such a batch is collected.
 pub const STREAM_GATHER_MS: u64 = 25;
-/// Durable changes that are replayed to a client that was away; beyond that it gets a `gap`.
+/// Durable changes that are replayed to a client that reconnects; if there are more, it gets a `gap`.
 pub const STREAM_REPLAY_MAX: u64 = 1_000;
 /// Rows read at once to catch up.
 pub const STREAM_REPLAY_PAGE: u32 = 50;
-/// Sign of life of a silent stream; also how long a client may not read while something waits.
+/// Interval of pings on a silent stream; also how long a client may fail to read while updates wait.
 pub const STREAM_PING_MS: u64 = 15_000;
-/// Time that a client which did not read has to take the farewell before the connection is cut.
+/// Time for a client that does not read to receive the final update before its connection is closed.
 pub const STREAM_FAREWELL_MS: u64 = 5_000;
-/// Speakers, each in each of their spaces, whose order is judged at once.
-pub const SPEAKERS_JUDGED_MAX: usize = 65_536;
-/// Flaws of a store that are listed one by one; more are counted.
+/// Pairs of sender and space whose message order is verified at once.
+pub const SENDERS_VERIFIED_MAX: usize = 65_536;
+/// Flaws of a store that are listed individually; more are only counted.
 pub const FLAWS_MAX: usize = 1_000;
-/// Longest line of an agent that is imported.
+/// Longest line in an import file of an agent.
 pub const IMPORT_LINE_MAX_BYTES: usize = 128 * 1024 * 1024;

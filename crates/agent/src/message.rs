@@ -1,17 +1,17 @@
-//! What passes between an agent and a model: typed parts, and the vendor's own block beside them.
+//! Messages between an agent and a model: typed parts, and the vendor's native block.
 //!
-//! The canonical parts are what every vendor can be given; the native block is what one vendor
-//! gave us and wants back byte for byte. This module knows no vendor.
+//! The typed parts can be sent to every vendor; the native block is what one vendor sent and must get back byte for
+//! byte. This module knows no vendor.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CallId, ContentRef};
 
-/// Who speaks in a transcript.
+/// The author of a message in a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The world: inbox entries, injections, notices.
+    /// The runtime: inbox entries, injections, notices.
     User,
     /// The agent.
     Assistant,
@@ -22,11 +22,11 @@ pub enum Role {
 /// One message of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelMessage {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said, in order.
+    /// The content, in order.
     pub parts: Vec<Part>,
-    /// The vendor's own form of an assistant message, replayed where its origin matches.
+    /// The vendor's form of an assistant message; sent again only to the same origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
 }
@@ -45,18 +45,18 @@ pub enum Part {
         /// The readable text, possibly empty.
         text: String,
     },
-    /// A request to a tool.
+    /// A call of a tool.
     ToolCall {
-        /// Our id (the vendor's lives in the native block).
+        /// Our id; the vendor's id is in the native block.
         id: CallId,
         /// The tool's name as the model wrote it.
         name: String,
         /// The raw argument string, never re-serialised.
         arguments: String,
     },
-    /// What came back for a call.
+    /// The result of a call.
     ToolResult {
-        /// The call that is answered.
+        /// The call.
         id: CallId,
         /// The tool's name.
         name: String,
@@ -67,14 +67,14 @@ pub enum Part {
     },
     /// An image by content address.
     Image {
-        /// Where the bytes are.
+        /// Address of the bytes.
         content: ContentRef,
         /// MIME type.
         media_type: String,
     },
     /// A file by content address.
     File {
-        /// Where the bytes are.
+        /// Address of the bytes.
         content: ContentRef,
         /// MIME type.
         media_type: String,
@@ -83,21 +83,21 @@ pub enum Part {
     },
 }
 
-/// The vendor's block for an assistant message, with where it is valid.
+/// The vendor's block for an assistant message, and the origin for which it is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Native {
-    /// Which wire and model made it; replayed only to the same.
+    /// Wire format and model that produced it; it is sent again only to the same.
     pub origin: Origin,
-    /// JSON text in the vendor's form, byte-stable. Unknown blocks and fields are inside.
+    /// JSON text in the vendor's form, byte-stable, including unknown blocks and fields.
     pub body: String,
     /// The vendor's ids of the tool calls, in the order of the message's `ToolCall` parts.
     pub call_ids: Vec<String>,
 }
 
-/// Where a native block comes from.
+/// The origin of a native block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
-    /// Wire format, by the name that its codec gives itself.
+    /// Name of the wire format, as its codec defines it.
     pub wire: String,
     /// The model's name at the vendor.
     pub model: String,
@@ -109,7 +109,7 @@ impl ModelMessage {
         Self { role: Role::User, parts: vec![Part::Text { text: text.into() }], native: None }
     }
 
-    /// All plain text, joined by nothing: what the agent said to itself, or the inbox said to it.
+    /// All plain text, concatenated without separators.
     pub fn text(&self) -> String {
         self.parts
             .iter()
@@ -128,7 +128,7 @@ impl ModelMessage {
         })
     }
 
-    /// Everything a token estimator should see, in order.
+    /// All text that counts for the token estimate, in order.
     pub fn countable(&self) -> String {
         let mut out = String::new();
         for part in &self.parts {

@@ -1,17 +1,17 @@
-//! Argument strings that are still being generated, read as they grow. For display only: arguments
-//! are never executed before they are complete.
+//! An incremental parser for argument strings that are still being generated. For display only: arguments are never
+//! executed before they are complete.
 //!
-//! Reads the string fields of the top-level object and passes everything else over. Whatever is not
-//! JSON ends the reading quietly; the complete string is judged elsewhere.
+//! It reads the string fields of the top-level object and skips everything else. At the first input that is not JSON it
+//! stops without an error; the complete string is validated elsewhere.
 
 const REPLACEMENT: &str = "\u{FFFD}";
 
-/// A piece of a top-level string field.
+/// A piece of the value of a top-level string field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// The field's name.
     pub field: String,
-    /// What is appended to its value, decoded.
+    /// Decoded text to append to its value.
     pub text: String,
     /// Whether the value is complete.
     pub end: bool,
@@ -31,18 +31,18 @@ enum Position {
     Value,
     /// Inside a string value.
     InText,
-    /// Inside another value: depth of brackets, and whether inside a string there.
+    /// Inside another value: depth of brackets, and whether inside a string in it.
     Other { depth: u32, quoted: bool, escaped: bool },
     /// Nothing more is read.
-    Over,
+    End,
 }
 
-/// A reader of one growing argument string.
+/// A parser of one growing argument string.
 #[derive(Clone, Debug)]
 pub struct Partial {
-    place: Position,
+    position: Position,
     key: String,
-    /// An escape that is not complete: what follows the backslash.
+    /// An incomplete escape: the characters after the backslash.
     escape: Option<String>,
     /// The first half of a surrogate pair.
     high: Option<u16>,
@@ -50,27 +50,26 @@ pub struct Partial {
 
 impl Default for Partial {
     fn default() -> Self {
-        Self { place: Position::Start, key: String::new(), escape: None, high: None }
+        Self { position: Position::Start, key: String::new(), escape: None, high: None }
     }
 }
 
 impl Partial {
-    /// Reads on; returns what became known of string fields, in order. Costs what `more` is long,
-    /// however much was read before.
+    /// Reads `more`; returns the new pieces of string fields, in order. The cost depends only on the length of `more`.
     pub fn feed(&mut self, more: &str) -> Vec<Fragment> {
         let mut found: Vec<Fragment> = Vec::new();
-        let mut rest = more;
-        while let Some(c) = rest.chars().next() {
-            let plain = if self.in_string() { plain(rest) } else { 0 };
+        let mut unread = more;
+        while let Some(c) = unread.chars().next() {
+            let plain = if self.in_string() { plain_len(unread) } else { 0 };
             if plain > 0 {
                 self.flush_half(&mut found);
-                self.push(&rest[..plain], &mut found);
-                rest = &rest[plain..];
+                self.push(&unread[..plain], &mut found);
+                unread = &unread[plain..];
             } else {
                 self.read(c, &mut found);
-                rest = &rest[c.len_utf8()..];
+                unread = &unread[c.len_utf8()..];
             }
-            if self.place == Position::Over {
+            if self.position == Position::End {
                 break;
             }
         }
@@ -78,21 +77,21 @@ impl Partial {
         found
     }
 
-    /// Inside a string, and not inside an escape.
+    /// Whether it is inside a string and not inside an escape.
     fn in_string(&self) -> bool {
-        matches!(self.place, Position::InKey | Position::InText) && self.escape.is_none()
+        matches!(self.position, Position::InKey | Position::InText) && self.escape.is_none()
     }
 
     fn read(&mut self, c: char, found: &mut Vec<Fragment>) {
-        match self.place {
-            Position::Start if c == '{' => self.place = Position::Key,
+        match self.position {
+            Position::Start if c == '{' => self.position = Position::Key,
             Position::Key if c == '"' => {
                 self.key.clear();
-                self.place = Position::InKey;
+                self.position = Position::InKey;
             }
-            Position::Colon if c == ':' => self.place = Position::Value,
+            Position::Colon if c == ':' => self.position = Position::Value,
             Position::Value if c == '"' => {
-                self.place = Position::InText;
+                self.position = Position::InText;
                 found.push(self.fragment(false));
             }
             Position::Start | Position::Colon | Position::Key | Position::Value
@@ -100,11 +99,13 @@ impl Partial {
             Position::Key if c == ',' => {}
             Position::Value => {
                 let depth = u32::from(c == '{' || c == '[');
-                self.place = Position::Other { depth, quoted: false, escaped: false };
+                self.position = Position::Other { depth, quoted: false, escaped: false };
             }
             Position::InKey | Position::InText => self.read_string(c, found),
-            Position::Other { depth, quoted, escaped } => self.pass_over(c, depth, quoted, escaped),
-            Position::Start | Position::Key | Position::Colon | Position::Over => self.place = Position::Over,
+            Position::Other { depth, quoted, escaped } => self.skip_value(c, depth, quoted, escaped),
+            Position::Start | Position::Key | Position::Colon | Position::End => {
+                self.position = Position::End
+            }
         }
     }
 
@@ -116,18 +117,18 @@ impl Partial {
             '\\' => self.escape = Some(String::new()),
             '"' => {
                 self.flush_half(found);
-                if self.place == Position::InKey {
-                    self.place = Position::Colon;
+                if self.position == Position::InKey {
+                    self.position = Position::Colon;
                     return;
                 }
-                self.place = Position::Key;
+                self.position = Position::Key;
                 match found.last_mut() {
                     Some(last) if !last.end && last.field == self.key => last.end = true,
                     _ => found.push(self.fragment(true)),
                 }
             }
-            // A bare control character: JSON has none within strings.
-            _ => self.place = Position::Over,
+            // An unescaped control character, which JSON does not allow in strings.
+            _ => self.position = Position::End,
         }
     }
 
@@ -143,7 +144,7 @@ impl Partial {
                 '\\' => "\\",
                 '/' => "/",
                 _ => {
-                    self.place = Position::Over;
+                    self.position = Position::End;
                     return;
                 }
             };
@@ -151,7 +152,7 @@ impl Partial {
             return self.push(plain, found);
         }
         if !escape.is_empty() && !c.is_ascii_hexdigit() {
-            self.place = Position::Over;
+            self.position = Position::End;
             return;
         }
         escape.push(c);
@@ -161,7 +162,7 @@ impl Partial {
         }
         match u16::from_str_radix(&escape[1..], 16) {
             Ok(unit) => self.push_unit(unit, found),
-            Err(_) => self.place = Position::Over,
+            Err(_) => self.position = Position::End,
         }
     }
 
@@ -180,7 +181,7 @@ impl Partial {
         }
     }
 
-    /// A first half without its second stands for nothing.
+    /// The first half of a surrogate pair without its second is replaced by U+FFFD.
     fn flush_half(&mut self, found: &mut Vec<Fragment>) {
         if self.high.take().is_some() {
             self.push(REPLACEMENT, found);
@@ -188,7 +189,7 @@ impl Partial {
     }
 
     fn push(&mut self, text: &str, found: &mut Vec<Fragment>) {
-        if self.place == Position::InKey {
+        if self.position == Position::InKey {
             return self.key.push_str(text);
         }
         match found.last_mut() {
@@ -201,8 +202,8 @@ impl Partial {
         }
     }
 
-    fn pass_over(&mut self, c: char, depth: u32, quoted: bool, escaped: bool) {
-        self.place = match (quoted, c) {
+    fn skip_value(&mut self, c: char, depth: u32, quoted: bool, escaped: bool) {
+        self.position = match (quoted, c) {
             (true, _) if escaped => Position::Other { depth, quoted, escaped: false },
             (true, '\\') => Position::Other { depth, quoted, escaped: true },
             (true, '"') => Position::Other { depth, quoted: false, escaped: false },
@@ -210,7 +211,7 @@ impl Partial {
             (false, '"') => Position::Other { depth, quoted: true, escaped: false },
             (false, '{' | '[') => Position::Other { depth: depth + 1, quoted, escaped },
             (false, ',') if depth == 0 => Position::Key,
-            (false, '}') if depth == 0 => Position::Over,
+            (false, '}') if depth == 0 => Position::End,
             (false, '}' | ']') => Position::Other { depth: depth.saturating_sub(1), quoted, escaped },
             (false, _) => Position::Other { depth, quoted, escaped },
         };
@@ -221,8 +222,8 @@ impl Partial {
     }
 }
 
-/// How many bytes from the beginning of `text` stand for themselves in a string.
-fn plain(text: &str) -> usize {
+/// Number of bytes at the beginning of `text` that need no decoding in a string.
+fn plain_len(text: &str) -> usize {
     let special = |byte: u8| byte == b'"' || byte == b'\\' || byte < b' ';
     text.bytes().position(special).unwrap_or(text.len())
 }
@@ -231,7 +232,7 @@ fn plain(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The fields as read in pieces of `size` characters.
+    /// Reads `text` in pieces of `size` characters; returns its fields.
     fn read(text: &str, size: usize) -> Vec<(String, String, bool)> {
         let mut partial = Partial::default();
         let mut fields: Vec<(String, String, bool)> = Vec::new();
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn however_it_is_cut_the_fields_are_the_same() {
+    fn the_fields_do_not_depend_on_how_the_input_is_split() {
         let text = r#"{ "space":"home", "n":[1,{"text":"no, \"not\" this"}], "text":"a\n\u00e9\ud83d\ude00 \"q\" é" , "x":null}"#;
         let whole: serde_json::Value = serde_json::from_str(text).unwrap();
         for size in 1..text.chars().count() {
@@ -265,21 +266,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_shows_what_there_is() {
+    fn an_incomplete_input_yields_the_text_read_so_far() {
         assert_eq!(read(r#"{"text":"hel"#, 3), [("text".into(), "hel".into(), false)]);
         assert_eq!(read(r#"{"text":"a\ud83d"#, 3), [("text".into(), "a".into(), false)]);
     }
 
     #[test]
-    fn what_is_no_json_ends_the_reading_quietly() {
+    fn input_that_is_not_json_ends_the_reading_without_an_error() {
         assert!(read("not json at all {\"text\":\"x\"}", 4).is_empty());
         assert_eq!(read(r#"{"text":"\uzzzz and more"}"#, 2), []);
     }
-    /// Chance that repeats (SplitMix64).
-    struct Dice(u64);
 
-    impl Dice {
-        fn throw(&mut self, below: usize) -> usize {
+    /// A reproducible random generator (SplitMix64).
+    struct Random(u64);
+
+    impl Random {
+        fn number(&mut self, below: usize) -> usize {
             self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mut z = self.0;
             z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -287,22 +289,22 @@ mod tests {
             usize::try_from((z ^ (z >> 31)) % (below as u64)).unwrap()
         }
 
-        fn word(&mut self) -> String {
+        fn text(&mut self) -> String {
             const CHARS: [char; 16] = [
                 'a', 'b', ' ', '"', '\\', '/', '\n', '\t', '\u{8}', '\u{1}', 'é', 'ß', '…', '😀', '𝄞',
                 '\u{FFFD}',
             ];
-            (0..self.throw(12)).map(|_| CHARS[self.throw(CHARS.len())]).collect()
+            (0..self.number(12)).map(|_| CHARS[self.number(CHARS.len())]).collect()
         }
 
-        /// A string as some vendor might write it: each character as itself or by one of its escapes.
+        /// A string literal as any vendor might write it: each character plain or as one of its escapes.
         fn quoted(&mut self, text: &str) -> String {
             let mut quoted = String::from("\"");
             for c in text.chars() {
                 let units = |c: char| -> String {
                     c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
                 };
-                match (c, self.throw(3)) {
+                match (c, self.number(3)) {
                     (_, 0) => quoted.push_str(&units(c)),
                     ('"' | '\\' | '/', _) => quoted.extend(['\\', c]),
                     ('\n', _) => quoted.push_str("\\n"),
@@ -315,11 +317,11 @@ mod tests {
         }
 
         fn value(&mut self, depth: usize) -> String {
-            match self.throw(if depth > 2 { 3 } else { 6 }) {
-                0 => ["1", "-2.5e3", "true", "null"][self.throw(4)].to_owned(),
+            match self.number(if depth > 2 { 3 } else { 6 }) {
+                0 => ["1", "-2.5e3", "true", "null"][self.number(4)].to_owned(),
                 1 | 2 => {
-                    let word = self.word();
-                    self.quoted(&word)
+                    let text = self.text();
+                    self.quoted(&text)
                 }
                 3 => format!("[{},{}]", self.value(depth + 1), self.value(depth + 1)),
                 _ => self.object(depth + 1),
@@ -327,20 +329,20 @@ mod tests {
         }
 
         fn object(&mut self, depth: usize) -> String {
-            let fields: Vec<String> = (0..self.throw(5))
+            let fields: Vec<String> = (0..self.number(5))
                 .map(|n| {
-                    let key = format!("{n}{}", self.word());
-                    format!("{}{}:{}", [" ", "", "\n"][self.throw(3)], self.quoted(&key), self.value(depth))
+                    let key = format!("{n}{}", self.text());
+                    format!("{}{}:{}", [" ", "", "\n"][self.number(3)], self.quoted(&key), self.value(depth))
                 })
                 .collect();
             format!("{{{}}}", fields.join(", "))
         }
 
-        fn cut<'a>(&mut self, text: &'a str) -> Vec<&'a str> {
+        fn split<'a>(&mut self, text: &'a str) -> Vec<&'a str> {
             let mut pieces = Vec::new();
             let mut from = 0;
             for (at, _) in text.char_indices().skip(1) {
-                if self.throw(4) == 0 {
+                if self.number(4) == 0 {
                     pieces.push(&text[from..at]);
                     from = at;
                 }
@@ -350,7 +352,7 @@ mod tests {
         }
     }
 
-    fn put_together<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Vec<(String, String, bool)> {
+    fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Vec<(String, String, bool)> {
         let mut partial = Partial::default();
         let mut fields: Vec<(String, String, bool)> = Vec::new();
         for fragment in pieces.into_iter().flat_map(|piece| partial.feed(piece)) {
@@ -366,14 +368,14 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_written_and_however_it_is_cut_is_read_as_the_whole_is() {
+    fn random_objects_in_random_pieces_are_read_like_the_whole() {
         for seed in 0..3_000 {
-            let mut dice = Dice(seed);
-            let text = dice.object(0);
+            let mut random = Random(seed);
+            let text = random.object(0);
             let whole: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
-            let fields = put_together(dice.cut(&text));
-            let wanted = whole.iter().filter(|(_, value)| value.is_string()).count();
-            assert_eq!(fields.len(), wanted, "seed {seed}: {text}");
+            let fields = read_pieces(random.split(&text));
+            let expected = whole.iter().filter(|(_, value)| value.is_string()).count();
+            assert_eq!(fields.len(), expected, "seed {seed}: {text}");
             for (name, value, end) in fields {
                 assert!(end && whole[&name] == value, "seed {seed}: {name}: {value} of {text}");
             }
@@ -381,42 +383,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_beginning_is_a_beginning_of_what_is_said() {
+    fn an_incomplete_input_yields_a_prefix_of_the_text() {
         for seed in 0..300 {
-            let mut dice = Dice(seed);
-            let said = dice.word();
-            let text = format!("{{\"text\":{}}}", dice.quoted(&said));
+            let mut random = Random(seed);
+            let whole = random.text();
+            let text = format!("{{\"text\":{}}}", random.quoted(&whole));
             for (at, _) in text.char_indices() {
                 let shown: String =
-                    put_together([&text[..at]]).into_iter().map(|(_, value, _)| value).collect();
+                    read_pieces([&text[..at]]).into_iter().map(|(_, value, _)| value).collect();
                 assert!(
-                    said.starts_with(&shown),
-                    "seed {seed}: {shown:?} of {said:?}, cut at {at} of {text}"
+                    whole.starts_with(&shown),
+                    "seed {seed}: {shown:?} of {whole:?}, cut at {at} of {text}"
                 );
             }
         }
     }
 
     #[test]
-    fn garbage_is_read_the_same_however_it_is_cut_and_never_panics() {
+    fn garbage_is_read_the_same_in_any_pieces_and_never_panics() {
         const BITS: [&str; 18] = [
             "{", "}", "[", "]", ",", ":", "\"", "\\", "u", "d83d", "DE00", "\"text\"", "é", " ", "\n",
             "+12f", "null", "\\ud83d",
         ];
         for seed in 0..5_000 {
-            let mut dice = Dice(seed);
-            let mut text = String::from(if dice.throw(2) == 0 { "{\"text\":\"" } else { "" });
-            (0..dice.throw(30)).for_each(|_| text.push_str(BITS[dice.throw(BITS.len())]));
-            let whole = put_together([text.as_str()]);
-            assert_eq!(put_together(dice.cut(&text)), whole, "seed {seed}: {text}");
-            assert_eq!(put_together(text.split_inclusive(|_| true)), whole, "seed {seed}: {text}");
+            let mut random = Random(seed);
+            let mut text = String::from(if random.number(2) == 0 { "{\"text\":\"" } else { "" });
+            (0..random.number(30)).for_each(|_| text.push_str(BITS[random.number(BITS.len())]));
+            let whole = read_pieces([text.as_str()]);
+            assert_eq!(read_pieces(random.split(&text)), whole, "seed {seed}: {text}");
+            assert_eq!(read_pieces(text.split_inclusive(|_| true)), whole, "seed {seed}: {text}");
         }
     }
 
     #[test]
-    fn an_escape_that_json_does_not_know_ends_the_reading() {
+    fn an_invalid_escape_ends_the_reading() {
         for text in [r#"{"text":"a\q b"}"#, r#"{"text":"a\u+123 b"}"#, "{\"text\":\"a\nb\"}"] {
-            assert_eq!(put_together([text]), [("text".into(), "a".into(), false)], "{text}");
+            assert_eq!(read_pieces([text]), [("text".into(), "a".into(), false)], "{text}");
         }
     }
 }

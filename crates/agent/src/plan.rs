@@ -1,5 +1,5 @@
-//! When plans fire. The next slot is computed from the scheduled one, never from "now", so that a
-//! clock that jumps neither repeats nor drops a slot.
+//! When plans fire. The next slot is computed from the previous slot, never from "now", so that a clock jump neither
+//! repeats nor drops a slot.
 
 use std::str::FromStr;
 
@@ -21,7 +21,7 @@ pub enum BadSchedule {
     /// The zone is unknown.
     #[error("`{0}` is not an IANA time zone")]
     Zone(String),
-    /// It has no slot after that time.
+    /// The schedule has no slot after that time.
     #[error("the schedule never fires after {0}")]
     Never(Timestamp),
 }
@@ -31,7 +31,7 @@ pub fn next_after(schedule: &Schedule, after: Timestamp) -> Result<Timestamp, Ba
     Slots::of(schedule)?.after(after)
 }
 
-/// A schedule that was read once: reading it costs more than a slot of it.
+/// A parsed schedule. Parsing costs more than computing a slot, so it is done once.
 enum Slots {
     At(Timestamp),
     Cron(Box<Cron>, TimeZone),
@@ -63,32 +63,31 @@ impl Slots {
     }
 }
 
-/// What becomes of a plan that is due.
+/// How a due plan fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Firing {
-    /// It becomes an event.
+    /// It creates an event.
     Event,
-    /// Its last event waits: that one lists the new slots too.
-    More,
-    /// There is no room: it is due again a little later, with the slots until then.
-    Later,
+    /// Its last event still waits: the new slots are added to that event.
+    Extend,
+    /// The inbox is full: the plan is due again a little later, with all slots until then.
+    Postpone,
 }
 
 impl Firing {
-    /// `waits` says whether the plan's last event does and no cycle has taken it, `waiting` how many events of
-    /// the agent wait.
+    /// `waits`: the plan's last event waits and no cycle has taken it. `waiting`: number of the agent's waiting events.
     pub fn of(waits: bool, waiting: u32, inbox_max: u32) -> Self {
         match waits {
-            true => Self::More,
-            false if waiting >= inbox_max => Self::Later,
+            true => Self::Extend,
+            false if waiting >= inbox_max => Self::Postpone,
             false => Self::Event,
         }
     }
 }
 
-/// A due plan's event and the plan afterwards. Several missed slots are one event that lists them;
-/// its id is `plan:<id>:<first slot in ms>`, so that firing twice is a duplicate. It is as trustworthy as what
-/// made the agent plan it.
+/// The event of a due plan, and the plan after firing. Several missed slots become one event that lists them. Its id is
+/// `plan:<id>:<first slot in ms>`, so that a second firing is a duplicate. Its trust is that of the cause for which the
+/// agent made the plan.
 pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<(Event, Plan)> {
     let first = plan.next_at.filter(|at| *at <= now)?;
     let schedule = Slots::of(&plan.schedule).ok();
@@ -97,7 +96,7 @@ pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<(Event, Plan)>
     let mut next = after(first);
     while let Some(slot) = next.filter(|slot| *slot <= now) {
         if slots.len() == limits::PLAN_SLOTS_MAX {
-            // Down for very long: go on after the present, in one step.
+            // The server was down for very long: skip to the first slot after now.
             next = after(now);
             break;
         }
@@ -129,7 +128,7 @@ pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<(Event, Plan)>
     Some((event, Plan { next_at: next, ..plan.clone() }))
 }
 
-/// What an event that waits says once its plan has fired again; it lists so many slots at most.
+/// The data of a waiting event after its plan has fired again: the slots of both, up to the limit.
 pub fn extended(mut waits: EventData, fired: EventData) -> EventData {
     if let (EventData::Plan { slots, .. }, EventData::Plan { slots: more, .. }) = (&mut waits, fired) {
         slots.extend(more);
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_slots_are_one_event_that_lists_them() {
+    fn missed_slots_become_one_event_that_lists_them() {
         let (event, plan) = fire(&hourly(), &Cause::default(), at("2026-03-01T12:30:00Z")).unwrap();
         assert_eq!(slots(&event.data).len(), 3);
         assert_eq!(plan.next_at, Some(at("2026-03-01T13:00:00Z")));
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_waits_lists_later_slots_too_but_not_without_end() {
+    fn a_waiting_event_gets_later_slots_up_to_a_limit() {
         let cause = Cause::default();
         let (first, plan) = fire(&hourly(), &cause, at("2026-03-01T10:30:00Z")).unwrap();
         let (second, plan) = fire(&plan, &cause, at("2026-03-01T12:30:00Z")).unwrap();
@@ -187,30 +186,30 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_fires_into_its_event_that_waits_else_where_there_is_room() {
+    fn a_plan_extends_its_waiting_event_else_needs_room_in_the_inbox() {
         for (waits, waiting, firing) in [
             (false, 0, Firing::Event),
             (false, 9, Firing::Event),
-            (false, 10, Firing::Later),
-            (true, 1, Firing::More),
-            (true, 10, Firing::More),
+            (false, 10, Firing::Postpone),
+            (true, 1, Firing::Extend),
+            (true, 10, Firing::Extend),
         ] {
             assert_eq!(Firing::of(waits, waiting, 10), firing, "{waits} {waiting}");
         }
     }
 
     #[test]
-    fn a_plans_event_is_as_trustworthy_as_what_made_the_agent_plan_it() {
+    fn the_event_of_a_plan_has_the_root_and_trust_of_its_cause() {
         let fired = |cause: Cause| fire(&hourly(), &cause, at("2026-03-01T10:00:00Z")).unwrap().0;
-        let cause = Cause { root: RootId("asked".into()), hop: 3, trust: Trust::Agent };
+        let cause = Cause { root: RootId("request".into()), hop: 3, trust: Trust::Agent };
         let envelope = fired(cause).envelope;
-        assert_eq!((envelope.root.0.as_str(), envelope.hop, envelope.trust), ("asked", 3, Trust::Agent));
+        assert_eq!((envelope.root.0.as_str(), envelope.hop, envelope.trust), ("request", 3, Trust::Agent));
         let alone = fired(Cause::default());
         assert_eq!((alone.envelope.root.0, alone.envelope.trust), (alone.id.0, Trust::Outside));
     }
 
     #[test]
-    fn a_wall_clock_slot_survives_the_change_to_summer_time() {
+    fn a_slot_keeps_its_local_time_when_summer_time_starts() {
         let schedule = Schedule::Cron { expression: "30 9 * * *".into(), zone: "Europe/Berlin".into() };
         let before = next_after(&schedule, at("2026-03-28T00:00:00Z")).unwrap();
         let after = next_after(&schedule, before).unwrap();
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_never_fires_says_why() {
+    fn a_schedule_that_never_fires_is_an_error_with_the_reason() {
         let bad = Schedule::Cron { expression: "every day".into(), zone: "UTC".into() };
         assert!(matches!(next_after(&bad, Timestamp::UNIX_EPOCH), Err(BadSchedule::Expression(_))));
         let past = Schedule::At { at: at("2020-01-01T00:00:00Z") };

@@ -1,8 +1,8 @@
-//! What a model is handed: the system layer, the tools, and the transcript with its volatile
-//! layers in place. `agent` never sees bytes of any vendor.
+//! The request to a model: the system layer, the tools, and the transcript with its volatile layers in place. This
+//! crate never sees a vendor's bytes.
 //!
-//! Within a cycle each prompt strictly extends the one before (invariant 7): nothing here edits or
-//! removes what was sent, it only appends.
+//! Within a cycle each prompt strictly extends the one before (invariant 7): nothing here edits or removes what was
+//! sent, it only appends.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::entry::Entry;
 use crate::id::CycleId;
 use crate::tool::ToolSpec;
 
-/// One element of the transcript, in the order it is sent.
+/// One element of the transcript.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// An entry of the log (at the very end, the one that the next decision will append).
+    /// An entry of the log. The last one may be the entry that the next decision will append.
     Entry(Arc<Entry>),
-    /// Something shown and not kept: the workspace, a summary. Sent with the user's role.
+    /// Text that is shown and not kept in the log: the workspace, a summary. Sent with the user's role.
     Layer(Arc<str>),
 }
 
@@ -31,10 +31,10 @@ pub enum ToolChoice {
     None,
 }
 
-/// A complete request, apart from the vendor's form.
+/// A complete request, independent of the vendor's format.
 #[derive(Clone, Debug)]
 pub struct Prompt {
-    /// Identity, rules, instructions: stable bytes.
+    /// Identity, rules and instructions; the bytes do not change.
     pub system: Arc<str>,
     /// All tools of the agent, in a stable order; constant within a view.
     pub tools: Arc<[ToolSpec]>,
@@ -42,7 +42,7 @@ pub struct Prompt {
     pub items: Vec<Item>,
     /// Whether tools may be called.
     pub choice: ToolChoice,
-    /// The cycle in progress; reasoning of earlier cycles is not sent unless the model demands it.
+    /// The cycle in progress; reasoning of earlier cycles is not sent unless the model requires it.
     pub cycle: CycleId,
     /// Reasoning of entries below this seq is never sent.
     pub reasoning_from: u64,

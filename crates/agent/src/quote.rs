@@ -1,14 +1,14 @@
-//! Words of others as a model is shown them: data that cannot leave its quotation marks, end its line, or hide
-//! what it says. Names, texts, payloads and outcomes all pass through here.
+//! How text of others is shown to a model: as data that cannot leave its quotation marks, end its line or contain
+//! invisible characters. Names, texts, payloads and outcomes all pass through here.
 
 use serde_json::Value;
 
 use crate::limits;
 
-/// Of a number in JSON.
+/// Upper bound for the bytes of a number in JSON.
 const NUMBER_MAX_BYTES: usize = 24;
 
-/// A JSON string literal.
+/// The text as a JSON string literal.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -17,7 +17,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// Bytes of a text as [`quoted`] writes it.
+/// Number of bytes of the text as [`quoted`] writes it.
 pub(crate) fn size(text: &str) -> usize {
     let written = |c: char| match c {
         '"' | '\\' | '\n' | '\r' | '\t' => 2,
@@ -27,12 +27,12 @@ pub(crate) fn size(text: &str) -> usize {
     2 + text.chars().map(written).sum::<usize>()
 }
 
-/// Bytes of a value as JSON, from above, its texts by that measure: without writing it down.
+/// Upper bound for the bytes of a value as JSON, with its texts measured by `text`, without serializing it.
 pub(crate) fn size_of(value: &Value, text: fn(&str) -> usize) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,
         Value::Number(_) => NUMBER_MAX_BYTES,
-        Value::String(words) => text(words),
+        Value::String(string) => text(string),
         Value::Array(items) => 2 + items.iter().map(|item| size_of(item, text) + 1).sum::<usize>(),
         Value::Object(fields) => {
             2 + fields.iter().map(|(name, value)| text(name) + size_of(value, text) + 2).sum::<usize>()
@@ -40,8 +40,8 @@ pub(crate) fn size_of(value: &Value, text: fn(&str) -> usize) -> usize {
     }
 }
 
-/// A text without line breaks and hidden characters, where no quotation marks are wanted.
-pub fn unbroken(text: &str) -> String {
+/// The text on one line, with line breaks and hidden characters escaped, without quotation marks.
+pub fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '"' | '\\') { out.push(c) } else { escaped(c, &mut out) }
@@ -49,8 +49,8 @@ pub fn unbroken(text: &str) -> String {
     out
 }
 
-/// A text of several lines without hidden characters.
-pub fn visible(text: &str) -> String {
+/// The text with hidden characters escaped; it may have several lines.
+pub fn escape_hidden(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '"' | '\\' | '\n' | '\t') { out.push(c) } else { escaped(c, &mut out) }
@@ -58,8 +58,8 @@ pub fn visible(text: &str) -> String {
     out
 }
 
-/// A character within a JSON string. What ends a line, is invisible, or turns round what follows is written
-/// as its number.
+/// Writes a character as in a JSON string. Characters that end a line, are invisible or change the direction of writing
+/// become `\u` escapes.
 fn escaped(c: char, out: &mut String) {
     match c {
         '"' => out.push_str("\\\""),
@@ -77,9 +77,9 @@ fn escaped(c: char, out: &mut String) {
     }
 }
 
-/// Control characters (C0, DEL, C1, with them U+0085), line and paragraph separators, marks that change the
-/// direction of writing, and characters without any width or shape. Joiners are not among them: emoji and
-/// several scripts are written with them.
+/// Whether the character is a control character (C0, DEL, C1, including U+0085), a line or paragraph separator, a mark
+/// that changes the direction of writing, or has no width or shape. Joiners do not count: emoji and several scripts
+/// need them.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -98,16 +98,16 @@ fn is_hidden(c: char) -> bool {
         )
 }
 
-/// A JSON string literal; of one that would be too long the beginning and the end, each a literal of its own,
-/// with the id under which the whole is known. The text is cut first and quoted then.
+/// The text as a JSON string literal. If that is too long: its beginning and end as two literals, and the id of the
+/// event that has the full text. The text is cut before it is quoted.
 pub(crate) fn bounded(text: &str, event: &str) -> String {
     let max = limits::EVENT_SHOWN_MAX_BYTES;
     let whole = quoted(text);
     if whole.len() <= max {
         return whole;
     }
-    let (head, rest) = text.split_at(fitting(text.chars(), max * 2 / 3));
-    let (middle, tail) = rest.split_at(rest.len() - fitting(rest.chars().rev(), max / 3));
+    let (head, after) = text.split_at(fitting(text.chars(), max * 2 / 3));
+    let (middle, tail) = after.split_at(after.len() - fitting(after.chars().rev(), max / 3));
     format!(
         "{} (… {} of {} bytes left out …) {} (event id: {})",
         quoted(head),
@@ -118,7 +118,7 @@ pub(crate) fn bounded(text: &str, event: &str) -> String {
     )
 }
 
-/// Bytes of the first of these characters that fill at most `max` bytes as they are written.
+/// Number of bytes of the first characters that take at most `max` bytes when they are escaped.
 fn fitting(chars: impl Iterator<Item = char>, max: usize) -> usize {
     let (mut written, mut bytes) = (String::new(), 0);
     for c in chars {
@@ -131,14 +131,14 @@ fn fitting(chars: impl Iterator<Item = char>, max: usize) -> usize {
     bytes
 }
 
-/// A value as JSON on one line; one that would be too long as the text that it is, cut like any other.
+/// A value as JSON on one line. If that is too long, it is shown as text and shortened like any other text.
 pub(crate) fn payload(value: &Value, event: &str) -> String {
     let text = value.to_string();
-    let shown = unbroken(&text);
+    let shown = one_line(&text);
     if shown.len() <= limits::EVENT_SHOWN_MAX_BYTES { shown } else { bounded(&text, event) }
 }
 
-/// A display name without quotation marks where it is plain words, else as a JSON string.
+/// A display name: without quotation marks if it consists of plain words, else as a JSON string.
 pub(crate) fn name(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '\'');
     let ends = |end: Option<char>| end.is_some_and(char::is_alphanumeric);
@@ -146,16 +146,16 @@ pub(crate) fn name(name: &str) -> String {
     if is_plain { name.to_owned() } else { quoted(name) }
 }
 
-/// The first words of a text, marked where it goes on.
+/// The beginning of a text, with `…` if it is shortened.
 pub fn beginning(text: &str) -> String {
     let cut: String = text.chars().take(limits::PREVIEW_CHARS).collect();
     if cut.len() < text.len() { format!("{cut}…") } else { cut }
 }
 
-/// The first words of a value: all of it as JSON, or the beginning of that as a text.
-pub(crate) fn glimpse(value: &Value) -> String {
+/// The beginning of a value: all of it as JSON if it is short, else the beginning of the JSON as a string.
+pub(crate) fn payload_beginning(value: &Value) -> String {
     let text = value.to_string();
-    if text.chars().count() <= limits::PREVIEW_CHARS { unbroken(&text) } else { quoted(&beginning(&text)) }
+    if text.chars().count() <= limits::PREVIEW_CHARS { one_line(&text) } else { quoted(&beginning(&text)) }
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_character_comes_back_and_none_that_hides_stands_there_as_it_is() {
+    fn quoted_text_decodes_to_the_original_and_has_no_hidden_characters() {
         let all: String = ('\0'..=char::MAX).collect();
         let shown = quoted(&all);
         assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), all);
@@ -172,23 +172,23 @@ mod tests {
             assert!(!shown.contains(c), "{c:?}");
         }
         assert_eq!(quoted("a\u{2028}b\u{85}\u{202e}"), r#""a\u2028b\u0085\u202e""#);
-        assert_eq!(quoted("👩\u{200d}🚀 é 王"), "\"👩\u{200d}🚀 é 王\"", "what people write stays as it is");
+        assert_eq!(quoted("👩\u{200d}🚀 é 王"), "\"👩\u{200d}🚀 é 王\"", "emoji and letters are not escaped");
     }
 
     #[test]
-    fn the_size_of_a_value_is_known_without_writing_it() {
+    fn the_size_of_a_value_is_bounded_without_serializing_it() {
         let schema = serde_json::json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 65536},
             "mentions": {"type": "array", "items": {"type": "string"}}, "urgent": {"type": "boolean", "default": null}},
             "required": ["text"], "additionalProperties": false});
         let (guess, written) = (size_of(&schema, size), schema.to_string().len());
         assert!(guess >= written && guess < written + 60, "{guess} for {written}");
         let hidden = serde_json::json!({"a\u{202e}": ["\u{85}\n\u{7f}\u{1}", -1.7976931348623157e308]});
-        assert!(size_of(&hidden, size) >= unbroken(&hidden.to_string()).len());
+        assert!(size_of(&hidden, size) >= one_line(&hidden.to_string()).len());
     }
 
     #[test]
-    fn a_long_text_is_cut_before_it_is_quoted_so_that_none_of_it_stands_outside() {
-        // Cut behind a backslash of its own escapes, each of these would end its quotation marks.
+    fn a_long_text_is_cut_before_it_is_quoted_so_that_no_escape_is_split() {
+        // If the text were cut after quoting, between a backslash and the next character, it could end its own string.
         for piece in ["\\", "\"", "\\\"", "\n", "\u{202e}", "é", "👩\u{200d}🚀", "\u{e0041}"] {
             for shift in 0..12 {
                 let text = format!("{}{}", "x".repeat(shift), piece.repeat(40_000));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_plain_words_or_quoted() {
+    fn a_name_of_plain_words_is_not_quoted_and_any_other_is() {
         for (given, shown) in [
             ("Husam", "Husam"),
             ("Anne-Marie O'Neil Jr", "Anne-Marie O'Neil Jr"),

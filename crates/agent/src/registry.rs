@@ -1,4 +1,4 @@
-//! What administrators and people may do to agents, cycles, spaces and single events: the rules behind
+//! Rules for operations on agents, cycles, spaces and single events by administrators and people: the rules behind
 //! [`crate::port::Registry`], the same for every store.
 //!
 //! This module must not know how rows are stored.
@@ -10,20 +10,20 @@ use crate::life::Standing;
 use crate::limits;
 use crate::port::Denial;
 
-/// What a new standing asks for.
+/// The effect of setting a new standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandingChange {
-    /// It is so already.
+    /// The agent already has it.
     Nothing,
-    /// The agent is active, and due at once if it has anything to do, even if it was not suspended.
+    /// The agent becomes active, and due at once if it has work, even if it was not suspended.
     Resume,
-    /// It is not due, and its plans do not fire.
+    /// The agent is no longer due, and its plans do not fire.
     Suspend,
-    /// Its plans end, what waits is canceled, its open cycle is to be canceled.
+    /// Its plans end, its waiting events are canceled, and a cancel of its open cycle is requested.
     Retire,
 }
 
-/// What becomes of an agent's standing. Retiring is final.
+/// The effect of changing an agent's standing. Retiring is final.
 pub fn change_standing(agent: AgentId, was: Standing, wanted: Standing) -> Result<StandingChange, Denial> {
     Ok(match (was, wanted) {
         (Standing::Retired, Standing::Retired) | (Standing::Suspended, Standing::Suspended) => {
@@ -36,7 +36,7 @@ pub fn change_standing(agent: AgentId, was: Standing, wanted: Standing) -> Resul
     })
 }
 
-/// Which cycle is canceled: the open one, where it is the one that is named.
+/// The cycle to cancel: the open one. If a cycle is named, it must be the open one.
 pub fn cancel_cycle(
     agent: AgentId,
     open: Option<CycleId>,
@@ -46,7 +46,7 @@ pub fn cancel_cycle(
     open.filter(|open| named.is_none_or(|named| named == *open)).ok_or(none)
 }
 
-/// Whether a space with so many members takes one more, or one that is there already.
+/// Whether a space with `members` members accepts one more, or one who is already a member.
 pub fn add_member(space: SpaceId, members: u64, is_member: bool) -> Result<(), Denial> {
     if !is_member && members >= limits::SPACE_MEMBERS_MAX as u64 {
         return Err(Denial::SpaceFull(space));
@@ -54,23 +54,23 @@ pub fn add_member(space: SpaceId, members: u64, is_member: bool) -> Result<(), D
     Ok(())
 }
 
-/// Whether an event may be canceled: while it waits or is held, and no open cycle has taken it.
+/// Whether an event may be canceled: it must wait or be held, and no open cycle may have taken it.
 pub fn cancel_event(event: &EventId, state: &EventState, taken_by: Option<CycleId>) -> Result<(), Denial> {
     match (state, taken_by) {
         (EventState::Waiting | EventState::Held, None) => Ok(()),
         (EventState::Waiting | EventState::Held, Some(cycle)) => {
             Err(Denial::EventTaken { event: event.clone(), cycle })
         }
-        _ => Err(not(event, state, "waiting or held")),
+        _ => Err(wrong_state(event, state, "waiting or held")),
     }
 }
 
-/// Whether an event may be given up: once it is dead.
+/// Whether an event may be dropped: it must be dead.
 pub fn drop_event(event: &EventId, state: &EventState) -> Result<(), Denial> {
-    if matches!(state, EventState::Dead { .. }) { Ok(()) } else { Err(not(event, state, "dead")) }
+    if matches!(state, EventState::Dead { .. }) { Ok(()) } else { Err(wrong_state(event, state, "dead")) }
 }
 
-/// What becomes of all that waits or is held, and that no open cycle has taken, when its agent retires.
+/// The new state of waiting and held events that no open cycle has taken when their agent retires.
 pub fn retired() -> EventState {
     EventState::Canceled { reason: Some("the agent is retired".to_owned()) }
 }
@@ -78,15 +78,15 @@ pub fn retired() -> EventState {
 /// How an event is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
-    /// It died: it waits again, its attempts begin anew.
+    /// The event is dead: it waits again, with its attempts reset.
     Revive,
-    /// It is held: it is released with all that is held of its space. Operators may do that, too.
+    /// The event is held: it is released together with all held events of its space.
     Release,
-    /// It was processed or skipped: a new event cites it.
-    Anew,
+    /// The event was processed or skipped: a new event that cites it is created.
+    NewEvent,
 }
 
-/// Decides it for the event `old`, whose agent has so much waiting.
+/// Decides how the event `old` is sent again, given its agent's standing, number of waiting events and `inbox_max`.
 pub fn send_again(
     agent: AgentId,
     (standing, waiting, inbox_max): (Standing, u32, u32),
@@ -97,14 +97,14 @@ pub fn send_again(
     match state {
         EventState::Dead { .. } => Ok(Resend::Revive),
         EventState::Held => Ok(Resend::Release),
-        EventState::Processed { .. } | EventState::Skipped { .. } => Ok(Resend::Anew),
+        EventState::Processed { .. } | EventState::Skipped { .. } => Ok(Resend::NewEvent),
         EventState::Waiting | EventState::Canceled { .. } | EventState::Dropped => {
-            Err(not(&old.id, state, "dead, held, processed or skipped"))
+            Err(wrong_state(&old.id, state, "dead, held, processed or skipped"))
         }
     }
 }
 
-fn not(event: &EventId, state: &EventState, wanted: &'static str) -> Denial {
+fn wrong_state(event: &EventId, state: &EventState, wanted: &'static str) -> Denial {
     Denial::EventState { event: event.clone(), state: state.as_str(), wanted }
 }
 
@@ -122,13 +122,13 @@ mod tests {
         CycleId(Uuid::from_u128(n))
     }
 
-    /// Every state, with whether the event may be canceled or dropped, and how it is sent again.
-    fn fates() -> [(EventState, bool, bool, Option<Resend>); 7] {
+    /// Every state, whether the event may be canceled or dropped in it, and how it is sent again.
+    fn states() -> [(EventState, bool, bool, Option<Resend>); 7] {
         [
             (EventState::Waiting, true, false, None),
             (EventState::Held, true, false, Some(Resend::Release)),
-            (EventState::Processed { cycle: cycle(1), step: 0 }, false, false, Some(Resend::Anew)),
-            (EventState::Skipped { reason: None }, false, false, Some(Resend::Anew)),
+            (EventState::Processed { cycle: cycle(1), step: 0 }, false, false, Some(Resend::NewEvent)),
+            (EventState::Skipped { reason: None }, false, false, Some(Resend::NewEvent)),
             (EventState::Canceled { reason: None }, false, false, None),
             (EventState::Dead { reason: "bad".into() }, false, true, Some(Resend::Revive)),
             (EventState::Dropped, false, false, None),
@@ -140,11 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_done_with_an_event_follows_from_its_state() {
+    fn the_state_of_an_event_decides_which_operations_are_allowed() {
         let event = event();
-        for (state, cancel, give_up, again) in fates() {
+        for (state, cancel, drop, again) in states() {
             assert_eq!(cancel_event(&event.id, &state, None).is_ok(), cancel, "{state:?}");
-            assert_eq!(drop_event(&event.id, &state).is_ok(), give_up, "{state:?}");
+            assert_eq!(drop_event(&event.id, &state).is_ok(), drop, "{state:?}");
             assert_eq!(send_again(ADA, (Active, 0, 10), &event, &state).ok(), again, "{state:?}");
             assert!(cancel_event(&event.id, &state, Some(cycle(1))).is_err(), "{state:?}");
         }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_again_to_an_agent_that_is_over_or_whose_inbox_is_full() {
+    fn nothing_is_sent_again_to_a_retired_agent_or_into_a_full_inbox() {
         let dead = EventState::Dead { reason: "bad".into() };
         for (standing, waiting, denial) in
             [(Retired, 0, Denial::Retired(ADA)), (Active, 10, Denial::InboxFull(ADA))]
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn retiring_is_final_and_resuming_helps_also_whoever_lives() {
+    fn retiring_is_final_and_an_active_agent_may_be_resumed_too() {
         use StandingChange::{Nothing, Resume, Retire, Suspend};
         for (was, wanted, change) in [
             (Active, Active, Some(Resume)),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_open_cycle_is_canceled_and_a_full_space_takes_nobody_new() {
+    fn only_the_open_cycle_is_canceled_and_a_full_space_accepts_no_new_member() {
         for (open, named, expected) in [
             (Some(1), None, Ok(cycle(1))),
             (Some(1), Some(1), Ok(cycle(1))),

@@ -1,7 +1,7 @@
-//! A call as the model meant it, where it wrote it a little wrong: safe repairs of its name and arguments.
-//! What is run and kept of the call is what comes out here; the log keeps what the model wrote.
+//! Safe repairs of the name and arguments of a call that the model wrote slightly wrong. The repaired call is run and
+//! stored in the call row; the log keeps what the model wrote.
 //!
-//! Nothing is guessed. What is cut, or could mean two things, stays as it is and is refused with words.
+//! Nothing is guessed. Input that is incomplete or ambiguous is left unchanged and is refused later with an error.
 
 use std::borrow::Cow;
 
@@ -9,24 +9,24 @@ use serde_json::{Map, Value};
 
 use crate::limits;
 
-/// What some models write before the name of a tool, as their training shows them tools.
+/// Prefixes that some models write before the name of a tool, because of their training.
 const NAMESPACES: [&str; 2] = ["functions", "default_api"];
-/// What stands between that and the name; the last is what a name has become when it is sent back.
+/// Separators between such a prefix and the name. `_` is what a `.` or `:` becomes when the name is sent back.
 const SEPARATORS: [char; 3] = ['.', ':', '_'];
 
-/// A call with its repairs.
+/// A call after repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meant<'a> {
+pub struct RepairedCall<'a> {
     /// The tool.
     pub name: &'a str,
     /// The argument string.
     pub arguments: Cow<'a, str>,
-    /// What was repaired, in words; none where the model wrote it well.
+    /// What was repaired; `None` if nothing was.
     pub repaired: Option<String>,
 }
 
-/// The call that is meant. `known` tells whether there is a tool of that name.
-pub fn meant<'a>(name: &'a str, arguments: &'a str, known: impl Fn(&str) -> bool) -> Meant<'a> {
+/// Repairs a call. `known` says whether a tool of that name exists.
+pub fn repair<'a>(name: &'a str, arguments: &'a str, known: impl Fn(&str) -> bool) -> RepairedCall<'a> {
     let mut notes = Vec::new();
     let bare = without_namespace(name).filter(|bare| !known(name) && known(bare));
     let name = bare.unwrap_or(name);
@@ -38,17 +38,17 @@ pub fn meant<'a>(name: &'a str, arguments: &'a str, known: impl Fn(&str) -> bool
         None => Cow::Borrowed(arguments),
     };
     let repaired = (!notes.is_empty()).then(|| notes.join(", "));
-    Meant { name, arguments, repaired }
+    RepairedCall { name, arguments, repaired }
 }
 
 fn without_namespace(name: &str) -> Option<&str> {
-    let behind = NAMESPACES.iter().find_map(|namespace| name.strip_prefix(namespace))?;
-    behind.strip_prefix(SEPARATORS)
+    let without_prefix = NAMESPACES.iter().find_map(|namespace| name.strip_prefix(namespace))?;
+    without_prefix.strip_prefix(SEPARATORS)
 }
 
 type RepairStep = fn(&str) -> Option<String>;
 
-/// The object that the arguments hold, where they are none themselves. What was done to find it is noted.
+/// The JSON object inside arguments that are not an object themselves. Each repair that found it is added to `notes`.
 fn object_of(arguments: &str, notes: &mut Vec<&'static str>) -> Option<String> {
     if arguments.len() > limits::ARGUMENTS_MAX_BYTES || arguments.trim().is_empty() || is_object(arguments) {
         return None;
@@ -77,26 +77,26 @@ fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<Map<String, Value>>(text).is_ok()
 }
 
-/// What stands between the fences of the only block that the text is.
+/// The content of the code block, if the text is exactly one fenced code block.
 fn without_fence(text: &str) -> Option<String> {
     let inside = text.strip_prefix("```")?.strip_suffix("```")?;
     let body = inside.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     (!inside.contains("```")).then(|| body.to_owned())
 }
 
-/// The text that a JSON string holds.
+/// The content of a JSON string.
 fn decoded(text: &str) -> Option<String> {
     text.starts_with('"').then(|| serde_json::from_str(text).ok())?
 }
 
-/// The text without each comma that stands between a value and the end of its object or list.
+/// The text without the commas between a value and the end of its object or list.
 fn without_trailing_commas(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let (mut in_string, mut escaped, mut before) = (false, false, '{');
     for (at, c) in text.char_indices() {
         if !in_string && c == ',' && !"{[,:".contains(before) {
-            let behind = text[at + 1..].trim_start();
-            if behind.starts_with(['}', ']']) {
+            let following = text[at + 1..].trim_start();
+            if following.starts_with(['}', ']']) {
                 continue;
             }
         }
@@ -115,14 +115,14 @@ mod tests {
     use super::*;
 
     fn repaired(arguments: &str) -> (String, Option<String>) {
-        let meant = meant("note", arguments, |name| name == "note");
-        assert_eq!(meant.name, "note");
-        (meant.arguments.into_owned(), meant.repaired)
+        let call = repair("note", arguments, |name| name == "note");
+        assert_eq!(call.name, "note");
+        (call.arguments.into_owned(), call.repaired)
     }
 
     #[test]
-    fn what_is_surely_meant_is_repaired_and_each_repair_is_named() {
-        for (written, meant, notes) in [
+    fn unambiguous_mistakes_are_repaired_and_each_repair_is_named() {
+        for (written, expected, notes) in [
             ("```json\n{\"a\": 1.0}\n```", r#"{"a": 1.0}"#, "code fence"),
             ("\n```\n{\"a\":1}```\n", r#"{"a":1}"#, "code fence"),
             ("```json{\"a\":1}```", r#"{"a":1}"#, "code fence"),
@@ -132,13 +132,17 @@ mod tests {
             (r#"{"a":"no ,} here\\","b":",]\"",}"#, r#"{"a":"no ,} here\\","b":",]\""}"#, "trailing comma"),
             ("```\n{\"a\":1,}\n```", r#"{"a":1}"#, "code fence, trailing comma"),
         ] {
-            assert_eq!(repaired(written), (meant.to_owned(), Some(notes.to_owned())), "{written}");
-            assert_eq!(repaired(meant), (meant.to_owned(), None), "what is repaired once is well");
+            assert_eq!(repaired(written), (expected.to_owned(), Some(notes.to_owned())), "{written}");
+            assert_eq!(
+                repaired(expected),
+                (expected.to_owned(), None),
+                "a repaired call needs no further repair"
+            );
         }
     }
 
     #[test]
-    fn what_is_well_empty_cut_or_could_mean_two_things_stays_as_it_is() {
+    fn valid_empty_incomplete_or_ambiguous_arguments_are_left_unchanged() {
         for written in [
             "",
             "  ",
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_taken_off_only_where_that_makes_a_tool_of_it() {
+    fn a_namespace_is_removed_only_if_a_tool_with_the_remaining_name_exists() {
         let known = |name: &str| ["note", "functions.own", "own"].contains(&name);
         for (written, name) in [
             ("functions.note", "note"),
@@ -186,10 +190,10 @@ mod tests {
             ("note", "note"),
             ("", ""),
         ] {
-            let meant = meant(written, "{}", known);
-            assert_eq!((meant.name, meant.repaired.is_some()), (name, name != written), "{written}");
+            let call = repair(written, "{}", known);
+            assert_eq!((call.name, call.repaired.is_some()), (name, name != written), "{written}");
         }
-        let both = meant("functions.note", "{\"a\":1,}", known);
+        let both = repair("functions.note", "{\"a\":1,}", known);
         assert_eq!(both.repaired.as_deref(), Some("prefix of the name, trailing comma"));
     }
 }

@@ -1,4 +1,5 @@
-//! Runs: why a cycle woke, what it cost, how it ended. Read-only facts, not a unit of scheduling.
+//! Runs: the record of each cycle: why the agent woke, what the cycle cost, how it ended. Read-only; not a unit of
+//! scheduling.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use crate::call::OutcomeStatus;
 use crate::id::{AgentId, CycleId};
 
-/// Why a cycle ended.
+/// How a cycle ended.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Ending {
-    /// It had nothing more to do.
+    /// The agent had nothing more to do.
     Completed,
-    /// None of it was its business; the log was not touched.
+    /// None of the events concerned the agent; the log is unchanged.
     Skipped,
-    /// A bound of the cycle was reached.
+    /// A limit of the cycle was reached.
     Exhausted,
-    /// It was taken back.
+    /// It was canceled.
     Canceled,
-    /// It could not go on.
+    /// It could not continue.
     Failed,
 }
 
@@ -32,7 +33,7 @@ impl Ending {
     }
 }
 
-/// Tokens as the provider reports them. `None` where it reported nothing.
+/// Tokens as the provider reports them. `None` if it reported nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens sent, cached ones included.
@@ -51,7 +52,7 @@ impl Usage {
         *self == Self::default()
     }
 
-    /// Adds another call's usage; unknown stays unknown only where both are.
+    /// Adds another usage. A number remains unknown only if both are unknown.
     pub fn add(&mut self, other: &Self) {
         fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
             match (a, b) {
@@ -66,8 +67,7 @@ impl Usage {
     }
 }
 
-/// What one call did, for the run. Times are unknown of what never ran, and of what ran in a
-/// process that died.
+/// The record of one call in a run. Times are unknown if the call never ran, or ran in a process that died.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
     /// The tool.
@@ -78,63 +78,61 @@ pub struct CallRecord {
     /// How long it ran, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
-    /// How it ended; none while it is open.
+    /// How it ended; `None` while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<OutcomeStatus>,
-    /// What was repaired of its name or arguments before it was run, in words; the log keeps what the model
-    /// wrote.
+    /// Which repairs were made to its name or arguments before it was run; the log keeps what the model wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repaired: Option<String>,
 }
 
-/// What one step did, for the run.
+/// The record of one step in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Which step.
     pub step: u32,
     /// Names of the tools it called.
     pub tools: Vec<String>,
-    /// Tokens of its model call.
+    /// Tokens of its model request.
     pub usage: Usage,
     /// Time from the request to the end of the reply, in milliseconds.
     pub model_ms: u64,
-    /// Attempts it took.
+    /// Number of attempts.
     pub attempts: u32,
-    /// Events shown to it in addition to the cycle's own.
+    /// Number of events shown to it in addition to the cycle's own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub injected: u32,
-    /// How long the oldest of the events that it was first shown had waited, in milliseconds.
+    /// How long the oldest of the events first shown at this step had waited, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_ms: Option<u64>,
-    /// Generations of it that were aborted for news.
+    /// Number of its generations that were aborted because of new events.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u32,
-    /// Tokens of generations that were aborted: estimated, since no provider tells.
+    /// Tokens of aborted generations; estimated, because providers do not report them.
     #[serde(default, skip_serializing_if = "Usage::is_none")]
     pub aborted: Usage,
-    /// Tokens of whole replies of which nothing came, as the provider reported them.
+    /// Tokens of complete replies that were discarded, as the provider reported them.
     #[serde(default, skip_serializing_if = "Usage::is_none")]
     pub discarded: Usage,
-    /// Entries of the log that are not sent to it any more, since there was no room for them.
+    /// Number of log entries that were no longer sent from this step on, because there was no room.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
-    /// Times that the view was cut to half for it, because the vendor found it too long.
+    /// How often the view was halved for it, because the vendor refused the request as too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u32,
-    /// Whether the transcript was rebuilt for it, because the vendor refused it as invalid.
+    /// Whether the transcript was rebuilt for it, because the vendor refused the request as invalid.
     #[serde(default, skip_serializing_if = "is_false")]
     pub rebuilt: bool,
-    /// The model that answered, where it was not the agent's own.
+    /// The model that answered, if it was not the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// When the last attempt was sent, in milliseconds after the cycle opened. Runs of earlier
-    /// versions do not know.
+    /// When the last attempt was sent, in milliseconds after the cycle opened. `None` in runs of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_ms: Option<u64>,
     /// Time from that request to the first piece of the reply, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_ms: Option<u64>,
-    /// Its calls, in order. Runs of earlier versions know only their tools.
+    /// Its calls, in order. Runs of earlier versions have only `tools`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallRecord>,
 }
@@ -145,21 +143,21 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl StepRecord {
-    /// Tokens generated in a second, between the first piece of the reply and its end.
+    /// Tokens generated per second, between the first piece of the reply and its end.
     pub fn tokens_per_second(&self) -> Option<f64> {
-        speed(self.usage.output?, self.model_ms.checked_sub(self.first_ms?)?)
+        rate(self.usage.output?, self.model_ms.checked_sub(self.first_ms?)?)
     }
 }
 
 impl Run {
-    /// All generations that were aborted: not in `usage`, but in what the cycle cost.
+    /// Estimated usage of all aborted generations. It is not part of `usage`, but of the cost of the cycle.
     pub fn estimated(&self) -> Usage {
         let mut all = Usage::default();
         self.steps.iter().for_each(|step| all.add(&step.aborted));
         all
     }
 
-    /// Tokens generated in a second, over all steps of which both are known.
+    /// Tokens generated per second, over all steps for which tokens and times are known.
     pub fn tokens_per_second(&self) -> Option<f64> {
         let known = self
             .steps
@@ -167,12 +165,12 @@ impl Run {
             .filter_map(|step| Some((step.usage.output?, step.model_ms.checked_sub(step.first_ms?)?)));
         let (tokens, ms) = known
             .fold((0u64, 0u64), |sum, step| (sum.0.saturating_add(step.0), sum.1.saturating_add(step.1)));
-        speed(tokens, ms)
+        rate(tokens, ms)
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate, shown with a digit or two")]
-fn speed(tokens: u64, ms: u64) -> Option<f64> {
+fn rate(tokens: u64, ms: u64) -> Option<f64> {
     (tokens > 0 && ms > 0).then(|| tokens as f64 * 1_000.0 / ms as f64)
 }
 
@@ -181,21 +179,21 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What a cycle took, in short.
+/// A summary of what a cycle took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Steps.
+    /// Number of steps.
     pub steps: u32,
     /// From its opening to its end, in milliseconds.
     pub ms: u64,
-    /// Tokens of its model calls.
+    /// Tokens of its model requests.
     pub usage: Usage,
-    /// In micro-dollars; `None` where a price or a usage is unknown.
+    /// Cost in micro-dollars; `None` if a price or a usage is unknown.
     pub cost_micros: Option<u64>,
 }
 
 impl Spent {
-    /// What a run says that the cycle took.
+    /// The summary of a run.
     pub fn of(run: &Run) -> Self {
         let ms = run.ended_at.as_millisecond().saturating_sub(run.opened_at.as_millisecond());
         Self {
@@ -212,32 +210,32 @@ impl Spent {
 pub struct Run {
     /// The cycle.
     pub id: CycleId,
-    /// Whose.
+    /// The agent.
     pub agent: AgentId,
-    /// 1 for the first cycle in which something was processed, then counting.
+    /// Number of this cycle among the agent's cycles that processed events, from 1.
     pub ordinal: u64,
-    /// In words: `2 events: space_message from Husam in "Family", …`.
+    /// Why the agent woke, for example `2 events: space_message from Husam in "Family", …`.
     pub woke_for: String,
-    /// Events it processed.
+    /// Number of events it processed.
     pub events: u32,
     /// When it opened.
     pub opened_at: Timestamp,
-    /// When it came to rest.
+    /// When it ended.
     pub ended_at: Timestamp,
-    /// What each step did.
+    /// The records of its steps.
     pub steps: Vec<StepRecord>,
-    /// All model calls together, as the provider reported them.
+    /// Tokens of all model requests, as the provider reported them.
     pub usage: Usage,
-    /// In micro-dollars; `None` where a price or a usage is unknown.
+    /// Cost in micro-dollars; `None` if a price or a usage is unknown.
     pub cost_micros: Option<u64>,
     /// The model, as `provider/name`.
     pub model: String,
-    /// Revision of the config that it ran under.
+    /// Revision of the config under which it ran.
     pub config_rev: u64,
     /// How it ended.
     pub ending: Ending,
-    /// Why, where the ending does not say it all.
+    /// Details of why it ended, if the ending alone does not say it.
     pub reason: Option<String>,
-    /// The agent's own words to `done`.
+    /// The summary that the agent gave to `done`.
     pub summary: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Messages: what is said in spaces.
+//! Messages in spaces.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use crate::event::{Principal, Trust};
 use crate::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use crate::limits;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum MessageKind {
-    /// Words.
+    /// A text.
     Text,
-    /// A visible tool at work; updated under the same id, causes no events.
+    /// A call of a visible tool. It is updated under the same id and causes no events.
     Tool,
 }
 
@@ -28,44 +28,44 @@ impl MessageKind {
     }
 }
 
-/// Something said in a space, as it is stored.
+/// A message in a space, as stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Identity.
     pub id: MessageId,
-    /// Where.
+    /// The space.
     pub space: SpaceId,
-    /// Place there: 1, 2, 3 … without gaps.
+    /// Position in the space: 1, 2, 3 … without gaps.
     pub seq: u64,
     /// The space's `rev` when it was last changed.
     pub rev: u64,
-    /// Who.
+    /// The sender.
     pub sender: EntityId,
-    /// Words or a tool.
+    /// A text or a tool call.
     pub kind: MessageKind,
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Members named in it.
+    /// Members that it mentions.
     pub mentions: Vec<EntityId>,
     /// Whether its sender marked it urgent.
     pub urgent: bool,
-    /// When.
+    /// When it was posted.
     pub at: Timestamp,
-    /// The cycle that said it; people's messages have none.
+    /// The cycle that posted it; `None` for people's messages.
     pub cycle: Option<CycleId>,
-    /// The call that said it.
+    /// The call that posted it.
     pub call: Option<CallId>,
-    /// The client's own data, or a tool message's state.
+    /// The client's own data, or the state of a tool message.
     pub data: Option<Value>,
-    /// Causal root.
+    /// Root of its causal chain.
     pub root: RootId,
     /// Agent messages since the root.
     pub hop: u32,
 }
 
-/// A message with its sender's names beside the id, as readers see it.
+/// A posted message as readers see it: with the name and kind of its sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spoken {
+pub struct PostedMessage {
     /// The message as stored.
     #[serde(flatten)]
     pub message: Message,
@@ -75,7 +75,7 @@ pub struct Spoken {
     pub sender_kind: EntityKind,
 }
 
-impl std::ops::Deref for Spoken {
+impl std::ops::Deref for PostedMessage {
     type Target = Message;
 
     fn deref(&self) -> &Message {
@@ -83,41 +83,41 @@ impl std::ops::Deref for Spoken {
     }
 }
 
-/// A message that is to be accepted: everything but what the store assigns (seq, rev).
+/// A message to be accepted: everything except what the store assigns (seq, rev).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {
-    /// Identity; a repeat is a duplicate.
+    /// Identity; a second message with the same id is a duplicate.
     pub id: MessageId,
-    /// Where.
+    /// The space.
     pub space: SpaceId,
-    /// Who.
+    /// The sender.
     pub sender: EntityId,
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Members named by the client in addition to those in the text.
+    /// Members that the client mentions in addition to those in the text.
     pub mentions: Vec<EntityId>,
-    /// Marked urgent; people and operators only.
+    /// Whether it is marked urgent; only people and operators may do that.
     pub urgent: bool,
-    /// When.
+    /// When it was posted.
     pub at: Timestamp,
-    /// The cycle that says it.
+    /// The cycle that posts it.
     pub cycle: Option<CycleId>,
-    /// The call that says it.
+    /// The call that posts it.
     pub call: Option<CallId>,
     /// The client's own data.
     pub data: Option<Value>,
-    /// On whose behalf the events it causes exist.
+    /// The principal of the events that it causes.
     pub principal: Principal,
     /// How trustworthy it is.
     pub trust: Trust,
-    /// Causal root.
+    /// Root of its causal chain.
     pub root: RootId,
     /// Agent messages since the root.
     pub hop: u32,
 }
 
 impl NewMessage {
-    /// What a person says, with nothing but words: the first happening of its chain.
+    /// A plain text message of a person. It is the root of its causal chain.
     pub fn of_person(
         id: MessageId,
         space: SpaceId,
@@ -144,7 +144,7 @@ impl NewMessage {
     }
 }
 
-/// Where the call of a tool message stands: `running`, `complete` or `error`.
+/// The state of a tool message: `running`, `complete` or `error`.
 fn tool_state(row: &CallRow) -> &'static str {
     match row.outcome.as_ref().map(|outcome| outcome.status) {
         None | Some(OutcomeStatus::Pending) => "running",
@@ -158,8 +158,8 @@ pub fn tool_text(row: &CallRow) -> String {
     format!("[{}: {}]", row.tool, tool_state(row))
 }
 
-/// The data of a tool message: what its call row says, long texts as head and tail. What only
-/// operators may read stays out.
+/// The data of a tool message, from its call row. Long texts are cut to head and tail. It contains nothing that only
+/// operators may read.
 pub fn tool_data(row: &CallRow) -> Value {
     let bound = |text: &str| head_and_tail(text, limits::TOOL_SHOWN_MAX_BYTES);
     let mut data = json!({

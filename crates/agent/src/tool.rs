@@ -1,4 +1,4 @@
-//! What a tool is, and the names of those whose meaning is part of the rules.
+//! The specification of a tool, and the names of the tools that the cycle rules depend on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,36 +7,36 @@ use serde_json::Value;
 
 use crate::call::Effect;
 
-/// Names of the prebuilt tools whose meaning is part of the rules.
+/// Names of the prebuilt tools that the cycle rules depend on.
 pub mod names {
-    /// Gives everything back, as the only call of step 0.
+    /// Ends the cycle at step 0, as its only call, and marks its events as skipped.
     pub const SKIP: &str = "skip";
     /// Ends the cycle.
     pub const DONE: &str = "done";
-    /// Says something in a space.
+    /// Posts a message to a space.
     pub const SEND_MESSAGE: &str = "send_message";
     /// Makes a space the active one.
     pub const ENTER_SPACE: &str = "enter_space";
 }
 
-/// What a tool is, for models, operators and the runtime.
+/// The specification of a tool, for models, operators and the runtime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     /// Its name, `[a-zA-Z0-9_-]{1,64}`.
     pub name: String,
-    /// For the model.
+    /// Description for the model.
     pub description: String,
-    /// JSON Schema of its arguments: an object.
+    /// JSON Schema of its arguments, an object.
     pub schema: Arc<Value>,
     /// What repeating a call would do.
     pub effect: Effect,
-    /// Whether a space is shown its calls.
+    /// Whether its calls are shown in a space.
     pub visible: bool,
-    /// How long a call may take.
+    /// Time-out of a call.
     pub timeout: Duration,
-    /// Whether nobody waits for it: its outcome is `pending` at once, its answer comes as an event.
-    /// Outward tools only.
+    /// Whether the cycle does not wait for it: its outcome is `pending` at once, and the result arrives as an event.
+    /// Not for inward tools.
     pub asynchronous: bool,
-    /// Raised when arguments or meaning change.
+    /// Incremented when the arguments or the behavior change.
     pub version: String,
 }

@@ -1,12 +1,12 @@
-//! What is addressed to an agent, by rules alone: the optional gate before the model (`triage`).
+//! Whether an event is addressed to an agent, decided by rules alone: the optional filter before the model (`triage`).
 
 use crate::entity::Entity;
 use crate::event::{EventData, EventKind, Trust, Waiting};
 use crate::life::Facts;
 
-/// Whether the agent is meant. A message of another agent means it only by name, a person's by name or
-/// where nobody else is named; in a space of two everything does. What is not said in a space always
-/// does, and so does what an operator sends again.
+/// Whether an event is addressed to the agent. A message of another agent is if it mentions this agent; a person's
+/// message is if it mentions this agent or nobody else. In a space of two, every message is. Events that are not
+/// messages always are, and so are events that an operator sends again.
 pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
     let EventData::Message { space, .. } = waiting.event.data else { return true };
     if waiting.event.kind == EventKind::Mention || waiting.event.cites.is_some() {
@@ -18,8 +18,8 @@ pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
     if waiting.event.envelope.trust == Trust::Agent {
         return false;
     }
-    let named = waiting.message.as_ref().map_or(&[][..], |said| &said.mentions);
-    // A member that has left does not count as somebody else, if all members are known.
-    let there = |id| space.more_members > 0 || space.members.iter().any(|member| member.entity.id == id);
-    !named.iter().any(|id| *id != me.id && there(*id))
+    let named = waiting.message.as_ref().map_or(&[][..], |message| &message.mentions);
+    // Somebody who has left the space does not count, if all members are known.
+    let is_member = |id| space.more_members > 0 || space.members.iter().any(|member| member.entity.id == id);
+    !named.iter().any(|id| *id != me.id && is_member(*id))
 }

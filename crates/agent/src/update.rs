@@ -1,5 +1,5 @@
-//! Updates: what watchers of a space or an agent are shown. A closed union, drawn as a tree in
-//! ARCHITECTURE.md. Updates carry no truth: a client that misses one reads the store.
+//! Updates: what is shown to watchers of a space or an agent. A closed union, drawn as a tree in ARCHITECTURE.md.
+//! Updates are not the source of truth: a client that misses one reads the store.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::event::EventProgress;
 use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::IdleUntil;
 use crate::run::{Ending, Spent};
-use crate::space::Spoken;
+use crate::space::PostedMessage;
 
 /// What can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,24 +18,24 @@ pub enum Topic {
     Space(SpaceId),
     /// One agent.
     Agent(AgentId),
-    /// The whole server: hears every update once, whatever it is about.
+    /// The whole server: receives every update once.
     Server,
 }
 
-/// What an agent is doing, derived and never stored twice.
+/// What an agent is doing. It is derived from other state, not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum AgentState {
-    /// Nothing is open, or what is open waits.
+    /// No cycle is open, or the open one waits.
     Sleeping,
     /// The model generates or tools run.
     Thinking,
-    /// Results are being persisted.
+    /// Results are being stored.
     Processing,
     /// Its open cycle waits for a person.
     Paused,
-    /// Over.
+    /// It never runs again.
     Retired,
 }
 
@@ -46,66 +46,65 @@ impl AgentState {
     }
 }
 
-/// One thing that watchers are shown.
+/// One update for watchers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Update {
-    /// Durable: a message was said or a tool message changed.
+    /// Durable: a message was posted or a tool message changed.
     #[serde(rename = "message")]
     Message {
-        /// The message as stored, with its sender's names.
-        message: Spoken,
+        /// The message as stored, with the sender's name.
+        message: PostedMessage,
     },
     /// Durable: somebody joined or left.
     #[serde(rename = "member")]
     Member {
-        /// Where.
+        /// The space.
         space: SpaceId,
-        /// Who.
+        /// The member.
         entity: EntityId,
-        /// Joined, else left.
+        /// `true` if it joined, `false` if it left.
         joined: bool,
-        /// The space's `rev` then.
+        /// The space's `rev` after this.
         rev: u64,
     },
     /// A message that is being written: `text` is appended to the draft of that id. The committed
     /// message has the same id and replaces it.
     #[serde(rename = "draft")]
     Draft {
-        /// Where.
+        /// The space.
         space: SpaceId,
         /// The id that the message will have.
         message: MessageId,
-        /// Who writes.
+        /// The agent that writes it.
         agent: AgentId,
-        /// What is appended.
+        /// The text to append.
         delta: String,
-        /// The text so far is this many characters long, `delta` included; tells a reader that it
-        /// lost some.
+        /// Length of the text so far in characters, `delta` included, so that a reader notices lost updates.
         chars: u64,
     },
-    /// A draft is void and must be withdrawn.
+    /// A draft is discarded: clients must remove it.
     #[serde(rename = "draft.reset")]
     DraftReset {
-        /// Where.
+        /// The space.
         space: SpaceId,
         /// The draft.
         message: MessageId,
-        /// Who wrote.
+        /// The agent that wrote it.
         agent: AgentId,
     },
-    /// An agent changed what it does. In a space only for cycles that touched that space.
+    /// An agent's state changed. Sent to a space only for cycles that touch that space.
     #[serde(rename = "agent.state")]
     State {
-        /// Who.
+        /// The agent.
         agent: AgentId,
-        /// What it does now.
+        /// Its state now.
         state: AgentState,
-        /// In which cycle.
+        /// The cycle.
         cycle: Option<CycleId>,
-        /// Why, in words, where there is more to say; operators only.
+        /// Description of why, if there is one; operators only.
         reason: Option<String>,
-        /// Where it sleeps though people wait for it: why, and until when.
+        /// If it sleeps although events wait: why, and until when.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idle: Option<IdleUntil>,
     },
@@ -113,126 +112,126 @@ pub enum Update {
     /// draft of that id. The committed message has the same id and replaces it.
     #[serde(rename = "tool.input")]
     ToolInput {
-        /// Where.
+        /// The space.
         space: SpaceId,
         /// The id that the message will have.
         message: MessageId,
-        /// Who calls.
+        /// The agent that calls.
         agent: AgentId,
         /// The tool.
         tool: String,
-        /// What is appended, as the model writes it.
+        /// The text to append, as the model writes it.
         delta: String,
-        /// The input so far is this many characters long, `delta` included.
+        /// Length of the input so far in characters, `delta` included.
         chars: u64,
     },
-    /// A tool begins.
+    /// A tool call starts.
     #[serde(rename = "tool.started")]
     ToolStarted {
-        /// Who.
+        /// The agent.
         agent: AgentId,
-        /// In which cycle.
+        /// The cycle.
         cycle: CycleId,
         /// The call.
         call: CallId,
         /// The tool.
         tool: String,
-        /// The beginning of its arguments, as the model wrote them; for people.
+        /// The beginning of its arguments as the model wrote them, for people.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         arguments: String,
     },
-    /// A tool ended: it did what was asked, its answer comes later, or it was taken back.
+    /// A tool call ended: it succeeded, its outcome arrives later, or it was canceled.
     #[serde(rename = "tool.done")]
     ToolDone {
-        /// Who.
+        /// The agent.
         agent: AgentId,
-        /// In which cycle.
+        /// The cycle.
         cycle: CycleId,
         /// The call.
         call: CallId,
         /// The tool.
         tool: String,
-        /// How.
+        /// How it ended.
         status: OutcomeStatus,
-        /// How long it took.
+        /// How long it took, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ms: Option<u64>,
     },
-    /// A tool failed.
+    /// A tool call failed.
     #[serde(rename = "tool.error")]
     ToolError {
-        /// Who.
+        /// The agent.
         agent: AgentId,
-        /// In which cycle.
+        /// The cycle.
         cycle: CycleId,
         /// The call.
         call: CallId,
         /// The tool.
         tool: String,
-        /// Operators only: the beginning of what the model reads of it.
+        /// Operators only: the beginning of the error that the model reads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// How long it took.
+        /// How long it took, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ms: Option<u64>,
     },
-    /// Operators only: what the model writes to itself, as it writes.
+    /// Operators only: reasoning and private text of the model, while it is generated.
     #[serde(rename = "thought")]
     Thought {
-        /// Who.
+        /// The agent.
         agent: AgentId,
-        /// In which cycle.
+        /// The cycle.
         cycle: CycleId,
-        /// In which step.
+        /// The step.
         step: u32,
-        /// Reasoning, else text.
+        /// `true` for reasoning, `false` for text.
         reasoning: bool,
-        /// What is appended.
+        /// The text to append.
         delta: String,
     },
-    /// Durable: a commit of an agent's life.
+    /// Durable: a commit of an agent.
     #[serde(rename = "commit")]
     Commit {
-        /// Who.
+        /// The agent.
         agent: AgentId,
         /// The life row's `commit_n`.
         n: u64,
-        /// In which cycle.
+        /// The cycle.
         cycle: CycleId,
-        /// In which step.
+        /// The step.
         step: u32,
-        /// Which commit.
+        /// The kind of commit.
         kind: CommitKind,
     },
-    /// How far an event of the agent's inbox has come: told when it is accepted, taken by a cycle, shown
-    /// at a step, addressed or read, skipped, given back or given up.
+    /// The progress of an event in the agent's inbox. Sent when it is accepted, taken by a cycle, shown at a step,
+    /// addressed or read, skipped, returned to the inbox or set aside.
     #[serde(rename = "event.progress")]
     EventProgress {
-        /// Whose inbox.
+        /// The agent whose inbox it is in.
         agent: AgentId,
         /// The event.
         event: EventId,
-        /// How far.
+        /// Its progress.
         progress: EventProgress,
-        /// In which cycle, where one has it.
+        /// The cycle that has it, if one does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cycle: Option<CycleId>,
-        /// At which step it was shown.
+        /// The step at which it was shown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<u32>,
     },
-    /// A cycle came to rest.
+    /// A cycle ended.
     #[serde(rename = "cycle.ended")]
     CycleEnded {
-        /// Who.
+        /// The agent.
         agent: AgentId,
-        /// Which cycle.
+        /// The cycle.
         cycle: CycleId,
-        /// How.
+        /// How it ended.
         ending: Ending,
-        /// Why, where the ending does not say it all.
+        /// Details of why it ended, if the ending alone does not say it.
         reason: Option<String>,
-        /// Operators only: what it took; none where that is not known here.
+        /// Operators only: what it took; `None` if not known here.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spent: Option<Spent>,
     },
@@ -258,7 +257,7 @@ impl Update {
         }
     }
 
-    /// The agent that did it; none where people or the space itself are at work.
+    /// The agent that caused it; `None` for updates of people and of the space itself.
     pub fn agent(&self) -> Option<AgentId> {
         match self {
             Self::Draft { agent, .. }
@@ -276,7 +275,7 @@ impl Update {
         }
     }
 
-    /// Whether it may be dropped for a slow reader: what a later durable update replaces.
+    /// Whether it may be dropped for a slow reader, because a later durable update replaces it.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Draft { .. } | Self::ToolInput { .. } | Self::Thought { .. })
     }

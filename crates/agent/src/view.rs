@@ -1,9 +1,8 @@
-//! Which part of the log fits: the view of the newest whole cycles, so that a small window never
-//! overflows. (Summaries of what is left out come with compaction.)
+//! Selects the part of the log that fits into the context window: the newest whole cycles. (Summaries of what is left
+//! out come with compaction.)
 //!
-//! Cuts fall only at borders of cycles; inside one cycle that is too long for the window everything
-//! that it was told (its inbox entry, what was injected) stays, and the cut falls at ends of complete
-//! steps.
+//! The log is cut only between cycles. If one cycle is too long for the window, it is cut between complete steps, and
+//! its inbox entry and injected events are kept.
 
 use std::sync::Arc;
 
@@ -11,24 +10,23 @@ use crate::entry::{Entry, EntryKind, View};
 use crate::id::CycleId;
 use crate::limits;
 
-/// Room for a window, in tokens.
+/// The room for the entries of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// What the entries of the view may fill.
+    /// Maximum number of tokens of the entries.
     pub tokens: u64,
 }
 
 impl Budget {
-    /// What is left of a model's context window after everything that is sent beside the entries.
+    /// What is left of a model's context window after everything that is sent in addition to the entries.
     pub fn of(context_window: u32, max_output: u32, fixed: u64, layers: u64) -> Self {
         let fixed = u64::from(max_output) + fixed + layers;
-        // Even a hopelessly small window keeps room for one exchange; the vendor then has the word.
+        // Even a much too small window keeps room for one exchange; the vendor may then refuse the request.
         Self { tokens: u64::from(context_window).saturating_sub(fixed).max(512) }
     }
 }
 
-/// A smaller view, if the present one fills more than its part of the budget; `cycle` is the one in
-/// hand, if any.
+/// A smaller view, if the current one fills too much of the budget. `cycle` is the cycle in progress, if any.
 pub fn cut(view: &View, window: &[Arc<Entry>], budget: Budget, cycle: Option<CycleId>) -> Option<View> {
     let total: u64 = window.iter().map(|entry| u64::from(entry.tokens)).sum();
     let over = total * 100 > budget.tokens * limits::VIEW_TRIGGER_PERCENT;
@@ -46,9 +44,9 @@ pub fn cut(view: &View, window: &[Arc<Entry>], budget: Budget, cycle: Option<Cyc
     (next.tail != view.tail || next.ranges != view.ranges).then_some(next)
 }
 
-/// A view of half of what the present one shows, for a request that the vendor found too long whatever
-/// was estimated; `None` where nothing more can be left out. `cycle` is the one in progress, if something of
-/// it is processed; else all of the log may go.
+/// A view of half of what the current one shows, for a request that the vendor refused as too long in spite of the
+/// estimate. `None` if nothing more can be left out. `cycle` is the cycle in progress, if it has processed something;
+/// otherwise the whole log may be left out.
 pub fn halve(view: &View, window: &[Arc<Entry>], cycle: Option<CycleId>) -> Option<View> {
     let (first, last) = (window.first()?.seq, window.last()?.seq);
     let room = window.iter().map(|entry| u64::from(entry.tokens)).sum::<u64>() / 2;
@@ -64,8 +62,8 @@ pub fn halve(view: &View, window: &[Arc<Entry>], cycle: Option<CycleId>) -> Opti
     }
 }
 
-/// Cuts inside the newest cycle: the newest complete steps that fit beside what it was told. A correction
-/// is as much of the task as the inbox entry.
+/// Cuts inside the newest cycle: keeps its inbox entry, its injected events, and the newest complete steps that fit. An
+/// injected correction is as much part of the task as the inbox entry.
 fn within_cycle(
     view: &View,
     window: &[Arc<Entry>],
@@ -77,9 +75,9 @@ fn within_cycle(
     if cycle.is_some_and(|cycle| cycle != inbox.cycle) {
         return None;
     }
-    let was_shown = |entry: &&Arc<Entry>| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection);
+    let is_events = |entry: &&Arc<Entry>| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection);
     let own = window.iter().filter(|entry| entry.seq >= inbox.seq);
-    let (kept, done): (Vec<_>, Vec<_>) = own.cloned().partition(|entry| was_shown(&entry));
+    let (kept, done): (Vec<_>, Vec<_>) = own.cloned().partition(|entry| is_events(&entry));
     let room = room.saturating_sub(kept.iter().map(|entry| u64::from(entry.tokens)).sum());
     // A step begins with its assistant entry.
     let tail = newest(&done, room, most, |entry| entry.kind == EntryKind::Assistant)
@@ -97,7 +95,7 @@ fn within_cycle(
     }
 }
 
-/// The oldest border such that everything from it on fits.
+/// The oldest border from which on everything fits.
 fn newest(window: &[Arc<Entry>], room: u64, most: usize, is_border: impl Fn(&Entry) -> bool) -> Option<u64> {
     let mut tokens = 0u64;
     let mut border = None;
@@ -114,7 +112,7 @@ fn newest(window: &[Arc<Entry>], room: u64, most: usize, is_border: impl Fn(&Ent
 }
 
 fn cut_at(view: &View, window: &[Arc<Entry>], ranges: Vec<(u64, u64)>, tail: u64) -> View {
-    // The prefix of everything so far changes: its reasoning is stripped for good.
+    // The prefix of all entries so far changes, so their reasoning is never sent again.
     let reasoning_from = window.last().map_or(1, |entry| entry.seq + 1);
     let (rev, summary, native_from) = (view.rev + 1, view.summary.clone(), view.native_from);
     View { rev, summary, ranges, tail, reasoning_from, native_from }
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_with_room_is_left_alone() {
+    fn a_view_that_fits_is_not_cut() {
         assert_eq!(cut(&View::whole(), &cycles(4, 100), Budget { tokens: 1_001 }, None), None);
     }
 
@@ -163,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_one_long_cycle_the_inbox_entry_stays() {
+    fn a_cut_inside_one_long_cycle_keeps_the_inbox_entry() {
         let cycle = CycleId(Uuid::from_u128(0));
         let mut window = vec![entry(1, 0, EntryKind::Inbox, 100)];
         for step in 0..10 {
@@ -193,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn inside_one_long_cycle_every_correction_stays_as_it_was_said() {
+    fn a_cut_inside_one_long_cycle_keeps_every_correction() {
         let cycle = CycleId(Uuid::from_u128(0));
         let mut window = corrected();
         let view = cut(&View::whole(), &window, Budget { tokens: 1_400 }, Some(cycle)).unwrap();
         assert_eq!((view.ranges.clone(), view.tail), (vec![(1, 1), (4, 4), (15, 15)], 20));
         window.retain(|entry| view.shows(entry.seq));
-        // The cycle goes on and is cut again: what it was told still stays.
+        // The cycle continues and is cut again: its inbox entry and corrections are still kept.
         for (seq, kind) in [(24, EntryKind::Assistant), (25, EntryKind::Outcomes), (26, EntryKind::Injection)]
         {
             window.push(entry(seq, 0, kind, 300));
@@ -210,21 +208,25 @@ mod tests {
     }
 
     #[test]
-    fn a_correction_stays_also_where_the_vendor_finds_the_cycle_too_long() {
+    fn halving_inside_one_cycle_keeps_every_correction() {
         let (cycle, mut window, mut view) = (CycleId(Uuid::from_u128(0)), corrected(), View::whole());
         while let Some(next) = halve(&view, &window, Some(cycle)) {
             window.retain(|entry| next.shows(entry.seq));
             view = next;
         }
-        let (told, step) = ([1, 4, 15], [(22, EntryKind::Assistant), (23, EntryKind::Outcomes)]);
+        let (events, step) = ([1, 4, 15], [(22, EntryKind::Assistant), (23, EntryKind::Outcomes)]);
         let left = shown(&window, &view);
-        assert_eq!(left.iter().map(|(seq, _)| *seq).take(3).collect::<Vec<_>>(), told);
-        assert_eq!(left[3..], step, "the newest step stays whole");
-        assert_eq!(cut(&view, &window, Budget { tokens: 512 }, Some(cycle)), None, "nothing more can go");
+        assert_eq!(left.iter().map(|(seq, _)| *seq).take(3).collect::<Vec<_>>(), events);
+        assert_eq!(left[3..], step, "the newest step is kept as a whole");
+        assert_eq!(
+            cut(&view, &window, Budget { tokens: 512 }, Some(cycle)),
+            None,
+            "nothing more can be left out"
+        );
     }
 
     #[test]
-    fn half_of_a_view_is_cut_again_and_again_until_nothing_more_can_go() {
+    fn a_view_is_halved_until_nothing_more_can_be_left_out() {
         let mut window = cycles(8, 100);
         let mut view = View::whole();
         let mut left = Vec::new();
@@ -235,18 +237,22 @@ mod tests {
         }
         assert_eq!(left, [8, 4, 2, 0], "whole cycles as long as one fits");
         let cycle = CycleId(Uuid::from_u128(7));
-        let mut lived = cycles(8, 100);
+        let mut processed = cycles(8, 100);
         view = View::whole();
-        while let Some(next) = halve(&view, &lived, Some(cycle)) {
-            lived.retain(|entry| next.shows(entry.seq));
+        while let Some(next) = halve(&view, &processed, Some(cycle)) {
+            processed.retain(|entry| next.shows(entry.seq));
             view = next;
         }
-        let kept: Vec<_> = lived.iter().map(|entry| (entry.seq, entry.kind)).collect();
-        assert_eq!(kept, [(15, EntryKind::Inbox), (16, EntryKind::Assistant)], "the cycle in hand stays");
+        let kept: Vec<_> = processed.iter().map(|entry| (entry.seq, entry.kind)).collect();
+        assert_eq!(
+            kept,
+            [(15, EntryKind::Inbox), (16, EntryKind::Assistant)],
+            "the cycle in progress is kept"
+        );
     }
 
     #[test]
-    fn many_small_entries_are_cut_too() {
+    fn too_many_entries_are_cut_even_if_they_are_small() {
         let view = cut(&View::whole(), &cycles(300, 1), Budget { tokens: 1_000_000 }, None).unwrap();
         assert_eq!(view.tail, 401);
     }

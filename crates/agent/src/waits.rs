@@ -1,24 +1,24 @@
-//! What keeps an agent with work from it, and for how long: no wait lasts longer than it was meant to, whatever
-//! the wall clock does meanwhile, and every wait has a reason.
+//! Why and how long an agent with work waits. No wait lasts longer than intended, even if the wall clock is changed in
+//! between, and every wait has a reason.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::life::{IdleReason, IdleUntil, Standing};
 use crate::limits;
 
-/// What the head of an inbox says of waiting.
+/// The wait state in the head row of an inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// From when on its agent has something to do; `None` if it has nothing, or may not run.
+    /// When the agent is due; `None` if it has no work or may not run.
     pub due_at: Option<Timestamp>,
-    /// Kept back until then, whatever waits.
+    /// The agent may not run before this time, even if events wait.
     pub hold_until: Option<Timestamp>,
-    /// Why it is kept back.
+    /// Why it may not run before that time.
     pub reason: Option<IdleReason>,
 }
 
-/// How far the wall clock was set back, in milliseconds, where it was. `before` and `lead` are how far it was and
-/// is ahead of the clock that never jumps.
+/// How far the wall clock was set back, in milliseconds; `None` if it was not. `before` and `lead` are the earlier and
+/// the current difference between the wall clock and the monotonic clock.
 pub fn set_back(before: i64, lead: i64) -> Option<i64> {
     let back = before.saturating_sub(lead);
     (back > limits::CLOCK_NOISE_MS).then_some(back)
@@ -31,40 +31,38 @@ pub fn rebased(until: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
     until.checked_sub(ahead).unwrap_or(until)
 }
 
-/// From when on the first of what waits may be processed. What was accepted before this start of the store has
-/// waited long enough: who knows what the clock did meanwhile.
+/// When the first waiting event may be processed. An event accepted before this start of the store may be processed now
+/// at the latest, because the clock may have changed in between.
 pub fn first_due(not_before: Timestamp, accepted_before: bool, now: Timestamp) -> Timestamp {
     if accepted_before { not_before.min(now) } else { not_before }
 }
 
-/// From when on the agent is due, where something waits from `first` on (since its cycle was opened, where one
-/// is).
+/// When the agent is due, if its first waiting event is due at `first` (or its open cycle was opened at `first`).
 pub fn due<T: Ord + Copy>(standing: Standing, first: Option<T>, hold_until: Option<T>) -> Option<T> {
     let first = first.filter(|_| standing == Standing::Active)?;
     Some(hold_until.map_or(first, |hold| hold.max(first)))
 }
 
-/// What a start makes of the waits of one agent. Whoever starts the server may have mended what a provider
-/// refused, and what was gathered is complete; only who failed by its own content rests on, no longer than after
-/// one more failure. `first` is from when on the first of what waits could be processed.
+/// The waits of one agent after a start of the server. Waits for a provider end, because its problem may be solved, and
+/// so do waits for more events. Only an agent that backs off because of its content continues to, for at most the
+/// longest back-off. `first` is when the first waiting event may be processed.
 pub fn at_start(waits: Waits, first: Option<Timestamp>, now: Timestamp) -> Waits {
     let longest = later(now, limits::PARK_MAX_MS);
-    let rests = waits.reason == Some(IdleReason::Backoff);
-    let hold_until = waits.hold_until.filter(|_| rests).map(|until| until.min(longest));
+    let backs_off = waits.reason == Some(IdleReason::Backoff);
+    let hold_until = waits.hold_until.filter(|_| backs_off).map(|until| until.min(longest));
     let since = |due: Timestamp| first.unwrap_or(due).min(due).min(now);
     let due_at = waits.due_at.map(|due| hold_until.map_or(since(due), |hold| hold.max(since(due))));
     Waits { due_at, hold_until, reason: hold_until.and(waits.reason) }
 }
 
-/// What an operator's word makes of the waits of one agent: whatever they say, it is due at once where it has
-/// anything to do.
+/// The waits of one agent after an operator resumed it: it is due at once if it has work.
 pub fn resumed(waits: Waits, has_work: bool, now: Timestamp) -> Waits {
     let due_at = has_work.then(|| waits.due_at.map_or(now, |due| due.min(now)));
     Waits { due_at, hold_until: None, reason: None }
 }
 
-/// What an outcome from outside makes of the waits of the agent whose open cycle waits for it: it ends a pause, but
-/// not a rest that the provider or a failure made necessary. `None` where nothing changes.
+/// The waits of an agent after an outcome from outside for which its open cycle waits. The outcome ends a pause, but
+/// not a wait because of the provider or a failure. `None` if nothing changes.
 pub fn answered(waits: Waits, standing: Standing, at: Timestamp) -> Option<Waits> {
     let ends = waits.reason.is_none() && standing == Standing::Active;
     ends.then(|| Waits {
@@ -74,17 +72,17 @@ pub fn answered(waits: Waits, standing: Standing, at: Timestamp) -> Option<Waits
     })
 }
 
-/// When time alone lets go, at the latest, what is held at `now`.
+/// The latest time at which an event that is held at `now` is released automatically.
 pub fn latest_release(now: Timestamp) -> Timestamp {
     later(now, limits::HELD_MS)
 }
 
-/// Why an agent with work is not at it, and until when. That time may be over. `open` says whether a cycle is.
-pub fn resting(waits: Waits, standing: Standing, open: bool) -> Option<IdleUntil> {
+/// Why an agent with work is idle, and until when. That time may be in the past. `open` says whether a cycle is open.
+pub fn idle_until(waits: Waits, standing: Standing, open: bool) -> Option<IdleUntil> {
     let due_at = waits.due_at.filter(|_| standing == Standing::Active && !open);
     match (waits.reason, waits.hold_until) {
         (Some(reason), Some(until)) => Some(IdleUntil { reason, until }),
-        // Nothing else makes an event wait that could be processed.
+        // Without a hold, only `debounce` delays an event.
         _ => due_at.map(|until| IdleUntil { reason: IdleReason::Debounce, until }),
     }
 }
@@ -118,13 +116,17 @@ mod tests {
             (NOW + 5, NOW + 2, NOW + 3),
             (NOW, NOW + 2, NOW - 2),
         ] {
-            assert_eq!(rebased(at(until), at(at_), at(NOW)), at(expected), "until {until}, told at {at_}");
+            assert_eq!(
+                rebased(at(until), at(at_), at(NOW)),
+                at(expected),
+                "until {until}, requested at {at_}"
+            );
         }
         assert_eq!(rebased(Timestamp::MIN, Timestamp::MAX, at(NOW)), Timestamp::MIN);
     }
 
     #[test]
-    fn a_clock_that_is_set_back_is_told_from_noise_and_from_one_that_is_set_forward() {
+    fn a_clock_set_back_is_detected_but_not_noise_or_a_clock_set_forward() {
         let noise = limits::CLOCK_NOISE_MS;
         for (before, lead, back) in [
             (0, 0, None),
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_live_is_due_from_the_first_that_waits_on_but_not_before_a_rest_is_over() {
+    fn an_active_agent_is_due_with_its_first_event_but_not_before_its_hold_ends() {
         for (standing, first, hold, expected) in [
             (Active, None, Some(50), None),
             (Active, Some(30), None, Some(30)),
@@ -158,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn a_start_ends_every_wait_but_that_of_failed_content_which_it_bounds() {
+    fn a_start_ends_every_wait_except_a_back_off_for_content_which_it_limits() {
         let day = NOW + 86_400_000;
         for (before, first, after) in [
-            // Debounced, or accepted by a clock that was ahead.
+            // Debounced, or accepted while the clock was ahead.
             ((Some(day), None, None), Some(day), (Some(NOW), None, None)),
             ((Some(70), None, None), Some(70), (Some(70), None, None)),
             ((Some(day), Some(day), Some(Provider)), Some(70), (Some(70), None, None)),
-            // Only its open cycle waits.
+            // It has only an open cycle.
             ((Some(day), Some(day), Some(Provider)), None, (Some(NOW), None, None)),
             ((Some(day), Some(day), None), Some(70), (Some(70), None, None)),
             (
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operators_word_ends_every_wait() {
+    fn resuming_by_an_operator_ends_every_wait() {
         let (past, future) = (Some(NOW - 5), Some(NOW + 5));
         for (before, has_work, due) in [
             ((future, future, Some(Provider)), true, Some(NOW)),
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_ends_a_pause_and_no_rest() {
+    fn an_outcome_ends_a_pause_but_no_back_off() {
         for (standing, before, due) in [
             (Active, (Some(70), Some(70), None), Some(50)),
             (Active, (Some(20), None, None), Some(20)),
@@ -219,17 +221,17 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_has_a_reason() {
-        let rest = |reason, until| Some(IdleUntil { reason, until: at(until) });
+    fn every_idle_agent_with_work_has_a_reason() {
+        let idle = |reason, until| Some(IdleUntil { reason, until: at(until) });
         for (standing, open, before, expected) in [
-            (Active, false, (Some(70), Some(70), Some(Backoff)), rest(Backoff, 70)),
-            (Active, true, (Some(70), Some(70), Some(Provider)), rest(Provider, 70)),
-            (Active, false, (Some(70), None, None), rest(Debounce, 70)),
+            (Active, false, (Some(70), Some(70), Some(Backoff)), idle(Backoff, 70)),
+            (Active, true, (Some(70), Some(70), Some(Provider)), idle(Provider, 70)),
+            (Active, false, (Some(70), None, None), idle(Debounce, 70)),
             (Active, false, (None, None, None), None),
             (Active, true, (Some(70), None, None), None),
             (Suspended, false, (Some(70), None, None), None),
         ] {
-            assert_eq!(resting(waits(before), standing, open), expected, "{standing:?} {open} {before:?}");
+            assert_eq!(idle_until(waits(before), standing, open), expected, "{standing:?} {open} {before:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The workspace: volatile facts shown fresh in each cycle, right behind the inbox entry, and never
-//! part of the consciousness. Rendered once per cycle.
+//! The workspace: facts of this moment, shown in each cycle directly after the inbox entry and never part of the
+//! consciousness. It is rendered once per cycle.
 //!
-//! Each component is a function from facts to lines; ids stand beside names, so that tools can be
-//! given them.
+//! Each component is a function from facts to lines. Ids are shown next to names, so that the model can pass them to
+//! tools.
 
 use std::fmt::Write as _;
 
@@ -15,10 +15,10 @@ use crate::goals::{self, Branch};
 use crate::id::SpaceId;
 use crate::life::{Facts, GoalStatus, Schedule, SpaceFacts};
 use crate::limits;
-use crate::quote::{quoted, unbroken};
+use crate::quote::{one_line, quoted};
 use crate::tool::ToolSpec;
 
-/// Renders the workspace, bounded by [`limits::WORKSPACE_MAX_BYTES`]: what comes later is cut first.
+/// Renders the workspace in at most [`limits::WORKSPACE_MAX_BYTES`]; later components are cut first.
 pub fn render(me: &Entity, facts: &Facts, active: Option<SpaceId>, now: Timestamp) -> String {
     let mut out = String::from("[WORKSPACE — facts of this moment, not part of your history]\n");
     let components: [(&str, String); 6] = [
@@ -44,7 +44,7 @@ pub fn render(me: &Entity, facts: &Facts, active: Option<SpaceId>, now: Timestam
     out
 }
 
-/// Whole lines of `body` that fit into `room`, with how many were left out.
+/// The whole lines of `body` that fit into `room`, and the number of lines left out.
 fn cut_lines(body: &str, room: usize) -> String {
     if body.len() <= room {
         return body.to_owned();
@@ -77,7 +77,7 @@ fn spaces(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
             WakeOn::All => "",
             WakeOn::Mention => "; your messages wake other agents here only if they name them as @handle",
         };
-        lines.push(format!("- {}{}{marks}{rule}", space.name, called(&space.display_name, &space.name)));
+        lines.push(format!("- {}{}{marks}{rule}", space.name, other_name(&space.display_name, &space.name)));
         let members: Vec<String> = members
             .iter()
             .map(|member| {
@@ -108,8 +108,8 @@ fn spaces(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A display name, where it is not the handle again.
-fn called(display_name: &str, handle: &str) -> String {
+/// The display name in parentheses, unless it equals the handle.
+fn other_name(display_name: &str, handle: &str) -> String {
     match display_name.eq_ignore_ascii_case(handle) {
         true => String::new(),
         false => format!(" ({})", quoted(display_name)),
@@ -121,11 +121,11 @@ fn goals(facts: &Facts) -> String {
     for Branch { goal, depth } in goals::pursued(&facts.goals) {
         let indent = "  ".repeat(depth);
         let text = quoted(&goal.description);
-        let stands = match goal.status {
+        let state = match goal.status {
             GoalStatus::Active => format!("priority {}", goal.priority),
-            over => format!("{}, but sub-goals are active", over.as_str()),
+            finished => format!("{}, but sub-goals are active", finished.as_str()),
         };
-        let _ = writeln!(out, "{indent}- {text} | id: {} | {stands}", goal.id);
+        let _ = writeln!(out, "{indent}- {text} | id: {} | {state}", goal.id);
     }
     out
 }
@@ -150,17 +150,17 @@ fn plans(facts: &Facts) -> String {
     out
 }
 
-/// Calls whose answers will come as events.
+/// Calls whose outcomes will arrive as events.
 fn pending(facts: &Facts) -> String {
     facts.pending.iter().map(|call| format!("- {} | call: {}\n", quoted(&call.tool), call.id)).collect()
 }
 
-/// The system layer: stable bytes for one config, name and set of tools.
+/// The system layer: the same bytes for the same config, name and set of tools.
 pub fn system(me: &Entity, instructions: &str, description: &str, tools: &[ToolSpec]) -> String {
     let mut out = format!(
         "You are {} (@{}), an AI agent. You sleep until something happens, wake up, deal with it, and sleep \
          again. This conversation is your own history in all your spaces.\n",
-        unbroken(&me.display_name),
+        one_line(&me.display_name),
         me.name,
     );
     if !description.is_empty() {
@@ -180,7 +180,7 @@ pub fn system(me: &Entity, instructions: &str, description: &str, tools: &[ToolS
     out
 }
 
-/// What every agent is told, each with the tools without which it would say nothing to it.
+/// Rules for every agent, each with the tools that the agent needs to have for the rule to apply.
 const RULES: [(&[&str], &str); 8] = [
     (&[], "You act only through tools. Any other text you write is private: nobody reads it."),
     (
@@ -207,7 +207,7 @@ const RULES: [(&[&str], &str); 8] = [
     (&["set_goals"], "Keep what takes more than one activation with set_goals."),
 ];
 
-/// For agents whose tools reach beyond themselves.
+/// Rule for agents with tools that affect more than the agent itself.
 const ORDER: &str = "Messages, memories and goals of one response take effect before its other tools run, in \
                      whatever order you write them.";
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_shows_handles_and_quotes_foreign_names() {
+    fn the_workspace_shows_handles_and_quotes_display_names() {
         let me = entity(1, "ada", EntityKind::Agent);
         let text = render(&me, &facts(), Some(SpaceId(Uuid::from_u128(9))), Timestamp::UNIX_EPOCH);
         assert!(text.contains("- family (\"Family \\\"1\\\"\"), active\n"), "{text}");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_a_tree_with_ids_without_what_is_over() {
+    fn goals_are_shown_as_a_tree_with_ids_without_finished_ones() {
         let goal = |n: u128, parent: Option<u128>, status| Goal {
             id: GoalId(Uuid::from_u128(n)),
             parent: parent.map(|n| GoalId(Uuid::from_u128(n))),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_memory_does_not_break_the_bound() {
+    fn large_memories_do_not_exceed_the_limit() {
         let memory = |n: usize| Memory {
             key: format!("k{n}"),
             value: "v".repeat(4_000),

@@ -1,38 +1,38 @@
-//! What commands make of the server's answers beyond `server::api`, which both speak.
+//! Types for the server's answers that `server::api`, which server and client share, does not define.
 
 use agent::id::{CycleId, MessageId, SpaceId};
 use agent::run::Ending;
-use agent::space::{MessageKind, Spoken};
+use agent::space::{MessageKind, PostedMessage};
 use serde::{Deserialize, Serialize};
 use server::api::{RunDetail, RunJson};
 
 /// The recent past of the server.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Recent {
-    /// What happened, oldest first.
-    pub(crate) items: Vec<Past>,
+    /// Messages and runs, oldest first.
+    pub(crate) items: Vec<RecentItem>,
 }
 
-/// Something of the recent past.
+/// One item of the recent past.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum Past {
-    /// Said in a space.
-    Message(Box<Spoken>),
-    /// A cycle came to rest.
+pub(crate) enum RecentItem {
+    /// A message was posted in a space.
+    Message(Box<PostedMessage>),
+    /// A cycle ended.
     Run(Box<RunJson>),
 }
 
-/// Something said in answer.
+/// A message posted in reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Reply {
     /// The message.
     pub(crate) id: MessageId,
-    /// Its words.
+    /// Its text.
     pub(crate) text: String,
 }
 
-/// What a run said in one space, in order.
+/// The messages that a run posted in one space, in order.
 pub(crate) fn replies(run: &RunDetail, space: SpaceId) -> Vec<Reply> {
     run.messages
         .iter()
@@ -41,20 +41,20 @@ pub(crate) fn replies(run: &RunDetail, space: SpaceId) -> Vec<Reply> {
         .collect()
 }
 
-/// What came of a message that was waited for. Scripts rely on the names.
+/// The outcome of a message that was waited for. Scripts rely on the names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Exchange {
-    /// What was said.
+    /// The message that was sent.
     pub(crate) message_id: MessageId,
-    /// The cycle that processed it; none if it is not known (a skipped one leaves no trace).
+    /// The cycle that processed it; `None` if unknown (a skipped cycle leaves no trace).
     pub(crate) cycle_id: Option<CycleId>,
-    /// How that ended.
+    /// How the cycle ended.
     pub(crate) ending: Ending,
-    /// What it said in the same space.
+    /// The messages it posted in the same space.
     pub(crate) replies: Vec<Reply>,
-    /// The last of it.
+    /// The last reply's text.
     pub(crate) reply: Option<String>,
-    /// Why it ended so, for people.
+    /// Why the cycle ended this way, for people.
     #[serde(skip)]
     pub(crate) reason: Option<String>,
     /// The model that answered, for people.

@@ -1,4 +1,4 @@
-//! Puts the server together: the only place that sees two adapters at once.
+//! Assembles the server: the only module that knows two adapters at once.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct LocalServer {
     options: Options,
 }
 
-/// The ports over that store, with the tools of every server.
+/// The ports over that store, with the tools that every server has.
 pub(crate) fn ports(store: &Sqlite, clock: Arc<dyn Clock>, models: Arc<dyn Models>) -> Ports {
     let kit = tools::prebuilt();
     #[cfg(feature = "failpoints")]
@@ -37,26 +37,26 @@ impl LocalServer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..Options::new(|| {
                 let mut random = [0u8; 32];
-                // A machine without randomness cannot make keys at all: end this request.
-                getrandom::fill(&mut random).expect("the operating system gives randomness");
+                // Without randomness no key can be created: end this request.
+                getrandom::fill(&mut random).expect("the operating system provides randomness");
                 random
             })
         };
         Self { store, keeper, ports, options }
     }
 
-    /// Serves on the listener until the server is stopped.
+    /// Serves the API on the listener until the server is stopped.
     pub(crate) fn serve_api(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
         let router = server::router(self.ports.clone(), self.keeper.node().clone(), self.options.clone());
         tokio::spawn(server::serve(listener, router, self.options.shutdown.clone()))
     }
 
-    /// Waits until the store is broken, and tells why.
+    /// Waits until the store is broken, and returns why.
     pub(crate) async fn broken(&self) -> String {
         self.store.broken().await
     }
 
-    /// Closes the API, lets the steps in progress end, closes the store.
+    /// Closes the API, lets the current steps end, closes the store.
     pub(crate) async fn stop(self) -> Result<()> {
         self.options.shutdown.cancel();
         self.keeper.stop().await;

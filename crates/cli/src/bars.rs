@@ -1,12 +1,12 @@
-//! Bars: where something lies on a scale and how long it is, in cells of a line. Knows neither runs
-//! nor minds.
+//! Bars: where something lies on a scale and how long it is, in cells of a line. Must not know what the
+//! bars show.
 
 use crate::output::{Screen, Style, columns};
 
-/// Columns between two marks of an axis at least: its label and some air.
+/// Minimum number of columns between two marks of an axis: the label and some space.
 const MARK_COLUMNS: usize = 8;
 
-/// Steps that an axis of milliseconds may have: what people count in.
+/// Steps of an axis of milliseconds: round numbers for people.
 const STEPS_MS: [u64; 24] = [
     1,
     2,
@@ -37,7 +37,7 @@ const STEPS_MS: [u64; 24] = [
 /// A length and the cells that show it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// What all cells together stand for.
+    /// The length that all cells together represent.
     pub(crate) total: u64,
     /// Columns of the bar.
     pub(crate) cells: usize,
@@ -57,14 +57,15 @@ pub(crate) struct Piece {
 }
 
 impl Scale {
-    /// The cell in which a place lies.
+    /// The cell that contains position `at`.
     fn cell(&self, at: u64) -> usize {
         let at = u128::from(at.min(self.total));
         let cell = at * self.cells as u128 / u128::from(self.total.max(1));
         usize::try_from(cell).unwrap_or(self.cells).min(self.cells)
     }
 
-    /// The bar. What is not nothing has one cell at least; of two pieces in one cell the later shows.
+    /// Draws the bar. A piece that is not empty has at least one cell; if two pieces share a cell, the
+    /// later one shows.
     pub(crate) fn bar(&self, screen: &Screen, pieces: &[Piece]) -> String {
         let mut cells: Vec<Option<Piece>> = vec![None; self.cells];
         for piece in pieces.iter().filter(|_| self.cells > 0) {
@@ -104,7 +105,7 @@ impl Scale {
                 break;
             }
         }
-        // Too narrow for a second mark: its end says how long it is.
+        // Too narrow for a second mark: label the end of the axis with its length.
         let end = format!("{}{mark}", time(self.total));
         if !out.contains(' ') && self.total > 0 && columns(&out) + columns(&end) < self.cells {
             out.push_str(&" ".repeat(self.cells - columns(&out) - columns(&end)));
@@ -114,7 +115,7 @@ impl Scale {
     }
 }
 
-/// A mark's time, as short as it can be said.
+/// The time of a mark, as short as possible.
 fn time(ms: u64) -> String {
     match ms {
         0 => "0".to_owned(),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_lies_where_it_belongs_and_has_a_cell_at_least() {
+    fn a_piece_is_at_its_position_and_has_at_least_one_cell() {
         assert_eq!(bar(100, &[(0, 20, '.'), (20, 60, '#')]), "..####");
         assert_eq!(bar(100, &[(95, 95, '#')]), "         #");
         assert_eq!(bar(100, &[(100, 100, '#')]), "         #");

@@ -1,20 +1,21 @@
-//! Letters that a terminal may be sent: which of them steer it, and how those that it has not got are
-//! written with those that it has. Knows no screen.
+//! Which characters a terminal may be sent: which of them control it, and how characters that it cannot
+//! show are written in ASCII. Must not know the screen.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// Characters that change what a terminal shows elsewhere: C1 controls, direction overrides,
-/// invisible joins of lines.
-pub(crate) fn steers(c: char) -> bool {
+/// Whether a character changes what a terminal shows elsewhere: C1 controls, direction overrides, invisible
+/// line joins.
+pub(crate) fn is_terminal_control(c: char) -> bool {
     matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A character in ASCII: punctuation and Latin letters by their plain kin, what has none by a question mark.
-pub(crate) fn spell(c: char, out: &mut String) {
-    let kin = match c {
+/// Writes a character in ASCII: punctuation and Latin letters as their plain equivalent, all others as a
+/// question mark.
+pub(crate) fn push_ascii(c: char, out: &mut String) {
+    let ascii = match c {
         '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' => " ",
         '‘' | '’' | '‚' | '‛' | '‹' | '›' => "'",
         '“' | '”' | '„' | '‟' | '«' | '»' => "\"",
@@ -55,10 +56,10 @@ pub(crate) fn spell(c: char, out: &mut String) {
         'ź' | 'ż' | 'ž' => "z",
         _ => "?",
     };
-    out.push_str(kin);
+    out.push_str(ascii);
 }
 
-/// Text of ours or of a library in ASCII; what steers stays.
+/// Our own or a library's text in ASCII; control characters are kept.
 pub(crate) fn in_ascii(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -68,21 +69,21 @@ pub(crate) fn in_ascii(text: &str) -> Cow<'_, str> {
         if c.is_ascii() {
             out.push(c);
         } else {
-            spell(c, &mut out);
+            push_ascii(c, &mut out);
         }
     }
     Cow::Owned(out)
 }
 
-/// JSON text in which also what JSON lets pass cannot steer a terminal.
-pub(crate) fn harmless_json(value: &Value) -> String {
+/// JSON text in which characters that control a terminal are escaped, including those that JSON permits.
+pub(crate) fn terminal_safe_json(value: &Value) -> String {
     let text = value.to_string();
-    if !text.chars().any(|c| steers(c) || c == '\u{7f}') {
+    if !text.chars().any(|c| is_terminal_control(c) || c == '\u{7f}') {
         return text;
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if steers(c) || c == '\u{7f}' {
+        if is_terminal_control(c) || c == '\u{7f}' {
             out.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             out.push(c);
@@ -91,10 +92,10 @@ pub(crate) fn harmless_json(value: &Value) -> String {
     out
 }
 
-/// Whether a terminal of these settings understands UTF-8: the first that says something decides.
-pub(crate) fn speaks_utf8(settings: [Option<String>; 3]) -> bool {
+/// Whether a terminal with these settings supports UTF-8: the first setting that is not empty decides.
+pub(crate) fn supports_utf8(settings: [Option<String>; 3]) -> bool {
     match settings.into_iter().flatten().find(|value| !value.is_empty()) {
-        // Nothing is set, as in many containers: terminals of today speak UTF-8.
+        // No setting, as in many containers: terminals support UTF-8 today.
         None => true,
         Some(locale) => {
             let locale = locale.to_lowercase();
@@ -108,9 +109,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_cannot_steer_the_terminal_and_says_the_same() {
+    fn escaped_json_cannot_control_the_terminal_and_parses_to_the_same_value() {
         let value = serde_json::json!({"text": "\u{9b}31m\u{7f}\x1b"});
-        let line = harmless_json(&value);
+        let line = terminal_safe_json(&value);
         assert!(line.is_ascii() && !line.contains('\u{7f}') && !line.contains('\x1b'));
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
     }

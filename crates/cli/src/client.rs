@@ -1,5 +1,5 @@
-//! The HTTP client of all commands: problem+json becomes a typed failure with its exit family.
-//! Knows the wire, not the commands.
+//! The HTTP client of all commands: problem+json becomes a typed failure with its exit code. Knows the wire
+//! format, not the commands.
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
@@ -14,19 +14,19 @@ use crate::credentials::{self, Credentials};
 use crate::errors::{Exit, Failure, Result};
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// A little above the server's own bound, so that its answer about a time-out is heard.
+/// A little longer than the server's own limit, so that the client receives its answer about a time-out.
 const REQUEST: Duration = Duration::from_secs(40);
 /// The server pings every 15 s: after three missed ones the connection is dead.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// Where a request says everything by its path.
+/// For a request whose path contains everything.
 const NO_BODY: Option<&()> = None;
 
 /// A client of one server.
 pub(crate) struct Client {
-    /// For questions: bounded in total.
+    /// For requests: limited in total time.
     http: reqwest::Client,
-    /// For streams: bounded in silence.
+    /// For streams: limited in silence.
     streams: reqwest::Client,
     data_dir: PathBuf,
     server: RwLock<Arc<Credentials>>,
@@ -41,11 +41,11 @@ impl Client {
                 .connect_timeout(CONNECT)
                 .redirect(reqwest::redirect::Policy::none())
                 .user_agent(concat!("viv/", env!("CARGO_PKG_VERSION")));
-            // A proxy of the environment must not be asked for what runs on this machine.
+            // A proxy from the environment must not be used for a server on this machine.
             if is_loopback(&server.url) { builder.no_proxy() } else { builder }
         };
         let broken = |error: reqwest::Error| {
-            Failure::new(Exit::Failed, "no_client", format!("cannot make an HTTP client: {error}"))
+            Failure::new(Exit::Failed, "no_client", format!("cannot create an HTTP client: {error}"))
         };
         let http = common().timeout(REQUEST).build().map_err(broken)?;
         let streams = common().read_timeout(SILENCE).build().map_err(broken)?;
@@ -57,19 +57,19 @@ impl Client {
         self.server().url.clone()
     }
 
-    /// Reads address and key again: a restarted server has another key, maybe another port.
+    /// Reads address and key again: a restarted server has another key and possibly another port.
     pub(crate) fn refresh(&self) {
         if let Ok(found) = credentials::find(&self.data_dir) {
             *self.server.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(found);
         }
     }
 
-    /// A question.
+    /// A GET request.
     pub(crate) async fn get(&self, path: &str) -> Result<Value> {
         self.ask(Method::GET, path, NO_BODY, None).await
     }
 
-    /// A question with a typed answer.
+    /// A GET request with a typed answer.
     pub(crate) async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         typed(path, self.get(path).await?)
     }
@@ -79,23 +79,23 @@ impl Client {
         self.ask(Method::POST, path, Some(body), key).await
     }
 
-    /// The same where the path says it all.
-    pub(crate) async fn post_bare(&self, path: &str) -> Result<Value> {
+    /// A POST request without a body.
+    pub(crate) async fn post_empty(&self, path: &str) -> Result<Value> {
         self.ask(Method::POST, path, NO_BODY, None).await
     }
 
-    /// A change to what is there.
+    /// A request that changes an existing resource.
     pub(crate) async fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value> {
         self.ask(Method::PATCH, path, Some(body), None).await
     }
 
-    /// Takes something away.
+    /// A request that deletes a resource.
     pub(crate) async fn delete(&self, path: &str) -> Result<()> {
         self.ask(Method::DELETE, path, NO_BODY, None).await.map(|_| ())
     }
 
-    /// All rows of a paged list, at most `most`.
-    pub(crate) async fn list(&self, path: &str, most: usize) -> Result<Vec<Value>> {
+    /// All rows of a paged list, at most `max`.
+    pub(crate) async fn list(&self, path: &str, max: usize) -> Result<Vec<Value>> {
         let mut rows = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
@@ -104,19 +104,19 @@ impl Client {
                 page_path.push_str(&format!("&cursor={}", segment(cursor)));
             }
             let page: Page = self.get_as(&page_path).await?;
-            // A page without rows that names a next one would be asked for for ever.
+            // A page without rows that names a next page would be requested forever.
             let empty = page.items.is_empty();
             rows.extend(page.items);
             match page.next {
-                Some(next) if !empty && rows.len() < most => cursor = Some(next),
+                Some(next) if !empty && rows.len() < max => cursor = Some(next),
                 _ => break,
             }
         }
-        rows.truncate(most);
+        rows.truncate(max);
         Ok(rows)
     }
 
-    /// Opens a stream of updates, after `last_id` where something was seen before.
+    /// Opens a stream of updates, after `last_id` if one was received before.
     pub(crate) async fn open_stream(&self, path: &str, last_id: Option<&str>) -> Result<Response> {
         let server = self.server();
         let mut request = self
@@ -151,12 +151,12 @@ impl Client {
         if !response.status().is_success() {
             return Err(refusal(response, &server.url).await);
         }
-        let nothing = response.status() == StatusCode::NO_CONTENT;
+        let no_content = response.status() == StatusCode::NO_CONTENT;
         let bytes = response.bytes().await.map_err(|error| unreachable(&server.url, &error))?;
-        if nothing {
+        if no_content {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&bytes).map_err(|_| stranger(&server.url, "its answer is not JSON"))
+        serde_json::from_slice(&bytes).map_err(|_| not_vivarium(&server.url, "its answer is not JSON"))
     }
 
     async fn send(&self, request: RequestBuilder, server: &Credentials) -> Result<Response> {
@@ -182,25 +182,27 @@ struct ProblemDetails {
     hint: Option<String>,
 }
 
-/// What to do where a key is refused.
+/// The hint for a refused key.
 const KEY_REFUSED: &str = "check `VIV_KEY`, or unset it to use the data directory's credential file; \
     a lost admin key is replaced with `viv keys admin --reset`";
 
-/// An answer in the form that this program knows.
+/// Parses an answer into the type that this program expects.
 pub(crate) fn typed<T: DeserializeOwned>(what: &str, answer: Value) -> Result<T> {
     serde_json::from_value(answer).map_err(|error| {
         Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the answer to `{what}`: {error}"))
-            .hint("is the server another version than this `viv`? Compare `viv version` with `viv doctor`")
+            .hint(
+                "is the server a different version than this `viv`? Compare `viv version` with `viv doctor`",
+            )
     })
 }
 
-/// Text as one segment of a path or one value of a query.
+/// Text escaped as one segment of a path or one value of a query.
 pub(crate) fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => out.push(char::from(byte)),
-            // A dot alone or twice would be taken for a directory by URL parsers.
+            // URL parsers take one or two dots alone for a directory.
             b'.' if text.bytes().any(|b| b != b'.') => out.push('.'),
             _ => out.push_str(&format!("%{byte:02X}")),
         }
@@ -221,7 +223,7 @@ async fn refusal(response: Response, url: &str) -> Failure {
     let body = response.bytes().await.unwrap_or_default();
     match serde_json::from_slice::<ProblemDetails>(&body) {
         Ok(problem) => from_problem(status, problem),
-        Err(_) => stranger(url, &format!("it answered {} without a problem body", status.as_u16())),
+        Err(_) => not_vivarium(url, &format!("it answered {} without a problem body", status.as_u16())),
     }
 }
 
@@ -241,28 +243,28 @@ fn unreachable(url: &str, error: &reqwest::Error) -> Failure {
     if error.is_timeout() && !error.is_connect() {
         let message = format!("the server at `{url}` did not answer in time");
         return Failure::new(Exit::Unreachable, "unreachable", message)
-            .hint("ask again; if it goes on, look at the server's log");
+            .hint("try again; if it continues, look at the server's log");
     }
     Failure::new(
         Exit::Unreachable,
         "unreachable",
-        format!("no server answers at `{url}`: {}", deepest(error)),
+        format!("no server answers at `{url}`: {}", root_cause(error)),
     )
     .hint("start one with `viv up`, or check `VIV_URL`")
 }
 
-fn stranger(url: &str, why: &str) -> Failure {
-    let message = format!("what answers at `{url}` is not Vivarium: {why}");
+fn not_vivarium(url: &str, why: &str) -> Failure {
+    let message = format!("the server at `{url}` is not Vivarium: {why}");
     Failure::new(Exit::Unreachable, "not_vivarium", message).hint("check `VIV_URL`")
 }
 
-/// The last cause says what happened; those above it say only that a request was sent.
-fn deepest(error: &dyn std::error::Error) -> String {
+/// The innermost cause: it states what happened; the outer ones only state that a request was sent.
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
         cause = next;
     }
-    // The address is in the sentence around this already.
+    // The address is already in the sentence around this.
     cause.to_string().to_lowercase()
 }
 
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_keeps_its_code_and_finds_its_family() {
+    fn a_problem_keeps_its_code_and_maps_to_an_exit_code() {
         check(404, r#"{"code":"not_found","title":"t"}"#, Exit::NotFound, "not_found");
         check(403, r#"{"code":"not_member","title":"t"}"#, Exit::Refused, "not_member");
         check(413, r#"{"code":"too_large","title":"t"}"#, Exit::Refused, "too_large");
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_segment() {
+    fn a_name_cannot_escape_its_path_segment() {
         assert_eq!(segment("ada"), "ada");
         assert_eq!(segment("a/../b?c"), "a%2F..%2Fb%3Fc");
         assert_eq!(segment(".."), "%2E%2E");
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_addresses_are_known() {
+    fn loopback_addresses_are_recognized() {
         for url in ["http://127.0.0.1:7878", "http://localhost:1", "http://[::1]:2"] {
             assert!(is_loopback(url), "{url}");
         }

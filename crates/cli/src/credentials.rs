@@ -1,5 +1,5 @@
-//! Where clients find a server and its key: the environment, else the file that a running server
-//! leaves in its data directory (`credentials.json`, mode 0600, gone when it stops).
+//! Where clients find a server and its key: the environment, else the file that a running server keeps in
+//! its data directory (`credentials.json`, mode 0600, removed when it stops).
 
 use std::fmt;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::errors::{Exit, Failure, Result};
 const FILE: &str = "credentials.json";
 const DEFAULT_URL: &str = "http://127.0.0.1:7878";
 
-/// A key. Prints nothing of itself (invariant 11).
+/// A key. Its debug output never contains it (invariant 11).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Secret(String);
@@ -25,7 +25,7 @@ impl Secret {
         Self(key.into())
     }
 
-    /// The key itself, where it is used.
+    /// The key itself, for use in a request.
     pub(crate) fn open(&self) -> &str {
         &self.0
     }
@@ -37,10 +37,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A server and the key that opens it.
+/// A server and its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Credentials {
-    /// Such as `http://127.0.0.1:7878`, without a slash at the end.
+    /// Such as `http://127.0.0.1:7878`, without a trailing slash.
     pub(crate) url: String,
     /// The key.
     pub(crate) key: Secret,
@@ -50,17 +50,17 @@ fn path(data_dir: &Path) -> PathBuf {
     data_dir.join(FILE)
 }
 
-/// Writes the file whole or not at all, readable by its owner only. Where the disk has no room for another one,
-/// over what a life before has left.
+/// Writes the file completely or not at all, readable by its owner only. If the disk has no room for a new
+/// file, overwrites the one that an earlier start left.
 pub(crate) fn write(data_dir: &Path, credentials: &Credentials) -> io::Result<()> {
     let target = path(data_dir);
     let mut text = serde_json::to_vec(credentials)?;
     text.push(b'\n');
     match write_new(&target, &text) {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-            let mut left = fs::OpenOptions::new().write(true).open(&target).map_err(|_| error)?;
-            left.write_all(&text)?;
-            left.set_len(text.len() as u64)
+            let mut existing = fs::OpenOptions::new().write(true).open(&target).map_err(|_| error)?;
+            existing.write_all(&text)?;
+            existing.set_len(text.len() as u64)
         }
         written => written,
     }
@@ -75,19 +75,19 @@ fn write_new(target: &Path, text: &[u8]) -> io::Result<()> {
     }
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let written = file.write_all(text).and_then(|()| fs::rename(&draft, target));
-    // Half a file is of use to nobody.
+    // Half a file is useless.
     written.inspect_err(|_| drop(fs::remove_file(&draft)))
 }
 
-/// Removes the file, if it is the one with this key: a successor's is left alone.
+/// Removes the file if it contains this key; a file written by a later server is kept.
 pub(crate) fn remove(data_dir: &Path, written: &Credentials) {
     if read(data_dir).ok().flatten().as_ref() == Some(written) {
-        // Where it cannot be removed it is only stale: its key is void at the next start.
+        // If it cannot be removed it is only stale: its key becomes invalid at the next start.
         let _ = fs::remove_file(path(data_dir));
     }
 }
 
-/// The file's content; `None` where there is no file.
+/// The file's content; `None` if there is no file.
 pub(crate) fn read(data_dir: &Path) -> Result<Option<Credentials>> {
     let file = path(data_dir);
     let unreadable = |why: String| {
@@ -106,7 +106,7 @@ pub(crate) fn read(data_dir: &Path) -> Result<Option<Credentials>> {
     }
 }
 
-/// Which server to speak to: `VIV_URL` and `VIV_KEY`, and the file for what they leave open.
+/// Which server to use: `VIV_URL` and `VIV_KEY`, and the file for what they leave unset.
 pub(crate) fn find(data_dir: &Path) -> Result<Credentials> {
     choose(setting("VIV_URL")?, setting("VIV_KEY")?, data_dir)
 }
@@ -116,7 +116,7 @@ fn setting(name: &str) -> Result<Option<String>> {
         Ok(value) if value.trim().is_empty() => Ok(None),
         Ok(value) => Ok(Some(value.trim().to_owned())),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(_) => Err(Failure::usage(format!("wanted text in `{name}`, got bytes that are none"))),
+        Err(_) => Err(Failure::usage(format!("wanted text in `{name}`, got bytes that are not UTF-8"))),
     }
 }
 
@@ -128,11 +128,11 @@ fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<C
             let url = read(data_dir)?.map_or_else(|| DEFAULT_URL.to_owned(), |found| found.url);
             Ok(Credentials { url, key: Secret::new(key) })
         }
-        // The key of the local server is for it alone, never for whatever `VIV_URL` names.
+        // The key of the local server is sent only to that server, never to another address in `VIV_URL`.
         (Some(url), None) => match read(data_dir)? {
             Some(found) if found.url == url => Ok(found),
             _ => Err(Failure::usage(format!("`VIV_URL` names `{url}`, but there is no key for it"))
-                .hint("set `VIV_KEY`, or unset `VIV_URL` to speak to the local server")),
+                .hint("set `VIV_KEY`, or unset `VIV_URL` to use the local server")),
         },
         (None, None) => read(data_dir)?.ok_or_else(|| {
             let dir = data_dir.display();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_for_its_owner_only_even_over_a_leftover() {
+    fn the_file_is_readable_only_by_its_owner_even_after_a_crash() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("credentials.json.new"), "left by a crash").unwrap();
         write(dir.path(), &local()).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopping_server_leaves_its_successors_file() {
+    fn a_stopping_server_keeps_the_file_of_a_later_server() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &local()).unwrap();
         remove(dir.path(), &Credentials { url: DEFAULT_URL.into(), key: Secret::new("older") });
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_the_hint_says_how_to_start_one() {
+    fn without_a_server_the_hint_names_viv_up() {
         let dir = tempfile::tempdir().unwrap();
         let failure = choose(None, None, dir.path()).unwrap_err();
         assert_eq!((failure.exit, failure.code.as_str()), (Exit::Unreachable, "no_server"));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_prints_nothing_of_itself() {
+    fn debug_output_never_contains_a_key() {
         assert!(!format!("{:?}", local()).contains("viv_local"));
     }
 }

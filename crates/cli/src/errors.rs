@@ -1,5 +1,5 @@
-//! Failures as people and scripts meet them: a stable code, what was wanted and what stood in the
-//! way, at most one hint, and the family that the process exits with. Knows no transport.
+//! Failures as people and scripts see them: a stable code, what was wanted and what stood in the way, at
+//! most one hint, and the exit code of the process. Must not know the transport.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use agent::config::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::{Value, json};
 
-/// The families of exit codes. Scripts rely on the numbers.
+/// The exit codes. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Success.
@@ -28,20 +28,20 @@ pub(crate) enum Exit {
     NoReply = 7,
 }
 
-/// Why a command did not do what was asked.
+/// Why a command did not do what it was asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The family.
+    /// The exit code.
     pub(crate) exit: Exit,
-    /// Stable, lower snake case; the server's own code where it answered.
+    /// Stable, in lower snake case; the server's own code if the server answered.
     pub(crate) code: String,
-    /// What was wanted, what stood in the way.
+    /// What was wanted and what stood in the way.
     pub(crate) message: String,
     /// What to do.
     pub(crate) hint: Option<String>,
 }
 
-/// What commands return.
+/// The result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
@@ -55,49 +55,50 @@ impl Failure {
         Self::new(Exit::Usage, "usage", message)
     }
 
-    /// A command line that does not parse.
-    pub(crate) fn misread(error: &clap::Error) -> Self {
+    /// A command line that cannot be parsed.
+    pub(crate) fn bad_command_line(error: &clap::Error) -> Self {
         let text = error.render().to_string().replace('\'', "`");
         let mut parts = text.split("\n\n");
-        // What is missing, or what there is to choose from, stands in lines below the first.
-        let said: Vec<&str> = parts.next().unwrap_or_default().split_whitespace().collect();
-        let said = match error.kind() {
-            // This kind renders the whole page.
+        // The first paragraph may have several lines: what is missing or which values are possible is below
+        // the first.
+        let first_lines: Vec<&str> = parts.next().unwrap_or_default().split_whitespace().collect();
+        let first_lines = match error.kind() {
+            // For this kind, clap renders the whole help page.
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "wanted a command".to_owned(),
-            _ => said.join(" "),
+            _ => first_lines.join(" "),
         };
-        let message = said.strip_prefix("error: ").unwrap_or(&said);
+        let message = first_lines.strip_prefix("error: ").unwrap_or(&first_lines);
         let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
         let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("viv");
         let path: Vec<&str> =
             usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
         let help = format!("`{} --help`", path.join(" "));
-        if let Some(there) = habit(error, &path) {
-            return Self::usage(message).hint(there);
+        if let Some(command) = foreign_command(error, &path) {
+            return Self::usage(message).hint(command);
         }
-        Self::usage(message).hint(match (tip, meant(error, &path)) {
+        Self::usage(message).hint(match (tip, similar(error, &path)) {
             (Some(tip), _) => format!("{tip}; {help} explains"),
-            (None, Some(meant)) => {
-                format!("did you mean `{} {meant}`? {help} lists what there is", path.join(" "))
+            (None, Some(similar)) => {
+                format!("did you mean `{} {similar}`? {help} lists all commands", path.join(" "))
             }
             (None, None) => format!("see {help}"),
         })
     }
 
-    /// The same failure with what to do about it.
+    /// The same failure with a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What to do: the hint given, else what helps with such a refusal, else with most failures of its
-    /// family. So every failure has one.
+    /// What to do: the hint given, else the default for the code, else the default for the exit code. So
+    /// every failure has a hint.
     pub(crate) fn advice(&self) -> &str {
-        self.hint.as_deref().or_else(|| usual(&self.code)).unwrap_or(match self.exit {
+        self.hint.as_deref().or_else(|| default_hint(&self.code)).unwrap_or(match self.exit {
             Exit::Answered | Exit::Failed => "`viv doctor` finds out what is wrong",
             Exit::Usage => "`viv --help` lists all commands, `viv COMMAND --help` explains one",
-            Exit::Refused => "`viv agents`, `viv spaces` and `viv entities` show how things stand",
-            Exit::NotFound => "`viv agents`, `viv spaces` and `viv entities` list what there is",
+            Exit::Refused => "`viv agents`, `viv spaces` and `viv entities` show the current state",
+            Exit::NotFound => "`viv agents`, `viv spaces` and `viv entities` list what exists",
             Exit::Unreachable => "start a server with `viv up`, or check `VIV_URL`",
             Exit::TimedOut => "`viv ps` shows who is busy; wait longer with --timeout",
             Exit::NoReply => "`viv show run` shows what the cycle did",
@@ -110,25 +111,25 @@ impl Failure {
     }
 }
 
-/// What other programs call what is here, and where it is.
-fn habit(error: &clap::Error, path: &[&str]) -> Option<&'static str> {
+/// The command to use here for a command name that is common in other programs.
+fn foreign_command(error: &clap::Error, path: &[&str]) -> Option<&'static str> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     if path != ["viv"] {
         return None;
     }
     Some(match word.as_str() {
-        "start" | "run" | "serve" => "`viv up` starts the server; `viv scenario run` plays scenarios",
-        "status" => "`viv ps` lists agents and what they do; `viv doctor` looks at everything",
+        "start" | "run" | "serve" => "`viv up` starts the server; `viv scenario run` runs scenarios",
+        "status" => "`viv ps` lists agents and what they do; `viv doctor` checks everything",
         "stop" | "down" => "Ctrl-C stops `viv up`; `viv agents cancel` ends a cycle",
         "logs" | "log" => "`viv watch` follows everything; `viv tail` prints what happened last",
-        "new" | "create" => "`viv init` writes a project; `viv agents create` makes one agent",
+        "new" | "create" => "`viv init` writes a project; `viv agents create` creates one agent",
         _ => return None,
     })
 }
 
-/// The command that somebody meant who wrote one that is none. The parser finds only long words: two
-/// letters changed about are half of `say`.
-fn meant(error: &clap::Error, path: &[&str]) -> Option<String> {
+/// The existing command that resembles the unknown one. Clap finds only similar long words: two swapped
+/// characters are already half of `say`.
+fn similar(error: &clap::Error, path: &[&str]) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let letters = |word: &str| {
         let mut letters: Vec<char> = word.chars().collect();
@@ -138,30 +139,33 @@ fn meant(error: &clap::Error, path: &[&str]) -> Option<String> {
     let root = crate::args::command();
     let at = path.iter().skip(1).try_fold(&root, |command, name| command.find_subcommand(name))?;
     let names = at.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
-    // Nearly every word is near to a short one: one with another beginning is meant by nobody.
-    let alike =
+    // Nearly every word resembles a short name: only names with the same first character or the same
+    // characters count.
+    let candidates =
         names.filter(|name| name.chars().next() == word.chars().next() || letters(name) == letters(word));
-    nearest(word, alike).map(str::to_owned)
+    nearest(word, candidates).map(str::to_owned)
 }
 
-/// What helps with a refusal of the server that brings no hint of its own.
-fn usual(code: &str) -> Option<&'static str> {
+/// The hint for a refusal of the server that has no hint of its own.
+fn default_hint(code: &str) -> Option<&'static str> {
     Some(match code {
-        "agent_retired" => "a retired agent stays so; make another with `viv agents create`",
+        "agent_retired" => "a retired agent cannot be resumed; create another with `viv agents create`",
         "bad_config" => "`viv show agent NAME --json` shows every key with its value",
         "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
-        "event_state" | "event_taken" => "`viv show inbox NAME` shows each event and how far it has come",
+        "event_state" | "event_taken" => "`viv show inbox NAME` shows each event and its state",
         "forbidden" => {
             "this needs an admin key: set `VIV_KEY`, or run it where the server runs; \
              a lost one is replaced with `viv keys admin --reset`"
         }
-        "inbox_full" => "let it work off what waits: `viv show inbox NAME --state waiting`",
+        "inbox_full" => {
+            "wait until the agent has processed its events: `viv show inbox NAME --state waiting`"
+        }
         "name_taken" => "choose another name; `viv entities` and `viv spaces` list those in use",
         "no_open_cycle" => "`viv ps` shows who is awake",
-        "no_space" => "make room on the server's disk; `viv doctor` looks",
+        "no_space" => "free space on the server's disk; `viv doctor` checks it",
         "not_human" => "name a person: `viv entities --kind human` lists them",
         "not_member" => "add it with `viv spaces add SPACE NAME`",
-        "overloaded" | "closing" => "ask again in a moment",
+        "overloaded" | "closing" => "try again in a moment",
         "space_closed" => "a closed space can only be read; open another with `viv spaces open`",
         _ => return None,
     })
@@ -178,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_reads_as_one_error_and_one_hint() {
+    fn a_failure_prints_one_error_and_one_hint() {
         let failure = Failure::usage("wanted a name").hint("say --agent NAME");
         assert_eq!(failure.to_string(), "error: wanted a name\nhint: say --agent NAME");
         assert_eq!(
@@ -189,22 +193,19 @@ mod tests {
     }
 
     #[test]
-    fn a_command_with_two_letters_changed_about_is_told_what_was_meant() {
+    fn a_mistyped_command_gets_a_hint_with_the_right_one() {
         let hint = |line: &str| {
             let error = crate::args::command().try_get_matches_from(line.split(' ')).unwrap_err();
-            Failure::misread(&error).advice().to_owned()
+            Failure::bad_command_line(&error).advice().to_owned()
         };
-        assert_eq!(hint("viv sya"), "did you mean `viv say`? `viv --help` lists what there is");
+        assert_eq!(hint("viv sya"), "did you mean `viv say`? `viv --help` lists all commands");
         assert!(hint("viv pss").contains("`ps`"));
-        assert_eq!(
-            hint("viv show rnu"),
-            "did you mean `viv show run`? `viv show --help` lists what there is"
-        );
+        assert_eq!(hint("viv show rnu"), "did you mean `viv show run`? `viv show --help` lists all commands");
         assert!(hint("viv xx").starts_with("see `viv --help`"));
     }
 
     #[test]
-    fn words_of_other_programs_are_answered_with_ours() {
+    fn command_names_of_other_programs_get_a_hint_with_ours() {
         for (word, ours) in [
             ("start", "`viv up`"),
             ("run", "`viv up`"),
@@ -214,13 +215,13 @@ mod tests {
             ("new", "`viv init`"),
         ] {
             let error = crate::args::command().try_get_matches_from(["viv", word]).unwrap_err();
-            let failure = Failure::misread(&error);
+            let failure = Failure::bad_command_line(&error);
             assert!(failure.advice().contains(ours), "{word}: {failure}");
         }
     }
 
     #[test]
-    fn a_failure_of_any_family_has_one_hint_even_where_nobody_gave_one() {
+    fn every_failure_has_one_hint() {
         use Exit::{Answered, Failed, NoReply, NotFound, Refused, TimedOut, Unreachable, Usage};
         for exit in [Answered, Failed, Usage, Refused, NotFound, Unreachable, TimedOut, NoReply] {
             let failure = Failure::new(exit, "code", "it did not");

@@ -1,5 +1,5 @@
-//! Saying something and waiting for what comes of it: one waiter, shared by `say` and by `chat`
-//! where input is no terminal. Updates are hints; the event's state in the store is the truth.
+//! Sends a message and waits for its outcome: one implementation for `say` and for `chat` without a
+//! terminal. Updates are only hints; the event's state in the store decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,38 +21,38 @@ use crate::errors::{Exit, Failure, Result};
 use crate::sse::{self, StreamEvent};
 use crate::target::{Target, agent_path};
 
-/// How often the store is asked if no update came: updates may be lost, states not.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// How long the update that names a cycle is waited for once its end is known.
-const STRAGGLER: Duration = Duration::from_millis(500);
-/// How long a message is offered again to a server that does not answer.
-const OFFER: Duration = Duration::from_secs(10);
+/// How often the state is requested while no update arrives: updates may be lost, states cannot.
+const POLL: Duration = Duration::from_secs(2);
+/// How long to wait for the update that names a cycle once the cycle's end is known.
+const LATE_UPDATE: Duration = Duration::from_millis(500);
+/// How long to resend a message to a server that does not answer.
+const RESEND: Duration = Duration::from_secs(10);
 
-/// A fresh id for a message: a UUID v7 made here, so that offering the message again is harmless.
+/// A new message id: a UUID v7 created here, so that resending the message is harmless.
 pub(crate) fn fresh_id() -> Result<MessageId> {
     let mut random = [0u8; 10];
     getrandom::fill(&mut random).map_err(|error| {
-        Failure::new(Exit::Failed, "no_randomness", format!("the system gives no randomness: {error}"))
+        Failure::new(Exit::Failed, "no_randomness", format!("the system provides no randomness: {error}"))
     })?;
     let millis = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
     Ok(MessageId(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()))
 }
 
-/// Says it. A server that just restarts is asked again for a while, under the same id.
-pub(crate) async fn post(client: &Client, place: &Target, id: MessageId, text: &str) -> Result<Value> {
+/// Posts a message. If the server is restarting, retries for a while under the same id.
+pub(crate) async fn post(client: &Client, target: &Target, id: MessageId, text: &str) -> Result<Value> {
     let body = NewMessageJson {
         text: text.to_owned(),
-        sender: place.sender.clone(),
+        sender: target.sender.clone(),
         id: Some(id.0),
         ..NewMessageJson::default()
     };
-    let path = format!("/v1/spaces/{}/messages", place.space.id);
+    let path = format!("/v1/spaces/{}/messages", target.space.id);
     let key = id.to_string();
-    let end = Instant::now() + OFFER;
+    let end = Instant::now() + RESEND;
     let mut pause = Duration::from_millis(100);
     loop {
         match client.post(&path, &body, Some(&key)).await {
-            Err(failure) if passing(&failure) && Instant::now() < end => {
+            Err(failure) if is_temporary(&failure) && Instant::now() < end => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(2));
                 client.refresh();
@@ -62,12 +62,12 @@ pub(crate) async fn post(client: &Client, place: &Target, id: MessageId, text: &
     }
 }
 
-/// Whether it may be gone in a moment: no answer, or the key of the server before this one.
-fn passing(failure: &Failure) -> bool {
+/// Whether the failure may be temporary: no answer, or the key was written by the previous server.
+fn is_temporary(failure: &Failure) -> bool {
     failure.exit == Exit::Unreachable || failure.code == "key_invalid"
 }
 
-/// A watch on one agent, begun before anything is said.
+/// A watch on one agent, started before a message is posted.
 pub(crate) struct AgentWatch {
     client: Arc<Client>,
     agent: AgentId,
@@ -75,15 +75,15 @@ pub(crate) struct AgentWatch {
     updates: mpsc::Receiver<StreamEvent>,
     /// The cycle that ended last: one that processed nothing leaves no run to ask for.
     ended: Option<(CycleId, Ending)>,
-    /// What keeps the agent from living, as last heard.
-    kept_back: Option<String>,
+    /// Why the agent is idle, from the last update.
+    idle_reason: Option<String>,
 }
 
 impl AgentWatch {
-    /// Begins to watch.
+    /// Starts to watch.
     pub(crate) async fn begin(client: Arc<Client>, agent: AgentId, name: &str) -> Result<Self> {
         let updates = sse::listen(Arc::clone(&client), agent_path(agent, "/stream")).await?;
-        Ok(Self { client, agent, name: name.to_owned(), updates, ended: None, kept_back: None })
+        Ok(Self { client, agent, name: name.to_owned(), updates, ended: None, idle_reason: None })
     }
 
     /// Waits until the cycle that processed the message ends.
@@ -91,43 +91,43 @@ impl AgentWatch {
         &mut self,
         message: MessageId,
         space: SpaceId,
-        most: Duration,
+        limit: Duration,
     ) -> Result<Exchange> {
-        match tokio::time::timeout(most, self.until_processed(message, space)).await {
+        match tokio::time::timeout(limit, self.until_processed(message, space)).await {
             Ok(exchange) => exchange,
-            Err(_) => Err(self.too_late(message, most).await),
+            Err(_) => Err(self.timed_out_failure(message, limit).await),
         }
     }
 
     async fn until_processed(&mut self, message: MessageId, space: SpaceId) -> Result<Exchange> {
-        let mut ask = tokio::time::interval(ASK_AGAIN);
+        let mut ask = tokio::time::interval(POLL);
         loop {
-            let look = tokio::select! {
-                heard = self.updates.recv() => self.hear(heard)?,
+            let check = tokio::select! {
+                received = self.updates.recv() => self.handle(received)?,
                 _ = ask.tick() => true,
             };
-            if look {
+            if check {
                 match self.state(message, space).await {
                     Ok(Some(exchange)) if exchange.cycle_id.is_none() => {
                         return Ok(self.name_cycle(exchange).await);
                     }
                     Ok(Some(exchange)) => return Ok(exchange),
                     Ok(None) => {}
-                    // The server restarts; what was accepted is not lost.
-                    Err(failure) if passing(&failure) => self.client.refresh(),
+                    // The server is restarting; accepted events are not lost.
+                    Err(failure) if is_temporary(&failure) => self.client.refresh(),
                     Err(failure) => return Err(failure),
                 }
             }
         }
     }
 
-    /// Names the cycle of an event that left no run, from the update that tells of its end; that may
-    /// come a moment after the state is known, or be lost.
+    /// Names the cycle of an event that left no run, from the update about the cycle's end. That update may
+    /// arrive a moment after the state is known, or be lost.
     async fn name_cycle(&mut self, mut exchange: Exchange) -> Exchange {
-        let _ = tokio::time::timeout(STRAGGLER, async {
+        let _ = tokio::time::timeout(LATE_UPDATE, async {
             while self.ended.is_none_or(|(_, ending)| ending != exchange.ending) {
-                let heard = self.updates.recv().await;
-                if heard.is_none() || self.hear(heard).is_err() {
+                let received = self.updates.recv().await;
+                if received.is_none() || self.handle(received).is_err() {
                     return;
                 }
             }
@@ -138,16 +138,16 @@ impl AgentWatch {
         exchange
     }
 
-    /// Whether what was heard is a reason to look at the ledger.
-    fn hear(&mut self, heard: Option<StreamEvent>) -> Result<bool> {
-        match heard {
+    /// Handles one item of the stream; returns whether to request the event's state.
+    fn handle(&mut self, received: Option<StreamEvent>) -> Result<bool> {
+        match received {
             Some(StreamEvent::Update(update)) => match *update {
                 Update::CycleEnded { cycle, ending, .. } => {
                     self.ended = Some((cycle, ending));
                     Ok(true)
                 }
                 Update::State { reason, .. } => {
-                    self.kept_back = reason;
+                    self.idle_reason = reason;
                     Ok(false)
                 }
                 _ => Ok(false),
@@ -162,7 +162,7 @@ impl AgentWatch {
     async fn state(&self, message: MessageId, space: SpaceId) -> Result<Option<Exchange>> {
         let event: LoggedEvent =
             self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
-        let settled = |ending, reason| {
+        let without_run = |ending, reason| {
             let exchange = Exchange {
                 message_id: message,
                 cycle_id: None,
@@ -176,16 +176,21 @@ impl AgentWatch {
         };
         match event.state {
             EventState::Waiting | EventState::Held => Ok(None),
-            EventState::Skipped { reason } => settled(Ending::Skipped, reason),
-            EventState::Canceled { reason } => settled(Ending::Canceled, reason),
-            EventState::Dead { reason } => settled(Ending::Failed, Some(reason)),
-            EventState::Dropped => settled(Ending::Canceled, Some("removed by an operator".to_owned())),
-            EventState::Processed { cycle, .. } => self.record(message, space, cycle).await,
+            EventState::Skipped { reason } => without_run(Ending::Skipped, reason),
+            EventState::Canceled { reason } => without_run(Ending::Canceled, reason),
+            EventState::Dead { reason } => without_run(Ending::Failed, Some(reason)),
+            EventState::Dropped => without_run(Ending::Canceled, Some("removed by an operator".to_owned())),
+            EventState::Processed { cycle, .. } => self.exchange_of_run(message, space, cycle).await,
         }
     }
 
-    /// What the cycle came to; none while it goes on, since a run is written at its end.
-    async fn record(&self, message: MessageId, space: SpaceId, cycle: CycleId) -> Result<Option<Exchange>> {
+    /// The outcome of a cycle; `None` while it runs, since a run is written at its end.
+    async fn exchange_of_run(
+        &self,
+        message: MessageId,
+        space: SpaceId,
+        cycle: CycleId,
+    ) -> Result<Option<Exchange>> {
         let run: RunDetail = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
             Ok(run) => run,
             Err(failure) if failure.exit == Exit::NotFound => return Ok(None),
@@ -203,22 +208,23 @@ impl AgentWatch {
         }))
     }
 
-    async fn too_late(&self, message: MessageId, most: Duration) -> Failure {
-        let card: Option<Agent> = self.client.get_as(&agent_path(self.agent, "")).await.ok();
-        let rest = card.as_ref().and_then(|card| rest_of(card, self.kept_back.as_deref(), Timestamp::now()));
-        let because = match (&rest, &self.kept_back) {
+    async fn timed_out_failure(&self, message: MessageId, limit: Duration) -> Failure {
+        let agent: Option<Agent> = self.client.get_as(&agent_path(self.agent, "")).await.ok();
+        let rest =
+            agent.as_ref().and_then(|agent| idle_text(agent, self.idle_reason.as_deref(), Timestamp::now()));
+        let details = match (&rest, &self.idle_reason) {
             (Some(rest), _) => format!(" ({rest})"),
             (None, Some(why)) => format!(" ({why})"),
             (None, None) => String::new(),
         };
         let text = format!(
-            "`{}` did not finish within {} s{because}; the message `{message}` is accepted and will be processed",
+            "`{}` did not finish within {} s{details}; the message `{message}` is accepted and will be processed",
             self.name,
-            most.as_secs()
+            limit.as_secs()
         );
         let hint = match rest {
             Some(_) => {
-                format!("see `viv show agent {}`; `viv agents resume {0}` has it try at once", self.name)
+                format!("see `viv show agent {}`; `viv agents resume {0}` makes it retry at once", self.name)
             }
             None => format!("see `viv show inbox {}`, or wait longer with --timeout", self.name),
         };
@@ -226,19 +232,19 @@ impl AgentWatch {
     }
 }
 
-/// Why an agent with work is idle, in the provider's or store's own words if they are known.
+/// Why an agent with work is idle, in the provider's or store's own message if there is one.
 pub(crate) fn why_it_is_idle(agent: &Agent) -> Option<String> {
     let class = agent.reason.clone()?;
     let reason = serde_json::from_value::<IdleReason>(Value::String(class)).ok()?;
-    Some(agent.why.clone().unwrap_or_else(|| reason.in_words().to_owned()))
+    Some(agent.why.clone().unwrap_or_else(|| reason.description().to_owned()))
 }
 
-/// That the agent is idle, why, and until when; `heard` is what the last update said of it.
-fn rest_of(card: &Agent, heard: Option<&str>, now: Timestamp) -> Option<String> {
-    let class = card.reason.as_deref().filter(|_| card.state == AgentState::Sleeping)?;
-    let known = why_it_is_idle(card);
-    let why = card.why.as_deref().or(heard).or(known.as_deref()).unwrap_or(class);
+/// That the agent is idle, why, and until when; `last_update` is the reason in the last update.
+fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option<String> {
+    let class = agent.reason.as_deref().filter(|_| agent.state == AgentState::Sleeping)?;
+    let known = why_it_is_idle(agent);
+    let why = agent.why.as_deref().or(last_update).or(known.as_deref()).unwrap_or(class);
     let until =
-        card.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
-    Some(format!("it backs off{until}: {why}"))
+        agent.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
+    Some(format!("it is backing off{until}: {why}"))
 }

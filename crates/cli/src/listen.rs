@@ -1,4 +1,4 @@
-//! The address that a server listens on: read, judged and taken before anything is written.
+//! The address that a server listens on: parsed, checked and bound before anything is written.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -12,11 +12,11 @@ use crate::errors::{Exit, Failure, Result};
 use crate::settings::{Origin, Setting};
 
 /// How long the program that has the address may take to identify itself.
-const ASKED: Duration = Duration::from_secs(1);
-/// Longest refusal that is read for that.
+const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of bytes that are read of its refusal.
 const REFUSAL_MAX_BYTES: u64 = 16 * 1024;
 
-/// The address, if a server may listen there; nothing is taken yet.
+/// The address, if a server may listen there. Does not bind it.
 pub(crate) fn permitted(listen: &Setting, allow_remote: bool) -> Result<SocketAddr> {
     let address = address(listen)?;
     if !address.ip().is_loopback() && !allow_remote {
@@ -30,13 +30,13 @@ pub(crate) fn permitted(listen: &Setting, allow_remote: bool) -> Result<SocketAd
     Ok(address)
 }
 
-/// Takes the address.
+/// Binds the address.
 pub(crate) async fn bind(listen: &Setting, allow_remote: bool, data_dir: &Path) -> Result<TcpListener> {
     let address = permitted(listen, allow_remote)?;
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            // Most often it is this very directory's server that has the port.
+            // Most often the port belongs to the server of this data directory.
             match is_locked(data_dir) {
                 true => Err(in_use(data_dir)),
                 false if is_viv(address).await => Err(other_viv(listen, data_dir)),
@@ -54,17 +54,17 @@ pub(crate) async fn bind(listen: &Setting, allow_remote: bool, data_dir: &Path) 
 fn address(listen: &Setting) -> Result<SocketAddr> {
     let text = text(listen);
     let wrong = || {
-        let place = match &listen.origin {
+        let source = match &listen.origin {
             Origin::Default | Origin::Flag(_) => "for --listen".to_owned(),
             Origin::Env(name) => format!("in `{name}`"),
             Origin::File(file, line) => format!("as `listen` in `{file}:{line}`"),
         };
-        Failure::usage(format!("wanted an address such as `127.0.0.1:7878` {place}, got `{text}`"))
+        Failure::usage(format!("wanted an address such as `127.0.0.1:7878` {source}, got `{text}`"))
     };
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    // A name may have several addresses; one of this machine alone is meant where there is one.
+    // A host name may have several addresses: a loopback address is preferred.
     let all: Vec<SocketAddr> = text.to_socket_addrs().map_err(|_| wrong())?.collect();
     let loopback = all.iter().find(|address| address.ip().is_loopback());
     loopback.or(all.first()).copied().ok_or_else(wrong)
@@ -74,7 +74,7 @@ fn text(listen: &Setting) -> &str {
     listen.value.as_str().unwrap_or_default()
 }
 
-/// The address as it was said, and where, unless it is on the command line before everybody's eyes.
+/// The address as given, and its origin unless it is the command line, which the user sees.
 fn shown(listen: &Setting) -> String {
     match &listen.origin {
         Origin::Default | Origin::Flag(_) => format!("`{}`", text(listen)),
@@ -93,39 +93,38 @@ pub(crate) fn url(address: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// Whether a server has the data directory.
+/// Whether a server has locked the data directory.
 pub(crate) fn is_locked(data_dir: &Path) -> bool {
     let Ok(lock) = std::fs::File::open(data_dir.join("lock")) else { return false };
-    // Taken for a moment only: dropped, it is free again.
+    // The shared lock is released when the file is dropped.
     matches!(lock.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
 }
 
-/// That another server has the data directory.
+/// The failure if another server uses the data directory.
 pub(crate) fn in_use(data_dir: &Path) -> Failure {
     let message = format!("another server is running on `{}`", data_dir.display());
     Failure::new(Exit::Refused, "data_dir_in_use", message)
         .hint("talk to it with `viv chat`, stop it, or name another --data-dir")
 }
 
-/// Whether it is a viv that listens there: nobody else refuses a request without a key in its words. On
-/// which data directory it works it tells nobody without a key.
+/// Whether viv listens there: only viv refuses a request without a key with this URN. Its data directory is
+/// not visible without a key.
 async fn is_viv(address: SocketAddr) -> bool {
     let ask = async {
         let mut socket = TcpStream::connect(address).await?;
         let head = format!("GET /v1/whoami HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         socket.write_all(head.as_bytes()).await?;
-        let mut told = Vec::new();
-        socket.take(REFUSAL_MAX_BYTES).read_to_end(&mut told).await?;
-        std::io::Result::Ok(String::from_utf8_lossy(&told).contains("urn:viv:problem:"))
+        let mut response = Vec::new();
+        socket.take(REFUSAL_MAX_BYTES).read_to_end(&mut response).await?;
+        std::io::Result::Ok(String::from_utf8_lossy(&response).contains("urn:viv:problem:"))
     };
-    matches!(tokio::time::timeout(ASKED, ask).await, Ok(Ok(true)))
+    matches!(tokio::time::timeout(IDENTIFY_TIMEOUT, ask).await, Ok(Ok(true)))
 }
 
 fn other_viv(listen: &Setting, data_dir: &Path) -> Failure {
     let listen = shown(listen);
     let dir = data_dir.display();
-    let message =
-        format!("another viv listens on {listen} already, with another data directory than `{dir}`");
+    let message = format!("another viv listens on {listen} and uses a data directory other than `{dir}`");
     Failure::new(Exit::Refused, "port_taken", message)
         .hint("choose another port, such as --listen 127.0.0.1:7879, or stop the other one")
 }
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_loopback_is_taken_without_being_asked() {
+    async fn only_loopback_is_bound_without_allow_remote() {
         for remote in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
             let failure = bind(&flag(remote), false, nowhere()).await.unwrap_err();
             assert_eq!((failure.exit, failure.code.as_str()), (Exit::Refused, "remote_refused"), "{remote}");
@@ -165,14 +164,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_address_is_said() {
+    async fn an_invalid_address_is_a_usage_error() {
         for bad in ["nonsense", "127.0.0.1", "127.0.0.1:99999", ""] {
             assert_eq!(bind(&flag(bad), false, nowhere()).await.unwrap_err().exit, Exit::Usage, "{bad}");
         }
     }
 
     #[tokio::test]
-    async fn a_taken_port_and_a_taken_directory_are_told_apart() {
+    async fn a_taken_port_and_a_taken_directory_give_different_errors() {
         let taken = bind(&flag("127.0.0.1:0"), false, nowhere()).await.unwrap();
         let listen = taken.local_addr().unwrap().to_string();
         let dir = tempfile::tempdir().unwrap();
@@ -185,8 +184,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_viv_at_the_address_is_named_as_such() {
-        for (answer, told) in [
+    async fn the_error_names_another_viv_at_the_address() {
+        for (answer, expected) in [
             (r#"{"type":"urn:viv:problem:key_missing"}"#, "another viv listens on"),
             ("<html>", "another program listens on"),
         ] {
@@ -202,12 +201,12 @@ mod tests {
             let (failed, ()) = tokio::join!(bind(&failure, false, listening), serves);
             let failed = failed.unwrap_err();
             assert_eq!((failed.exit, failed.code.as_str()), (Exit::Refused, "port_taken"));
-            assert!(failed.message.starts_with(told), "{}", failed.message);
+            assert!(failed.message.starts_with(expected), "{}", failed.message);
         }
     }
 
     #[tokio::test]
-    async fn a_wrong_address_names_the_place_in_which_it_stands() {
+    async fn the_error_of_a_wrong_address_names_its_origin() {
         let file = || Origin::File("vivarium.toml".to_owned(), 3);
         let message = async |listen: &str, origin: Origin| {
             bind(&given(listen, origin), false, nowhere()).await.unwrap_err().message
@@ -220,12 +219,12 @@ mod tests {
         );
         let taken = bind(&flag("127.0.0.1:0"), false, nowhere()).await.unwrap();
         let listen = taken.local_addr().unwrap().to_string();
-        let told = message(&listen, Origin::Env("VIV_LISTEN")).await;
-        assert_eq!(told, format!("another program listens on `{listen}` (from `VIV_LISTEN`)"));
+        let error = message(&listen, Origin::Env("VIV_LISTEN")).await;
+        assert_eq!(error, format!("another program listens on `{listen}` (from `VIV_LISTEN`)"));
     }
 
     #[test]
-    fn clients_are_told_an_address_that_they_can_reach() {
+    fn clients_get_an_address_that_they_can_reach() {
         assert_eq!(url("0.0.0.0:80".parse().unwrap()), "http://127.0.0.1:80");
         assert_eq!(url("[::]:80".parse().unwrap()), "http://[::1]:80");
         assert_eq!(url("127.0.0.1:7".parse().unwrap()), "http://127.0.0.1:7");

@@ -1,10 +1,9 @@
-//! The binary `viv`: starts a server, or wire_format to one. Here are only the start and the end of the
-//! process; what is done between stands in `commands`.
+//! The binary `viv`: starts a server, or talks to one. This file holds only the start and the end of the
+//! process; `commands` does the work.
 
 mod agent_file;
 mod api;
 mod args;
-mod asking;
 mod assemble;
 mod bars;
 mod charset;
@@ -17,6 +16,7 @@ mod heap;
 mod listen;
 mod model;
 mod output;
+mod probe;
 mod progress;
 mod project;
 mod reconcile;
@@ -41,14 +41,14 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 
 fn main() -> ExitCode {
-    heap::settle();
+    heap::limit_arenas();
     let read = args::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => return misread(&error),
+        Err(error) => return handle_clap_error(&error),
     };
     let screen = Screen::detect(cli.global.json, cli.global.quiet);
-    // Fails only where a provider is installed already, which then serves as well.
+    // Fails only if a provider is already installed, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let exit = match start(cli, screen) {
         Ok(exit) => exit,
@@ -64,10 +64,11 @@ fn start(cli: Cli, screen: Screen) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::Failed, "no_runtime", format!("cannot start threads: {error}"))
     })?;
-    // Boxed: `block_on` is compiled into three loops, each of which would hold all commands again (2 MB).
+    // Boxed: `block_on` is compiled into three loops, each of which would otherwise hold all commands (2
+    // MB).
     let command: Pin<Box<dyn Future<Output = _>>> = Box::pin(perform(cli, screen));
     let exit = runtime.block_on(command);
-    // A thread that waits for the keyboard must not keep the process.
+    // A thread that waits for the keyboard must not keep the process running.
     runtime.shutdown_background();
     exit
 }
@@ -115,14 +116,14 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
     }
 }
 
-/// The command line could not be read, or help was asked for.
-fn misread(error: &clap::Error) -> ExitCode {
+/// Handles a command line that cannot be read or that asks for help.
+fn handle_clap_error(error: &clap::Error) -> ExitCode {
     let given = |wanted: &[&str]| std::env::args_os().any(|arg| wanted.iter().any(|name| arg == *name));
     let (json, quiet) = (given(&["--json"]), given(&["--quiet", "-q"]));
     let screen = Screen::detect(json, quiet);
     let (asked, incomplete) = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => (true, false),
-        // Which of the two it is depends on whether a setting came from the environment.
+        // Whether the command line is incomplete also depends on settings from the environment.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => (false, !json),
         _ => (false, false),
     };
@@ -138,6 +139,6 @@ fn misread(error: &clap::Error) -> ExitCode {
         screen.page(page.trim_end());
         return ExitCode::SUCCESS;
     }
-    screen.failure(&Failure::misread(error));
+    screen.failure(&Failure::bad_command_line(error));
     ExitCode::from(Exit::Usage as u8)
 }

@@ -1,5 +1,5 @@
-//! What people and scripts read: plain lines, tables, JSON. Text that others wrote is cleaned before
-//! it reaches a terminal. Decoration falls back to ASCII, so that no terminal is too old for it.
+//! Output for people and scripts: plain lines, tables, JSON. Text written by others is cleaned before it
+//! reaches a terminal. Decoration falls back to ASCII, so it works on any terminal.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -8,45 +8,45 @@ use jiff::Timestamp;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::charset::{in_ascii, speaks_utf8, spell, steers};
+use crate::charset::{in_ascii, is_terminal_control, push_ascii, supports_utf8};
 use crate::errors::Failure;
 
-pub(crate) use crate::charset::harmless_json;
+pub(crate) use crate::charset::terminal_safe_json;
 
 /// How and where to print.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     /// JSON instead of text.
     pub(crate) json: bool,
-    /// Only the answer: no notes, no progress.
+    /// Only results: no notes, no progress.
     pub(crate) quiet: bool,
     /// Whether colours may be used.
     pub(crate) colour: bool,
-    /// Columns of the terminal; `None` if the output is no terminal.
+    /// Columns of the terminal; `None` if the output is not a terminal.
     pub(crate) width: Option<usize>,
-    /// Whether the terminal understands UTF-8.
+    /// Whether the terminal supports UTF-8.
     pub(crate) utf8: bool,
 }
 
-/// A way to make words stand out.
+/// A style of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Names and headings.
     Bold,
-    /// What may be overlooked.
+    /// Less important text.
     Dim,
-    /// It went well.
+    /// Success.
     Green,
-    /// Look here.
+    /// A warning.
     Yellow,
-    /// It went wrong.
+    /// A failure.
     Red,
     /// An agent's name.
     Cyan,
 }
 
 impl Screen {
-    /// Looks at standard output and the environment.
+    /// Detects the properties of standard output and the environment.
     pub(crate) fn detect(json: bool, quiet: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -56,7 +56,7 @@ impl Screen {
             quiet,
             colour: terminal && !dumb && !no_colour,
             width: terminal.then(terminal_width),
-            utf8: speaks_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())),
+            utf8: supports_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())),
         }
     }
 
@@ -66,57 +66,58 @@ impl Screen {
         Self { json: false, quiet: false, colour: false, width, utf8 }
     }
 
-    /// One line to standard output.
+    /// Prints one line to standard output.
     pub(crate) fn line(&self, text: &str) {
-        // A reader that went away (`| head`) wants no more; that is no failure of ours.
-        let _ = writeln!(std::io::stdout().lock(), "{}", self.legible(text));
+        // A reader that closed the pipe (`| head`) wants no more; that is not a failure.
+        let _ = writeln!(std::io::stdout().lock(), "{}", self.for_terminal(text));
     }
 
-    /// One JSON value as one line to standard output. JSON is UTF-8 wherever it is printed.
+    /// Prints one JSON value as one line to standard output. JSON is always UTF-8.
     pub(crate) fn json_line(&self, value: &Value) {
-        let _ = writeln!(std::io::stdout().lock(), "{}", harmless_json(value));
+        let _ = writeln!(std::io::stdout().lock(), "{}", terminal_safe_json(value));
     }
 
-    /// One line to standard error: notes that are not the answer.
+    /// Prints one line to standard error: notes that are not part of the result.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            complain(&self.legible(text));
+            print_error(&self.for_terminal(text));
         }
     }
 
-    /// A failure to standard error, in the form asked for.
+    /// Prints a failure to standard error, as text or JSON.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
-            complain(&harmless_json(&failure.to_json()));
+            print_error(&terminal_safe_json(&failure.to_json()));
         } else {
             let width = std::io::stderr().is_terminal().then(error_width);
-            complain(&folded(&self.clean(&failure.to_string()), width));
+            print_error(&folded(&self.clean(&failure.to_string()), width));
         }
     }
 
-    /// What we or a library wrote, in characters that the terminal supports.
-    fn legible<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// Our own or a library's text, in characters that the terminal supports.
+    fn for_terminal<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.utf8 { Cow::Borrowed(text) } else { in_ascii(text) }
     }
 
-    /// Columns to lay out for: the terminal's, else 80.
+    /// Columns available for the layout: the terminal's, else 80.
     pub(crate) fn room(&self) -> usize {
         self.width.unwrap_or(80)
     }
 
-    /// One of two decorations: the second where the terminal knows ASCII only.
-    pub(crate) fn pick<T>(&self, fine: T, ascii: T) -> T {
-        if self.utf8 { fine } else { ascii }
+    /// One of two decorations: the second if the terminal supports only ASCII.
+    pub(crate) fn pick<T>(&self, utf8: T, ascii: T) -> T {
+        if self.utf8 { utf8 } else { ascii }
     }
 
-    /// Text in lines that fit the terminal, all but the first indented; whole where there is none.
+    /// Prints text in lines that fit the terminal, all but the first indented; as one line if there is no
+    /// terminal.
     pub(crate) fn wrapped(&self, text: &str, indent: usize) {
         for line in wrap(text, self.width, indent) {
             self.line(&line);
         }
     }
 
-    /// A page of help in lines that fit the terminal, its columns kept as far as they leave room.
+    /// Prints a help page in lines that fit the terminal; columns are kept if they leave enough space.
     pub(crate) fn page(&self, page: &str) {
         for line in page.lines() {
             let indent = self.width.map_or(0, |width| hanging(line, width));
@@ -124,7 +125,7 @@ impl Screen {
         }
     }
 
-    /// The text in a style, where colours may be used.
+    /// The text in a style, if colours may be used.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
         if !self.colour {
             return text.to_owned();
@@ -140,8 +141,8 @@ impl Screen {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// Foreign text of several lines: line feeds stay, everything that steers a terminal is shown
-    /// as what it is.
+    /// Foreign text of several lines: line feeds are kept, characters that control a terminal are shown as
+    /// escapes.
     pub(crate) fn clean(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -150,7 +151,7 @@ impl Screen {
         out
     }
 
-    /// Foreign text in the middle of a line.
+    /// Foreign text in one line.
     pub(crate) fn clean_line(&self, text: &str) -> String {
         self.clean(text).replace('\n', " ")
     }
@@ -159,27 +160,27 @@ impl Screen {
         match c {
             '\n' => out.push('\n'),
             '\t' => out.push_str("    "),
-            // Mostly half of a line end; alone it would overwrite what stands there.
+            // Usually half of a line end; alone it would overwrite the line.
             '\r' => {}
             '\u{0}'..='\u{1f}' => {
                 out.push('^');
                 out.push(char::from(b'@' + c as u8));
             }
             '\u{7f}' => out.push_str("^?"),
-            c if steers(c) => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
-            c if !self.utf8 && !c.is_ascii() => spell(c, out),
+            c if is_terminal_control(c) => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            c if !self.utf8 && !c.is_ascii() => push_ascii(c, out),
             c => out.push(c),
         }
     }
 
-    /// Rows under headings; as records below each other where the terminal is too narrow.
+    /// Prints rows under headings; as records below each other if the terminal is too narrow.
     pub(crate) fn table(&self, head: &[&str], rows: &[Vec<String>]) {
         for line in lay_out(head, rows, self.width) {
             self.line(&line);
         }
     }
 
-    /// `name  value` pairs in two columns.
+    /// Prints `name  value` pairs in two columns.
     pub(crate) fn pairs(&self, pairs: &[(&str, String)]) {
         let widest = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in pairs {
@@ -193,12 +194,12 @@ impl Screen {
     }
 }
 
-/// One line to standard error. Where nobody reads it there is nobody to tell.
-fn complain(text: &str) {
+/// Prints one line to standard error. A failure to write is ignored: there is nowhere to report it.
+fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Every line folded at that width, what is left of it below its beginning.
+/// Every line folded at that width; continuation lines are indented.
 fn folded(text: &str, width: Option<usize>) -> String {
     let rows = text.lines().flat_map(|line| {
         let begun = line.len() - line.trim_start().len();
@@ -207,7 +208,7 @@ fn folded(text: &str, width: Option<usize>) -> String {
     rows.collect::<Vec<_>>().join("\n")
 }
 
-/// Narrower than this text is not folded: every word would stand alone.
+/// Below this width text is not folded: every word would be on its own line.
 const FOLD_FROM: usize = 16;
 
 /// Text in lines of at most `width` columns, broken between words; all but the first are indented.
@@ -228,15 +229,15 @@ pub(crate) fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<Strin
     lines
 }
 
-/// How deep the further lines of a line of help stand: where its last column begins, if that leaves half
-/// of the width, else a little deeper than the line itself.
+/// Indent of the continuation lines of a help line: where its last column begins if that leaves half of the
+/// width, else a little more than the line itself.
 fn hanging(line: &str, width: usize) -> usize {
     let lead = line.len() - line.trim_start_matches(' ').len();
     let gap = line.trim_end().rfind("  ").filter(|at| *at >= lead).map_or(0, |at| columns(&line[..at + 2]));
     if (1..=width / 2).contains(&gap) { gap } else { lead + 2 }
 }
 
-/// Columns of the terminal at standard output; 80 where it does not say.
+/// Columns of the terminal at standard output; 80 if unknown.
 pub(crate) fn terminal_width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout())
         .ok()
@@ -245,7 +246,7 @@ pub(crate) fn terminal_width() -> usize {
         .unwrap_or(80)
 }
 
-/// Columns of the terminal at standard error; 80 where it does not say.
+/// Columns of the terminal at standard error; 80 if unknown.
 pub(crate) fn error_width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr())
         .ok()
@@ -254,33 +255,34 @@ pub(crate) fn error_width() -> usize {
         .unwrap_or(80)
 }
 
-/// Columns that a text takes; colours take none.
+/// Columns that a text takes; colour codes take none.
 pub(crate) fn columns(text: &str) -> usize {
     let mut parts = text.split("\x1b[");
     let begin = parts.next().map_or(0, UnicodeWidthStr::width);
     begin + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
 }
 
-/// Columns that a character takes, at most: one that asks for a picture makes the one before it wider.
+/// The most columns that a character takes: an emoji variation selector makes the character before it
+/// wider.
 pub(crate) fn char_columns(c: char) -> usize {
     if c == '\u{fe0f}' { 1 } else { c.width().unwrap_or(0) }
 }
 
-/// The beginning of a text, in at most `most` columns.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    if columns(text) <= most {
+/// The beginning of a text, in at most `max` columns.
+pub(crate) fn shortened(text: &str, max: usize) -> String {
+    if columns(text) <= max {
         return text.to_owned();
     }
     let mut out = String::new();
     let mut used = 0;
     for c in text.chars() {
         used += char_columns(c);
-        if used + 3 > most {
+        if used + 3 > max {
             break;
         }
         out.push(c);
     }
-    out + &"..."[..most.min(3)]
+    out + &"..."[..max.min(3)]
 }
 
 fn lay_out(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
@@ -326,7 +328,7 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// How long, in two or three digits and a unit.
+/// A duration, in two or three digits and a unit.
 pub(crate) fn span(ms: u64) -> String {
     match ms {
         0..=999 => format!("{ms} ms"),
@@ -336,7 +338,7 @@ pub(crate) fn span(ms: u64) -> String {
     }
 }
 
-/// A count with a unit of thousands where it is long.
+/// A count, in thousands or millions if it is long.
 pub(crate) fn short_count(n: u64) -> String {
     match n {
         0..=9_999 => n.to_string(),
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_folded_between_words_and_nothing_is_lost() {
+    fn long_lines_are_folded_between_words_without_loss() {
         let text = "  read: the quick brown fox jumps over the dog";
         assert_eq!(wrap(text, Some(24), 4), ["  read: the quick brown", "    fox jumps over the", "    dog"]);
         assert_eq!(wrap(text, None, 4), [text]);
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_room_where_lines_are_folded() {
+    fn colour_codes_count_as_zero_columns() {
         let screen = Screen { colour: true, ..Screen::plain(Some(24), true) };
         let text = format!("{} the quick brown fox", screen.paint(Style::Green, "ok"));
         assert_eq!(wrap(&text, Some(24), 2), ["\x1b[32mok\x1b[0m the quick brown fox"]);
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_folded_line_by_line_with_what_is_left_below_its_beginning() {
+    fn each_line_of_a_failure_is_folded_with_an_indent() {
         let text =
             "error: the agent files have 2 problems\n  agents/a.md:2: unknown key `modle`\nhint: short";
         let rows = "error: the agent files\n  have 2 problems\n  agents/a.md:2: unknown\n    key `modle`\nhint: short";
@@ -381,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_cannot_steer_the_terminal() {
+    fn foreign_text_cannot_control_the_terminal() {
         let check = |input: &str, expected: &str| assert_eq!(screen(true).clean(input), expected);
         check("\x1b[2J\x1b]0;owned\x07", "^[[2J^[]0;owned^G");
         check("a\r\nb\rc", "a\nbc");
@@ -392,16 +394,16 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_without_utf8_is_given_ascii() {
+    fn a_terminal_without_utf8_gets_ascii() {
         assert_eq!(screen(false).clean("Grüße, Łódź, naïve"), "Gruesse, Lodz, naive");
         let typeset = "“I’d say…” – she, ‘no’ — 3−1\u{a0}→ 日";
         let plain = "\"I'd say...\" - she, 'no' - 3-1 -> ?";
         assert_eq!(screen(false).clean(typeset), plain);
-        assert_eq!(screen(false).legible(&format!("\x1b[1m{typeset}")), format!("\x1b[1m{plain}"));
-        assert_eq!(screen(true).legible(typeset), typeset);
-        let utf8 = |all: &str, lang: &str| speaks_utf8([Some(all.into()), None, Some(lang.into())]);
+        assert_eq!(screen(false).for_terminal(&format!("\x1b[1m{typeset}")), format!("\x1b[1m{plain}"));
+        assert_eq!(screen(true).for_terminal(typeset), typeset);
+        let utf8 = |all: &str, lang: &str| supports_utf8([Some(all.into()), None, Some(lang.into())]);
         assert!(utf8("", "en_US.UTF-8") && !utf8("C", "en_US.UTF-8") && !utf8("", "de_DE.ISO-8859-1"));
-        assert!(speaks_utf8([None, None, None]));
+        assert!(supports_utf8([None, None, None]));
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! That something is still being waited for: one line on standard error, from the second second on,
-//! wiped when it is over. Only on a terminal, never where only the answer or JSON is wanted. Knows
-//! nothing of what is waited for.
+//! Shows that the command is waiting: one line on standard error, shown after one second and erased at the
+//! end. Only on a terminal, and not with `--json` or `--quiet`. Must not know what the command waits for.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,15 +9,15 @@ use tokio::task::JoinHandle;
 
 use crate::output::{Screen, error_width, shortened};
 
-/// What takes less is not worth a line.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two pictures.
+/// Shorter waits show no line.
+const DELAY: Duration = Duration::from_secs(1);
+/// Time between two frames.
 const FRAME: Duration = Duration::from_millis(120);
 
-const FINE: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const UTF8: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const ASCII: [&str; 4] = ["|", "/", "-", "\\"];
 
-/// A line that says what is waited for, until this is dropped.
+/// A line that shows what the command waits for, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     state: Arc<Mutex<State>>,
@@ -32,7 +31,7 @@ struct State {
 }
 
 impl Progress {
-    /// Begins to wait for `what`, such as `waiting for ada`.
+    /// Starts to show `what`, such as `waiting for ada`.
     pub(crate) fn start(screen: &Screen, what: impl Into<String>) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -44,7 +43,7 @@ impl Progress {
         let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
             let began = Instant::now();
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(DELAY).await;
             for tick in 0.. {
                 draw(&shared, &frame(utf8, tick, &what, began.elapsed(), error_width()));
                 tokio::time::sleep(FRAME).await;
@@ -59,7 +58,7 @@ impl Drop for Progress {
         if let Some(task) = &self.task {
             task.abort();
         }
-        // A picture in progress is finished before this gets the lock, and none is drawn after it.
+        // A frame that is being drawn is finished before this gets the lock; none is drawn after it.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ended = true;
         if state.drawn {
@@ -78,13 +77,13 @@ fn draw(state: &Mutex<State>, line: &str) {
 
 fn show(text: &str) {
     let mut out = std::io::stderr().lock();
-    // Where nobody can look at it nobody misses it.
+    // A failure to write is ignored: the line is only decoration.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 fn frame(utf8: bool, tick: usize, what: &str, elapsed: Duration, columns: usize) -> String {
-    let pictures: &[&str] = if utf8 { &FINE } else { &ASCII };
-    let line = format!("{} {what} ({} s)", pictures[tick % pictures.len()], elapsed.as_secs());
+    let glyphs: &[&str] = if utf8 { &UTF8 } else { &ASCII };
+    let line = format!("{} {what} ({} s)", glyphs[tick % glyphs.len()], elapsed.as_secs());
     shortened(&line, columns.saturating_sub(1))
 }
 
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_says_what_is_waited_for_and_for_how_long() {
+    fn a_frame_shows_what_is_waited_for_and_for_how_long() {
         let after = Duration::from_millis(3_900);
         assert_eq!(frame(true, 1, "waiting for ada", after, 80), "⠙ waiting for ada (3 s)");
         assert_eq!(frame(false, 5, "waiting for ada", after, 80), "/ waiting for ada (3 s)");

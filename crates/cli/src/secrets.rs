@@ -1,5 +1,5 @@
-//! Keys of model providers: from the environment, else from `secrets.toml` in the data directory,
-//! which only its owner may read. They are never printed and never stored elsewhere.
+//! Keys of model providers: from the environment, else from `secrets.toml` in the data directory, which
+//! only its owner may read. They are never printed and never stored elsewhere.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,11 +16,11 @@ use crate::errors::{Failure, Result};
 
 const FILE: &str = "secrets.toml";
 const EXAMPLE: &str = "one line for each key, such as OPENAI_API_KEY = \"sk-...\"";
-/// Characters that a name may have to be shown whole, and that are shown of a longer one.
+/// Names up to this many characters are shown in full; of longer ones the first `NAME_SHOWN`.
 const NAME_MAX: usize = 32;
 const NAME_SHOWN: usize = 8;
 
-/// The secrets that this server has.
+/// The secrets of this server.
 pub(crate) struct Secrets {
     /// The keys of the providers.
     pub(crate) ring: KeyRing,
@@ -28,7 +28,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// The secret of that name: the environment's, else the file's.
+    /// The secret with that name: from the environment, else from the file.
     pub(crate) fn named(&self, name: &str) -> Option<Secret> {
         let found = std::env::var(name).ok().filter(|key| !key.trim().is_empty());
         let written = || self.written.iter().find(|(known, _)| known == name).map(|(_, key)| key.clone());
@@ -36,7 +36,7 @@ impl Secrets {
     }
 }
 
-/// Gathers them. `refs` are names that the settings use in addition to the providers' own.
+/// Gathers the secrets. `refs` are names that the settings use in addition to the providers' own.
 pub(crate) fn gather(data_dir: &Path, refs: &[&str]) -> Result<Secrets> {
     let written = read(data_dir, refs)?.unwrap_or_default();
     let file = data_dir.join(FILE).display().to_string();
@@ -44,7 +44,7 @@ pub(crate) fn gather(data_dir: &Path, refs: &[&str]) -> Result<Secrets> {
     Ok(Secrets { ring, written })
 }
 
-/// The names and keys of the file, if there is one.
+/// The names and keys in the file, if there is one.
 fn read(data_dir: &Path, refs: &[&str]) -> Result<Option<Vec<(String, Secret)>>> {
     let path = data_dir.join(FILE);
     let shown = path.display();
@@ -57,11 +57,11 @@ fn read(data_dir: &Path, refs: &[&str]) -> Result<Option<Vec<(String, Secret)>>>
         Err(error) => return Err(unreadable(error)),
     };
     if mode & 0o077 != 0 {
-        let message = format!("others may read `{shown}` (mode {:03o})", mode & 0o777);
+        let message = format!("`{shown}` is readable by others (mode {:03o})", mode & 0o777);
         return Err(Failure::usage(message).hint(format!("chmod 600 {shown}")));
     }
     let text = fs::read_to_string(&path).map_err(unreadable)?;
-    // The parser's own message would quote the line, and with it the key.
+    // The parser's own message would quote the line and with it the key.
     let Ok(table) = text.parse::<toml::Table>() else {
         return Err(Failure::usage(format!("`{shown}` is not a table of keys")).hint(EXAMPLE));
     };
@@ -72,13 +72,13 @@ fn read(data_dir: &Path, refs: &[&str]) -> Result<Option<Vec<(String, Secret)>>>
     table.into_iter().map(entry).collect::<Result<_>>().map(Some)
 }
 
-/// One line of the file, or what is wrong with it and what to do. Never says the value.
+/// One entry of the file, or what is wrong with it and what to do. The error never contains the value.
 fn entry(
     name: String,
     value: Value,
     refs: &[&str],
 ) -> std::result::Result<(String, Secret), (String, String)> {
-    // Several providers may share a key; its name is listed once.
+    // Several providers may share a key name; it is listed once.
     let mut known: Vec<&str> = Vec::new();
     for name in PROVIDERS.iter().flat_map(|provider| provider.key_envs()) {
         if !known.contains(&name) {
@@ -91,11 +91,11 @@ fn entry(
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("known are `{}`", names().collect::<Vec<_>>().join("`, `")),
         };
-        // A key in the place of its name must not be printed whole.
+        // A key written where its name belongs must not be printed in full.
         let whole = name.chars().count() <= NAME_MAX;
         let begin: String = name.chars().take(if whole { NAME_MAX } else { NAME_SHOWN }).collect();
         let more = if whole { "" } else { "…" };
-        return Err((format!("`{begin}{more}` is the name of no key"), hint));
+        return Err((format!("`{begin}{more}` is not the name of a key"), hint));
     }
     match value {
         Value::String(key) => Ok((name, Secret::new(&key))),
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_no_keys() {
+    fn without_a_file_there_are_no_keys() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path(), &[]).unwrap(), None);
     }
 
     #[test]
-    fn a_key_is_what_toml_says_that_it_is() {
+    fn keys_may_use_every_toml_string_syntax() {
         let text = "# mine\n\"OPENAI_API_KEY\" = 'sk-#1' # from work\nGROQ_API_KEY = \"\"\"gsk\"\"\"\n";
         let pairs = [("OPENAI_API_KEY", "sk-#1"), ("GROQ_API_KEY", "gsk")];
         let pairs = pairs.map(|(name, key)| (name.to_owned(), Secret::new(key)));
@@ -148,19 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_settings_use_is_a_key_too() {
+    fn a_name_used_by_the_settings_is_accepted() {
         assert_eq!(with("MINE = 'k'", 0o600).unwrap().unwrap(), [("MINE".to_owned(), Secret::new("k"))]);
     }
 
     #[test]
-    fn what_is_no_key_is_refused_by_its_name() {
+    fn an_unknown_name_is_refused_without_printing_its_value() {
         let check = |text: &str, words: &str| {
             let failure = with(text, 0o600).unwrap_err().to_string();
             assert!(failure.contains(words) && !failure.contains("canary"), "{failure}");
         };
         check("OPENAI_API_KEY = 5", "`OPENAI_API_KEY` must be a string in quotes and is of type integer");
         check("[OPENAI_API_KEY]\nkey = \"canary\"", "`OPENAI_API_KEY` must be a string in quotes");
-        check("[openai]\nkey = \"canary\"", "`openai` is the name of no key");
+        check("[openai]\nkey = \"canary\"", "`openai` is not the name of a key");
         check("OPENAI_APY_KEY = \"canary\"", "did you mean `OPENAI_API_KEY`?");
         check("sk-0123456789012345678901234567-canary = \"\"", "known are `ANTHROPIC_API_KEY`");
     }

@@ -1,5 +1,6 @@
-//! Listening to a stream of updates, across restarts of the server: reconnects with growing pauses
-//! and `Last-Event-ID`, and says when the line is lost and back. Carries updates, judges none.
+//! Receives a stream of updates across restarts of the server: reconnects with growing pauses and
+//! `Last-Event-ID`, and reports when the connection is lost and restored. Passes updates on without judging
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,41 +17,41 @@ use tokio::sync::mpsc;
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 
-/// Updates that wait for a slow reader before the line itself is held back.
+/// Updates buffered for a slow reader before the connection itself is held back.
 const BUFFER: usize = 1024;
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
-const PAUSE_MOST: Duration = Duration::from_secs(5);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// What a listener hears.
+/// An item of the stream.
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
-    /// Where things stand: first after every connection.
+    /// The current state; the first item after every connection.
     Snapshot(Snapshot),
     /// One update.
     Update(Box<Update>),
-    /// Durable updates were too many to be replayed; a snapshot follows.
+    /// Too many durable updates were missed to be replayed; a snapshot follows.
     Gap(Gap),
-    /// The server ends the stream, and says why.
+    /// The server ends the stream and gives the reason.
     Closed(Closed),
-    /// The line is lost; it is being sought again.
+    /// The connection is lost; reconnecting.
     Lost,
-    /// It will not come back: the server refuses.
+    /// The server refuses; there is no reconnect.
     Refused(Failure),
 }
 
-/// Where things stand, of a space, an agent or the server; absent fields belong to the others.
+/// The current state of a space, an agent or the server. Fields that do not apply are absent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Snapshot {
-    /// The last message's seq.
+    /// The seq of the last message.
     pub(crate) head_seq: u64,
     /// Messages being written.
     pub(crate) drafts: Vec<DraftNow>,
-    /// Agents at work in the space, or in the server.
+    /// Agents at work in the space or the server.
     pub(crate) agents: Vec<AgentNow>,
-    /// Agents that cannot think just now, though something of the space waits for them.
+    /// Agents that cannot run at the moment although something in the space waits for them.
     pub(crate) idle: Vec<IdleNow>,
-    /// What the agent does.
+    /// The agent's state.
     pub(crate) state: Option<AgentState>,
     /// Why it sleeps.
     pub(crate) reason: Option<String>,
@@ -58,8 +59,8 @@ pub(crate) struct Snapshot {
     pub(crate) cycle: Option<CycleId>,
 }
 
-/// Listens to `path` until the receiver is dropped or the server refuses. The first connection is
-/// made before this returns, so that nothing said afterwards is missed.
+/// Receives updates from `path` until the receiver is dropped or the server refuses. Connects before it
+/// returns, so that no later message is missed.
 pub(crate) async fn listen(client: Arc<Client>, path: String) -> Result<mpsc::Receiver<StreamEvent>> {
     let response = client.open_stream(&path, None).await?;
     let (sender, receiver) = mpsc::channel(BUFFER);
@@ -86,15 +87,15 @@ async fn run(client: Arc<Client>, path: String, first: Response, out: mpsc::Send
     }
 }
 
-/// Nobody listens any more.
-struct Deaf;
+/// The receiver is gone.
+struct ReceiverGone;
 
 /// Reads one connection to its end.
 async fn read<S, B, E>(
     bytes: S,
     last_id: &mut Option<String>,
     out: &mpsc::Sender<StreamEvent>,
-) -> std::result::Result<(), Deaf>
+) -> std::result::Result<(), ReceiverGone>
 where
     S: Stream<Item = std::result::Result<B, E>> + Unpin,
     B: bytes::Buf,
@@ -104,24 +105,24 @@ where
     loop {
         let next = tokio::select! {
             next = events.next() => next,
-            () = out.closed() => return Err(Deaf),
+            () = out.closed() => return Err(ReceiverGone),
         };
         let Some(Ok(event)) = next else { return Ok(()) };
         if let Some(id) = &event.id {
             *last_id = Some(id.clone());
         }
         if event.event.as_deref() == Some("gap") {
-            // What follows is a snapshot; the id that could not be replayed is of no more use.
+            // A snapshot follows; the id that could not be replayed is useless now.
             *last_id = None;
         }
-        if let Some(heard) = understand(&event) {
-            out.send(heard).await.map_err(|_| Deaf)?;
+        if let Some(received) = parse(&event) {
+            out.send(received).await.map_err(|_| ReceiverGone)?;
         }
     }
 }
 
-/// What an event says; `None` for what this version does not know.
-fn understand(event: &Sse) -> Option<StreamEvent> {
+/// Parses an event; `None` if this version does not know it.
+fn parse(event: &Sse) -> Option<StreamEvent> {
     let data = event.data.as_deref()?;
     match event.event.as_deref()? {
         "snapshot" => serde_json::from_str(data).ok().map(StreamEvent::Snapshot),
@@ -143,11 +144,11 @@ async fn reconnect(
             () = tokio::time::sleep(pause) => {}
             () = out.closed() => return Err(Failure::new(Exit::Failed, "closed", "the reader of the output is gone")),
         }
-        pause = (pause * 2).min(PAUSE_MOST);
+        pause = (pause * 2).min(PAUSE_MAX);
         client.refresh();
         match client.open_stream(path, last_id).await {
             Ok(response) => return Ok(response),
-            // Just after a restart the key in progress may be the old one: look once more.
+            // Just after a restart the key may still be the old one: try again.
             Err(failure) if failure.exit == Exit::Unreachable || failure.code == "key_invalid" => {}
             Err(failure) => return Err(failure),
         }
@@ -159,15 +160,15 @@ mod tests {
     use super::*;
     use futures_util::stream;
 
-    async fn heard(wire: &str, chunk: usize) -> (Vec<StreamEvent>, Option<String>) {
-        let (out, mut heard) = mpsc::channel(16);
+    async fn received(wire: &str, chunk: usize) -> (Vec<StreamEvent>, Option<String>) {
+        let (out, mut received) = mpsc::channel(16);
         let mut last_id = None;
         let chunks: Vec<std::result::Result<bytes::Bytes, std::io::Error>> =
             wire.as_bytes().chunks(chunk).map(|bytes| Ok(bytes::Bytes::copy_from_slice(bytes))).collect();
         assert!(read(stream::iter(chunks), &mut last_id, &out).await.is_ok());
         drop(out);
         let mut all = Vec::new();
-        while let Some(one) = heard.recv().await {
+        while let Some(one) = received.recv().await {
             all.push(one);
         }
         (all, last_id)
@@ -180,9 +181,9 @@ mod tests {
         event: from_the_future\ndata: {\"type\":\"from_the_future\"}\n\n";
 
     #[tokio::test]
-    async fn a_stream_is_heard_the_same_however_it_is_cut() {
+    async fn a_stream_is_read_the_same_in_chunks_of_any_size() {
         for chunk in [1, 7, 4096] {
-            let (all, last_id) = heard(WIRE, chunk).await;
+            let (all, last_id) = received(WIRE, chunk).await;
             assert!(
                 matches!(&all[..], [StreamEvent::Snapshot(s), StreamEvent::Update(_)] if s.head_seq == 2)
             );
@@ -191,14 +192,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_update_cut_in_the_middle_is_not_heard() {
-        let (all, _) = heard(&WIRE[..WIRE.find("joined").unwrap()], 64).await;
+    async fn a_truncated_update_is_ignored() {
+        let (all, _) = received(&WIRE[..WIRE.find("joined").unwrap()], 64).await;
         assert!(matches!(&all[..], [StreamEvent::Snapshot(_)]));
     }
 
     #[tokio::test]
-    async fn a_gap_forgets_the_id_that_cannot_be_replayed() {
+    async fn a_gap_clears_the_id_that_cannot_be_replayed() {
         let wire = format!("{WIRE}event: gap\ndata: {{\"from\":1,\"to\":9}}\n\n");
-        assert_eq!(heard(&wire, 64).await.1, None);
+        assert_eq!(received(&wire, 64).await.1, None);
     }
 }

@@ -1,5 +1,5 @@
-//! Who wire_format, to whom, where: the only agent and the only space where none is named. Errors list
-//! what there is to choose from.
+//! Who posts, to which agent, in which space: the only agent and the only space if none is named. Errors
+//! list the choices.
 
 use agent::entity::EntityKind;
 use agent::id::{AgentId, EntityId};
@@ -11,30 +11,30 @@ use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::world::OWNER;
 
-/// Names shown of a longer list.
+/// Names that are shown of a longer list.
 const LISTED: usize = 8;
-/// Rows read to choose a default among.
-const LOOKED_AT: usize = 200;
+/// Rows that are read to find a default.
+const CANDIDATES_MAX: usize = 200;
 
-/// A place to speak in.
+/// A space to post in.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// Where.
+    /// The space.
     pub(crate) space: SpaceJson,
-    /// Everyone there.
+    /// All its members.
     pub(crate) members: Vec<MemberJson>,
-    /// What `sender` must say: nothing where the key says it.
+    /// The value of `sender` in requests; `None` if the key already determines the sender.
     pub(crate) sender: Option<String>,
-    /// Who wire_format, where known.
+    /// The entity that posts, if known.
     pub(crate) me: Option<EntityId>,
-    /// Whether the key is an admin's.
+    /// Whether the key is an admin key.
     pub(crate) admin: bool,
 }
 
 /// A member's name, for people.
 #[derive(Debug)]
 pub(crate) struct Named {
-    /// Who.
+    /// The member.
     pub(crate) id: EntityId,
     /// The name.
     pub(crate) name: String,
@@ -47,7 +47,7 @@ impl From<MemberJson> for Named {
 }
 
 impl Target {
-    /// The agents that hear what is said here.
+    /// The agents in this space.
     pub(crate) fn agents(&self) -> impl Iterator<Item = &EntityJson> {
         self.members.iter().map(|member| &member.entity).filter(|entity| entity.kind == EntityKind::Agent)
     }
@@ -57,7 +57,7 @@ impl Target {
         let space = &self.space.name;
         if let Some(wanted) = wanted {
             return self.agents().find(|entity| is_called(entity, wanted)).ok_or_else(|| {
-                let message = format!("`{wanted}` is no agent in the space `{space}`");
+                let message = format!("`{wanted}` is not an agent in the space `{space}`");
                 let here = names(self.agents().map(|agent| agent.name.clone()));
                 Failure::new(Exit::NotFound, "not_found", message).hint(format!("agents there: {here}"))
             });
@@ -80,8 +80,8 @@ impl Target {
     }
 }
 
-/// Finds the place that `space` and `agent` name, or the only one there is.
-pub(crate) async fn place(
+/// Finds the space that `space` and `agent` name, or the only one.
+pub(crate) async fn resolve(
     client: &Client,
     space: Option<&str>,
     agent: Option<&str>,
@@ -103,7 +103,7 @@ pub(crate) async fn place(
     let (sender, me) = match who.entity {
         Some(entity) if sender.is_none_or(|wanted| is_called(&entity, wanted)) => (None, Some(entity.id)),
         Some(entity) => {
-            let message = format!("this key wire_format as `{}` and as nobody else", entity.name);
+            let message = format!("this key can only post as `{}`", entity.name);
             return Err(Failure::new(Exit::Refused, "sender_refused", message).hint("leave out --as"));
         }
         None => {
@@ -124,7 +124,7 @@ pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<Space
 }
 
 async fn only_space(client: &Client, how: &str) -> Result<SpaceJson> {
-    let rows = client.list("/v1/spaces", LOOKED_AT).await?;
+    let rows = client.list("/v1/spaces", CANDIDATES_MAX).await?;
     let spaces: Vec<SpaceJson> = typed("/v1/spaces", Value::Array(rows))?;
     let open = spaces.into_iter().filter(|space| !space.closed);
     only(open.map(|space| (space.name.clone(), space)).collect(), "there is no open space", how)
@@ -134,7 +134,7 @@ async fn only_space(client: &Client, how: &str) -> Result<SpaceJson> {
 pub(crate) async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<MemberJson>> {
     let path = format!("/v1/spaces/{}/members", space.id);
     let answer = client.get(&path).await?;
-    // A bounded list needs no cursor; it stands under `items` as every list does.
+    // A bounded list needs no cursor; the rows are under `items` as in every list.
     typed(&path, answer.get("items").cloned().unwrap_or(answer))
 }
 
@@ -153,20 +153,20 @@ pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent
     if let Some(wanted) = wanted {
         return client.get_as(&format!("/v1/agents/{}", segment(wanted))).await;
     }
-    let rows = client.list("/v1/agents", LOOKED_AT).await?;
+    let rows = client.list("/v1/agents", CANDIDATES_MAX).await?;
     let agents: Vec<Agent> = typed("/v1/agents", Value::Array(rows))?;
-    let mut living: Vec<Agent> =
+    let mut active: Vec<Agent> =
         agents.into_iter().filter(|agent| agent.standing != Standing::Retired).collect();
-    match living.len() {
-        1 => Ok(living.remove(0)),
-        0 => Err(Failure::new(Exit::NotFound, "not_found", "no agent lives here")
-            .hint("make one with `viv agents create NAME --space SPACE`")),
+    match active.len() {
+        1 => Ok(active.remove(0)),
+        0 => Err(Failure::new(Exit::NotFound, "not_found", "there is no agent")
+            .hint("create one with `viv agents create NAME --space SPACE`")),
         n => Err(Failure::usage(format!("wanted one agent, but there are {n}"))
-            .hint(format!("name one: {}", names(living.into_iter().map(|agent| agent.name))))),
+            .hint(format!("name one: {}", names(active.into_iter().map(|agent| agent.name))))),
     }
 }
 
-/// The path of an agent.
+/// The API path of an agent.
 pub(crate) fn agent_path(agent: AgentId, rest: &str) -> String {
     format!("/v1/agents/{agent}{rest}")
 }
@@ -214,16 +214,16 @@ mod tests {
 
     #[test]
     fn the_only_agent_needs_no_name() {
-        let place = home(vec![entity(1, OWNER, EntityKind::Human), entity(2, "ada", EntityKind::Agent)]);
-        assert_eq!(place.agent(None).unwrap().name, "ada");
-        assert_eq!(place.agent(Some("ADA")).unwrap().name, "ada");
-        assert_eq!(place.agent(Some(OWNER)).unwrap_err().exit, Exit::NotFound);
+        let target = home(vec![entity(1, OWNER, EntityKind::Human), entity(2, "ada", EntityKind::Agent)]);
+        assert_eq!(target.agent(None).unwrap().name, "ada");
+        assert_eq!(target.agent(Some("ADA")).unwrap().name, "ada");
+        assert_eq!(target.agent(Some(OWNER)).unwrap_err().exit, Exit::NotFound);
     }
 
     #[test]
-    fn among_several_agents_the_error_lists_them() {
-        let place = home(vec![entity(2, "ada", EntityKind::Agent), entity(3, "bob", EntityKind::Agent)]);
-        let failure = place.agent(None).unwrap_err();
+    fn with_several_agents_the_error_lists_them() {
+        let target = home(vec![entity(2, "ada", EntityKind::Agent), entity(3, "bob", EntityKind::Agent)]);
+        let failure = target.agent(None).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         assert_eq!(failure.hint.unwrap(), "name one with --agent: `ada`, `bob`");
         assert_eq!(home(Vec::new()).agent(None).unwrap_err().exit, Exit::NotFound);

@@ -1,8 +1,8 @@
-//! Tools whose effects an outside server counts, for the torture harness: only on a build with the
-//! feature `failpoints`, and only where `VIV_COUNTER` names that server.
+//! Tools whose effects an external server counts, for the torture harness: only in builds with the feature
+//! `failpoints`, and only if `VIV_COUNTER` contains the address of that server.
 //!
-//! Each call is told to the server under our call id, which is its idempotency key. This module must
-//! not know what the harness makes of it.
+//! Each call is reported to the server under our call id, which is its idempotency key. This module must
+//! not know how the harness uses the counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use tools::ToolKit;
 /// How long the server may take before a call counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A tool that does nothing but have an effect outside.
+/// A tool that only has an effect outside.
 struct Counted {
     spec: ToolSpec,
     url: String,
     http: reqwest::Client,
-    /// Whether it ends its own server once the effect is there.
+    /// Whether it kills its own server after the effect.
     kills: bool,
 }
 
-/// The kit, with `count_read`, `count_idempotent`, `count_unsafe` and `kill_server` where there is a server to
-/// count them.
+/// Adds `count_read`, `count_idempotent`, `count_unsafe` and `kill_server` to the kit if there is a server
+/// that counts them.
 pub(crate) fn with_counted(kit: ToolKit) -> ToolKit {
     let Ok(url) = std::env::var("VIV_COUNTER") else { return kit };
     let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap_or_default();
@@ -68,7 +68,7 @@ impl Counted {
             .map_err(|error| ToolError::new(format!("unknown whether it happened: {error}")))?;
         failpoint::hit!("tool.running");
         if self.kills {
-            // Fails only where this process may not be ended by itself, which no system forbids.
+            // Fails only if this process may not kill itself, which no system forbids.
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
         Ok(Done { outcome: Outcome::ok(json!({"success": true}).to_string()), inward: Inward::default() })

@@ -1,5 +1,5 @@
-//! The first world: the person `owner`, one agent unless there are agent files, one space, and the
-//! keys that open them.
+//! The initial data of a store: the person `owner`, one agent unless there are agent files, one space, and
+//! the keys for them.
 
 use agent::config::{AgentConfig, WakeOn};
 use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
@@ -17,23 +17,24 @@ use crate::errors::{Exit, Failure, Result};
 
 /// The label of the admin key that the first start prints.
 const ADMIN_LABEL: &str = "admin";
-/// The label of the key that each start makes for the commands on this machine.
+/// The label of the key that each start creates for the commands on this machine.
 const CLI_LABEL: &str = "cli";
 
-/// What the first agent is told about itself.
+/// The instructions of the first agent.
 const INSTRUCTIONS: &str = "\
 Be warm, curious and plain-spoken. Answer in a few sentences, in the language of the person you answer, and say \
 so when you do not know something.";
 
 /// The handle of the first person.
 pub(crate) const OWNER: &str = "owner";
-/// Names of the first world, for the banner.
+/// The handle of the first agent.
 pub(crate) const AGENT: &str = "ada";
-/// The first space.
+/// The handle of the first space.
 pub(crate) const SPACE: &str = "home";
 
-/// Makes the first world, once per store; without its agent where agents are brought as files, or were
-/// imported before: these are in the first space then. Returns the admin key then, and never again.
+/// Creates the initial data, once per store. The agent `ada` is left out if there are agent files or if
+/// agents were imported before; imported agents join the first space. Returns the admin key if it created
+/// the data, else `None`.
 pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -> Result<Option<Secret>> {
     let with_agent = with_agent && here.is_empty();
     let at = ports.clock.now();
@@ -41,7 +42,7 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
     let human = EntityId(ports.ids.uuid());
     let agent = with_agent.then(|| AgentId(ports.ids.uuid()));
     let config = AgentConfig {
-        description: "the first agent of this place".to_owned(),
+        description: "the first agent of this server".to_owned(),
         instructions: INSTRUCTIONS.to_owned(),
         ..AgentConfig::default()
     };
@@ -67,47 +68,47 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
         },
         admin,
     };
-    let founded = ports.registry.found(founding).await.map_err(unwritten)?;
+    let founded = ports.registry.found(founding).await.map_err(store_failure)?;
     Ok(founded.then_some(key))
 }
 
-/// What the first person is called: the name of the login, where it is one of a person.
+/// The display name of the first person: the login name if it looks like a person's.
 fn login() -> String {
     let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-    person(names.into_iter())
+    display_name_of(names.into_iter())
 }
 
-fn person(mut logins: impl Iterator<Item = String>) -> String {
+fn display_name_of(mut logins: impl Iterator<Item = String>) -> String {
     let plain = |name: &String| !name.is_empty() && name.chars().all(char::is_alphanumeric) && name != "root";
     let name = logins.find(plain).unwrap_or_else(|| OWNER.to_owned());
-    let mut letters = name.chars();
-    letters
+    let mut chars = name.chars();
+    chars
         .next()
         .into_iter()
         .flat_map(char::to_uppercase)
-        .chain(letters)
+        .chain(chars)
         .take(limits::DISPLAY_NAME_MAX_BYTES / 4)
         .collect()
 }
 
-/// Makes the key of this start for the commands on this machine; the one before is void. `None` where the
-/// disk has no room for one: the one before is good then.
+/// Creates the key of this start for the commands on this machine and revokes the previous one. `None` if
+/// the disk is full: the previous key stays valid then.
 pub(crate) async fn local_key(ports: &Ports) -> Result<Option<Secret>> {
     let (key, credential) = admin(&*ports.clock, &*ports.ids, CLI_LABEL, true)?;
     match ports.registry.add_credential(credential).await {
         Err(RegistryError::Store(StoreError::Full(_))) => Ok(None),
-        added => added.map(|()| Some(key)).map_err(unwritten),
+        added => added.map(|()| Some(key)).map_err(store_failure),
     }
 }
 
-/// Makes another admin key in place of the one that the first start printed, which is void then.
+/// Replaces the admin key that the first start printed; the old one stops working.
 pub(crate) async fn new_admin_key(
     registry: &dyn Registry,
     clock: &dyn Clock,
     ids: &dyn Ids,
 ) -> Result<Secret> {
     let (key, credential) = admin(clock, ids, ADMIN_LABEL, true)?;
-    registry.add_credential(credential).await.map_err(unwritten)?;
+    registry.add_credential(credential).await.map_err(store_failure)?;
     Ok(key)
 }
 
@@ -119,7 +120,7 @@ fn admin(
 ) -> Result<(Secret, NewCredential)> {
     let mut random = [0u8; 32];
     getrandom::fill(&mut random).map_err(|error| {
-        Failure::new(Exit::Failed, "no_randomness", format!("the system gives no randomness: {error}"))
+        Failure::new(Exit::Failed, "no_randomness", format!("the system provides no randomness: {error}"))
     })?;
     let key = keys::key(&random);
     let credential = NewCredential {
@@ -135,11 +136,11 @@ fn admin(
     Ok((Secret::new(key), credential))
 }
 
-fn unwritten(error: RegistryError) -> Failure {
+fn store_failure(error: RegistryError) -> Failure {
     if let RegistryError::Store(StoreError::Damaged(_) | StoreError::Broken(_)) = &error {
         return Failure::new(Exit::Failed, "store_failed", format!("cannot write to the store: {error}"))
-            .hint("`viv verify` tells whether the store is whole; `viv restore` puts a backup in place");
+            .hint("`viv verify` checks whether the store is intact; `viv restore` restores a backup");
     }
     Failure::new(Exit::Failed, "store_failed", format!("cannot write to the store: {error}"))
-        .hint("is there room on the disk? `viv doctor` looks")
+        .hint("is there space on the disk? `viv doctor` checks")
 }

@@ -1,4 +1,4 @@
-//! What befalls this life, read once from the environment.
+//! Which failpoint fires and which faults are on in this process, read once from the environment.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use crate::{FAULTS, POINTS};
 
-/// The one point at which this life ends.
+/// The one point at which this process dies.
 #[derive(Debug)]
-struct Blow {
+struct Trigger {
     point: String,
-    /// Comings that are left until it falls.
+    /// How many more times the point is reached until it fires.
     left: AtomicU64,
-    /// How long after that.
+    /// Delay between reaching the point and the abort.
     after: Duration,
 }
 
-impl Blow {
+impl Trigger {
     /// `NAME[@N][+MS]`.
     fn parse(text: &str) -> Option<Self> {
         let (text, ms) = text.split_once('+').unwrap_or((text, "0"));
@@ -28,30 +28,33 @@ impl Blow {
         POINTS.contains(&point).then(|| Self { point: point.to_owned(), left, after })
     }
 
-    /// Whether this coming is the one.
-    fn falls(&self, point: &str) -> bool {
+    /// Counts one arrival at `point`; returns whether it is the one that fires.
+    fn fires(&self, point: &str) -> bool {
         self.point == point && self.left.fetch_sub(1, Ordering::Relaxed) == 1
     }
 }
 
-/// Comes to a point.
-pub fn strike(point: &str) {
-    static BLOW: OnceLock<Option<Blow>> = OnceLock::new();
+/// Marks that a point is reached. Aborts if this point and count are the chosen ones.
+pub fn reach(point: &str) {
+    static TRIGGER: OnceLock<Option<Trigger>> = OnceLock::new();
     let read = || {
         let text = std::env::var("VIV_FAILPOINT").ok()?;
         // A harness that names a point wrongly would test nothing.
-        Some(Blow::parse(&text).unwrap_or_else(|| die(&format!("`VIV_FAILPOINT={text}` is none"))))
+        Some(
+            Trigger::parse(&text)
+                .unwrap_or_else(|| die(&format!("`VIV_FAILPOINT={text}` is not `NAME[@N][+MS]`"))),
+        )
     };
     if !POINTS.contains(&point) {
         die(&format!("the point `{point}` is not in the list"));
     }
-    if let Some(blow) = BLOW.get_or_init(read).as_ref().filter(|blow| blow.falls(point)) {
-        std::thread::sleep(blow.after);
-        die(&format!("came to `{point}`"));
+    if let Some(trigger) = TRIGGER.get_or_init(read).as_ref().filter(|trigger| trigger.fires(point)) {
+        std::thread::sleep(trigger.after);
+        die(&format!("reached `{point}`"));
     }
 }
 
-/// Whether a fault is on in this life.
+/// Whether a fault is on in this process.
 pub fn is_on(fault: &str) -> bool {
     static ON: OnceLock<BTreeSet<String>> = OnceLock::new();
     let read = || {
@@ -59,14 +62,14 @@ pub fn is_on(fault: &str) -> bool {
         let on: BTreeSet<String> =
             text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         if let Some(name) = on.iter().find(|name| FAULTS.iter().all(|(known, _)| known != name)) {
-            die(&format!("`{name}` in `VIV_FAULTS` is no fault"));
+            die(&format!("`{name}` in `VIV_FAULTS` is not a known fault"));
         }
         on
     };
     ON.get_or_init(read).contains(fault)
 }
 
-/// Aborts where what is shown contains the poison.
+/// Aborts if the shown text contains the text of `VIV_POISON`.
 pub fn poison(shown: impl FnOnce() -> String) {
     static POISON: OnceLock<Option<String>> = OnceLock::new();
     let poison = POISON.get_or_init(|| std::env::var("VIV_POISON").ok().filter(|text| !text.is_empty()));
@@ -77,9 +80,9 @@ pub fn poison(shown: impl FnOnce() -> String) {
     }
 }
 
-/// As a crash does: no destructor, no handler.
+/// Ends the process like a crash: no destructor or handler runs.
 fn die(why: &str) -> ! {
-    // Where even this cannot be said the process dies all the same.
+    // The process dies even if this line cannot be written.
     let _ = writeln!(std::io::stderr(), "failpoint: {why}");
     std::process::abort()
 }
@@ -89,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_blow_is_a_point_with_a_count_and_a_delay() {
-        let blow = Blow::parse("decide.before@3+20").unwrap();
-        assert_eq!((blow.point.as_str(), blow.after), ("decide.before", Duration::from_millis(20)));
-        let falls = ["decide.before", "open.before", "decide.before", "decide.before", "decide.before"];
-        assert_eq!(falls.map(|point| blow.falls(point)), [false, false, false, true, false]);
-        assert!(Blow::parse("boot").unwrap().falls("boot"));
+    fn a_trigger_is_a_point_with_an_optional_count_and_delay() {
+        let trigger = Trigger::parse("decide.before@3+20").unwrap();
+        assert_eq!((trigger.point.as_str(), trigger.after), ("decide.before", Duration::from_millis(20)));
+        let fires = ["decide.before", "open.before", "decide.before", "decide.before", "decide.before"];
+        assert_eq!(fires.map(|point| trigger.fires(point)), [false, false, false, true, false]);
+        assert!(Trigger::parse("boot").unwrap().fires("boot"));
         for bad in ["nowhere", "boot@x", "boot+", ""] {
-            assert!(Blow::parse(bad).is_none(), "{bad}");
+            assert!(Trigger::parse(bad).is_none(), "{bad}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! Named places at which a process can be made to die, and faults that it can be made to suffer: for
-//! the torture harness (`e2e/`), on a build that is never shipped.
+//! Named points at which a process can be made to die, and faults that can be switched on: for the
+//! torture harness (`e2e/`), in a build that is never shipped.
 //!
-//! `hit!("decide.before")` is one line at the place; `on!("signals-lost")` asks for a fault. Without
-//! the feature `armed` both are nothing and `false`, and nothing here reads the environment. With it
-//! one life of the process is told by two variables what befalls it:
+//! `hit!("decide.before")` marks a point; `on!("signals-lost")` returns whether a fault is on. Without
+//! the feature `armed` they compile to nothing and to `false`, and this crate does not read the
+//! environment. With it, two variables choose what happens to the process:
 //!
-//! - `VIV_FAILPOINT=NAME[@N][+MS]`: the process aborts the Nth time (1) that it comes to the point,
-//!   MS milliseconds (0) after it came there;
-//! - `VIV_FAULTS=NAME,…`: these faults are on for the whole life.
+//! - `VIV_FAILPOINT=NAME[@N][+MS]`: the process aborts when it reaches the point for the Nth time
+//!   (default 1), after a delay of MS milliseconds (default 0);
+//! - `VIV_FAULTS=NAME,…`: these faults are on as long as the process runs.
 //!
-//! This crate must not know what stands at any point.
+//! This crate must not know what happens at any point.
 
-/// Every point, in the order in which an event passes them. The harness goes through all of them; a
-/// point that is never hit fails it.
+/// Every point, in the order in which an event passes them. The harness goes through all of them and
+/// fails if a point is never hit.
 pub const POINTS: &[&str] = &[
     "migrate",
     "boot",
@@ -50,12 +50,12 @@ pub const POINTS: &[&str] = &[
     "shutdown",
 ];
 
-/// Every fault, and what it does.
+/// Every fault and its effect.
 pub const FAULTS: &[(&str, &str)] = &[
     ("answers-lost", "every third commit is answered as if the connection had dropped during it"),
     ("signals-lost", "no signal reaches the keeper"),
-    ("small-log", "the write-ahead log is copied back after few frames"),
-    ("power-loss", "what was not synced is lost with the process"),
+    ("small-log", "the write-ahead log is copied back after a few frames"),
+    ("power-loss", "data that was not synced is lost when the process dies"),
     ("drain-first", "sabotage: taken events leave the inbox when a cycle opens, not when they are processed"),
     ("sync-normal", "sabotage: commits are answered before they are on disk"),
 ];
@@ -63,18 +63,18 @@ pub const FAULTS: &[(&str, &str)] = &[
 #[cfg(feature = "armed")]
 mod armed;
 #[cfg(feature = "armed")]
-pub use armed::{is_on, poison, strike};
+pub use armed::{is_on, poison, reach};
 
-/// A place at which the process may be made to die. The argument is its name, one of [`POINTS`].
+/// A point at which the process can be made to die. The argument is its name, one of [`POINTS`].
 #[cfg(feature = "armed")]
 #[macro_export]
 macro_rules! hit {
     ($name:expr) => {
-        $crate::strike($name)
+        $crate::reach($name)
     };
 }
 
-/// A place at which the process may be made to die: nothing, in this build.
+/// A point at which the process can be made to die. Expands to nothing in this build.
 #[cfg(not(feature = "armed"))]
 #[macro_export]
 macro_rules! hit {
@@ -90,7 +90,7 @@ macro_rules! on {
     };
 }
 
-/// Whether a fault is on: never, in this build.
+/// Whether a fault is on. Always `false` in this build.
 #[cfg(not(feature = "armed"))]
 #[macro_export]
 macro_rules! on {
@@ -99,7 +99,7 @@ macro_rules! on {
     };
 }
 
-/// Aborts where what is shown contains the text of `VIV_POISON`: an event that kills its process.
+/// Aborts if the shown text contains the text of `VIV_POISON`. This simulates an event that kills the process.
 #[cfg(feature = "armed")]
 #[macro_export]
 macro_rules! poison {
@@ -108,7 +108,7 @@ macro_rules! poison {
     };
 }
 
-/// Where an event could kill its process: nothing, in this build.
+/// A point at which an event can kill the process. Expands to nothing in this build.
 #[cfg(not(feature = "armed"))]
 #[macro_export]
 macro_rules! poison {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_points_and_faults_are_unlike_each_other() {
+    fn no_name_is_used_for_two_points_or_faults() {
         let mut names: Vec<&str> =
             POINTS.iter().copied().chain(FAULTS.iter().map(|(name, _)| *name)).collect();
         let all = names.len();
@@ -131,9 +131,9 @@ mod tests {
 
     #[cfg(not(feature = "armed"))]
     #[test]
-    fn nothing_happens_in_a_build_that_is_shipped() {
+    fn without_the_feature_points_and_faults_do_nothing() {
         hit!("decide.before");
-        poison!(panic!("nobody looks"));
+        poison!(panic!("never evaluated"));
         let lost: bool = on!("power-loss");
         assert!(!lost);
     }

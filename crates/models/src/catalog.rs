@@ -1,7 +1,6 @@
-//! Providers and well-known models: addresses, wires, dialects, windows, prices, capabilities.
+//! Providers and well-known models: addresses, wire formats, dialects, windows, prices, capabilities.
 //!
-//! Facts only: what is not certain is left out, and stands for itself as unknown. Knows no
-//! configuration and opens nothing.
+//! Uncertain facts are left out. This module reads no configuration and opens no connection.
 
 mod rows;
 
@@ -11,14 +10,14 @@ use agent::port::Price;
 use crate::wire::openai_chat::Dialect;
 use rows::Row;
 
-/// Which wire a provider wire_format.
+/// The wire format of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireFormat {
     /// Anthropic Messages.
     Anthropic,
-    /// Chat completions, in this dialect.
+    /// OpenAI chat completions, in this dialect.
     OpenAiChat(Dialect),
-    /// OpenAI's Responses.
+    /// OpenAI Responses.
     OpenAiResponses,
     /// Gemini's `generateContent`.
     Gemini,
@@ -29,17 +28,17 @@ pub enum WireFormat {
 pub struct Provider {
     /// As in `provider/model`.
     pub name: &'static str,
-    /// Its wire.
+    /// Its wire format.
     pub wire_format: WireFormat,
-    /// Where it is; `None` where that must be given.
+    /// Its address; `None` if the operator must give one.
     pub base_url: Option<&'static str>,
-    /// The environment variable that its key stands in.
+    /// The environment variable that holds its key.
     pub key_env: &'static str,
-    /// A second name of that variable, which is looked at after the first.
+    /// A second variable, which is read if the first is not set.
     pub also_key_env: Option<&'static str>,
     /// Whether it works without a key.
     pub keyless: bool,
-    /// Whether it runs the user's own weights: a small window is assumed, and no price.
+    /// Whether it runs models on the user's machine: a small window and no price are assumed.
     pub local: bool,
 }
 
@@ -62,7 +61,7 @@ const OPENAI: Provider = Provider {
     ..HOSTED
 };
 
-/// All providers, in the order in which a key is looked for at the first start.
+/// All providers, in the order in which the first start looks for a key.
 pub const PROVIDERS: [Provider; 14] = [
     Provider {
         name: "anthropic",
@@ -126,16 +125,16 @@ pub const PROVIDERS: [Provider; 14] = [
     Provider { name: "openai-compatible", key_env: "OPENAI_COMPATIBLE_API_KEY", keyless: true, ..HOSTED },
 ];
 
-/// The provider of that name. `gemini` is `google`.
+/// The provider of that name. `gemini` is another name of `google`.
 pub fn provider(name: &str) -> Option<&'static Provider> {
     let name = if name == "gemini" { "google" } else { name };
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
 impl Provider {
-    /// The wire that is spoken at `base_url`. Nearly everyone who took over OpenAI's interface took
-    /// over chat completions, so at another address than OpenAI's own `openai` wire_format these;
-    /// `openai-responses` and `openai-chat` speak what their name says, wherever it is.
+    /// The wire format at `base_url`. Most OpenAI-compatible servers implement chat completions only, so
+    /// `openai` uses those at any address other than OpenAI's own. `openai-responses` and `openai-chat`
+    /// use the format in their name at every address.
     pub fn wire_format_at(&self, base_url: &str) -> WireFormat {
         if self.name == "openai" && !is_openai(base_url) {
             return WireFormat::OpenAiChat(Dialect::OPENAI);
@@ -143,32 +142,33 @@ impl Provider {
         self.wire_format
     }
 
-    /// The names of the variables that its key may stand in.
+    /// The names of the environment variables that may hold its key.
     pub fn key_envs(&self) -> impl Iterator<Item = &'static str> + use<> {
         std::iter::once(self.key_env).chain(self.also_key_env)
     }
 
-    /// Its well-known models, the ablest and newest first.
+    /// Its well-known models, the most capable and newest first.
     pub fn models(&self) -> impl Iterator<Item = &'static str> + use<> {
         rows_of(self).iter().map(|row| row.0)
     }
 }
 
-/// Whether the address is OpenAI's own, or one of its regions.
-/// The name under which a server of one's own, at `base_url`, is asked the same way and without a key.
+/// The model name that reaches a self-hosted server at `base_url` without a key. `None` unless the
+/// provider uses chat completions there.
 pub fn keyless_name(name: &str, base_url: &str) -> Option<String> {
     let (named, model) = name.split_once('/')?;
     let chat = matches!(provider(named)?.wire_format_at(base_url), WireFormat::OpenAiChat(_));
     chat.then(|| format!("openai-compatible/{model}"))
 }
 
+/// Whether the address is OpenAI's own, or one of its regions.
 fn is_openai(base_url: &str) -> bool {
     let rest = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#', ':']).next().unwrap_or("").to_ascii_lowercase();
     host == "api.openai.com" || host.ends_with(".api.openai.com")
 }
 
-/// The model that is taken where only the provider's key is found: able, and not the dearest.
+/// The default model when only the provider's key is found: capable, but not the most expensive.
 pub fn first_model(provider: &Provider) -> Option<&'static str> {
     match provider.name {
         "anthropic" => Some("claude-sonnet-5-5"),
@@ -178,21 +178,21 @@ pub fn first_model(provider: &Provider) -> Option<&'static str> {
     }
 }
 
-/// What is known of a model.
+/// What is known about a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelFacts {
-    /// Tokens sent and generated together.
+    /// Input and output tokens together.
     pub context_window: u32,
-    /// Most that it generates at once.
+    /// Most tokens of one reply.
     pub max_output: u32,
-    /// Its price, where certain.
+    /// Its price, if it is certain.
     pub price: Option<Price>,
     /// Whether `tool_choice` may force a call.
     pub forced_tool_choice: bool,
-    /// Whether it thinks by a budget of tokens instead of adaptively (Anthropic).
+    /// Whether its thinking is set by a token budget instead of adaptively (Anthropic).
     pub manual_thinking: bool,
-    /// Whether it seals its reasoning and wants it back as it gave it (OpenAI's reasoning models,
-    /// Gemini from 3 on).
+    /// Whether it encrypts or signs its reasoning and expects it back unchanged (OpenAI's reasoning
+    /// models, Gemini 3 and later).
     pub sealed_reasoning: bool,
 }
 
@@ -205,24 +205,24 @@ fn rows_of(provider: &Provider) -> &'static [Row] {
     }
 }
 
-/// What is known of `model` at `provider`; where nothing is, what is safe.
+/// What is known about `model` at `provider`, with safe defaults for an unknown model.
 pub fn facts(provider: &Provider, model: &str) -> ModelFacts {
     let window = if provider.local { limits::WINDOW_LOCAL } else { limits::WINDOW_HOSTED };
     let row = rows_of(provider).iter().find(|row| is_release_of(model, row.0));
     let anthropic = provider.wire_format == WireFormat::Anthropic;
     ModelFacts {
         context_window: row.map_or(window, |row| row.1),
-        // A small model that runs away is cut soon: its window is small and its machine is slow.
+        // A local model that does not stop is cut off early: its window is small and its machine slow.
         max_output: row.map_or(if provider.local { window / 8 } else { window / 4 }, |row| row.2),
         price: row.and_then(|row| row.3).map(|(input, cached, output)| Price { input, cached, output }),
-        forced_tool_choice: !anthropic || takes_forced_choice(model),
+        forced_tool_choice: !anthropic || accepts_forced_choice(model),
         manual_thinking: anthropic && thinks_manually(model),
         sealed_reasoning: seals_reasoning(provider.wire_format, model),
     }
 }
 
-/// Whether `model` is `name` itself or a dated release of it, and not another model that merely
-/// begins alike.
+/// Whether `model` is `name` itself or a dated release of it. A longer name with the same beginning
+/// is another model.
 fn is_release_of(model: &str, name: &str) -> bool {
     let Some(rest) = model.strip_prefix(name) else { return false };
     let date = rest.strip_prefix('-').unwrap_or("");
@@ -233,14 +233,14 @@ fn is_release_of(model: &str, name: &str) -> bool {
         || (digits >= 6 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
 }
 
-/// The newest models refuse to be forced; of one that is not known, nothing is asked.
-fn takes_forced_choice(model: &str) -> bool {
+/// The newest models refuse a forced call; an unknown model is assumed to refuse it too.
+fn accepts_forced_choice(model: &str) -> bool {
     let older = ["claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4", "claude-haiku-5"];
     let five = ["claude-opus-5", "claude-sonnet-5"];
     older.iter().any(|name| model.starts_with(name)) || five.iter().any(|name| is_release_of(model, name))
 }
 
-/// Of a model that is not known, it is assumed: the newer ones all do.
+/// Assumed for an unknown model, since all newer ones do.
 fn seals_reasoning(wire_format: WireFormat, model: &str) -> bool {
     let without: &[&str] = match wire_format {
         WireFormat::OpenAiResponses => &["gpt-4", "gpt-3", "gpt-5-chat", "chatgpt", "davinci", "babbage"],
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_begins_alike_is_another_model() {
+    fn a_model_whose_name_only_begins_alike_is_another_model() {
         assert_eq!(of("openai", "gpt-5").context_window, 400_000);
         assert_eq!(of("openai", "gpt-5-2025-08-07").price, of("openai", "gpt-5").price);
         assert_eq!(of("openai", "gpt-5.9").price, None);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_model_of_a_provider_is_one_that_is_known_and_priced() {
+    fn the_first_model_of_a_provider_has_a_known_price() {
         let first = PROVIDERS.iter().filter_map(|provider| Some((provider, first_model(provider)?)));
         let prices: Vec<bool> =
             first.map(|(provider, model)| facts(provider, model).price.is_some()).collect();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_speaks_responses_at_home_and_chat_completions_elsewhere() {
+    fn openai_uses_responses_at_its_own_address_and_chat_completions_elsewhere() {
         let openai = provider("openai").unwrap();
         for own in ["https://api.openai.com/v1", "https://eu.api.openai.com/v1/", "HTTPS://API.OPENAI.COM"] {
             assert_eq!(openai.wire_format_at(own), WireFormat::OpenAiResponses, "{own}");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_is_sealed_by_the_newer_models() {
+    fn newer_models_seal_their_reasoning() {
         for (provider, model, sealed) in [
             ("openai", "gpt-5-mini", true),
             ("openai", "o3", true),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_forced_only_where_the_vendor_takes_it() {
+    fn a_call_is_forced_only_for_models_that_accept_it() {
         for (model, forced) in [
             ("claude-fable-5-2", false),
             ("claude-mythos-5-1", false),

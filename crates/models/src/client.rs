@@ -1,7 +1,7 @@
-//! WireFormat to a vendor over HTTP: builds the request from the memo's segments, streams the answer
-//! through the wire's decoder. Dropping the stream drops the connection.
+//! The HTTP client of a vendor: builds the request from the memo's segments and streams the answer
+//! through the wire's decoder. Dropping the stream closes the connection.
 //!
-//! No proxy from the environment, no redirects; the key is opened here and nowhere else.
+//! Proxies of the environment are not used and redirects are not followed.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -20,24 +20,23 @@ use tokio::time::{Instant, timeout_at};
 use crate::bounds::{CLIENTS_MAX, ERROR_BODY_MAX_BYTES, FINISH_GRACE_MS};
 use crate::secret::Secret;
 use crate::wire::failure::{self, Hints};
-use crate::wire::{Body, Encoded, Feed, Kept, KeyHeader, Opening, Wire};
+use crate::wire::{Body, CachedTranscript, Encoded, Feed, KeyHeader, Opening, Wire};
 
-/// Makes `ring` the process's TLS provider, once. Every binary that opens a client calls it first;
-/// a second call does nothing.
+/// Installs `ring` as the process's TLS provider. Further calls do nothing.
 pub fn install_crypto() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Somebody who installed one before us has made the choice.
+        // An error means that a provider is already installed; it is kept.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
 
-/// HTTP clients, one for each connect time-out in use. Connections are shared by all models.
+/// HTTP clients, one for each connect time-out in use. All models share their connections.
 #[derive(Debug, Default)]
 pub struct Clients(Mutex<HashMap<u64, Client>>);
 
 impl Clients {
-    /// The client with this connect time-out, made at first use.
+    /// The client with this connect time-out, created at first use.
     pub fn get(&self, connect_ms: u64) -> Result<Client, ModelError> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&connect_ms) {
@@ -53,24 +52,24 @@ impl Clients {
             .connect_timeout(Duration::from_millis(connect_ms))
             .user_agent(concat!("vivarium/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| ModelError::Network(format!("no HTTP client could be made: {error}")))?;
+            .map_err(|error| ModelError::Network(format!("the HTTP client could not be created: {error}")))?;
         clients.insert(connect_ms, client.clone());
         Ok(client)
     }
 }
 
-/// Where a vendor is, and what opens its door.
+/// A vendor's address and credentials.
 #[derive(Clone, Debug)]
 pub struct Address {
     /// Base URL, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The key, where one is wanted.
+    /// The key, if the vendor needs one.
     pub key: Option<Secret>,
-    /// Further headers of every request.
+    /// Additional headers of every request.
     pub headers: Vec<(String, String)>,
 }
 
-/// A model behind HTTP.
+/// A model that is reached over HTTP.
 pub struct VendorModel {
     info: ModelInfo,
     wire: Arc<dyn Wire>,
@@ -79,33 +78,33 @@ pub struct VendorModel {
 }
 
 impl VendorModel {
-    /// A model; nothing is connected yet.
+    /// Creates a model without connecting.
     pub fn new(info: ModelInfo, wire: Arc<dyn Wire>, address: Address, clients: Arc<Clients>) -> Self {
         Self { info, wire, address: Arc::new(address), clients }
     }
 
-    /// The request for a prompt, as it would be sent: what the prefix tests look at.
+    /// The request for a prompt, as it would be sent. For tests.
     pub fn encode(&self, prompt: &Prompt, memo: &mut Memo) -> Encoded {
-        Kept::open(memo, self.wire.as_ref(), prompt).encode(self.wire.as_ref(), prompt)
+        CachedTranscript::open(memo, self.wire.as_ref(), prompt).encode(self.wire.as_ref(), prompt)
     }
 
-    /// What comes behind a refusal of a request that was opened so: the request that is sent instead, or
-    /// what the stream fails with. For tests without a network; a stream does it by itself.
+    /// What follows when the vendor refuses a request with this opening: the request that is sent instead,
+    /// or the error of the stream. For tests without a network; [`Model::stream`] does the same itself.
     pub fn refused(
         &self,
         prompt: &Prompt,
         memo: &mut Memo,
         opening: Opening,
         status: u16,
-        said: &str,
+        text: &str,
     ) -> Result<Encoded, ModelError> {
         let wire = self.wire.as_ref();
-        let kept = Kept::open(memo, wire, prompt);
+        let kept = CachedTranscript::open(memo, wire, prompt);
         let may_drop = wire.binds_reasoning() && !opening.drop_block;
-        match meet(wire, &kept.drop_block(), may_drop, status, said) {
-            Met::Dropping => Ok(kept.encode(wire, prompt)),
-            Met::Failed(error) => Err(error),
-            Met::Otherwise => Err(failure::classify(status, &Hints::default(), said)),
+        match refusal_action(wire, &kept.drop_block(), may_drop, status, text) {
+            RefusalAction::DropReasoning => Ok(kept.encode(wire, prompt)),
+            RefusalAction::Fail(error) => Err(error),
+            RefusalAction::Unrelated => Err(failure::classify(status, &Hints::default(), text)),
         }
     }
 }
@@ -117,20 +116,20 @@ impl Model for VendorModel {
 
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
         let wire = self.wire.as_ref();
-        let kept = Kept::open(request.memo, wire, request.prompt);
+        let kept = CachedTranscript::open(request.memo, wire, request.prompt);
         let encoded = kept.encode(wire, request.prompt);
-        // The body for a second attempt is made of the same segments: nothing is encoded twice.
+        // The body of a second attempt shares the segments, so nothing is encoded twice.
         let dropping = Opening { drop_block: true, ..encoded.opening };
         let may_drop = wire.binds_reasoning() && !encoded.opening.drop_block;
-        let again =
-            may_drop.then(|| Again { body: kept.body(wire, request.prompt, dropping), opening: dropping });
+        let second_attempt = may_drop
+            .then(|| SecondAttempt { body: kept.body(wire, request.prompt, dropping), opening: dropping });
         let call = Call {
             wire: Arc::clone(&self.wire),
             address: Arc::clone(&self.address),
             client: self.clients.get(request.timeouts.connect),
-            // Before whoever waits takes it for silence.
+            // Shorter than the idle time-out, so that the caller does not give up first.
             grace: Duration::from_millis(FINISH_GRACE_MS.min(request.timeouts.idle / 2)),
-            again,
+            second_attempt,
             refused: kept.drop_block(),
         };
         let start = Phase::Send(Box::new(call), encoded.body, encoded.opening);
@@ -138,8 +137,8 @@ impl Model for VendorModel {
     }
 }
 
-/// The attempt that asks the vendor to drop what it thinks belongs to another conversation.
-struct Again {
+/// The second attempt, which asks the vendor to drop reasoning that it refuses.
+struct SecondAttempt {
     body: Body,
     opening: Opening,
 }
@@ -149,34 +148,40 @@ struct Call {
     address: Arc<Address>,
     client: Result<Client, ModelError>,
     grace: Duration,
-    again: Option<Again>,
+    second_attempt: Option<SecondAttempt>,
     /// Whether the vendor has refused the conversation's reasoning.
     refused: Arc<AtomicBool>,
 }
 
-/// How a refusal is met.
-enum Met {
-    /// The same request once more; the vendor is asked to drop the reasoning that it refuses.
-    Dropping,
-    /// Asked again, the request goes without the reasoning that the vendor refuses.
-    Failed(ModelError),
-    /// It is not about reasoning.
-    Otherwise,
+/// What to do about a refusal.
+enum RefusalAction {
+    /// Send the request again and ask the vendor to drop the reasoning that it refuses.
+    DropReasoning,
+    /// Fail; the caller's next request leaves the refused reasoning out.
+    Fail(ModelError),
+    /// The refusal is not about reasoning.
+    Unrelated,
 }
 
-/// Meets a refusal of reasoning, and notes in `refused` that the conversation's is not taken.
-fn meet(wire: &dyn Wire, refused: &AtomicBool, may_drop: bool, status: u16, said: &str) -> Met {
-    if may_drop && status == 400 && said.contains("bound to a different conversation") {
+/// Decides what to do about a refusal. If it is about reasoning, sets `refused` for the conversation.
+fn refusal_action(
+    wire: &dyn Wire,
+    refused: &AtomicBool,
+    may_drop: bool,
+    status: u16,
+    text: &str,
+) -> RefusalAction {
+    if may_drop && status == 400 && text.contains("bound to a different conversation") {
         tracing::warn!("the vendor refused reasoning as bound to a different conversation: dropping it");
         refused.store(true, Ordering::Relaxed);
-        return Met::Dropping;
+        return RefusalAction::DropReasoning;
     }
-    if wire.refuses_reasoning(status, said) && !refused.swap(true, Ordering::Relaxed) {
-        let message = "the vendor cannot open the reasoning that it gave: it is left out from here on";
-        // One conversation's own doing: nobody else is kept from asking.
-        return Met::Failed(ModelError::Failed { message: message.into(), retry_after: None });
+    if wire.refuses_reasoning(status, text) && !refused.swap(true, Ordering::Relaxed) {
+        let message = "the vendor cannot decrypt its own reasoning: it is no longer sent";
+        // `Failed`, because only this conversation is affected: other agents may go on using the model.
+        return RefusalAction::Fail(ModelError::Failed { message: message.into(), retry_after: None });
     }
-    Met::Otherwise
+    RefusalAction::Unrelated
 }
 
 struct Receiving {
@@ -185,14 +190,14 @@ struct Receiving {
     ready: VecDeque<Piece>,
     address: Arc<Address>,
     grace: Duration,
-    /// When a finished reply is taken, whatever else may come.
-    taken_at: Option<Instant>,
+    /// When to stop waiting for more after the reply is finished.
+    deadline: Option<Instant>,
 }
 
 enum Phase {
     Send(Box<Call>, Body, Opening),
     Receive(Box<Receiving>),
-    Over,
+    Done,
 }
 
 type Step = Option<(Result<Piece, ModelError>, Phase)>;
@@ -200,15 +205,15 @@ type Step = Option<(Result<Piece, ModelError>, Phase)>;
 async fn advance(mut phase: Phase) -> Step {
     loop {
         phase = match phase {
-            Phase::Over => return None,
+            Phase::Done => return None,
             Phase::Send(call, body, opening) => match call.send(body, opening).await {
                 Ok(next) => next,
-                Err(error) => return Some((Err(error), Phase::Over)),
+                Err(error) => return Some((Err(error), Phase::Done)),
             },
             Phase::Receive(mut receiving) => match receiving.next().await {
                 Ok(Some(piece)) => return Some((Ok(piece), Phase::Receive(receiving))),
-                Ok(None) => Phase::Over,
-                Err(error) => return Some((Err(error), Phase::Over)),
+                Ok(None) => Phase::Done,
+                Err(error) => return Some((Err(error), Phase::Done)),
             },
         }
     }
@@ -225,24 +230,29 @@ impl Call {
         if response.status().is_success() && !is_document(&response) {
             let feed = Feed::new(self.wire.decoder());
             let address = Arc::clone(&self.address);
-            let (ready, grace, taken_at) = (VecDeque::new(), self.grace, None);
-            let receiving = Receiving { response, feed, ready, address, grace, taken_at };
+            let (ready, grace, deadline) = (VecDeque::new(), self.grace, None);
+            let receiving = Receiving { response, feed, ready, address, grace, deadline };
             return Ok(Phase::Receive(Box::new(receiving)));
         }
         let hints = hints(response.headers());
-        let is_page = kind_of(&response).starts_with("text/html");
+        let is_page = content_type(&response).starts_with("text/html");
         let text = self.address.redact(read_bounded(response).await);
-        match (meet(&*self.wire, &self.refused, self.again.is_some(), status, &text), self.again.take()) {
-            (Met::Dropping, Some(again)) => return Ok(Phase::Send(self, again.body, again.opening)),
-            (Met::Failed(error), _) => return Err(error),
+        match (
+            refusal_action(&*self.wire, &self.refused, self.second_attempt.is_some(), status, &text),
+            self.second_attempt.take(),
+        ) {
+            (RefusalAction::DropReasoning, Some(second_attempt)) => {
+                return Ok(Phase::Send(self, second_attempt.body, second_attempt.opening));
+            }
+            (RefusalAction::Fail(error), _) => return Err(error),
             _ => {}
         }
         Err(match status {
-            // A gateway's or a portal's: whatever was sent, no model saw it.
+            // A page of a gateway or a captive portal: no model received the request.
             200..=299 if is_page || failure::looks_like_page(&text) => {
-                ModelError::NoModel(failure::stranger(status))
+                ModelError::NoModel(failure::not_a_model_server(status))
             }
-            200..=299 => failure::no_stream(&text),
+            200..=299 => failure::not_a_stream(&text),
             _ => failure::classify(status, &hints, &text),
         })
     }
@@ -262,14 +272,15 @@ impl Call {
         for (name, value) in fixed.into_iter().chain(self.wire.headers(opening)) {
             set(name, value, false).map_err(|()| bad(name))?;
         }
-        // A known length instead of chunks: some servers and gateways want it.
+        // Some servers and gateways reject a chunked body.
         set("content-length", &length.to_string(), false).map_err(|()| bad("the length"))?;
         if let Some(key) = &self.address.key {
             let written = match self.wire.key_header() {
-                KeyHeader::Bearer => set("authorization", &format!("Bearer {}", key.open()), true),
-                KeyHeader::Named(name) => set(name, key.open(), true),
+                KeyHeader::Bearer => set("authorization", &format!("Bearer {}", key.reveal()), true),
+                KeyHeader::Named(name) => set(name, key.reveal(), true),
             };
-            written.map_err(|()| ModelError::Auth("the key holds characters that no key has".into()))?;
+            written
+                .map_err(|()| ModelError::Auth("the key contains characters that no key may have".into()))?;
         }
         for (name, value) in &self.address.headers {
             set(name, value, true).map_err(|()| bad(&format!("`{name}`")))?;
@@ -286,7 +297,7 @@ impl Address {
         }
     }
 
-    /// No key in what operators read.
+    /// Removes the key from an error, because operators and logs show it.
     fn redacted(&self, error: ModelError) -> ModelError {
         match error {
             ModelError::RateLimited { message, retry_after } => {
@@ -307,7 +318,7 @@ impl Address {
             error @ (ModelError::Network(_)
             | ModelError::TimedOut(_)
             | ModelError::Cut(_)
-            | ModelError::Unasked { .. }) => error,
+            | ModelError::NotCalled { .. }) => error,
         }
     }
 }
@@ -318,7 +329,7 @@ impl Receiving {
             if let Some(piece) = self.ready.pop_front() {
                 return Ok(Some(piece));
             }
-            if self.feed.is_over() {
+            if self.feed.is_done() {
                 return Ok(None);
             }
             let pieces = match self.chunk().await {
@@ -327,33 +338,33 @@ impl Receiving {
                 Err(error) => self.feed.end(Some(format!("the connection broke: {}", causes(&error)))),
             };
             self.ready.extend(pieces.map_err(|error| self.address.redacted(error))?);
-            if self.taken_at.is_none() && self.feed.is_finished() {
-                self.taken_at = Some(Instant::now() + self.grace);
+            if self.deadline.is_none() && self.feed.is_finished() {
+                self.deadline = Some(Instant::now() + self.grace);
             }
-            if self.feed.is_over() {
-                // What is left is the end of the body; having read it, the connection is kept.
+            if self.feed.is_done() {
+                // Reading the end of the body lets the connection be reused.
                 let _ = self.response.chunk().now_or_never();
             }
         }
     }
 
-    /// The next bytes; none at the end, and where a finished reply has been waited with for long enough.
+    /// The next bytes. `None` at the end of the body, and when the grace after a finished reply is used up.
     async fn chunk(&mut self) -> reqwest::Result<Option<Bytes>> {
         let chunk = self.response.chunk();
-        match self.taken_at {
+        match self.deadline {
             Some(at) => timeout_at(at, chunk).await.unwrap_or(Ok(None)),
             None => chunk.await,
         }
     }
 }
 
-/// Whether the answer is one document: a server that ignored `stream`, or a gateway's page.
+/// Whether the answer is a single document: the server ignored `stream`, or a gateway sent a page.
 fn is_document(response: &Response) -> bool {
-    let kind = kind_of(response);
+    let kind = content_type(response);
     kind.starts_with("application/json") || kind.starts_with("text/html")
 }
 
-fn kind_of(response: &Response) -> &str {
+fn content_type(response: &Response) -> &str {
     response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
@@ -362,13 +373,17 @@ fn unreachable(url: &str, error: &reqwest::Error) -> ModelError {
         return ModelError::TimedOut(TimeoutKind::Connect);
     }
     if error.is_builder() {
-        return ModelError::NoModel(format!("`{}` is no address: {}", shown(url), causes(error)));
+        return ModelError::NoModel(format!(
+            "`{}` is not a valid address: {}",
+            display_url(url),
+            causes(error)
+        ));
     }
-    ModelError::Network(format!("`{}` cannot be reached: {}", shown(url), causes(error)))
+    ModelError::Network(format!("`{}` cannot be reached: {}", display_url(url), causes(error)))
 }
 
-/// An address without what people put into addresses that opens doors.
-fn shown(url: &str) -> String {
+/// An address without user name, password and query, which may hold credentials.
+fn display_url(url: &str) -> String {
     let bare = url.split(['?', '#']).next().unwrap_or(url);
     match bare.split_once("://") {
         Some((scheme, rest)) => {
@@ -381,17 +396,17 @@ fn shown(url: &str) -> String {
 
 /// An error with its causes, innermost last. URLs are left out: they may hold credentials.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut words = Vec::new();
+    let mut messages = Vec::new();
     let mut cause = error.source();
     while let Some(error) = cause {
-        words.push(error.to_string());
+        messages.push(error.to_string());
         cause = error.source();
     }
-    if words.is_empty() {
-        return "it broke off".to_owned();
+    if messages.is_empty() {
+        return "the connection broke".to_owned();
     }
-    words.dedup();
-    words.join(": ")
+    messages.dedup();
+    messages.join(": ")
 }
 
 fn hints(headers: &HeaderMap) -> Hints {
@@ -421,7 +436,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn installing_the_provider_twice_is_harmless_and_clients_are_shared() {
+    fn the_tls_provider_is_installed_once_and_the_number_of_clients_is_limited() {
         install_crypto();
         let clients = Clients::default();
         for connect in 0..(CLIENTS_MAX as u64 + 2) {

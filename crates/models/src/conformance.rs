@@ -1,8 +1,8 @@
-//! Whether a model server is good enough for agents: asks it, through the ordinary port, for each
-//! thing that an agent needs, and says what came and what follows from it.
+//! Checks whether a model server is good enough for agents: asks it, through the [`Model`] port, for
+//! each thing that an agent needs, and reports the answers and their consequences.
 //!
-//! Knows no wire and no vendor: whatever answers behind the port is held to the same checks. What a
-//! model says differs from time to time, so a finding tells what happened this once.
+//! The checks are the same for every wire format and vendor. A model answers differently each time, so
+//! a finding reports only what happened in this trial.
 
 mod ask;
 mod judge;
@@ -18,23 +18,23 @@ use crate::catalog::{Provider, WireFormat};
 use crate::model_book::ToolMode;
 use ask::{Collected, Question};
 
-/// One thing that an agent needs of its model.
+/// One thing that an agent needs from its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// A text comes piece by piece, while it is generated.
+    /// Text is streamed while it is generated.
     Stream,
-    /// One call of the right tool, with arguments that fit its schema.
+    /// The model calls the right tool once, with arguments that fit its schema.
     Call,
-    /// Two calls in one reply.
+    /// The model makes two calls in one reply.
     Parallel,
-    /// Tokens are counted.
+    /// The server reports token counts.
     Usage,
-    /// A generation that nobody waits for any more ends.
+    /// The server stops generating when the client disconnects.
     Cancel,
 }
 
 impl Check {
-    /// All of them, in the order in which they are made.
+    /// All checks, in the order in which they run.
     pub const ALL: [Self; 5] = [Self::Stream, Self::Call, Self::Parallel, Self::Usage, Self::Cancel];
 
     /// The name used in JSON.
@@ -48,7 +48,7 @@ impl Check {
         }
     }
 
-    /// In words, for people.
+    /// The label shown to people.
     pub fn label(self) -> &'static str {
         match self {
             Self::Stream => "streams",
@@ -59,13 +59,13 @@ impl Check {
         }
     }
 
-    /// Whether agents cannot live without it.
+    /// Whether agents cannot work without it.
     pub fn is_needed(self) -> bool {
         matches!(self, Self::Stream | Self::Call)
     }
 
-    /// What follows where it is not met.
-    fn otherwise(self) -> &'static str {
+    /// The consequence of a failed check.
+    fn consequence(self) -> &'static str {
         match self {
             Self::Stream => "watchers see a reply late",
             Self::Call => "agents act by calls alone",
@@ -76,21 +76,21 @@ impl Check {
     }
 }
 
-/// How a check went.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Not at all.
+    /// It failed.
     No,
-    /// Nobody knows: it was not asked for.
+    /// It was not run.
     Untried,
-    /// With something missing.
+    /// It passed in part.
     Partly,
-    /// As it should.
+    /// It passed.
     Ok,
 }
 
 impl Verdict {
-    /// The word for it, in tables and JSON.
+    /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::No => "no",
@@ -101,42 +101,42 @@ impl Verdict {
     }
 }
 
-/// What came of one check.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Of which.
+    /// The check.
     pub check: Check,
-    /// How it went.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// What happened, in a few words. May quote the model.
+    /// What happened, in short. May quote the model.
     pub why: String,
-    /// The failure, where the server gave no reply at all.
+    /// The error, if the server gave no reply.
     pub error: Option<ModelError>,
     /// How long it took.
     pub ms: u64,
 }
 
 impl Finding {
-    /// What happened, and what follows where that is not as it should be.
+    /// What happened, and its consequence if the check did not pass.
     pub fn describe(&self) -> String {
         match self.verdict {
             Verdict::Ok | Verdict::Untried => self.why.clone(),
-            Verdict::Partly | Verdict::No => format!("{}; {}", self.why, self.check.otherwise()),
+            Verdict::Partly | Verdict::No => format!("{}; {}", self.why, self.check.consequence()),
         }
     }
 
-    /// One that was not made.
+    /// A finding of a check that was not run.
     pub fn untried(check: Check, why: &str) -> Self {
         Self { check, verdict: Verdict::Untried, why: format!("not tried: {why}"), error: None, ms: 0 }
     }
 
-    /// Whether the server took the question and said nothing at all in time.
+    /// Whether the server accepted the request and sent nothing in time.
     pub fn is_silence(&self) -> bool {
         matches!(self.error, Some(ModelError::TimedOut(TimeoutKind::FirstByte)))
     }
 
-    /// The failure, where it says that there is no use in asking this server anything else.
-    pub fn hopeless(&self) -> Option<&ModelError> {
+    /// The error, if it means that all further checks of this server would fail too.
+    pub fn fatal_error(&self) -> Option<&ModelError> {
         self.error.as_ref().filter(|error| {
             self.check == Check::Stream
                 && match error {
@@ -147,7 +147,7 @@ impl Finding {
                     | ModelError::RateLimited { .. }
                     | ModelError::Overloaded { .. }
                     | ModelError::Failed { .. }
-                    | ModelError::Unasked { .. }
+                    | ModelError::NotCalled { .. }
                     | ModelError::Garbage(_) => true,
                     ModelError::Cut(_)
                     | ModelError::TooLong(_)
@@ -158,12 +158,12 @@ impl Finding {
     }
 }
 
-/// How fast the server was, where that could be seen.
+/// How fast the server was, as far as it could be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Speed {
-    /// From the question to the first piece of text, in milliseconds.
+    /// Milliseconds from the request to the first piece of text.
     pub first_ms: Option<u64>,
-    /// Tokens generated per second from there on.
+    /// Tokens per second after that.
     pub tokens_per_second: Option<f64>,
 }
 
@@ -175,31 +175,31 @@ pub struct Trial {
     wait: Duration,
     speed: Speed,
     reported: Vec<Usage>,
-    /// The text of the last answer, also where it did not come to its end.
-    said: String,
-    /// Whether a question ran out of its time.
+    /// The text of the last answer, even if it did not end.
+    last_text: String,
+    /// Whether a request timed out.
     timed_out: bool,
 }
 
 impl Trial {
-    /// Nothing is asked yet. No question waits longer than `wait` for the end of its answer.
+    /// A trial that has asked nothing yet. Each request waits at most `wait` for the end of its answer.
     pub fn new(model: Arc<dyn Model>, mode: ToolMode, clock: Arc<dyn Clock>, wait: Duration) -> Self {
-        let (speed, reported, said) = (Speed::default(), Vec::new(), String::new());
-        Self { model, mode, clock, wait, speed, reported, said, timed_out: false }
+        let (speed, reported, last_text) = (Speed::default(), Vec::new(), String::new());
+        Self { model, mode, clock, wait, speed, reported, last_text, timed_out: false }
     }
 
-    /// How long it is waited for the first sign of an answer.
+    /// How long a request waits for the first piece of an answer.
     pub fn first_wait(&self) -> Duration {
         ask::first_wait(self.wait)
     }
 
-    /// How fast it was so far.
+    /// The speed measured so far.
     pub fn speed(&self) -> Speed {
         self.speed
     }
 
-    /// Makes one check. [`Check::Usage`] judges what was reported so far, and asks nothing. Behind a
-    /// question that ran out of its time nothing more is asked: each would take as long.
+    /// Runs one check. [`Check::Usage`] sends no request: it judges the usage reported so far. After a
+    /// request timed out no more are sent, since each would take as long.
     pub async fn run(&mut self, check: Check) -> Finding {
         if self.timed_out && (check != Check::Usage || self.reported.is_empty()) {
             return Finding::untried(check, "a check before it ran out of time");
@@ -217,24 +217,24 @@ impl Trial {
             Ok((verdict, why)) => Finding { check, verdict, why, error: None, ms },
             Err(error) => {
                 self.timed_out |= matches!(error, ModelError::TimedOut(_));
-                let why = self.in_words(&error);
+                let why = self.describe_error(&error);
                 Finding { check, verdict: Verdict::No, why, error: Some(error), ms }
             }
         }
     }
 
     async fn stream(&mut self) -> Result<(Verdict, String), ModelError> {
-        let heard = self.ask(Question::Count).await?;
-        self.speed = heard.speed();
-        Ok(judge::stream(&heard))
+        let answer = self.ask(Question::Count).await?;
+        self.speed = answer.speed();
+        Ok(judge::stream(&answer))
     }
 
-    /// A second try is allowed: small models miss now and then, and agents try again as well.
+    /// Allows a second try: small models fail sometimes, and agents try again too.
     async fn call(&mut self) -> Result<(Verdict, String), ModelError> {
         let mut judged = (Verdict::No, String::new());
         for attempt in 1..=CONFORMANCE_TRIES {
-            let heard = self.ask(Question::OneCall).await?;
-            let (verdict, why) = judge::one_call(&heard.reply);
+            let answer = self.ask(Question::OneCall).await?;
+            let (verdict, why) = judge::one_call(&answer.reply);
             match (attempt, verdict) {
                 (1, Verdict::Ok) => return Ok((verdict, why)),
                 (_, Verdict::Ok) => return Ok((Verdict::Partly, format!("{why}, at the second try"))),
@@ -249,13 +249,14 @@ impl Trial {
         if self.mode == ToolMode::JsonSchema {
             return Ok((Verdict::No, "a reply holds one call in this mode".to_owned()));
         }
-        let heard = self.ask(Question::TwoCalls).await?;
-        Ok(judge::two_calls(&heard.reply))
+        let answer = self.ask(Question::TwoCalls).await?;
+        Ok(judge::two_calls(&answer.reply))
     }
 
-    /// Hangs up on a long answer; a server that goes on with it has no time for the next question.
+    /// Disconnects during a long answer. A server that continues it is too busy for the next request.
     async fn cancel(&mut self) -> Result<(Verdict, String), ModelError> {
-        ask::begin(&*self.model, &*self.clock, self.wait, &Question::Story.prompt(self.mode)).await?;
+        ask::read_first_piece(&*self.model, &*self.clock, self.wait, &Question::Story.prompt(self.mode))
+            .await?;
         let before = self.speed.first_ms.unwrap_or(0);
         let next = self.ask(Question::Hello).await?;
         Ok(judge::cancel(next.first_ms(), before))
@@ -263,19 +264,20 @@ impl Trial {
 
     async fn ask(&mut self, question: Question) -> Result<Collected, ModelError> {
         let prompt = question.prompt(self.mode);
-        let heard = ask::listen(&*self.model, &*self.clock, self.wait, &prompt, &mut self.said).await?;
-        self.reported.push(heard.reply.usage);
-        Ok(heard)
+        let answer =
+            ask::read_answer(&*self.model, &*self.clock, self.wait, &prompt, &mut self.last_text).await?;
+        self.reported.push(answer.reply.usage);
+        Ok(answer)
     }
 
-    fn in_words(&self, error: &ModelError) -> String {
+    fn describe_error(&self, error: &ModelError) -> String {
         match error {
-            ModelError::TimedOut(TimeoutKind::Total) if !self.said.trim().is_empty() => {
-                let so_far = judge::cut(self.said.trim());
+            ModelError::TimedOut(TimeoutKind::Total) if !self.last_text.trim().is_empty() => {
+                let so_far = judge::cut(self.last_text.trim());
                 format!("no end within {} s; so far: `{so_far}`", self.wait.as_secs())
             }
             ModelError::TimedOut(TimeoutKind::FirstByte) => {
-                format!("no word within {} s", self.first_wait().as_secs())
+                format!("no answer within {} s", self.first_wait().as_secs())
             }
             ModelError::TimedOut(_) => format!("no whole answer within {} s", self.wait.as_secs()),
             other => other.to_string(),
@@ -283,57 +285,57 @@ impl Trial {
     }
 }
 
-/// All findings of one tool mode.
+/// The findings of one tool mode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Which.
+    /// The tool mode.
     pub mode: ToolMode,
-    /// In the order in which they were made.
+    /// In the order in which the checks ran.
     pub findings: Vec<Finding>,
 }
 
 impl Column {
-    /// The worst of what agents cannot live without.
+    /// The worst verdict of the checks that agents need.
     pub fn verdict(&self) -> Verdict {
         let needed = self.findings.iter().filter(|finding| finding.check.is_needed());
         needed.map(|finding| finding.verdict).min().unwrap_or(Verdict::No)
     }
 
-    /// What stands in the way of the worst of it.
+    /// The finding behind the worst verdict, if it is not `Ok`.
     fn obstacle(&self) -> Option<&Finding> {
         let needed = self.findings.iter().filter(|finding| finding.check.is_needed());
         needed.filter(|finding| finding.verdict < Verdict::Ok).min_by_key(|finding| finding.verdict)
     }
 }
 
-/// What to do with the server.
+/// How to use the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// The mode to use it in; `None` where it is not good enough in any.
+    /// The tool mode to use; `None` if none is good enough.
     pub mode: Option<ToolMode>,
-    /// In a sentence.
+    /// The advice as a sentence.
     pub text: String,
 }
 
-/// The best mode: the first that does all that is needed, else the first that does it partly.
+/// The best mode: the first that passes all needed checks, else the first that passes them in part.
 pub fn advice(columns: &[Column]) -> Advice {
     let first = |wanted: Verdict| columns.iter().find(|column| column.verdict() == wanted);
     let flag = |mode: ToolMode| format!("`--tool-mode {}`", mode.as_str());
-    let said = |column: &Column| column.obstacle().map(|finding| finding.why.clone()).unwrap_or_default();
+    let obstacle = |column: &Column| column.obstacle().map(|finding| finding.why.clone()).unwrap_or_default();
     let Some(best) = first(Verdict::Ok).or_else(|| first(Verdict::Partly)) else {
-        let each = columns.iter().map(|column| format!("{}: {}", column.mode.as_str(), said(column)));
+        let each = columns.iter().map(|column| format!("{}: {}", column.mode.as_str(), obstacle(column)));
         let text = format!("not good enough: {}", each.collect::<Vec<_>>().join("; "));
         return Advice { mode: None, text };
     };
     let text = match (best.verdict(), best.mode) {
         (Verdict::Ok, ToolMode::Native) => "good enough as it is".to_owned(),
         (Verdict::Ok, mode) => format!("use {}", flag(mode)),
-        (_, mode) => format!("use {}, but expect mistakes: {}", flag(mode), said(best)),
+        (_, mode) => format!("use {}, but expect mistakes: {}", flag(mode), obstacle(best)),
     };
     Advice { mode: Some(best.mode), text }
 }
 
-/// The ways to offer tools that are known at this address, the usual one first.
+/// The tool modes that can be used at this address, the default first.
 pub fn tool_modes(provider: &Provider, base_url: &str) -> &'static [ToolMode] {
     match provider.wire_format_at(base_url) {
         WireFormat::OpenAiChat(_) => &[ToolMode::Native, ToolMode::JsonSchema],
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_mode_is_the_first_that_does_all_that_is_needed() {
+    fn the_best_mode_is_the_first_that_passes_all_needed_checks() {
         use ToolMode::{JsonSchema, Native};
         use Verdict::{No, Ok, Partly};
         for (native, json, mode, text) in [
@@ -389,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_that_gives_no_first_reply_is_hopeless() {
+    fn only_a_server_that_gives_no_first_reply_needs_no_further_checks() {
         let finding = |check, error: ModelError| Finding {
             check,
             verdict: Verdict::No,
@@ -397,8 +399,8 @@ mod tests {
             error: Some(error),
             ms: 0,
         };
-        assert!(finding(Check::Stream, ModelError::Network("x".into())).hopeless().is_some());
-        assert!(finding(Check::Call, ModelError::Network("x".into())).hopeless().is_none());
-        assert!(finding(Check::Stream, ModelError::Invalid("x".into())).hopeless().is_none());
+        assert!(finding(Check::Stream, ModelError::Network("x".into())).fatal_error().is_some());
+        assert!(finding(Check::Call, ModelError::Network("x".into())).fatal_error().is_none());
+        assert!(finding(Check::Stream, ModelError::Invalid("x".into())).fatal_error().is_none());
     }
 }

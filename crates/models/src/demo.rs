@@ -1,7 +1,7 @@
-//! the demo model: the model of a first run with no key and no network. It plays on the real stage
-//! (inbox, cycles, tools, streaming), and says wherever it appears that no language model wire_format.
+//! The demo model, for a first run without a key or a network. It uses the real inbox, cycles, tools and
+//! streaming, and each of its messages says that it is scripted.
 //!
-//! What it answers is a pure function of the prompt; only its pauses need a clock.
+//! Its answer is a pure function of the prompt; only its pauses need a clock.
 
 mod reading;
 
@@ -20,13 +20,13 @@ use reading::{Line, ReadMessage};
 
 /// The model's name.
 pub const NAME: &str = "demo";
-/// Between two words, so that a person sees them come.
+/// The pause between two words, so that a person sees them stream.
 const PAUSE: Duration = Duration::from_millis(30);
-/// Words of others that an answer quotes.
+/// Characters of one message that an answer quotes.
 const QUOTED_MAX_CHARS: usize = 300;
 
-/// Events of services that one line names.
-const EVENTS_TOLD: usize = 3;
+/// Events of services that one message names.
+const EVENTS_SHOWN: usize = 3;
 
 /// The built-in model.
 pub struct DemoModel {
@@ -36,12 +36,12 @@ pub struct DemoModel {
 }
 
 impl DemoModel {
-    /// WireFormat word by word, paced by `clock`.
+    /// A demo model that streams word by word, paced by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_pause(clock, PAUSE)
     }
 
-    /// Waits this long between words; zero for tests.
+    /// A demo model with this pause between words; zero for tests.
     pub fn with_pause(clock: Arc<dyn Clock>, pause: Duration) -> Self {
         let info = ModelInfo {
             name: NAME.to_owned(),
@@ -64,8 +64,8 @@ impl Model for DemoModel {
 
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
         let mut script = Script::new();
-        for act in acts(request.prompt) {
-            script = script.call_in(act.tool, act.pieces()).paced(&self.clock, self.pause);
+        for call in tool_calls(request.prompt) {
+            script = script.call_in(call.tool, call.pieces()).paced(&self.clock, self.pause);
         }
         script.play()
     }
@@ -73,85 +73,88 @@ impl Model for DemoModel {
 
 /// One call that the demo model makes.
 #[derive(Clone, Debug, PartialEq)]
-struct Act {
+struct ToolCall {
     tool: &'static str,
     arguments: serde_json::Value,
 }
 
-impl Act {
-    /// The argument string, cut behind its spaces.
+impl ToolCall {
+    /// The argument string, split after each space.
     fn pieces(&self) -> Vec<String> {
         self.arguments.to_string().split_inclusive(' ').map(str::to_owned).collect()
     }
 }
 
-/// Longest key of a note that it makes; with any alphabet within what a memory may have.
+/// Longest key of a memory that it stores; in any script it is within the limit of a memory's key.
 const KEY_MAX_CHARS: usize = 25;
 
-/// What it does about a prompt.
-fn acts(prompt: &Prompt) -> Vec<Act> {
-    let acts = decide(prompt);
-    // An agent may have been given fewer tools; what it has not got it does not call.
-    acts.into_iter().filter(|act| prompt.tools.iter().any(|tool| tool.name == act.tool)).collect()
+/// The calls that answer a prompt.
+fn tool_calls(prompt: &Prompt) -> Vec<ToolCall> {
+    let calls = all_calls(prompt);
+    // The agent may have fewer tools; calls of the others are left out.
+    calls.into_iter().filter(|call| prompt.tools.iter().any(|tool| tool.name == call.tool)).collect()
 }
 
-fn decide(prompt: &Prompt) -> Vec<Act> {
+fn all_calls(prompt: &Prompt) -> Vec<ToolCall> {
     let lines = unread(prompt);
-    let heard: Vec<&ReadMessage> =
-        lines.iter().filter_map(Line::heard).filter(|heard| is_for_me(heard)).collect();
-    let others = lines.iter().any(|line| !matches!(line, Line::Said(_)));
-    let acted = prompt.items.iter().filter_map(entry).any(|e| is_step(prompt, e));
+    let messages: Vec<&ReadMessage> =
+        lines.iter().filter_map(Line::message).filter(|message| is_for_me(message)).collect();
+    let others = lines.iter().any(|line| !matches!(line, Line::Message(_)));
+    let has_acted = prompt.items.iter().filter_map(entry).any(|e| is_step(prompt, e));
     let service = answer_service(prompt, &lines);
-    if heard.is_empty() && service.is_none() {
-        let skips = !acted && !others && !lines.is_empty();
+    if messages.is_empty() && service.is_none() {
+        let skips = !has_acted && !others && !lines.is_empty();
         let summary =
-            if acted { "Everyone who spoke to me is answered." } else { "Nobody asked me anything." };
+            if has_acted { "Everyone who spoke to me is answered." } else { "Nobody asked me anything." };
         return vec![if skips { skip() } else { done(summary) }];
     }
     let memories = memories(prompt);
-    let notes: Vec<_> = heard.iter().copied().filter_map(note).collect();
-    let mut acts = Vec::new();
+    let notes: Vec<_> = messages.iter().copied().filter_map(memory_request).collect();
+    let mut calls = Vec::new();
     if !notes.is_empty() {
         let notes: Vec<_> = notes.iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
-        acts.push(Act { tool: "set_memories", arguments: json!({ "memories": notes }) });
+        calls.push(ToolCall { tool: "set_memories", arguments: json!({ "memories": notes }) });
     }
     let first_time = !prompt.items.iter().filter_map(entry).any(|e| e.kind == EntryKind::Assistant);
-    for (space, said) in by_space(&heard) {
-        let text = answer(&said, &memories, first_time);
-        acts.push(Act { tool: "send_message", arguments: json!({ "space": space, "text": text }) });
+    for (space, messages) in by_space(&messages) {
+        let text = answer(&messages, &memories, first_time);
+        calls.push(ToolCall { tool: "send_message", arguments: json!({ "space": space, "text": text }) });
     }
-    acts.extend(service);
-    acts
+    calls.extend(service);
+    calls
 }
 
-/// One line about what services told, where the agent stands; nothing where nobody could hear it.
-fn answer_service(prompt: &Prompt, lines: &[Line]) -> Option<Act> {
+/// One message about the events of services, in the agent's active space. `None` without events, or if
+/// no space is open.
+fn answer_service(prompt: &Prompt, lines: &[Line]) -> Option<ToolCall> {
     let events: Vec<String> = lines
         .iter()
         .filter_map(|line| match line {
-            Line::Told(name, payload) if matches!(payload.as_str(), "null" | "{}") => {
+            Line::ServiceEvent(name, payload) if matches!(payload.as_str(), "null" | "{}") => {
                 Some(format!("`{}`", shortened(name)))
             }
-            Line::Told(name, payload) => Some(format!("`{}` sent {}", shortened(name), shortened(payload))),
-            Line::Said(_) | Line::Other => None,
+            Line::ServiceEvent(name, payload) => {
+                Some(format!("`{}` sent {}", shortened(name), shortened(payload)))
+            }
+            Line::Message(_) | Line::Other => None,
         })
         .collect();
-    let most = events.iter().take(EVENTS_TOLD).cloned().collect::<Vec<_>>().join("; ");
-    let more = match events.len().saturating_sub(EVENTS_TOLD) {
+    let most = events.iter().take(EVENTS_SHOWN).cloned().collect::<Vec<_>>().join("; ");
+    let more = match events.len().saturating_sub(EVENTS_SHOWN) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    let space = layers(prompt).find_map(reading::place).filter(|_| !events.is_empty())?;
+    let space = layers(prompt).find_map(reading::active_space).filter(|_| !events.is_empty())?;
     let text = format!("An event woke me: {most}{more}. (The demo model: scripted, no language model.)");
-    Some(Act { tool: "send_message", arguments: json!({ "space": space, "text": text }) })
+    Some(ToolCall { tool: "send_message", arguments: json!({ "space": space, "text": text }) })
 }
 
-fn skip() -> Act {
-    Act { tool: "skip", arguments: json!({"reason": "agents talking among themselves"}) }
+fn skip() -> ToolCall {
+    ToolCall { tool: "skip", arguments: json!({"reason": "agents talking among themselves"}) }
 }
 
-fn done(summary: &str) -> Act {
-    Act { tool: "done", arguments: json!({ "summary": summary }) }
+fn done(summary: &str) -> ToolCall {
+    ToolCall { tool: "done", arguments: json!({ "summary": summary }) }
 }
 
 fn entry(item: &Item) -> Option<&agent::entry::Entry> {
@@ -165,7 +168,7 @@ fn is_step(prompt: &Prompt, entry: &agent::entry::Entry) -> bool {
     entry.cycle == prompt.cycle && entry.message.role == Role::Assistant
 }
 
-/// What came since its last step in this cycle, line by line.
+/// The lines of the inbox entries since its last step in this cycle.
 fn unread(prompt: &Prompt) -> Vec<Line> {
     let entries: Vec<_> = prompt.items.iter().filter_map(entry).collect();
     let from = entries.iter().rposition(|e| is_step(prompt, e)).map_or(0, |step| step + 1);
@@ -176,23 +179,23 @@ fn unread(prompt: &Prompt) -> Vec<Line> {
     news.flat_map(|e| reading::lines(&e.message.text())).collect()
 }
 
-/// People are always answered, agents only where they name it.
-fn is_for_me(heard: &ReadMessage) -> bool {
-    !heard.by_agent || heard.mentions_me
+/// People are always answered, agents only if they mention this one.
+fn is_for_me(message: &ReadMessage) -> bool {
+    !message.by_agent || message.mentions_me
 }
 
-fn by_space<'a>(heard: &[&'a ReadMessage]) -> Vec<(&'a str, Vec<&'a ReadMessage>)> {
+fn by_space<'a>(messages: &[&'a ReadMessage]) -> Vec<(&'a str, Vec<&'a ReadMessage>)> {
     let mut groups: Vec<(&str, Vec<&ReadMessage>)> = Vec::new();
-    for said in heard.iter().copied() {
-        match groups.iter_mut().find(|(space, _)| *space == said.space) {
-            Some((_, group)) => group.push(said),
-            None => groups.push((&said.space, vec![said])),
+    for message in messages.iter().copied() {
+        match groups.iter_mut().find(|(space, _)| *space == message.space) {
+            Some((_, group)) => group.push(message),
+            None => groups.push((&message.space, vec![message])),
         }
     }
     groups
 }
 
-/// What the prompt holds besides the log, the newest first.
+/// The layers of the prompt (all that is not in the log), newest first.
 fn layers(prompt: &Prompt) -> impl Iterator<Item = &str> {
     prompt.items.iter().rev().filter_map(|item| match item {
         Item::Layer(text) => Some(text.as_ref()),
@@ -200,22 +203,22 @@ fn layers(prompt: &Prompt) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What it already keeps, as the workspace shows it.
+/// Its memories, as the workspace shows them.
 fn memories(prompt: &Prompt) -> Vec<(String, String)> {
     layers(prompt).map(reading::memories).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// What a message asks it to keep: key and value.
-fn note(heard: &ReadMessage) -> Option<(String, String)> {
-    if let Some(name) = reading::after(&heard.text, "my name is ") {
-        let whose: String = heard.sender.chars().take(KEY_MAX_CHARS).collect();
-        return Some((format!("name of {whose}"), shortened(&name)));
+/// The memory that a message asks it to store: key and value.
+fn memory_request(message: &ReadMessage) -> Option<(String, String)> {
+    if let Some(name) = reading::after(&message.text, "my name is ") {
+        let sender: String = message.sender.chars().take(KEY_MAX_CHARS).collect();
+        return Some((format!("name of {sender}"), shortened(&name)));
     }
-    let what = reading::after(&heard.text, "remember that ")
-        .or_else(|| reading::after(&heard.text, "remember: "))
-        .or_else(|| reading::after(&heard.text, "remember "))?;
-    // A question about what is remembered asks for nothing to be kept.
-    let asks = heard.text.trim_end().ends_with('?');
+    let what = reading::after(&message.text, "remember that ")
+        .or_else(|| reading::after(&message.text, "remember: "))
+        .or_else(|| reading::after(&message.text, "remember "))?;
+    // A question about its memories is not a request to store one.
+    let asks = message.text.trim_end().ends_with('?');
     (!asks).then(|| {
         let key: Vec<&str> = what.split_whitespace().take(5).collect();
         (key.join(" ").chars().take(KEY_MAX_CHARS).collect(), shortened(&what))
@@ -229,32 +232,33 @@ fn asks_to_recall(text: &str) -> bool {
         .any(|phrase| text.contains(phrase))
 }
 
-fn answer(said: &[&ReadMessage], memories: &[(String, String)], first_time: bool) -> String {
+fn answer(messages: &[&ReadMessage], memories: &[(String, String)], first_time: bool) -> String {
     let mut senders: Vec<&str> = Vec::new();
-    for heard in said {
-        if !senders.contains(&heard.sender.as_str()) {
-            senders.push(&heard.sender);
+    for message in messages {
+        if !senders.contains(&message.sender.as_str()) {
+            senders.push(&message.sender);
         }
     }
     let mut out = format!("Hello {}! I read ", senders.join(" and "));
-    let quotes: Vec<String> = said.iter().map(|heard| format!("“{}”", shortened(&heard.text))).collect();
+    let quotes: Vec<String> =
+        messages.iter().map(|message| format!("“{}”", shortened(&message.text))).collect();
     out.push_str(&quotes.join(", then "));
     out.push('.');
-    for heard in said {
-        if let Some((key, value)) = note(heard) {
+    for message in messages {
+        if let Some((key, value)) = memory_request(message) {
             let under =
                 if names_itself(&key, &value) { String::new() } else { format!(" ({})", shortened(&key)) };
             out.push_str(&format!(" I will remember “{}”{under}.", shortened(&value)));
         }
     }
-    if said.iter().any(|heard| asks_to_recall(&heard.text)) {
+    if messages.iter().any(|message| asks_to_recall(&message.text)) {
         out.push_str(&recalled(memories));
     }
     if first_time {
         out.push_str(
             " This is the demo model: scripted replies, no language model. But everything \
              around it is real: your message waited in my inbox, woke me, and this answer was streamed to \
-             you and stored. Say “remember that …”, or “what do you remember?”. To give me a mind, set \
+             you and stored. Say “remember that …”, or “what do you remember?”. To use a real model, set \
              ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY and start again, or run a local model.",
         );
     } else {
@@ -278,7 +282,7 @@ fn recalled(memories: &[(String, String)]) -> String {
     format!(" I remember: {}.", list.join("; "))
 }
 
-/// Whether the key says nothing that the value does not: it is the value's beginning.
+/// Whether the key only repeats the beginning of the value.
 fn names_itself(key: &str, value: &str) -> bool {
     value.starts_with(key)
 }

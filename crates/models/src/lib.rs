@@ -1,9 +1,8 @@
-//! The models: wire formats, the client that wire_format them, the catalog of providers, the token
-//! estimator, the scripted model and the built-in demo model.
+//! Models: wire formats, the HTTP client that uses them, the catalog of providers, the scripted
+//! model and the built-in demo model.
 //!
-//! Vendors are known here and nowhere else (invariant 2). This crate must not know the store, the
-//! runtime or the doors: it turns an [`agent::prompt::Prompt`] into bytes and bytes into
-//! [`agent::port::Piece`]s.
+//! Only this crate knows vendors (invariant 2). It does not depend on the store, the runtime or the
+//! API: it turns an [`agent::prompt::Prompt`] into bytes, and bytes into [`agent::port::Piece`]s.
 
 pub mod bounds;
 pub mod catalog;

@@ -1,5 +1,5 @@
-//! Which models a provider serves right now, by its list route: the cheapest question that needs
-//! the address, the key and the network to be right.
+//! Lists the models that a provider serves now: the cheapest request that checks the address, the
+//! key and the network.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use crate::wire::failure::{self, Hints};
 pub struct Listed {
     /// As in `provider/model`.
     pub model: String,
-    /// Its window, where the provider says.
+    /// Its context window, if the provider reports it.
     pub context_window: Option<u32>,
 }
 
-/// What came of the question.
+/// The result of asking a provider for its models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// It listed its models.
     Reachable(Vec<Listed>),
-    /// It wants a key and there is none; in words, with where to put it.
+    /// It needs a key and none is set. The text says where to put one.
     KeyMissing(String),
-    /// It did not take the key.
+    /// It rejected the key.
     Refused(String),
-    /// Nobody answered in time.
+    /// There was no answer in time.
     Unreachable(String),
-    /// Somebody answered, but listed no models.
+    /// It answered, but without a list of models.
     Unlisted(String),
 }
 
@@ -52,7 +52,7 @@ impl Reach {
         }
     }
 
-    /// Why it is so, where it is not as it should be.
+    /// The reason, if it is not reachable.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Reachable(_) => None,
@@ -63,11 +63,11 @@ impl Reach {
     }
 }
 
-/// Asks the provider, with address, key and headers of `at` where it has any, else with its usual
-/// ones. Never waits longer than `wait`.
+/// Asks the provider for its models. Address, key and headers come from `at`, else from the provider's
+/// defaults. Waits at most `wait`.
 pub async fn reach(provider: &Provider, at: &ModelConfig, keys: &KeyRing, wait: Duration) -> Reach {
     let Some(base_url) = at.base_url.as_deref().or(provider.base_url) else {
-        return Reach::Unreachable(format!("`{}` has no address of its own", provider.name));
+        return Reach::Unreachable(format!("`{}` has no default address", provider.name));
     };
     let key = match &at.key {
         Some(key) if !key.is_empty() => Ok(Some(key.clone())),
@@ -103,12 +103,12 @@ async fn ask(
         WireFormat::OpenAiChat(_) | WireFormat::OpenAiResponses => "",
     };
     let url = format!("{}/models{query}", base_url.trim_end_matches('/'));
-    let request = opened(provider.wire_format, client.get(url), key)?;
+    let request = with_key(provider.wire_format, client.get(url), key)?;
     let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
     let response = request.send().await.map_err(|error| ModelError::Network(causes(&error)))?;
     let status = response.status();
     let redacted = |text: String| key.map_or_else(|| text.clone(), |key| key.redact(text.clone()));
-    let text = redacted(bounded(response).await?);
+    let text = redacted(read_bounded(response).await?);
     if !status.is_success() {
         return Err(failure::classify(status.as_u16(), &Hints::default(), &text));
     }
@@ -123,8 +123,8 @@ async fn ask(
     Ok(list.iter().filter_map(listed).take(LISTING_MODELS_MAX).collect())
 }
 
-/// The question with the key where this wire wants it.
-fn opened(
+/// Adds the key to the request, in the header of this wire format.
+fn with_key(
     wire_format: WireFormat,
     request: RequestBuilder,
     key: Option<&Secret>,
@@ -135,21 +135,21 @@ fn opened(
     };
     let Some(key) = key else { return Ok(request) };
     let (name, value) = match wire_format {
-        WireFormat::Anthropic => ("x-api-key", key.open().to_owned()),
-        WireFormat::Gemini => ("x-goog-api-key", key.open().to_owned()),
+        WireFormat::Anthropic => ("x-api-key", key.reveal().to_owned()),
+        WireFormat::Gemini => ("x-goog-api-key", key.reveal().to_owned()),
         WireFormat::OpenAiChat(_) | WireFormat::OpenAiResponses => {
-            ("authorization", format!("Bearer {}", key.open()))
+            ("authorization", format!("Bearer {}", key.reveal()))
         }
     };
     let mut value = HeaderValue::try_from(value)
-        .map_err(|_| ModelError::Auth("the key holds characters that no key has".to_owned()))?;
+        .map_err(|_| ModelError::Auth("the key contains characters that no key may have".to_owned()))?;
     value.set_sensitive(true);
     Ok(request.header(name, value))
 }
 
-/// One row. Servers say the window under names of their own.
+/// Reads one row. Servers report the window under different names.
 fn listed(row: &Value) -> Option<Listed> {
-    // Gemini lists resources, among them what generates no text.
+    // Gemini's list includes models that generate no text.
     let resource = || row["name"].as_str()?.strip_prefix("models/");
     let model = row["id"].as_str().or_else(resource)?.to_owned();
     let methods = row["supportedGenerationMethods"].as_array();
@@ -168,12 +168,12 @@ fn listed(row: &Value) -> Option<Listed> {
     Some(Listed { model, context_window: windows.iter().find_map(known) })
 }
 
-async fn bounded(mut response: Response) -> Result<String, ModelError> {
+async fn read_bounded(mut response: Response) -> Result<String, ModelError> {
     let mut body = Vec::new();
     while let Some(bytes) = response.chunk().await.map_err(|error| ModelError::Network(causes(&error)))? {
         body.extend_from_slice(&bytes);
         if body.len() > LISTING_MAX_BYTES {
-            return Err(ModelError::Garbage(format!("a list of more than {LISTING_MAX_BYTES} bytes")));
+            return Err(ModelError::Garbage(format!("the list of models is over {LISTING_MAX_BYTES} bytes")));
         }
     }
     Ok(String::from_utf8_lossy(&body).into_owned())
@@ -185,7 +185,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_window_is_read_under_the_names_that_servers_give_it() {
+    fn a_window_is_read_under_any_name_that_servers_use() {
         let window = |row: Value| listed(&row).unwrap().context_window;
         assert_eq!(window(json!({"id": "a", "meta": {"n_ctx": 8192, "n_ctx_train": 1}})), Some(8_192));
         assert_eq!(window(json!({"id": "a", "max_model_len": 4096})), Some(4_096));

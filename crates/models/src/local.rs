@@ -1,5 +1,5 @@
-//! Looks for model servers on this machine. Used at start and by `viv doctor`; nothing is sent
-//! anywhere but to loopback addresses.
+//! Finds model servers on this machine. Used at start and by `viv doctor`. Requests go to loopback
+//! addresses only, unless the caller gives another address.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::client::Clients;
 use crate::model_book::ModelConfig;
 use crate::wire::openai_chat::ToolMode;
 
-/// Where Ollama listens unless told otherwise.
+/// The default address of Ollama.
 pub const OLLAMA: &str = "127.0.0.1:11434";
-/// Where llama.cpp's server listens unless told otherwise.
+/// The default address of llama.cpp's server.
 pub const LLAMACPP: &str = "127.0.0.1:8080";
 
 /// A model server that answered.
@@ -29,14 +29,14 @@ pub struct LocalServer {
     pub base_url: String,
     /// Its models, in its own order.
     pub models: Vec<String>,
-    /// The window it was started with, where it says.
+    /// The context window it was started with, if it reports it.
     pub context_window: Option<u32>,
-    /// Whether the first model calls tools natively, where it says.
+    /// Whether the first model calls tools natively, if it reports it.
     pub calls_tools: Option<bool>,
 }
 
 impl LocalServer {
-    /// A model for its first model; `None` where it serves none.
+    /// Settings for its first model; `None` if it serves none.
     pub fn model(&self) -> Option<ModelConfig> {
         let model = self.models.first()?;
         let tool_mode = match self.calls_tools {
@@ -53,7 +53,7 @@ impl LocalServer {
     }
 }
 
-/// Asks both usual addresses at once.
+/// Asks both default addresses at the same time.
 pub async fn probe() -> Vec<LocalServer> {
     probe_at(OLLAMA, LLAMACPP).await
 }
@@ -64,7 +64,7 @@ pub async fn probe_at(ollama: &str, llamacpp: &str) -> Vec<LocalServer> {
     [ollama, llamacpp].into_iter().flatten().collect()
 }
 
-/// Asks the server at `base_url`, where it is of a kind that answers questions about itself.
+/// Asks the server at `base_url`, if the provider is one that reports about itself.
 pub async fn probe_for(provider: &Provider, base_url: &str) -> Option<LocalServer> {
     let url = reqwest::Url::parse(base_url).ok()?;
     let address = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
@@ -88,7 +88,7 @@ pub async fn probe_ollama(address: &str) -> Option<LocalServer> {
         provider: "ollama",
         base_url: format!("http://{address}/v1"),
         models,
-        // What the model could do is not what the server was started with.
+        // Ollama reports the model's largest window, not the one the server uses.
         context_window: None,
         calls_tools,
     })
@@ -112,7 +112,7 @@ pub async fn probe_llamacpp(address: &str) -> Option<LocalServer> {
     })
 }
 
-/// A client, if somebody listens there: the cheap question first.
+/// A client, if something listens at the address. Connecting first is the cheapest check.
 async fn reach(address: &str) -> Option<Client> {
     let wait = Duration::from_millis(PROBE_MS);
     timeout(wait, TcpStream::connect(address)).await.ok()?.ok()?;

@@ -1,5 +1,4 @@
-//! All models of a server: from a name such as `anthropic/claude-…` or `demo` to a model that
-//! can be asked.
+//! All models of a server: turns a name such as `anthropic/claude-…` or `demo` into a model.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,64 +19,64 @@ use crate::wire::openai_chat::OpenAiChat;
 pub use crate::wire::openai_chat::ToolMode;
 use crate::wire::openai_responses::OpenAiResponses;
 
-/// Tokens reserved for a reply where nothing says otherwise.
+/// Tokens reserved for a reply by default.
 const OUTPUT_DEFAULT: u32 = 16_384;
-/// The same where reasoning is taken out of it.
+/// The same for models whose reasoning counts as part of the reply.
 const OUTPUT_REASONING: u32 = 32_768;
 
 /// How much a model is asked to think.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reasoning {
-    /// `low`, `medium`, `high`, …: in the vendor's own words.
+    /// The vendor's own level: `low`, `medium`, `high`, ….
     Effort(String),
-    /// Up to so many tokens.
+    /// At most this many tokens.
     Budget(u32),
 }
 
-/// One model as an operator sets it up. Only the name is needed.
+/// One model as an operator configures it. Only the name is required.
 #[derive(Clone, Debug, Default)]
 pub struct ModelConfig {
     /// `provider/model`, or `demo`.
     pub name: String,
-    /// Where the server is, instead of the provider's own address.
+    /// The server's address, instead of the provider's own.
     pub base_url: Option<String>,
-    /// How tools are offered; by the wire's own calls where nothing is said.
+    /// How tools are offered; the default is native calls.
     pub tool_mode: Option<ToolMode>,
-    /// Its window in tokens.
+    /// Its context window in tokens.
     pub context_window: Option<u32>,
     /// Tokens reserved for a reply.
     pub max_output: Option<u32>,
-    /// Sampling temperature; the vendor's own where nothing is said.
+    /// Sampling temperature; the default is the vendor's.
     pub temperature: Option<f64>,
     /// Its key, instead of the one in the key ring.
     pub key: Option<Secret>,
-    /// Further headers of every request.
+    /// Additional headers of every request.
     pub headers: Vec<(String, String)>,
-    /// How much it thinks; as the vendor has it where nothing is said.
+    /// How much it thinks; the default is the vendor's.
     pub reasoning: Option<Reasoning>,
-    /// Its price, where the catalog knows none.
+    /// Its price, instead of the catalog's.
     pub price: Option<Price>,
 }
 
 impl ModelConfig {
-    /// A model with everything left to the catalog.
+    /// A model with every setting left to the catalog.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 }
 
-/// The keys that a server has: from the environment, then from its secrets file.
+/// The API keys of a server: from the environment, else from its secrets file.
 #[derive(Clone, Debug, Default)]
 pub struct KeyRing {
-    /// By provider: the name that the key was found under, and the key.
+    /// By provider: the variable or line that holds the key, and the key.
     keys: HashMap<&'static str, (&'static str, Secret)>,
-    /// Where keys can be written down, as people are told.
+    /// The secrets file, as error messages name it.
     file: String,
 }
 
 impl KeyRing {
-    /// Gathers the keys of all providers. `env` looks up a variable; `written` are the pairs of name
-    /// and key in the secrets file at `file`, as whoever read it took them from there.
+    /// Collects the keys of all providers. `env` looks up a variable; `written` holds the pairs of name
+    /// and key that were read from the secrets file at `file`.
     pub fn gather(env: impl Fn(&str) -> Option<String>, written: &[(String, Secret)], file: &str) -> Self {
         let written =
             |name: &str| written.iter().find(|(known, _)| known == name).map(|(_, key)| key.clone());
@@ -92,17 +91,17 @@ impl KeyRing {
         Self { keys: catalog::PROVIDERS.iter().filter_map(key).collect(), file: file.to_owned() }
     }
 
-    /// The providers that it holds a key for, in the catalog's order.
+    /// The providers that have a key, in the catalog's order.
     pub fn providers(&self) -> Vec<&'static Provider> {
         catalog::PROVIDERS.iter().filter(|provider| self.keys.contains_key(provider.name)).collect()
     }
 
-    /// The variable, or the line of the file, that the provider's key was found under.
+    /// The variable, or the line of the file, that holds the provider's key.
     pub fn found_under(&self, provider: &Provider) -> Option<&'static str> {
         self.keys.get(provider.name).map(|(name, _)| *name)
     }
 
-    /// The key for a provider; an error where it wants one and there is none.
+    /// The key for a provider; an error if it needs one and none is set.
     pub(crate) fn key(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
         match self.keys.get(provider.name) {
             Some((_, key)) => Ok(Some(key.clone())),
@@ -111,25 +110,25 @@ impl KeyRing {
                 let (name, env) = (provider.name, provider.key_env);
                 let file = if self.file.is_empty() { "the secrets file" } else { &self.file };
                 Err(ModelError::Auth(format!(
-                    "`{name}` wants a key and there is none: set `{env}`, or write `{env} = \"…\"` into {file}"
+                    "`{name}` needs a key and none is set: set `{env}`, or write `{env} = \"…\"` into {file}"
                 )))
             }
         }
     }
 }
 
-/// The models of one server, made at first use and kept.
+/// The models of one server, created at first use and kept.
 pub struct ModelBook {
     default: String,
     configs: HashMap<String, ModelConfig>,
     keys: KeyRing,
     clients: Arc<Clients>,
     clock: Arc<dyn Clock>,
-    made: Mutex<HashMap<String, Arc<dyn Model>>>,
+    models: Mutex<HashMap<String, Arc<dyn Model>>>,
 }
 
 impl ModelBook {
-    /// A book whose default model is `default`. The clock paces the demo model.
+    /// A set of models whose default is `default`. The clock paces the demo model.
     pub fn new(default: ModelConfig, keys: KeyRing, clock: Arc<dyn Clock>) -> Self {
         let name = default.name.clone();
         Self {
@@ -138,23 +137,23 @@ impl ModelBook {
             keys,
             clients: Arc::default(),
             clock,
-            made: Mutex::default(),
+            models: Mutex::default(),
         }
     }
 
-    /// Sets up one more model; a name that is set up already is replaced.
+    /// Adds a model's settings; replaces those of the same name.
     pub fn with(mut self, config: ModelConfig) -> Self {
         self.configs.insert(config.name.clone(), config);
         self
     }
 
-    /// Puts a ready-made model under a name: scripted models, and whatever else brings its own.
+    /// Registers an existing model under a name, for example a scripted one.
     pub fn with_model(self, name: &str, model: Arc<dyn Model>) -> Self {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), model);
+        self.models.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), model);
         self
     }
 
-    fn make(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+    fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         if name == demo::NAME {
             return Ok(Arc::new(DemoModel::new(Arc::clone(&self.clock))));
         }
@@ -163,7 +162,7 @@ impl ModelBook {
         let mut base_url = config.base_url.clone().or_else(|| provider.base_url.map(str::to_owned));
         let Some(base_url) = base_url.take().filter(|url| !url.trim().is_empty()) else {
             return Err(ModelError::NoModel(format!(
-                "`{}` says no address: set `base_url`, such as `http://127.0.0.1:8080/v1`",
+                "`{}` has no default address: set `base_url`, such as `http://127.0.0.1:8080/v1`",
                 provider.name
             )));
         };
@@ -180,12 +179,12 @@ impl ModelBook {
         if config.tool_mode == Some(ToolMode::JsonSchema) && !matches!(wire_format, WireFormat::OpenAiChat(_))
         {
             return Err(ModelError::NoModel(format!(
-                "`tool_mode` `json_schema` is for models that call no tool by themselves; those of `{}` do: leave it out",
+                "`tool_mode` `json_schema` is for models without native tool calls; those of `{}` have them: leave it out",
                 provider.name
             )));
         }
         let (info, wire) = set_up(provider, wire_format, model, &config);
-        let info = ModelInfo { provider: shared(provider, &base_url, key.as_ref()), ..info };
+        let info = ModelInfo { provider: provider_id(provider, &base_url, key.as_ref()), ..info };
         let address = Address { base_url, key, headers: config.headers.clone() };
         Ok(Arc::new(VendorModel::new(info, wire, address, Arc::clone(&self.clients))))
     }
@@ -194,22 +193,22 @@ impl ModelBook {
 impl Models for ModelBook {
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let name = name.unwrap_or(&self.default);
-        let kept = |made: &HashMap<String, Arc<dyn Model>>| made.get(name).map(Arc::clone);
-        if let Some(model) = kept(&self.made.lock().unwrap_or_else(PoisonError::into_inner)) {
+        let find = |models: &HashMap<String, Arc<dyn Model>>| models.get(name).map(Arc::clone);
+        if let Some(model) = find(&self.models.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(model);
         }
-        let model = self.make(name)?;
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() < MODELS_MAX {
-            made.insert(name.to_owned(), Arc::clone(&model));
+        let model = self.create(name)?;
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if models.len() < MODELS_MAX {
+            models.insert(name.to_owned(), Arc::clone(&model));
         }
         Ok(model)
     }
 }
 
-/// What models behind one server and one key share: a hash, since it is named in logs.
-fn shared(provider: &Provider, base_url: &str, key: Option<&Secret>) -> String {
-    let opened = format!("{base_url}\n{}", key.map_or("", Secret::open));
+/// An id that models of the same server and key share. It holds a hash, because logs show it.
+fn provider_id(provider: &Provider, base_url: &str, key: Option<&Secret>) -> String {
+    let opened = format!("{base_url}\n{}", key.map_or("", Secret::reveal));
     format!("{}:{}", provider.name, &ContentRef::of(opened.as_bytes()).0[..12])
 }
 
@@ -230,7 +229,7 @@ fn split(name: &str) -> Result<(&'static Provider, &str), ModelError> {
             let names = catalog::PROVIDERS.iter().map(|provider| provider.name);
             let hint = config::nearest(provider, names).map(|near| format!("; did you mean `{near}`?"));
             Err(ModelError::NoModel(format!(
-                "`{provider}` is no provider{}; providers are `{}`",
+                "unknown provider `{provider}`{}; providers are `{}`",
                 hint.unwrap_or_default(),
                 known()
             )))
@@ -247,7 +246,7 @@ fn set_up(
     let facts = catalog::facts(provider, model);
     let context_window = config.context_window.unwrap_or(facts.context_window);
     let room = (context_window / 4).max(1);
-    // Behind chat completions may stand anything: a bound that it does not know is not asked for.
+    // The server behind chat completions is unknown, so the larger output limit is not requested.
     let sealed_reasoning = facts.sealed_reasoning && !matches!(wire_format, WireFormat::OpenAiChat(_));
     let usual = if sealed_reasoning { OUTPUT_REASONING } else { OUTPUT_DEFAULT };
     let mut max_output = config.max_output.unwrap_or(facts.max_output.min(usual)).min(room).max(1);
@@ -297,7 +296,7 @@ fn set_up(
     (info, wire)
 }
 
-/// The wires that know words only.
+/// The effort, for wires that take no token budget.
 fn effort(reasoning: Option<&Reasoning>) -> Option<String> {
     match reasoning {
         Some(Reasoning::Effort(effort)) => Some(effort.clone()),
@@ -327,9 +326,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_share_what_fails_together_by_server_and_key_and_show_neither() {
+    fn models_of_one_server_and_key_share_a_provider_id_that_shows_neither() {
         let provider = catalog::provider("anthropic").unwrap();
-        let of = |url: &str, key: &str| shared(provider, url, Some(&Secret::new(key)));
+        let of = |url: &str, key: &str| provider_id(provider, url, Some(&Secret::new(key)));
         let one = of("https://a.example", "sk-canary-123");
         assert_eq!(one, of("https://a.example", "sk-canary-123"));
         assert!(

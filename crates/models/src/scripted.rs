@@ -1,5 +1,5 @@
-//! A model that says what it was told to: for tests, scenarios and the demo model. It never guesses,
-//! never waits by itself, and remembers every prompt it was given.
+//! A model that plays scripts: for tests, scenarios and the demo model. It waits only where its script
+//! says so, and keeps every prompt that it receives.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +17,9 @@ use agent::run::Usage;
 use futures_util::stream;
 use tokio::sync::Notify;
 
-/// One thing that a script does.
+/// One action of a script.
 #[derive(Clone)]
-enum Beat {
+enum Action {
     Piece(Piece),
     Pause(Arc<dyn Clock>, Duration),
     Wait(Arc<Notify>),
@@ -27,10 +27,10 @@ enum Beat {
     Fail(ModelError),
 }
 
-/// What a scripted model does for one prompt: parts as they stream, pauses, failures, an end.
+/// The answer of a scripted model to one prompt: streamed parts, pauses, failures, an end.
 #[derive(Clone)]
 pub struct Script {
-    beats: Vec<Beat>,
+    actions: Vec<Action>,
     parts: Vec<ReplyPart>,
     usage: Usage,
     stop: StopReason,
@@ -47,7 +47,7 @@ impl Script {
     /// An empty reply.
     pub fn new() -> Self {
         Self {
-            beats: Vec::new(),
+            actions: Vec::new(),
             parts: Vec::new(),
             usage: Usage::default(),
             stop: StopReason::End,
@@ -55,114 +55,114 @@ impl Script {
         }
     }
 
-    /// A script that fails at once.
+    /// A script that fails immediately.
     pub fn fails(error: ModelError) -> Self {
         Self::new().fail(error)
     }
 
-    /// Says a text in one piece.
+    /// Adds a text in one piece.
     pub fn text(self, text: impl Into<String>) -> Self {
         let text = text.into();
         self.part(PartKind::Text, vec![text.clone()], ReplyPart::Text(text))
     }
 
-    /// Reasons readably, in one piece.
+    /// Adds readable reasoning in one piece.
     pub fn reasoning(self, text: impl Into<String>) -> Self {
         let text = text.into();
         self.part(PartKind::Reasoning, vec![text.clone()], ReplyPart::Reasoning(text))
     }
 
-    /// Calls a tool with a JSON value, in one piece.
+    /// Adds a tool call with a JSON value, in one piece.
     pub fn call(self, tool: &str, arguments: &serde_json::Value) -> Self {
         self.raw_call(tool, &arguments.to_string(), usize::MAX)
     }
 
-    /// Calls a tool with this very argument string, streamed in pieces of `chunk` characters.
+    /// Adds a tool call with this exact argument string, streamed in pieces of `chunk` characters.
     pub fn raw_call(self, tool: &str, arguments: &str, chunk: usize) -> Self {
         let chars: Vec<char> = arguments.chars().collect();
         let chunks = chars.chunks(chunk.max(1)).map(|piece| piece.iter().collect()).collect();
         self.call_in(tool, chunks)
     }
 
-    /// Calls a tool, its argument string streamed in these pieces.
+    /// Adds a tool call whose argument string is streamed in these pieces.
     pub fn call_in(self, tool: &str, pieces: Vec<String>) -> Self {
         let arguments = pieces.concat();
         let name = tool.to_owned();
         self.part(PartKind::ToolCall { name: name.clone() }, pieces, ReplyPart::Call { name, arguments })
     }
 
-    /// Waits between every two pieces from here back to the beginning of the last part, so that a
-    /// person sees it being written.
+    /// Adds a pause before each piece of the last part, so that a person sees it being written.
     pub fn paced(mut self, clock: &Arc<dyn Clock>, pause: Duration) -> Self {
         if pause.is_zero() {
             return self;
         }
-        let start = self.beats.iter().rposition(|beat| matches!(beat, Beat::Piece(Piece::Start { .. })));
-        let last = self.beats.split_off(start.unwrap_or(0));
-        for beat in last {
-            if matches!(beat, Beat::Piece(Piece::Delta { .. })) {
-                self.beats.push(Beat::Pause(Arc::clone(clock), pause));
+        let start =
+            self.actions.iter().rposition(|action| matches!(action, Action::Piece(Piece::Start { .. })));
+        let last = self.actions.split_off(start.unwrap_or(0));
+        for action in last {
+            if matches!(action, Action::Piece(Piece::Delta { .. })) {
+                self.actions.push(Action::Pause(Arc::clone(clock), pause));
             }
-            self.beats.push(beat);
+            self.actions.push(action);
         }
         self
     }
 
-    /// Waits on the clock.
+    /// Adds a pause on the clock.
     pub fn pause(self, clock: &Arc<dyn Clock>, pause: Duration) -> Self {
-        self.beat(Beat::Pause(Arc::clone(clock), pause))
+        self.action(Action::Pause(Arc::clone(clock), pause))
     }
 
-    /// Shows that it is alive, and nothing else.
+    /// Adds a [`Piece::Alive`].
     pub fn alive(self) -> Self {
-        self.beat(Beat::Piece(Piece::Alive))
+        self.action(Action::Piece(Piece::Alive))
     }
 
-    /// Waits until told to go on.
+    /// Waits until `notify` is notified.
     pub fn wait(self, notify: Arc<Notify>) -> Self {
-        self.beat(Beat::Wait(notify))
+        self.action(Action::Wait(notify))
     }
 
-    /// Says no more, and does not end: until it is dropped.
+    /// Sends nothing more and does not end.
     pub fn hang(self) -> Self {
-        self.beat(Beat::Hang)
+        self.action(Action::Hang)
     }
 
-    /// Breaks off.
+    /// Ends the stream with this error.
     pub fn fail(self, error: ModelError) -> Self {
-        self.beat(Beat::Fail(error))
+        self.action(Action::Fail(error))
     }
 
-    /// What it reports as used.
+    /// Sets the reported usage.
     pub fn usage(mut self, input: u64, cached: u64, output: u64) -> Self {
         self.usage =
             Usage { input: Some(input), cached: Some(cached), output: Some(output), reasoning: None };
         self
     }
 
-    /// Why it stops, where not because it is done.
+    /// Sets the stop reason; the default is [`StopReason::End`].
     pub fn stop(mut self, stop: StopReason) -> Self {
         self.stop = stop;
         self
     }
 
-    /// A vendor's own block beside its parts.
+    /// Adds a vendor's native block to the reply.
     pub fn native(mut self, wire: &str, model: &str, body: &str) -> Self {
         let origin = Origin { wire: wire.to_owned(), model: model.to_owned() };
         self.native = Some(Native { origin, body: body.to_owned(), call_ids: Vec::new() });
         self
     }
 
-    fn beat(mut self, beat: Beat) -> Self {
-        self.beats.push(beat);
+    fn action(mut self, action: Action) -> Self {
+        self.actions.push(action);
         self
     }
 
     fn part(mut self, kind: PartKind, pieces: Vec<String>, whole: ReplyPart) -> Self {
         let part = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
-        self.beats.push(Beat::Piece(Piece::Start { part, kind }));
+        self.actions.push(Action::Piece(Piece::Start { part, kind }));
         let pieces = pieces.into_iter().filter(|text| !text.is_empty());
-        self.beats.extend(pieces.map(|text| Beat::Piece(Piece::Delta { part, text })));
+        self.actions.extend(pieces.map(|text| Action::Piece(Piece::Delta { part, text })));
         self.parts.push(whole);
         self
     }
@@ -176,19 +176,19 @@ impl Script {
         self,
         dropped: Option<Arc<AtomicUsize>>,
     ) -> BoxStream<'static, Result<Piece, ModelError>> {
-        let Self { beats, parts, usage, stop, native } = self;
-        let done = Beat::Piece(Piece::Done(Reply { parts, native, usage, stop }));
-        let beats: VecDeque<Beat> = beats.into_iter().chain([done]).collect();
-        let state = Playing { beats, dropped };
+        let Self { actions, parts, usage, stop, native } = self;
+        let done = Action::Piece(Piece::Done(Reply { parts, native, usage, stop }));
+        let actions: VecDeque<Action> = actions.into_iter().chain([done]).collect();
+        let state = Playing { actions, dropped };
         Box::pin(stream::unfold(state, |mut state| async move {
             loop {
-                match state.beats.pop_front()? {
-                    Beat::Piece(piece) => return Some((Ok(piece), state)),
-                    Beat::Pause(clock, pause) => clock.sleep(pause).await,
-                    Beat::Wait(notify) => notify.notified().await,
-                    Beat::Hang => std::future::pending().await,
-                    Beat::Fail(error) => {
-                        state.beats.clear();
+                match state.actions.pop_front()? {
+                    Action::Piece(piece) => return Some((Ok(piece), state)),
+                    Action::Pause(clock, pause) => clock.sleep(pause).await,
+                    Action::Wait(notify) => notify.notified().await,
+                    Action::Hang => std::future::pending().await,
+                    Action::Fail(error) => {
+                        state.actions.clear();
                         return Some((Err(error), state));
                     }
                 }
@@ -198,13 +198,13 @@ impl Script {
 }
 
 struct Playing {
-    beats: VecDeque<Beat>,
+    actions: VecDeque<Action>,
     dropped: Option<Arc<AtomicUsize>>,
 }
 
 impl Drop for Playing {
     fn drop(&mut self) {
-        if let (false, Some(dropped)) = (self.beats.is_empty(), &self.dropped) {
+        if let (false, Some(dropped)) = (self.actions.is_empty(), &self.dropped) {
             dropped.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -212,7 +212,8 @@ impl Drop for Playing {
 
 type Author = dyn Fn(&Prompt) -> Script + Send + Sync;
 
-/// The scripted model: a queue of scripts, then an author for every prompt beyond.
+/// The scripted model: a queue of scripts, and optionally a function that writes one for each further
+/// prompt.
 pub struct Scripted {
     info: ModelInfo,
     queue: Mutex<VecDeque<Script>>,
@@ -223,7 +224,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Plays these scripts in order; a prompt beyond them is answered with an error.
+    /// Plays these scripts in order; each further prompt gets an error.
     pub fn new(scripts: impl IntoIterator<Item = Script>) -> Self {
         Self {
             info: ModelInfo {
@@ -244,22 +245,22 @@ impl Scripted {
         }
     }
 
-    /// Answers every prompt by what `author` makes of it.
+    /// Answers every prompt with the script that `author` returns for it.
     pub fn answering(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Self {
         Self { author: Some(Box::new(author)), ..Self::new([]) }
     }
 
-    /// The same, known as something else.
+    /// The same model with other info.
     pub fn with_info(self, info: ModelInfo) -> Self {
         Self { info, ..self }
     }
 
-    /// Adds a script behind those that wait.
+    /// Adds a script to the end of the queue.
     pub fn push(&self, script: Script) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(script);
     }
 
-    /// Every prompt it was given, oldest first.
+    /// Every prompt that it received, oldest first.
     pub fn prompts(&self) -> Vec<Prompt> {
         self.prompts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -269,14 +270,14 @@ impl Scripted {
         self.dropped.load(Ordering::SeqCst)
     }
 
-    /// Waits until it has been given at least `count` prompts.
+    /// Waits until it has received at least `count` prompts.
     pub async fn asked(&self, count: usize) {
         loop {
-            let told = self.asked.notified();
+            let notified = self.asked.notified();
             if self.prompts.lock().unwrap_or_else(PoisonError::into_inner).len() >= count {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 }
@@ -290,7 +291,7 @@ impl Model for Scripted {
         let queued = self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let script = queued.unwrap_or_else(|| match &self.author {
             Some(author) => author(request.prompt),
-            None => Script::fails(ModelError::Invalid("the script is at its end".into())),
+            None => Script::fails(ModelError::Invalid("the scripted model has no more scripts".into())),
         });
         self.prompts.lock().unwrap_or_else(PoisonError::into_inner).push(request.prompt.clone());
         self.asked.notify_waiters();
@@ -305,7 +306,7 @@ mod tests {
     use serde_json::json;
 
     #[tokio::test]
-    async fn a_script_streams_its_parts_and_ends_with_the_whole_reply() {
+    async fn a_script_streams_its_parts_and_ends_with_the_complete_reply() {
         let script = Script::new().reasoning("hm").raw_call("say", r#"{"a":"bc"}"#, 4).usage(3, 1, 2);
         let pieces: Vec<_> = script.play().map(Result::unwrap).collect().await;
         assert_eq!(pieces[0], Piece::Start { part: 0, kind: PartKind::Reasoning });
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_ends_the_stream_and_a_dropped_one_is_counted() {
+    async fn a_failure_ends_the_stream_and_dropped_streams_are_counted() {
         let model = Scripted::new([
             Script::new().text("a").fail(ModelError::Cut("there".into())),
             Script::new().call("x", &json!({})).hang(),
@@ -348,6 +349,6 @@ mod tests {
         drop(second);
         assert_eq!(model.dropped(), 1);
         assert_eq!(model.prompts().len(), 2);
-        assert!(ask().next().await.unwrap().is_err(), "a script at its end says so");
+        assert!(ask().next().await.unwrap().is_err(), "a prompt without a script gets an error");
     }
 }

@@ -1,30 +1,30 @@
-//! A secret prints nothing (invariant 11). It is opened only where a header is written.
+//! A secret never prints its value (invariant 11). It is revealed only where a header is written.
 
 use std::fmt;
 
-/// A key of a provider.
+/// A provider's API key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a key; surrounding white space is a slip of whoever pasted it.
+    /// Wraps a key. Surrounding white space is removed, because pasted keys often have it.
     pub fn new(key: &str) -> Self {
         Self(key.trim().to_owned())
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the key is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Opens it.
-    pub(crate) fn open(&self) -> &str {
+    /// The key itself.
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// `text` without the key, should a vendor have echoed it.
+    /// `text` with the key replaced, in case a vendor echoed it.
     pub(crate) fn redact(&self, text: String) -> String {
-        // A very short "key" (a placeholder such as `x`) would blank out harmless text.
+        // Replacing a very short key (a placeholder such as `x`) would remove harmless text.
         if self.0.len() < 6 || !text.contains(&self.0) {
             return text;
         }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_prints_nothing_and_is_taken_out_of_errors() {
+    fn a_secret_is_not_printed_and_is_redacted_from_errors() {
         let secret = Secret::new(" sk-canary-123 \n");
         assert_eq!(format!("{secret:?}"), "Secret(..)");
         assert_eq!(secret.redact("wrong key sk-canary-123!".into()), "wrong key [key]!");

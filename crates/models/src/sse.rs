@@ -1,20 +1,20 @@
-//! Server-sent events, as vendors really send them: any line ending, comments, several `data`
-//! lines, an `error:` field (old llama.cpp), no empty line at the end. Bounded.
+//! A parser of server-sent events as vendors send them: any line ending, comments, several `data`
+//! lines, an `error:` field (old llama.cpp), no empty line at the end. Its memory is bounded.
 //!
-//! Knows nothing of what the events mean.
+//! It does not interpret the events.
 
 use crate::bounds::EVENT_MAX_BYTES;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The `event` field; empty where none was given.
+    /// The `event` field; empty if there is none.
     pub name: String,
     /// The `data` lines, joined by line feeds.
     pub data: String,
 }
 
-/// An event grew over the bound.
+/// An event is larger than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oversize;
 
@@ -29,18 +29,18 @@ pub struct Sse {
 }
 
 impl Sse {
-    /// At the beginning of a stream.
+    /// A parser at the beginning of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes and appends the events that they complete.
+    /// Reads the next bytes and appends the events that they complete.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), Oversize> {
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let (piece, ending) = (&rest[..at], rest[at]);
             rest = &rest[at + 1..];
-            // The line feed of a CR LF ends nothing new.
+            // The LF of a CR LF does not end another line.
             let second_half = ending == b'\n' && self.after_cr && piece.is_empty() && self.line.is_empty();
             self.after_cr = ending == b'\r';
             if second_half {
@@ -59,8 +59,8 @@ impl Sse {
         if self.line.len() > EVENT_MAX_BYTES { Err(Oversize) } else { Ok(()) }
     }
 
-    /// What stood there when the stream ended: an event without its empty line. Whoever takes it
-    /// must check that it is whole.
+    /// The event that was not yet ended by an empty line when the stream ended. The caller must check that
+    /// it is complete.
     pub fn end(mut self) -> Option<SseEvent> {
         let mut out = Vec::new();
         if !self.line.is_empty() {
@@ -92,7 +92,7 @@ impl Sse {
                 self.event.name = "error".to_owned();
                 self.data(value);
             }
-            // Comments (an empty field), `id`, `retry` and whatever is invented next.
+            // Comments (an empty field), `id`, `retry` and unknown fields.
             _ => {}
         }
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_line_ending_is_understood() {
+    fn every_kind_of_line_ending_is_accepted() {
         for ending in ["\n", "\r", "\r\n"] {
             let (mut sse, mut out) = (Sse::new(), Vec::new());
             let stream = format!("data: 1{ending}{ending}data: 2{ending}{ending}");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_its_empty_line_is_handed_out_at_the_end() {
+    fn an_event_without_its_empty_line_is_returned_at_the_end() {
         let (mut sse, mut out) = (Sse::new(), Vec::new());
         sse.feed(b"data: [DONE]", &mut out).unwrap();
         assert!(out.is_empty());

@@ -10,7 +10,7 @@ use serde_json::json;
 use testkit::stubs::rules::{check_anthropic, extends_anthropic};
 use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{Life, json_of, model_at, reply, vendor_model, wired};
+use crate::support::{Conversation, json_of, model_at, model_with_wire, reply, vendor_model};
 
 const MODEL: &str = "anthropic/claude-fable-5-2";
 
@@ -23,7 +23,7 @@ fn called(name: &str, arguments: &str) -> ReplyPart {
 }
 
 #[tokio::test]
-async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
+async fn text_reasoning_calls_and_usage_arrive_complete() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
     stub.push(
@@ -34,9 +34,9 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
             .call("toolu_2", "done", "", 1)
             .usage(120, 100, 17),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(
         reply.parts,
         [
@@ -59,17 +59,17 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
 async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_reasoning() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
+    let mut conversation = Conversation::new();
     for cycle in 1..=3u128 {
-        life.wake(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
+        conversation.begin_cycle(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
         for step in 0..3 {
             let id = format!("toolu_{cycle}_{step}");
             stub.push(Answer::new().reasoning("thinking").call(&id, "send_message", r#"{"text":"a"}"#, 4));
-            life.step(vendor_model.as_ref()).await;
-            life.layer(&format!("[INBOX PREVIEW — {step}]"));
+            conversation.step(vendor_model.as_ref()).await;
+            conversation.layer(&format!("[INBOX PREVIEW — {step}]"));
         }
         stub.push(Answer::new().reasoning("so").text("done"));
-        life.step(vendor_model.as_ref()).await;
+        conversation.step(vendor_model.as_ref()).await;
     }
     let requests = stub.requests();
     assert_eq!(requests.len(), 12);
@@ -87,19 +87,19 @@ async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_reason
 async fn a_step_is_one_user_message_with_outcomes_first() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
     stub.push(Answer::new().call("toolu_1", "send_message", "{}", 9).call(
         "toolu_2",
         "send_message",
         "{}",
         9,
     ));
-    life.step(vendor_model.as_ref()).await;
-    life.user("[MID-CYCLE UPDATE]");
-    life.layer("[INBOX PREVIEW]");
+    conversation.step(vendor_model.as_ref()).await;
+    conversation.user("[MID-CYCLE UPDATE]");
+    conversation.layer("[INBOX PREVIEW]");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let body = &stub.requests()[1].body;
     let kinds = |message: usize| {
         let blocks = body["messages"][message]["content"].as_array().unwrap();
@@ -112,7 +112,7 @@ async fn a_step_is_one_user_message_with_outcomes_first() {
 }
 
 #[tokio::test]
-async fn redacted_and_unknown_blocks_go_back_byte_for_byte_and_are_shown_nowhere() {
+async fn redacted_and_unknown_blocks_are_sent_back_byte_for_byte_and_hidden() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
     let unknown = json!({"type": "hologram", "beams": [1.5, {"x": null}], "text": "secret"});
@@ -123,40 +123,40 @@ async fn redacted_and_unknown_blocks_go_back_byte_for_byte_and_are_shown_nowhere
             .text("hello")
             .call("toolu_1", "done", "{}", 9),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("hello".into()), called("done", "{}")]);
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let sent = stub.requests()[1].body["messages"][1]["content"].clone();
     assert_eq!(sent[0], json!({"type": "redacted_thinking", "data": "b64+/=="}));
     assert_eq!(sent[1], unknown);
     let raw = String::from_utf8(stub.requests()[1].raw.to_vec()).unwrap();
-    assert!(raw.contains(&unknown.to_string()), "the bytes of what is not known are kept");
+    assert!(raw.contains(&unknown.to_string()), "unknown blocks keep their bytes");
 }
 
 #[tokio::test]
-async fn reasoning_of_other_cycles_is_left_out_and_an_empty_turn_with_it() {
+async fn reasoning_of_other_cycles_and_turns_without_content_are_left_out() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] one", "[WORKSPACE] one");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] one", "[WORKSPACE] one");
     stub.push(Answer::new().reasoning("only thoughts"));
-    life.step(vendor_model.as_ref()).await;
-    life.wake(2, "[INBOX] two", "[WORKSPACE] two");
+    conversation.step(vendor_model.as_ref()).await;
+    conversation.begin_cycle(2, "[INBOX] two", "[WORKSPACE] two");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let messages = stub.requests()[1].body["messages"].clone();
     assert_eq!(messages.as_array().unwrap().len(), 1, "the neighbours are one message: {messages}");
     assert_eq!(messages[0]["content"].as_array().unwrap().len(), 3);
 }
 
 #[tokio::test]
-async fn reasoning_below_the_bound_is_never_sent_again() {
+async fn reasoning_before_reasoning_from_is_not_sent() {
     let wire = Anthropic::new("claude-fable-5-2", 1_000);
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     let native = |text: &str| {
         Some(agent::message::Native {
             origin: wire.origin.clone(),
@@ -168,33 +168,35 @@ async fn reasoning_below_the_bound_is_never_sent_again() {
     for text in ["first", "second"] {
         let mut said = reply(vec![ReplyPart::Text(text.into())]);
         said.native = native(text);
-        life.live(&said);
-        life.user("go on");
+        conversation.add_reply(&said);
+        conversation.user("go on");
     }
-    let vendor_model = wired(wire.clone(), "http://localhost");
-    let count = |life: &mut Life| json_of(&vendor_model, life).to_string().matches("signature").count();
-    assert_eq!(count(&mut life), 2);
-    life.prompt.reasoning_from = 4;
-    assert_eq!(count(&mut life), 1);
-    life.prompt.reasoning_from = 99;
-    assert_eq!(count(&mut life), 0);
+    let vendor_model = model_with_wire(wire.clone(), "http://localhost");
+    let count = |conversation: &mut Conversation| {
+        json_of(&vendor_model, conversation).to_string().matches("signature").count()
+    };
+    assert_eq!(count(&mut conversation), 2);
+    conversation.prompt.reasoning_from = 4;
+    assert_eq!(count(&mut conversation), 1);
+    conversation.prompt.reasoning_from = 99;
+    assert_eq!(count(&mut conversation), 0);
 }
 
 #[tokio::test]
-async fn a_refused_conversation_is_retried_once_and_stays_so() {
+async fn after_a_refusal_reasoning_is_dropped_for_the_rest_of_the_conversation() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] one", "[WORKSPACE] one");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] one", "[WORKSPACE] one");
     stub.push(Answer::new().reasoning("hm").call("toolu_1", "done", "{}", 9));
-    life.step(vendor_model.as_ref()).await;
-    // Somebody edits what was sent: the vendor's check fails.
-    life.prompt.items[1] = Item::Layer(Arc::from("[WORKSPACE] edited"));
+    conversation.step(vendor_model.as_ref()).await;
+    // The transcript is changed, so the vendor's check fails.
+    conversation.prompt.items[1] = Item::Layer(Arc::from("[WORKSPACE] edited"));
     stub.push(Answer::new().text("all right"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     stub.push(Answer::new().text("again"));
-    life.user("more");
-    life.step(vendor_model.as_ref()).await;
+    conversation.user("more");
+    conversation.step(vendor_model.as_ref()).await;
     let requests = stub.requests();
     assert_eq!(requests.len(), 4);
     assert!(requests[1].refused.as_ref().unwrap().contains("bound to a different conversation"));
@@ -204,19 +206,19 @@ async fn a_refused_conversation_is_retried_once_and_stays_so() {
         assert_eq!(request.header("anthropic-beta"), "thinking-binding-controls-2026-08-01");
     }
     assert_eq!(requests[1].header("anthropic-beta"), "");
-    // Another conversation is not touched by it.
-    let mut other = Life::new();
-    other.wake(1, "[INBOX]", "[WORKSPACE]");
+    // Another conversation is not affected.
+    let mut other = Conversation::new();
+    other.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("hi"));
     other.step(vendor_model.as_ref()).await;
     assert!(stub.requests()[4].body["thinking"].is_null());
 }
 
 #[tokio::test]
-async fn breakpoints_end_the_system_stand_behind_the_inbox_and_at_the_tail() {
+async fn cache_breakpoints_follow_the_system_layer_the_inbox_and_the_last_item() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
+    let mut conversation = Conversation::new();
     let marked = |body: &serde_json::Value| {
         let mut marked = Vec::new();
         for (m, message) in body["messages"].as_array().unwrap().iter().enumerate() {
@@ -229,10 +231,10 @@ async fn breakpoints_end_the_system_stand_behind_the_inbox_and_at_the_tail() {
         marked
     };
     for cycle in 1..=2 {
-        life.wake(cycle, &format!("[INBOX] {cycle}"), "[WORKSPACE]");
+        conversation.begin_cycle(cycle, &format!("[INBOX] {cycle}"), "[WORKSPACE]");
         for step in 0..2 {
             stub.push(Answer::new().call(&format!("toolu_{cycle}_{step}"), "done", "{}", 9));
-            life.step(vendor_model.as_ref()).await;
+            conversation.step(vendor_model.as_ref()).await;
         }
     }
     let requests = stub.requests();
@@ -248,14 +250,14 @@ async fn breakpoints_end_the_system_stand_behind_the_inbox_and_at_the_tail() {
 }
 
 #[tokio::test]
-async fn a_call_is_forced_only_where_the_vendor_takes_it() {
+async fn a_call_is_forced_only_if_the_vendor_accepts_it() {
     let stub = stub().await;
     for (model, forced) in [(MODEL, false), ("anthropic/claude-haiku-5-5", true)] {
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
-        life.prompt.choice = ToolChoice::Required;
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+        conversation.prompt.choice = ToolChoice::Required;
         stub.push(Answer::new().text("ok"));
-        life.step(model_at(model, &stub.url()).as_ref()).await;
+        conversation.step(model_at(model, &stub.url()).as_ref()).await;
         let sent = stub.requests().last().unwrap().body["tool_choice"].clone();
         assert_eq!(sent == json!({"type": "any"}), forced, "{model}: {sent}");
     }
@@ -271,41 +273,41 @@ async fn a_manual_thinking_model_keeps_the_reasoning_of_its_last_turn() {
         ..ModelConfig::named("anthropic/claude-sonnet-4-5")
     };
     let vendor_model = vendor_model(config);
-    let mut life = Life::new();
+    let mut conversation = Conversation::new();
     for cycle in 1..=3 {
-        life.wake(cycle, "[INBOX]", "[WORKSPACE]");
+        conversation.begin_cycle(cycle, "[INBOX]", "[WORKSPACE]");
         for step in 0..2 {
             stub.push(Answer::new().reasoning("hm").call(&format!("toolu_{cycle}_{step}"), "done", "{}", 9));
-            life.step(vendor_model.as_ref()).await;
+            conversation.step(vendor_model.as_ref()).await;
         }
     }
-    // A step that another model made has none to show: a word of ours ends its loop.
-    life.wake(4, "[INBOX]", "[WORKSPACE]");
-    life.foreign_step("other", &[("done", "{}")]);
-    life.wake(5, "[INBOX]", "[WORKSPACE]");
+    // A step of another model has no reasoning, so an inserted assistant message ends its tool loop.
+    conversation.begin_cycle(4, "[INBOX]", "[WORKSPACE]");
+    conversation.foreign_step("other", &[("done", "{}")]);
+    conversation.begin_cycle(5, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().reasoning("hm").call("toolu_5", "done", "{}", 9));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     for request in stub.requests() {
         assert_eq!(request.refused, None);
         assert_eq!(request.body["thinking"], json!({"type": "enabled", "budget_tokens": 2_000}));
         assert!(request.body["temperature"].is_null());
     }
     assert_eq!(stub.requests()[2].body.to_string().matches("stub-signature").count(), 1);
-    // Compaction in the middle of a cycle takes its reasoning: this request goes without.
-    life.prompt.reasoning_from = 99;
+    // After compaction in the middle of a cycle its reasoning is gone, so this request has none.
+    conversation.prompt.reasoning_from = 99;
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     assert!(stub.requests().last().unwrap().body["thinking"].is_null());
 }
 
 #[tokio::test]
-async fn a_transcript_of_another_model_is_told_in_canonical_blocks_with_our_ids() {
+async fn a_transcript_of_another_model_is_sent_as_canonical_blocks_with_our_ids() {
     let wire = Anthropic::new("claude-fable-5-2", 1_000);
-    let vendor_model = wired(wire, "http://localhost");
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    life.foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
-    let body = json_of(&vendor_model, &mut life);
+    let vendor_model = model_with_wire(wire, "http://localhost");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    conversation.foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
+    let body = json_of(&vendor_model, &mut conversation);
     check_anthropic(&body).unwrap();
     let blocks = &body["messages"][1]["content"];
     assert_eq!(blocks.as_array().unwrap().len(), 3, "blank text is left out");
@@ -313,27 +315,29 @@ async fn a_transcript_of_another_model_is_told_in_canonical_blocks_with_our_ids(
     assert_eq!(blocks[1]["input"], json!({"INVALID_JSON": "{\"cut"}));
     assert_eq!(blocks[2]["input"], json!({}));
     assert_eq!(body["messages"][2]["content"][0]["tool_use_id"], blocks[0]["id"]);
-    let raw =
-        String::from_utf8(vendor_model.encode(&life.prompt, &mut life.memo).body.concat().to_vec()).unwrap();
+    let raw = String::from_utf8(
+        vendor_model.encode(&conversation.prompt, &mut conversation.memo).body.concat().to_vec(),
+    )
+    .unwrap();
     assert!(raw.contains(r#""input":{"a": 1.0}"#), "arguments keep their bytes");
 }
 
 #[tokio::test]
-async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
-    let vendor_model = wired(Anthropic::new("claude-fable-5-2", 1_000), "http://localhost");
-    let mut life = Life::new();
-    check_anthropic(&json_of(&vendor_model, &mut life)).unwrap();
-    life.foreign_step("begins with the assistant", &[]);
-    check_anthropic(&json_of(&vendor_model, &mut life)).unwrap();
-    let short = json_of(&vendor_model, &mut life);
-    life.foreign_step("and goes on", &[]);
-    check_anthropic(&json_of(&vendor_model, &mut life)).unwrap();
-    extends_anthropic(&short, &json_of(&vendor_model, &mut life)).unwrap();
-    life.user("   ");
-    check_anthropic(&json_of(&vendor_model, &mut life)).unwrap();
-    // Outcomes whose call was cut off the view.
-    let mut cut = Life::new();
-    cut.wake(1, "[INBOX]", "[WORKSPACE]");
+async fn an_unusual_transcript_is_sent_in_a_form_that_the_vendor_accepts() {
+    let vendor_model = model_with_wire(Anthropic::new("claude-fable-5-2", 1_000), "http://localhost");
+    let mut conversation = Conversation::new();
+    check_anthropic(&json_of(&vendor_model, &mut conversation)).unwrap();
+    conversation.foreign_step("begins with the assistant", &[]);
+    check_anthropic(&json_of(&vendor_model, &mut conversation)).unwrap();
+    let short = json_of(&vendor_model, &mut conversation);
+    conversation.foreign_step("and goes on", &[]);
+    check_anthropic(&json_of(&vendor_model, &mut conversation)).unwrap();
+    extends_anthropic(&short, &json_of(&vendor_model, &mut conversation)).unwrap();
+    conversation.user("   ");
+    check_anthropic(&json_of(&vendor_model, &mut conversation)).unwrap();
+    // Outcomes whose call is no longer in the view.
+    let mut cut = Conversation::new();
+    cut.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     cut.foreign_step("x", &[("done", "{}")]);
     cut.prompt.items.remove(2);
     let body = json_of(&vendor_model, &mut cut);
@@ -342,49 +346,49 @@ async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
 }
 
 #[tokio::test]
-async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
+async fn a_reply_cut_by_the_limit_is_marked_and_can_be_sent_back() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(
         Answer::new().text("a").call("toolu_1", "send_message", r#"{"text":"cut he"#, 3).stop("max_tokens"),
     );
-    let (_, mut cut) = life.ask(vendor_model.as_ref()).await.unwrap();
+    let (_, mut cut) = conversation.ask(vendor_model.as_ref()).await.unwrap();
     assert_eq!(cut.stop, StopReason::Length);
     assert_eq!(cut.parts[1], called("send_message", r#"{"text":"cut he"#));
-    // The runtime may leave the broken call out of the entry; the native block follows.
+    // If the runtime leaves the broken call out of the entry, it is left out of the native block too.
     cut.parts.pop();
-    life.live(&cut);
-    life.user("go on");
+    conversation.add_reply(&cut);
+    conversation.user("go on");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     assert_eq!(stub.requests()[1].refused, None);
     assert_eq!(stub.requests()[1].body["messages"][1]["content"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn adaptive_thinking_carries_its_effort() {
+async fn adaptive_thinking_sends_its_effort() {
     let wire = Anthropic {
         thinking: AnthropicThinking::Adaptive { effort: Some("low".into()) },
         ..Anthropic::new("m", 9)
     };
-    let vendor_model = wired(wire, "http://localhost");
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let body = json_of(&vendor_model, &mut life);
+    let vendor_model = model_with_wire(wire, "http://localhost");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    let body = json_of(&vendor_model, &mut conversation);
     assert_eq!(body["thinking"], json!({"type": "adaptive"}));
     assert_eq!(body["output_config"], json!({"effort": "low"}));
 }
 
 #[tokio::test]
-async fn an_error_inside_the_stream_ends_it_by_its_class() {
+async fn an_error_inside_the_stream_ends_it_with_the_class_of_the_error() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("half").then_error("overloaded_error", "Overloaded"));
-    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
+    let error = conversation.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(
         matches!(&error, ModelError::Overloaded { message, .. } if message.contains("Overloaded")),
         "{error:?}"

@@ -1,4 +1,4 @@
-//! The checks of a model server, against stubs that keep and break each promise.
+//! The conformance checks, against stubs that pass and fail each check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::support::{NoClock, vendor_model};
 const PARIS: &str = r#"{"city":"Paris","unit":"celsius"}"#;
 const ROME: &str = r#"{"city":"Rome","unit":"celsius"}"#;
 
-/// A clock that goes on by ten milliseconds whenever it is looked at, and whose waits never end.
+/// A clock that advances by ten milliseconds each time it is read, and whose sleeps never end.
 #[derive(Default)]
 struct Ticking(AtomicU64);
 
@@ -42,7 +42,7 @@ fn trial(stub: &Stub, name: &str, mode: ToolMode) -> Trial {
     trial_at(&stub.url(), name, mode, Arc::new(Ticking::default()))
 }
 
-async fn all(mut trial: Trial, mode: ToolMode) -> Column {
+async fn run_all(mut trial: Trial, mode: ToolMode) -> Column {
     let mut findings = Vec::new();
     for check in Check::ALL {
         findings.push(trial.run(check).await);
@@ -58,7 +58,7 @@ fn pieces(text: &str) -> ReplyPiece {
     ReplyPiece::Text(text.split_inclusive(' ').map(str::to_owned).collect())
 }
 
-fn able(stub: &Stub) {
+fn answer_all_checks(stub: &Stub) {
     let answer = || Answer::new().usage(30, 0, 12);
     stub.push(answer().say(pieces("one, two, three")));
     stub.push(answer().call("call_1", "get_weather", PARIS, 5));
@@ -68,7 +68,7 @@ fn able(stub: &Stub) {
 }
 
 #[tokio::test]
-async fn a_server_that_keeps_every_promise_is_good_enough_as_it_is() {
+async fn a_server_that_passes_every_check_is_good_enough() {
     for (vendor, name) in [
         (Vendor::OpenAi, "llamacpp/able"),
         (Vendor::Anthropic, "anthropic/claude-sonnet-5"),
@@ -76,8 +76,8 @@ async fn a_server_that_keeps_every_promise_is_good_enough_as_it_is() {
         (Vendor::Responses, "openai-responses/gpt-5-mini"),
     ] {
         let stub = Stub::start(vendor).await;
-        able(&stub);
-        let column = all(trial(&stub, name, ToolMode::Native), ToolMode::Native).await;
+        answer_all_checks(&stub);
+        let column = run_all(trial(&stub, name, ToolMode::Native), ToolMode::Native).await;
         assert_eq!(verdicts(&column), [Verdict::Ok; 5], "{name}: {column:?}");
         assert!(column.findings[0].why.starts_with("3 pieces, the first after"), "{column:?}");
         assert_eq!(column.findings[3].why, "input 90, cached 0, output 36");
@@ -88,7 +88,7 @@ async fn a_server_that_keeps_every_promise_is_good_enough_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_server_without_tools_may_still_be_good_enough_with_a_schema() {
+async fn a_server_without_tool_calls_may_be_good_enough_in_json_schema_mode() {
     let stub = Stub::start(Vendor::OpenAi).await;
     let jinja =
         r#"{"error":{"code":500,"message":"tools param requires --jinja flag","type":"server_error"}}"#;
@@ -98,7 +98,7 @@ async fn a_server_without_tools_may_still_be_good_enough_with_a_schema() {
     stub.push(refusal());
     stub.push(Answer::new().say(pieces("Once upon")).hangs());
     stub.push(Answer::new().text("Hello."));
-    let native = all(trial(&stub, "llamacpp/tiny", ToolMode::Native), ToolMode::Native).await;
+    let native = run_all(trial(&stub, "llamacpp/tiny", ToolMode::Native), ToolMode::Native).await;
     use Verdict::{No, Ok};
     assert_eq!(verdicts(&native), [Ok, No, No, No, Ok]);
     assert!(native.findings[1].describe().contains("--jinja"), "{native:?}");
@@ -110,7 +110,7 @@ async fn a_server_without_tools_may_still_be_good_enough_with_a_schema() {
     stub.push(json(&format!(r#"{{"name": "get_weather", "arguments": {PARIS}}}"#)));
     stub.push(json(r#"{"text": "Once upon a time there"#).hangs());
     stub.push(json(r#"{"text": "Hello."}"#));
-    let schema = all(trial(&stub, "llamacpp/tiny", ToolMode::JsonSchema), ToolMode::JsonSchema).await;
+    let schema = run_all(trial(&stub, "llamacpp/tiny", ToolMode::JsonSchema), ToolMode::JsonSchema).await;
     assert_eq!(verdicts(&schema), [Ok, Ok, No, Ok, Ok], "{schema:?}");
     let advice = advice(&[native, schema]);
     assert_eq!(
@@ -120,7 +120,7 @@ async fn a_server_without_tools_may_still_be_good_enough_with_a_schema() {
 }
 
 #[tokio::test]
-async fn a_model_may_miss_once_and_that_is_told() {
+async fn a_call_that_needs_a_second_try_passes_in_part() {
     let stub = Stub::start(Vendor::OpenAi).await;
     stub.push(Answer::new().text("It is sunny in Paris."));
     stub.push(Answer::new().call("call_1", "get_weather", PARIS, 99));
@@ -137,58 +137,63 @@ async fn a_model_may_miss_once_and_that_is_told() {
     );
 }
 
-async fn first(url: &str, clock: Arc<dyn Clock>) -> Finding {
+async fn first_finding(url: &str, clock: Arc<dyn Clock>) -> Finding {
     trial_at(url, "openai-compatible/x", ToolMode::Native, clock).run(Check::Stream).await
 }
 
 #[tokio::test]
-async fn what_is_no_model_server_is_told_apart_at_the_first_question() {
+async fn servers_that_are_not_model_servers_are_distinguished_by_the_first_request() {
     let stub = Stub::start(Vendor::OpenAi).await;
     let ticking = || Arc::new(Ticking::default());
     let html = "<!doctype html><title>Welcome</title>";
     stub.push(Answer::status(200, html).header("content-type", "text/html"));
-    let found = first(&stub.url(), ticking()).await;
+    let found = first_finding(&stub.url(), ticking()).await;
     assert!(
-        matches!(found.hopeless(), Some(ModelError::NoModel(why)) if why.ends_with("HTTP 200, text/html")),
+        matches!(found.fatal_error(), Some(ModelError::NoModel(why)) if why.ends_with("HTTP 200, text/html")),
         "{found:?}"
     );
     stub.push(Answer::status(404, "not found"));
-    assert!(matches!(first(&stub.url(), ticking()).await.hopeless(), Some(ModelError::NoModel(_))));
+    assert!(matches!(
+        first_finding(&stub.url(), ticking()).await.fatal_error(),
+        Some(ModelError::NoModel(_))
+    ));
     stub.push(Answer::status(401, r#"{"error":{"message":"bad key sk-canary-0123456789"}}"#));
-    let found = first(&stub.url(), ticking()).await;
+    let found = first_finding(&stub.url(), ticking()).await;
     assert!(
-        matches!(found.hopeless(), Some(ModelError::Auth(_))) && !found.why.contains("canary"),
+        matches!(found.fatal_error(), Some(ModelError::Auth(_))) && !found.why.contains("canary"),
         "{found:?}"
     );
-    // It takes the question and says nothing; this clock has no patience.
+    // The server accepts the request and sends nothing; with this clock the time-out ends at once.
     stub.push(Answer::raw("").hangs());
-    let found = first(&stub.url(), Arc::new(NoClock)).await;
-    assert!(matches!(found.hopeless(), Some(ModelError::TimedOut(_))), "{found:?}");
-    assert_eq!(found.why, "no word within 9 s");
+    let found = first_finding(&stub.url(), Arc::new(NoClock)).await;
+    assert!(matches!(found.fatal_error(), Some(ModelError::TimedOut(_))), "{found:?}");
+    assert_eq!(found.why, "no answer within 9 s");
     let gone = stub.url();
     drop(stub);
-    assert!(matches!(first(&gone, ticking()).await.hopeless(), Some(ModelError::Network(_))));
+    assert!(matches!(first_finding(&gone, ticking()).await.fatal_error(), Some(ModelError::Network(_))));
 }
 
 #[tokio::test]
-async fn behind_a_question_that_ran_out_of_time_nothing_more_is_asked() {
+async fn no_request_is_sent_after_one_timed_out() {
     let stub = Stub::start(Vendor::OpenAi).await;
     stub.push(Answer::raw("").hangs());
-    let column =
-        all(trial_at(&stub.url(), "llamacpp/dead", ToolMode::Native, Arc::new(NoClock)), ToolMode::Native)
-            .await;
+    let column = run_all(
+        trial_at(&stub.url(), "llamacpp/dead", ToolMode::Native, Arc::new(NoClock)),
+        ToolMode::Native,
+    )
+    .await;
     let (no, untried) = (Verdict::No, Verdict::Untried);
     assert_eq!(verdicts(&column), [no, untried, untried, untried, untried]);
     assert!(column.findings[0].is_silence() && column.findings[1].describe().starts_with("not tried: "));
     assert!(stub.requests().len() <= 1 && column.verdict() == Verdict::No);
-    assert_eq!(advice(&[column]).text, "not good enough: native: no word within 9 s");
+    assert_eq!(advice(&[column]).text, "not good enough: native: no answer within 9 s");
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_no_stream() {
+async fn a_broken_stream_fails_the_stream_check() {
     let stub = Stub::start(Vendor::OpenAi).await;
     stub.push(Answer::new().say(pieces("one, two, three")).cut_at(200));
     let found = trial(&stub, "llamacpp/tiny", ToolMode::Native).run(Check::Stream).await;
-    assert_eq!((found.verdict, found.hopeless()), (Verdict::No, None));
+    assert_eq!((found.verdict, found.fatal_error()), (Verdict::No, None));
     assert!(found.describe().contains("cut"), "{found:?}");
 }

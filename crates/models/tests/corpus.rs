@@ -1,5 +1,5 @@
-//! Recorded streams of real servers, whole and cut at every byte. The folder is named by
-//! `VIV_WIRE_CORPUS`; the recordings are not part of this project.
+//! Recorded streams of real servers, complete and cut at every byte. `VIV_WIRE_CORPUS` names the folder;
+//! the recordings are not part of this project.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cuts::cut_at_every_byte;
-use crate::support::agree;
+use crate::support::assert_streamed;
 
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     let Ok(corpus) = std::env::var("VIV_WIRE_CORPUS") else {
@@ -73,7 +73,7 @@ pub(crate) fn decode<D: Decoder>(
     }
 }
 
-/// The events as their vendors send them: those that name their type have it as the event's name.
+/// The events as their vendors send them: an event with a type has it as its name.
 pub(crate) fn sse(lines: &[&str]) -> String {
     lines.iter().map(|line| format!("{}data: {line}\n\n", event_name(line))).collect()
 }
@@ -83,7 +83,7 @@ fn event_name(line: &str) -> String {
     fields.get("type").map_or_else(String::new, |name| format!("event: {}\n", name.get().trim_matches('"')))
 }
 
-/// What a stream says, put together without the decoder under test.
+/// The content of a stream, read without the decoder under test.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Decoded {
     text: String,
@@ -91,12 +91,12 @@ struct Decoded {
     calls: Vec<(String, String, String)>,
 }
 
-fn heard_openai(lines: &[Value]) -> Decoded {
-    let mut heard = Decoded::default();
+fn expected_openai(lines: &[Value]) -> Decoded {
+    let mut expected = Decoded::default();
     let mut calls: BTreeMap<u64, (String, String, String)> = BTreeMap::new();
     for delta in lines.iter().map(|line| &line["choices"][0]["delta"]) {
-        heard.text += delta["content"].as_str().unwrap_or("");
-        heard.reasoning += delta["reasoning_content"].as_str().unwrap_or("");
+        expected.text += delta["content"].as_str().unwrap_or("");
+        expected.reasoning += delta["reasoning_content"].as_str().unwrap_or("");
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
             let slot = calls.entry(call["index"].as_u64().unwrap_or(0)).or_default();
             slot.0 += call["id"].as_str().unwrap_or("");
@@ -104,41 +104,41 @@ fn heard_openai(lines: &[Value]) -> Decoded {
             slot.2 += call["function"]["arguments"].as_str().unwrap_or("");
         }
     }
-    heard.calls = calls.into_values().collect();
-    heard
+    expected.calls = calls.into_values().collect();
+    expected
 }
 
-fn heard_anthropic(lines: &[Value]) -> Decoded {
-    let mut heard = Decoded::default();
+fn expected_anthropic(lines: &[Value]) -> Decoded {
+    let mut expected = Decoded::default();
     let mut at: BTreeMap<u64, usize> = BTreeMap::new();
     for line in lines {
         let index = line["index"].as_u64().unwrap_or(0);
         let block = &line["content_block"];
         if block["type"] == "tool_use" {
-            at.insert(index, heard.calls.len());
+            at.insert(index, expected.calls.len());
             let text = |key: &str| block[key].as_str().unwrap().to_owned();
-            heard.calls.push((text("id"), text("name"), String::new()));
+            expected.calls.push((text("id"), text("name"), String::new()));
         }
         let delta = &line["delta"];
-        heard.text += delta["text"].as_str().unwrap_or("");
-        heard.reasoning += delta["thinking"].as_str().unwrap_or("");
+        expected.text += delta["text"].as_str().unwrap_or("");
+        expected.reasoning += delta["thinking"].as_str().unwrap_or("");
         if let Some(call) = at.get(&index) {
-            heard.calls[*call].2 += delta["partial_json"].as_str().unwrap_or("");
+            expected.calls[*call].2 += delta["partial_json"].as_str().unwrap_or("");
         }
     }
-    heard
+    expected
 }
 
-fn heard_gemini(lines: &[Value]) -> Decoded {
-    let mut heard = Decoded::default();
+fn expected_gemini(lines: &[Value]) -> Decoded {
+    let mut expected = Decoded::default();
     let mut pieces: Vec<BTreeMap<String, String>> = Vec::new();
     for part in lines.iter().flat_map(|line| line["candidates"][0]["content"]["parts"].as_array()).flatten() {
         let text = part["text"].as_str().unwrap_or("");
-        if part["thought"] == true { &mut heard.reasoning } else { &mut heard.text }.push_str(text);
+        if part["thought"] == true { &mut expected.reasoning } else { &mut expected.text }.push_str(text);
         let call = &part["functionCall"];
         if let Some(name) = call["name"].as_str() {
             let args = if call["args"].is_null() { String::new() } else { call["args"].to_string() };
-            heard.calls.push((String::new(), name.to_owned(), args));
+            expected.calls.push((String::new(), name.to_owned(), args));
             pieces.push(BTreeMap::new());
         }
         for piece in call["partialArgs"].as_array().into_iter().flatten() {
@@ -147,69 +147,69 @@ fn heard_gemini(lines: &[Value]) -> Decoded {
             pieces.last_mut().unwrap().entry(key).or_default().push_str(text);
         }
     }
-    for (call, pieces) in heard.calls.iter_mut().zip(pieces).filter(|(_, pieces)| !pieces.is_empty()) {
+    for (call, pieces) in expected.calls.iter_mut().zip(pieces).filter(|(_, pieces)| !pieces.is_empty()) {
         call.2 = serde_json::to_string(&pieces).unwrap();
     }
-    heard
+    expected
 }
 
-fn heard_responses(lines: &[Value]) -> Decoded {
-    let mut heard = Decoded::default();
+fn expected_responses(lines: &[Value]) -> Decoded {
+    let mut expected = Decoded::default();
     for line in lines.iter().filter(|line| line["type"] == "response.output_item.done") {
         let item = &line["item"];
         let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
         for part in item["content"].as_array().into_iter().flatten() {
-            heard.text += part["text"].as_str().unwrap_or("");
+            expected.text += part["text"].as_str().unwrap_or("");
         }
         for part in item["summary"].as_array().into_iter().flatten() {
-            heard.reasoning += part["text"].as_str().unwrap_or("");
+            expected.reasoning += part["text"].as_str().unwrap_or("");
         }
         let arguments: Value = serde_json::from_str(&text("arguments")).unwrap_or_default();
         if let Some(uses) = arguments["tool_uses"].as_array() {
             for (index, call) in uses.iter().enumerate() {
                 let name = call["recipient_name"].as_str().unwrap().replace("functions.", "");
                 let id = format!("{}_{index}", text("call_id"));
-                heard.calls.push((id, name, call["parameters"].to_string()));
+                expected.calls.push((id, name, call["parameters"].to_string()));
             }
         } else if item["type"] == "function_call" {
-            heard.calls.push((text("call_id"), text("name"), text("arguments")));
+            expected.calls.push((text("call_id"), text("name"), text("arguments")));
         }
     }
-    heard
+    expected
 }
 
-fn said(reply: &Reply) -> Decoded {
-    let mut heard = Decoded::default();
+fn decoded(reply: &Reply) -> Decoded {
+    let mut decoded = Decoded::default();
     let ids = reply.native.as_ref().map(|native| native.call_ids.clone()).unwrap_or_default();
     for part in &reply.parts {
         match part {
-            ReplyPart::Text(text) => heard.text += text,
-            ReplyPart::Reasoning(text) => heard.reasoning += text,
+            ReplyPart::Text(text) => decoded.text += text,
+            ReplyPart::Reasoning(text) => decoded.reasoning += text,
             ReplyPart::Call { name, arguments } => {
-                heard.calls.push((ids[heard.calls.len()].clone(), name.clone(), arguments.clone()));
+                decoded.calls.push((ids[decoded.calls.len()].clone(), name.clone(), arguments.clone()));
             }
         }
     }
-    heard
+    decoded
 }
 
-/// Whole in chunks of several sizes, then cut at every byte.
+/// Decodes a stream in chunks of several sizes, then cut at every byte.
 fn replay<D: Decoder + Clone>(
     path: &Path,
     decoder: fn() -> Box<D>,
-    heard: fn(&[Value]) -> Decoded,
+    expected: fn(&[Value]) -> Decoded,
     is_finish: fn(&Value) -> bool,
 ) -> Reply {
     let text = std::fs::read_to_string(path).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    replay_lines(path, &lines, decoder, heard, is_finish)
+    replay_lines(path, &lines, decoder, expected, is_finish)
 }
 
 fn replay_lines<D: Decoder + Clone>(
     path: &Path,
     lines: &[&str],
     decoder: fn() -> Box<D>,
-    heard: fn(&[Value]) -> Decoded,
+    expected: fn(&[Value]) -> Decoded,
     is_finish: fn(&Value) -> bool,
 ) -> Reply {
     let values: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -218,12 +218,12 @@ fn replay_lines<D: Decoder + Clone>(
     let mut replies = Vec::new();
     for size in [1, 7, 1_000, usize::MAX] {
         let (pieces, reply) = decode(decoder(), whole.as_bytes(), size).unwrap();
-        agree(&pieces, &reply);
+        assert_streamed(&pieces, &reply);
         replies.push(reply);
     }
     assert!(replies.windows(2).all(|pair| pair[0] == pair[1]), "{path:?} depends on its chunks");
     let reply = replies.remove(0);
-    assert_eq!(said(&reply), heard(&values), "{path:?}");
+    assert_eq!(decoded(&reply), expected(&values), "{path:?}");
     let ended = sse(&lines[..=finish]).trim_end().len();
     cut_at_every_byte(&name(path), decoder(), whole.as_bytes(), ended, &reply);
     reply
@@ -240,7 +240,8 @@ fn counts(reply: &Reply) -> [Option<u64>; 4] {
 #[test]
 fn recorded_anthropic_streams_cut_at_every_byte() {
     for path in files("anthropic", ".jsonl") {
-        let reply = replay(&path, anthropic, heard_anthropic, |line| !line["delta"]["stop_reason"].is_null());
+        let reply =
+            replay(&path, anthropic, expected_anthropic, |line| !line["delta"]["stop_reason"].is_null());
         println!("{}: {:?} {:?}", name(&path), counts(&reply), reply.stop);
         let expected: [u64; 2] = match name(&path).as_str() {
             "clear-thinking.1.jsonl" => [69, 53],
@@ -252,17 +253,17 @@ fn recorded_anthropic_streams_cut_at_every_byte() {
             "text.jsonl" => [12, 30],
             "tool-no-args.jsonl" => [565, 48],
             "web-search-tool.1.jsonl" => [15_665, 795],
-            // A recording that was added since: what every one of them must give was checked above.
+            // A newer recording, for which only the general checks above apply.
             _ => continue,
         };
         assert_eq!([reply.usage.input, reply.usage.output], expected.map(Some), "{path:?}");
         assert_eq!(matches!(reply.stop, StopReason::Refused(_)), name(&path) == "refusal.jsonl");
-        kept_whole(&path, &reply);
+        assert_blocks_kept(&path, &reply);
     }
 }
 
-/// Every block of the recording is in the native block, with all its fields.
-fn kept_whole(path: &Path, reply: &Reply) {
+/// Asserts that every block of the recording is in the native block with all its fields.
+fn assert_blocks_kept(path: &Path, reply: &Reply) {
     let text = std::fs::read_to_string(path).unwrap();
     let mut blocks: BTreeMap<u64, Value> = BTreeMap::new();
     for line in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_default()) {
@@ -301,7 +302,7 @@ fn kept_whole(path: &Path, reply: &Reply) {
 fn recorded_chat_streams_cut_at_every_byte() {
     for path in files("openai-chat", ".jsonl") {
         let reply =
-            replay(&path, openai, heard_openai, |line| line["choices"][0]["finish_reason"].is_string());
+            replay(&path, openai, expected_openai, |line| line["choices"][0]["finish_reason"].is_string());
         println!("{}: {:?} {:?}", name(&path), counts(&reply), reply.stop);
         let (usage, calls) = match name(&path).as_str() {
             "deepseek-reasoning.jsonl" => ([Some(18), Some(0), Some(219), Some(205)], 0),
@@ -309,12 +310,12 @@ fn recorded_chat_streams_cut_at_every_byte() {
             "groq-tool-call.jsonl" => ([Some(210), None, Some(15), None], 1),
             "mistral-tool-call.jsonl" => ([Some(124), None, Some(22), None], 1),
             "openai-text.jsonl" => ([Some(16), Some(0), Some(300), Some(0)], 0),
-            // xAI counts its 227 tokens of reasoning beside the 26 of the completion.
+            // xAI counts its 227 tokens of reasoning separately from the 26 of the completion.
             "xai-tool-call.jsonl" => ([Some(307), Some(306), Some(253), Some(227)], 1),
             _ => continue,
         };
         assert_eq!(counts(&reply), usage, "{path:?}");
-        assert_eq!(said(&reply).calls.len(), calls, "{path:?}");
+        assert_eq!(decoded(&reply).calls.len(), calls, "{path:?}");
     }
 }
 
@@ -322,7 +323,7 @@ fn recorded_chat_streams_cut_at_every_byte() {
 fn recorded_gemini_streams_cut_at_every_byte() {
     for path in files("google", ".jsonl") {
         let is_finish = |line: &Value| line["candidates"][0]["finishReason"].is_string();
-        let reply = replay(&path, gemini, heard_gemini, is_finish);
+        let reply = replay(&path, gemini, expected_gemini, is_finish);
         println!("{}: {:?} {:?}", name(&path), counts(&reply), reply.stop);
         let text = std::fs::read_to_string(&path).unwrap();
         let body = &reply.native.as_ref().unwrap().body;
@@ -340,7 +341,7 @@ fn recorded_gemini_streams_cut_at_every_byte() {
             _ => continue,
         };
         assert_eq!(counts(&reply), usage, "{path:?}");
-        assert_eq!(said(&reply).calls.len(), calls, "{path:?}");
+        assert_eq!(decoded(&reply).calls.len(), calls, "{path:?}");
     }
 }
 
@@ -365,19 +366,19 @@ fn recorded_responses_streams_cut_at_every_byte() {
             }
             continue;
         }
-        // Some hold several responses, one after the other.
+        // Some recordings hold several responses one after the other.
         for response in lines.split_inclusive(|line| line.contains("\"type\":\"response.completed\"")) {
             let is_finish = |line: &Value| line["type"] == "response.completed";
-            let reply = replay_lines(&path, response, responses, heard_responses, is_finish);
+            let reply = replay_lines(&path, response, responses, expected_responses, is_finish);
             println!("{}: {:?} {:?}", name(&path), counts(&reply), reply.stop);
-            kept_items(&path, response, &reply);
+            assert_items_kept(&path, response, &reply);
         }
     }
 }
 
-/// Every item of the recording is in the native block, with all its fields; but a wrapper, whose
-/// calls were taken out of it.
-fn kept_items(path: &Path, lines: &[&str], reply: &Reply) {
+/// Asserts that every item of the recording is in the native block with all its fields, except a wrapper,
+/// whose calls are there instead.
+fn assert_items_kept(path: &Path, lines: &[&str], reply: &Reply) {
     let values = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let done = values.filter(|line| line["type"] == "response.output_item.done");
     let items: Vec<Value> = done.map(|line| line["item"].clone()).collect();
@@ -405,15 +406,15 @@ fn recorded_llamacpp_streams_cut_at_every_byte() {
         let is_json = name(&path) == "json-schema.sse";
         let decoder = if is_json { json_mode } else { openai };
         let (pieces, whole) = decode(decoder(), &bytes, usize::MAX).unwrap();
-        agree(&pieces, &whole);
+        assert_streamed(&pieces, &whole);
         println!("{}: {:?} {:?} {:?}", name(&path), counts(&whole), whole.stop, whole.parts);
         let payloads = text.lines().filter_map(|line| line.strip_prefix("data: "));
         let values: Vec<Value> = payloads.filter_map(|data| serde_json::from_str(data).ok()).collect();
-        let content = heard_openai(&values).text;
+        let content = expected_openai(&values).text;
         match &whole.parts[..] {
             [ReplyPart::Text(said)] => assert_eq!(*said, content),
             [ReplyPart::Call { name, arguments }] if is_json => {
-                assert!(content.contains(arguments.as_str()), "the bytes of the arguments are the model's");
+                assert!(content.contains(arguments.as_str()), "the arguments keep the model's bytes");
                 let reply: Value = serde_json::from_str(&content).unwrap();
                 assert_eq!(reply["name"], name.as_str());
                 assert_eq!(reply["arguments"], serde_json::from_str::<Value>(arguments).unwrap());
@@ -440,7 +441,7 @@ fn the_recorded_error_has_its_class() {
 }
 
 #[test]
-fn a_part_that_begins_is_named() {
+fn a_part_starts_with_its_kind() {
     for path in files("openai-chat", "xai-tool-call.jsonl") {
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<&str> = text.lines().collect();

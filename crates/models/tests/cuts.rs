@@ -1,16 +1,15 @@
-//! A stream cut at every byte: before the vendor's word for the end nothing of it counts, after it
-//! everything does.
+//! A stream cut at every byte: before the stop reason it is an error, after it the reply is complete.
 
 use agent::port::{ModelError, Piece, Reply};
 use models::wire::{Decoder, Feed};
 use testkit::stubs::{Answer, Stub, Vendor};
 
-use crate::support::{Life, agree, model_at};
+use crate::support::{Conversation, assert_streamed, model_at};
 
-/// A stream whose last word on why it stops is whole at byte `ended`, cut behind each of its bytes in
-/// both ways in which streams are cut: it just ends, or its connection breaks.
+/// Cuts a stream after each of its bytes, in both ways: the body ends, or the connection breaks. The stop
+/// reason is complete at byte `ended`.
 ///
-/// The stream is fed once, byte by byte, and what was received until then is copied for each cut.
+/// The stream is fed once, byte by byte, and the decoder is cloned for each cut.
 pub(crate) fn cut_at_every_byte<D: Decoder + Clone>(
     stream: &str,
     decoder: Box<D>,
@@ -26,7 +25,7 @@ pub(crate) fn cut_at_every_byte<D: Decoder + Clone>(
             match feed.clone().end(broken) {
                 Ok(last) => {
                     assert!(at >= ended, "{stream} {how} behind {at} of {ended} bytes: taken too early");
-                    is_the_same(shown.iter().cloned().chain(last).collect(), whole);
+                    is_the_whole_reply(shown.iter().cloned().chain(last).collect(), whole);
                 }
                 Err(error) => {
                     assert!(at < ended, "{stream} {how} behind {at} of {ended} bytes: {error:?}");
@@ -39,10 +38,10 @@ pub(crate) fn cut_at_every_byte<D: Decoder + Clone>(
     }
 }
 
-/// What was taken of a cut stream is the whole thought; only its usage may be unknown.
-fn is_the_same(mut pieces: Vec<Piece>, whole: &Reply) {
+/// Asserts that the reply of a cut stream is complete; only its usage may be unknown.
+fn is_the_whole_reply(mut pieces: Vec<Piece>, whole: &Reply) {
     let Some(Piece::Done(reply)) = pieces.pop() else { panic!("no end but {pieces:?}") };
-    agree(&pieces, &reply);
+    assert_streamed(&pieces, &reply);
     assert_eq!((&reply.parts, &reply.native, &reply.stop), (&whole.parts, &whole.native, &whole.stop));
     assert!(reply.usage == whole.usage || reply.usage.output.is_none(), "{:?}", reply.usage);
 }
@@ -50,20 +49,20 @@ fn is_the_same(mut pieces: Vec<Piece>, whole: &Reply) {
 async fn cut_everywhere(vendor: Vendor, name: &str, answer: Answer, last_word: &str) {
     let stub = Stub::start(vendor).await;
     let vendor_model = model_at(name, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(answer.clone());
-    let (_, whole): (_, Reply) = life.ask(vendor_model.as_ref()).await.unwrap();
+    let (_, whole): (_, Reply) = conversation.ask(vendor_model.as_ref()).await.unwrap();
     let body = whole_body(&stub, &answer, vendor).await;
     let finish = body.find(last_word).expect("the stream says why it stops");
     let line_end = finish + body[finish..].find('\n').unwrap();
     let mut seen = (0, 0);
     for at in 0..body.len() {
         stub.push(answer.clone().cut_at(at));
-        match life.ask(vendor_model.as_ref()).await {
+        match conversation.ask(vendor_model.as_ref()).await {
             Ok((pieces, reply)) => {
                 assert!(at >= line_end, "cut at {at} of {finish}: accepted too early");
-                agree(&pieces, &reply);
+                assert_streamed(&pieces, &reply);
                 assert_eq!(
                     (&reply.parts, &reply.native, &reply.stop),
                     (&whole.parts, &whole.native, &whole.stop)
@@ -81,7 +80,7 @@ async fn cut_everywhere(vendor: Vendor, name: &str, answer: Answer, last_word: &
     assert!(seen.0 > 0 && seen.1 > 0, "{seen:?}");
 }
 
-/// What the stub would have sent.
+/// The whole body that the stub sends.
 async fn whole_body(stub: &Stub, answer: &Answer, vendor: Vendor) -> String {
     models::client::install_crypto();
     stub.demand(None);

@@ -1,4 +1,4 @@
-//! What goes wrong on the way: statuses, waits, silence, and what operators are told.
+//! Failures of requests: statuses, time-outs, broken streams, and their messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::stubs::{Answer, Stub, Vendor, bytes_of};
 use tokio::sync::Semaphore;
 
-use crate::support::{Life, collect, model_at};
+use crate::support::{Conversation, collect, model_at};
 
 const ALL: [(Vendor, &str); 4] = [
     (Vendor::OpenAi, "openai/gpt-5"),
@@ -22,13 +22,13 @@ const ALL: [(Vendor, &str); 4] = [
 async fn fails(vendor: Vendor, name: &str, answer: Answer) -> ModelError {
     let stub = Stub::start(vendor).await;
     stub.push(answer);
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    life.ask(model_at(name, &stub.url()).as_ref()).await.unwrap_err()
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    conversation.ask(model_at(name, &stub.url()).as_ref()).await.unwrap_err()
 }
 
 #[tokio::test]
-async fn a_status_is_told_by_what_to_do_next() {
+async fn a_status_is_mapped_to_its_error_class() {
     for (vendor, name) in ALL {
         let error = fails(vendor, name, Answer::status(429, "{}").header("retry-after", "7")).await;
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{error:?}");
@@ -53,7 +53,7 @@ async fn a_status_is_told_by_what_to_do_next() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_vendor_echoes_is_told_to_nobody() {
+async fn a_key_that_a_vendor_echoes_is_redacted() {
     for (vendor, name) in ALL {
         let echo = r#"{"error":{"message":"wrong key sk-canary-0123456789","type":"x"}}"#;
         for answer in [Answer::status(401, echo), Answer::payloads(echo)] {
@@ -64,11 +64,11 @@ async fn a_key_that_a_vendor_echoes_is_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_stream_is_garbage_or_the_error_it_holds() {
+async fn an_answer_that_is_not_a_stream_is_garbage_or_the_error_in_it() {
     for (vendor, name) in ALL {
         let page = Answer::status(200, "<html>gateway").header("content-type", "text/html");
         let error = fails(vendor, name, page).await;
-        assert!(matches!(&error, ModelError::NoModel(why) if why.contains("no model server")), "{error}");
+        assert!(matches!(&error, ModelError::NoModel(why) if why.contains("not a model server")), "{error}");
         let error = Answer::status(200, r#"{"error":{"code":429,"message":"x"}}"#)
             .header("content-type", "application/json");
         assert!(matches!(fails(vendor, name, error).await, ModelError::RateLimited { .. }));
@@ -79,7 +79,7 @@ async fn an_answer_that_is_no_stream_is_garbage_or_the_error_it_holds() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_stream_is_the_surroundings_however_it_labels_its_answer() {
+async fn a_server_that_does_not_stream_is_unsupported_with_any_content_type() {
     let replies = [
         r#"{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],"error":null}"#,
         r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"hi"}]}"#,
@@ -104,7 +104,7 @@ async fn a_server_that_does_not_stream_is_the_surroundings_however_it_labels_its
 }
 
 #[tokio::test]
-async fn chunks_of_an_older_shape_are_the_surroundings_and_not_half_understood() {
+async fn chunks_of_an_older_format_are_unsupported() {
     for choice in [
         r#"{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}"#,
         r#"{"text":"hi","finish_reason":"stop"}"#,
@@ -117,42 +117,45 @@ async fn chunks_of_an_older_shape_are_the_surroundings_and_not_half_understood()
 }
 
 #[tokio::test]
-async fn chunks_that_say_the_same_in_both_shapes_are_understood() {
+async fn chunks_in_both_the_old_and_the_new_format_are_accepted() {
     let stub = Stub::start(Vendor::OpenAi).await;
     let both = r#"{"delta":{"role":"assistant","content":"hi","function_call":null,"tool_calls":[]},"message":{"content":"hi"},"text":null}"#;
     let last = r#"{"message":{"content":"hi"},"finish_reason":"stop"}"#;
     let lines = [both, last].map(|choice| format!(r#"{{"id":"c","choices":[{choice}]}}"#)).join("\n");
     stub.push(Answer::payloads(&lines));
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let (_, reply) = life.ask(model_at("openai/gpt-5", &stub.url()).as_ref()).await.unwrap();
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    let (_, reply) = conversation.ask(model_at("openai/gpt-5", &stub.url()).as_ref()).await.unwrap();
     assert_eq!(reply.parts, [agent::port::ReplyPart::Text("hi".into())]);
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_network_failure_with_its_address() {
+async fn a_server_that_cannot_be_reached_is_a_network_failure_with_its_address() {
     let stub = Stub::start(Vendor::OpenAi).await;
     let url = stub.url().replace("http://", "http://user:secret@");
     drop(stub);
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    // The port is free again as soon as the task is gone; until then a connection is reset.
-    let error = life.ask(model_at("openai/gpt-5", &url).as_ref()).await.unwrap_err();
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    // The port is closed once the stub's task has ended; until then a connection is reset.
+    let error = conversation.ask(model_at("openai/gpt-5", &url).as_ref()).await.unwrap_err();
     let ModelError::Network(text) = &error else { panic!("{error:?}") };
     assert!(text.contains("127.0.0.1") && !text.contains("secret"), "{text}");
 }
 
 #[tokio::test]
-async fn bytes_that_show_nothing_are_signs_of_life() {
+async fn bytes_without_a_visible_piece_count_as_alive() {
     let stub = Stub::start(Vendor::Anthropic).await;
     let permits = Arc::new(Semaphore::new(0));
     stub.push(Answer::new().text("hi").chunked(16).paced(Arc::clone(&permits)));
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     let vendor_model = model_at("anthropic/claude-fable-5-2", &stub.url());
     let (mut memo, timeouts) = (Memo::default(), ModelTimeouts::default());
-    let mut stream =
-        vendor_model.stream(ModelRequest { prompt: &life.prompt, memo: &mut memo, timeouts: &timeouts });
+    let mut stream = vendor_model.stream(ModelRequest {
+        prompt: &conversation.prompt,
+        memo: &mut memo,
+        timeouts: &timeouts,
+    });
     permits.add_permits(1);
     assert_eq!(stream.next().await.unwrap().unwrap(), Piece::Alive);
     permits.add_permits(1);
@@ -162,7 +165,7 @@ async fn bytes_that_show_nothing_are_signs_of_life() {
     assert!(matches!(rest.last(), Some(Ok(Piece::Done(_)))));
 }
 
-/// What the vendor would send, without its closing mark.
+/// A vendor's stream without its closing mark.
 fn unclosed(vendor: Vendor) -> Vec<u8> {
     let answer = Answer::new().text("whole").call("c1", "done", "{}", 1).usage(9, 0, 4);
     let text = String::from_utf8(bytes_of(vendor, &answer, &Value::Null)).unwrap();
@@ -171,36 +174,37 @@ fn unclosed(vendor: Vendor) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_finished_reply_counts_though_the_connection_stays_open() {
+async fn a_finished_reply_is_returned_although_the_connection_stays_open() {
     for (vendor, name) in ALL {
         let stub = Stub::start(vendor).await;
         stub.push(Answer::raw(unclosed(vendor)).hangs());
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
         let timeouts = ModelTimeouts { idle: 100, ..ModelTimeouts::default() };
-        let request = ModelRequest { prompt: &life.prompt, memo: &mut life.memo, timeouts: &timeouts };
-        let heard = tokio::time::timeout(
+        let request =
+            ModelRequest { prompt: &conversation.prompt, memo: &mut conversation.memo, timeouts: &timeouts };
+        let received = tokio::time::timeout(
             Duration::from_secs(20),
             collect(model_at(name, &stub.url()).stream(request)),
         );
-        let (_, reply) = heard.await.unwrap_or_else(|_| panic!("{name} is waited for for ever")).unwrap();
+        let (_, reply) = received.await.unwrap_or_else(|_| panic!("{name}: no reply arrived")).unwrap();
         assert_eq!((reply.parts.len(), reply.usage.output), (2, Some(4)), "{name}");
         stub.hung_up().await;
     }
 }
 
 #[tokio::test]
-async fn dropping_the_stream_drops_the_connection() {
+async fn dropping_the_stream_closes_the_connection() {
     for (vendor, name) in ALL {
         let stub = Stub::start(vendor).await;
         stub.push(Answer::new().text("half").hangs());
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
         let vendor_model = model_at(name, &stub.url());
         let timeouts = ModelTimeouts::default();
         let mut stream = vendor_model.stream(ModelRequest {
-            prompt: &life.prompt,
-            memo: &mut life.memo,
+            prompt: &conversation.prompt,
+            memo: &mut conversation.memo,
             timeouts: &timeouts,
         });
         while !matches!(stream.next().await.unwrap().unwrap(), Piece::Delta { .. }) {}

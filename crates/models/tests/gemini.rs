@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::stubs::rules::{check_gemini, extends_gemini};
 use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{Life, json_of, model_at, reply, vendor_model, wired};
+use crate::support::{Conversation, json_of, model_at, model_with_wire, reply, vendor_model};
 
 const MODEL: &str = "google/gemini-3-pro-preview";
 
@@ -27,7 +27,7 @@ fn kinds(content: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
+async fn text_reasoning_calls_and_usage_arrive_complete() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
     stub.push(
@@ -39,9 +39,9 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
             .call("", "done", "", 1)
             .usage(120, 100, 17),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(
         reply.parts,
         [
@@ -61,31 +61,34 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     assert_eq!(request.body["tools"][0]["functionDeclarations"][1]["name"], "done");
     assert_eq!(request.body["generationConfig"], json!({"maxOutputTokens": 32_768}));
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let contents = &stub.requests()[1].body["contents"];
     let responses = contents[2]["parts"].as_array().unwrap();
     assert_eq!(responses.len(), 3);
     assert_eq!(responses[1]["functionResponse"]["id"], "id-2");
-    assert!(responses[0]["functionResponse"]["id"].is_null(), "where no id came none goes back");
+    assert!(
+        responses[0]["functionResponse"]["id"].is_null(),
+        "a call without an id has an outcome without an id"
+    );
 }
 
 #[tokio::test]
 async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_signatures() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
+    let mut conversation = Conversation::new();
     for cycle in 1..=3u128 {
-        life.wake(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
+        conversation.begin_cycle(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
         for step in 0..3 {
             let calls = Answer::new().reasoning("thinking").call("a", "send_message", r#"{"text":"a"}"#, 4);
             stub.push(calls.call("b", "done", "{}", 9));
-            life.step(vendor_model.as_ref()).await;
+            conversation.step(vendor_model.as_ref()).await;
             if step == 1 {
-                life.layer("[INBOX PREVIEW]");
+                conversation.layer("[INBOX PREVIEW]");
             }
         }
         stub.push(Answer::new().reasoning("so").text("done"));
-        life.step(vendor_model.as_ref()).await;
+        conversation.step(vendor_model.as_ref()).await;
     }
     let requests = stub.requests();
     assert_eq!(requests.len(), 12);
@@ -98,24 +101,24 @@ async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_signat
     let count = |index: usize, what: &str| requests[index].body.to_string().matches(what).count();
     let thoughts: Vec<usize> = (0..12).map(|index| count(index, "\"thought\":true")).collect();
     assert_eq!(thoughts, [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]);
-    // Signatures stay on the parts of old cycles too.
+    // Signatures are kept on the parts of earlier cycles too.
     let signed: Vec<usize> = (0..12).map(|index| count(index, "stub-signature")).collect();
     assert_eq!(signed, [0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9]);
     assert_eq!(count(4, "c3R1Yg=="), 1, "a signature in an empty part is kept");
 }
 
 #[tokio::test]
-async fn outcomes_stand_right_behind_their_calls_and_text_apart_from_them() {
+async fn outcomes_directly_follow_their_calls_and_text_is_a_separate_content() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
     stub.push(Answer::new().call("", "send_message", "{}", 9).call("", "done", "{}", 9));
-    life.step(vendor_model.as_ref()).await;
-    life.user("[MID-CYCLE UPDATE]");
-    life.layer("[INBOX PREVIEW]");
+    conversation.step(vendor_model.as_ref()).await;
+    conversation.user("[MID-CYCLE UPDATE]");
+    conversation.layer("[INBOX PREVIEW]");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let contents = stub.requests()[1].body["contents"].clone();
     assert_eq!(kinds(&contents[0]), ["text", "text"]);
     assert_eq!(kinds(&contents[1]), ["functionCall", "functionCall"]);
@@ -125,7 +128,7 @@ async fn outcomes_stand_right_behind_their_calls_and_text_apart_from_them() {
 }
 
 #[tokio::test]
-async fn unknown_parts_go_back_byte_for_byte_and_are_shown_nowhere() {
+async fn unknown_parts_are_sent_back_byte_for_byte_and_hidden() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
     let unknown =
@@ -137,12 +140,12 @@ async fn unknown_parts_go_back_byte_for_byte_and_are_shown_nowhere() {
             .text("hello")
             .call("", "done", "{}", 9),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("hello".into()), called("done", "{}")]);
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let parts = stub.requests()[1].body["contents"][1]["parts"].clone();
     assert_eq!(parts[0], json!({"text": "", "thoughtSignature": "b64+/=="}));
     assert_eq!(parts[1], unknown);
@@ -152,26 +155,27 @@ async fn unknown_parts_go_back_byte_for_byte_and_are_shown_nowhere() {
 async fn an_empty_turn_of_another_cycle_is_left_out() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] one", "[WORKSPACE] one");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] one", "[WORKSPACE] one");
     stub.push(Answer::new().reasoning("only thoughts"));
-    life.step(vendor_model.as_ref()).await;
-    life.wake(2, "[INBOX] two", "[WORKSPACE] two");
+    conversation.step(vendor_model.as_ref()).await;
+    conversation.begin_cycle(2, "[INBOX] two", "[WORKSPACE] two");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let contents = stub.requests()[1].body["contents"].clone();
     assert_eq!(contents.as_array().unwrap().len(), 1, "the neighbours are one content: {contents}");
 }
 
 #[tokio::test]
-async fn calls_of_another_model_say_that_they_are_not_signed() {
+async fn calls_of_another_model_get_the_placeholder_signature() {
     for (model, signed) in [("gemini-3-pro-preview", true), ("gemini-2.5-flash", false)] {
         let wire = Gemini { sealed_reasoning: signed, ..Gemini::new(model, 1_000) };
-        let vendor_model = wired(wire, "http://localhost");
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
-        life.foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
-        let body = json_of(&vendor_model, &mut life);
+        let vendor_model = model_with_wire(wire, "http://localhost");
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+        conversation
+            .foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
+        let body = json_of(&vendor_model, &mut conversation);
         check_gemini(model, &body).unwrap();
         let parts = &body["contents"][1]["parts"];
         assert_eq!(parts.as_array().unwrap().len(), 3, "blank text is left out");
@@ -180,29 +184,33 @@ async fn calls_of_another_model_say_that_they_are_not_signed() {
         assert!(parts[1]["thoughtSignature"].is_null());
         assert_eq!(parts[1]["functionCall"]["args"], json!({"INVALID_JSON": "{\"cut"}));
         assert_eq!(parts[2]["functionCall"]["args"], json!({}));
-        let raw = String::from_utf8(vendor_model.encode(&life.prompt, &mut life.memo).body.concat().to_vec())
-            .unwrap();
+        let raw = String::from_utf8(
+            vendor_model.encode(&conversation.prompt, &mut conversation.memo).body.concat().to_vec(),
+        )
+        .unwrap();
         assert!(raw.contains(r#""args":{"a": 1.0}"#), "arguments keep their bytes");
     }
 }
 
 #[tokio::test]
-async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
-    let vendor_model = wired(Gemini::new("gemini-3-pro", 1_000), "http://localhost");
-    let check = |life: &mut Life| check_gemini("gemini-3-pro", &json_of(&vendor_model, life)).unwrap();
-    let mut life = Life::new();
-    check(&mut life);
-    life.foreign_step("begins with the assistant", &[]);
-    check(&mut life);
-    let short = json_of(&vendor_model, &mut life);
-    life.foreign_step("and goes on", &[]);
-    check(&mut life);
-    extends_gemini(&short, &json_of(&vendor_model, &mut life)).unwrap();
-    life.user("   ");
-    check(&mut life);
-    // Outcomes whose call was cut off the view.
-    let mut cut = Life::new();
-    cut.wake(1, "[INBOX]", "[WORKSPACE]");
+async fn an_unusual_transcript_is_sent_in_a_form_that_the_vendor_accepts() {
+    let vendor_model = model_with_wire(Gemini::new("gemini-3-pro", 1_000), "http://localhost");
+    let check = |conversation: &mut Conversation| {
+        check_gemini("gemini-3-pro", &json_of(&vendor_model, conversation)).unwrap()
+    };
+    let mut conversation = Conversation::new();
+    check(&mut conversation);
+    conversation.foreign_step("begins with the assistant", &[]);
+    check(&mut conversation);
+    let short = json_of(&vendor_model, &mut conversation);
+    conversation.foreign_step("and goes on", &[]);
+    check(&mut conversation);
+    extends_gemini(&short, &json_of(&vendor_model, &mut conversation)).unwrap();
+    conversation.user("   ");
+    check(&mut conversation);
+    // Outcomes whose call is no longer in the view.
+    let mut cut = Conversation::new();
+    cut.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     cut.foreign_step("x", &[("done", "{}")]);
     cut.prompt.items.remove(2);
     check(&mut cut);
@@ -210,63 +218,63 @@ async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
 }
 
 #[tokio::test]
-async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
+async fn a_reply_cut_by_the_limit_is_marked_and_can_be_sent_back() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("a").call("", "send_message", r#"{"text":"x"}"#, 99).stop("MAX_TOKENS"));
-    let (_, mut cut) = life.ask(vendor_model.as_ref()).await.unwrap();
+    let (_, mut cut) = conversation.ask(vendor_model.as_ref()).await.unwrap();
     assert_eq!(cut.stop, StopReason::Length);
-    // The runtime may leave the broken call out of the entry; the native block follows.
+    // If the runtime leaves the broken call out of the entry, it is left out of the native block too.
     cut.parts.pop();
-    life.live(&cut);
-    life.user("go on");
+    conversation.add_reply(&cut);
+    conversation.user("go on");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     assert_eq!(stub.requests()[1].refused, None);
     assert_eq!(kinds(&stub.requests()[1].body["contents"][1]), ["text"]);
 }
 
 #[tokio::test]
-async fn each_ending_has_its_meaning() {
+async fn each_finish_reason_has_its_stop_reason() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     for (reason, refused) in [("STOP", false), ("SAFETY", true), ("PROHIBITED_CONTENT", true)] {
         stub.push(Answer::new().text("x").stop(reason));
-        let (_, reply) = life.ask(vendor_model.as_ref()).await.unwrap();
+        let (_, reply) = conversation.ask(vendor_model.as_ref()).await.unwrap();
         assert_eq!(matches!(reply.stop, StopReason::Refused(_)), refused, "{reason}: {:?}", reply.stop);
     }
     for reason in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER"] {
         stub.push(Answer::new().text("x").stop(reason));
-        let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
+        let error = conversation.ask(vendor_model.as_ref()).await.unwrap_err();
         assert!(matches!(&error, ModelError::Garbage(text) if text.contains(reason)), "{error:?}");
     }
     stub.push(Answer::payloads(
         r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":7}}"#,
     ));
-    let (_, reply) = life.ask(vendor_model.as_ref()).await.unwrap();
+    let (_, reply) = conversation.ask(vendor_model.as_ref()).await.unwrap();
     assert!(matches!(&reply.stop, StopReason::Refused(text) if text.contains("blocked the prompt: SAFETY")));
     assert_eq!((reply.parts.len(), reply.usage.input, reply.native), (0, Some(7), None));
 }
 
 #[tokio::test]
-async fn an_error_inside_the_stream_ends_it_by_its_class() {
+async fn an_error_inside_the_stream_ends_it_with_the_class_of_the_error() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("half").then_error("UNAVAILABLE", "The model is overloaded."));
-    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
+    let error = conversation.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(matches!(&error, ModelError::Overloaded { .. }), "{error:?}");
     stub.push(Answer::payloads(r#"{"candidates":[{"content":{"parts":[{"functionCall":{}}]}}]}"#));
-    assert!(matches!(life.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Garbage(_)));
+    assert!(matches!(conversation.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Garbage(_)));
 }
 
 #[tokio::test]
-async fn choice_thinking_and_temperature_are_said_in_the_vendors_words() {
+async fn tool_choice_thinking_and_temperature_have_the_vendors_form() {
     let stub = stub().await;
     let ask = async |reasoning: Option<Reasoning>, choice: ToolChoice| {
         let config = ModelConfig {
@@ -276,11 +284,11 @@ async fn choice_thinking_and_temperature_are_said_in_the_vendors_words() {
             reasoning,
             ..ModelConfig::named(MODEL)
         };
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
-        life.prompt.choice = choice;
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+        conversation.prompt.choice = choice;
         stub.push(Answer::new().text("ok"));
-        life.step(vendor_model(config).as_ref()).await;
+        conversation.step(vendor_model(config).as_ref()).await;
         stub.requests().pop().unwrap().body
     };
     let body = ask(Some(Reasoning::Effort("low".into())), ToolChoice::Required).await;
@@ -296,19 +304,19 @@ async fn choice_thinking_and_temperature_are_said_in_the_vendors_words() {
 
 #[test]
 fn a_native_block_of_another_model_is_not_sent() {
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     let mut said = reply(vec![ReplyPart::Text("mine".into())]);
     said.native = Some(agent::message::Native {
         origin: Gemini::new("gemini-4-argon", 9).origin,
         body: json!([{"text": "theirs", "thoughtSignature": "x"}]).to_string(),
         call_ids: Vec::new(),
     });
-    life.live(&said);
+    conversation.add_reply(&said);
     let text = |model: &str| {
         json_of(
-            &wired(Gemini::new(model, 9), "http://localhost"),
-            &mut Life { prompt: life.prompt.clone(), ..Life::new() },
+            &model_with_wire(Gemini::new(model, 9), "http://localhost"),
+            &mut Conversation { prompt: conversation.prompt.clone(), ..Conversation::new() },
         )
     };
     assert!(text("gemini-4-argon").to_string().contains("theirs"));

@@ -1,4 +1,4 @@
-//! Tools as a schema of the reply.
+//! Tools offered as a JSON schema of the reply.
 
 use agent::port::ReplyPart;
 use agent::prompt::ToolChoice;
@@ -8,7 +8,7 @@ use serde_json::json;
 use testkit::stubs::rules::{Demands, extends_openai};
 use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{Life, vendor_model};
+use crate::support::{Conversation, vendor_model};
 
 async fn world() -> (Stub, std::sync::Arc<dyn agent::port::Model>) {
     let stub = Stub::start(Vendor::OpenAi).await;
@@ -29,21 +29,21 @@ fn pieces(text: &str) -> Answer {
 #[tokio::test]
 async fn a_call_is_read_from_the_reply_with_the_bytes_of_its_arguments() {
     let (stub, vendor_model) = world().await;
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
     stub.push(
         pieces("{\n \"name\": \"send_message\",\n \"arguments\": {\"text\":  \"hé}\"}\n}").usage(5, 0, 3),
     );
-    let reply = life.step(vendor_model.as_ref()).await;
+    let reply = conversation.step(vendor_model.as_ref()).await;
     let arguments = "{\"text\":  \"hé}\"}".to_owned();
     assert_eq!(reply.parts, [ReplyPart::Call { name: "send_message".into(), arguments }]);
     assert_eq!(reply.usage.output, Some(3));
     stub.push(pieces("{\"text\": \"I am \\\"done\\\"\"}"));
-    let reply = life.step(vendor_model.as_ref()).await;
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("I am \"done\"".into())]);
     stub.push(pieces("plain words"));
-    life.user("and?");
-    let reply = life.step(vendor_model.as_ref()).await;
+    conversation.user("and?");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("plain words".into())]);
     let requests = stub.requests();
     for pair in requests.windows(2) {
@@ -61,14 +61,14 @@ async fn a_call_is_read_from_the_reply_with_the_bytes_of_its_arguments() {
 }
 
 #[tokio::test]
-async fn the_tools_are_offered_as_a_schema_and_in_words_never_as_tools() {
+async fn tools_are_offered_as_a_schema_and_as_text_but_not_as_native_tools() {
     let (stub, vendor_model) = world().await;
     for (choice, branches) in [(ToolChoice::Auto, 3), (ToolChoice::Required, 2), (ToolChoice::None, 1)] {
-        let mut life = Life::new();
-        life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-        life.prompt.choice = choice;
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+        conversation.prompt.choice = choice;
         stub.push(pieces("{\"text\":\"x\"}"));
-        life.step(vendor_model.as_ref()).await;
+        conversation.step(vendor_model.as_ref()).await;
         let body = stub.requests().last().unwrap().body.clone();
         assert!(body["tools"].is_null() && body["tool_choice"].is_null());
         let schema = &body["response_format"]["json_schema"]["schema"];
@@ -82,13 +82,13 @@ async fn the_tools_are_offered_as_a_schema_and_in_words_never_as_tools() {
 }
 
 #[tokio::test]
-async fn a_transcript_of_another_model_is_told_in_the_same_words() {
+async fn a_transcript_of_another_model_is_sent_in_the_same_form() {
     let (stub, vendor_model) = world().await;
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    life.foreign_step("thinking", &[("send_message", "{\"text\":\"a\"}"), ("done", "{}")]);
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    conversation.foreign_step("thinking", &[("send_message", "{\"text\":\"a\"}"), ("done", "{}")]);
     stub.push(pieces("{\"text\":\"x\"}"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let messages = stub.requests()[0].body["messages"].clone();
     assert_eq!(
         messages[2]["content"],
@@ -98,12 +98,12 @@ async fn a_transcript_of_another_model_is_told_in_the_same_words() {
 }
 
 #[tokio::test]
-async fn a_call_cut_by_the_limit_keeps_what_came() {
+async fn a_call_cut_by_the_limit_keeps_what_arrived() {
     let (stub, vendor_model) = world().await;
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
     stub.push(pieces("{\"name\": \"send_message\", \"arguments\": {\"text\": \"cut he").stop("length"));
-    let (_, reply) = life.ask(vendor_model.as_ref()).await.unwrap();
+    let (_, reply) = conversation.ask(vendor_model.as_ref()).await.unwrap();
     assert_eq!(reply.stop, agent::port::StopReason::Length);
     let arguments = "{\"text\": \"cut he".to_owned();
     assert_eq!(reply.parts, [ReplyPart::Call { name: "send_message".into(), arguments }]);

@@ -1,4 +1,4 @@
-//! Which models a provider lists, and what is said where it does not.
+//! Listing a provider's models, and the errors if that fails.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn json(body: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn models_are_listed_with_the_key_where_the_provider_wants_it() {
+async fn models_are_listed_with_the_key_in_the_providers_header() {
     let body = r#"{"data":[{"id":"a","context_length":4096},{"id":"b"},{"name":"no id"}]}"#;
     let listed = |model: &str, context_window| Listed { model: model.into(), context_window };
     for (vendor, name, header, value, path) in [
@@ -51,7 +51,7 @@ async fn models_are_listed_with_the_key_where_the_provider_wants_it() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_told_apart_and_holds_no_key() {
+async fn failures_of_a_listing_are_distinguished_and_show_no_key() {
     let asked = async |answer: Answer| {
         let stub = stub(Vendor::OpenAi, answer).await;
         reach(known("openai-compatible"), &at(&stub.url()), &keys(), WAIT).await
@@ -69,7 +69,7 @@ async fn what_stands_in_the_way_is_told_apart_and_holds_no_key() {
 }
 
 #[tokio::test]
-async fn nobody_and_no_key_are_said_without_asking() {
+async fn a_missing_address_or_key_is_reported_without_a_request() {
     let gone = Stub::start(Vendor::OpenAi).await.url();
     let found = reach(known("vllm"), &at(&gone), &KeyRing::default(), WAIT).await;
     assert_eq!(found.as_str(), "unreachable");

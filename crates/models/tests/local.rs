@@ -1,4 +1,4 @@
-//! Looking for model servers on this machine.
+//! Finding model servers on this machine.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -16,7 +16,7 @@ async fn serve(router: Router) -> String {
 }
 
 #[tokio::test]
-async fn a_llamacpp_server_tells_its_window_and_whether_it_calls_tools() {
+async fn a_llamacpp_server_reports_its_window_and_whether_it_calls_tools() {
     let models = json!({"data": [{"id": "tiny.gguf", "meta": {"n_ctx": 4096}}]}).to_string();
     let props = json!({"default_generation_settings": {"n_ctx": 2048}, "chat_template_caps": {"supports_tools": false}})
         .to_string();
@@ -32,7 +32,7 @@ async fn a_llamacpp_server_tells_its_window_and_whether_it_calls_tools() {
 }
 
 #[tokio::test]
-async fn the_recorded_answers_of_a_real_llamacpp_server_are_understood() {
+async fn the_recorded_answers_of_a_real_llamacpp_server_are_parsed() {
     let Ok(corpus) = std::env::var("VIV_WIRE_CORPUS") else {
         println!("skipped: VIV_WIRE_CORPUS is not set");
         return;
@@ -61,7 +61,7 @@ async fn an_ollama_server_lists_its_models_and_whether_the_first_calls_tools() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_nothing_is_found() {
+async fn no_server_is_found_where_nothing_listens() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);

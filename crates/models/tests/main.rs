@@ -1,9 +1,9 @@
-//! The models through the real client, against stubs that are as strict as the vendors, and against
-//! recorded streams of real servers.
+//! Tests of the models through the real client, against stubs that are as strict as the vendors, and
+//! against recorded streams of real servers.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "helpers of tests fail by panicking, and say what they skip"
+    reason = "test helpers panic on failure and print skipped tests"
 )]
 
 mod anthropic;

@@ -1,4 +1,4 @@
-//! From a name to a model, and what is said where there is none.
+//! Creating a model from its name, and the errors if that fails.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ fn refused(default: &str) -> String {
 #[test]
 fn a_missing_key_names_the_variable_and_the_file() {
     let text = refused("anthropic/claude-opus-5");
-    assert!(text.starts_with("auth: `anthropic` wants a key"), "{text}");
+    assert!(text.starts_with("auth: `anthropic` needs a key"), "{text}");
     assert!(text.contains("ANTHROPIC_API_KEY") && text.contains("/data/secrets.toml"), "{text}");
 }
 
 #[test]
-fn a_name_that_means_nothing_says_what_would() {
+fn an_unknown_name_gets_an_error_that_lists_the_known_ones() {
     assert!(refused("antropic/claude").contains("did you mean `anthropic`?"));
     assert!(refused("gpt-5").contains("wanted `demo` or `provider/model`"));
     assert!(refused("openai/").contains("wanted `demo` or `provider/model`"));
@@ -41,9 +41,9 @@ fn a_name_that_means_nothing_says_what_would() {
 }
 
 #[test]
-fn a_tool_mode_that_a_wire_does_not_have_is_refused() {
+fn a_tool_mode_that_the_wire_lacks_is_refused() {
     let keys = || KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
-    let made = |name: &str, base_url: Option<&str>| {
+    let create = |name: &str, base_url: Option<&str>| {
         let config = ModelConfig {
             tool_mode: Some(ToolMode::JsonSchema),
             base_url: base_url.map(str::to_owned),
@@ -52,16 +52,16 @@ fn a_tool_mode_that_a_wire_does_not_have_is_refused() {
         ModelBook::new(config, keys(), Arc::new(NoClock)).model(None).map(|_| ())
     };
     for name in ["google/gemini-3.8-flash", "openai/gpt-5", "openai-responses/x", "anthropic/claude-opus-5"] {
-        let error = made(name, None).unwrap_err();
+        let error = create(name, None).unwrap_err();
         assert!(matches!(&error, ModelError::NoModel(text) if text.contains("leave it out")), "{error:?}");
     }
     for (name, url) in [("openai-chat/gpt-5", None), ("openai/x", Some("http://127.0.0.1:1/v1"))] {
-        made(name, url).unwrap();
+        create(name, url).unwrap();
     }
 }
 
 #[test]
-fn a_reply_has_more_room_where_reasoning_is_taken_out_of_it() {
+fn the_output_limit_is_higher_for_models_whose_reasoning_counts() {
     let room = |name: &str, base_url: Option<&str>| {
         let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
         let base_url = base_url.map(str::to_owned);
@@ -75,7 +75,7 @@ fn a_reply_has_more_room_where_reasoning_is_taken_out_of_it() {
 }
 
 #[test]
-fn a_second_name_of_a_key_is_looked_at_after_the_first() {
+fn the_second_variable_of_a_key_is_read_after_the_first() {
     let env = |name: &str| match name {
         "GOOGLE_API_KEY" => Some("second".to_owned()),
         "GEMINI_API_KEY" => Some(" ".to_owned()),
@@ -102,7 +102,7 @@ fn keys_come_from_the_environment_before_the_file() {
 }
 
 #[test]
-fn voices_are_made_once_and_know_themselves() {
+fn models_are_created_once_and_have_correct_info() {
     let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
     let book = book("deepseek/deepseek-reasoner", keys).with(ModelConfig {
         context_window: Some(2_000),
@@ -122,7 +122,7 @@ fn voices_are_made_once_and_know_themselves() {
 }
 
 #[test]
-fn a_scripted_model_can_stand_under_any_name() {
+fn a_scripted_model_can_be_registered_under_any_name() {
     let scripted = Arc::new(Scripted::new([Script::new().text("hi")]));
     let book = book("demo", KeyRing::default()).with_model("scripted/one", scripted);
     assert_eq!(book.model(Some("scripted/one")).unwrap().info().name, "scripted");

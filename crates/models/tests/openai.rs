@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::stubs::rules::{Demands, check_openai, check_openai_demands, extends_openai};
 use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{Life, json_of, model_at, reply, wired};
+use crate::support::{Conversation, json_of, model_at, model_with_wire, reply};
 
 async fn stub() -> Stub {
     Stub::start(Vendor::OpenAi).await
@@ -22,7 +22,7 @@ fn chat(dialect: Dialect) -> OpenAiChat {
 }
 
 #[tokio::test]
-async fn text_parallel_calls_and_usage_arrive_whole_and_go_back_with_the_vendors_ids() {
+async fn text_calls_and_usage_arrive_complete_and_calls_are_sent_back_with_the_vendors_ids() {
     let stub = stub().await;
     let vendor_model = model_at("openai/gpt-5", &stub.url());
     stub.push(
@@ -32,9 +32,9 @@ async fn text_parallel_calls_and_usage_arrive_whole_and_go_back_with_the_vendors
             .call("call_b", "done", "{}", 1)
             .usage(120, 100, 17),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(
         reply.parts,
         [
@@ -45,7 +45,7 @@ async fn text_parallel_calls_and_usage_arrive_whole_and_go_back_with_the_vendors
     );
     assert_eq!((reply.usage.input, reply.usage.cached, reply.usage.output), (Some(120), Some(100), Some(17)));
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let requests = stub.requests();
     let messages = &requests[1].body["messages"];
     assert_eq!(messages[0]["role"], "system");
@@ -71,16 +71,16 @@ async fn within_a_cycle_each_request_extends_the_one_before_in_every_dialect() {
         (everything, Demands { reasoning_everywhere: true, parses_arguments: true, ..Demands::default() }),
     ] {
         stub.demand(Some(demands));
-        let vendor_model = wired(chat(dialect), &stub.url());
-        let mut life = Life::new();
+        let vendor_model = model_with_wire(chat(dialect), &stub.url());
+        let mut conversation = Conversation::new();
         let begin = stub.requests().len();
         for cycle in 1..=2 {
-            life.wake(cycle, "[INBOX] hi", "[WORKSPACE]");
+            conversation.begin_cycle(cycle, "[INBOX] hi", "[WORKSPACE]");
             for step in 0..3 {
                 let id = format!("c{cycle}step{step:03}");
                 stub.push(Answer::new().reasoning("hm").call(&id, "send_message", r#"{"text":"a"}"#, 4));
-                life.step(&vendor_model).await;
-                life.layer("[INBOX PREVIEW]");
+                conversation.step(&vendor_model).await;
+                conversation.layer("[INBOX PREVIEW]");
             }
         }
         let requests = stub.requests().split_off(begin);
@@ -93,23 +93,23 @@ async fn within_a_cycle_each_request_extends_the_one_before_in_every_dialect() {
 }
 
 #[tokio::test]
-async fn reasoning_goes_back_as_far_as_the_dialect_asks() {
+async fn reasoning_is_sent_back_as_the_dialect_requires() {
     let stub = stub().await;
     stub.demand(None);
     for (dialect, expected) in
         [(Dialect::OPENAI, [0, 0, 0]), (Dialect::LOCAL, [0, 1, 0]), (Dialect::DEEPSEEK, [0, 1, 2])]
     {
-        let vendor_model = wired(chat(dialect), &stub.url());
-        let mut life = Life::new();
+        let vendor_model = model_with_wire(chat(dialect), &stub.url());
+        let mut conversation = Conversation::new();
         let begin = stub.requests().len();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
         for id in ["a", "b"] {
             stub.push(Answer::new().reasoning("hm").call(id, "done", "{}", 9));
-            life.step(&vendor_model).await;
+            conversation.step(&vendor_model).await;
         }
-        life.wake(2, "[INBOX]", "[WORKSPACE]");
+        conversation.begin_cycle(2, "[INBOX]", "[WORKSPACE]");
         stub.push(Answer::new().text("ok"));
-        life.step(&vendor_model).await;
+        conversation.step(&vendor_model).await;
         let count = |index: usize| {
             stub.requests()[begin + index].body.to_string().matches(r#""reasoning_content":"hm""#).count()
         };
@@ -118,35 +118,35 @@ async fn reasoning_goes_back_as_far_as_the_dialect_asks() {
 }
 
 #[tokio::test]
-async fn deepseek_gets_the_field_for_every_turn_that_called_even_empty() {
-    let vendor_model = wired(chat(Dialect::DEEPSEEK), "http://localhost");
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    life.foreign_step("x", &[("done", "{}")]);
-    let body = json_of(&vendor_model, &mut life);
+async fn deepseek_gets_a_reasoning_field_for_every_turn_with_calls() {
+    let vendor_model = model_with_wire(chat(Dialect::DEEPSEEK), "http://localhost");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    conversation.foreign_step("x", &[("done", "{}")]);
+    let body = json_of(&vendor_model, &mut conversation);
     check_openai_demands(&body, &Demands { reasoning_everywhere: true, ..Demands::default() }).unwrap();
 }
 
 #[tokio::test]
-async fn ids_that_are_missing_or_repeated_become_unique() {
+async fn missing_or_repeated_ids_become_unique() {
     let stub = stub().await;
-    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = model_with_wire(chat(Dialect::COMPATIBLE), &stub.url());
     stub.push(
         Answer::new().call("", "done", r#"{"a":1}"#, 3).call("x", "done", "{}", 9).call("x", "done", "{}", 9),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let reply = life.step(&vendor_model).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    let reply = conversation.step(&vendor_model).await;
     let ids = reply.native.unwrap().call_ids;
     assert_eq!(ids.len(), 3);
     assert!(ids.iter().all(|id| !id.is_empty()) && ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
     stub.push(Answer::new().text("ok"));
-    life.step(&vendor_model).await;
+    conversation.step(&vendor_model).await;
     assert_eq!(stub.requests()[1].refused, None);
 }
 
 #[tokio::test]
-async fn deltas_that_count_calls_in_their_own_way_are_understood() {
+async fn deltas_are_assigned_to_their_calls_however_servers_number_them() {
     let call = |json: Value| json!({ "tool_calls": json });
     let function = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
     let whole = |deltas: Vec<Value>| {
@@ -206,19 +206,19 @@ async fn deltas_that_count_calls_in_their_own_way_are_understood() {
         ),
     ];
     let stub = stub().await;
-    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = model_with_wire(chat(Dialect::COMPATIBLE), &stub.url());
     for (what, deltas) in cases {
         stub.push(whole(deltas));
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
-        assert_eq!(life.step(&vendor_model).await.parts, two, "{what}");
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+        assert_eq!(conversation.step(&vendor_model).await.parts, two, "{what}");
     }
 }
 
 #[tokio::test]
 async fn a_name_in_pieces_is_one_call_and_a_name_that_is_repeated_is_not_doubled() {
     let stub = stub().await;
-    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = model_with_wire(chat(Dialect::COMPATIBLE), &stub.url());
     for (what, deltas) in [
         (
             "pieces",
@@ -245,17 +245,17 @@ async fn a_name_in_pieces_is_one_call_and_a_name_that_is_repeated_is_not_doubled
             answer = answer.say(ReplyPiece::Unknown(json!({ "tool_calls": [call] })));
         }
         stub.push(answer.text("so"));
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
-        let parts = life.step(&vendor_model).await.parts;
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+        let parts = conversation.step(&vendor_model).await.parts;
         assert_eq!(parts, [called("send_message", "{}"), ReplyPart::Text("so".into())], "{what}");
     }
 }
 
 #[tokio::test]
-async fn unknown_fields_are_kept_and_those_of_a_call_go_back() {
+async fn unknown_fields_are_kept_and_those_of_calls_are_sent_back() {
     let stub = stub().await;
-    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = model_with_wire(chat(Dialect::COMPATIBLE), &stub.url());
     let extra = json!({"google": {"thought_signature": "b64=="}});
     let call = json!({"index": 0, "id": "1", "type": "function", "extra_content": extra,
                       "function": {"name": "done", "arguments": "{}"}});
@@ -264,47 +264,47 @@ async fn unknown_fields_are_kept_and_those_of_a_call_go_back() {
             .say(ReplyPiece::Unknown(json!({"hologram": [1], "tool_calls": [call]})))
             .say(ReplyPiece::Unknown(json!({"hologram": [2]}))),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let reply = life.step(&vendor_model).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    let reply = conversation.step(&vendor_model).await;
     let native: Value = serde_json::from_str(&reply.native.unwrap().body).unwrap();
     assert_eq!(native["hologram"], json!([1, 2]));
     stub.push(Answer::new().text("ok"));
-    life.step(&vendor_model).await;
+    conversation.step(&vendor_model).await;
     let sent = &stub.requests()[1].body["messages"][2];
     assert_eq!(sent["tool_calls"][0]["extra_content"], extra);
     assert!(sent["hologram"].is_null(), "a field that the vendor did not ask for could be refused");
 }
 
 #[tokio::test]
-async fn mistrals_content_lists_and_refusals_are_understood() {
+async fn content_lists_of_mistral_and_refusals_are_read() {
     let stub = stub().await;
-    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let vendor_model = model_with_wire(chat(Dialect::COMPATIBLE), &stub.url());
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     let thinking = json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]});
     stub.push(
         Answer::new()
             .say(ReplyPiece::Unknown(thinking))
             .say(ReplyPiece::Unknown(json!({"content": [{"type": "text", "text": "hi"}]}))),
     );
-    let (_, said) = life.ask(&vendor_model).await.unwrap();
+    let (_, said) = conversation.ask(&vendor_model).await.unwrap();
     assert_eq!(said.parts, [ReplyPart::Reasoning("hm".into()), ReplyPart::Text("hi".into())]);
     stub.push(
         Answer::new()
             .say(ReplyPiece::Unknown(json!({"refusal": "I can"})))
             .say(ReplyPiece::Unknown(json!({"refusal": "not."}))),
     );
-    let (_, refused) = life.ask(&vendor_model).await.unwrap();
+    let (_, refused) = conversation.ask(&vendor_model).await.unwrap();
     assert_eq!((refused.parts.len(), refused.stop), (0, StopReason::Refused("I cannot.".into())));
 }
 
 #[tokio::test]
 async fn a_native_block_of_another_model_or_wire_is_not_replayed() {
-    let vendor_model = wired(chat(Dialect::COMPATIBLE), "http://localhost");
+    let vendor_model = model_with_wire(chat(Dialect::COMPATIBLE), "http://localhost");
     for (wire, model, replayed) in [(WIRE, "m", true), (WIRE, "other", false), ("anthropic", "m", false)] {
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
         let mut said = reply(vec![called("done", "{}")]);
         let call =
             json!({"id": "vendors", "type": "function", "function": {"name": "done", "arguments": "{}"}});
@@ -313,15 +313,15 @@ async fn a_native_block_of_another_model_or_wire_is_not_replayed() {
             body: json!({"role": "assistant", "content": null, "tool_calls": [call]}).to_string(),
             call_ids: vec!["vendors".into()],
         });
-        life.live(&said);
-        let body = json_of(&vendor_model, &mut life);
+        conversation.add_reply(&said);
+        let body = json_of(&vendor_model, &mut conversation);
         check_openai(&body).unwrap();
         assert_eq!(body["messages"][3]["tool_call_id"] == "vendors", replayed, "{wire} {model}");
     }
 }
 
 #[tokio::test]
-async fn an_odd_transcript_is_still_one_that_servers_take() {
+async fn an_unusual_transcript_is_sent_in_a_form_that_servers_accept() {
     let demands = Demands {
         alternate: true,
         assistant_after_tool: true,
@@ -329,28 +329,30 @@ async fn an_odd_transcript_is_still_one_that_servers_take() {
         parses_arguments: true,
         ..Demands::default()
     };
-    let vendor_model = wired(chat(Dialect::MISTRAL), "http://localhost");
-    let check = |life: &mut Life| check_openai_demands(&json_of(&vendor_model, life), &demands).unwrap();
-    let mut life = Life::new();
-    check(&mut life);
-    life.foreign_step("begins", &[("a b", "{\"cut"), ("c", "")]);
-    check(&mut life);
-    life.user("and");
-    life.layer("so");
-    check(&mut life);
-    life.foreign_step("on", &[]);
-    check(&mut life);
-    life.foreign_step("and on", &[]);
-    check(&mut life);
+    let vendor_model = model_with_wire(chat(Dialect::MISTRAL), "http://localhost");
+    let check = |conversation: &mut Conversation| {
+        check_openai_demands(&json_of(&vendor_model, conversation), &demands).unwrap()
+    };
+    let mut conversation = Conversation::new();
+    check(&mut conversation);
+    conversation.foreign_step("begins", &[("a b", "{\"cut"), ("c", "")]);
+    check(&mut conversation);
+    conversation.user("and");
+    conversation.layer("so");
+    check(&mut conversation);
+    conversation.foreign_step("on", &[]);
+    check(&mut conversation);
+    conversation.foreign_step("and on", &[]);
+    check(&mut conversation);
 }
 
 #[tokio::test]
-async fn an_error_inside_the_stream_ends_it_by_its_class() {
+async fn an_error_inside_the_stream_ends_it_with_the_class_of_the_error() {
     let stub = stub().await;
     let vendor_model = model_at("openai/gpt-5", &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("half").then_error("rate_limit_error", "slow down"));
-    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
+    let error = conversation.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(matches!(error, ModelError::RateLimited { .. }), "{error:?}");
 }

@@ -1,5 +1,5 @@
-//! Refusals in the words of real servers: of a form that every request of a model has, and of what this
-//! one says. The first are the surroundings' failure, the second the content's.
+//! Refusals in the texts of real servers: of a form that every request to a model has, and of the content
+//! of one request. The first are faults of the surroundings, the second of the content.
 
 use agent::port::{Fault, ModelError};
 use models::wire::failure::{self, Hints};
@@ -48,7 +48,7 @@ fn classed(status: u16, body: &Value) -> ModelError {
 }
 
 #[test]
-fn a_local_server_without_what_every_request_asks_for_is_the_surroundings() {
+fn a_local_server_that_lacks_a_needed_feature_is_unsupported() {
     for (status, body) in [
         (
             400,
@@ -79,12 +79,12 @@ fn a_local_server_without_what_every_request_asks_for_is_the_surroundings() {
         (501, plain("not implemented")),
         (415, plain("Unsupported Media Type")),
     ] {
-        is_the_surroundings(status, &body);
+        is_unsupported(status, &body);
     }
 }
 
 #[test]
-fn a_vendor_that_does_not_take_the_form_of_any_request_is_the_surroundings() {
+fn a_vendor_that_refuses_the_form_of_requests_is_unsupported() {
     let verified = "Your organization must be verified to stream this model.";
     let bound = "Unsupported parameter: 'max_tokens' is not supported with this model.";
     let system = "Unsupported value: 'messages[0].role' does not support 'system' with this model.";
@@ -116,11 +116,11 @@ fn a_vendor_that_does_not_take_the_form_of_any_request_is_the_surroundings() {
         ),
         violation("tools[0].function_declarations[5].parameters"),
     ] {
-        is_the_surroundings(400, &body);
+        is_unsupported(400, &body);
     }
 }
 
-fn is_the_surroundings(status: u16, body: &Value) {
+fn is_unsupported(status: u16, body: &Value) {
     let error = classed(status, body);
     assert!(matches!(error, ModelError::Unsupported(_)), "{status} {body}: got `{error}`");
     assert!(error.fault() == Fault::Surroundings && !error.retryable());
@@ -128,7 +128,7 @@ fn is_the_surroundings(status: u16, body: &Value) {
 }
 
 #[test]
-fn what_is_said_of_this_conversation_stays_the_contents() {
+fn a_refusal_of_the_content_stays_a_fault_of_the_content() {
     let image = "image input is not supported - hint: you may need to provide the mmproj";
     for (status, body) in [
         (400, openai("Invalid value for 'messages[1].content'", "messages[1].content", "invalid_type")),

@@ -1,4 +1,4 @@
-//! The Responses wire against a stub that enforces the vendor's rules where nothing is stored.
+//! The Responses wire against a stub that enforces the vendor's rules for requests without stored state.
 
 use agent::port::{ModelError, ReplyPart, StopReason};
 use agent::prompt::ToolChoice;
@@ -9,7 +9,7 @@ use testkit::stubs::rules::{check_responses, extends_responses};
 use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
 use crate::corpus::{decode, responses, sse};
-use crate::support::{Life, agree, json_of, model_at, vendor_model, wired};
+use crate::support::{Conversation, assert_streamed, json_of, model_at, model_with_wire, vendor_model};
 
 const MODEL: &str = "openai-responses/gpt-5";
 
@@ -26,7 +26,7 @@ fn kinds(body: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
+async fn text_reasoning_calls_and_usage_arrive_complete() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
     stub.push(
@@ -37,9 +37,9 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
             .call("call_b", "done", "", 1)
             .usage(120, 100, 17),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(
         reply.parts,
         [
@@ -62,7 +62,7 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     let key = request.body["prompt_cache_key"].as_str().unwrap().to_owned();
     assert!(key.starts_with("viv-") && key.len() <= 64 && !key.contains("living"), "{key}");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let again = &stub.requests()[1].body;
     assert_eq!(again["prompt_cache_key"], key.as_str());
     assert_eq!(
@@ -78,7 +78,7 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
             "function_call_output"
         ]
     );
-    assert_eq!(again["input"][3]["phase"], "commentary", "a phase goes back");
+    assert_eq!(again["input"][3]["phase"], "commentary", "a phase is sent back");
     assert_eq!(again["input"][4]["arguments"], r#"{"text": "hé\"llo", "n": 1.0}"#);
     assert_eq!(again["input"][7]["call_id"], "call_b");
 }
@@ -87,18 +87,18 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
 async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_reasoning() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
+    let mut conversation = Conversation::new();
     for cycle in 1..=3u128 {
-        life.wake(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
+        conversation.begin_cycle(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
         for step in 0..3 {
             let id = format!("call_{cycle}_{step}");
             let answer = Answer::new().reasoning("a").say(ReplyPiece::Redacted(String::new()));
             stub.push(answer.text("now").call(&id, "send_message", r#"{"text":"a"}"#, 4));
-            life.step(vendor_model.as_ref()).await;
-            life.layer(&format!("[INBOX PREVIEW — {step}]"));
+            conversation.step(vendor_model.as_ref()).await;
+            conversation.layer(&format!("[INBOX PREVIEW — {step}]"));
         }
         stub.push(Answer::new().reasoning("so").text("done"));
-        life.step(vendor_model.as_ref()).await;
+        conversation.step(vendor_model.as_ref()).await;
     }
     let requests = stub.requests();
     assert_eq!(requests.len(), 12);
@@ -110,28 +110,28 @@ async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_reason
     }
     let sealed = |index: usize| requests[index].body.to_string().matches("stub-sealed").count();
     assert_eq!((0..12).map(sealed).collect::<Vec<_>>(), [0, 2, 4, 6, 0, 2, 4, 6, 0, 2, 4, 6]);
-    // Ids were given with the reasoning, and go with it.
+    // Without the reasoning, the ids are left out too.
     assert!(!requests[4].body.to_string().contains("_stub."));
 }
 
 #[tokio::test]
-async fn reasoning_that_led_to_nothing_or_was_not_sealed_is_left_out() {
+async fn reasoning_without_a_following_item_or_without_encryption_is_left_out() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     let bare = json!({"id": "rs_1", "type": "reasoning", "encrypted_content": null, "summary": []});
     stub.push(Answer::new().say(ReplyPiece::Unknown(bare)).text("one"));
-    life.step(vendor_model.as_ref()).await;
-    life.user("more");
+    conversation.step(vendor_model.as_ref()).await;
+    conversation.user("more");
     stub.push(Answer::new().text("two").reasoning("cut").stop("max_output_tokens"));
-    life.step(vendor_model.as_ref()).await;
-    life.user("more");
+    conversation.step(vendor_model.as_ref()).await;
+    conversation.user("more");
     stub.push(Answer::new().reasoning("only"));
-    life.step(vendor_model.as_ref()).await;
-    life.user("more");
+    conversation.step(vendor_model.as_ref()).await;
+    conversation.user("more");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let body = &stub.requests()[3].body;
     assert_eq!(stub.requests()[3].refused, None);
     assert!(!kinds(body).contains(&"reasoning"), "{body}");
@@ -139,7 +139,7 @@ async fn reasoning_that_led_to_nothing_or_was_not_sealed_is_left_out() {
 }
 
 #[tokio::test]
-async fn unknown_items_are_shown_nowhere_and_go_back_unless_they_wait_for_an_answer() {
+async fn unknown_items_are_hidden_and_sent_back_unless_they_need_an_answer() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
     let search = json!({"type": "web_search_call", "status": "completed", "action": {"n": 1.50}});
@@ -151,20 +151,20 @@ async fn unknown_items_are_shown_nowhere_and_go_back_unless_they_wait_for_an_ans
             .text("hello")
             .call("call_1", "done", "{}", 9),
     );
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("hello".into()), called("done", "{}")]);
-    assert!(reply.native.unwrap().body.contains("custom_tool_call"), "it is kept");
+    assert!(reply.native.unwrap().body.contains("custom_tool_call"), "the native block keeps it");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let body = &stub.requests()[1].body;
     assert_eq!(body["input"][2], search);
     assert!(!body.to_string().contains("custom_tool_call"));
 }
 
 #[tokio::test]
-async fn a_call_that_the_vendor_answered_itself_goes_back_with_its_output_or_not_at_all() {
+async fn a_call_that_the_vendor_answered_is_sent_back_only_with_its_output() {
     let stub = stub().await;
     stub.demand(None);
     let vendor_model = model_at(MODEL, &stub.url());
@@ -175,18 +175,18 @@ async fn a_call_that_the_vendor_answered_itself_goes_back_with_its_output_or_not
         [call("shell_call", "b"), output("local_shell_call_output", "c"), call("mcp_approval_request", "d")];
     let said = both.iter().chain(&others).cloned().map(ReplyPiece::Unknown);
     stub.push(said.fold(Answer::new(), Answer::say).text("done"));
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    conversation.step(vendor_model.as_ref()).await;
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let body = &stub.requests()[1].body;
     assert_eq!(body["input"].as_array().unwrap()[2..4], both);
     assert_eq!(kinds(body)[4..], ["message", "message"], "{body}");
 }
 
 #[test]
-fn items_that_bear_no_index_are_each_an_item() {
+fn items_without_an_index_are_kept_apart() {
     let done = |id: &str, name: &str| {
         json!({"type": "response.output_item.done", "item":
             {"type": "function_call", "id": id, "call_id": format!("c{id}"), "name": name, "arguments": "{}"}})
@@ -202,14 +202,14 @@ fn items_that_bear_no_index_are_each_an_item() {
     };
     let completed = json!({"type": "response.completed", "response": {}});
     for (what, events) in [
-        ("only done", vec![done("1", "a"), done("2", "b"), done("2", "b")]),
-        ("begun first", vec![added("1", "a"), added("2", "b"), done("1", "a"), done("2", "b")]),
-        ("one begun", vec![added("1", "a"), done("1", "a"), done("2", "b")]),
+        ("only `done` events", vec![done("1", "a"), done("2", "b"), done("2", "b")]),
+        ("all `added` events first", vec![added("1", "a"), added("2", "b"), done("1", "a"), done("2", "b")]),
+        ("one `added` event", vec![added("1", "a"), done("1", "a"), done("2", "b")]),
     ] {
         let lines: Vec<String> = events.iter().chain([&completed]).map(Value::to_string).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let (pieces, reply) = decode(responses(), sse(&lines).as_bytes(), 99).unwrap();
-        agree(&pieces, &reply);
+        assert_streamed(&pieces, &reply);
         assert_eq!(reply.parts, [called("a", "{}"), called("b", "{}")], "{what}");
     }
     let events = [text("on"), text("e"), said("one"), text("two"), said("two"), completed];
@@ -220,32 +220,32 @@ fn items_that_bear_no_index_are_each_an_item() {
 }
 
 #[tokio::test]
-async fn calls_that_were_wrapped_into_one_are_taken_out() {
+async fn calls_in_a_wrapper_are_taken_out() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
     let wrapped = r#"{"tool_uses":[{"recipient_name":"functions.send_message","parameters":{"text": "a"}},{"recipient_name":"functions.done","parameters":{}}]}"#;
     stub.push(Answer::new().reasoning("hm").call("call_w", "parallel", wrapped, 7));
-    let mut life = Life::new();
-    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(vendor_model.as_ref()).await;
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts[1..], [called("send_message", r#"{"text": "a"}"#), called("done", "{}")]);
     assert_eq!(reply.native.unwrap().call_ids, ["call_w_0", "call_w_1"]);
-    // A tool that is merely called so is one.
+    // A call with a wrapper's name but another shape is an ordinary call.
     stub.push(Answer::new().call("call_p", "parallel", r#"{"n":1}"#, 2));
-    let reply = life.step(vendor_model.as_ref()).await;
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [called("parallel", r#"{"n":1}"#)]);
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     assert!(stub.requests().iter().all(|request| request.refused.is_none()));
 }
 
 #[tokio::test]
-async fn a_transcript_of_another_model_is_told_in_canonical_items_with_our_ids() {
-    let vendor_model = wired(OpenAiResponses::new("gpt-5", 1), "http://localhost");
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
-    life.foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
-    let body = json_of(&vendor_model, &mut life);
+async fn a_transcript_of_another_model_is_sent_as_canonical_items_with_our_ids() {
+    let vendor_model = model_with_wire(OpenAiResponses::new("gpt-5", 1), "http://localhost");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+    conversation.foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
+    let body = json_of(&vendor_model, &mut conversation);
     check_responses(&body).unwrap();
     assert_eq!(body["max_output_tokens"], 16);
     assert_eq!(kinds(&body)[2..5], ["function_call"; 3], "blank text is left out");
@@ -256,19 +256,20 @@ async fn a_transcript_of_another_model_is_told_in_canonical_items_with_our_ids()
 }
 
 #[tokio::test]
-async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
-    let vendor_model = wired(OpenAiResponses::new("gpt-5", 1_000), "http://localhost");
-    let check = |life: &mut Life| check_responses(&json_of(&vendor_model, life)).unwrap();
-    let mut life = Life::new();
-    check(&mut life);
-    life.foreign_step("begins with the assistant", &[]);
-    check(&mut life);
-    life.foreign_step("and goes on", &[]);
-    check(&mut life);
-    life.user("   ");
-    check(&mut life);
-    let mut cut = Life::new();
-    cut.wake(1, "[INBOX]", "[WORKSPACE]");
+async fn an_unusual_transcript_is_sent_in_a_form_that_the_vendor_accepts() {
+    let vendor_model = model_with_wire(OpenAiResponses::new("gpt-5", 1_000), "http://localhost");
+    let check =
+        |conversation: &mut Conversation| check_responses(&json_of(&vendor_model, conversation)).unwrap();
+    let mut conversation = Conversation::new();
+    check(&mut conversation);
+    conversation.foreign_step("begins with the assistant", &[]);
+    check(&mut conversation);
+    conversation.foreign_step("and goes on", &[]);
+    check(&mut conversation);
+    conversation.user("   ");
+    check(&mut conversation);
+    let mut cut = Conversation::new();
+    cut.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     cut.foreign_step("x", &[("done", "{}")]);
     cut.prompt.items.remove(2);
     check(&mut cut);
@@ -276,79 +277,79 @@ async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
 }
 
 #[tokio::test]
-async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
+async fn a_reply_cut_by_the_limit_is_marked_and_can_be_sent_back() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     let answer = Answer::new().reasoning("hm").text("a");
     stub.push(answer.call("call_1", "send_message", r#"{"text":"cut he"#, 3).stop("max_output_tokens"));
-    let (_, mut cut) = life.ask(vendor_model.as_ref()).await.unwrap();
+    let (_, mut cut) = conversation.ask(vendor_model.as_ref()).await.unwrap();
     assert_eq!(cut.stop, StopReason::Length);
     assert_eq!(cut.parts[2], called("send_message", r#"{"text":"cut he"#));
     cut.parts.pop();
-    life.live(&cut);
-    life.user("go on");
+    conversation.add_reply(&cut);
+    conversation.user("go on");
     stub.push(Answer::new().text("ok").stop("content_filter"));
-    let reply = life.step(vendor_model.as_ref()).await;
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert!(matches!(reply.stop, StopReason::Refused(_)));
     assert_eq!(stub.requests()[1].refused, None);
     assert_eq!(kinds(&stub.requests()[1].body)[2..], ["reasoning", "message", "message"]);
 }
 
 #[tokio::test]
-async fn reasoning_that_the_vendor_cannot_open_is_left_out_from_then_on() {
+async fn reasoning_that_the_vendor_cannot_decrypt_is_no_longer_sent() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().reasoning("hm").call("call_1", "done", "{}", 9));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let refused = r#"{"error":{"message":"The encrypted content gAAA… could not be verified.","type":"invalid_request_error","code":"invalid_encrypted_content"}}"#;
     stub.push(Answer::status(400, refused));
-    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
+    let error = conversation.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(matches!(&error, ModelError::Failed { .. }) && error.retryable(), "{error:?}");
-    // The same request, tried again, goes without; so does the next one.
+    // The repeated request has no reasoning, and neither has the next one.
     stub.push(Answer::new().reasoning("so").call("call_2", "done", "{}", 9));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     let requests = stub.requests();
     assert!(kinds(&requests[1].body).contains(&"reasoning"));
     for request in &requests[2..] {
         assert!(!kinds(&request.body).contains(&"reasoning") && request.refused.is_none());
     }
-    // Where nothing is left to leave out, it is what it is.
+    // If no reasoning is left to remove, the refusal is an ordinary error.
     stub.push(Answer::status(400, refused));
-    assert!(matches!(life.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Invalid(_)));
+    assert!(matches!(conversation.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Invalid(_)));
 }
 
 #[tokio::test]
-async fn a_refusal_is_one_and_is_not_said() {
+async fn a_refusal_is_a_stop_reason_and_not_text() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     let item = json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]});
     stub.push(Answer::new().say(ReplyPiece::Unknown(item)));
-    let reply = life.step(vendor_model.as_ref()).await;
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!((reply.stop, reply.parts.len()), (StopReason::Refused("I will not.".into()), 0));
-    life.user("go on");
+    conversation.user("go on");
     stub.push(Answer::new().text("ok"));
-    life.step(vendor_model.as_ref()).await;
+    conversation.step(vendor_model.as_ref()).await;
     assert_eq!(stub.requests()[1].refused, None);
 }
 
 #[tokio::test]
-async fn a_model_that_does_not_reason_is_not_asked_for_its_reasoning() {
+async fn a_model_without_reasoning_is_not_asked_for_it() {
     let stub = stub().await;
     let ask = async |model: &str, reasoning: Option<Reasoning>, choice: ToolChoice| {
         let config = ModelConfig { base_url: Some(stub.url()), reasoning, ..ModelConfig::named(model) };
-        let mut life = Life::new();
-        life.wake(1, "[INBOX]", "[WORKSPACE]");
-        life.prompt.choice = choice;
+        let mut conversation = Conversation::new();
+        conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
+        conversation.prompt.choice = choice;
         stub.push(Answer::new().text("ok"));
-        life.step(vendor_model(config).as_ref()).await;
+        conversation.step(vendor_model(config).as_ref()).await;
         stub.requests().pop().unwrap().body
     };
     let plain = ask("openai-responses/gpt-4.1", None, ToolChoice::None).await;
@@ -361,13 +362,13 @@ async fn a_model_that_does_not_reason_is_not_asked_for_its_reasoning() {
 }
 
 #[tokio::test]
-async fn an_error_inside_the_stream_ends_it_by_its_class() {
+async fn an_error_inside_the_stream_ends_it_with_the_class_of_the_error() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("half").then_error("rate_limit_exceeded", "slow down"));
-    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
+    let error = conversation.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(matches!(&error, ModelError::RateLimited { .. }), "{error:?}");
     for (data, class) in [
         (
@@ -385,7 +386,7 @@ async fn an_error_inside_the_stream_ends_it_by_its_class() {
         (r#"{"error":{"message":"no such thing","code":404}}"#, "no such model"),
     ] {
         stub.push(Answer::payloads(data));
-        let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
+        let error = conversation.ask(vendor_model.as_ref()).await.unwrap_err();
         assert!(error.to_string().starts_with(class), "{data}: {error}");
     }
     let contradicts = concat!(
@@ -396,19 +397,19 @@ async fn an_error_inside_the_stream_ends_it_by_its_class() {
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","name":"f","call_id":"c","arguments":"{}"}}"#,
     );
     stub.push(Answer::payloads(contradicts));
-    assert!(matches!(life.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Garbage(_)));
+    assert!(matches!(conversation.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Garbage(_)));
 }
 
 #[tokio::test]
-async fn a_server_that_streams_no_items_gives_them_in_the_end() {
+async fn items_that_were_not_streamed_are_taken_from_the_final_event() {
     let stub = stub().await;
     let vendor_model = model_at(MODEL, &stub.url());
-    let mut life = Life::new();
-    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let mut conversation = Conversation::new();
+    conversation.begin_cycle(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::payloads(
         r#"{"type":"response.completed","response":{"output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"hi"}]},{"type":"function_call","call_id":"c","name":"done","arguments":"{}"}],"usage":null}}"#,
     ));
-    let reply = life.step(vendor_model.as_ref()).await;
+    let reply = conversation.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("hi".into()), called("done", "{}")]);
     assert_eq!(reply.usage, agent::run::Usage::default());
 }

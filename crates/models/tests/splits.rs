@@ -1,5 +1,5 @@
-//! Text in pieces: wherever a vendor cuts it, even in the middle of a character, it arrives whole, or
-//! the stream is garbage. Never is a part of it left out.
+//! Text in pieces: wherever a vendor splits it, even in the middle of a character, it arrives complete or
+//! the stream is garbage. No part is left out.
 
 use agent::port::{ModelError, Piece, Reply, ReplyPart};
 use models::wire::Decoder;
@@ -7,54 +7,54 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::corpus::{anthropic, decode, gemini, json_mode, openai, responses, sse};
-use crate::support::agree;
+use crate::support::assert_streamed;
 
-/// What is said in pieces.
+/// The content that is split into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
+enum Content {
     Text,
     Reasoning,
     Arguments,
 }
 
-const ALL: [Says; 3] = [Says::Text, Says::Reasoning, Says::Arguments];
+const ALL: [Content; 3] = [Content::Text, Content::Reasoning, Content::Arguments];
 
-/// The same pieces (JSON strings) as each wire would bring them.
-type Wire = fn(Says, &[String]) -> Result<(Vec<Piece>, Reply), ModelError>;
+/// The pieces (JSON strings) as each wire sends them.
+type Wire = fn(Content, &[String]) -> Result<(Vec<Piece>, Reply), ModelError>;
 const WIRES: [(&str, Wire); 4] =
     [("chat", in_chat), ("anthropic", in_anthropic), ("responses", in_responses), ("gemini", in_gemini)];
 
-fn played(decoder: Box<impl Decoder>, lines: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
+fn decode_lines(decoder: Box<impl Decoder>, lines: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     decode(decoder, sse(&lines).as_bytes(), 23)
 }
 
-fn in_chat(says: Says, pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
+fn in_chat(content: Content, pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
     let mut lines = Vec::new();
     let mut delta = |delta: String| lines.push(format!(r#"{{"id":"c","choices":[{{"delta":{delta}}}]}}"#));
-    if says == Says::Arguments {
+    if content == Content::Arguments {
         delta(r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"f","arguments":""}}]}"#.into());
     }
     for piece in pieces {
-        delta(match says {
-            Says::Text => format!(r#"{{"content":{piece}}}"#),
-            Says::Reasoning => format!(r#"{{"reasoning_content":{piece}}}"#),
-            Says::Arguments => {
+        delta(match content {
+            Content::Text => format!(r#"{{"content":{piece}}}"#),
+            Content::Reasoning => format!(r#"{{"reasoning_content":{piece}}}"#),
+            Content::Arguments => {
                 format!(r#"{{"tool_calls":[{{"index":0,"function":{{"arguments":{piece}}}}}]}}"#)
             }
         });
     }
     lines.push(r#"{"id":"c","choices":[{"delta":{},"finish_reason":"stop"}]}"#.into());
-    played(openai(), &lines)
+    decode_lines(openai(), &lines)
 }
 
-fn in_anthropic(says: Says, pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
-    let (block, delta, field) = match says {
-        Says::Text => (r#"{"type":"text","text":""}"#, "text_delta", "text"),
-        Says::Reasoning => {
+fn in_anthropic(content: Content, pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
+    let (block, delta, field) = match content {
+        Content::Text => (r#"{"type":"text","text":""}"#, "text_delta", "text"),
+        Content::Reasoning => {
             (r#"{"type":"thinking","thinking":"","signature":"s"}"#, "thinking_delta", "thinking")
         }
-        Says::Arguments => {
+        Content::Arguments => {
             (r#"{"type":"tool_use","id":"1","name":"f","input":{}}"#, "input_json_delta", "partial_json")
         }
     };
@@ -69,14 +69,14 @@ fn in_anthropic(says: Says, pieces: &[String]) -> Result<(Vec<Piece>, Reply), Mo
     lines.push(r#"{"type":"content_block_stop","index":0}"#.into());
     lines.push(r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#.into());
     lines.push(r#"{"type":"message_stop"}"#.into());
-    played(anthropic(), &lines)
+    decode_lines(anthropic(), &lines)
 }
 
-fn in_responses(says: Says, pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
-    let (item, kind) = match says {
-        Says::Text => (r#"{"type":"message"}"#, "response.output_text.delta"),
-        Says::Reasoning => (r#"{"type":"reasoning"}"#, "response.reasoning_text.delta"),
-        Says::Arguments => (
+fn in_responses(content: Content, pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
+    let (item, kind) = match content {
+        Content::Text => (r#"{"type":"message"}"#, "response.output_text.delta"),
+        Content::Reasoning => (r#"{"type":"reasoning"}"#, "response.reasoning_text.delta"),
+        Content::Arguments => (
             r#"{"type":"function_call","call_id":"1","name":"f","arguments":""}"#,
             "response.function_call_arguments.delta",
         ),
@@ -89,36 +89,36 @@ fn in_responses(says: Says, pieces: &[String]) -> Result<(Vec<Piece>, Reply), Mo
         pieces.iter().map(|piece| format!(r#"{{"type":"{kind}","output_index":0,"delta":{piece}}}"#)),
     );
     lines.push(r#"{"type":"response.completed","response":{"id":"r"}}"#.into());
-    played(responses(), &lines)
+    decode_lines(responses(), &lines)
 }
 
-fn in_gemini(says: Says, pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
+fn in_gemini(content: Content, pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
     let mut lines = Vec::new();
     let mut part = |part: String| {
         lines.push(format!(r#"{{"candidates":[{{"content":{{"parts":[{part}]}}}}],"responseId":"g"}}"#));
     };
-    if says == Says::Arguments {
+    if content == Content::Arguments {
         part(r#"{"functionCall":{"name":"f","willContinue":true}}"#.into());
     }
     for piece in pieces {
-        part(match says {
-            Says::Text => format!(r#"{{"text":{piece}}}"#),
-            Says::Reasoning => format!(r#"{{"text":{piece},"thought":true}}"#),
-            Says::Arguments => {
+        part(match content {
+            Content::Text => format!(r#"{{"text":{piece}}}"#),
+            Content::Reasoning => format!(r#"{{"text":{piece},"thought":true}}"#),
+            Content::Arguments => {
                 let more = format!(r#"{{"jsonPath":"$.text","stringValue":{piece},"willContinue":true}}"#);
                 format!(r#"{{"functionCall":{{"partialArgs":[{more}],"willContinue":true}}}}"#)
             }
         });
     }
-    if says == Says::Arguments {
+    if content == Content::Arguments {
         part(r#"{"functionCall":{}}"#.into());
     }
     lines.push(r#"{"candidates":[{"finishReason":"STOP"}],"responseId":"g"}"#.into());
-    played(gemini(), &lines)
+    decode_lines(gemini(), &lines)
 }
 
-/// The units of a text cut where `cuts` says, each piece as a JSON string. A half of a character can only
-/// be escaped; anything else is where `escapes` says so.
+/// Splits the UTF-16 units of a text at `cuts`; each piece is a JSON string. Lone surrogates are escaped,
+/// and so are the units for which `escapes` is true.
 fn cut(text: &str, cuts: &[bool], escapes: &[bool]) -> Vec<String> {
     let units: Vec<u16> = text.encode_utf16().collect();
     let at = |flags: &[bool], place: usize| flags.get(place % flags.len().max(1)).copied().unwrap_or(false);
@@ -151,7 +151,7 @@ fn cut(text: &str, cuts: &[bool], escapes: &[bool]) -> Vec<String> {
     pieces.into_iter().map(&mut literal).collect()
 }
 
-/// Whether a string somewhere in a value is this text.
+/// Whether any string in a value equals this text.
 fn holds(value: &Value, text: &str) -> bool {
     match value {
         Value::String(held) => held == text,
@@ -161,40 +161,40 @@ fn holds(value: &Value, text: &str) -> bool {
     }
 }
 
-fn arrives(wire: &str, says: Says, text: &str, heard: Result<(Vec<Piece>, Reply), ModelError>) {
-    let (pieces, reply) = heard.unwrap_or_else(|error| panic!("{wire} {says:?} {text:?}: {error}"));
-    agree(&pieces, &reply);
+fn assert_arrives(wire: &str, content: Content, text: &str, result: Result<(Vec<Piece>, Reply), ModelError>) {
+    let (pieces, reply) = result.unwrap_or_else(|error| panic!("{wire} {content:?} {text:?}: {error}"));
+    assert_streamed(&pieces, &reply);
     let text = text.to_owned();
-    match says {
-        Says::Text => assert_eq!(reply.parts, [ReplyPart::Text(text.clone())], "{wire}"),
-        Says::Reasoning => assert_eq!(reply.parts, [ReplyPart::Reasoning(text.clone())], "{wire}"),
-        Says::Arguments => {
+    match content {
+        Content::Text => assert_eq!(reply.parts, [ReplyPart::Text(text.clone())], "{wire}"),
+        Content::Reasoning => assert_eq!(reply.parts, [ReplyPart::Reasoning(text.clone())], "{wire}"),
+        Content::Arguments => {
             let [ReplyPart::Call { arguments, .. }] = &reply.parts[..] else { panic!("{wire}: {reply:?}") };
             let value: Value = serde_json::from_str(arguments).unwrap();
             assert_eq!(value["text"], text, "{wire}");
         }
     }
-    // The argument string of some wires is a text within a text; what is not sealed is not sent back.
-    if says == Says::Text || says == Says::Reasoning && wire != "responses" {
+    // On some wires the argument string is JSON inside a string; reasoning that is not sealed is not sent back.
+    if content == Content::Text || content == Content::Reasoning && wire != "responses" {
         let native: Value = serde_json::from_str(&reply.native.as_ref().unwrap().body).unwrap();
-        assert!(holds(&native, &text), "{wire} {says:?}: {native} lacks {text:?}");
+        assert!(holds(&native, &text), "{wire} {content:?}: {native} lacks {text:?}");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn any_split_of_any_text_arrives_whole_on_every_wire(
+    fn any_text_split_anywhere_arrives_complete_on_every_wire(
         text in "[a-c\"\\\\ \n\u{1}é…\u{ffff}😀-😇𐀀\u{10ffff}]{1,24}",
         cuts in prop::collection::vec(any::<bool>(), 1..9),
         escapes in prop::collection::vec(any::<bool>(), 1..9),
     ) {
         let object = format!("{{\"text\":{}}}", cut(&text, &[false], &escapes).concat());
         for (wire, play) in WIRES {
-            for says in ALL {
-                // Gemini brings arguments value by value, the others as one argument string.
-                let said = if says == Says::Arguments && wire != "gemini" { &object } else { &text };
-                arrives(wire, says, &text, play(says, &cut(said, &cuts, &escapes)));
+            for content in ALL {
+                // Gemini sends arguments value by value, the others as one argument string.
+                let said = if content == Content::Arguments && wire != "gemini" { &object } else { &text };
+                assert_arrives(wire, content, &text, play(content, &cut(said, &cuts, &escapes)));
             }
         }
         let in_json = in_json_mode(&cut(&object, &cuts, &escapes)).unwrap().1;
@@ -208,11 +208,11 @@ fn in_json_mode(pieces: &[String]) -> Result<(Vec<Piece>, Reply), ModelError> {
         .map(|piece| format!(r#"{{"id":"c","choices":[{{"delta":{{"content":{piece}}}}}]}}"#))
         .collect();
     lines.push(r#"{"id":"c","choices":[{"delta":{},"finish_reason":"stop"}]}"#.into());
-    played(json_mode(), &lines)
+    decode_lines(json_mode(), &lines)
 }
 
 #[test]
-fn half_a_character_that_never_becomes_whole_is_garbage_and_never_left_out() {
+fn an_incomplete_character_makes_the_stream_garbage() {
     let cases: [&[&str]; 6] = [
         &[r#""do NOT \ud83d""#, r#"" pay""#],
         &[r#""do NOT \ud83d""#],
@@ -222,18 +222,21 @@ fn half_a_character_that_never_becomes_whole_is_garbage_and_never_left_out() {
         &[r#""do NOT \ud83d""#, r#""""#, r#""\u00e9""#],
     ];
     for (wire, play) in WIRES {
-        for says in ALL {
+        for content in ALL {
             for case in cases {
                 let pieces: Vec<String> = case.iter().map(|piece| (*piece).to_owned()).collect();
-                let heard = play(says, &pieces);
-                assert!(matches!(heard, Err(ModelError::Garbage(_))), "{wire} {says:?} {case:?}: {heard:?}");
+                let result = play(content, &pieces);
+                assert!(
+                    matches!(result, Err(ModelError::Garbage(_))),
+                    "{wire} {content:?} {case:?}: {result:?}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn what_is_said_in_no_known_form_is_garbage_and_never_left_out() {
+fn text_in_an_unknown_form_makes_the_stream_garbage() {
     for delta in [
         r#"{"content":{"parts":["do NOT"]}}"#,
         r#"{"content":["do NOT"]}"#,
@@ -245,7 +248,7 @@ fn what_is_said_in_no_known_form_is_garbage_and_never_left_out() {
             format!(r#"{{"id":"c","choices":[{{"delta":{delta}}}]}}"#),
             r#"{"id":"c","choices":[{"delta":{"content":"pay"},"finish_reason":"stop"}]}"#.to_owned(),
         ];
-        let heard = played(openai(), &lines);
-        assert!(matches!(heard, Err(ModelError::Garbage(_))), "{delta}: {heard:?}");
+        let result = decode_lines(openai(), &lines);
+        assert!(matches!(result, Err(ModelError::Garbage(_))), "{delta}: {result:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A small life to speak from: entries, layers, prompts, and what the runtime does with a reply.
+//! A small conversation for tests: entries, layers, prompts, and the entries that the runtime adds for a reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,15 +35,15 @@ pub(crate) fn tool(name: &str) -> ToolSpec {
     }
 }
 
-/// One agent's consciousness as the models see it.
-pub(crate) struct Life {
+/// One agent's view, as models receive it.
+pub(crate) struct Conversation {
     pub(crate) prompt: Prompt,
     pub(crate) memo: Memo,
     pub(crate) seq: u64,
     pub(crate) step: u32,
 }
 
-impl Life {
+impl Conversation {
     pub(crate) fn new() -> Self {
         let prompt = Prompt {
             system: Arc::from("You are a living agent."),
@@ -56,8 +56,8 @@ impl Life {
         Self { prompt, memo: Memo::default(), seq: 0, step: 0 }
     }
 
-    /// A new activation: the layers of the one before are gone.
-    pub(crate) fn wake(&mut self, n: u128, inbox: &str, workspace: &str) {
+    /// Begins a new activation: removes the layers of the one before.
+    pub(crate) fn begin_cycle(&mut self, n: u128, inbox: &str, workspace: &str) {
         self.prompt.items.retain(|item| matches!(item, Item::Entry(_)));
         self.prompt.cycle = cycle(n);
         self.step = 0;
@@ -80,8 +80,8 @@ impl Life {
         self.entry(EntryKind::Injection, ModelMessage::user(text));
     }
 
-    /// What the runtime does with a reply: the assistant entry, and an outcome for each call.
-    pub(crate) fn live(&mut self, reply: &Reply) {
+    /// Adds what the runtime adds for a reply: the assistant entry, and an outcome for each call.
+    pub(crate) fn add_reply(&mut self, reply: &Reply) {
         let mut parts = Vec::new();
         let mut outcomes = Vec::new();
         for part in &reply.parts {
@@ -112,14 +112,14 @@ impl Life {
         self.step += 1;
     }
 
-    /// A step of a model that is not here: text and calls without a native block.
+    /// A step of another model: text and calls without a native block.
     pub(crate) fn foreign_step(&mut self, text: &str, calls: &[(&str, &str)]) {
         let mut parts = vec![ReplyPart::Text(text.into())];
         parts.extend(calls.iter().map(|(name, arguments)| ReplyPart::Call {
             name: (*name).into(),
             arguments: (*arguments).into(),
         }));
-        self.live(&reply(parts));
+        self.add_reply(&reply(parts));
     }
 
     pub(crate) async fn ask(&mut self, vendor_model: &dyn Model) -> Result<(Vec<Piece>, Reply), ModelError> {
@@ -128,11 +128,11 @@ impl Life {
         collect(vendor_model.stream(request)).await
     }
 
-    /// Asks, and lives the reply.
+    /// Asks the model and adds its reply.
     pub(crate) async fn step(&mut self, vendor_model: &dyn Model) -> Reply {
         let (pieces, reply) = self.ask(vendor_model).await.unwrap();
-        agree(&pieces, &reply);
-        self.live(&reply);
+        assert_streamed(&pieces, &reply);
+        self.add_reply(&reply);
         reply
     }
 }
@@ -159,8 +159,8 @@ pub(crate) async fn collect(
     Ok((pieces, reply.expect("a stream ends with a reply or an error")))
 }
 
-/// The streamed pieces put together say what the reply says.
-pub(crate) fn agree(pieces: &[Piece], reply: &Reply) {
+/// Asserts that the streamed pieces add up to the reply.
+pub(crate) fn assert_streamed(pieces: &[Piece], reply: &Reply) {
     let mut parts: Vec<(agent::port::PartKind, String)> = Vec::new();
     for piece in pieces {
         match piece {
@@ -200,7 +200,7 @@ impl agent::port::Clock for NoClock {
     }
 }
 
-/// A model as the server would make it, with a canary for a key.
+/// A model as the server creates it, with a canary as its key.
 pub(crate) fn vendor_model(config: ModelConfig) -> Arc<dyn Model> {
     let keys = KeyRing::gather(|_| Some("sk-canary-0123456789".into()), &[], "secrets.toml");
     ModelBook::new(config, keys, Arc::new(NoClock)).model(None).unwrap()
@@ -210,8 +210,8 @@ pub(crate) fn model_at(name: &str, url: &str) -> Arc<dyn Model> {
     vendor_model(ModelConfig { base_url: Some(url.into()), ..ModelConfig::named(name) })
 }
 
-/// A model of a wire that was set up by hand.
-pub(crate) fn wired(wire: impl Wire + 'static, url: &str) -> VendorModel {
+/// A model with this wire.
+pub(crate) fn model_with_wire(wire: impl Wire + 'static, url: &str) -> VendorModel {
     let info = agent::port::ModelInfo {
         name: "test/model".into(),
         provider: "test".into(),
@@ -226,6 +226,7 @@ pub(crate) fn wired(wire: impl Wire + 'static, url: &str) -> VendorModel {
     VendorModel::new(info, Arc::new(wire), address, Arc::new(Clients::default()))
 }
 
-pub(crate) fn json_of(vendor_model: &VendorModel, life: &mut Life) -> Value {
-    serde_json::from_slice(&vendor_model.encode(&life.prompt, &mut life.memo).body.concat()).unwrap()
+pub(crate) fn json_of(vendor_model: &VendorModel, conversation: &mut Conversation) -> Value {
+    serde_json::from_slice(&vendor_model.encode(&conversation.prompt, &mut conversation.memo).body.concat())
+        .unwrap()
 }

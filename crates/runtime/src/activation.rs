@@ -1,4 +1,4 @@
-//! The loop: one activation of one agent. The machine decides, this file does.
+//! The loop: one activation of one agent. The state machine (`agent::cycle`) decides, this file acts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,15 +26,15 @@ use crate::health::Health;
 use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
-use crate::think::{Asked, Asking, Interrupt};
-use crate::tool_runner::{self, CallContext, Came, Outward};
+use crate::think::{Interrupt, ModelCall, ModelCallEnd};
+use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
 use crate::turn::{Turn, Watch};
 use crate::waits::Wait;
 use crate::warm::{Kept, Warm};
 
 /// Why activations end when the node does.
-const STOPPING: &str = "the node stops";
+const STOPPING: &str = "the server is stopping";
 
 /// What all activations of a node share.
 pub(crate) struct NodeContext {
@@ -45,30 +45,30 @@ pub(crate) struct NodeContext {
     pub(crate) permits: Arc<Permits>,
     pub(crate) breakers: Breakers,
     pub(crate) answered: Answered,
-    /// Calls that go on beyond their cycle.
+    /// Calls that outlive their cycle.
     pub(crate) detached: Arc<DetachedCalls>,
     pub(crate) stopping: CancellationToken,
 }
 
-/// How an activation ended.
+/// How an attempt to activate an agent went.
 pub(crate) enum Activated {
-    /// Its agent is idle.
+    /// The activation ran; its agent is idle again.
     Ended(ActivationEnd),
-    /// Its agent may have been the death of the process, which had died over it so often before: nothing was
-    /// done, it waits for a turn among its like.
+    /// Its agent may have crashed the process, which had died `deaths` times before while it was awake. Nothing
+    /// was done; it waits for its turn among the suspects.
     Suspect { deaths: u32 },
-    /// As many requests as may be are under way at its provider: nothing was done, it stands in line there.
+    /// Its provider has as many requests in flight as it may. Nothing was done; it is in that provider's queue.
     Full,
 }
 
-/// That an activation ended by the store.
-pub(crate) struct Unwritten {
+/// The store failed, and so the activation ended.
+pub(crate) struct StoreFailure {
     pub(crate) error: StoreError,
-    /// Whether its opening had been taken.
+    /// Whether its opening had been committed.
     pub(crate) opened: bool,
 }
 
-impl From<StoreError> for Unwritten {
+impl From<StoreError> for StoreFailure {
     fn from(error: StoreError) -> Self {
         Self { error, opened: false }
     }
@@ -83,26 +83,25 @@ struct Driver<'a> {
     models: ModelSet,
     recheck: &'a Notify,
     outward: Outward,
-    /// Held until the first decision is committed, where this agent may have been the cause of a
-    /// crash.
+    /// Held by a suspect until its first decision is committed.
     suspected: Option<Watch>,
     /// Whether its opening is committed.
     opened: bool,
-    /// What the cycle took, once its run is written.
+    /// What the cycle cost, once its run is written.
     spent: Option<Spent>,
-    /// When it began, by the clock that never jumps.
+    /// When it began, by the monotonic clock.
     began: u64,
     trace: Trace,
 }
 
-/// Lives one agent until it rests. `knock` says: look again now (cancel, suspend). `watch` is held by a
-/// suspect until it has shown that it is none.
-pub(crate) async fn live(
+/// Runs one activation of an agent. `recheck` signals that something changed (cancel, suspend). A suspect holds
+/// `watch` until it has shown that it does not crash the process.
+pub(crate) async fn activate(
     node_context: &NodeContext,
     turn: Turn,
     watch: Option<Watch>,
     recheck: &Notify,
-) -> Result<Activated, Unwritten> {
+) -> Result<Activated, StoreFailure> {
     let (ports, agent) = (&node_context.ports, turn.agent);
     let kept = node_context.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
@@ -110,12 +109,12 @@ pub(crate) async fn live(
         return Ok(Activated::Ended(ActivationEnd::Idle));
     };
     let suspicion = read.suspicion();
-    // What is canceled asks no model, and is told so at once.
+    // A canceled cycle calls no model, so it need not wait as a suspect.
     if let Some(deaths) = suspicion.filter(|_| !turn.watched && read.cancel.is_none()) {
         return Ok(Activated::Suspect { deaths });
     }
     let suspected = watch.filter(|_| suspicion.is_some());
-    // What is thought before it is known whether the store takes it may be paid in vain.
+    // A request that is sent before the opening is committed is paid in vain if the store refuses the opening.
     read.clean &= !(turn.careful || node_context.health.refuses());
     let now = ports.clock.now();
     let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
@@ -125,12 +124,12 @@ pub(crate) async fn live(
     };
     let config = Arc::clone(&read.config);
     let models = ModelSet::of(&*ports.models, &config, memo);
-    // A suspect has a place of its own, what is canceled needs no model, and of rules that choose among models
-    // it is not known yet which one is asked.
+    // A suspect needs no permit here, a canceled cycle calls no model, and with routing rules the model is not
+    // known yet.
     let waits = !turn.watched && read.cancel.is_none() && config.routing.is_empty();
     if waits && !node_context.permits.reserve(&models.own().provider, agent) {
         let provider = models.own().provider.clone();
-        ports.live.wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
+        ports.live.begin_wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
         let (memo, model) = models.into_memo();
         node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
         return Ok(Activated::Full);
@@ -139,7 +138,7 @@ pub(crate) async fn live(
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
         model: models.own().clone(),
         others: models.others(),
-        fresh: CycleId(ports.ids.uuid()),
+        new_cycle: CycleId(ports.ids.uuid()),
         panicked: turn.panicked,
     };
     let cycle = Cycle::begin(read, window, setup, now);
@@ -160,11 +159,11 @@ pub(crate) async fn live(
         began,
         trace,
     };
-    let rested = activation.run().await;
+    let end = activation.run().await;
     let opened = activation.opened;
     ports.live.reset_drafts(agent);
-    let rested = activation.part(rested);
-    rested.map(Activated::Ended).map_err(|error| Unwritten { error, opened })
+    let end = activation.finish(end);
+    end.map(Activated::Ended).map_err(|error| StoreFailure { error, opened })
 }
 
 impl<'a> Driver<'a> {
@@ -178,8 +177,8 @@ impl<'a> Driver<'a> {
                 Next::Open(open) => self.open(*open).await?,
                 Next::Encode(prompt) => self.encode(&prompt),
                 Next::Think(prompt) => {
-                    let asked = self.think(&prompt).await;
-                    self.heard(asked).await;
+                    let ended = self.think(&prompt).await;
+                    self.handle_model_end(ended).await;
                 }
                 Next::Inward(calls) => {
                     let step = self.trace.step(self.cycle.step());
@@ -191,13 +190,13 @@ impl<'a> Driver<'a> {
                 Next::Look => {
                     let news = self.glance().await?;
                     self.cycle.looked(news);
-                    self.let_go_answered();
+                    self.abort_answered_calls();
                 }
                 Next::Commit(changes) => {
                     let outcome = self.commit(*changes).await?;
                     let now = self.now();
                     self.cycle.committed(outcome, now);
-                    self.let_go_answered();
+                    self.abort_answered_calls();
                 }
                 Next::Outward(calls) => {
                     let step = self.trace.step(self.cycle.step());
@@ -210,95 +209,95 @@ impl<'a> Driver<'a> {
                     }
                 }
                 Next::Await => self.wait().await?,
-                Next::Finished(rested) => return Ok(rested),
+                Next::Finished(end) => return Ok(end),
             }
         }
     }
 
-    /// Opening has no effects outside, thinking neither: they may overlap. The opening is on its way before
-    /// anything is rendered, so that whatever breaks then is counted. Watchers may see a draft at once; what
-    /// the model decides is held until the opening is durable.
+    /// Neither the opening nor a generation has effects outside, so they may overlap. The opening is submitted
+    /// before the prompt is rendered, so that a failure to render counts as an attempt. Watchers may see a draft
+    /// at once; the model's decision is held until the opening is durable.
     async fn open(&mut self, open: Changes) -> Result<(), StoreError> {
         let opening = self.submit(open.clone());
         let now = self.now();
-        let asked = self.cycle.meanwhile(now);
+        let prompt = self.cycle.prompt_while_opening(now);
         self.show_thinking();
-        let (outcome, asked) = match asked {
-            Some(prompt) => self.ask_while(opening, &prompt).await?,
+        let (outcome, ended) = match prompt {
+            Some(prompt) => self.think_while(opening, &prompt).await?,
             None => (joined(opening.await)?, None),
         };
         let outcome = self.published(outcome, &open);
         let now = self.now();
         self.cycle.committed(outcome, now);
-        if let Some(asked) = asked {
-            self.heard(asked).await;
+        if let Some(ended) = ended {
+            self.handle_model_end(ended).await;
         }
         Ok(())
     }
 
-    /// Asks the model while the opening is written; what came of both.
-    async fn ask_while(
+    /// Calls the model while the opening is written. Returns the result of both.
+    async fn think_while(
         &mut self,
         mut opening: Submitted,
         prompt: &Prompt,
-    ) -> Result<(Committed, Option<Asked>), StoreError> {
+    ) -> Result<(Committed, Option<ModelCallEnd>), StoreError> {
         let node_context = self.node_context;
         let mut draft = DraftStream::of(&self.cycle, self.agent, &node_context.ports.live);
-        let (asking, memo) = self.asking();
-        let (outcome, asked) = {
+        let (model_call, memo) = self.model_call();
+        let (outcome, ended) = {
             let mut early = None;
-            let thinking = asking.ask(prompt, memo, &mut draft);
+            let thinking = model_call.ask(prompt, memo, &mut draft);
             tokio::pin!(thinking);
             let outcome = loop {
-                // The opening first: its answer says whether what was thought counts.
+                // The opening first: its result decides whether the reply counts.
                 tokio::select! {
                     biased;
                     outcome = &mut opening => break joined(outcome)?,
-                    asked = &mut thinking, if early.is_none() => early = Some(asked),
+                    ended = &mut thinking, if early.is_none() => early = Some(ended),
                 }
             };
             let CommitOutcome::Committed { glance, .. } = &outcome.0 else { return Ok((outcome, None)) };
-            // What came between waking and opening may be urgent.
+            // Something urgent may have arrived between the first read and the opening.
             if early.is_none() && glance.urgent {
-                let news = asking.glance().await?;
-                let news = news.filter(|news| asking.cycle.outdated_by(news));
-                early = news.map(|news| Asked::Interrupted(Interrupt::News(news), Some(0)));
+                let news = model_call.glance().await?;
+                let news = news.filter(|news| model_call.cycle.outdated_by(news));
+                early = news.map(|news| ModelCallEnd::Interrupted(Interrupt::News(news), Some(0)));
             }
             match early {
-                Some(asked) => (outcome, asked),
+                Some(ended) => (outcome, ended),
                 None => (outcome, thinking.await),
             }
         };
-        if let Asked::Interrupted(interrupt, tokens) = asked {
+        if let ModelCallEnd::Interrupted(interrupt, tokens) = ended {
             let tokens = tokens.map(|tokens| tokens.max(draft.generated_tokens()));
-            draft.void();
-            return Ok((outcome, Some(Asked::Interrupted(interrupt, tokens))));
+            draft.withdraw();
+            return Ok((outcome, Some(ModelCallEnd::Interrupted(interrupt, tokens))));
         }
-        Ok((outcome, Some(asked)))
+        Ok((outcome, Some(ended)))
     }
 
-    /// Builds the request and drops it unsent.
+    /// Builds the request without sending it.
     fn encode(&mut self, prompt: &Prompt) {
         failpoint::poison!(format!("{prompt:?}"));
-        let (model, memo) = self.models.speak(self.cycle.model());
+        let (model, memo) = self.models.select(self.cycle.model());
         let timeouts = &self.config.model_timeouts;
         drop(model.stream(ModelRequest { prompt, memo, timeouts }));
         let now = self.now();
         self.cycle.encoded(now);
     }
 
-    async fn think(&mut self, prompt: &Prompt) -> Asked {
+    async fn think(&mut self, prompt: &Prompt) -> ModelCallEnd {
         self.show_thinking();
         let node_context = self.node_context;
         let mut draft = DraftStream::of(&self.cycle, self.agent, &node_context.ports.live);
-        let (asking, memo) = self.asking();
-        asking.ask(prompt, memo, &mut draft).await
+        let (model_call, memo) = self.model_call();
+        model_call.ask(prompt, memo, &mut draft).await
     }
 
-    /// Whoever is to speak in this step, ready to be asked, with what was encoded for that model before.
-    fn asking(&mut self) -> (Asking<'_>, &mut Memo) {
-        let (model, memo) = self.models.speak(self.cycle.model());
-        let asking = Asking {
+    /// The model call of this step, with the fragments that were encoded for its model before.
+    fn model_call(&mut self) -> (ModelCall<'_>, &mut Memo) {
+        let (model, memo) = self.models.select(self.cycle.model());
+        let model_call = ModelCall {
             ports: &self.node_context.ports,
             breakers: &self.node_context.breakers,
             permits: &self.node_context.permits,
@@ -311,19 +310,19 @@ impl<'a> Driver<'a> {
             stopping: &self.node_context.stopping,
             step: self.trace.step(self.cycle.step()),
         };
-        (asking, memo)
+        (model_call, memo)
     }
 
-    async fn heard(&mut self, asked: Asked) {
-        match asked {
-            Asked::Replied(model_reply) => {
+    async fn handle_model_end(&mut self, ended: ModelCallEnd) {
+        match ended {
+            ModelCallEnd::Replied(model_reply) => {
                 self.show(AgentState::Processing);
-                self.see_whether_it_answers(&model_reply).await;
+                self.note_answered(&model_reply).await;
                 let now = self.now();
                 self.cycle.replied(model_reply, now);
             }
-            Asked::Interrupted(interrupt, tokens) => {
-                // The model's connection ends in a task of its own, which may be run only once this one yields.
+            ModelCallEnd::Interrupted(interrupt, tokens) => {
+                // Another task closes the model's connection; it can run only once this one yields.
                 tokio::task::yield_now().await;
                 match interrupt {
                     Interrupt::News(news) => {
@@ -338,16 +337,16 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Notes that the model has answered, and tells the cycle where it refuses what it was sent and has never
-    /// answered anything.
-    async fn see_whether_it_answers(&mut self, model_reply: &Result<ModelReply, ModelError>) {
-        let (model, _) = self.models.speak(self.cycle.model());
+    /// Notes that the model has answered. If it refuses the content and has never answered anything, the cycle
+    /// learns that.
+    async fn note_answered(&mut self, model_reply: &Result<ModelReply, ModelError>) {
+        let (model, _) = self.models.select(self.cycle.model());
         let name = model.info().name.clone();
         match model_reply {
             Ok(_) => self.node_context.answered.note(&name),
             Err(error) if error.fault() == Fault::Content => {
                 let runs = self.ports().lookup.runs(self.agent, limits::RUNS_SEEN).await;
-                // Where it cannot be seen the failure is what it looks like.
+                // If the runs cannot be read, the failure counts as one of the content.
                 if runs.is_ok_and(|runs| !self.node_context.answered.has(&name, &runs)) {
                     self.cycle.never_answered();
                 }
@@ -356,20 +355,20 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Waits for the next outcome of the running calls, for the news that the cycle is canceled, or
-    /// until a stop of the node has waited long enough.
+    /// Waits for the next outcome of the running calls, for a cancel of the cycle, or for the end of the grace
+    /// period of a stop.
     async fn wait(&mut self) -> Result<(), StoreError> {
         self.show(AgentState::Thinking);
-        // Nothing is asked before the calls are answered.
-        self.node_context.permits.leave(self.agent);
+        // No request is made before the calls are answered.
+        self.node_context.permits.release(self.agent);
         let stopped = async {
             self.node_context.stopping.cancelled().await;
             self.node_context.ports.clock.sleep(Duration::from_millis(limits::STEP_GRACE_MS)).await;
         };
         tokio::select! {
             biased;
-            came = self.outward.next() => {
-                self.settle(came);
+            event = self.outward.next() => {
+                self.settle(event);
                 return Ok(());
             }
             () = stopped => self.cycle.stop(STOPPING),
@@ -377,45 +376,46 @@ impl<'a> Driver<'a> {
                 let news = self.glance().await?;
                 self.cycle.looked(news);
                 if !self.cycle.interrupted() {
-                    self.let_go_answered();
+                    self.abort_answered_calls();
                     return Ok(());
                 }
             }
         }
-        // What came is kept; the rest is told as what it is when the cycle goes on.
-        for came in std::mem::take(&mut self.outward).let_go() {
-            if let Came::Answered(..) = came {
-                self.settle(came);
+        // Outcomes that have arrived are kept. The other calls get theirs when the cycle resumes.
+        for event in std::mem::take(&mut self.outward).take_finished() {
+            if let OutwardEvent::Answered(..) = event {
+                self.settle(event);
             }
         }
-        self.cycle.let_go();
+        self.cycle.drop_running();
         Ok(())
     }
 
-    /// What somebody else has answered need not run any more.
-    fn let_go_answered(&mut self) {
-        for (call, span) in self.outward.keep(|call| self.cycle.awaits(call)) {
+    /// Aborts calls that were answered from outside.
+    fn abort_answered_calls(&mut self) {
+        for (call, span) in self.outward.retain(|call| self.cycle.awaits(call)) {
             self.cycle.timed(call, span);
         }
     }
 
-    fn settle(&mut self, came: Came) {
-        match came {
-            Came::Answered(call, outcome, span) => {
+    fn settle(&mut self, event: OutwardEvent) {
+        match event {
+            OutwardEvent::Answered(call, outcome, span) => {
                 self.cycle.timed(call.clone(), span);
                 self.cycle.settled(call, outcome);
             }
-            Came::Overdue(work) => {
+            OutwardEvent::Overdue(work) => {
                 let (call, span) = (work.row.id.clone(), work.span());
                 self.cycle.timed(call.clone(), span);
-                let (timeout, place) = (work.context.timeout(&work.row), self.node_context.detached.place());
-                let goes_on = self.cycle.overdue(&call, timeout, place.is_some());
-                match place.filter(|_| goes_on) {
-                    Some(place) => self.node_context.detached.adopt(*work, place),
+                let (timeout, slot) =
+                    (work.context.timeout(&work.row), self.node_context.detached.free_slot());
+                let goes_on = self.cycle.overdue(&call, timeout, slot.is_some());
+                match slot.filter(|_| goes_on) {
+                    Some(slot) => self.node_context.detached.adopt(*work, slot),
                     None => work.context.publish_done(
                         &work.row,
                         OutcomeStatus::Error,
-                        "it took longer than it may",
+                        "it exceeded its time-out",
                         span,
                     ),
                 }
@@ -432,8 +432,8 @@ impl<'a> Driver<'a> {
         commit::submit(self.ports(), &self.node_context.health, self.cycle.lease(), changes)
     }
 
-    /// Tells watchers and sleepers what a commit caused.
-    fn published(&mut self, (outcome, echo): Committed, changes: &Changes) -> CommitOutcome {
+    /// Publishes what a commit caused to watchers, and signals the agents that it made due.
+    fn published(&mut self, (outcome, notifications): Committed, changes: &Changes) -> CommitOutcome {
         if let CommitOutcome::Committed { n, .. } = outcome {
             self.opened = true;
             if matches!(changes.kind, CommitKind::Decide | CommitKind::Close | CommitKind::Park) {
@@ -443,16 +443,16 @@ impl<'a> Driver<'a> {
                 self.trace.ended(run);
                 self.spent = Some(Spent::of(run));
             }
-            self.node_context.node.signal(&echo.wake);
-            commit::publish(&self.node_context.ports.live, self.agent, n, changes, echo);
+            self.node_context.node.signal(&notifications.wake);
+            commit::publish(&self.node_context.ports.live, self.agent, n, changes, notifications);
         }
         outcome
     }
 
-    /// Nobody thinks whose provider is not even asked.
+    /// Shows `thinking`, unless the provider's breaker refuses the request anyway.
     fn show_thinking(&mut self) {
-        let (model, _) = self.models.speak(self.cycle.model());
-        if !self.node_context.breakers.is_shut(&model.info().provider, self.agent) {
+        let (model, _) = self.models.select(self.cycle.model());
+        if !self.node_context.breakers.refuses(&model.info().provider, self.agent) {
             self.show(AgentState::Thinking);
         }
     }
@@ -461,35 +461,32 @@ impl<'a> Driver<'a> {
         self.node_context.ports.live.enter(self.agent, self.cycle.id(), state, &self.cycle.spaces());
     }
 
-    /// The activation is over: tell watchers, keep what may be wanted again soon.
-    fn part(self, rested: Result<ActivationEnd, StoreError>) -> Result<ActivationEnd, StoreError> {
+    /// Ends the activation: notifies watchers and keeps the agent's state warm.
+    fn finish(self, end: Result<ActivationEnd, StoreError>) -> Result<ActivationEnd, StoreError> {
         let live = &self.node_context.ports.live;
-        commit::publish_idle(live, self.agent, &rested, &self.cycle.spaces(), self.spent);
-        if matches!(
-            rested,
-            Ok(ActivationEnd::Idle | ActivationEnd::Ended { .. } | ActivationEnd::Parked { .. })
-        ) {
+        commit::publish_idle(live, self.agent, &end, &self.cycle.spaces(), self.spent);
+        if matches!(end, Ok(ActivationEnd::Idle | ActivationEnd::Ended { .. } | ActivationEnd::Parked { .. }))
+        {
             let (memo, model) = self.models.into_memo();
             let (commit_n, window) = self.cycle.into_warm();
             self.node_context.warm.keep(self.agent, Kept { commit_n, window, memo, model });
         }
-        rested
+        end
     }
 
-    /// What the world did since the cycle looked.
+    /// What happened since the cycle last looked.
     fn glance(&self) -> BoxFuture<'a, Result<Option<News>, StoreError>> {
-        self.node_context.ports.store.glance(self.cycle.lease(), self.cycle.facts().known())
+        self.node_context.ports.store.glance(self.cycle.lease(), self.cycle.facts().known_rev())
     }
 
     fn ports(&self) -> &Ports {
         &self.node_context.ports
     }
 
-    /// What time it is. The cycle is told besides how long this activation has lasted, by the clock that
-    /// never jumps.
+    /// The current time. Also tells the cycle how long this activation has lasted by the monotonic clock.
     fn now(&mut self) -> jiff::Timestamp {
         let clock = &self.node_context.ports.clock;
-        self.cycle.awake(clock.monotonic_ms().saturating_sub(self.began));
+        self.cycle.set_awake_ms(clock.monotonic_ms().saturating_sub(self.began));
         clock.now()
     }
 }

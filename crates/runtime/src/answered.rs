@@ -1,5 +1,5 @@
-//! Which models have answered anything that could be used. Of one that never has nobody can tell whether what it
-//! refuses is bad, or its server is set up so that it refuses everything.
+//! Which models have ever given a usable answer. If a model that never has refuses a request, the request may be
+//! bad, or its server may be set up so that it refuses everything.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use agent::limits;
 use agent::run::Run;
 
-/// The models of one node, by name, as far as this process has asked them.
+/// Names of the models that have answered this process.
 #[derive(Debug, Default)]
 pub(crate) struct Answered(Mutex<HashSet<String>>);
 

@@ -1,8 +1,8 @@
-//! A breaker for each provider, shared by all agents of a node: while it fails nobody asks it, when the
-//! pause is over one does, and its success lets all others through again, one behind the other.
+//! A circuit breaker for each provider, shared by all agents of a node. While the provider fails, no request is
+//! sent. When the pause is over, one agent sends a probe; if it succeeds, all others may send again, spread in time.
 //!
-//! In memory only: that an agent rests is durable by itself, and a new process finds out again. Must not
-//! know agents' rows, prompts or replies.
+//! In memory only: each agent's backing off is durable by itself, and a new process finds the failure again. Must
+//! not know agents' rows, prompts or replies.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,42 +15,42 @@ use agent::port::{Clock, Ids, ModelError};
 
 use crate::failure;
 
-/// The breakers of a node, by what fails together ([`agent::port::ModelInfo::provider`]).
+/// The breakers of a node, by provider ([`agent::port::ModelInfo::provider`]).
 pub(crate) struct Breakers {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     all: Mutex<HashMap<String, Breaker>>,
-    /// Agents that an operator wants to ask now: each may once, although the pause is not over.
+    /// Agents that an operator resumed: each may send one probe before the pause is over.
     granted: Mutex<BTreeSet<AgentId>>,
 }
 
-/// One that is open: of a provider that serves, nothing is kept.
+/// An open breaker. A provider that serves has none.
 #[derive(Debug)]
 struct Breaker {
     state: BreakerState,
     /// Failures in a row, each of which made the pause longer.
     failures: u32,
-    /// Who was turned away since it opened.
-    turned_away: u64,
+    /// Requests refused since it opened.
+    refused: u64,
     /// Why it is open.
     why: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BreakerState {
-    /// Nobody asks before that monotonic time.
+    /// No request before that monotonic time.
     Open(u64),
-    /// One asks, for all; again at that time, where it waits to ask again.
+    /// One agent sends the probe, at that time if it is waiting to retry.
     Probing(u64),
 }
 
-/// The right to ask a provider.
+/// The right to send requests to a provider.
 pub(crate) struct Pass<'a> {
     breakers: &'a Breakers,
     provider: String,
-    /// Asks for all, since the pause is over: once, and no more.
+    /// Is the probe after a pause: one attempt, no retry.
     probe: bool,
-    /// Asks for all.
+    /// Holds the breaker: all other agents wait for its result.
     holds: bool,
 }
 
@@ -59,7 +59,7 @@ impl Breakers {
         Self { clock, ids, all: Mutex::default(), granted: Mutex::default() }
     }
 
-    /// Lets the agent ask next time, for all, although the pause may not be over.
+    /// Lets the agent send the next probe, even before the pause is over.
     pub(crate) fn grant(&self, agent: AgentId) {
         let mut granted = self.granted();
         if granted.len() < limits::BREAKER_GRANTS_MAX {
@@ -67,12 +67,12 @@ impl Breakers {
         }
     }
 
-    /// The agent's activation is over: what it was granted and has not used is void.
+    /// The agent's activation ended: an unused grant is withdrawn.
     pub(crate) fn revoke(&self, agent: AgentId) {
         self.granted().remove(&agent);
     }
 
-    /// The right to ask, or why it must not be asked now and when it may be.
+    /// The right to send a request, or why none may be sent now and until when.
     pub(crate) fn enter(&self, provider: &str, agent: AgentId) -> Result<Pass<'_>, ModelError> {
         let now = self.clock.monotonic_ms();
         let mut all = self.lock();
@@ -88,14 +88,12 @@ impl Breakers {
                 self.revoke(agent);
                 Ok(pass(true))
             }
-            BreakerState::Open(until) | BreakerState::Probing(until) => {
-                Err(self.turn_away(breaker, until, now))
-            }
+            BreakerState::Open(until) | BreakerState::Probing(until) => Err(self.refuse(breaker, until, now)),
         }
     }
 
-    /// Whether the agent would not be let through now.
-    pub(crate) fn is_shut(&self, provider: &str, agent: AgentId) -> bool {
+    /// Whether the agent may not send a request now.
+    pub(crate) fn refuses(&self, provider: &str, agent: AgentId) -> bool {
         let now = self.clock.monotonic_ms();
         let granted = self.granted().contains(&agent);
         self.lock().get(provider).is_some_and(|breaker| match breaker.state {
@@ -104,17 +102,17 @@ impl Breakers {
         })
     }
 
-    /// Each is told a somewhat later time than the one before, so that they do not come back at once.
-    fn turn_away(&self, breaker: &mut Breaker, until: u64, now: u64) -> ModelError {
-        breaker.turned_away += 1;
-        let spread = breaker.turned_away.saturating_mul(limits::BREAKER_SPREAD_MS);
+    /// Each refused agent gets a somewhat later time than the one before, so that they do not all return at once.
+    fn refuse(&self, breaker: &mut Breaker, until: u64, now: u64) -> ModelError {
+        breaker.refused += 1;
+        let spread = breaker.refused.saturating_mul(limits::BREAKER_SPREAD_MS);
         let spread = self.ids.jitter(spread.clamp(1, limits::BREAKER_SPREAD_MAX_MS));
         let left = match breaker.state {
             BreakerState::Probing(_) => until.saturating_sub(now).max(limits::BREAKER_PROBE_MS),
             _ => until.saturating_sub(now),
         };
         let retry_after = Duration::from_millis(left + spread);
-        ModelError::Unasked { message: breaker.why.clone(), retry_after }
+        ModelError::NotCalled { message: breaker.why.clone(), retry_after }
     }
 
     fn granted(&self) -> MutexGuard<'_, BTreeSet<AgentId>> {
@@ -127,7 +125,7 @@ impl Breakers {
 }
 
 impl Pass<'_> {
-    /// The provider serves: everyone may ask again.
+    /// The provider serves: all agents may send again.
     pub(crate) fn served(&mut self) {
         if std::mem::take(&mut self.holds) {
             self.breakers.lock().remove(&self.provider);
@@ -135,15 +133,15 @@ impl Pass<'_> {
         self.probe = false;
     }
 
-    /// There was no reply. `again` is the pause before the next attempt of this activation, where one is of
-    /// use. Says how long to wait for it, or why to give up now.
+    /// There was no reply. `again` is the pause before the next attempt of this activation, if one is of use.
+    /// Returns how long to wait before it, or the error to give up with.
     pub(crate) fn failed(
         &mut self,
         error: &ModelError,
         again: Option<Duration>,
     ) -> Result<Duration, ModelError> {
         if !failure::behaviour(error).opens {
-            // It was reached, and refuses nobody else.
+            // The provider was reached: only this request failed.
             self.served();
             return again.ok_or_else(|| error.clone());
         }
@@ -153,14 +151,14 @@ impl Pass<'_> {
             return again.ok_or_else(|| error.clone());
         }
         if let Some(breaker) = all.get_mut(&self.provider).filter(|_| !self.holds) {
-            // Somebody else found out before, and asks again for all.
+            // Another agent met the failure before and holds the breaker.
             let (BreakerState::Open(until) | BreakerState::Probing(until)) = breaker.state;
-            return Err(self.breakers.turn_away(breaker, until, now));
+            return Err(self.breakers.refuse(breaker, until, now));
         }
         let breaker = all.entry(self.provider.clone()).or_insert_with(|| Breaker {
             state: BreakerState::Open(now),
             failures: 0,
-            turned_away: 0,
+            refused: 0,
             why: String::new(),
         });
         breaker.why = error.to_string();
@@ -170,19 +168,18 @@ impl Pass<'_> {
             return Ok(pause);
         }
         breaker.failures += 1;
-        breaker.turned_away = 0;
+        breaker.refused = 0;
         let pause = error.retry_after().unwrap_or_else(|| idle_after(breaker.failures));
         let pause = pause.min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
         breaker.state = BreakerState::Open(now + millis(pause));
-        tracing::warn!(provider = self.provider, pause_ms = pause.as_millis(), %error, "the provider is not asked for a while");
+        tracing::warn!(provider = self.provider, pause_ms = pause.as_millis(), %error, "the provider fails: its breaker is open");
         (self.probe, self.holds) = (false, false);
         Err(error.clone())
     }
 }
 
 impl Drop for Pass<'_> {
-    /// Whoever asked for all and never learned how it ends, as when its cycle is canceled, makes room
-    /// for the next one.
+    /// A holder that never learns its result, for example because its cycle is canceled, lets the next one probe.
     fn drop(&mut self) {
         if !self.holds {
             return;
@@ -206,8 +203,8 @@ mod tests {
     use uuid::Uuid;
 
     #[derive(Default)]
-    struct ByHand(AtomicU64);
-    impl Clock for ByHand {
+    struct ManualClock(AtomicU64);
+    impl Clock for ManualClock {
         fn now(&self) -> Timestamp {
             Timestamp::UNIX_EPOCH
         }
@@ -218,7 +215,7 @@ mod tests {
             Box::pin(std::future::pending())
         }
     }
-    impl Ids for ByHand {
+    impl Ids for ManualClock {
         fn uuid(&self) -> Uuid {
             Uuid::nil()
         }
@@ -227,8 +224,8 @@ mod tests {
         }
     }
 
-    fn breakers() -> (Arc<ByHand>, Breakers) {
-        let time = Arc::new(ByHand::default());
+    fn breakers() -> (Arc<ManualClock>, Breakers) {
+        let time = Arc::new(ManualClock::default());
         (Arc::clone(&time), Breakers::new(Arc::clone(&time) as _, time as _))
     }
 
@@ -241,16 +238,16 @@ mod tests {
     }
 
     fn wait_of(refused: Result<Pass<'_>, ModelError>) -> u64 {
-        let error = refused.err().expect("nobody is let through");
-        millis(error.retry_after().expect("it says when"))
+        let error = refused.err().expect("no request is allowed");
+        millis(error.retry_after().expect("the error has a time"))
     }
 
     #[test]
-    fn while_it_is_open_nobody_asks_and_then_one_does_whose_success_closes_it() {
+    fn an_open_breaker_refuses_all_until_the_success_of_one_probe_closes_it() {
         let (time, breakers) = breakers();
         let mut first = breakers.enter("p", agent(1)).unwrap();
         assert_eq!(first.failed(&down(), None), Err(down()));
-        assert!(breakers.is_shut("p", agent(99)) && !breakers.is_shut("other", agent(99)));
+        assert!(breakers.refuses("p", agent(99)) && !breakers.refuses("other", agent(99)));
         assert!(breakers.enter("other", agent(2)).is_ok(), "another provider has its own");
         let waits = [2, 3, 4].map(|n| wait_of(breakers.enter("p", agent(n))));
         assert_eq!(waits, [1_199, 1_399, 1_599], "each somewhat later than the one before");
@@ -262,43 +259,43 @@ mod tests {
         time.0.store(3_000, Ordering::SeqCst);
         let mut probe = breakers.enter("p", agent(3)).unwrap();
         probe.served();
-        assert!(!breakers.is_shut("p", agent(99)) && breakers.enter("p", agent(4)).is_ok());
+        assert!(!breakers.refuses("p", agent(99)) && breakers.enter("p", agent(4)).is_ok());
     }
 
     #[test]
-    fn an_operators_word_lets_one_agent_ask_once_before_the_pause_is_over() {
+    fn a_grant_lets_one_agent_probe_once_before_the_pause_is_over() {
         let (_, breakers) = breakers();
         let years = Some(Duration::from_secs(100_000_000));
         let limited = ModelError::RateLimited { message: "come back".into(), retry_after: years };
         let _ = breakers.enter("p", agent(1)).unwrap().failed(&limited, None);
         assert!(wait_of(breakers.enter("p", agent(1))) >= limits::RETRY_AFTER_MAX_MS);
         breakers.grant(agent(1));
-        assert!(!breakers.is_shut("p", agent(1)) && breakers.is_shut("p", agent(2)));
-        assert!(breakers.enter("p", agent(2)).is_err(), "it is for that one");
+        assert!(!breakers.refuses("p", agent(1)) && breakers.refuses("p", agent(2)));
+        assert!(breakers.enter("p", agent(2)).is_err(), "the grant is for one agent");
         let mut trial = breakers.enter("p", agent(1)).unwrap();
         assert!(breakers.enter("p", agent(2)).is_err(), "one asks, not two");
         let _ = trial.failed(&limited, None);
         assert!(breakers.enter("p", agent(1)).is_err(), "once");
         breakers.grant(agent(1));
         breakers.enter("p", agent(1)).unwrap().served();
-        assert!(breakers.enter("p", agent(2)).is_ok(), "and its success is everybody's");
+        assert!(breakers.enter("p", agent(2)).is_ok(), "its success lets all others through");
     }
 
     #[test]
-    fn whoever_fails_first_goes_on_for_all_and_the_others_give_up_at_once() {
+    fn the_first_agent_that_fails_retries_and_the_others_give_up_at_once() {
         let (_, breakers) = breakers();
         let mut first = breakers.enter("p", agent(1)).unwrap();
         let mut second = breakers.enter("p", agent(2)).unwrap();
         let pause = Duration::from_secs(1);
         assert_eq!(first.failed(&down(), Some(pause)), Ok(pause));
-        assert!(matches!(second.failed(&down(), Some(pause)), Err(ModelError::Unasked { .. })));
+        assert!(matches!(second.failed(&down(), Some(pause)), Err(ModelError::NotCalled { .. })));
         assert!(breakers.enter("p", agent(3)).is_err());
         first.served();
         assert!(breakers.enter("p", agent(3)).is_ok());
     }
 
     #[test]
-    fn a_probe_that_never_learns_its_end_makes_room_for_the_next() {
+    fn a_probe_that_never_learns_its_result_lets_the_next_one_probe() {
         let (time, breakers) = breakers();
         let _ = breakers.enter("p", agent(1)).unwrap().failed(&down(), None);
         time.0.store(1_000, Ordering::SeqCst);
@@ -307,19 +304,19 @@ mod tests {
     }
 
     #[test]
-    fn what_one_request_may_cause_opens_nothing_however_many_agents_meet_it() {
+    fn failures_that_one_request_may_cause_never_open_the_breaker() {
         let (_, breakers) = breakers();
         let failed = ModelError::Failed { message: "500".into(), retry_after: None };
         for error in [ModelError::TimedOut(TimeoutKind::Idle), ModelError::Cut("there".into()), failed] {
             for n in 1..=50 {
                 let _ = breakers.enter("p", agent(n)).unwrap().failed(&error, None);
             }
-            assert!(!breakers.is_shut("p", agent(99)), "{error}");
+            assert!(!breakers.refuses("p", agent(99)), "{error}");
         }
     }
 
     #[test]
-    fn a_provider_that_is_reached_again_and_fails_at_one_request_is_open_to_all_others() {
+    fn a_provider_that_is_reached_again_but_fails_one_request_is_open_to_all_others() {
         let (time, breakers) = breakers();
         let _ = breakers.enter("p", agent(1)).unwrap().failed(&down(), None);
         time.0.store(1_000, Ordering::SeqCst);
@@ -329,23 +326,23 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_stands_again_is_seen_at_the_first_piece() {
+    fn the_first_piece_of_a_reply_closes_the_breaker() {
         let (time, breakers) = breakers();
         let _ = breakers.enter("p", agent(1)).unwrap().failed(&down(), None);
         time.0.store(1_000, Ordering::SeqCst);
         let mut probe = breakers.enter("p", agent(2)).unwrap();
         probe.served();
-        assert!(breakers.enter("p", agent(3)).is_ok(), "nobody waits until a long reply has ended");
+        assert!(breakers.enter("p", agent(3)).is_ok(), "others do not wait for the end of a long reply");
         let _ = probe.failed(&ModelError::Cut("there".into()), None);
-        assert!(!breakers.is_shut("p", agent(99)));
+        assert!(!breakers.refuses("p", agent(99)));
     }
 
     #[test]
-    fn a_vendor_that_says_when_is_believed_and_content_trips_nothing() {
+    fn a_retry_after_of_the_vendor_is_respected_and_content_errors_open_nothing() {
         let (_, breakers) = breakers();
         for error in [ModelError::Invalid("400".into()), ModelError::NoModel("gone".into())] {
             assert_eq!(breakers.enter("p", agent(1)).unwrap().failed(&error, None), Err(error));
-            assert!(!breakers.is_shut("p", agent(99)));
+            assert!(!breakers.refuses("p", agent(99)));
         }
         let retry_after = Some(Duration::from_secs(90));
         let limited = ModelError::RateLimited { message: "slow down".into(), retry_after };

@@ -1,6 +1,6 @@
-//! The bus of one process: bounded broadcast channels, made when first listened to.
+//! The bus of one process: bounded broadcast channels, created at the first subscription.
 //!
-//! Carries no truth: a slow listener loses updates and is told how many.
+//! Carries no durable state: a slow listener misses updates and learns how many.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,23 +13,23 @@ use tokio::sync::broadcast::{self, error::RecvError};
 /// Updates within this process.
 #[derive(Debug, Default)]
 pub struct LocalBus {
-    inside: Mutex<Queue>,
+    inside: Mutex<Channels>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct Channels {
     topics: HashMap<Topic, broadcast::Sender<Arc<Published>>>,
-    /// Updates so far.
+    /// Number of updates so far.
     published: u64,
 }
 
 impl LocalBus {
-    /// A bus that nobody listens to yet.
+    /// A bus without listeners.
     pub fn new() -> Self {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, Channels> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_listener_loses_and_is_told_how_many() {
+    async fn a_slow_listener_misses_updates_and_learns_how_many() {
         let bus = LocalBus::new();
         let topic = Topic::Space(SpaceId(Uuid::from_u128(1)));
         let mut listener = bus.subscribe(topic);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_house_hears_everything_once() {
+    async fn a_server_listener_receives_each_update_once() {
         let bus = LocalBus::new();
         let topics = [1, 2].map(|n| Topic::Space(SpaceId(Uuid::from_u128(n))));
         let mut listener = bus.subscribe(Topic::Server);

@@ -1,4 +1,4 @@
-//! Real time and real entropy, for processes that are no simulation.
+//! Real time and real entropy, for processes that are not simulated.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let now = Timestamp::now();
-        // The store keeps milliseconds; what was read back must equal what was written.
+        // The store keeps milliseconds; a time that is read back must equal the one written.
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 
@@ -61,6 +61,6 @@ impl Ids for SystemIds {
 }
 
 fn fill(bytes: &mut [u8]) {
-    // A machine without randomness cannot make keys or ids at all: stop this task.
-    getrandom::fill(bytes).expect("the operating system gives randomness");
+    // Without randomness no key and no id can be generated: stop this task.
+    getrandom::fill(bytes).expect("the operating system provides randomness");
 }

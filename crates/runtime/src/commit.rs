@@ -1,5 +1,5 @@
-//! ToolContext commits to the store, and tells watchers and sleepers what came of them. Knows nothing of what is
-//! in a commit but what it shows of it.
+//! Submits commits to the store and publishes what they changed. Knows of a commit's content only what it
+//! publishes.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::failure;
 use crate::health::Health;
 use crate::live::Live;
 
-/// What came of a commit, and what else it caused.
+/// The outcome of a commit, and what else it caused.
 pub(crate) type Committed = (CommitOutcome, Notifications);
-/// A commit on its way.
+/// A submitted commit.
 pub(crate) type Submitted = JoinHandle<Result<Committed, StoreError>>;
 
-/// ToolContext a commit to the store. It is never dropped half-way: it runs in a task of its own.
+/// Submits a commit to the store, in its own task so that it is never dropped half-way.
 pub(crate) fn submit(ports: &Ports, health: &Arc<Health>, lease: Lease, changes: Changes) -> Submitted {
     let (store, clock, ids) = (Arc::clone(&ports.store), Arc::clone(&ports.clock), Arc::clone(&ports.ids));
     let health = Arc::clone(health);
@@ -34,7 +34,7 @@ pub(crate) fn submit(ports: &Ports, health: &Arc<Health>, lease: Lease, changes:
                     StoreError::Busy("the answer was lost".into())
                 }
                 Ok(outcome) => {
-                    health.took();
+                    health.accepted();
                     failpoint::hit!(changes.kind.points().1);
                     return Ok(outcome);
                 }
@@ -47,28 +47,28 @@ pub(crate) fn submit(ports: &Ports, health: &Arc<Health>, lease: Lease, changes:
     })
 }
 
-/// What came of it.
+/// The outcome of a submitted commit.
 pub(crate) fn joined(
     ended: Result<Result<Committed, StoreError>, JoinError>,
 ) -> Result<Committed, StoreError> {
     ended.unwrap_or_else(|error| Err(StoreError::Broken(format!("the commit's task ended: {error}"))))
 }
 
-/// Shows watchers what commit `n` of an agent has changed.
-pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, echo: Notifications) {
-    for message in echo.messages {
+/// Publishes what commit `n` of an agent has changed.
+pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, notifications: Notifications) {
+    for message in notifications.messages {
         live.drop_draft(message.id);
-        let spoken_in = message.space;
+        let space = message.space;
         if changes.kind == CommitKind::Decide {
-            live.enter(agent, changes.cycle, AgentState::Processing, &[spoken_in]);
+            live.enter(agent, changes.cycle, AgentState::Processing, &[space]);
         }
-        live.bus().publish(&[Topic::Space(spoken_in)], Arc::new(Update::Message { message }));
+        live.bus().publish(&[Topic::Space(space)], Arc::new(Update::Message { message }));
     }
     if changes.kind == CommitKind::Decide {
-        // What the decision did not say after all is no draft any more.
+        // Drafts of messages that the decision does not contain are withdrawn.
         live.reset_drafts(agent);
     }
-    for EventMoved { event, progress, cycle, step } in echo.stages {
+    for EventMoved { event, progress, cycle, step } in notifications.progress {
         let update = Update::EventProgress { agent, event, progress, cycle, step };
         live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
@@ -76,15 +76,15 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, ec
     live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Commit { agent, n, cycle, step, kind }));
 }
 
-/// Shows watchers that an activation is over, and how.
+/// Publishes that an activation ended, and how.
 pub(crate) fn publish_idle(
     live: &Live,
     agent: AgentId,
-    rested: &Result<ActivationEnd, StoreError>,
+    end: &Result<ActivationEnd, StoreError>,
     spaces: &[SpaceId],
     spent: Option<Spent>,
 ) {
-    match rested {
+    match end {
         Ok(ActivationEnd::Ended { cycle, ending, reason }) => {
             let mut topics = vec![Topic::Agent(agent)];
             topics.extend(spaces.iter().filter(|_| *ending != Ending::Skipped).copied().map(Topic::Space));
@@ -93,9 +93,9 @@ pub(crate) fn publish_idle(
             live.idle(agent, None);
             live.bus().publish(&topics, Arc::new(update));
         }
-        Ok(ActivationEnd::Parked { until: Some(until), rest: Some(why), reason, .. }) => {
-            let rest = IdleUntil { reason: *why, until: *until };
-            live.keep_back(agent, reason.clone(), rest, spaces);
+        Ok(ActivationEnd::Parked { until: Some(until), idle_reason: Some(why), reason, .. }) => {
+            let idle = IdleUntil { reason: *why, until: *until };
+            live.back_off(agent, reason.clone(), idle, spaces);
         }
         Ok(ActivationEnd::Parked { reason, .. }) => live.idle(agent, Some(reason.clone())),
         Ok(ActivationEnd::Idle | ActivationEnd::Lost) | Err(_) => live.idle(agent, None),

@@ -1,10 +1,9 @@
-//! What watchers see while a model generates: `send_message` text appears in its space as its
-//! arguments grow, the input of a visible tool where the agent stands, everything else on the agent's
-//! own stream.
+//! What watchers see while a model generates. The text of `send_message` appears in its space as the arguments
+//! arrive, the input of a visible tool in the active space, and everything else on the agent's own stream.
 //!
-//! A draft's place is certain before its first character is shown: `space` came first, or the text
-//! goes to the active space (where an `enter_space` earlier in the same generation counts as done). A call
-//! that is refused whatever its arguments are is shown nowhere.
+//! A draft's space is certain before its first character is shown: either `space` came before the text, or the text
+//! goes to the active space (an `enter_space` earlier in the same generation counts). A call that is certain to be
+//! refused is never shown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,53 +19,56 @@ use agent::update::{Topic, Update};
 
 use crate::live::Live;
 
-/// Where one generation is shown.
+/// The drafts of one generation.
 pub(crate) struct DraftStream {
     agent: AgentId,
     cycle: CycleId,
     step: u32,
     facts: Arc<Facts>,
-    /// Names of the tools that may be called in this step.
+    /// Tools that may be called in this step.
     callable: Vec<String>,
-    /// Names of the visible tools.
+    /// Visible tools.
     visible: Vec<String>,
     active: Option<SpaceId>,
     live: Arc<Live>,
-    parts: HashMap<u32, Shown>,
+    parts: HashMap<u32, PartDraft>,
     calls: u32,
-    /// Bytes generated so far, of whatever kind.
+    /// Bytes generated so far, of all kinds.
     bytes: u64,
 }
 
-enum Shown {
-    Thought { reasoning: bool },
-    Entering { partial: Partial, space: String },
-    Speaking(Box<Speaking>),
-    Working(Box<Working>),
+enum PartDraft {
+    Text { reasoning: bool },
+    EnterSpace { partial: Partial, space: String },
+    Message(Box<MessageDraft>),
+    ToolInput(Box<ToolInputDraft>),
     Other,
 }
 
-struct Speaking {
+struct MessageDraft {
     message: MessageId,
     partial: Partial,
+    /// The argument `space`, as far as it has arrived.
     space: String,
+    /// Whether that argument was given.
     named: bool,
-    place: Option<SpaceId>,
+    /// The space it names, once it is complete.
+    target: Option<SpaceId>,
     /// Bytes shown so far.
     shown: usize,
 }
 
 /// The input of a visible call.
-struct Working {
+struct ToolInputDraft {
     message: MessageId,
     tool: String,
-    place: SpaceId,
+    space: SpaceId,
     /// Bytes shown so far.
     shown: usize,
 }
 
 impl DraftStream {
-    /// The stage of the step in progress.
+    /// The stream of the step in progress.
     pub(crate) fn of(cycle: &Cycle, agent: AgentId, live: &Arc<Live>) -> Self {
         Self {
             agent,
@@ -95,13 +97,13 @@ impl DraftStream {
         }
     }
 
-    /// About how many tokens were generated; what a provider reports comes only at the end.
+    /// An estimate of the tokens generated; a provider reports the number only at the end.
     pub(crate) fn generated_tokens(&self) -> u64 {
         agent::tokens::about(self.bytes)
     }
 
-    /// The generation is void: what was shown of it is withdrawn.
-    pub(crate) fn void(&mut self) {
+    /// The generation is discarded: its drafts are withdrawn.
+    pub(crate) fn withdraw(&mut self) {
         self.parts.clear();
         self.calls = 0;
         self.bytes = 0;
@@ -109,30 +111,30 @@ impl DraftStream {
     }
 
     fn begin(&mut self, part: u32, kind: &PartKind) {
-        let shown = match kind {
-            PartKind::Text => Shown::Thought { reasoning: false },
-            PartKind::Reasoning => Shown::Thought { reasoning: true },
+        let draft = match kind {
+            PartKind::Text => PartDraft::Text { reasoning: false },
+            PartKind::Reasoning => PartDraft::Text { reasoning: true },
             PartKind::ToolCall { name } => {
                 let call = CallId::derive(self.agent, self.cycle, self.step, self.calls);
                 self.calls += 1;
                 match name.as_str() {
-                    refused if self.refuses(refused) => Shown::Other,
-                    names::SEND_MESSAGE => Shown::Speaking(Box::new(Speaking {
+                    refused if self.refuses(refused) => PartDraft::Other,
+                    names::SEND_MESSAGE => PartDraft::Message(Box::new(MessageDraft {
                         message: MessageId::of_call(&call),
                         partial: Partial::default(),
                         space: String::new(),
                         named: false,
-                        place: None,
+                        target: None,
                         shown: 0,
                     })),
                     names::ENTER_SPACE => {
-                        Shown::Entering { partial: Partial::default(), space: String::new() }
+                        PartDraft::EnterSpace { partial: Partial::default(), space: String::new() }
                     }
-                    tool => self.working(tool, &call),
+                    tool => self.tool_input(tool, &call),
                 }
             }
         };
-        self.parts.insert(part, shown);
+        self.parts.insert(part, draft);
     }
 
     /// Whether the call that begins is certain to be refused.
@@ -140,19 +142,21 @@ impl DraftStream {
         self.calls as usize > limits::CALLS_PER_STEP || !self.callable.iter().any(|name| name == tool)
     }
 
-    /// A visible call is shown where the agent stands.
-    fn working(&self, tool: &str, call: &CallId) -> Shown {
+    /// A visible call is shown in the active space.
+    fn tool_input(&self, tool: &str, call: &CallId) -> PartDraft {
         let visible = self.visible.iter().any(|name| name == tool);
-        let Some(place) = self.facts.here(self.active).filter(|_| visible) else { return Shown::Other };
+        let Some(space) = self.facts.default_space(self.active).filter(|_| visible) else {
+            return PartDraft::Other;
+        };
         let (message, tool) = (MessageId::of_call(call), tool.to_owned());
-        // Shown from the first moment, whatever its arguments are.
-        self.live.draft_input(self.agent, place, message, &tool, "");
-        Shown::Working(Box::new(Working { message, tool, place, shown: 0 }))
+        // PartDraft at once, before its arguments arrive.
+        self.live.draft_input(self.agent, space, message, &tool, "");
+        PartDraft::ToolInput(Box::new(ToolInputDraft { message, tool, space, shown: 0 }))
     }
 
     fn delta(&mut self, part: u32, text: &str) {
         match self.parts.get_mut(&part) {
-            Some(Shown::Thought { reasoning }) => {
+            Some(PartDraft::Text { reasoning }) => {
                 let topic = Topic::Agent(self.agent);
                 if self.live.bus().watched(topic) {
                     let (agent, cycle, step) = (self.agent, self.cycle, self.step);
@@ -161,7 +165,7 @@ impl DraftStream {
                     self.live.bus().publish(&[topic], Arc::new(update));
                 }
             }
-            Some(Shown::Entering { partial, space }) => {
+            Some(PartDraft::EnterSpace { partial, space }) => {
                 for fragment in partial.feed(text).into_iter().filter(|f| f.field == "space") {
                     space.push_str(&fragment.text);
                     if fragment.end {
@@ -170,41 +174,41 @@ impl DraftStream {
                     }
                 }
             }
-            Some(Shown::Speaking(speaking)) => {
-                for fragment in speaking.partial.feed(text) {
-                    speaking.read(&fragment.field, &fragment.text, fragment.end, &self.facts);
+            Some(PartDraft::Message(draft)) => {
+                for fragment in draft.partial.feed(text) {
+                    draft.read_space(&fragment.field, &fragment.text, fragment.end, &self.facts);
                     if fragment.field == "text" && !fragment.text.is_empty() {
-                        let place =
-                            if speaking.named { speaking.place } else { self.facts.here(self.active) };
-                        // A longer text is not said, so its rest is not shown.
-                        speaking.shown += fragment.text.len();
-                        if let Some(place) = place.filter(|_| speaking.shown <= limits::MESSAGE_MAX_BYTES) {
-                            self.live.draft(self.agent, place, speaking.message, &fragment.text);
+                        let space =
+                            if draft.named { draft.target } else { self.facts.default_space(self.active) };
+                        // A text above the limit is refused, so the part above it is not shown.
+                        draft.shown += fragment.text.len();
+                        if let Some(space) = space.filter(|_| draft.shown <= limits::MESSAGE_MAX_BYTES) {
+                            self.live.draft(self.agent, space, draft.message, &fragment.text);
                         }
                     }
                 }
             }
-            Some(Shown::Working(working)) => {
-                working.shown += text.len();
-                if working.shown <= limits::TOOL_SHOWN_MAX_BYTES {
-                    let Working { message, tool, place, .. } = &**working;
-                    self.live.draft_input(self.agent, *place, *message, tool, text);
+            Some(PartDraft::ToolInput(draft)) => {
+                draft.shown += text.len();
+                if draft.shown <= limits::TOOL_SHOWN_MAX_BYTES {
+                    let ToolInputDraft { message, tool, space, .. } = &**draft;
+                    self.live.draft_input(self.agent, *space, *message, tool, text);
                 }
             }
-            Some(Shown::Other) | None => {}
+            Some(PartDraft::Other) | None => {}
         }
     }
 }
 
-impl Speaking {
-    fn read(&mut self, field: &str, text: &str, end: bool, facts: &Facts) {
+impl MessageDraft {
+    fn read_space(&mut self, field: &str, text: &str, end: bool, facts: &Facts) {
         if field != "space" {
             return;
         }
         self.space.push_str(text);
         self.named = !self.space.is_empty();
         if end {
-            self.place = facts.find_space(&self.space).map(|facts| facts.space.id);
+            self.target = facts.find_space(&self.space).map(|facts| facts.space.id);
         }
     }
 }

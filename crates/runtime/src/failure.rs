@@ -1,75 +1,77 @@
-//! The one table from class of failure to behaviour. What the rules decide afterwards is in
-//! `agent::cycle`. Each row is played: in `tests/living/table.rs` what a provider fails with, in
-//! `tests/living/ambiguous.rs` what it fails with again and again, in `tests/living/garbage.rs` what is
-//! wrong with a reply.
+//! The one table from class of failure to behaviour. `agent::cycle` decides what happens afterwards. Each row has
+//! tests in `tests/activation/`: failures of a provider in `failure_table.rs`, repeated ones in `failing_server.rs`,
+//! flaws of a reply in `garbage.rs`.
+//!
+//! "Again" means that the same request is sent again within the activation. An agent that parks backs off: it is
+//! activated again later.
 //!
 //! | class | within the activation | the provider's breaker | afterwards |
 //! |---|---|---|---|
-//! | rate limited, overloaded | again after `retry-after` or a growing pause | opens at once | parks; counts nothing |
-//! | network, connect time-out | again after a growing pause | opens at once | parks; counts nothing |
-//! | auth | — | opens at once | parks; counts nothing |
-//! | first-byte, idle, total time-out | again after a growing pause | stays closed | parks; counts nothing |
-//! | cut stream, failed server | again after a growing pause | stays closed | parks; counts nothing |
-//! | the same, in the eighth activation in a row and later | again after a growing pause | stays closed | counts; tried alone, then dead |
-//! | no such model, unsupported | — | stays closed | parks; counts nothing |
-//! | behind an open breaker | not asked | is open | parks until then; counts nothing |
-//! | garbage | again after a growing pause | stays closed | counts; tried alone, then dead |
-//! | context too long | again with half of the view, 3 times | stays closed | counts; tried alone, then dead |
-//! | invalid history | again with a rebuilt transcript, once | stays closed | counts; tried alone, then dead |
-//! | the last three, of a model that has never answered | the same | stays closed | parks for about a day; counts until tried alone, then nothing |
+//! | rate limited, overloaded | again after `retry-after` or a growing pause | opens at once | parks; not counted |
+//! | network, connect time-out | again after a growing pause | opens at once | parks; not counted |
+//! | auth | — | opens at once | parks; not counted |
+//! | first-byte, idle, total time-out | again after a growing pause | stays closed | parks; not counted |
+//! | cut stream, failed server | again after a growing pause | stays closed | parks; not counted |
+//! | the same, from the eighth activation in a row on | again after a growing pause | stays closed | counted; tried alone, then dead |
+//! | no such model, unsupported | — | stays closed | parks; not counted |
+//! | behind an open breaker | not sent | is open | parks until it closes; not counted |
+//! | garbage | again after a growing pause | stays closed | counted; tried alone, then dead |
+//! | context too long | again with half of the view, 3 times | stays closed | counted; tried alone, then dead |
+//! | invalid history | again with a rebuilt transcript, once | stays closed | counted; tried alone, then dead |
+//! | the last three, of a model that has never answered | the same | stays closed | parks for about a day; counted until tried alone, not afterwards |
 //! | malformed arguments, unknown tool | — | — | an error outcome; the model reads it |
-//! | too many calls | — | — | those above the bound get an error outcome |
-//! | duplicate call ids | — | — | our own ids are sent back |
+//! | too many calls | — | — | those above the limit get an error outcome |
+//! | duplicate call ids | — | — | replaced by our own ids |
 //! | refused by policy | — | — | an error outcome; commits again without that call |
-//! | store busy | again after a growing pause | — | the activation ends; the sweep finds it |
+//! | store busy | again after a growing pause | — | the activation ends; the sweep finds the agent |
 //! | record damaged | — | — | the agent is quarantined until an operator resumes it; others continue |
-//! | store full, broken | — | — | the activation ends; the operator is told |
+//! | store full, broken | — | — | the activation ends; the error is logged |
 //!
-//! Whatever parks may be asked of the models under `fallback` before.
+//! Before an agent parks, the models under `fallback` are tried.
 
 use std::time::Duration;
 
 use agent::limits;
 use agent::port::{Ids, ModelError, StoreError, TimeoutKind};
 
-/// How a class of failure is met, as the table says.
+/// What a class of failure causes, as in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behaviour {
-    /// Whether the very same request is sent again within the activation.
+    /// Whether the same request is sent again within the activation.
     pub(crate) again: bool,
-    /// Whether it would meet everybody, so that the breaker of its provider opens. What one request may
-    /// cause never opens it.
+    /// Whether every request would meet it, so that the breaker of its provider opens. A failure that one request
+    /// may cause never opens it.
     pub(crate) opens: bool,
 }
 
-/// The rows of the table that are about the provider.
+/// The rows of the table about the provider.
 pub(crate) fn behaviour(error: &ModelError) -> Behaviour {
     let opens = match error {
         ModelError::RateLimited { .. } | ModelError::Overloaded { .. } | ModelError::Auth(_) => true,
         ModelError::Network(_) | ModelError::TimedOut(TimeoutKind::Connect) => true,
         ModelError::TimedOut(TimeoutKind::FirstByte | TimeoutKind::Idle | TimeoutKind::Total) => false,
         ModelError::Cut(_) | ModelError::Failed { .. } => false,
-        ModelError::NoModel(_) | ModelError::Unsupported(_) | ModelError::Unasked { .. } => false,
+        ModelError::NoModel(_) | ModelError::Unsupported(_) | ModelError::NotCalled { .. } => false,
         ModelError::TooLong(_) | ModelError::Invalid(_) | ModelError::Garbage(_) => false,
     };
     Behaviour { again: error.retryable(), opens }
 }
 
-/// The pause before attempt number `attempt + 1`, or `None` where another attempt within this activation
-/// is of no use. `attempt` counts from 1.
+/// The pause before attempt number `attempt + 1`, or `None` if another attempt within this activation is of no
+/// use. `attempt` counts from 1.
 pub(crate) fn retry_model(error: &ModelError, attempt: u32, retries: u32, ids: &dyn Ids) -> Option<Duration> {
     if !behaviour(error).again || attempt > retries {
         return None;
     }
     match error.retry_after() {
-        // A long wait is slept through, not sat out with the lease in progress.
+        // For a long wait the agent backs off instead of holding its lease.
         Some(after) if after > Duration::from_millis(limits::BACKOFF_MAX_MS) => None,
         Some(after) => Some(after + jitter(ids, limits::BACKOFF_BASE_MS / 4)),
         None => Some(growing(attempt, ids)),
     }
 }
 
-/// The pause before a store is tried again, or `None` where that is of no use.
+/// The pause before the store is tried again, or `None` if that is of no use.
 pub(crate) fn retry_store(error: &StoreError, attempt: u32, ids: &dyn Ids) -> Option<Duration> {
     match error {
         StoreError::Busy(_) if attempt <= limits::STORE_RETRIES => Some(growing(attempt, ids) / 10),
@@ -103,7 +105,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_class_does_to_the_breaker_what_the_table_says() {
+    fn each_class_opens_the_breaker_or_not_as_in_the_table() {
         let after = |message: &str| (message.to_owned(), None::<Duration>);
         let (message, retry_after) = after("x");
         let rows = [
@@ -118,7 +120,7 @@ pub(crate) mod tests {
             (ModelError::Cut("x".into()), true, false),
             (ModelError::Failed { message, retry_after }, true, false),
             (ModelError::NoModel("x".into()), false, false),
-            (ModelError::Unasked { message: "x".into(), retry_after: Duration::ZERO }, false, false),
+            (ModelError::NotCalled { message: "x".into(), retry_after: Duration::ZERO }, false, false),
             (ModelError::Unsupported("x".into()), false, false),
             (ModelError::Garbage("x".into()), true, false),
             (ModelError::TooLong("x".into()), false, false),
@@ -130,7 +132,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_class_has_its_pause() {
+    fn each_class_has_its_pause_before_a_retry() {
         let check = |error: ModelError, attempt, expected: Option<u64>| {
             let pause = retry_model(&error, attempt, 3, &NoJitter);
             assert_eq!(pause, expected.map(Duration::from_millis), "{error} at attempt {attempt}");

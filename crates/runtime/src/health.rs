@@ -1,5 +1,5 @@
-//! Whether the store takes commits, as all activations of a node last saw it: while it does not, nobody
-//! thinks before what opens its cycle is durable, so that no request is paid in vain.
+//! Whether the store accepts commits, as the activations of a node last saw it. While it does not, no model is
+//! called before the opening of its cycle is durable, so that no request is paid in vain.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,31 +9,31 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     refuses: AtomicBool,
-    /// Told when it takes commits again.
-    works: Notify,
+    /// Notified when it accepts commits again.
+    recovered: Notify,
 }
 
 impl Health {
-    /// It refused, although it was asked again.
+    /// It refused a commit, also after retries.
     pub(crate) fn refused(&self) {
         self.refuses.store(true, Ordering::SeqCst);
     }
 
-    /// It took a commit.
-    pub(crate) fn took(&self) {
-        // Read before it is written: every commit of every agent comes by.
+    /// It accepted a commit.
+    pub(crate) fn accepted(&self) {
+        // A cheap read first: every commit of every agent passes here.
         if self.refuses.load(Ordering::SeqCst) && self.refuses.swap(false, Ordering::SeqCst) {
-            self.works.notify_one();
+            self.recovered.notify_one();
         }
     }
 
-    /// Whether it refused, and took none since.
+    /// Whether it refused a commit, and has accepted none since.
     pub(crate) fn refuses(&self) -> bool {
         self.refuses.load(Ordering::SeqCst)
     }
 
-    /// Waits until it takes commits again.
-    pub(crate) async fn works(&self) {
-        self.works.notified().await;
+    /// Waits until it accepts commits again.
+    pub(crate) async fn recovered(&self) {
+        self.recovered.notified().await;
     }
 }

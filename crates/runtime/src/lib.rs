@@ -1,4 +1,4 @@
-//! The living: drives the rules of `agent` against the ports. Activation, the loop, model calls,
+//! Runs agents: drives the rules of `agent` against the ports. Activation, the loop, model calls,
 //! tool execution, hibernation and shutdown.
 //!
 //! This crate must not know SQL, HTTP or any vendor: it imports `agent` and nothing else of ours.
@@ -34,15 +34,14 @@ use agent::port::{Calls, Clock, Ids, Lookup, Models, Reader, Registry, Store, To
 
 pub use keeper::{Keeper, start};
 
-/// The ports of one process, put together once: the keeper, the doors and a scenario's world all stand
-/// on the same.
+/// The ports of one process, put together once. The keeper, the API and a scenario's world share them.
 #[derive(Clone)]
 pub struct Ports {
-    /// The durable truth.
+    /// Durable state.
     pub store: Arc<dyn Store>,
-    /// Answers to calls that go on beyond their cycle.
+    /// Outcomes of calls that outlive their cycle.
     pub calls: Arc<dyn Calls>,
-    /// Reading on an agent's behalf.
+    /// Reads on an agent's behalf.
     pub lookup: Arc<dyn Lookup>,
     /// Creates and changes agents, entities, spaces and keys: for the API, never for running agents.
     pub registry: Arc<dyn Registry>,
@@ -50,21 +49,20 @@ pub struct Ports {
     pub reader: Arc<dyn Reader>,
     /// The models.
     pub models: Arc<dyn Models>,
-    /// The hands.
+    /// The tools.
     pub toolbox: Arc<dyn Toolbox>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Novelty.
+    /// Entropy: ids and jitter.
     pub ids: Arc<dyn Ids>,
-    /// What watchers are shown, and the bus that carries it.
+    /// What watchers see, and the bus that carries it.
     pub live: Arc<live::Live>,
-    /// How much goes on at once.
+    /// How much runs at once.
     pub bounds: Bounds,
 }
 
 impl Ports {
-    /// The ports over one store that keeps everything, with a bus that nobody listens to yet and the usual
-    /// bounds.
+    /// The ports over one store, with a new bus and the default bounds.
     pub fn new<S>(
         store: Arc<S>,
         models: Arc<dyn Models>,
@@ -91,12 +89,12 @@ impl Ports {
     }
 }
 
-/// How much goes on at once on one node.
+/// How much runs at once on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Agents that may be awake.
+    /// Agents that may be awake at once.
     pub awake: usize,
-    /// Requests that may be under way at one provider.
+    /// Requests that may be in flight at one provider.
     pub requests_per_provider: usize,
 }
 

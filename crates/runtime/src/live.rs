@@ -1,6 +1,6 @@
-//! What is live on this node right now: who thinks, in which spaces, the drafts being written, and in words
-//! why somebody rests (that it rests, and until when, stands in its rows).
-//! Shown to watchers who connect in the middle; carries no truth and is gone with the process.
+//! What happens on this node right now: which agents are awake, in which spaces, which drafts are being written,
+//! and the reason in words why an agent is backing off (its rows hold that it is, and until when).
+//! Shown to watchers that connect in the middle. Not durable: it ends with the process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,26 +18,26 @@ use crate::waits::{Wait, Waiters};
 /// What one awake agent does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// Who.
+    /// The agent.
     pub agent: AgentId,
     /// What it does.
     pub state: AgentState,
-    /// In which cycle.
+    /// Its cycle.
     pub cycle: CycleId,
-    /// Spaces that this cycle has touched (its events came from there, or it spoke there).
+    /// Spaces that this cycle has touched: its events came from there, or it posted there.
     pub spaces: BTreeSet<SpaceId>,
 }
 
 /// A message being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// Where.
+    /// Where it will be posted.
     pub space: SpaceId,
     /// The id it will have.
     pub message: MessageId,
-    /// Who writes.
+    /// The agent that writes it.
     pub agent: AgentId,
-    /// The tool whose arguments these are, where it is a visible call and not words.
+    /// For a visible call: the tool whose arguments these are.
     pub tool: Option<String>,
     /// The text so far.
     pub text: String,
@@ -53,16 +53,16 @@ struct LiveState {
     waits: Waiters,
 }
 
-/// Why an agent rests.
+/// Why an agent is backing off.
 #[derive(Debug)]
 struct Idle {
-    /// Until then; a rest until another time is another rest.
+    /// Until when; another time means another reason.
     until: Timestamp,
     why: String,
 }
 
 impl LiveState {
-    /// Keeps why, in place of somebody else's where there are too many.
+    /// Keeps the reason; if there are too many, in place of another agent's.
     fn remember(&mut self, agent: AgentId, until: Timestamp, why: &str) {
         if self.idle.len() >= limits::IDLE_REASONS_MAX
             && !self.idle.contains_key(&agent)
@@ -75,22 +75,22 @@ impl LiveState {
     }
 }
 
-/// The live state of this node, and the only publisher of an agent's transient updates: state and
-/// update change under one lock, so that a snapshot taken after subscribing misses nothing.
+/// The live state of this node, and the only publisher of an agent's transient updates. A change and its update
+/// happen under one lock, so a snapshot taken after subscribing misses nothing.
 pub struct Live {
     state: Mutex<LiveState>,
     bus: Arc<dyn Bus>,
 }
 
 impl Default for Live {
-    /// Nothing is live, on a bus of this process.
+    /// Empty, on a new bus of this process.
     fn default() -> Self {
         Self::new(Arc::new(LocalBus::new()))
     }
 }
 
 impl Live {
-    /// Nothing is live.
+    /// Empty, on that bus.
     pub fn new(bus: Arc<dyn Bus>) -> Self {
         Self { state: Mutex::default(), bus }
     }
@@ -100,53 +100,52 @@ impl Live {
         &self.bus
     }
 
-    /// What the agent does on this node; `None` where it sleeps (or lives elsewhere).
+    /// What the agent does on this node; `None` if it sleeps or runs elsewhere.
     pub fn activity(&self, agent: AgentId) -> Option<Activity> {
         self.lock().activities.get(&agent).cloned()
     }
 
-    /// In words why the agent rests until then, where it began to on this node: those of a vendor, for
-    /// operators.
-    pub fn why(&self, agent: AgentId, until: Timestamp) -> Option<String> {
+    /// Why the agent is backing off until then, if that began on this node. For operators: it may quote a vendor.
+    pub fn idle_reason(&self, agent: AgentId, until: Timestamp) -> Option<String> {
         let state = self.lock();
-        let rest = state.idle.get(&agent);
-        // Rows count milliseconds.
-        rest.filter(|rest| rest.until.as_millisecond() == until.as_millisecond()).map(|rest| rest.why.clone())
+        let idle = state.idle.get(&agent);
+        // Rows keep milliseconds.
+        idle.filter(|idle| idle.until.as_millisecond() == until.as_millisecond()).map(|idle| idle.why.clone())
     }
 
-    /// What the agent waits for that has something to do and is not awake.
-    pub fn waits(&self, agent: AgentId) -> Option<Wait> {
+    /// What an agent waits for that has work and is not awake.
+    pub fn waiting_for(&self, agent: AgentId) -> Option<Wait> {
         self.lock().waits.of(agent)
     }
 
-    /// The agent has something to do, and waits for that before it is awake.
-    pub fn wait(&self, agent: AgentId, wait: Wait) {
+    /// The agent has work, and must wait before it is awake.
+    pub fn begin_wait(&self, agent: AgentId, wait: Wait) {
         let mut all = self.lock();
         if all.waits.begin(agent, wait)
             && let Some(wait) = all.waits.of(agent)
         {
-            self.publish_asleep(agent, &BTreeSet::new(), Some(wait.words()), None);
+            self.publish_asleep(agent, &BTreeSet::new(), Some(wait.describe()), None);
         }
     }
 
-    /// The agent does not wait any more, whether it was seen at work or not.
-    pub fn go_on(&self, agent: AgentId) {
+    /// The agent no longer waits.
+    pub fn end_wait(&self, agent: AgentId) {
         self.lock().waits.end(agent);
     }
 
-    /// The store refuses whatever is to be written, or does not any more.
+    /// The store refuses commits, for that reason; `None`: it accepts them again.
     pub(crate) fn store_refuses(&self, why: Option<String>) {
         self.lock().waits.refused(why);
     }
 
-    /// Everyone who is awake on this node.
+    /// All agents that are awake on this node.
     pub fn awake(&self) -> Vec<Activity> {
         let mut found: Vec<_> = self.lock().activities.values().cloned().collect();
         found.sort_by_key(|activity| activity.agent);
         found
     }
 
-    /// Agents whose present cycle touched the space.
+    /// Agents whose current cycle touched the space.
     pub fn active_in(&self, space: SpaceId) -> Vec<Activity> {
         let state = self.lock();
         let mut found: Vec<_> =
@@ -168,7 +167,7 @@ impl Live {
         found
     }
 
-    /// The agent does something else now, in a cycle that touches `spaces` (added to those known).
+    /// The agent's state is `state` now, in a cycle that touches `spaces` (added to those known).
     pub fn enter(&self, agent: AgentId, cycle: CycleId, state: AgentState, spaces: &[SpaceId]) {
         let mut all = self.lock();
         all.idle.remove(&agent);
@@ -187,8 +186,8 @@ impl Live {
         self.bus.publish(&topics, Arc::new(update));
     }
 
-    /// Tells why an awake agent does not get on, such as that its model is asked again.
-    pub fn note(&self, agent: AgentId, reason: String) {
+    /// Publishes why an awake agent makes no progress, for example that its model is called again.
+    pub fn publish_reason(&self, agent: AgentId, reason: String) {
         let all = self.lock();
         let Some(activity) = all.activities.get(&agent) else { return };
         let topics = topics_of(agent, &activity.spaces);
@@ -199,21 +198,21 @@ impl Live {
         );
     }
 
-    /// The agent sleeps. Its drafts, if any are left, are void.
+    /// The agent sleeps. Drafts that are left are withdrawn.
     pub fn idle(&self, agent: AgentId, reason: Option<String>) {
         let mut all = self.lock();
         let Some(activity) = all.activities.remove(&agent) else { return };
-        self.void(&mut all, agent);
+        self.withdraw_drafts(&mut all, agent);
         self.publish_asleep(agent, &activity.spaces, reason, None);
     }
 
-    /// The agent cannot think, and sleeps though it has work: the spaces that wait for it are told,
-    /// whether it was seen at work or not.
-    pub fn keep_back(&self, agent: AgentId, reason: String, idle: IdleUntil, waiting: &[SpaceId]) {
+    /// The agent sleeps although it has work, because its model cannot be used. The spaces that wait for it are
+    /// notified, also if it was never shown as awake.
+    pub fn back_off(&self, agent: AgentId, reason: String, idle: IdleUntil, waiting: &[SpaceId]) {
         let mut all = self.lock();
         let mut spaces: BTreeSet<SpaceId> = waiting.iter().copied().collect();
         spaces.extend(all.activities.remove(&agent).into_iter().flat_map(|activity| activity.spaces));
-        self.void(&mut all, agent);
+        self.withdraw_drafts(&mut all, agent);
         all.remember(agent, idle.until, &reason);
         self.publish_asleep(agent, &spaces, Some(reason), Some(idle));
     }
@@ -229,18 +228,18 @@ impl Live {
         self.bus.publish(&topics_of(agent, spaces), Arc::new(update));
     }
 
-    /// Appends to the draft of what will be said, beginning it where it is new.
+    /// Appends to the draft of a message; begins it if it is new.
     pub fn draft(&self, agent: AgentId, space: SpaceId, message: MessageId, delta: &str) {
-        self.grow(agent, space, message, None, delta);
+        self.append(agent, space, message, None, delta);
     }
 
-    /// Appends to the draft of a visible call's arguments, beginning it where it is new.
+    /// Appends to the draft of a visible call's arguments; begins it if it is new.
     pub fn draft_input(&self, agent: AgentId, space: SpaceId, message: MessageId, tool: &str, delta: &str) {
-        self.grow(agent, space, message, Some(tool), delta);
+        self.append(agent, space, message, Some(tool), delta);
     }
 
-    /// Costs what `delta` is long: the text so far is neither copied nor counted again.
-    fn grow(&self, agent: AgentId, space: SpaceId, message: MessageId, tool: Option<&str>, delta: &str) {
+    /// The cost depends on the length of `delta` only: the text so far is neither copied nor counted again.
+    fn append(&self, agent: AgentId, space: SpaceId, message: MessageId, tool: Option<&str>, delta: &str) {
         let mut all = self.lock();
         let draft = all.drafts.entry(message).or_insert_with(|| Draft {
             space,
@@ -260,18 +259,18 @@ impl Live {
         self.bus.publish(&[Topic::Space(space), Topic::Agent(agent)], Arc::new(update));
     }
 
-    /// The committed message replaces the draft: nothing more is to be told.
+    /// The committed message replaces the draft: no update is needed.
     pub fn drop_draft(&self, message: MessageId) {
         self.lock().drafts.remove(&message);
     }
 
-    /// All drafts of the agent are void; watchers are told.
+    /// All drafts of the agent are withdrawn; watchers are notified.
     pub fn reset_drafts(&self, agent: AgentId) {
         let mut all = self.lock();
-        self.void(&mut all, agent);
+        self.withdraw_drafts(&mut all, agent);
     }
 
-    fn void(&self, all: &mut LiveState, agent: AgentId) {
+    fn withdraw_drafts(&self, all: &mut LiveState, agent: AgentId) {
         for (_, draft) in all.drafts.extract_if(|_, draft| draft.agent == agent) {
             self.publish_reset(&draft);
         }

@@ -1,5 +1,5 @@
-//! The models of one activation: the agent's own model, those that its config names besides, and the
-//! encoded fragments of the one that spoke last. Who speaks when is decided by the machine.
+//! The models of one activation: the agent's own model, the others that its config names, and the encoded
+//! fragments of the one used last. The state machine decides which model is used when.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use agent::port::{
 pub(crate) struct ModelSet {
     own: Arc<dyn Model>,
     others: Vec<(String, Arc<dyn Model>)>,
-    /// Fragments as the model of that name encodes them.
+    /// Fragments encoded for the model of that name.
     memo: Memo,
-    memo_of: String,
+    memo_model: String,
 }
 
 impl ModelSet {
-    /// The models that a config names. One that is not to be had speaks only of why.
+    /// The models that a config names. One that cannot be had fails every request with the reason.
     pub(crate) fn of(models: &dyn Models, config: &AgentConfig, kept: Option<(Memo, String)>) -> Self {
-        let find = |name: Option<&str>| models.model(name).unwrap_or_else(|error| mute(name, error));
+        let find = |name: Option<&str>| models.model(name).unwrap_or_else(|error| unavailable(name, error));
         let own = find(config.model.as_deref());
         let mut others: Vec<(String, Arc<dyn Model>)> = Vec::new();
         for name in config.routing.iter().map(|route| &route.model).chain(&config.fallback) {
@@ -29,42 +29,42 @@ impl ModelSet {
                 others.push((name.clone(), find(Some(name))));
             }
         }
-        let (memo, memo_of) = kept.unwrap_or_default();
-        Self { own, others, memo, memo_of }
+        let (memo, memo_model) = kept.unwrap_or_default();
+        Self { own, others, memo, memo_model }
     }
 
-    /// What is known of the agent's own model.
+    /// The agent's own model.
     pub(crate) fn own(&self) -> &ModelInfo {
         self.own.info()
     }
 
-    /// What is known of the others, by the names of the config.
+    /// The other models, by their names in the config.
     pub(crate) fn others(&self) -> Vec<(String, ModelInfo)> {
         self.others.iter().map(|(name, model)| (name.clone(), model.info().clone())).collect()
     }
 
-    /// Who is to speak, with what was encoded for that model before.
-    pub(crate) fn speak(&mut self, model: Option<&str>) -> (Arc<dyn Model>, &mut Memo) {
+    /// The named model or else the agent's own, with the fragments encoded for it before.
+    pub(crate) fn select(&mut self, model: Option<&str>) -> (Arc<dyn Model>, &mut Memo) {
         let other = model.and_then(|model| self.others.iter().find(|(name, _)| name == model));
         let model = Arc::clone(other.map_or(&self.own, |(_, model)| model));
-        if self.memo_of != model.info().name {
+        if self.memo_model != model.info().name {
             self.memo = Memo::default();
-            self.memo_of.clone_from(&model.info().name);
+            self.memo_model.clone_from(&model.info().name);
         }
         (model, &mut self.memo)
     }
 
     /// The fragments and the name of their model, to be kept warm.
     pub(crate) fn into_memo(self) -> (Memo, String) {
-        (self.memo, self.memo_of)
+        (self.memo, self.memo_model)
     }
 }
 
-/// A model that cannot speak: every request fails as finding the model did.
-fn mute(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
+/// A model that cannot be had: every request fails with the error of looking it up.
+fn unavailable(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
     let info = ModelInfo {
         name: name.unwrap_or("none").to_owned(),
-        provider: format!("mute:{}", name.unwrap_or("none")),
+        provider: format!("unavailable:{}", name.unwrap_or("none")),
         context_window: limits::WINDOW_HOSTED,
         max_output: 0,
         reasoning_replay: ReasoningReplay::None,
@@ -72,15 +72,15 @@ fn mute(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
         price: None,
         demo: false,
     };
-    Arc::new(Mute { info, error })
+    Arc::new(Unavailable { info, error })
 }
 
-struct Mute {
+struct Unavailable {
     info: ModelInfo,
     error: ModelError,
 }
 
-impl Model for Mute {
+impl Model for Unavailable {
     fn info(&self) -> &ModelInfo {
         &self.info
     }

@@ -16,15 +16,15 @@ use crate::live::Live;
 pub enum Signal {
     /// Something became due for the agent.
     Due(Wakeup),
-    /// Something about the agent changed (cancel, suspend): look again now.
-    Look(AgentId),
-    /// An operator resumed the agent: it retries now, whatever it is idle for.
+    /// Something about the agent changed (cancel, suspend): check it again now.
+    Recheck(AgentId),
+    /// An operator resumed the agent: it retries now, even if it is backing off.
     Resume(AgentId),
     /// The call was answered from outside: the task that runs it can stop.
-    Over(CallId),
+    Answered(CallId),
 }
 
-/// A cheap handle on a running node. Signals are hints: losing one costs time, never truth.
+/// A cheap handle on a running node. Signals are hints: a lost one costs time, never correctness.
 #[derive(Clone)]
 pub struct Node {
     signals: mpsc::Sender<Signal>,
@@ -32,37 +32,37 @@ pub struct Node {
     requests: Arc<Requests>,
 }
 
-/// Which agents may begin no request to a model, and which have one under way.
+/// Which agents may send no request to a model, and which have one pending.
 #[derive(Default)]
 struct Requests {
-    state: Mutex<Begun>,
+    state: Mutex<RequestState>,
     /// A request was answered or dropped.
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Begun {
-    /// Agents that were suspended while they may be awake.
+struct RequestState {
+    /// Agents that were suspended and may still be awake.
     suspended: HashSet<AgentId>,
-    /// Agents with a request under way that nothing has come back of yet.
-    unanswered: HashSet<AgentId>,
+    /// Agents with a request of whose answer nothing has arrived yet.
+    pending: HashSet<AgentId>,
 }
 
 impl Requests {
-    fn lock(&self) -> MutexGuard<'_, Begun> {
+    fn lock(&self) -> MutexGuard<'_, RequestState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A request that nothing has come back of. Dropped with the first piece of the answer, or with the request.
-pub(crate) struct Unanswered {
+/// A request of whose answer nothing has arrived. Dropped with the first piece of the answer, or with the request.
+pub(crate) struct PendingRequest {
     requests: Arc<Requests>,
     agent: AgentId,
 }
 
-impl Drop for Unanswered {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
-        self.requests.lock().unanswered.remove(&self.agent);
+        self.requests.lock().pending.remove(&self.agent);
         self.requests.changed.notify_waiters();
     }
 }
@@ -73,96 +73,97 @@ impl Node {
         Self { signals, live, requests: Arc::default() }
     }
 
-    /// Tells the keeper whom an accept made due. Never waits.
+    /// Signals the keeper which agents an accept made due. Never waits.
     pub fn signal(&self, wake: &[Wakeup]) {
         if failpoint::on!("signals-lost") {
             return;
         }
-        for waken in wake {
+        for wakeup in wake {
             // A full channel means that the keeper is busy; its sweep finds the work by index.
-            let _ = self.signals.try_send(Signal::Due(*waken));
+            let _ = self.signals.try_send(Signal::Due(*wakeup));
         }
     }
 
-    /// Tells the keeper that an operator wants the agent to try now, also where nobody asks its provider for
-    /// a while. Never waits.
+    /// Signals the keeper that an operator wants the agent to try now, even if its provider's breaker is open.
+    /// Never waits.
     pub fn resume(&self, agent: AgentId) {
-        self.over(agent);
-        self.reconsider(agent);
+        self.activation_ended(agent);
+        self.retry(agent);
     }
 
-    /// Tells the keeper that what kept the agent from its work may be mended: it tries now, where it may live.
+    /// Signals the keeper that the agent's problem may be fixed: it tries now, unless it is suspended or retired.
     /// Never waits.
-    pub fn reconsider(&self, agent: AgentId) {
+    pub fn retry(&self, agent: AgentId) {
         if !failpoint::on!("signals-lost") {
             let _ = self.signals.try_send(Signal::Resume(agent));
         }
     }
 
     /// The agent was suspended or retired, durably: no request to a model begins for it until it is resumed, and
-    /// one that nothing has come back of is dropped. Never waits; [`Node::asks_nothing`] does.
+    /// a pending one is dropped. Never waits; [`Node::no_pending_request`] does.
     pub fn suspend(&self, agent: AgentId) {
         self.requests.lock().suspended.insert(agent);
-        self.look(agent);
+        self.recheck(agent);
     }
 
-    /// Waits until no request is under way for the agent that nothing has come back of.
-    pub async fn asks_nothing(&self, agent: AgentId) {
+    /// Waits until the agent has no pending request: none of whose answer nothing has arrived.
+    pub async fn no_pending_request(&self, agent: AgentId) {
         loop {
             let changed = self.requests.changed.notified();
             tokio::pin!(changed);
-            // Registered before the look: a change right behind it is not missed.
+            // Registered before the check, so that no change is missed.
             changed.as_mut().enable();
-            if !self.requests.lock().unanswered.contains(&agent) {
+            if !self.requests.lock().pending.contains(&agent) {
                 return;
             }
             changed.await;
         }
     }
 
-    /// Notes that a request begins for the agent, which is awake; `None` where none may.
-    pub(crate) fn begin(&self, agent: AgentId) -> Option<Unanswered> {
+    /// Registers that a request begins for the agent, which is awake; `None` if none may.
+    pub(crate) fn begin(&self, agent: AgentId) -> Option<PendingRequest> {
         let mut state = self.requests.lock();
         if state.suspended.contains(&agent) {
             return None;
         }
-        state.unanswered.insert(agent);
-        Some(Unanswered { requests: Arc::clone(&self.requests), agent })
+        state.pending.insert(agent);
+        Some(PendingRequest { requests: Arc::clone(&self.requests), agent })
     }
 
-    /// Whether the agent was suspended and nothing has come back of what it asks, if it asks.
-    pub(crate) fn is_to_be_dropped(&self, agent: AgentId, asks: bool) -> bool {
+    /// Whether the agent's work must be dropped: it was suspended and, if the work `asks` a model, nothing of the
+    /// answer has arrived.
+    pub(crate) fn must_drop_request(&self, agent: AgentId, asks: bool) -> bool {
         let state = self.requests.lock();
-        state.suspended.contains(&agent) && (!asks || state.unanswered.contains(&agent))
+        state.suspended.contains(&agent) && (!asks || state.pending.contains(&agent))
     }
 
     /// The agent is no longer awake: the next activation reads its state for itself.
-    pub(crate) fn over(&self, agent: AgentId) {
+    pub(crate) fn activation_ended(&self, agent: AgentId) {
         self.requests.lock().suspended.remove(&agent);
     }
 
-    /// Tells the keeper to look at an agent again (cancel). Never waits.
-    pub fn look(&self, agent: AgentId) {
+    /// Signals the keeper to check an agent again (cancel). Never waits.
+    pub fn recheck(&self, agent: AgentId) {
         if !failpoint::on!("signals-lost") {
-            let _ = self.signals.try_send(Signal::Look(agent));
+            let _ = self.signals.try_send(Signal::Recheck(agent));
         }
     }
 
-    /// Tells what a call that was answered from outside caused: watchers, whoever has something to do now,
-    /// and whoever still runs it. Never waits.
-    pub fn answered(&self, agent: AgentId, call: CallId, echo: Notifications) {
-        self.notify(echo);
-        let _ = self.signals.try_send(Signal::Over(call));
-        self.look(agent);
+    /// A call was answered from outside: notifies watchers, the agents that became due, and the task that still
+    /// runs the call. Never waits.
+    pub fn answered(&self, agent: AgentId, call: CallId, notifications: Notifications) {
+        self.notify(notifications);
+        let _ = self.signals.try_send(Signal::Answered(call));
+        self.recheck(agent);
     }
 
-    /// Tells watchers and sleepers what an answer caused.
-    pub(crate) fn notify(&self, echo: Notifications) {
-        for message in echo.messages {
+    /// Publishes what an answer caused to watchers, and signals the agents that it made due.
+    pub(crate) fn notify(&self, notifications: Notifications) {
+        for message in notifications.messages {
             let space = Topic::Space(message.space);
             self.live.bus().publish(&[space], Arc::new(Update::Message { message }));
         }
-        self.signal(&echo.wake);
+        self.signal(&notifications.wake);
     }
 
     /// What is happening on this node.

@@ -1,9 +1,9 @@
-//! How many requests may be under way at each provider. Where that many are, whoever has not begun a cycle
-//! gives its place back and stands in the provider's line; whoever is in the middle of one waits in
-//! memory, goes before all of those, and takes nobody's place meanwhile. So a provider that says nothing keeps
-//! nobody from another one.
+//! Limits the requests in flight entry each provider. When the limit is reached, an agent that has not begun a cycle
+//! goes back to sleep and is queued entry the provider. An agent in the middle of a cycle stays awake and waits; it
+//! goes before all queued ones, and does not count as awake meanwhile. So a silent provider never blocks agents of
+//! another one.
 //!
-//! It must not know agents' rows, prompts or replies.
+//! Must not know agents' rows, prompts or replies.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,32 +16,32 @@ use crate::ready_queue::ReadyQueue;
 
 /// The permits of one node, by provider.
 pub(crate) struct Permits {
-    each: usize,
-    all: Mutex<All>,
-    /// Those in the middle of a cycle that wait.
-    inside: AtomicUsize,
-    /// Told when somebody is called, or waits and takes no place any more.
-    stirred: Notify,
+    per_provider: usize,
+    state: Mutex<State>,
+    /// How many agents wait in the middle of a cycle.
+    waiting_awake: AtomicUsize,
+    /// Notified when a queued agent gets a permit, or an awake one begins to wait.
+    changed: Notify,
 }
 
 #[derive(Default)]
-struct All {
-    of: HashMap<String, Provider>,
-    /// In whose line an agent stands.
+struct State {
+    providers: HashMap<String, Provider>,
+    /// The provider entry which an agent is queued.
     waiting: HashMap<AgentId, String>,
-    /// Permits of agents that have not made their request yet.
+    /// Permits of agents that have not sent their request yet.
     reserved: HashMap<AgentId, (String, OwnedSemaphorePermit)>,
-    /// Agents with a permit that the keeper has not been told of.
-    called: Vec<AgentId>,
+    /// Agents that got a permit, until the keeper takes this list.
+    granted: Vec<AgentId>,
 }
 
-/// One at which requests are under way.
+/// A provider with requests in flight.
 struct Provider {
     free: Arc<Semaphore>,
-    line: ReadyQueue,
+    queue: ReadyQueue,
 }
 
-/// The right to one request; given back when it is dropped.
+/// The permit for one request; released when it is dropped.
 pub(crate) struct Permit {
     permits: Arc<Permits>,
     provider: String,
@@ -49,40 +49,45 @@ pub(crate) struct Permit {
 }
 
 impl Permits {
-    /// So many at each provider.
-    pub(crate) fn new(each: usize) -> Self {
-        Self { each, all: Mutex::default(), inside: AtomicUsize::new(0), stirred: Notify::new() }
+    /// At most `per_provider` requests entry each provider.
+    pub(crate) fn new(per_provider: usize) -> Self {
+        Self {
+            per_provider,
+            state: Mutex::default(),
+            waiting_awake: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }
     }
 
-    /// Keeps a permit for the agent's next request there; `false` where none is free: then it stands in line,
-    /// and is called.
+    /// Reserves a permit for the agent's next request there. `false` if none is free: then the agent is queued,
+    /// and is in [`Permits::granted`] once it has one.
     pub(crate) fn reserve(&self, provider: &str, agent: AgentId) -> bool {
         let mut all = self.lock();
         if all.reserved.get(&agent).is_some_and(|(of, _)| of == provider) {
             return true;
         }
-        self.give_back(&mut all, agent);
+        self.release_in(&mut all, agent);
         if all.waiting.get(&agent).is_some_and(|of| of != provider)
             && let Some(other) = all.waiting.remove(&agent)
-            && let Some(other) = all.of.get_mut(&other)
+            && let Some(other) = all.providers.get_mut(&other)
         {
-            other.line.leave(agent);
+            other.queue.remove(agent);
         }
-        let place = all.place(provider, self.each);
-        if place.line.is_empty()
-            && let Ok(permit) = Arc::clone(&place.free).try_acquire_owned()
+        let entry = all.provider(provider, self.per_provider);
+        if entry.queue.is_empty()
+            && let Ok(permit) = Arc::clone(&entry.free).try_acquire_owned()
         {
             all.reserved.insert(agent, (provider.to_owned(), permit));
             return true;
         }
-        place.line.join(agent);
-        if place.line.contains(agent) {
+        entry.queue.push(agent);
+        if entry.queue.contains(agent) {
             all.waiting.insert(agent, provider.to_owned());
         }
         false
     }
 
-    /// The right to one request there: the agent's reserved one, else the next that is free.
+    /// The permit for one request there: the agent's reserved one, or else the next that is free.
     pub(crate) async fn enter(self: &Arc<Self>, provider: &str, agent: AgentId) -> Permit {
         let permit =
             |held| Permit { permits: Arc::clone(self), provider: provider.to_owned(), held: Some(held) };
@@ -93,98 +98,99 @@ impl Permits {
             {
                 return permit(held);
             }
-            // One that was kept for another provider is not needed now.
-            self.give_back(&mut all, agent);
-            let free = Arc::clone(&all.place(provider, self.each).free);
+            // A permit that was reserved entry another provider is not needed now.
+            self.release_in(&mut all, agent);
+            let free = Arc::clone(&all.provider(provider, self.per_provider).free);
             if let Ok(held) = Arc::clone(&free).try_acquire_owned() {
                 return permit(held);
             }
             free
         };
-        // Dropped behind the wait: what was handed to whoever gave up goes on to the next.
-        let _inside = PermitWait::of(self, provider);
+        // Dropped after the wait: a permit that was handed to an agent that gave up goes to the next.
+        let _waiting = PermitWait::of(self, provider);
         match free.acquire_owned().await {
             Ok(held) => permit(held),
-            // Nobody closes it.
+            // The semaphore is never closed.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Gives back what the agent has reserved and does not use.
-    pub(crate) fn leave(&self, agent: AgentId) {
-        self.give_back(&mut self.lock(), agent);
+    /// Releases a permit that the agent has reserved and does not use.
+    pub(crate) fn release(&self, agent: AgentId) {
+        self.release_in(&mut self.lock(), agent);
     }
 
-    /// Whether the agent stands in a provider's line.
-    pub(crate) fn waits(&self, agent: AgentId) -> bool {
+    /// Whether the agent is queued entry a provider.
+    pub(crate) fn is_queued(&self, agent: AgentId) -> bool {
         self.lock().waiting.contains_key(&agent)
     }
 
-    /// How many that are awake wait in the middle of a cycle.
-    pub(crate) fn inside(&self) -> usize {
-        self.inside.load(Ordering::SeqCst)
+    /// How many awake agents wait in the middle of a cycle.
+    pub(crate) fn waiting_awake(&self) -> usize {
+        self.waiting_awake.load(Ordering::SeqCst)
     }
 
-    /// Waits until there is something to hear: who is called, or that somebody's place is free.
-    pub(crate) async fn stirred(&self) {
-        self.stirred.notified().await;
+    /// Waits until a queued agent gets a permit, or an awake one begins to wait.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
-    /// Who has got a permit since, and is to be woken.
-    pub(crate) fn called(&self) -> Vec<AgentId> {
-        std::mem::take(&mut self.lock().called)
+    /// The agents that got a permit since the last call, and are to be activated.
+    pub(crate) fn granted(&self) -> Vec<AgentId> {
+        std::mem::take(&mut self.lock().granted)
     }
 
-    fn give_back(&self, all: &mut All, agent: AgentId) {
+    fn release_in(&self, all: &mut State, agent: AgentId) {
         if let Some((provider, held)) = all.reserved.remove(&agent) {
             drop(held);
-            self.hand_on(all, &provider);
+            self.pass_on(all, &provider);
         }
     }
 
-    /// What became free there goes to the next in line.
-    fn hand_on(&self, all: &mut All, provider: &str) {
-        let All { of, waiting, reserved, called } = all;
-        let Some(place) = of.get_mut(provider) else { return };
-        while !place.line.is_empty()
-            && let Ok(held) = Arc::clone(&place.free).try_acquire_owned()
-            && let Some(agent) = place.line.next()
+    /// Free permits there go to the queued agents.
+    fn pass_on(&self, all: &mut State, provider: &str) {
+        let State { providers, waiting, reserved, granted } = all;
+        let Some(entry) = providers.get_mut(provider) else { return };
+        while !entry.queue.is_empty()
+            && let Ok(held) = Arc::clone(&entry.free).try_acquire_owned()
+            && let Some(agent) = entry.queue.pop()
         {
             waiting.remove(&agent);
             reserved.insert(agent, (provider.to_owned(), held));
-            called.push(agent);
+            granted.push(agent);
         }
-        if !called.is_empty() {
-            self.stirred.notify_one();
+        if !granted.is_empty() {
+            self.changed.notify_one();
         }
-        if place.line.is_empty() && Arc::strong_count(&place.free) == 1 {
-            of.remove(provider);
+        if entry.queue.is_empty() && Arc::strong_count(&entry.free) == 1 {
+            providers.remove(provider);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, All> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl All {
-    fn place(&mut self, provider: &str, each: usize) -> &mut Provider {
-        if !self.of.contains_key(provider) {
-            let place = Provider { free: Arc::new(Semaphore::new(each)), line: ReadyQueue::default() };
-            self.of.insert(provider.to_owned(), place);
+impl State {
+    fn provider(&mut self, provider: &str, per_provider: usize) -> &mut Provider {
+        if !self.providers.contains_key(provider) {
+            let entry =
+                Provider { free: Arc::new(Semaphore::new(per_provider)), queue: ReadyQueue::default() };
+            self.providers.insert(provider.to_owned(), entry);
         }
-        self.of.get_mut(provider).expect("it was put there")
+        self.providers.get_mut(provider).expect("it was inserted above")
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         self.held = None;
-        self.permits.hand_on(&mut self.permits.lock(), &self.provider);
+        self.permits.pass_on(&mut self.permits.lock(), &self.provider);
     }
 }
 
-/// Somebody who waits in the middle of a cycle.
+/// An agent that waits in the middle of a cycle.
 struct PermitWait<'a> {
     permits: &'a Permits,
     provider: &'a str,
@@ -192,16 +198,16 @@ struct PermitWait<'a> {
 
 impl<'a> PermitWait<'a> {
     fn of(permits: &'a Permits, provider: &'a str) -> Self {
-        permits.inside.fetch_add(1, Ordering::SeqCst);
-        permits.stirred.notify_one();
+        permits.waiting_awake.fetch_add(1, Ordering::SeqCst);
+        permits.changed.notify_one();
         Self { permits, provider }
     }
 }
 
 impl Drop for PermitWait<'_> {
     fn drop(&mut self) {
-        self.permits.inside.fetch_sub(1, Ordering::SeqCst);
-        self.permits.hand_on(&mut self.permits.lock(), self.provider);
+        self.permits.waiting_awake.fetch_sub(1, Ordering::SeqCst);
+        self.permits.pass_on(&mut self.permits.lock(), self.provider);
     }
 }
 
@@ -215,8 +221,8 @@ mod tests {
         AgentId(Uuid::from_u128(n))
     }
 
-    fn permits(each: usize) -> Arc<Permits> {
-        Arc::new(Permits::new(each))
+    fn permits(per_provider: usize) -> Arc<Permits> {
+        Arc::new(Permits::new(per_provider))
     }
 
     fn enter(permits: &Arc<Permits>, n: u128) -> Option<Permit> {
@@ -224,78 +230,81 @@ mod tests {
     }
 
     #[test]
-    fn whoever_finds_none_free_stands_in_line_and_is_called_with_one_in_hand() {
+    fn an_agent_without_a_free_permit_is_queued_and_activated_once_it_has_one() {
         let permits = permits(2);
         let held: Vec<_> =
             (1..=2).map(|n| permits.reserve("p", agent(n)).then(|| enter(&permits, n))).collect();
         assert!(held.iter().flatten().all(Option::is_some));
         assert!(!permits.reserve("p", agent(3)) && !permits.reserve("p", agent(4)));
-        assert!(permits.reserve("other", agent(5)), "another provider has its own");
-        assert!(permits.waits(agent(3)) && permits.called().is_empty());
+        assert!(permits.reserve("other", agent(5)), "another provider has its own permits");
+        assert!(permits.is_queued(agent(3)) && permits.granted().is_empty());
         drop(held);
-        assert_eq!(permits.called(), [agent(3), agent(4)]);
-        assert!(!permits.waits(agent(3)) && !permits.reserve("p", agent(6)), "they are theirs");
+        assert_eq!(permits.granted(), [agent(3), agent(4)]);
+        assert!(
+            !permits.is_queued(agent(3)) && !permits.reserve("p", agent(6)),
+            "those permits are reserved"
+        );
         assert!(permits.reserve("p", agent(3)) && enter(&permits, 3).is_some());
-        assert_eq!(permits.called(), [agent(6)]);
-        permits.leave(agent(4));
-        assert!(permits.reserve("p", agent(7)), "what is not used is given back");
+        assert_eq!(permits.granted(), [agent(6)]);
+        permits.release(agent(4));
+        assert!(permits.reserve("p", agent(7)), "an unused permit is free again");
     }
 
     #[test]
-    fn whoever_is_in_the_middle_of_a_cycle_goes_before_those_in_line() {
+    fn an_agent_in_the_middle_of_a_cycle_goes_before_queued_ones() {
         let permits = permits(1);
         let first = enter(&permits, 1);
         assert!(!permits.reserve("p", agent(2)));
         let mut inside = Box::pin(permits.enter("p", agent(3)));
         assert!(inside.as_mut().now_or_never().is_none());
-        assert_eq!(permits.inside(), 1);
+        assert_eq!(permits.waiting_awake(), 1);
         drop(first);
-        let second = inside.as_mut().now_or_never().expect("it is its turn");
+        let second = inside.as_mut().now_or_never().expect("a permit is free");
         drop(inside);
-        assert!(permits.inside() == 0 && permits.called().is_empty());
+        assert!(permits.waiting_awake() == 0 && permits.granted().is_empty());
         drop(second);
-        assert_eq!(permits.called(), [agent(2)]);
+        assert_eq!(permits.granted(), [agent(2)]);
     }
 
     #[test]
-    fn what_was_handed_to_somebody_who_gave_up_meanwhile_goes_to_the_next_in_line() {
+    fn a_permit_handed_to_an_agent_that_gave_up_goes_to_the_next_in_the_queue() {
         let permits = permits(1);
         let first = enter(&permits, 1);
         let mut inside = Box::pin(permits.enter("p", agent(3)));
         assert!(inside.as_mut().now_or_never().is_none());
         assert!(!permits.reserve("p", agent(2)));
         drop(first);
-        assert!(permits.called().is_empty(), "it is the other one's");
+        assert!(permits.granted().is_empty(), "the permit is reserved for the awake agent");
         drop(inside);
-        assert_eq!((permits.called(), permits.inside()), (vec![agent(2)], 0));
+        assert_eq!((permits.granted(), permits.waiting_awake()), (vec![agent(2)], 0));
     }
 
     #[test]
-    fn what_is_kept_at_one_provider_is_given_back_where_another_is_asked() {
+    fn a_permit_reserved_at_one_provider_is_released_when_another_is_used() {
         let permits = permits(1);
         assert!(permits.reserve("p", agent(1)) && !permits.reserve("p", agent(2)));
         let other = permits.enter("other", agent(1)).now_or_never();
         assert!(other.is_some());
-        assert_eq!(permits.called(), [agent(2)]);
+        assert_eq!(permits.granted(), [agent(2)]);
     }
 
     #[test]
-    fn whoever_wants_another_provider_now_leaves_the_line() {
+    fn an_agent_that_wants_another_provider_leaves_the_queue() {
         let permits = permits(1);
         let held = enter(&permits, 1);
         assert!(!permits.reserve("p", agent(2)) && permits.reserve("other", agent(2)));
         drop(held);
-        assert!(permits.called().is_empty() && permits.reserve("p", agent(3)));
+        assert!(permits.granted().is_empty() && permits.reserve("p", agent(3)));
     }
 
     #[test]
-    fn nothing_is_kept_of_a_provider_at_which_nothing_is_under_way() {
+    fn a_provider_without_requests_in_flight_leaves_no_state() {
         let permits = permits(1);
         let held = enter(&permits, 1);
         assert!(!permits.reserve("p", agent(2)));
         drop(held);
-        permits.leave(agent(2));
+        permits.release(agent(2));
         let all = permits.lock();
-        assert!(all.of.is_empty() && all.waiting.is_empty() && all.reserved.is_empty());
+        assert!(all.providers.is_empty() && all.waiting.is_empty() && all.reserved.is_empty());
     }
 }

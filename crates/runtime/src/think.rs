@@ -1,5 +1,5 @@
-//! One thought: a model call with its own time-outs, streamed to watchers, tried again by class of
-//! failure, and given up the moment the cycle is canceled or news makes it void.
+//! One model call: with its own time-outs, streamed to watchers, retried by class of failure, and dropped as soon
+//! as the cycle is canceled or news makes it obsolete.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use agent::port::{
     Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, StoreError, TimeoutKind, Toolbox,
 };
 use agent::prompt::Prompt;
-use agent::repair::meant;
+use agent::repair::repair;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,15 +24,15 @@ use crate::Ports;
 use crate::breaker::{Breakers, Pass};
 use crate::draft_stream::DraftStream;
 use crate::failure;
-use crate::node::{Node, Unanswered};
+use crate::node::{Node, PendingRequest};
 use crate::permits::{Permit, Permits};
 use crate::trace;
 
-/// What came of asking.
-pub(crate) enum Asked {
+/// How a model call ended.
+pub(crate) enum ModelCallEnd {
     /// A reply, or why there is none.
     Replied(Result<ModelReply, ModelError>),
-    /// The generation was dropped, after about so many tokens; `None` where there was none just then.
+    /// The generation was dropped after about that many tokens; `None` if none was running.
     Interrupted(Interrupt, Option<u64>),
 }
 
@@ -40,16 +40,16 @@ pub(crate) enum Asked {
 pub(crate) enum Interrupt {
     /// The cycle was canceled.
     Canceled(News),
-    /// Something urgent came.
+    /// Something urgent arrived.
     News(News),
-    /// The node stops, and the model took longer than a stop may.
+    /// The node is stopping, and the model took longer than the grace period.
     Stopping,
-    /// The agent was suspended before it was asked.
+    /// The agent was suspended before the model answered.
     Suspended,
 }
 
 /// Everything that a model call needs in addition to the prompt.
-pub(crate) struct Asking<'a> {
+pub(crate) struct ModelCall<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) breakers: &'a Breakers,
     pub(crate) permits: &'a Arc<Permits>,
@@ -60,38 +60,43 @@ pub(crate) struct Asking<'a> {
     pub(crate) lease: Lease,
     pub(crate) recheck: &'a Notify,
     pub(crate) stopping: &'a CancellationToken,
-    /// The step that the attempts are traced under.
+    /// The step's span: the parent of the attempts.
     pub(crate) step: Span,
 }
 
-impl Asking<'_> {
-    /// Asks until there is a thought, the retries are used up, or the cycle is canceled.
-    pub(crate) async fn ask(&self, prompt: &Prompt, memo: &mut Memo, draft: &mut DraftStream) -> Asked {
+impl ModelCall<'_> {
+    /// Calls the model until there is a reply, the retries are used up, or the cycle is canceled.
+    pub(crate) async fn ask(
+        &self,
+        prompt: &Prompt,
+        memo: &mut Memo,
+        draft: &mut DraftStream,
+    ) -> ModelCallEnd {
         let clock = &self.ports.clock;
         failpoint::poison!(format!("{prompt:?}"));
         let mut pass = match self.breakers.enter(&self.model.info().provider, self.lease.agent) {
             Ok(pass) => pass,
-            Err(shut) => return Asked::Replied(Err(shut)),
+            Err(refused) => return ModelCallEnd::Replied(Err(refused)),
         };
         let mut attempt = 1;
         loop {
             let permit = match self.unless_interrupted(self.permit(), 0, false).await {
                 Ok(permit) => permit,
-                Err(interrupt) => return Asked::Interrupted(interrupt, None),
+                Err(interrupt) => return ModelCallEnd::Interrupted(interrupt, None),
             };
-            let Some(unanswered) = self.node.begin(self.lease.agent) else {
-                return Asked::Interrupted(Interrupt::Suspended, None);
+            let Some(pending) = self.node.begin(self.lease.agent) else {
+                return ModelCallEnd::Interrupted(Interrupt::Suspended, None);
             };
             let (asked_at, began) = (clock.now(), clock.monotonic_ms());
             let span = trace::chat(&self.step, self.model.info(), attempt);
             let error = {
-                let generation = self.generate(prompt, memo, draft, &mut pass, unanswered);
+                let generation = self.generate(prompt, memo, draft, &mut pass, pending);
                 let generation = generation.instrument(span.clone());
                 match self.unless_interrupted(generation, limits::STEP_GRACE_MS, true).await {
                     Err(interrupt) => {
                         let tokens = draft.generated_tokens();
-                        draft.void();
-                        return Asked::Interrupted(interrupt, Some(tokens));
+                        draft.withdraw();
+                        return ModelCallEnd::Interrupted(interrupt, Some(tokens));
                     }
                     Ok(Ok((reply, first_ms))) => {
                         let verdicts = verdicts(&reply, &*self.ports.toolbox);
@@ -99,36 +104,36 @@ impl Asking<'_> {
                         let model_reply =
                             ModelReply { reply, verdicts, asked_at, model_ms, first_ms, attempts: attempt };
                         trace::answered(&span, &model_reply);
-                        return Asked::Replied(Ok(model_reply));
+                        return ModelCallEnd::Replied(Ok(model_reply));
                     }
                     Ok(Err(error)) => error,
                 }
             };
             drop(permit);
             trace::failed(&span, &error);
-            draft.void();
+            draft.withdraw();
             let retries = self.config.limits.model_retries;
             let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
             let pause = match pass.failed(&error, again) {
                 Ok(pause) => pause,
-                Err(error) => return Asked::Replied(Err(error)),
+                Err(error) => return ModelCallEnd::Replied(Err(error)),
             };
-            tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is asked again");
-            let reason = format!("the model is asked again in {} ms: {error}", pause.as_millis());
-            self.ports.live.note(self.lease.agent, reason);
+            tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is called again");
+            let reason = format!("the model is called again in {} ms: {error}", pause.as_millis());
+            self.ports.live.publish_reason(self.lease.agent, reason);
             if let Err(interrupt) = self.unless_interrupted(clock.sleep(pause), 0, false).await {
-                return Asked::Interrupted(interrupt, None);
+                return ModelCallEnd::Interrupted(interrupt, None);
             }
             attempt += 1;
         }
     }
 
-    /// What the world did since the cycle looked.
+    /// What happened since the cycle last looked.
     pub(crate) async fn glance(&self) -> Result<Option<News>, StoreError> {
-        self.ports.store.glance(self.lease, self.cycle.facts().known()).await
+        self.ports.store.glance(self.lease, self.cycle.facts().known_rev()).await
     }
 
-    /// The right to one request, waited for where as many as may be are under way.
+    /// The permit for one request; waits until one is free.
     async fn permit(&self) -> Permit {
         let (provider, agent) = (self.model.info().provider.as_str(), self.lease.agent);
         let permit = self.permits.enter(provider, agent);
@@ -136,21 +141,21 @@ impl Asking<'_> {
         if let Some(permit) = permit.as_mut().now_or_never() {
             return permit;
         }
-        self.ports.live.note(agent, format!("as many requests to {provider} as may be are under way"));
+        self.ports.live.publish_reason(agent, format!("waiting for a free request slot at {provider}"));
         permit.await
     }
 
-    /// One generation under its four time-outs (connecting is the model's own), and the milliseconds to
-    /// its first piece.
+    /// One generation under its time-outs (the model itself bounds connecting), and the milliseconds to its first
+    /// piece.
     async fn generate(
         &self,
         prompt: &Prompt,
         memo: &mut Memo,
         draft: &mut DraftStream,
         pass: &mut Pass<'_>,
-        unanswered: Unanswered,
+        pending: PendingRequest,
     ) -> Result<(Reply, Option<u64>), ModelError> {
-        let mut unanswered = Some(unanswered);
+        let mut pending = Some(pending);
         let (clock, timeouts) = (&self.ports.clock, &self.config.model_timeouts);
         let began = clock.monotonic_ms();
         let mut first = None;
@@ -166,16 +171,16 @@ impl Asking<'_> {
                 () = &mut silence => return Err(ModelError::TimedOut(wait)),
                 () = &mut total => return Err(ModelError::TimedOut(TimeoutKind::Total)),
             };
-            unanswered.take();
+            pending.take();
             match piece {
-                None => return Err(ModelError::Cut("it ended without an ending".into())),
+                None => return Err(ModelError::Cut("the stream ended without an end marker".into())),
                 Some(Err(error)) => return Err(error),
                 Some(Ok(Piece::Done(reply))) => {
                     failpoint::hit!("stream.done");
                     pass.served();
                     return Ok((reply, first));
                 }
-                // A sign of life shows nothing yet.
+                // A keep-alive shows nothing.
                 Some(Ok(Piece::Alive)) => draft.show(&Piece::Alive),
                 Some(Ok(piece)) => {
                     if first.is_none() {
@@ -188,8 +193,8 @@ impl Asking<'_> {
                     draft.show(&piece);
                 }
             }
-            // A timer per token would cost more than it guards: it is wound up again once a while, and
-            // waits that much longer.
+            // Resetting the timer at each token would be expensive: it is reset now and then, and waits that much
+            // longer.
             let now = clock.monotonic_ms();
             let slack = (timeouts.idle / 8).clamp(1, 1_000);
             if wait == TimeoutKind::FirstByte || now.saturating_sub(reset_at) >= slack {
@@ -200,8 +205,8 @@ impl Asking<'_> {
         }
     }
 
-    /// Runs `work`. Drops it when the cycle is canceled, when the agent is suspended (where `work` `asks` the model:
-    /// only before anything came back), and `grace_ms` after the node began to stop.
+    /// Runs `work`. Drops it when the cycle is canceled, when the agent is suspended (if `work` `asks` the model:
+    /// only before the first piece of its answer), and `grace_ms` after the node began to stop.
     async fn unless_interrupted<T>(
         &self,
         work: impl Future<Output = T>,
@@ -220,11 +225,10 @@ impl Asking<'_> {
                 done = &mut work => return Ok(done),
                 () = &mut stopped => return Err(Interrupt::Stopping),
                 () = self.recheck.notified() => {
-                    if self.node.is_to_be_dropped(self.lease.agent, asks) {
+                    if self.node.must_drop_request(self.lease.agent, asks) {
                         return Err(Interrupt::Suspended);
                     }
-                    // Before the opening is committed there is no lease to look with, and nothing
-                    // to be canceled either.
+                    // Before the opening is committed there is no lease to glance with, and nothing to cancel.
                     let news = self.glance().await.ok().flatten();
                     match news {
                         Some(news) if news.glance.cancel => return Err(Interrupt::Canceled(news)),
@@ -239,7 +243,7 @@ impl Asking<'_> {
     }
 }
 
-/// For each call of the reply, as it is meant, whether its arguments fit.
+/// For each call of the reply, after repair, whether its arguments are valid.
 fn verdicts(reply: &Reply, toolbox: &dyn Toolbox) -> Vec<Result<(), String>> {
     let calls = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Call { name, arguments } => Some((name, arguments)),
@@ -247,7 +251,7 @@ fn verdicts(reply: &Reply, toolbox: &dyn Toolbox) -> Vec<Result<(), String>> {
     });
     calls
         .map(|(name, arguments)| {
-            let call = meant(name, arguments, |name| toolbox.tool(name).is_some());
+            let call = repair(name, arguments, |name| toolbox.tool(name).is_some());
             toolbox.tool(call.name).map_or(Ok(()), |tool| tool.check(&call.arguments).map(|_| ()))
         })
         .collect()

@@ -1,6 +1,5 @@
-//! Tool execution: inward calls in order, each seeing what those before it want changed; outward
-//! calls in parallel where their effect allows, each under its own time-out, none able to take the
-//! cycle down with it.
+//! Tool execution. Inward calls run in order, each sees the pending changes of those before it. Outward calls run in
+//! parallel if their effect allows, each under its own time-out. A call that panics does not end its cycle.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -13,7 +12,7 @@ use agent::cycle::{Cycle, Span};
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
-use agent::port::{Clock, Detached, Done, Lookup, ToolContext, ToolError};
+use agent::port::{Clock, DetachedCall, Done, Lookup, ToolContext, ToolError};
 use agent::update::{Topic, Update};
 use jiff::Timestamp;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
@@ -23,7 +22,7 @@ use tracing::Instrument;
 use crate::Ports;
 use crate::trace;
 
-/// Where calls of a cycle happen; owned, so that outward calls can run beside the loop.
+/// The context of a cycle's calls; owned, so that outward calls can run beside the loop.
 #[derive(Clone)]
 pub(crate) struct CallContext {
     agent: AgentId,
@@ -37,7 +36,7 @@ pub(crate) struct CallContext {
 
 impl CallContext {
     pub(crate) fn of(cycle: &Cycle, agent: AgentId, ports: &Ports) -> Self {
-        let (root, hop) = cycle.descent();
+        let (root, hop) = cycle.cause();
         Self {
             agent,
             cycle: cycle.id(),
@@ -49,8 +48,8 @@ impl CallContext {
         }
     }
 
-    /// Of a call whose cycle is gone: it stands nowhere and knows nothing but what it descends from.
-    pub(crate) fn again(detached: &Detached, ports: &Ports) -> Self {
+    /// The context of a call whose cycle has ended: no active space and no facts, only its root and hop.
+    pub(crate) fn resumed(detached: &DetachedCall, ports: &Ports) -> Self {
         Self {
             agent: detached.agent,
             cycle: detached.row.cycle,
@@ -62,19 +61,19 @@ impl CallContext {
         }
     }
 
-    /// Its time.
+    /// The clock of the calls.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.ports.clock
     }
 
-    /// How long the tool of a call may take.
+    /// How long a cycle waits for a call.
     pub(crate) fn timeout(&self, row: &CallRow) -> Duration {
         let tool = self.ports.toolbox.tool(&row.tool);
         tool.map_or(Duration::from_millis(limits::TOOL_TIMEOUT_MS), |tool| tool.spec().timeout)
     }
 
-    /// How long a call of it may go on beyond its cycle: what nobody ever waits for has one time.
-    pub(crate) fn most(&self, row: &CallRow) -> Duration {
+    /// How long a detached call may run: an asynchronous one as long as its time-out.
+    pub(crate) fn detached_timeout(&self, row: &CallRow) -> Duration {
         let tool = self.ports.toolbox.tool(&row.tool);
         match tool.filter(|tool| tool.spec().asynchronous) {
             Some(tool) => tool.spec().timeout,
@@ -95,7 +94,7 @@ impl CallContext {
 
     async fn work(&self, row: &CallRow, pending: &Inward) -> Result<Done, ToolError> {
         let Some(tool) = self.ports.toolbox.tool(&row.tool) else {
-            return Err(ToolError::new(format!("the tool `{}` is gone", row.tool)));
+            return Err(ToolError::new(format!("the tool `{}` no longer exists", row.tool)));
         };
         let arguments = tool.check(&row.arguments).map_err(ToolError::new)?;
         let context = ToolContext {
@@ -113,7 +112,7 @@ impl CallContext {
         tool.call(arguments, context).await
     }
 
-    /// Runs a call and says when it ran.
+    /// Runs a call and measures when it ran.
     async fn timed<T>(&self, work: impl Future<Output = T>) -> (T, Span) {
         let clock = &self.ports.clock;
         let (at, began) = (clock.now(), clock.monotonic_ms());
@@ -143,35 +142,35 @@ impl CallContext {
     }
 }
 
-/// What inward calls gave, and when they ran.
-pub(crate) type Acted = (Vec<Result<Done, ToolError>>, Vec<(CallId, Span)>);
+/// The results of inward calls, and when they ran.
+pub(crate) type InwardResults = (Vec<Result<Done, ToolError>>, Vec<(CallId, Span)>);
 
-/// Runs inward calls in order. A panic is that call's failure.
+/// Runs inward calls in order. A panic fails that call only.
 pub(crate) async fn inward(
     cycle: &Cycle,
     agent: AgentId,
     ports: &Ports,
     step: &tracing::Span,
     rows: Vec<CallRow>,
-) -> Acted {
+) -> InwardResults {
     let context = CallContext::of(cycle, agent, ports);
     let mut pending = Inward::default();
     let mut results = Vec::with_capacity(rows.len());
     let mut spans = Vec::with_capacity(rows.len());
     for row in rows {
         context.publish_started(&row);
-        let (there, before) = (context.clone(), pending.clone());
+        let (call_context, before) = (context.clone(), pending.clone());
         let traced = trace::tool(step, &row);
         let (row, result) = {
             let work = async move {
-                let result = there.timed(there.run(&row, &before)).await;
+                let result = call_context.timed(call_context.run(&row, &before)).await;
                 (row, result)
             };
             let task = tokio::spawn(work.instrument(traced.clone()));
             match task.await {
                 Ok(ended) => ended,
-                Err(broken) => {
-                    results.push(Err(broke(&broken)));
+                Err(panic) => {
+                    results.push(Err(panicked(&panic)));
                     continue;
                 }
             }
@@ -182,7 +181,7 @@ pub(crate) async fn inward(
             Ok(done) => (done.outcome.status, &done.outcome.text),
             Err(error) => (OutcomeStatus::Error, &error.model),
         };
-        trace::done(&traced, status);
+        trace::tool_done(&traced, status);
         context.publish_done(&row, status, text, span);
         if let Some(done) = result.as_ref().ok().filter(|done| !done.outcome.failed()) {
             pending.extend(done.inward.clone());
@@ -192,12 +191,15 @@ pub(crate) async fn inward(
     (results, spans)
 }
 
-fn broke(error: &JoinError) -> ToolError {
-    ToolError { model: "the tool broke; nothing of it was done".into(), operator: Some(error.to_string()) }
+fn panicked(error: &JoinError) -> ToolError {
+    ToolError {
+        model: "the tool crashed; none of its changes was made".into(),
+        operator: Some(error.to_string()),
+    }
 }
 
-/// An outward call at work. Dropping it gives the call up.
-pub(crate) struct Work {
+/// A running outward call. Dropping it aborts the call.
+pub(crate) struct OutwardCall {
     pub(crate) context: CallContext,
     pub(crate) row: CallRow,
     task: AbortOnDropHandle<(Outcome, Span)>,
@@ -205,31 +207,31 @@ pub(crate) struct Work {
     began: u64,
 }
 
-impl Work {
-    /// Begins the call, with no bound on how long it takes.
+impl OutwardCall {
+    /// Begins the call, without a time limit.
     pub(crate) fn begin(context: &CallContext, row: CallRow, step: &tracing::Span) -> Self {
         let (at, began) = (context.ports.clock.now(), context.ports.clock.monotonic_ms());
         let traced = trace::tool(step, &row);
-        let (there, call, ended) = (context.clone(), row.clone(), traced.clone());
+        let (call_context, call, ended) = (context.clone(), row.clone(), traced.clone());
         let work = async move {
-            there.publish_started(&call);
+            call_context.publish_started(&call);
             failpoint::hit!("tool.begins");
-            let (result, span) = there.timed(there.work(&call, &Inward::default())).await;
+            let (result, span) = call_context.timed(call_context.work(&call, &Inward::default())).await;
             failpoint::hit!("tool.done");
             let outcome = outcome_of(result);
-            trace::done(&ended, outcome.status);
+            trace::tool_done(&ended, outcome.status);
             (outcome, span)
         };
         let task = AbortOnDropHandle::new(tokio::spawn(work.instrument(traced)));
         Self { context: context.clone(), row, task, at, began }
     }
 
-    /// Waits for its end. A panic is that call's failure.
-    pub(crate) async fn ended(&mut self) -> (Outcome, Span) {
+    /// Waits for its end. A panic fails that call only.
+    pub(crate) async fn finish(&mut self) -> (Outcome, Span) {
         match (&mut self.task).await {
             Ok(ended) => ended,
             Err(error) => {
-                let text = "the tool broke; unknown whether it happened".to_owned();
+                let text = "the tool crashed; unknown whether it happened".to_owned();
                 let (status, detail) = (OutcomeStatus::Unknown, Some(error.to_string()));
                 (Outcome { status, text, detail }, self.span())
             }
@@ -246,19 +248,19 @@ fn span(at: Timestamp, began: u64, context: &CallContext) -> Span {
     Span { at, ms: context.ports.clock.monotonic_ms().saturating_sub(began) }
 }
 
-/// What came of an outward call.
-pub(crate) enum Came {
-    /// It ended.
+/// What happened to an outward call.
+pub(crate) enum OutwardEvent {
+    /// It has an outcome.
     Answered(CallId, Outcome, Span),
-    /// It has taken longer than it may, and still is at work.
-    Overdue(Box<Work>),
+    /// It exceeded its time-out and is still running.
+    Overdue(Box<OutwardCall>),
 }
 
-/// Outward calls that their cycle waits for. Dropping it gives them up.
+/// The outward calls that a cycle waits for. Dropping it aborts them.
 #[derive(Default)]
 pub(crate) struct Outward {
-    running: JoinSet<Came>,
-    /// Which call each task runs.
+    running: JoinSet<OutwardEvent>,
+    /// The call of each task.
     calls: HashMap<task::Id, RunningCall>,
 }
 
@@ -271,32 +273,32 @@ struct RunningCall {
 }
 
 impl Outward {
-    /// Starts calls side by side; the machine hands out unsafe ones one after another.
+    /// Starts calls in parallel; the state machine starts unsafe ones one after another.
     pub(crate) fn start(&mut self, context: &CallContext, step: &tracing::Span, rows: Vec<CallRow>) {
         for row in rows {
             let timeout = context.timeout(&row);
-            let mut work = Work::begin(context, row.clone(), step);
+            let mut work = OutwardCall::begin(context, row.clone(), step);
             let (at, began, clock) = (work.at, work.began, Arc::clone(&context.ports.clock));
             let task = self.running.spawn(async move {
                 let (outcome, span) = tokio::select! {
                     biased;
-                    ended = work.ended() => ended,
-                    () = clock.sleep(timeout) => return Came::Overdue(Box::new(work)),
+                    ended = work.finish() => ended,
+                    () = clock.sleep(timeout) => return OutwardEvent::Overdue(Box::new(work)),
                 };
                 work.context.publish_done(&work.row, outcome.status, &outcome.text, span);
-                Came::Answered(work.row.id, outcome, span)
+                OutwardEvent::Answered(work.row.id, outcome, span)
             });
             self.calls.insert(task.id(), RunningCall { context: context.clone(), row, task, at, began });
         }
     }
 
-    /// What comes next; never ready where nothing runs.
-    pub(crate) async fn next(&mut self) -> Came {
+    /// Waits for the next event; never ready if nothing runs.
+    pub(crate) async fn next(&mut self) -> OutwardEvent {
         loop {
             match self.running.join_next_with_id().await {
                 Some(ended) => {
-                    if let Some(came) = self.came(ended) {
-                        return came;
+                    if let Some(event) = self.take(ended) {
+                        return event;
                     }
                 }
                 None => std::future::pending().await,
@@ -304,8 +306,8 @@ impl Outward {
         }
     }
 
-    /// Gives up the calls that are not wanted any more, which ones and when they ran.
-    pub(crate) fn keep(&mut self, wanted: impl Fn(&CallId) -> bool) -> Vec<(CallId, Span)> {
+    /// Aborts the calls that are not wanted. Returns them and when they ran.
+    pub(crate) fn retain(&mut self, wanted: impl Fn(&CallId) -> bool) -> Vec<(CallId, Span)> {
         let unwanted = self.calls.extract_if(|_, running| !wanted(&running.row.id));
         let ended = unwanted.map(|(_, running)| {
             running.task.abort();
@@ -316,19 +318,19 @@ impl Outward {
         ended.collect()
     }
 
-    /// What has come already; everything else is given up.
-    pub(crate) fn let_go(mut self) -> Vec<Came> {
-        let mut came = Vec::new();
+    /// The events that have happened already; all other calls are aborted.
+    pub(crate) fn take_finished(mut self) -> Vec<OutwardEvent> {
+        let mut events = Vec::new();
         while let Some(ended) = self.running.try_join_next_with_id() {
-            came.extend(self.came(ended));
+            events.extend(self.take(ended));
         }
-        came
+        events
     }
 
-    /// Nothing of what was given up.
-    fn came(&mut self, ended: Result<(task::Id, Came), JoinError>) -> Option<Came> {
-        let (task, came) = ended.ok()?;
-        self.calls.remove(&task).map(|_| came)
+    /// `None` for a call that was aborted.
+    fn take(&mut self, ended: Result<(task::Id, OutwardEvent), JoinError>) -> Option<OutwardEvent> {
+        let (task, event) = ended.ok()?;
+        self.calls.remove(&task).map(|_| event)
     }
 }
 

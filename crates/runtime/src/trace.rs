@@ -1,7 +1,7 @@
 //! Spans of a cycle, its steps, model calls and tools, by the semantic conventions for generative AI.
-//! Numbers, names and ids only: what is said, thought or passed to a tool is never among them.
+//! Numbers, names and ids only: never text of messages or replies, nor arguments of tools.
 //!
-//! All spans have the target [`TARGET`], so that a subscriber takes or leaves them as one.
+//! All spans have the target [`TARGET`], so that a subscriber can filter them together.
 
 use agent::call::{CallRow, OutcomeStatus};
 use agent::cycle::{Cycle, ModelReply};
@@ -11,10 +11,10 @@ use agent::run::Run;
 use tracing::Span;
 use tracing::field::Empty;
 
-/// What all spans are filed under.
+/// The target of all spans.
 pub const TARGET: &str = "telemetry";
 
-/// The spans of an activation that are open.
+/// The open spans of an activation.
 pub(crate) struct Trace {
     cycle: Span,
     step: Option<(u32, Span)>,
@@ -23,37 +23,37 @@ pub(crate) struct Trace {
 impl Trace {
     /// An activation begins.
     pub(crate) fn of(agent: AgentId, of: &Cycle) -> Self {
-        Self { cycle: cycle(agent, of), step: None }
+        Self { cycle: cycle_span(agent, of), step: None }
     }
 
-    /// The span of the step in progress, begun where it is new.
+    /// The span of the step in progress; begins it if it is new.
     pub(crate) fn step(&mut self, step: u32) -> Span {
         if self.step.as_ref().is_none_or(|(open, _)| *open != step) {
-            self.step = Some((step, begun(&self.cycle, step)));
+            self.step = Some((step, step_span(&self.cycle, step)));
         }
         self.step.as_ref().map_or_else(Span::none, |(_, span)| span.clone())
     }
 
     /// The cycle's run is written.
     pub(crate) fn ended(&self, run: &Run) {
-        ended(&self.cycle, run);
+        record_run(&self.cycle, run);
     }
 }
 
-/// The span of one activation of a cycle; none where nothing was due.
-fn cycle(agent: AgentId, cycle: &Cycle) -> Span {
-    let Some(occasion) = cycle.occasion() else { return Span::none() };
+/// The span of one activation of a cycle; `Span::none()` if nothing was due.
+fn cycle_span(agent: AgentId, cycle: &Cycle) -> Span {
+    let Some(info) = cycle.info() else { return Span::none() };
     tracing::info_span!(
         target: TARGET,
         "invoke_agent",
-        otel.name = format!("agent-{agent}-cycle-{}", occasion.ordinal),
+        otel.name = format!("agent-{agent}-cycle-{}", info.ordinal),
         gen_ai.operation.name = "invoke_agent",
         gen_ai.agent.id = %agent,
-        gen_ai.agent.name = occasion.name,
+        gen_ai.agent.name = info.name,
         gen_ai.conversation.id = %cycle.id(),
-        viv.inbox.size = occasion.events,
-        viv.window.tokens = occasion.window_tokens,
-        viv.queue_wait_ms = occasion.waited_ms,
+        viv.inbox.size = info.events,
+        viv.window.tokens = info.window_tokens,
+        viv.queue_wait_ms = info.waited_ms,
         viv.ending = Empty,
         viv.steps = Empty,
         gen_ai.usage.input_tokens = Empty,
@@ -63,7 +63,7 @@ fn cycle(agent: AgentId, cycle: &Cycle) -> Span {
     )
 }
 
-fn ended(span: &Span, run: &Run) {
+fn record_run(span: &Span, run: &Run) {
     span.record("viv.ending", run.ending.as_str());
     span.record("viv.steps", run.steps.len());
     span.record("gen_ai.usage.input_tokens", run.usage.input);
@@ -73,14 +73,14 @@ fn ended(span: &Span, run: &Run) {
 }
 
 /// One step: its model call and its tools.
-fn begun(cycle: &Span, step: u32) -> Span {
+fn step_span(cycle: &Span, step: u32) -> Span {
     if cycle.is_none() {
         return Span::none();
     }
     tracing::info_span!(target: TARGET, parent: cycle, "step", otel.name = format!("step {step}"), viv.step = step)
 }
 
-/// One attempt at a model.
+/// One attempt to call a model.
 pub(crate) fn chat(step: &Span, model: &ModelInfo, attempt: u32) -> Span {
     let (provider, name) = model.name.split_once('/').unwrap_or(("", &model.name));
     tracing::info_span!(
@@ -100,7 +100,7 @@ pub(crate) fn chat(step: &Span, model: &ModelInfo, attempt: u32) -> Span {
     )
 }
 
-/// What came of the attempt.
+/// Records the reply to an attempt.
 pub(crate) fn answered(span: &Span, model_reply: &ModelReply) {
     let usage = &model_reply.reply.usage;
     span.record("gen_ai.usage.input_tokens", usage.input);
@@ -114,7 +114,7 @@ pub(crate) fn answered(span: &Span, model_reply: &ModelReply) {
     span.record("gen_ai.response.finish_reasons", reason);
 }
 
-/// Why there is no answer, by class: a vendor's words may hold what was said.
+/// Records the class of a failure only: a vendor's error text may quote the prompt.
 pub(crate) fn failed(span: &Span, error: &ModelError) {
     span.record("error.type", error.class());
 }
@@ -134,7 +134,7 @@ pub(crate) fn tool(step: &Span, row: &CallRow) -> Span {
     )
 }
 
-/// How the call ended.
-pub(crate) fn done(span: &Span, status: OutcomeStatus) {
+/// Records how a call ended.
+pub(crate) fn tool_done(span: &Span, status: OutcomeStatus) {
     span.record("viv.tool.status", status.as_str());
 }

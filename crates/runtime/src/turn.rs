@@ -1,4 +1,4 @@
-//! One agent's turn to be woken. It must not know whose turn comes when.
+//! One agent's turn to be activated. Must not know the order of turns.
 
 use agent::id::AgentId;
 use tokio::sync::mpsc;
@@ -6,17 +6,16 @@ use tokio::sync::mpsc;
 /// One agent's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Whose.
     pub(crate) agent: AgentId,
-    /// Whether its cycle is to be opened before it thinks: what it asked for the last time was in vain.
+    /// Whether its cycle is opened before its model is called: its last request was paid in vain.
     pub(crate) careful: bool,
-    /// Whether it may have been the death of the process, and is watched until it has shown that it was not.
+    /// Whether it may have crashed the process, and is watched until it has shown that it did not.
     pub(crate) watched: bool,
     /// Whether its last activation panicked.
     pub(crate) panicked: bool,
 }
 
-/// Held by a suspect; dropped once it has shown that it was not the cause, which the keeper is told.
+/// Held by a suspect. Dropped once it has shown that it is not the cause; the drop notifies the keeper.
 pub(crate) struct Watch {
     pub(crate) agent: AgentId,
     pub(crate) cleared: mpsc::Sender<AgentId>,
@@ -24,7 +23,7 @@ pub(crate) struct Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Where there is no room the keeper waits no longer than for a suspect that is slow.
+        // If the channel is full, the keeper treats the suspect as a slow one.
         let _ = self.cleared.try_send(self.agent);
     }
 }

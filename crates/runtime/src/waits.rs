@@ -1,5 +1,5 @@
-//! What agents that have something to do wait for, where it is this node's memory alone that knows: whoever
-//! asks is told why and until when.
+//! Why agents with work are not running, as far as only this node's memory knows. The API shows the reason, and
+//! until when.
 
 use std::collections::HashMap;
 
@@ -10,83 +10,85 @@ use jiff::Timestamp;
 /// What an agent waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// A place: so many agents are awake, and that is as many as may be.
-    Place(usize),
-    /// A permit: so many requests are under way at its provider.
+    /// A free slot: that many agents are awake, and no more may be.
+    Slot(usize),
+    /// A permit: that many requests are in flight at its provider.
     Requests(String, usize),
-    /// Its turn among those that may have been the death of the process before.
+    /// Its turn among the agents that may have crashed the process.
     Crash,
-    /// The store, which refused it.
+    /// The store, which refuses commits.
     Store(String, Option<Timestamp>),
-    /// The end of its pause: its last activation broke.
-    Broke(Timestamp),
+    /// The end of its pause: its last activation panicked.
+    Panicked(Timestamp),
 }
 
 impl Wait {
-    /// Its class in one word.
+    /// Its class in one word, as the API shows it.
     pub fn class(&self) -> &'static str {
         match self {
-            Self::Place(_) => "place",
+            Self::Slot(_) => "place",
             Self::Requests(..) => "requests",
             Self::Crash => "crash",
             Self::Store(..) => "store",
-            Self::Broke(_) => "broke",
+            Self::Panicked(_) => "broke",
         }
     }
 
-    /// Until when, where that is known.
+    /// Until when, if that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Store(_, until) => *until,
-            Self::Broke(until) => Some(*until),
-            Self::Place(_) | Self::Requests(..) | Self::Crash => None,
+            Self::Panicked(until) => Some(*until),
+            Self::Slot(_) | Self::Requests(..) | Self::Crash => None,
         }
     }
 
-    /// For people.
-    pub fn words(&self) -> String {
+    /// A sentence for people.
+    pub fn describe(&self) -> String {
         match self {
-            Self::Place(awake) => format!("it waits for a place: {awake} agents are awake"),
+            Self::Slot(awake) => format!("waiting for a free slot: {awake} agents are awake"),
             Self::Requests(provider, many) => {
-                format!("it waits for {provider}: {many} requests are under way there")
+                format!("waiting for {provider}: {many} requests are in flight there")
             }
-            Self::Crash => "the server died while it was awake: such agents go on a few at a time".to_owned(),
-            Self::Store(why, None) => format!("it waits for the store, which is tried each second: {why}"),
+            Self::Crash => {
+                "the server crashed while this agent was awake: such agents resume a few at a time".to_owned()
+            }
+            Self::Store(why, None) => format!("waiting for the store, retried every second: {why}"),
             Self::Store(why, Some(_)) => format!("the store refused it: {why}"),
-            Self::Broke(_) => "its last activation broke; the server's log says how".to_owned(),
+            Self::Panicked(_) => "its last activation panicked; see the server's log".to_owned(),
         }
     }
 }
 
-/// Who waits for what.
+/// Which agent waits for what.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    of: HashMap<AgentId, Wait>,
-    /// Why the store refuses, while it does: that is what everybody in line waits for.
+    waits: HashMap<AgentId, Wait>,
+    /// Why the store refuses commits, while it does: then every queued agent waits for the store.
     refusal: Option<String>,
 }
 
 impl Waiters {
-    /// The agent waits for that; `false` where that is known, or too many wait to keep it.
+    /// The agent waits. `false` if that is known, or if too many agents wait to keep it.
     pub(crate) fn begin(&mut self, agent: AgentId, wait: Wait) -> bool {
-        let room = self.of.len() < limits::SIGNALS_MAX || self.of.contains_key(&agent);
-        room && self.of.insert(agent, wait.clone()).is_none_or(|before| before != wait)
+        let room = self.waits.len() < limits::SIGNALS_MAX || self.waits.contains_key(&agent);
+        room && self.waits.insert(agent, wait.clone()).is_none_or(|before| before != wait)
     }
 
-    /// The agent waits no more.
+    /// The agent no longer waits.
     pub(crate) fn end(&mut self, agent: AgentId) {
-        self.of.remove(&agent);
+        self.waits.remove(&agent);
     }
 
-    /// The store refuses, or does not any more.
+    /// The store refuses commits, for that reason; `None`: it accepts them again.
     pub(crate) fn refused(&mut self, why: Option<String>) {
         self.refusal = why;
     }
 
     /// What the agent waits for.
     pub(crate) fn of(&self, agent: AgentId) -> Option<Wait> {
-        match (self.of.get(&agent)?, &self.refusal) {
-            (Wait::Place(_), Some(why)) => Some(Wait::Store(why.clone(), None)),
+        match (self.waits.get(&agent)?, &self.refusal) {
+            (Wait::Slot(_), Some(why)) => Some(Wait::Store(why.clone(), None)),
             (wait, _) => Some(wait.clone()),
         }
     }

@@ -1,5 +1,5 @@
-//! Agents that lived a moment ago: their window and, of a history that is worth it, encoded fragments,
-//! bounded in bytes, least recently used out first. Only a saving: an agent that is not here is read from the store.
+//! A cache of agents that were awake recently: their window and, if the history is long enough, encoded fragments.
+//! Bounded in bytes; the least recently used is dropped first. An agent that is not here is read from the store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use agent::port::Memo;
 
 /// What is kept of one agent.
 pub(crate) struct Kept {
-    /// `commit_n` up to which the window is true.
+    /// The `commit_n` that the window is valid for.
     pub(crate) commit_n: u64,
     /// The entries that its view shows.
     pub(crate) window: Vec<Arc<Entry>>,
@@ -32,16 +32,16 @@ struct Slot {
 #[derive(Default)]
 struct Cache {
     slots: HashMap<AgentId, Slot>,
-    /// Who is kept, by when they were used last: letting go costs the same however many are kept.
-    turns: BTreeMap<u64, AgentId>,
+    /// Agents by last use, so that dropping the oldest is cheap however many are kept.
+    by_use: BTreeMap<u64, AgentId>,
     bytes: usize,
-    turn: u64,
+    uses: u64,
 }
 
 impl Cache {
     fn remove(&mut self, agent: AgentId) -> Option<Kept> {
         let slot = self.slots.remove(&agent)?;
-        self.turns.remove(&slot.used);
+        self.by_use.remove(&slot.used);
         self.bytes -= slot.bytes;
         Some(slot.kept)
     }
@@ -59,14 +59,14 @@ impl Warm {
         Self { cache: Mutex::default(), bound }
     }
 
-    /// Takes what is kept of an agent; while it is awake nothing is kept.
+    /// Takes what is kept of an agent; nothing is kept while it is awake.
     pub(crate) fn take(&self, agent: AgentId) -> Option<Kept> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(agent)
     }
 
-    /// Keeps an agent, and lets go of those not used for longest.
+    /// Keeps an agent, and drops those that were not used for longest.
     pub(crate) fn keep(&self, agent: AgentId, mut kept: Kept) {
-        let history = kept.window.iter().map(of_entry).sum::<usize>();
+        let history = kept.window.iter().map(entry_bytes).sum::<usize>();
         if history < limits::WARM_FRAGMENTS_MIN_BYTES {
             kept.memo = Memo::default();
         }
@@ -77,26 +77,26 @@ impl Warm {
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.remove(agent);
-        cache.turn += 1;
-        let used = cache.turn;
+        cache.uses += 1;
+        let used = cache.uses;
         cache.slots.insert(agent, Slot { kept, bytes, used });
-        cache.turns.insert(used, agent);
+        cache.by_use.insert(used, agent);
         cache.bytes += bytes;
         while cache.bytes > self.bound {
-            let Some((_, oldest)) = cache.turns.pop_first() else { break };
+            let Some((_, oldest)) = cache.by_use.pop_first() else { break };
             cache.remove(oldest);
         }
     }
 }
 
-/// About what an entry takes.
-fn of_entry(entry: &Arc<Entry>) -> usize {
-    let of_part = |part: &Part| match part {
+/// About how many bytes an entry takes.
+fn entry_bytes(entry: &Arc<Entry>) -> usize {
+    let part_bytes = |part: &Part| match part {
         Part::Text { text } | Part::Reasoning { text } | Part::ToolResult { text, .. } => text.len(),
         Part::ToolCall { arguments, .. } => arguments.len(),
         Part::Image { .. } | Part::File { .. } => 64,
     };
-    let parts: usize = entry.message.parts.iter().map(of_part).sum();
+    let parts: usize = entry.message.parts.iter().map(part_bytes).sum();
     let native = entry.message.native.as_ref().map_or(0, |native| native.body.len());
     256 + parts + native
 }
@@ -134,11 +134,11 @@ mod tests {
         warm.keep(agent, with(limits::WARM_FRAGMENTS_MIN_BYTES));
         assert!(warm.take(agent).is_some_and(|kept| kept.memo.0.is_some()));
         warm.keep(agent, with(2 * limits::WARM_FRAGMENTS_MIN_BYTES));
-        assert!(warm.take(agent).is_none(), "twice its history and the head are more than there is room for");
+        assert!(warm.take(agent).is_none(), "twice its history and the head exceed the bound");
     }
 
     #[test]
-    fn what_is_kept_again_takes_the_place_of_what_was_kept() {
+    fn an_agent_that_is_kept_again_replaces_what_was_kept() {
         let warm = Warm::new(1_100);
         let agent = |n| AgentId(Uuid::from_u128(n));
         for n in [1, 2, 1, 1, 1] {
@@ -146,11 +146,11 @@ mod tests {
         }
         assert!(warm.take(agent(1)).is_some() && warm.take(agent(2)).is_some());
         let cache = warm.cache.lock().unwrap();
-        assert!(cache.turns.is_empty() && cache.slots.is_empty() && cache.bytes == 0);
+        assert!(cache.by_use.is_empty() && cache.slots.is_empty() && cache.bytes == 0);
     }
 
     #[test]
-    fn the_least_recently_used_goes_first() {
+    fn the_least_recently_used_agent_is_dropped_first() {
         let warm = Warm::new(1_100);
         let agent = |n| AgentId(Uuid::from_u128(n));
         warm.keep(agent(1), kept());

@@ -1,28 +1,28 @@
-//! Bounds of scenario files: what a person may write, and how long a world may take.
+//! Limits of scenario files: their size, and how long a world may take.
 
 use std::time::Duration;
 
-/// One file.
+/// Bytes of one file.
 pub const FILE_MAX_BYTES: usize = 256 * 1024;
-/// Values of one file.
+/// YAML values in one file.
 pub(crate) const NODES_MAX: usize = 50_000;
-/// Nesting of one file.
+/// Nesting depth of one file.
 pub(crate) const DEPTH_MAX: usize = 40;
-/// Flaws told of one file; the rest are told once these are mended.
+/// Flaws reported for one file; the others are reported after these are fixed.
 pub(crate) const FLAWS_MAX: usize = 20;
-/// Characters of what was written that an error shows.
+/// Characters of the file's text that an error shows.
 pub(crate) const SHOWN_CHARS: usize = 80;
-/// People, agents or spaces of one world, each.
+/// People, agents and spaces of one world, each.
 pub(crate) const CAST_MAX: usize = 100;
-/// Happenings of one story, or expectations of one file.
+/// Events of one story, or expectations of one file.
 pub(crate) const LINES_MAX: usize = 1_000;
-/// The latest time that may be named, and the longest pause.
+/// The latest time in a story, and the longest pause.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// A simulated world comes to rest within this time or never.
+/// A simulated world that is not idle within this time is considered stuck.
 pub(crate) const REST_MAX: Duration = Duration::from_secs(3_600);
-/// Connections to a model that fail one after the other before a story in real time is broken off.
+/// Successive failed connections to a model after which a story in real time is aborted.
 pub(crate) const UNREACHABLE_MAX: u32 = 2;
-/// A model that says nothing for so long is told of where a story does not come to its end.
+/// A model that has been silent for this long is mentioned if a story does not end.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-/// Pages of one list that is looked at in the end.
+/// Pages of one list that are read at the end.
 pub(crate) const PAGES_MAX: usize = 100;

@@ -1,7 +1,7 @@
-//! Simulated time and entropy: a clock that moves only when told to, and ids that repeat with their
-//! seed. Both stand in for the machine's wherever a world must run the same way twice.
+//! Simulated time and entropy: a clock that moves only on request, and ids that repeat with their seed. They
+//! replace those of the machine in worlds that must run the same way every time.
 //!
-//! This module must not know what it is that waits, and never waits for real time itself.
+//! This module must not know what waits on the clock, and never waits for real time.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,13 +16,13 @@ use agent::port::{BoxFuture, Clock, Ids};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-/// Turns of the executor without any touch of the clock after which everything counts as idle. One
-/// turn lets every ready task run once, so this bounds the chain of hops between two touches.
+/// Turns of the executor without any use of the clock after which everything counts as idle. One turn lets
+/// every ready task run once, so this limits the chain of tasks between two uses.
 const QUIET_TURNS: u32 = 64;
-/// Turns of the executor at one moment; a task that never stops touching the clock is found out.
+/// Turns of the executor at one moment. More mean that a task never stops using the clock.
 const TURNS_MAX: u32 = 1_000_000;
-/// Jumps of one [`SimClock::run_until`]. A future that waits for nothing while a sweep sleeps again
-/// and again would otherwise never end.
+/// Jumps of one [`SimClock::run_until`]. Without this limit a future that never becomes ready would wait
+/// forever while a sweep sleeps again and again.
 const JUMPS_MAX: u32 = 10_000;
 
 /// Milliseconds from one moment to a later one.
@@ -30,15 +30,15 @@ pub(crate) fn since(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.as_millisecond() - from.as_millisecond()).unwrap_or(0)
 }
 
-/// A sleeper's place: when it is due (milliseconds since the start), then the order of registering.
+/// The key of a sleeper: when it is due (milliseconds since the start), then the order of registration.
 type Alarm = (u64, u64);
 
 struct State {
-    /// What the wall showed at the start, moved by every jump since.
+    /// The wall-clock time of the start, shifted by every jump since.
     start: Timestamp,
     elapsed_ms: u64,
     registered: u64,
-    /// Raised by every touch of the clock: how [`SimClock::run_until`] sees that something moves.
+    /// Counts every use of the clock, so that [`SimClock::run_until`] sees activity.
     touches: u64,
     waiters: BTreeMap<Alarm, Option<Waker>>,
 }
@@ -46,41 +46,41 @@ struct State {
 impl State {
     fn moment(&self, elapsed_ms: u64) -> Timestamp {
         let elapsed = SignedDuration::from_millis(i64::try_from(elapsed_ms).unwrap_or(i64::MAX));
-        // Beyond the year 9999 time stands still: no world gets there.
+        // Time stops at the year 9999, which no world reaches.
         self.start.checked_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 }
 
-/// A clock that stands still until it is told to move. Clones share the same time.
+/// A clock that stands still until it is moved. Clones share the same time.
 #[derive(Clone)]
 pub struct SimClock(Arc<Mutex<State>>);
 
 /// Why [`SimClock::run_until`] gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// The future waits, but nobody sleeps on the clock: no passing of time will wake anything.
-    NobodySleeps {
+    /// The future waits, but nothing sleeps on the clock, so passing time cannot wake it.
+    NoSleepers {
         /// Where `run_until` was called, as `file:line`.
-        place: String,
-        /// The simulated time then.
+        position: String,
+        /// The simulated time at that moment.
         now: Timestamp,
-        /// Jumps made before.
+        /// Number of jumps before.
         jumps: u32,
     },
     /// Time passed again and again, and the future still waits.
     NeverReady {
         /// Where `run_until` was called, as `file:line`.
-        place: String,
-        /// The simulated time then.
+        position: String,
+        /// The simulated time at that moment.
         now: Timestamp,
-        /// When those who still sleep would wake, earliest first; at most ten.
+        /// When the remaining sleepers are due, earliest first; at most ten.
         sleepers: Vec<Timestamp>,
     },
-    /// Something touches the clock without end and never sleeps.
+    /// A task uses the clock without end and never sleeps.
     NeverIdle {
         /// Where `run_until` was called, as `file:line`.
-        place: String,
-        /// The simulated time then.
+        position: String,
+        /// The simulated time at that moment.
         now: Timestamp,
     },
 }
@@ -88,24 +88,24 @@ pub enum Stuck {
 impl std::fmt::Display for Stuck {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NobodySleeps { place, now, jumps } => write!(
+            Self::NoSleepers { position, now, jumps } => write!(
                 f,
-                "the future of `{place}` is stuck at {now} after {jumps} jumps: it waits, but nobody sleeps \
+                "the future of `{position}` is stuck at {now} after {jumps} jumps: it waits, but nothing sleeps \
                  on the simulated clock\nhint: it waits for a signal that was never sent, or for real time \
                  or another thread"
             ),
-            Self::NeverReady { place, now, sleepers } => {
+            Self::NeverReady { position, now, sleepers } => {
                 let sleepers: Vec<_> = sleepers.iter().map(Timestamp::to_string).collect();
                 write!(
                     f,
-                    "the future of `{place}` is stuck at {now}: it is not ready after {JUMPS_MAX} jumps; \
+                    "the future of `{position}` is stuck at {now}: it is not ready after {JUMPS_MAX} jumps; \
                      still asleep until {}",
                     sleepers.join(", ")
                 )
             }
-            Self::NeverIdle { place, now } => write!(
+            Self::NeverIdle { position, now } => write!(
                 f,
-                "the future of `{place}` is stuck at {now}: something reads the clock without end and \
+                "the future of `{position}` is stuck at {now}: a task uses the clock without end and \
                  never sleeps"
             ),
         }
@@ -115,7 +115,7 @@ impl std::fmt::Display for Stuck {
 impl std::error::Error for Stuck {}
 
 impl SimClock {
-    /// A clock that stands at `start`, cut to whole milliseconds.
+    /// A clock that shows `start`, truncated to whole milliseconds.
     pub fn new(start: Timestamp) -> Self {
         let start = Timestamp::from_millisecond(start.as_millisecond()).unwrap_or(start);
         Self(Arc::new(Mutex::new(State {
@@ -127,93 +127,93 @@ impl SimClock {
         })))
     }
 
-    /// Moves time on and wakes everyone who is due by then, earliest first; among equals, whoever
-    /// slept first. All of them find the later time: use [`SimClock::pass`] to live it moment by
-    /// moment.
+    /// Moves the time forward and wakes all sleepers that are due by then, earliest first, among equals in the
+    /// order of registration. All of them see the later time; use [`SimClock::pass`] to let each sleeper wake
+    /// at its own time.
     pub fn advance(&self, duration: Duration) {
         let to = self.lock().elapsed_ms.saturating_add(millis(duration));
         self.move_to(to);
     }
 
-    /// The wall clock is set forward or back, as by a person or by a correction from outside. No time
-    /// passes: nobody wakes, and [`Clock::monotonic_ms`] goes on as if nothing had happened.
+    /// Sets the wall clock forward or back, as a person or a time service does. No time passes: no sleeper
+    /// wakes, and [`Clock::monotonic_ms`] is not affected.
     pub fn jump_wall(&self, by: SignedDuration) {
         let mut state = self.lock();
         state.start = state.start.checked_add(by).unwrap_or(state.start);
         state.touches += 1;
     }
 
-    /// Jumps to the moment at which the next sleeper is due and wakes all who are due then. `None`,
-    /// with time untouched, where nobody sleeps.
+    /// Jumps to the moment at which the next sleeper is due and wakes all that are due then. Returns `None` and
+    /// leaves the time unchanged if nothing sleeps.
     pub fn advance_to_next(&self) -> Option<Timestamp> {
         let next = {
             let state = self.lock();
-            // Who slept for no time at all is due already; time never goes back for it.
+            // A sleep of zero length is due already; time never goes back for it.
             state.waiters.keys().next().map(|(due, _)| (*due).max(state.elapsed_ms))?
         };
         self.move_to(next);
         Some(self.lock().moment(next))
     }
 
-    /// When each sleeper is due, earliest first. Dropped sleeps do not count.
+    /// When each sleeper is due, earliest first. Dropped sleeps are not listed.
     pub fn pending(&self) -> Vec<Timestamp> {
         let state = self.lock();
         state.waiters.keys().map(|(due, _)| state.moment(*due)).collect()
     }
 
-    /// Lets `duration` pass moment by moment: everyone who is due on the way wakes at its own time
-    /// and all tasks run until they are idle before time moves on. On a current-thread executor.
+    /// Lets `duration` pass step by step: each sleeper wakes at its own time, and all tasks run until they are
+    /// idle before the time moves on. Needs a current-thread executor.
     #[track_caller]
     pub fn pass(&self, duration: Duration) -> impl Future<Output = Result<(), Stuck>> + use<> {
-        let place = place(Location::caller());
+        let position = position(Location::caller());
         let clock = self.clone();
         async move {
             let end = clock.lock().elapsed_ms.saturating_add(millis(duration));
             for _ in 0..JUMPS_MAX {
-                clock.idle(&place, &mut pin!(std::future::pending::<()>())).await?;
+                clock.idle(&position, &mut pin!(std::future::pending::<()>())).await?;
                 let next = clock.lock().waiters.keys().next().map(|(due, _)| *due);
                 match next {
                     Some(due) if due <= end => clock.move_to(due),
                     _ => {
                         clock.move_to(end);
-                        clock.idle(&place, &mut pin!(std::future::pending::<()>())).await?;
+                        clock.idle(&position, &mut pin!(std::future::pending::<()>())).await?;
                         return Ok(());
                     }
                 }
             }
-            Err(clock.never_ready(place))
+            Err(clock.never_ready(position))
         }
     }
 
-    /// Drives `future` to its end on a current-thread executor, jumping to the next sleeper whenever
-    /// everything is idle, so that hours pass in no time. Everything that is waited for must be
-    /// in-process and on this clock: other threads and real time are not seen to be at work.
+    /// Runs `future` to its end on a current-thread executor and jumps to the next sleeper whenever everything
+    /// is idle, so that simulated hours take no real time. Everything that the future waits for must be in this
+    /// process and on this clock; work of other threads and real timers are not seen.
     #[track_caller]
     pub fn run_until<'a, F: Future + 'a>(
         &self,
         future: F,
     ) -> impl Future<Output = Result<F::Output, Stuck>> + use<'a, F> {
-        let place = place(Location::caller());
+        let position = position(Location::caller());
         let clock = self.clone();
         async move {
             let mut future = pin!(future);
             for jumps in 0..=JUMPS_MAX {
-                if let Some(output) = clock.idle(&place, &mut future).await? {
+                if let Some(output) = clock.idle(&position, &mut future).await? {
                     return Ok(output);
                 }
                 if jumps < JUMPS_MAX && clock.advance_to_next().is_none() {
-                    return Err(Stuck::NobodySleeps { place, now: clock.now(), jumps });
+                    return Err(Stuck::NoSleepers { position, now: clock.now(), jumps });
                 }
             }
-            Err(clock.never_ready(place))
+            Err(clock.never_ready(position))
         }
     }
 
-    /// Polls `future` and lets every task run until none has touched the clock for
-    /// [`QUIET_TURNS`]; `Some` as soon as the future is ready.
+    /// Polls `future` and lets all tasks run until none has used the clock for [`QUIET_TURNS`]. Returns `Some` as
+    /// soon as the future is ready.
     async fn idle<F: Future>(
         &self,
-        place: &str,
+        position: &str,
         future: &mut Pin<&mut F>,
     ) -> Result<Option<F::Output>, Stuck> {
         let mut quiet = 0;
@@ -230,12 +230,12 @@ impl SimClock {
                 return Ok(None);
             }
         }
-        Err(Stuck::NeverIdle { place: place.to_owned(), now: self.now() })
+        Err(Stuck::NeverIdle { position: position.to_owned(), now: self.now() })
     }
 
-    fn never_ready(&self, place: String) -> Stuck {
+    fn never_ready(&self, position: String) -> Stuck {
         let sleepers = self.pending().into_iter().take(10).collect();
-        Stuck::NeverReady { place, now: self.now(), sleepers }
+        Stuck::NeverReady { position, now: self.now(), sleepers }
     }
 
     fn move_to(&self, elapsed_ms: u64) {
@@ -247,7 +247,7 @@ impl SimClock {
             let later = state.waiters.split_off(&after);
             std::mem::replace(&mut state.waiters, later).into_values().flatten().collect()
         };
-        // Outside the lock: a waker may run code that looks at the clock.
+        // Outside the lock, because a waker may run code that uses the clock.
         woken.into_iter().for_each(Waker::wake);
     }
 
@@ -280,17 +280,17 @@ impl Clock for SimClock {
         let mut state = self.lock();
         state.touches += 1;
         state.registered += 1;
-        let place = (state.elapsed_ms.saturating_add(millis(duration)), state.registered);
-        state.waiters.insert(place, None);
-        Box::pin(Sleep { clock: self.clone(), place })
+        let alarm = (state.elapsed_ms.saturating_add(millis(duration)), state.registered);
+        state.waiters.insert(alarm, None);
+        Box::pin(Sleep { clock: self.clone(), alarm })
     }
 }
 
-/// One sleep. It has its place from the start, not from the first poll, as real sleeps do; dropping
-/// it gives the place up.
+/// One sleep. It is registered when it is created, not at the first poll, as real sleeps are. Dropping it
+/// removes it.
 struct Sleep {
     clock: SimClock,
-    place: Alarm,
+    alarm: Alarm,
 }
 
 impl Future for Sleep {
@@ -298,12 +298,12 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.clock.lock();
-        if state.elapsed_ms >= self.place.0 {
+        if state.elapsed_ms >= self.alarm.0 {
             state.touches += 1;
-            state.waiters.remove(&self.place);
+            state.waiters.remove(&self.alarm);
             return Poll::Ready(());
         }
-        state.waiters.insert(self.place, Some(context.waker().clone()));
+        state.waiters.insert(self.alarm, Some(context.waker().clone()));
         Poll::Pending
     }
 }
@@ -311,44 +311,44 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         let mut state = self.clock.lock();
-        if state.waiters.remove(&self.place).is_some() {
+        if state.waiters.remove(&self.alarm).is_some() {
             state.touches += 1;
         }
     }
 }
 
-/// Rounded up: a sleep is never shorter than asked.
+/// Whole milliseconds, rounded up, so that no sleep is shorter than requested.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-fn place(caller: &Location<'_>) -> String {
+fn position(caller: &Location<'_>) -> String {
     format!("{}:{}", caller.file(), caller.line())
 }
 
-/// Novelty that repeats with its seed: UUIDs v7 in the order of simulated time, and jitter from a
-/// stream of its own, so that one more id does not change any pause.
+/// Entropy that repeats with its seed: UUIDs v7 in the order of simulated time, and jitter from a separate
+/// sequence, so that an additional id changes no pause.
 #[derive(Debug)]
 pub struct SimIds {
     clock: SimClock,
     seed: u64,
-    made: AtomicU64,
+    created: AtomicU64,
     drawn: AtomicU64,
 }
 
 impl SimIds {
-    /// Ids of the world `seed`, dated by `clock`.
+    /// Ids for the seed, with times from `clock`.
     pub fn new(seed: u64, clock: SimClock) -> Self {
-        Self { clock, seed, made: AtomicU64::new(0), drawn: AtomicU64::new(0) }
+        Self { clock, seed, created: AtomicU64::new(0), drawn: AtomicU64::new(0) }
     }
 }
 
 impl Ids for SimIds {
     fn uuid(&self) -> Uuid {
         let millis = u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0);
-        let count = self.made.fetch_add(1, Ordering::Relaxed);
-        // The counter fills the first 42 free bits behind the time (12 beside the version, 30 behind
-        // the variant), so that ids of one millisecond are in order; the seed tells worlds apart.
+        let count = self.created.fetch_add(1, Ordering::Relaxed);
+        // The counter fills the first 42 free bits after the time (12 next to the version, 30 after the
+        // variant), so that ids of one millisecond are in order. The seed makes ids of worlds different.
         let mut bytes = [0u8; 10];
         bytes[..2].copy_from_slice(&u16::try_from((count >> 30) & 0xFFF).unwrap_or(0).to_be_bytes());
         bytes[2..6].copy_from_slice(&u32::try_from(count & 0x3FFF_FFFF).unwrap_or(0).to_be_bytes());
@@ -362,7 +362,7 @@ impl Ids for SimIds {
     }
 }
 
-/// SplitMix64: well spread numbers from a seed and a counter, without a dependency.
+/// SplitMix64: well distributed numbers from a seed and a counter, without a dependency.
 fn mixed(seed: u64, count: u64) -> u64 {
     let mut z = seed.wrapping_add(count.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_jump_of_the_wall_clock_is_no_passing_of_time() {
+    async fn a_jump_of_the_wall_clock_lets_no_time_pass() {
         let clock = SimClock::new(start());
         let sleep = clock.sleep(SECOND);
         clock.jump_wall(SignedDuration::from_hours(24));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sleepers_wake_in_the_order_of_their_times_then_of_their_coming() {
+    async fn sleepers_wake_in_order_of_time_and_then_of_registration() {
         let (clock, log) = (SimClock::new(start()), Log::default());
         let tasks = [("c", 3), ("a", 1), ("b", 2), ("b2", 2)].map(|(n, s)| sleeper(&clock, &log, n, s));
         assert_eq!(clock.pending().len(), 4);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn passing_time_wakes_each_sleeper_at_its_own_moment_and_stops_in_between() {
+    async fn passing_time_wakes_each_sleeper_at_its_own_time() {
         let (clock, log) = (SimClock::new(start()), Log::default());
         for (name, seconds) in [("a", 1), ("b", 5), ("c", 9)] {
             sleeper(&clock, &log, name, seconds);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_chain_of_sleeps_across_tasks_runs_to_its_end_without_real_time() {
+    async fn a_chain_of_sleeps_across_tasks_takes_no_real_time() {
         let clock = SimClock::new(start());
         let (sender, receiver) = oneshot::channel();
         let inner = clock.clone();
@@ -468,17 +468,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_sleep_holds_nobody_up() {
+    async fn a_dropped_sleep_is_not_waited_for() {
         let clock = SimClock::new(start());
         drop(clock.sleep(SECOND));
         assert!(clock.pending().is_empty());
         let never = clock.run_until(std::future::pending::<()>()).await.unwrap_err();
-        assert!(matches!(never, Stuck::NobodySleeps { jumps: 0, .. }));
-        assert!(never.to_string().contains("clock.rs:"), "the place is named: {never}");
+        assert!(matches!(never, Stuck::NoSleepers { jumps: 0, .. }));
+        assert!(never.to_string().contains("clock.rs:"), "the position is named: {never}");
     }
 
     #[tokio::test]
-    async fn a_future_that_waits_for_nothing_while_others_sleep_again_and_again_is_given_up() {
+    async fn a_future_that_never_becomes_ready_while_others_sleep_is_reported() {
         let clock = SimClock::new(start());
         let inner = clock.clone();
         tokio::spawn(async move {
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sleep_is_rounded_up_and_none_at_all_is_over_at_once() {
+    async fn a_sleep_is_rounded_up_and_one_of_zero_ends_at_once() {
         let clock = SimClock::new(start());
         clock.sleep(Duration::ZERO).await;
         clock.run_until(clock.sleep(Duration::from_micros(1))).await.unwrap();
@@ -504,22 +504,22 @@ mod tests {
         let world = |seed| {
             let clock = SimClock::new(start());
             let ids = SimIds::new(seed, clock.clone());
-            let mut made = Vec::new();
+            let mut created = Vec::new();
             for round in 0..40 {
-                made.push(ids.uuid());
+                created.push(ids.uuid());
                 if round % 10 == 9 {
                     clock.advance(Duration::from_millis(1));
                 }
             }
-            made
+            created
         };
-        let made = world(7);
-        assert!(made.is_sorted() && made.iter().collect::<BTreeSet<_>>().len() == 40);
-        assert!(made.iter().all(|id| id.get_version_num() == 7));
-        let (seconds, _) = made[0].get_timestamp().unwrap().to_unix();
+        let created = world(7);
+        assert!(created.is_sorted() && created.iter().collect::<BTreeSet<_>>().len() == 40);
+        assert!(created.iter().all(|id| id.get_version_num() == 7));
+        let (seconds, _) = created[0].get_timestamp().unwrap().to_unix();
         assert_eq!(i64::try_from(seconds).unwrap(), start().as_second());
-        assert_eq!(made, world(7));
-        assert_ne!(made, world(8));
+        assert_eq!(created, world(7));
+        assert_ne!(created, world(8));
     }
 
     #[test]

@@ -6,21 +6,21 @@ use agent::config::nearest;
 
 use crate::bounds;
 
-/// A place in a file, counted from 1.
+/// A position in a file, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePosition {
-    /// The line; 0 where it is the file as a whole.
+    /// The line; 0 for the file as a whole.
     pub line: u64,
     /// The column.
     pub column: u64,
 }
 
-/// One thing that is wrong: what was wanted, what stands there, what to do.
+/// One thing that is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFlaw {
-    /// Where.
+    /// The position.
     pub place: FilePosition,
-    /// What.
+    /// What was wanted and what was found.
     pub message: String,
     /// What to do.
     pub hint: Option<String>,
@@ -43,8 +43,7 @@ impl fmt::Display for FileFlaw {
     }
 }
 
-/// Everything that was found wrong so far. Reading goes on behind a flaw, so that a person sees all
-/// of them at once.
+/// All flaws found so far. Reading continues after a flaw, so that a person sees all of them at once.
 #[derive(Debug, Default)]
 pub(crate) struct Flaws(Vec<FileFlaw>);
 
@@ -60,7 +59,7 @@ impl Flaws {
     }
 }
 
-/// `; did you mean `x`?` where one of the candidates is alike, else which there are.
+/// `; did you mean `x`?` if a candidate is similar, otherwise the list of candidates.
 pub(crate) fn meant<'a>(word: &str, candidates: impl Iterator<Item = &'a str> + Clone) -> String {
     if let Some(nearest) = nearest(word, candidates.clone()) {
         return format!("; did you mean `{nearest}`?");
@@ -69,7 +68,7 @@ pub(crate) fn meant<'a>(word: &str, candidates: impl Iterator<Item = &'a str> + 
     if all.is_empty() { String::new() } else { format!("; there are {}", all.join(", ")) }
 }
 
-/// The beginning of something that was written, for one line of an error.
+/// The beginning of a text, for one line of an error.
 pub(crate) fn shown(text: &str) -> String {
     let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let short: String = chars.by_ref().take(bounds::SHOWN_CHARS).collect();

@@ -1,21 +1,21 @@
-//! Worlds that run the same way twice: a simulated clock and ids, and scenarios that are played on
-//! them. Shipped, since `viv scenario` plays what people write.
+//! Scenario tests: worlds on a simulated clock with repeatable ids, so that a scenario runs the same way
+//! every time. This crate is shipped, because `viv scenario` runs the scenarios that people write.
 //!
-//! This crate must not know SQL, HTTP or any vendor: stores and models are handed in through the
-//! ports of `agent`.
+//! This crate must not know SQL, HTTP or any vendor. Stores and models are passed in through the ports of
+//! `agent`.
 
 pub mod bounds;
 pub mod clock;
 pub mod file;
 pub mod flaw;
 pub mod model;
+mod model_monitor;
 mod observed;
 mod outage;
 pub mod play;
 pub mod scene;
 pub mod transcript;
 pub mod verdict;
-mod witness;
 pub mod world;
 pub mod write;
 pub mod yaml;

@@ -1,6 +1,5 @@
-//! A model that thinks what a scenario's script says. What it answers is a pure function of the
-//! prompt, so that a cycle which is broken off is continued where it was; only its pauses need a
-//! clock.
+//! A model whose replies come from the script of a scenario. A reply is a pure function of the prompt, so that
+//! an interrupted cycle continues where it was. Only the pauses need a clock.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,28 +18,28 @@ use serde_json::{Map, Value, json};
 
 use crate::scene::{Act, Condition, Rule, Scenario};
 
-/// What a step takes where the script names no time, so that causes stand before what they caused.
+/// How long a step takes if the script names no time, so that causes come before their effects.
 const STEP_TAKES: Duration = Duration::from_millis(100);
-/// All scripts stand behind one provider, so that they fail together.
+/// All scripts have the same provider, so that they fail together.
 const PROVIDER: &str = "script";
-/// Why an activation is let pass that the script does not know.
+/// The reason for skipping an activation that no rule covers.
 const NO_RULE: &str = "no rule of its script fits";
 
-/// The name of an agent's script among the models.
+/// The model name of an agent's script.
 pub fn model_of(agent: &str) -> String {
     format!("script/{agent}")
 }
 
 /// The scripts of a scenario, as models.
-pub struct Scripts(HashMap<String, Arc<Scripted>>);
+pub struct Scripts(HashMap<String, Arc<ScriptedModel>>);
 
 impl Scripts {
-    /// One model for each agent that has a script.
+    /// One model for each agent with a script.
     pub fn of(scenario: &Scenario, clock: &Arc<dyn Clock>) -> Self {
         let scripted = scenario.agents.iter().filter_map(|actor| {
             let name = model_of(&actor.name);
             let rules = actor.script.clone()?;
-            Some((name.clone(), Arc::new(Scripted::new(name, rules, Arc::clone(clock)))))
+            Some((name.clone(), Arc::new(ScriptedModel::new(name, rules, Arc::clone(clock)))))
         });
         Self(scripted.collect())
     }
@@ -55,13 +54,13 @@ impl Models for Scripts {
 }
 
 /// One agent's script.
-struct Scripted {
+struct ScriptedModel {
     info: ModelInfo,
     rules: Vec<Rule>,
     clock: Arc<dyn Clock>,
 }
 
-impl Scripted {
+impl ScriptedModel {
     fn new(name: String, rules: Vec<Rule>, clock: Arc<dyn Clock>) -> Self {
         let info = ModelInfo {
             name,
@@ -77,19 +76,19 @@ impl Scripted {
     }
 
     fn acts(&self, prompt: &Prompt) -> Vec<Act> {
-        let seen = Seen::of(prompt);
-        let rule = self.rules.iter().find(|rule| seen.fits(&rule.when));
+        let facts = PromptFacts::of(prompt);
+        let rule = self.rules.iter().find(|rule| facts.fits(&rule.when));
         match rule {
             Some(rule) => {
-                rule.steps.get(seen.step_of(rule)).cloned().unwrap_or_else(|| vec![Act::Done(None)])
+                rule.steps.get(facts.step_of(rule)).cloned().unwrap_or_else(|| vec![Act::Done(None)])
             }
-            None if seen.step == 0 => vec![Act::Skip(Some(NO_RULE.to_owned()))],
+            None if facts.step == 0 => vec![Act::Skip(Some(NO_RULE.to_owned()))],
             None => vec![Act::Done(None)],
         }
     }
 }
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -97,49 +96,49 @@ impl Model for Scripted {
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
         let prompt = request.prompt;
         let acts = self.acts(request.prompt);
-        let mut beats = VecDeque::new();
+        let mut queue = VecDeque::new();
         if !acts.iter().any(|act| matches!(act, Act::Wait(_))) {
-            beats.push_back(Beat::Pause(STEP_TAKES));
+            queue.push_back(PlayItem::Pause(STEP_TAKES));
         }
         let mut parts = Vec::new();
         for act in acts {
             match act {
-                Act::Wait(time) => beats.push_back(Beat::Pause(time)),
+                Act::Wait(time) => queue.push_back(PlayItem::Pause(time)),
                 other => {
                     let part = part_of(other, prompt);
-                    beats.extend(pieces(u32::try_from(parts.len()).unwrap_or(u32::MAX), &part));
+                    queue.extend(pieces(u32::try_from(parts.len()).unwrap_or(u32::MAX), &part));
                     parts.push(part);
                 }
             }
         }
         let usage = usage_of(prompt, &parts);
         let reply = Reply { parts, native: None, usage, stop: StopReason::End };
-        beats.push_back(Beat::Piece(Piece::Done(reply)));
-        let playing = (beats, Arc::clone(&self.clock));
-        Box::pin(stream::unfold(playing, |(mut beats, clock)| async move {
+        queue.push_back(PlayItem::Piece(Piece::Done(reply)));
+        let playback = (queue, Arc::clone(&self.clock));
+        Box::pin(stream::unfold(playback, |(mut queue, clock)| async move {
             loop {
-                match beats.pop_front()? {
-                    Beat::Pause(time) => clock.sleep(time).await,
-                    Beat::Piece(piece) => return Some((Ok(piece), (beats, clock))),
+                match queue.pop_front()? {
+                    PlayItem::Pause(time) => clock.sleep(time).await,
+                    PlayItem::Piece(piece) => return Some((Ok(piece), (queue, clock))),
                 }
             }
         }))
     }
 }
 
-enum Beat {
+enum PlayItem {
     Pause(Duration),
     Piece(Piece),
 }
 
-fn pieces(part: u32, whole: &ReplyPart) -> [Beat; 2] {
+fn pieces(part: u32, whole: &ReplyPart) -> [PlayItem; 2] {
     let (kind, text) = match whole {
         ReplyPart::Text(text) => (PartKind::Text, text),
         ReplyPart::Reasoning(text) => (PartKind::Reasoning, text),
         ReplyPart::Call { name, arguments } => (PartKind::ToolCall { name: name.clone() }, arguments),
     };
     let delta = Piece::Delta { part, text: text.clone() };
-    [Beat::Piece(Piece::Start { part, kind }), Beat::Piece(delta)]
+    [PlayItem::Piece(Piece::Start { part, kind }), PlayItem::Piece(delta)]
 }
 
 fn part_of(act: Act, prompt: &Prompt) -> ReplyPart {
@@ -149,7 +148,7 @@ fn part_of(act: Act, prompt: &Prompt) -> ReplyPart {
         Act::Wait(_) => ReplyPart::Text(String::new()),
         Act::Say { space, text } => {
             let mut arguments = Map::new();
-            if let Some(space) = space.or_else(|| Seen::of(prompt).place()) {
+            if let Some(space) = space.or_else(|| PromptFacts::of(prompt).first_space()) {
                 arguments.insert("space".to_owned(), space.into());
             }
             arguments.insert("text".to_owned(), text.into());
@@ -162,16 +161,16 @@ fn part_of(act: Act, prompt: &Prompt) -> ReplyPart {
     }
 }
 
-/// An agent that has not got the tool ends with a word to itself.
-fn ending(prompt: &Prompt, tool: &str, key: &str, word: Option<String>) -> ReplyPart {
+/// A call that ends the cycle; if the agent does not have the tool, a text instead.
+fn ending(prompt: &Prompt, tool: &str, key: &str, remark: Option<String>) -> ReplyPart {
     if !prompt.tools.iter().any(|known| known.name == tool) {
-        return ReplyPart::Text(word.unwrap_or_else(|| tool.to_owned()));
+        return ReplyPart::Text(remark.unwrap_or_else(|| tool.to_owned()));
     }
-    let arguments = word.map_or_else(|| json!({}), |word| json!({ key: word }));
+    let arguments = remark.map_or_else(|| json!({}), |remark| json!({ key: remark }));
     ReplyPart::Call { name: tool.to_owned(), arguments: arguments.to_string() }
 }
 
-/// Four bytes to the token, as everywhere in a simulated world.
+/// The usage, with four bytes per token as everywhere in a simulated world.
 fn usage_of(prompt: &Prompt, parts: &[ReplyPart]) -> Usage {
     let items = prompt.items.iter().map(|item| match item {
         Item::Entry(entry) => entry.message.countable().len(),
@@ -186,20 +185,20 @@ fn usage_of(prompt: &Prompt, parts: &[ReplyPart]) -> Usage {
     Usage { input: tokens(input), cached: Some(0), output: tokens(output.sum()), reasoning: None }
 }
 
-/// What a script looks at in a prompt.
-struct Seen<'a> {
+/// The parts of a prompt that conditions are checked against.
+struct PromptFacts<'a> {
     entries: Vec<&'a Entry>,
-    /// Steps that the open cycle has thought.
+    /// Number of steps that the open cycle has completed.
     step: usize,
-    /// What the open cycle began with.
+    /// The text of the inbox of the open cycle.
     inbox: String,
-    /// Which lived cycle it is, from 1 on.
+    /// The number of the cycle, from 1 on; skipped activations do not count.
     cycle: u64,
-    /// What it was shown since it began, each with the steps that it had thought by then.
+    /// Texts shown since the cycle began, each with the number of steps completed by then.
     shown: Vec<(usize, String)>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> PromptFacts<'a> {
     fn of(prompt: &'a Prompt) -> Self {
         let entries: Vec<&Entry> = prompt
             .items
@@ -214,17 +213,17 @@ impl<'a> Seen<'a> {
         };
         let step = own(EntryKind::Assistant).count();
         let inbox = own(EntryKind::Inbox).map(|entry| entry.message.text()).collect::<Vec<_>>().join("\n");
-        let begun = entries.iter().filter(|entry| entry.kind == EntryKind::Inbox);
-        let cycle = begun.map(|entry| entry.cycle).collect::<BTreeSet<_>>().len() as u64;
+        let inboxes = entries.iter().filter(|entry| entry.kind == EntryKind::Inbox);
+        let cycle = inboxes.map(|entry| entry.cycle).collect::<BTreeSet<_>>().len() as u64;
         Self { entries, step, inbox, cycle, shown: shown_meanwhile(prompt) }
     }
 
-    /// Which step of the rule it is at: one that is about what it was shown begins there.
+    /// The index of the rule's next step. The steps of a rule with a `shown` condition count from that point.
     fn step_of(&self, rule: &Rule) -> usize {
         self.step - self.shown_at(&rule.when).unwrap_or(0)
     }
 
-    /// How many steps it had thought when it was shown what the condition is about.
+    /// The number of steps completed when the text of the `shown` condition appeared.
     fn shown_at(&self, when: &Condition) -> Option<usize> {
         if when.shown.is_empty() {
             return None;
@@ -251,15 +250,15 @@ impl<'a> Seen<'a> {
         self.entries.iter().map(|entry| entry.message.countable()).collect::<Vec<_>>().join("\n")
     }
 
-    /// The space that it was spoken to in: the first that the inbox names.
-    fn place(&self) -> Option<String> {
+    /// The space of the first message in the inbox.
+    fn first_space(&self) -> Option<String> {
         let line = self.inbox.lines().find(|line| line.contains(". [space "))?;
         let (_, rest) = line.split_once(". [space ")?;
         rest.split_once(']').map(|(handle, _)| handle.to_owned())
     }
 }
 
-/// Injections and previews of the open cycle. The workspace is what is shown first, behind the inbox.
+/// Injections and previews of the open cycle. The first layer after the inbox is the workspace.
 fn shown_meanwhile(prompt: &Prompt) -> Vec<(usize, String)> {
     let mut shown = Vec::new();
     let mut step = None;
@@ -281,7 +280,7 @@ fn shown_meanwhile(prompt: &Prompt) -> Vec<(usize, String)> {
     shown
 }
 
-/// Whether lower-case `text` holds the words, in any case, as they are or as JSON writes them.
+/// Whether the lower-case `text` contains the words in any case, as plain text or escaped as in JSON.
 fn found_in(text: &str, words: &str) -> bool {
     let plain = words.to_lowercase();
     let quoted = Value::String(plain.clone()).to_string();

@@ -12,7 +12,7 @@ use agent::space::Message;
 use crate::bounds;
 use crate::world::{Stopped, World, stopped};
 
-/// Handles and the ids behind them.
+/// Handles and their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) actors: Vec<(String, EntityId)>,
@@ -34,15 +34,15 @@ pub(crate) struct Observed {
     pub(crate) agents: Vec<AgentLog>,
 }
 
-/// What was said in a space, oldest first.
+/// The messages of a space, oldest first.
 #[derive(Debug)]
 pub(crate) struct SpaceLog {
     pub(crate) name: String,
-    /// Who, and what.
+    /// The sender's handle, and the message.
     pub(crate) messages: Vec<(String, Message)>,
 }
 
-/// What an agent observed.
+/// What was observed of an agent.
 #[derive(Debug)]
 pub(crate) struct AgentLog {
     pub(crate) name: String,
@@ -53,7 +53,7 @@ pub(crate) struct AgentLog {
     pub(crate) inbox: Vec<InboxRow>,
     pub(crate) memories: Vec<Memory>,
     pub(crate) skips: u64,
-    /// Sent and generated; `None` where no model reported any.
+    /// Input and output tokens; `None` if no model reported any.
     pub(crate) tokens: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ impl AgentLog {
         self.entries.iter().flat_map(|entry| entry.message.calls()).map(|(_, tool, args)| (tool, args))
     }
 
-    /// What became of an event.
+    /// The state of an event.
     pub(crate) fn state(&self, event: &str) -> Option<&EventState> {
         self.inbox.iter().find(|row| row.event.id.0 == event).map(|row| &row.state)
     }

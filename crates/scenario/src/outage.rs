@@ -1,12 +1,12 @@
-//! Models whose provider can be made to fail, as if the line to it were cut. Must not know what they
-//! are asked, nor whether a script or a vendor stands behind them.
+//! Models whose provider can be made to fail, as if the connection to it were cut. This module must not know
+//! the requests, nor whether a script or a vendor answers them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::port::{BoxStream, Model, ModelError, ModelInfo, ModelRequest, Models, Piece};
 
-/// The models of a world, and the line to them.
+/// The models of a world, and whether they can be reached.
 #[derive(Clone)]
 pub(crate) struct Outage {
     models: Arc<dyn Models>,
@@ -18,12 +18,12 @@ impl Outage {
         Self { models, cut: Arc::default() }
     }
 
-    /// Cuts the line, or mends it.
+    /// Cuts the connection, or restores it.
     pub(crate) fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::SeqCst);
     }
 
-    /// Whether the line is cut.
+    /// Whether the connection is cut.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Plays a scenario in a world: builds its cast, lets its story happen, looks at what was observed.
+//! Runs a scenario in a world: creates its people, agents and spaces, runs the story, checks the expectations.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,56 +16,56 @@ use jiff::{SignedDuration, Timestamp};
 use crate::bounds;
 use crate::clock::since;
 use crate::model::model_of;
+use crate::model_monitor::ModelMonitor;
 use crate::observed::{Names, Observed};
-use crate::scene::{ProviderState, Scenario, Server, StoryEvent, What, When};
+use crate::scene::{ProviderState, Scenario, Server, StoryAction, StoryEvent, When};
 use crate::transcript::{self, Line};
 use crate::verdict::{self, Unmet};
-use crate::witness::Witness;
 use crate::world::{Stopped, World, stopped};
 
-/// Who thinks.
+/// Where the replies of agents come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Minds {
+pub enum ReplySource {
     /// Each agent's script.
     Scripts,
-    /// The default model of the world, for all agents; scripts are not looked at.
+    /// The default model of the world, for all agents. Scripts are ignored.
     Model,
 }
 
-/// What came of one playing.
+/// The result of one run.
 #[derive(Debug)]
 pub struct PlayResult {
-    /// What did not hold, in the order of the file.
+    /// Expectations that were not met, in the order of the file.
     pub unmet: Vec<Unmet>,
-    /// Why the story was not played to its end, where it was not.
+    /// Why the story was aborted, if it was.
     pub broken_off: Option<String>,
     /// Everything that happened, in order.
     pub transcript: Vec<Line>,
-    /// How long it took on the world's clock.
+    /// How long the run took on the world's clock.
     pub took: Duration,
-    /// Cycles of all agents.
+    /// Number of cycles of all agents.
     pub cycles: u64,
-    /// Tokens of all agents; `None` where no model reported any.
+    /// Number of tokens of all agents; `None` if no model reported any.
     pub tokens: Option<u64>,
-    /// Runs of all agents, by agent, each oldest first.
+    /// The runs of each agent, oldest first.
     pub runs: Vec<(String, Vec<Run>)>,
 }
 
 impl PlayResult {
-    /// Whether all that was expected came true.
+    /// Whether all expectations were met.
     pub fn passed(&self) -> bool {
         self.unmet.is_empty() && self.broken_off.is_none()
     }
 }
 
-/// Plays a scenario in a fresh world. `patience` bounds how long the world may take to come to rest;
-/// where time is real, also how long the whole story may take.
-pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Duration) -> PlayResult {
-    let begun = world.clock().now();
+/// Runs a scenario in a new world. `patience` limits how long the world may take to become idle and, in real
+/// time, how long the whole story may take.
+pub async fn play(scenario: &Scenario, world: World, replies: ReplySource, patience: Duration) -> PlayResult {
+    let start = world.clock().now();
     let mut player = Player {
         world,
-        begun,
-        above: begun,
+        start,
+        previous: start,
         patience,
         names: Names::default(),
         suspended: Vec::new(),
@@ -73,8 +73,8 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
         messages: HashMap::new(),
         happened: Vec::new(),
     };
-    let broken_off = player.perform(scenario, minds).await.err().map(|stopped| stopped.to_string());
-    let took = Duration::from_millis(since(begun, player.world.clock().now()));
+    let broken_off = player.run_story(scenario, replies).await.err().map(|stopped| stopped.to_string());
+    let took = Duration::from_millis(since(start, player.world.clock().now()));
     let observed = match Observed::gather(&player.world, &player.names).await {
         Ok(observed) => observed,
         Err(error) => {
@@ -95,7 +95,7 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
         Some(_) => Vec::new(),
         None => verdict::unmet(&scenario.expect, &observed, &player.messages),
     };
-    let transcript = transcript::of(&observed, &player.happened, begun);
+    let transcript = transcript::of(&observed, &player.happened, start);
     let cycles = observed.agents.iter().map(|agent| agent.runs.len() as u64).sum();
     let tokens = observed.agents.iter().filter_map(|agent| agent.tokens).reduce(u64::saturating_add);
     let runs = observed.agents.into_iter().map(|agent| (agent.name, agent.runs)).collect();
@@ -104,48 +104,48 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
 
 struct Player {
     world: World,
-    /// When the story began.
-    begun: Timestamp,
-    /// When the happening above took place.
-    above: Timestamp,
+    /// The start of the story.
+    start: Timestamp,
+    /// The time of the previous event.
+    previous: Timestamp,
     patience: Duration,
     names: Names,
     suspended: Vec<AgentId>,
-    /// Where it is told why an agent is kept back.
+    /// Listeners for the reasons why agents wait.
     listeners: Vec<(String, Box<dyn Listener>)>,
-    /// The ids of messages and events that have names.
+    /// The ids of named messages and events.
     messages: HashMap<String, String>,
-    /// What happened besides talk.
+    /// Everything that happened except messages.
     happened: Vec<(Timestamp, String)>,
 }
 
 impl Player {
-    async fn perform(&mut self, scenario: &Scenario, minds: Minds) -> Result<(), Stopped> {
-        self.build(scenario, minds).await?;
+    async fn run_story(&mut self, scenario: &Scenario, replies: ReplySource) -> Result<(), Stopped> {
+        self.build(scenario, replies).await?;
         self.listen();
-        self.begun = self.world.clock().now();
-        self.above = self.begun;
-        for happening in &scenario.story {
-            let place = |error: Stopped| stopped(format!("line {}: {error}", happening.place.line));
-            self.until(happening).await.map_err(place)?;
-            self.above = self.world.clock().now();
-            // Nothing here waits, so that agents find all of it at once.
-            for what in std::iter::repeat_n(&happening.what, happening.times).flatten() {
-                self.happen(what).await.map_err(place)?;
+        self.start = self.world.clock().now();
+        self.previous = self.start;
+        for event in &scenario.story {
+            let at_line = |error: Stopped| stopped(format!("line {}: {error}", event.place.line));
+            self.until(event).await.map_err(at_line)?;
+            self.previous = self.world.clock().now();
+            // Nothing here waits, so agents find everything at once.
+            for what in std::iter::repeat_n(&event.what, event.times).flatten() {
+                self.perform(what).await.map_err(at_line)?;
             }
         }
         self.quiet().await
     }
 
-    async fn build(&mut self, scenario: &Scenario, minds: Minds) -> Result<(), Stopped> {
+    async fn build(&mut self, scenario: &Scenario, replies: ReplySource) -> Result<(), Stopped> {
         for name in &scenario.people {
             let id = self.world.human(name).await?;
             self.names.actors.push((name.clone(), id));
         }
         for actor in &scenario.agents {
-            let model = match minds {
-                Minds::Scripts => Some(model_of(&actor.name)),
-                Minds::Model => None,
+            let model = match replies {
+                ReplySource::Scripts => Some(model_of(&actor.name)),
+                ReplySource::Model => None,
             };
             let config = AgentConfig { model, ..actor.config.clone() };
             let id = self.world.agent(&actor.name, config).await?;
@@ -165,64 +165,64 @@ impl Player {
         Ok(())
     }
 
-    /// Waits until it is time.
-    async fn until(&mut self, happening: &StoryEvent) -> Result<(), Stopped> {
-        let (from, time) = match happening.when {
+    /// Waits until it is time for the event.
+    async fn until(&mut self, event: &StoryEvent) -> Result<(), Stopped> {
+        let (from, time) = match event.when {
             When::Quiet => return self.quiet().await,
-            When::At(time) => (self.begun, time),
-            When::After(time) => (self.above, time),
+            When::At(time) => (self.start, time),
+            When::After(time) => (self.previous, time),
         };
         let passed = Duration::from_millis(since(from, self.world.clock().now()));
         let left = time.saturating_sub(passed);
         if self.world.is_simulated() {
-            // No time at all is no moment: what stands below happens together with what is above.
+            // A pause of zero means: at the same moment as the previous event.
             return if left.is_zero() { Ok(()) } else { self.world.pass(left).await };
         }
-        self.rest_at_most(left).await
+        self.wait_at_most(left).await
     }
 
-    /// In real time nobody waits for a time at which nobody has anything to do.
-    async fn rest_at_most(&mut self, left: Duration) -> Result<(), Stopped> {
+    /// Real time: waits, but no longer than until all agents are idle.
+    async fn wait_at_most(&mut self, left: Duration) -> Result<(), Stopped> {
         let end = self.later(left);
-        while self.world.clock().now() < end && !self.at_rest().await? {
-            self.in_time().await?;
-            self.served().await?;
+        while self.world.clock().now() < end && !self.is_idle().await? {
+            self.check_deadline().await?;
+            self.check_models().await?;
             self.world.pass(Duration::from_millis(50)).await?;
         }
         Ok(())
     }
 
-    /// Waits until everyone is quiet; at once where no server runs.
+    /// Waits until all agents are idle; returns at once if no server runs.
     async fn quiet(&mut self) -> Result<(), Stopped> {
         if self.world.node().is_none() {
             return Ok(());
         }
         let end = self.later(self.patience.min(bounds::REST_MAX));
-        let mut looks: u32 = 0;
+        let mut rounds: u32 = 0;
         self.world.pass(Duration::ZERO).await?;
-        while !self.at_rest().await? {
+        while !self.is_idle().await? {
             if self.world.clock().now() >= end {
                 let patience = self.patience.min(bounds::REST_MAX).as_secs();
                 let what = format!("not everyone was quiet within {patience} s");
-                return Err(stopped(self.restless(&what).await?));
+                return Err(stopped(self.describe_unfinished(&what).await?));
             }
-            self.in_time().await?;
-            self.served().await?;
-            let long = looks > 600;
+            self.check_deadline().await?;
+            self.check_models().await?;
+            let long = rounds > 600;
             self.world.pass(Duration::from_millis(if long { 1_000 } else { 100 })).await?;
-            looks += 1;
+            rounds += 1;
         }
         Ok(())
     }
 
-    /// Where time is real the whole story has only so much of it.
-    async fn in_time(&mut self) -> Result<(), Stopped> {
-        let passed = Duration::from_millis(since(self.begun, self.world.clock().now()));
+    /// Real time: fails if the whole story takes too long.
+    async fn check_deadline(&mut self) -> Result<(), Stopped> {
+        let passed = Duration::from_millis(since(self.start, self.world.clock().now()));
         if self.world.is_simulated() || passed < self.patience {
             return Ok(());
         }
-        let what = format!("the story is not at its end after {} s", passed.as_secs());
-        Err(stopped(self.restless(&what).await?))
+        let what = format!("the story has not ended after {} s", passed.as_secs());
+        Err(stopped(self.describe_unfinished(&what).await?))
     }
 
     fn later(&self, by: Duration) -> Timestamp {
@@ -238,26 +238,26 @@ impl Player {
         }
     }
 
-    /// In real time nobody waits until a provider that does not serve an agent changes its mind.
-    async fn served(&mut self) -> Result<(), Stopped> {
+    /// Real time: fails if a provider does not serve an agent, instead of waiting for the backoff.
+    async fn check_models(&mut self) -> Result<(), Stopped> {
         if self.world.is_simulated() || self.world.is_cut_off() {
             return Ok(());
         }
-        if let Some(why) = self.world.witness().and_then(Witness::gone) {
+        if let Some(why) = self.world.monitor().and_then(ModelMonitor::give_up_reason) {
             return Err(stopped(why));
         }
         for (_, id) in &self.names.agents {
             let card = self.world.reader().agent(*id).await.map_err(stopped)?;
-            let rests = card.filter(|card| card.waiting > 0).and_then(|card| card.idle_reason);
-            if rests.is_some_and(|why| why != IdleReason::Debounce) {
-                return Err(stopped(self.restless("the model does not serve everyone").await?));
+            let waits = card.filter(|card| card.waiting > 0).and_then(|card| card.idle_reason);
+            if waits.is_some_and(|why| why != IdleReason::Debounce) {
+                return Err(stopped(self.describe_unfinished("the model does not serve every agent").await?));
             }
         }
         Ok(())
     }
 
-    /// Whether nobody has anything to do. Who is suspended does nothing, whatever waits.
-    async fn at_rest(&self) -> Result<bool, Stopped> {
+    /// Whether no agent has anything to do. Suspended agents count as idle, even if events wait.
+    async fn is_idle(&self) -> Result<bool, Stopped> {
         if self.suspended.is_empty() {
             let totals = self.world.reader().totals().await.map_err(stopped)?;
             return Ok(totals.waiting == 0 && totals.open_cycles == 0);
@@ -271,8 +271,8 @@ impl Player {
         Ok(true)
     }
 
-    /// Who is not quiet, and why.
-    async fn restless(&mut self, what: &str) -> Result<String, Stopped> {
+    /// Which agents are not idle, and why.
+    async fn describe_unfinished(&mut self, what: &str) -> Result<String, Stopped> {
         let mut who = Vec::new();
         for (name, id) in &self.names.agents {
             let Some(card) = self.world.reader().agent(*id).await.map_err(stopped)? else { continue };
@@ -288,20 +288,20 @@ impl Player {
             why.extend(own.and_then(|(_, listener)| last_reason(listener.as_mut())));
             who.push(format!("`{name}`: {}", why.join(", ")));
         }
-        let trouble = self.world.witness().and_then(Witness::trouble);
+        let trouble = self.world.monitor().and_then(ModelMonitor::trouble);
         let parts: Vec<String> = std::iter::once(what.to_owned()).chain(trouble).chain(who).collect();
         Ok(parts.join("; "))
     }
 
-    async fn happen(&mut self, what: &What) -> Result<(), Stopped> {
+    async fn perform(&mut self, what: &StoryAction) -> Result<(), Stopped> {
         match what {
-            What::Says { who, space, text, id } => {
+            StoryAction::Says { who, space, text, id } => {
                 let who = self.actor(who)?;
                 let space = self.space(space)?;
                 let message = self.message(id.as_deref())?;
                 self.world.say_as(message, who, space, text).await?;
             }
-            What::Calls { service, agent, payload, id } => {
+            StoryAction::Calls { service, agent, payload, id } => {
                 let to = self.agent(agent)?;
                 let event = id.clone().unwrap_or_else(|| self.world.ports().ids.uuid().to_string());
                 if let Some(id) = id {
@@ -310,7 +310,7 @@ impl Player {
                 self.world.service(to, &event, service, payload.clone()).await?;
                 self.note(format!("{service} calls {agent}: {payload}"));
             }
-            What::Joins { who, space } => {
+            StoryAction::Joins { who, space } => {
                 let entity = self.actor(who)?;
                 let id = self.space(space)?;
                 let at = self.world.clock().now();
@@ -318,32 +318,34 @@ impl Player {
                 self.world.registry().add_member(id, entity, role, at).await.map_err(stopped)?;
                 self.note(format!("{who} joins {space}"));
             }
-            What::Leaves { who, space } => {
+            StoryAction::Leaves { who, space } => {
                 let entity = self.actor(who)?;
                 let id = self.space(space)?;
                 self.world.registry().remove_member(id, entity).await.map_err(stopped)?;
                 self.note(format!("{who} leaves {space}"));
             }
-            What::Suspended(agent) => self.stand(agent, Standing::Suspended, "suspended").await?,
-            What::Resumed(agent) => self.stand(agent, Standing::Active, "resumed").await?,
-            What::Canceled(agent) => {
+            StoryAction::Suspended(agent) => {
+                self.set_standing(agent, Standing::Suspended, "suspended").await?
+            }
+            StoryAction::Resumed(agent) => self.set_standing(agent, Standing::Active, "resumed").await?,
+            StoryAction::Canceled(agent) => {
                 let id = self.agent(agent)?;
                 self.world.registry().cancel(id, None).await.map_err(stopped)?;
-                self.look(id);
+                self.recheck(id);
                 self.note(format!("{agent} is canceled"));
             }
-            What::Server(server) => self.server(*server).await?,
-            What::Provider(provider) => {
+            StoryAction::Server(server) => self.server(*server).await?,
+            StoryAction::Provider(provider) => {
                 let fails = *provider == ProviderState::Fails;
                 self.world.cut_line(fails);
                 self.note(if fails { "the provider fails" } else { "the provider works" });
             }
-            What::Quiet => self.quiet().await?,
+            StoryAction::Quiet => self.quiet().await?,
         }
         Ok(())
     }
 
-    async fn stand(&mut self, agent: &str, standing: Standing, word: &str) -> Result<(), Stopped> {
+    async fn set_standing(&mut self, agent: &str, standing: Standing, word: &str) -> Result<(), Stopped> {
         let id = self.agent(agent)?;
         let at = self.world.clock().now();
         self.world.registry().set_standing(id, standing, at).await.map_err(stopped)?;
@@ -387,13 +389,13 @@ impl Player {
         self.happened.push((self.world.clock().now(), what.into()));
     }
 
-    fn look(&self, agent: AgentId) {
+    fn recheck(&self, agent: AgentId) {
         if let Some(node) = self.world.node() {
-            node.look(agent);
+            node.recheck(agent);
         }
     }
 
-    /// The id of a message: a fresh one, or the one that has this name.
+    /// The id of a message: a new one, or the one with this name.
     fn message(&mut self, name: Option<&str>) -> Result<MessageId, Stopped> {
         let fresh = MessageId(self.world.ports().ids.uuid());
         let Some(name) = name else { return Ok(fresh) };
@@ -414,7 +416,7 @@ impl Player {
     }
 }
 
-/// The latest reason that was told and not heard yet.
+/// The latest unread reason why an agent waits.
 fn last_reason(listener: &mut dyn Listener) -> Option<String> {
     let mut last = None;
     for _ in 0..agent::limits::BUS_BUFFER {
@@ -433,5 +435,5 @@ fn last_reason(listener: &mut dyn Listener) -> Option<String> {
 
 fn found<T: Copy>(names: &[(String, T)], name: &str) -> Result<T, Stopped> {
     let found = names.iter().find(|(known, _)| known == name);
-    found.map(|(_, id)| *id).ok_or_else(|| stopped(format!("nobody and nothing is called `{name}`")))
+    found.map(|(_, id)| *id).ok_or_else(|| stopped(format!("nothing has the name `{name}`")))
 }

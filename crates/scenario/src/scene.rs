@@ -1,5 +1,5 @@
-//! A scenario as it is meant: a world, what happens in it, what is expected of it. `file` reads it,
-//! `write` writes it, `play` plays it; this module knows none of them.
+//! A scenario as data: a world, a story and expectations. `file` reads it, `write` writes it, `play` runs it;
+//! this module knows none of them.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::flaw::FilePosition;
 /// One scenario.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// What it shows, in a sentence.
+    /// What it shows, as a sentence.
     pub name: String,
-    /// More about it, for people.
+    /// A longer description.
     pub about: String,
     /// Handles of people.
     pub people: Vec<String>,
@@ -23,9 +23,9 @@ pub struct Scenario {
     pub agents: Vec<Actor>,
     /// Spaces.
     pub spaces: Vec<Room>,
-    /// What happens, in order.
+    /// The story: what happens, in order.
     pub story: Vec<StoryEvent>,
-    /// What must be true in the end.
+    /// What must be true at the end.
     pub expect: Vec<Expectation>,
 }
 
@@ -34,11 +34,11 @@ pub struct Scenario {
 pub struct Actor {
     /// Its handle.
     pub name: String,
-    /// How it lives.
+    /// Its config.
     pub config: AgentConfig,
-    /// What it thinks where no model does; `None` where only a model can play it.
+    /// Its scripted replies; `None` if only a model can play the agent.
     pub script: Option<Vec<Rule>>,
-    /// Where it stands in the file.
+    /// Its position in the file.
     pub place: FilePosition,
 }
 
@@ -53,268 +53,268 @@ pub struct Room {
     pub wake_on: WakeOn,
 }
 
-/// What a scripted agent does in a cycle that its condition fits.
+/// What a scripted agent does in a cycle that meets the condition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
-    /// When it is this rule's turn.
+    /// The condition.
     pub when: Condition,
-    /// Its steps, in order; behind the last one it is done.
+    /// The steps, in order. After the last one the agent is done.
     pub steps: Vec<Vec<Act>>,
 }
 
-/// When a rule fits. All that is named must be so; nothing named fits always.
+/// When a rule applies. All named conditions must hold; an empty condition always holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// Words that the inbox of the cycle must hold.
+    /// Texts that the inbox of the cycle must contain.
     pub inbox: Vec<String>,
-    /// Words that the cycle must have been shown since it began, in an injection or a preview. The
-    /// rule's steps count from there.
+    /// Texts that the cycle must have been shown since it began, in an injection or a preview. The steps of the
+    /// rule count from there.
     pub shown: Vec<String>,
-    /// Words that must be found anywhere in what the agent still sees.
+    /// Texts that must be anywhere in what the agent still sees.
     pub knows: Vec<String>,
-    /// Which of its cycles it must be, from 1 on.
+    /// The number of the agent's cycle, from 1 on.
     pub cycle: Option<u64>,
 }
 
 /// One thing that a scripted agent does in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// Writes to itself.
+    /// Writes private text.
     Think(String),
-    /// Takes its time.
+    /// Waits.
     Wait(Duration),
-    /// Says something; where no space is named, where it was spoken to.
+    /// Posts a message; if no space is named, in the space of the first message in its inbox.
     Say {
         /// The space's handle.
         space: Option<String>,
-        /// The words.
+        /// The text.
         text: String,
     },
     /// Calls a tool.
     Call {
         /// Its name.
         tool: String,
-        /// The arguments: a value, or a text that is sent as it is.
+        /// The arguments: a value, or a raw text that is sent unchanged.
         arguments: Value,
     },
-    /// Lets the inbox pass.
+    /// Skips the inbox.
     Skip(Option<String>),
     /// Ends the cycle.
     Done(Option<String>),
 }
 
-/// Something that happens.
+/// One entry of the story.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoryEvent {
-    /// When.
+    /// The time.
     pub when: When,
-    /// What, all at one moment.
-    pub what: Vec<What>,
-    /// How often, all at that moment.
+    /// What happens, all at the same moment.
+    pub what: Vec<StoryAction>,
+    /// How often it happens, all at that moment.
     pub times: usize,
-    /// Where it stands in the file.
+    /// Its position in the file.
     pub place: FilePosition,
 }
 
 /// When something happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// Once everyone is quiet.
+    /// As soon as all agents are idle.
     #[default]
     Quiet,
-    /// So long after the beginning of the story.
+    /// This long after the start of the story.
     At(Duration),
-    /// So long after what overrides.
+    /// This long after the previous entry.
     After(Duration),
 }
 
 /// What happens.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
-    /// Somebody says something.
+pub enum StoryAction {
+    /// A person or agent posts a message.
     Says {
-        /// Who.
+        /// The sender.
         who: String,
-        /// Where.
+        /// The space.
         space: String,
-        /// The words.
+        /// The text.
         text: String,
-        /// A name for the message, to send the very same again or to ask for its fate.
+        /// A name for the message, to send the same message again or to check its state.
         id: Option<String>,
     },
-    /// A service calls an agent.
+    /// A service sends an event to an agent.
     Calls {
         /// The service.
         service: String,
         /// The agent.
         agent: String,
-        /// What it sends.
+        /// The payload.
         payload: Value,
         /// A name for the event.
         id: Option<String>,
     },
-    /// Somebody becomes a member.
+    /// A person or agent becomes a member of a space.
     Joins {
-        /// Who.
+        /// The new member.
         who: String,
-        /// Where.
+        /// The space.
         space: String,
     },
-    /// Somebody is no member any more.
+    /// A member leaves a space.
     Leaves {
-        /// Who.
+        /// The member.
         who: String,
-        /// Where.
+        /// The space.
         space: String,
     },
-    /// An agent is held still.
+    /// An agent is suspended.
     Suspended(String),
-    /// It may live again.
+    /// An agent is resumed.
     Resumed(String),
-    /// Its open cycle is taken back.
+    /// The open cycle of an agent is canceled.
     Canceled(String),
-    /// Something happens to the server.
+    /// The server stops or starts.
     Server(Server),
-    /// The provider of all models fails from now on, or works again.
+    /// The provider of all models starts to fail, or works again.
     Provider(ProviderState),
-    /// Nothing but the waiting until everyone is quiet.
+    /// Only waits until all agents are idle.
     Quiet,
 }
 
 /// What happens to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// It is stopped in good order.
+    /// It stops gracefully.
     Stops,
-    /// It is gone at once, as in a crash.
+    /// It dies at once, as in a crash.
     Killed,
-    /// It begins again on what is durable.
+    /// It starts again on the durable state.
     Starts,
-    /// It stops in good order and starts again.
+    /// It stops gracefully and starts again.
     Restarts,
 }
 
-/// What happens to the provider of all models.
+/// The state of the provider of all models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderState {
     /// Every request fails.
     Fails,
-    /// It serves again.
+    /// It works again.
     Works,
 }
 
-/// Something that must be true in the end.
+/// Something that must be true at the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// What.
+    /// The expectation.
     pub what: Expected,
-    /// As it is written, without its value.
+    /// The sentence in the file, without its value.
     pub sentence: String,
-    /// Where it stands in the file.
+    /// Its position in the file.
     pub place: FilePosition,
 }
 
 /// What is expected.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expected {
-    /// Somebody said something in a space.
+    /// A person or agent posted matching messages in a space.
     Said {
-        /// Who.
+        /// The sender.
         who: String,
-        /// Where.
+        /// The space.
         space: String,
-        /// What.
+        /// The pattern of the text.
         words: TextPattern,
-        /// How many messages must be so.
+        /// How many messages must match.
         times: Amount,
     },
-    /// All that was said in a space, in order: who, and words within.
+    /// All messages of a space, in order.
     Heard {
-        /// Where.
+        /// The space.
         space: String,
-        /// Each message.
+        /// The sender and the pattern of each message.
         messages: Vec<(String, TextPattern)>,
     },
     /// A tool was called.
     Called {
-        /// By whom.
+        /// The agent.
         agent: String,
-        /// Which.
+        /// The tool.
         tool: String,
-        /// Words that its arguments must hold.
+        /// Texts that its arguments must contain.
         with: Vec<String>,
-        /// How many calls must be so.
+        /// How many calls must match.
         times: Amount,
     },
     /// Activations were skipped.
     Skipped {
-        /// By whom.
+        /// The agent.
         agent: String,
         /// How many.
         times: Amount,
     },
-    /// So many cycles were processed.
+    /// A number of cycles ran.
     Cycles {
-        /// By whom.
+        /// The agent.
         agent: String,
         /// How many.
         times: Amount,
     },
-    /// The cycles that ran, one by one.
+    /// Each cycle that ran.
     CycleList {
-        /// By whom.
+        /// The agent.
         agent: String,
-        /// Each, as far as it matters.
+        /// What each cycle must be like.
         cycles: Vec<CycleShape>,
     },
-    /// What became of events that have names.
+    /// The state of named events.
     Ids {
-        /// Whose events.
+        /// The agent that received the events.
         agent: String,
         /// `processed` or `skipped`.
         state: String,
         /// The names.
         ids: Vec<String>,
     },
-    /// Tokens of all its cycles, sent and generated.
+    /// The input and output tokens of all cycles.
     Tokens {
-        /// Whose.
+        /// The agent.
         agent: String,
         /// How many.
         count: Amount,
     },
-    /// A memory is kept.
+    /// An agent has a memory.
     Remembers {
-        /// By whom.
+        /// The agent.
         agent: String,
         /// Its key.
         key: String,
-        /// Its value.
+        /// The pattern of its value.
         words: TextPattern,
     },
-    /// A memory is not kept.
+    /// An agent does not have a memory.
     Forgot {
-        /// By whom.
+        /// The agent.
         agent: String,
         /// Its key.
         key: String,
     },
 }
 
-/// Which texts are meant.
+/// A pattern that texts are matched against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextPattern {
-    /// All of these are found in it, in any case.
+    /// The text contains all of these, ignoring case.
     pub all: Vec<String>,
-    /// One of these is found in it, in any case; nothing named is no condition.
+    /// The text contains one of these, ignoring case. An empty list is no condition.
     pub any: Vec<String>,
-    /// It is exactly this.
+    /// The text is exactly this.
     pub equals: Option<String>,
 }
 
 impl TextPattern {
-    /// Whether a text is meant.
-    pub fn fit(&self, text: &str) -> bool {
+    /// Whether a text matches.
+    pub fn matches(&self, text: &str) -> bool {
         let lower = text.to_lowercase();
         let holds = |part: &String| lower.contains(&part.to_lowercase());
         self.all.iter().all(holds)
@@ -322,13 +322,13 @@ impl TextPattern {
             && self.equals.as_ref().is_none_or(|whole| whole == text)
     }
 
-    /// Whether every text is meant.
-    pub fn is_anything(&self) -> bool {
+    /// Whether every text matches.
+    pub fn matches_all(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The text that comes nearest to what is meant, for a difference.
-    pub fn model(&self) -> Option<&str> {
+    /// An example of a matching text, to show a difference.
+    pub fn example(&self) -> Option<&str> {
         let first = self.all.first().or(self.any.first()).map(String::as_str);
         self.equals.as_deref().or(first)
     }
@@ -354,19 +354,19 @@ impl fmt::Display for TextPattern {
     }
 }
 
-/// How many are wanted.
+/// A wanted number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many.
+    /// Exactly this number.
     Exactly(u64),
-    /// So many or fewer.
+    /// This number or fewer.
     AtMost(u64),
-    /// So many or more.
+    /// This number or more.
     AtLeast(u64),
 }
 
 impl Amount {
-    /// Whether a number is wanted.
+    /// Whether a number is as wanted.
     pub fn fits(self, n: u64) -> bool {
         match self {
             Self::Exactly(wanted) => n == wanted,
@@ -386,12 +386,12 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A cycle as far as it matters.
+/// The expected properties of a cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CycleShape {
-    /// Events that it lived.
+    /// Number of events that it processed.
     pub events: Option<Amount>,
-    /// Steps that it thought.
+    /// Number of steps.
     pub steps: Option<Amount>,
     /// How it ended.
     pub ended: Option<Ending>,

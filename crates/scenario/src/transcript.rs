@@ -1,4 +1,4 @@
-//! What happened, line by line, as a person reads it after a scenario did not go as expected.
+//! The transcript: what happened in a scenario, line by line, for people.
 
 use std::time::Duration;
 
@@ -14,90 +14,91 @@ use crate::observed::{AgentLog, Observed};
 /// One line of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Since the beginning of the story.
+    /// Time since the start of the story.
     pub at: Duration,
-    /// The space, where it was in one.
+    /// The space, if it happened in one.
     pub space: Option<String>,
-    /// Who; nobody where it happened to the world.
+    /// The person or agent; `None` if it happened to the world.
     pub who: Option<String>,
-    /// What.
-    pub what: Deed,
+    /// What happened.
+    pub what: LineContent,
 }
 
-/// What somebody did.
+/// What a line reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// Said something.
+pub enum LineContent {
+    /// A message was posted.
     Said(String),
-    /// An agent wrote to itself.
+    /// An agent wrote private text.
     Thought(String),
     /// An agent called a tool: its name and the raw arguments.
     Called(String, String),
     /// A call failed: the tool, and what the agent read.
     Failed(String, String),
-    /// A cycle came to rest, in words.
+    /// A cycle ended; a summary of it.
     Cycle(String),
-    /// An agent let its inbox pass.
+    /// An agent skipped its inbox.
     Skipped(Option<String>),
     /// Something else happened.
     Happened(String),
 }
 
-/// Calls that are seen by what came of them.
-const SEEN_OTHERWISE: &[&str] = &["send_message", "done", "skip"];
+/// Tools whose calls are not listed, because their effect is.
+const UNLISTED_TOOLS: &[&str] = &["send_message", "done", "skip"];
 
-/// The transcript of everything since `begun`.
-pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], begun: Timestamp) -> Vec<Line> {
+/// The transcript of everything since `start`.
+pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: Timestamp) -> Vec<Line> {
     let mut lines: Vec<(Timestamp, Line)> = Vec::new();
-    let mut add = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: Deed| {
-        let since = Duration::from_millis(since(begun, at));
+    let mut add = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: LineContent| {
+        let since = Duration::from_millis(since(start, at));
         let line = Line { at: since, space: space.map(str::to_owned), who: who.map(str::to_owned), what };
         lines.push((at, line));
     };
     for (at, what) in happened {
-        add(*at, None, None, Deed::Happened(what.clone()));
+        add(*at, None, None, LineContent::Happened(what.clone()));
     }
     for space in &observed.spaces {
         for (who, message) in &space.messages {
-            let said = Deed::Said(message.text.clone());
+            let said = LineContent::Said(message.text.clone());
             add(message.at, Some(&space.name), Some(who), said);
         }
     }
     for agent in &observed.agents {
         for entry in &agent.entries {
-            for deed in deeds(entry) {
-                add(entry.at, None, Some(&agent.name), deed);
+            for content in contents(entry) {
+                add(entry.at, None, Some(&agent.name), content);
             }
         }
         for (at, reason) in skips(agent) {
-            add(at, None, Some(&agent.name), Deed::Skipped(reason));
+            add(at, None, Some(&agent.name), LineContent::Skipped(reason));
         }
         for run in &agent.runs {
-            add(run.ended_at, None, Some(&agent.name), Deed::Cycle(in_words(run)));
+            add(run.ended_at, None, Some(&agent.name), LineContent::Cycle(summary(run)));
         }
     }
-    // What ends at a moment ends before something new begins at it.
-    lines.sort_by_key(|(at, line)| (*at, !matches!(line.what, Deed::Cycle(_))));
+    // At the same time, the end of a cycle comes before anything that starts.
+    lines.sort_by_key(|(at, line)| (*at, !matches!(line.what, LineContent::Cycle(_))));
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-fn deeds(entry: &Entry) -> Vec<Deed> {
-    let deed = |part: &Part| match part {
+fn contents(entry: &Entry) -> Vec<LineContent> {
+    let content = |part: &Part| match part {
         Part::Text { text } | Part::Reasoning { text }
             if entry.kind == agent::entry::EntryKind::Assistant =>
         {
-            (!text.trim().is_empty()).then(|| Deed::Thought(text.clone()))
+            (!text.trim().is_empty()).then(|| LineContent::Thought(text.clone()))
         }
-        Part::ToolCall { name, arguments, .. } => {
-            (!SEEN_OTHERWISE.contains(&name.as_str())).then(|| Deed::Called(name.clone(), arguments.clone()))
+        Part::ToolCall { name, arguments, .. } => (!UNLISTED_TOOLS.contains(&name.as_str()))
+            .then(|| LineContent::Called(name.clone(), arguments.clone())),
+        Part::ToolResult { name, text, error: true, .. } => {
+            Some(LineContent::Failed(name.clone(), text.clone()))
         }
-        Part::ToolResult { name, text, error: true, .. } => Some(Deed::Failed(name.clone(), text.clone())),
         _ => None,
     };
-    entry.message.parts.iter().filter_map(deed).collect()
+    entry.message.parts.iter().filter_map(content).collect()
 }
 
-/// Skipped activations leave no trace but the fate of their events; those of one moment are one.
+/// Skipped activations are visible only in the states of their events. Equal ones at the same time count as one.
 fn skips(agent: &AgentLog) -> Vec<(Timestamp, Option<String>)> {
     let mut skips: Vec<(Timestamp, Option<String>)> = Vec::new();
     for row in &agent.inbox {
@@ -110,7 +111,7 @@ fn skips(agent: &AgentLog) -> Vec<(Timestamp, Option<String>)> {
     skips
 }
 
-fn in_words(run: &Run) -> String {
+fn summary(run: &Run) -> String {
     let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     let events = plural(run.events as usize, "event");
     let steps = plural(run.steps.len(), "step");

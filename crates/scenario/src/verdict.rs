@@ -1,4 +1,4 @@
-//! Whether what was expected came true, and where not, what came nearest.
+//! Checks the expectations, and finds what came nearest to those that were not met.
 
 use std::collections::HashMap;
 
@@ -6,22 +6,22 @@ use crate::flaw::FilePosition;
 use crate::observed::{AgentLog, Observed};
 use crate::scene::{Amount, Expectation, Expected, TextPattern};
 
-/// Something that was expected and is not so.
+/// An expectation that was not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
-    /// Where it stands in the file.
+    /// Its position in the file.
     pub place: FilePosition,
-    /// As it is written there.
+    /// Its sentence in the file.
     pub sentence: String,
-    /// What was wanted, in words.
+    /// A description of what was wanted.
     pub wanted: String,
-    /// What there is instead, in words.
+    /// A description of what was found.
     pub got: String,
-    /// The wanted text and the one that comes nearest to it, where texts are compared.
+    /// The wanted text and the one nearest to it, if texts are compared.
     pub nearest: Option<(String, String)>,
 }
 
-/// What of the expectations is not so.
+/// The expectations that were not met.
 pub(crate) fn unmet(
     expectations: &[Expectation],
     observed: &Observed,
@@ -74,7 +74,7 @@ fn gap(expected: &Expected, observed: &Observed, ids: &HashMap<String, String>) 
             let got: Vec<String> = runs.iter().map(shown).collect();
             Some(Gap::new(format!("[{}]", wanted.join(", ")), format!("[{}]", got.join(", "))))
         }
-        Expected::Ids { agent, state, ids: names } => fates(log(agent)?, state, names, ids),
+        Expected::Ids { agent, state, ids: names } => event_states(log(agent)?, state, names, ids),
         Expected::Tokens { agent, count } => match log(agent)?.tokens {
             Some(tokens) if count.fits(tokens) => None,
             Some(tokens) => Some(Gap::new(format!("{count} tokens"), format!("{tokens} tokens"))),
@@ -93,27 +93,27 @@ fn counted(wanted: Amount, got: u64, what: &str) -> Option<Gap> {
 }
 
 fn said(who: &str, space: &str, words: &TextPattern, times: Amount, observed: &Observed) -> Option<Gap> {
-    let there: Vec<&str> = observed
+    let texts: Vec<&str> = observed
         .space(space)?
         .messages
         .iter()
         .filter(|(sender, _)| sender == who)
         .map(|(_, message)| message.text.as_str())
         .collect();
-    let fitting: Vec<&str> = there.iter().copied().filter(|text| words.fit(text)).collect();
+    let fitting: Vec<&str> = texts.iter().copied().filter(|text| words.matches(text)).collect();
     if times.fits(fitting.len() as u64) {
         return None;
     }
-    let kind = if words.is_anything() { String::new() } else { format!(" {words}") };
+    let kind = if words.matches_all() { String::new() } else { format!(" {words}") };
     let wanted = match times {
         Amount::AtLeast(1) => format!("a message of `{who}` in `{space}`{kind}"),
         Amount::Exactly(0) => format!("no message of `{who}` in `{space}`{kind}"),
         count => format!("{count} messages of `{who}` in `{space}`{kind}"),
     };
-    let got = match (there.len(), fitting.len()) {
+    let got = match (texts.len(), fitting.len()) {
         (0, _) => elsewhere(who, space, observed),
-        (all, 0) => format!("{all} there, none of them so"),
-        (all, some) => format!("{some} such of {all} there"),
+        (all, 0) => format!("{all} there, none of them matches"),
+        (all, some) => format!("{some} of {all} there match"),
     };
     let mut gap = Gap::new(wanted, got);
     gap.nearest = match (times, fitting.first()) {
@@ -121,49 +121,51 @@ fn said(who: &str, space: &str, words: &TextPattern, times: Amount, observed: &O
             gap.got = format!("{}: `{text}`", gap.got);
             None
         }
-        (_, None) => words.model().and_then(|model| Some((model.to_owned(), nearest(model, &there)?))),
+        (_, None) => {
+            words.example().and_then(|example| Some((example.to_owned(), nearest(example, &texts)?)))
+        }
         _ => None,
     };
     Some(gap)
 }
 
-/// Who said nothing here may have said it in the wrong place.
+/// Where else `who` has posted, because the message may be in the wrong space.
 fn elsewhere(who: &str, space: &str, observed: &Observed) -> String {
-    let spoke = |log: &&crate::observed::SpaceLog| {
+    let posted = |log: &&crate::observed::SpaceLog| {
         log.name != space && log.messages.iter().any(|(sender, _)| sender == who)
     };
     let others: Vec<String> =
-        observed.spaces.iter().filter(spoke).map(|log| format!("`{}`", log.name)).collect();
+        observed.spaces.iter().filter(posted).map(|log| format!("`{}`", log.name)).collect();
     if others.is_empty() {
-        format!("`{who}` said nothing at all")
+        format!("`{who}` posted nothing")
     } else {
-        format!("`{who}` said nothing there, only in {}", others.join(", "))
+        format!("`{who}` posted nothing there, only in {}", others.join(", "))
     }
 }
 
 fn heard(space: &str, wanted: &[(String, TextPattern)], observed: &Observed) -> Option<Gap> {
-    let there = &observed.space(space)?.messages;
-    let first_wrong = (0..wanted.len().max(there.len())).find(|index| {
-        !matches!((wanted.get(*index), there.get(*index)),
-            (Some((who, words)), Some((sender, message))) if who == sender && words.fit(&message.text))
+    let texts = &observed.space(space)?.messages;
+    let first_wrong = (0..wanted.len().max(texts.len())).find(|index| {
+        !matches!((wanted.get(*index), texts.get(*index)),
+            (Some((who, words)), Some((sender, message))) if who == sender && words.matches(&message.text))
     })?;
     let number = first_wrong + 1;
     let shown_wanted = match wanted.get(first_wrong) {
-        Some((who, words)) if words.is_anything() => format!("message {number} by `{who}`"),
+        Some((who, words)) if words.matches_all() => format!("message {number} by `{who}`"),
         Some((who, words)) => format!("message {number} by `{who}` {words}"),
         None => format!("{} messages", wanted.len()),
     };
-    let shown_got = match there.get(first_wrong) {
+    let shown_got = match texts.get(first_wrong) {
         Some((who, message)) if wanted.get(first_wrong).is_some() => {
             format!("message {number} by `{who}`: `{}`", message.text)
         }
-        Some((who, message)) => format!("{}, the next by `{who}`: `{}`", there.len(), message.text),
-        None => format!("only {} messages", there.len()),
+        Some((who, message)) => format!("{}, the next by `{who}`: `{}`", texts.len(), message.text),
+        None => format!("only {} messages", texts.len()),
     };
     let mut gap = Gap::new(shown_wanted, shown_got);
-    if let (Some((who, words)), Some((sender, message))) = (wanted.get(first_wrong), there.get(first_wrong)) {
-        let model = words.model().filter(|_| who == sender);
-        gap.nearest = model.map(|model| (model.to_owned(), message.text.clone()));
+    if let (Some((who, words)), Some((sender, message))) = (wanted.get(first_wrong), texts.get(first_wrong)) {
+        let example = words.example().filter(|_| who == sender);
+        gap.nearest = example.map(|example| (example.to_owned(), message.text.clone()));
     }
     Some(gap)
 }
@@ -171,15 +173,15 @@ fn heard(space: &str, wanted: &[(String, TextPattern)], observed: &Observed) -> 
 fn called(log: &AgentLog, tool: &str, with: &[String], times: Amount) -> Option<Gap> {
     let all: Vec<&str> = log.calls().filter(|(name, _)| *name == tool).map(|(_, args)| args).collect();
     let words = TextPattern { all: with.to_vec(), ..TextPattern::default() };
-    let fitting = all.iter().filter(|arguments| words.fit(arguments)).count() as u64;
+    let fitting = all.iter().filter(|arguments| words.matches(arguments)).count() as u64;
     if times.fits(fitting) {
         return None;
     }
     let kind = if with.is_empty() { String::new() } else { format!(" {words}") };
     let mut gap = Gap::new(format!("{times} calls of `{tool}`{kind}"), format!("{fitting}"));
     if fitting == 0 && !all.is_empty() {
-        gap.got = format!("{} calls, none of them so", all.len());
-        gap.nearest = words.model().and_then(|model| Some((model.to_owned(), nearest(model, &all)?)));
+        gap.got = format!("{} calls, none of them matches", all.len());
+        gap.nearest = words.example().and_then(|example| Some((example.to_owned(), nearest(example, &all)?)));
     } else if all.is_empty() {
         let mut others: Vec<String> = log.calls().map(|(name, _)| format!("`{name}`")).collect();
         others.dedup();
@@ -189,10 +191,10 @@ fn called(log: &AgentLog, tool: &str, with: &[String], times: Amount) -> Option<
     Some(gap)
 }
 
-fn fates(log: &AgentLog, state: &str, names: &[String], ids: &HashMap<String, String>) -> Option<Gap> {
+fn event_states(log: &AgentLog, state: &str, names: &[String], ids: &HashMap<String, String>) -> Option<Gap> {
     let word = |name: &String| {
         let found = ids.get(name).and_then(|id| log.state(id));
-        found.map_or("never its event", agent::event::EventState::as_str)
+        found.map_or("not one of its events", agent::event::EventState::as_str)
     };
     let wrong: Vec<String> = names
         .iter()
@@ -204,18 +206,18 @@ fn fates(log: &AgentLog, state: &str, names: &[String], ids: &HashMap<String, St
 }
 
 fn remembers(log: &AgentLog, key: &str, words: &TextPattern) -> Option<Gap> {
-    let wanted = if words.is_anything() { String::new() } else { format!(" {words}") };
+    let wanted = if words.matches_all() { String::new() } else { format!(" {words}") };
     let wanted = format!("a memory `{key}`{wanted}");
     match log.memories.iter().find(|memory| same(&memory.key, key)) {
-        Some(memory) if words.fit(&memory.value) => None,
+        Some(memory) if words.matches(&memory.value) => None,
         Some(memory) => {
             let mut gap = Gap::new(wanted, format!("`{}`: `{}`", memory.key, memory.value));
-            gap.nearest = words.model().map(|model| (model.to_owned(), memory.value.clone()));
+            gap.nearest = words.example().map(|example| (example.to_owned(), memory.value.clone()));
             Some(gap)
         }
         None => {
             let keys: Vec<String> = log.memories.iter().map(|memory| format!("`{}`", memory.key)).collect();
-            let got = if keys.is_empty() { "it keeps none".to_owned() } else { keys.join(", ") };
+            let got = if keys.is_empty() { "no memories".to_owned() } else { keys.join(", ") };
             Some(Gap::new(wanted, got))
         }
     }
@@ -225,15 +227,15 @@ fn same(a: &str, b: &str) -> bool {
     a.to_lowercase() == b.to_lowercase()
 }
 
-/// The text that shares most words with the model; the latest of equals.
-fn nearest(model: &str, texts: &[&str]) -> Option<String> {
-    let wanted: Vec<String> = model.split_whitespace().map(str::to_lowercase).collect();
+/// The text that shares most words with the wanted one. Among equals, the one with the longest equal start, then
+/// the latest.
+fn nearest(example: &str, texts: &[&str]) -> Option<String> {
+    let wanted: Vec<String> = example.split_whitespace().map(str::to_lowercase).collect();
     let shared = |text: &&&str| {
         let text = text.to_lowercase();
         let words = wanted.iter().filter(|word| text.contains(word.as_str())).count();
-        // Among equals the one that begins alike.
-        let alike = model.to_lowercase().chars().zip(text.chars()).take_while(|(a, b)| a == b).count();
-        (words, alike)
+        let same_start = example.to_lowercase().chars().zip(text.chars()).take_while(|(a, b)| a == b).count();
+        (words, same_start)
     };
     texts.iter().max_by_key(shared).map(|text| (*text).to_owned())
 }

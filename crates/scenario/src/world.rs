@@ -1,7 +1,7 @@
-//! A world: people, agents and spaces on a store that is handed in, with a keeper that can be stopped,
-//! killed and started again. Mostly on a simulated clock, on the real one where a real model plays.
+//! A world: people, agents and spaces on a given store, with a keeper that can be stopped, killed and
+//! restarted. It runs on a simulated clock, or on the real one with a real model.
 //!
-//! This module must not know which store, model or tools it runs on.
+//! This module must not know which store, model or tools it uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +16,24 @@ use runtime::{Keeper, Ports};
 use serde_json::Value;
 
 use crate::clock::{SimClock, since};
+use crate::model_monitor::ModelMonitor;
 use crate::outage::Outage;
-use crate::witness::Witness;
 
-/// The keeper's pause between two looks for due work, while nothing else is to be done.
+/// The keeper's interval between two sweeps for due work while it is idle.
 const SWEEP: Duration = Duration::from_millis(agent::limits::SWEEP_MS);
-/// Simulated time that is processed moment by moment before it is asked whether anybody is awake.
+/// Simulated time that passes step by step before the world checks whether any task is active.
 const STRIDE: Duration = SWEEP;
 
-/// A running world. Its methods stop with the reason when the world does not do what it must:
-/// whoever plays a scenario wants to hear that at once.
+/// A running world. Its methods return the reason if the world does not do what it must, so that a scenario
+/// reports it at once.
 pub struct World {
     simulated: Option<SimClock>,
     ports: Ports,
     keeper: Option<Keeper>,
-    /// The line to the models.
+    /// Makes the models fail on demand.
     outage: Outage,
-    /// Who listens to the models, where they are real.
-    witness: Option<Witness>,
+    /// Monitors the models in real time.
+    monitor: Option<ModelMonitor>,
 }
 
 /// Why a world stopped.
@@ -41,30 +41,30 @@ pub struct World {
 #[error("{0}")]
 pub struct Stopped(String);
 
-/// Stops with a reason.
+/// Turns any error into the reason why a world stopped.
 pub(crate) fn stopped(error: impl std::fmt::Display) -> Stopped {
     Stopped(error.to_string())
 }
 
 impl World {
-    /// A world on `ports` in the simulated time of their clock, its keeper running: nothing is waited for,
-    /// and every run is the same. Must be called on a current-thread executor.
+    /// A world on `ports` in simulated time, with a running keeper. It never waits for real time, and every run
+    /// is the same. Must be called on a current-thread executor.
     pub fn new(ports: Ports, clock: SimClock) -> Self {
         Self::on(ports, Some(clock), None)
     }
 
-    /// A world on `ports` in real time, its keeper running.
+    /// A world on `ports` in real time, with a running keeper.
     pub fn real(mut ports: Ports) -> Self {
-        let witness = Witness::of(Arc::clone(&ports.models), Arc::clone(&ports.clock));
-        ports.models = Arc::new(witness.clone());
-        Self::on(ports, None, Some(witness))
+        let monitor = ModelMonitor::of(Arc::clone(&ports.models), Arc::clone(&ports.clock));
+        ports.models = Arc::new(monitor.clone());
+        Self::on(ports, None, Some(monitor))
     }
 
-    fn on(mut ports: Ports, simulated: Option<SimClock>, witness: Option<Witness>) -> Self {
+    fn on(mut ports: Ports, simulated: Option<SimClock>, monitor: Option<ModelMonitor>) -> Self {
         let outage = Outage::of(Arc::clone(&ports.models));
         ports.models = Arc::new(outage.clone());
         let keeper = Some(runtime::start(ports.clone()));
-        Self { simulated, ports, keeper, outage, witness }
+        Self { simulated, ports, keeper, outage, monitor }
     }
 
     /// The clock of this world.
@@ -77,7 +77,7 @@ impl World {
         self.simulated.is_some()
     }
 
-    /// From now on every request to a model fails, or none does for that reason any more.
+    /// Makes every request to a model fail from now on, or ends that.
     pub fn cut_line(&self, cut: bool) {
         self.outage.cut(cut);
     }
@@ -87,41 +87,41 @@ impl World {
         self.outage.is_cut()
     }
 
-    /// Who listens to the models, where they are real.
-    pub(crate) fn witness(&self) -> Option<&Witness> {
-        self.witness.as_ref()
+    /// The monitor of the models, in real time.
+    pub(crate) fn monitor(&self) -> Option<&ModelMonitor> {
+        self.monitor.as_ref()
     }
 
-    /// What the world runs on.
+    /// The ports of the world.
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// Looking at everything.
+    /// Reads everything.
     pub fn reader(&self) -> &Arc<dyn Reader> {
         &self.ports.reader
     }
 
-    /// Making and ending things.
+    /// Creates and changes entities and spaces.
     pub fn registry(&self) -> &Arc<dyn Registry> {
         &self.ports.registry
     }
 
-    /// A person.
+    /// Creates a person.
     pub async fn human(&self, name: &str) -> Result<EntityId, Stopped> {
         let new = NewHuman::new(EntityId(self.ports.ids.uuid()), name, self.ports.clock.now());
         let new = NewHuman { display_name: capitalised(name), ..new };
         Ok(self.ports.registry.create_human(new).await.map_err(stopped)?.id)
     }
 
-    /// A living agent.
+    /// Creates an agent.
     pub async fn agent(&self, name: &str, config: AgentConfig) -> Result<AgentId, Stopped> {
         let new = NewAgent::new(AgentId(self.ports.ids.uuid()), name, config, self.ports.clock.now());
         let new = NewAgent { display_name: capitalised(name), ..new };
         Ok(self.ports.registry.create_agent(new).await.map_err(stopped)?.id.agent())
     }
 
-    /// A space with its first members.
+    /// Creates a space with its first members.
     pub async fn space(&self, name: &str, members: &[EntityId]) -> Result<SpaceId, Stopped> {
         let (id, at) = (SpaceId(self.ports.ids.uuid()), self.ports.clock.now());
         let new = NewSpace::new(id, name.to_lowercase(), members.to_vec(), at);
@@ -129,14 +129,14 @@ impl World {
         Ok(self.ports.registry.open_space(new).await.map_err(stopped)?.id)
     }
 
-    /// A person says something; returns once it is durable.
+    /// Posts a message of a person; returns once it is durable.
     pub async fn say(&self, who: EntityId, space: SpaceId, text: &str) -> Result<MessageId, Stopped> {
         let id = MessageId(self.ports.ids.uuid());
         self.say_as(id, who, space, text).await?;
         Ok(id)
     }
 
-    /// The same with an id of the client's; `false` where it was accepted before.
+    /// The same with an id of the client; `false` if it was accepted before.
     pub async fn say_as(
         &self,
         id: MessageId,
@@ -148,7 +148,7 @@ impl World {
             .await
     }
 
-    /// A service calls; `false` where the event id was accepted before.
+    /// Sends an event of a service; `false` if its id was accepted before.
     pub async fn service(
         &self,
         agent: AgentId,
@@ -176,7 +176,7 @@ impl World {
     /// Lets time pass.
     pub async fn pass(&self, duration: Duration) -> Result<(), Stopped> {
         match &self.simulated {
-            Some(clock) => self.live_through(clock, duration).await,
+            Some(clock) => self.run_through(clock, duration).await,
             None => {
                 self.ports.clock.sleep(duration).await;
                 Ok(())
@@ -184,16 +184,16 @@ impl World {
         }
     }
 
-    /// Lives simulated time in strides. Where a stride ends with nobody awake, the sweeps that would
-    /// find nothing are jumped over, up to the last before something is due: days of idle time cost
-    /// what a moment costs, and everything comes when it would have come.
-    async fn live_through(&self, clock: &SimClock, duration: Duration) -> Result<(), Stopped> {
+    /// Lets simulated time pass in strides. If no task is active at the end of a stride, the sweeps that would
+    /// find nothing are skipped, up to the last one before something is due. So days of idle time cost as
+    /// little as a moment, and everything still happens at its time.
+    async fn run_through(&self, clock: &SimClock, duration: Duration) -> Result<(), Stopped> {
         let pass = async |by| clock.pass(by).await.map_err(|stuck| stopped(format!("{stuck:?}")));
         let mut left = duration;
         while left > STRIDE {
             pass(STRIDE).await?;
             left -= STRIDE;
-            // Only right behind a sweep it is certain that the sleeper is the next one, not an alarm.
+            // Only directly after a sweep the sleeper is certainly the next sweep and not another timer.
             let Some(to_sweep) = lone_sleeper(clock).filter(|until| *until < left) else { continue };
             pass(to_sweep).await?;
             left -= to_sweep;
@@ -204,14 +204,14 @@ impl World {
             let due = self.ports.store.next_due(now).await.map_err(stopped)?;
             let until_due = due.map_or(Duration::MAX, |due| Duration::from_millis(since(now, due)));
             let empty = until_due.min(left).as_millis() / SWEEP.as_millis();
-            let over = SWEEP.saturating_mul(u32::try_from(empty).unwrap_or(u32::MAX));
-            clock.advance(over);
-            left -= over;
+            let skipped = SWEEP.saturating_mul(u32::try_from(empty).unwrap_or(u32::MAX));
+            clock.advance(skipped);
+            left -= skipped;
         }
         pass(left).await
     }
 
-    /// Lets time pass until nothing waits and nobody lives a cycle (an hour at most).
+    /// Lets time pass until no event waits and no cycle is open (an hour at most).
     pub async fn quiet(&self) -> Result<(), Stopped> {
         for _ in 0..3_600 {
             self.pass(Duration::from_millis(100)).await?;
@@ -221,10 +221,10 @@ impl World {
             }
             self.pass(Duration::from_millis(900)).await?;
         }
-        Err(stopped("the world did not come to rest within an hour"))
+        Err(stopped("the world did not become idle within an hour"))
     }
 
-    /// Stops the keeper as a deploy does.
+    /// Stops the keeper gracefully, as a deploy does.
     pub async fn stop(&mut self) -> Result<(), Stopped> {
         let Some(keeper) = self.keeper.take() else { return Ok(()) };
         match &self.simulated {
@@ -238,14 +238,14 @@ impl World {
         }
     }
 
-    /// Ends the keeper as a crash does: everything in memory is gone, half-done commits included.
+    /// Ends the keeper as a crash does: everything in memory is lost, including unfinished commits.
     pub fn kill(&mut self) {
         if let Some(keeper) = self.keeper.take() {
             keeper.kill();
         }
     }
 
-    /// Starts a keeper on what is durable.
+    /// Starts a keeper on the durable state.
     pub fn start(&mut self) {
         self.ports.live = Arc::default();
         self.keeper = Some(runtime::start(self.ports.clone()));
@@ -256,7 +256,7 @@ impl World {
         self.keeper.as_ref().map(Keeper::node)
     }
 
-    /// Everything said in a space: who and what, oldest first.
+    /// All messages of a space, each with the sender's name, oldest first.
     pub async fn heard(&self, space: SpaceId) -> Result<Vec<(String, String)>, Stopped> {
         let messages = self.messages(space).await?;
         let mut heard = Vec::with_capacity(messages.len());
@@ -266,7 +266,7 @@ impl World {
         Ok(heard)
     }
 
-    /// Everything said in a space as stored, oldest first.
+    /// All messages of a space as stored, oldest first.
     pub async fn messages(&self, space: SpaceId) -> Result<Vec<Message>, Stopped> {
         self.ports.reader.messages(space, Some(0), None, agent::limits::PAGE_MAX).await.map_err(stopped)
     }
@@ -290,7 +290,7 @@ impl World {
         self.ports.reader.entries(agent, 0, agent::limits::PAGE_MAX).await.map_err(stopped)
     }
 
-    /// What became of an event of an agent.
+    /// The state of an event of an agent.
     pub async fn state(&self, agent: AgentId, event: &str) -> Result<EventState, Stopped> {
         let row = self.ports.reader.event(agent, EventId(event.into())).await.map_err(stopped)?;
         row.map(|row| row.state).ok_or_else(|| stopped(format!("no event {event}")))
@@ -303,7 +303,7 @@ impl Drop for World {
     }
 }
 
-/// How long until the only one who sleeps on the clock is due; nothing where several do, or none.
+/// The time until the only sleeper on the clock is due; `None` if there are several sleepers or none.
 fn lone_sleeper(clock: &SimClock) -> Option<Duration> {
     match clock.pending().as_slice() {
         [only] => Some(Duration::from_millis(since(clock.now(), *only))),

@@ -1,5 +1,4 @@
-//! Writes a scenario as a file that people read and change. What is written is read back as the same
-//! scenario.
+//! Writes a scenario as a file that people read and change. Reading the file returns the same scenario.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,8 +7,8 @@ use agent::config::{AgentConfig, WakeOn};
 use serde_json::{Map, Value};
 
 use crate::scene::{
-    Act, Actor, Amount, Condition, Expectation, Expected, ProviderState, Rule, Scenario, Server, StoryEvent,
-    TextPattern, What, When,
+    Act, Actor, Amount, Condition, Expectation, Expected, ProviderState, Rule, Scenario, Server, StoryAction,
+    StoryEvent, TextPattern, When,
 };
 
 /// The text of a scenario.
@@ -36,9 +35,9 @@ pub fn written(scenario: &Scenario) -> String {
         }
     }
     out.push_str("\nstory:\n");
-    scenario.story.iter().for_each(|happening| happens(&mut out, happening));
+    scenario.story.iter().for_each(|event| story_event(&mut out, event));
     out.push_str("\nexpect:\n");
-    scenario.expect.iter().for_each(|expectation| expects(&mut out, expectation));
+    scenario.expect.iter().for_each(|expectation| expectation_line(&mut out, expectation));
     out
 }
 
@@ -61,7 +60,7 @@ fn agent(out: &mut String, actor: &Actor) {
     }
 }
 
-/// The keys that are not as in the default.
+/// The keys whose values differ from the default.
 fn changed(config: &Value, default: &Value) -> Map<String, Value> {
     let (Value::Object(config), Value::Object(default)) = (config, default) else { return Map::new() };
     let mut keys = Map::new();
@@ -92,16 +91,18 @@ fn script(out: &mut String, rule: &Rule) {
         lines.push(format!("when: {{{}}}", when.join(", ")));
     }
     match rule.steps.as_slice() {
-        [step] if !step.is_empty() && !has_twins(step) => lines.extend(step.iter().map(|act| did(act, 10))),
+        [step] if !step.is_empty() && !has_duplicates(step) => {
+            lines.extend(step.iter().map(|act| act_line(act, 10)))
+        }
         [] => lines.push("steps: []".to_owned()),
         steps => {
             lines.push("steps:".to_owned());
             for step in steps {
-                let twins = has_twins(step);
+                let duplicates = has_duplicates(step);
                 for (index, act) in step.iter().enumerate() {
                     let lead = if index == 0 { "  - " } else { "    " };
-                    let (item, indent) = if twins { ("- ", 16) } else { ("", 14) };
-                    lines.push(format!("{lead}{item}{}", did(act, indent)));
+                    let (item, indent) = if duplicates { ("- ", 16) } else { ("", 14) };
+                    lines.push(format!("{lead}{item}{}", act_line(act, indent)));
                 }
             }
         }
@@ -112,8 +113,8 @@ fn script(out: &mut String, rule: &Rule) {
     }
 }
 
-/// Whether a key would stand twice in the mapping of a step.
-fn has_twins(step: &[Act]) -> bool {
+/// Whether a key would be twice in the mapping of a step.
+fn has_duplicates(step: &[Act]) -> bool {
     let keys: Vec<String> = step.iter().map(key).collect();
     keys.iter().enumerate().any(|(index, key)| keys[..index].contains(key))
 }
@@ -130,7 +131,7 @@ fn key(act: &Act) -> String {
     }
 }
 
-fn did(act: &Act, indent: usize) -> String {
+fn act_line(act: &Act, indent: usize) -> String {
     let value = match act {
         Act::Think(text) | Act::Say { text, .. } => block(text, indent),
         Act::Wait(time) => shown(*time),
@@ -139,39 +140,43 @@ fn did(act: &Act, indent: usize) -> String {
             remark.as_ref().map(|text| block(text, indent)).unwrap_or_default()
         }
     };
-    // Beside others a key wants its colon, whatever follows.
+    // In a mapping with other keys a key needs its colon, even without a value.
     format!("{}: {value}", key(act)).trim_end().to_owned()
 }
 
-fn happens(out: &mut String, happening: &StoryEvent) {
+fn story_event(out: &mut String, event: &StoryEvent) {
     let mut lines: Vec<String> = Vec::new();
-    match happening.when {
+    match event.when {
         When::Quiet => {}
         When::At(time) => lines.push(format!("at: {}", shown(time))),
         When::After(time) => lines.push(format!("after: {}", shown(time))),
     }
-    if happening.times > 1 {
-        lines.push(format!("times: {}", happening.times));
+    if event.times > 1 {
+        lines.push(format!("times: {}", event.times));
     }
-    for what in &happening.what {
-        if let What::Says { id: Some(id), .. } | What::Calls { id: Some(id), .. } = what {
+    for what in &event.what {
+        if let StoryAction::Says { id: Some(id), .. } | StoryAction::Calls { id: Some(id), .. } = what {
             lines.push(format!("id: {}", scalar(id)));
         }
         lines.push(match what {
-            What::Says { who, space, text, .. } => format!("{who} says in {space}: {}", block(text, 6)),
-            What::Calls { service, agent, payload, .. } => format!("{service} calls {agent}: {payload}"),
-            What::Joins { who, space } => format!("{who} joins {space}:"),
-            What::Leaves { who, space } => format!("{who} leaves {space}:"),
-            What::Suspended(agent) => format!("{agent} is suspended:"),
-            What::Resumed(agent) => format!("{agent} is resumed:"),
-            What::Canceled(agent) => format!("{agent} is canceled:"),
-            What::Server(Server::Stops) => "the server stops:".to_owned(),
-            What::Server(Server::Killed) => "the server is killed:".to_owned(),
-            What::Server(Server::Starts) => "the server starts:".to_owned(),
-            What::Server(Server::Restarts) => "the server restarts:".to_owned(),
-            What::Provider(ProviderState::Fails) => "the provider fails:".to_owned(),
-            What::Provider(ProviderState::Works) => "the provider works:".to_owned(),
-            What::Quiet => "everyone is quiet:".to_owned(),
+            StoryAction::Says { who, space, text, .. } => {
+                format!("{who} says in {space}: {}", block(text, 6))
+            }
+            StoryAction::Calls { service, agent, payload, .. } => {
+                format!("{service} calls {agent}: {payload}")
+            }
+            StoryAction::Joins { who, space } => format!("{who} joins {space}:"),
+            StoryAction::Leaves { who, space } => format!("{who} leaves {space}:"),
+            StoryAction::Suspended(agent) => format!("{agent} is suspended:"),
+            StoryAction::Resumed(agent) => format!("{agent} is resumed:"),
+            StoryAction::Canceled(agent) => format!("{agent} is canceled:"),
+            StoryAction::Server(Server::Stops) => "the server stops:".to_owned(),
+            StoryAction::Server(Server::Killed) => "the server is killed:".to_owned(),
+            StoryAction::Server(Server::Starts) => "the server starts:".to_owned(),
+            StoryAction::Server(Server::Restarts) => "the server restarts:".to_owned(),
+            StoryAction::Provider(ProviderState::Fails) => "the provider fails:".to_owned(),
+            StoryAction::Provider(ProviderState::Works) => "the provider works:".to_owned(),
+            StoryAction::Quiet => "everyone is quiet:".to_owned(),
         });
     }
     for (index, line) in lines.iter().enumerate() {
@@ -180,7 +185,7 @@ fn happens(out: &mut String, happening: &StoryEvent) {
     }
 }
 
-fn expects(out: &mut String, expectation: &Expectation) {
+fn expectation_line(out: &mut String, expectation: &Expectation) {
     let value = match &expectation.what {
         Expected::Said { words, times, .. } => texts(words, Some(*times)),
         Expected::Heard { messages, .. } => {
@@ -202,17 +207,17 @@ fn expects(out: &mut String, expectation: &Expectation) {
         Expected::Remembers { words, .. } => texts(words, None),
         Expected::Forgot { .. } => String::new(),
     };
-    // Sentences that say no by themselves want nothing behind them.
-    let nothing = matches!(expectation.what, Expected::Forgot { .. })
+    // Negative sentences take no value.
+    let no_value = matches!(expectation.what, Expected::Forgot { .. })
         || (expectation.sentence.contains(" did not ") && !expectation.sentence.contains(" say "));
     let space = if value.starts_with('\n') || value.is_empty() { "" } else { " " };
-    let tail = if nothing { String::new() } else { format!(":{space}{value}") };
+    let tail = if no_value { String::new() } else { format!(":{space}{value}") };
     let _ = writeln!(out, "  - {}{tail}", expectation.sentence);
 }
 
 fn texts(words: &TextPattern, times: Option<Amount>) -> String {
     let times = times.filter(|times| !matches!(times, Amount::AtLeast(1) | Amount::Exactly(0)));
-    if words.is_anything() && times.is_none() {
+    if words.matches_all() && times.is_none() {
         return String::new();
     }
     let mut keys = Vec::new();
@@ -233,7 +238,7 @@ fn shown(time: Duration) -> String {
     if ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
 }
 
-/// A text of several lines as a block that is `indent` deep, if it can be one.
+/// A text of several lines as a block with this indentation, if YAML allows it.
 fn block(text: &str, indent: usize) -> String {
     let plain = |line: &str| !line.ends_with([' ', '\t']) && !line.contains(char::is_control);
     let lines: Vec<&str> = text.trim_end_matches('\n').split('\n').collect();
@@ -251,22 +256,22 @@ fn block(text: &str, indent: usize) -> String {
     out
 }
 
-/// A text of one line, in quotes where it could be taken for something else.
+/// A text of one line, in quotes if YAML could read it as something else.
 fn scalar(text: &str) -> String {
     let begins = text.starts_with(|c: char| c.is_alphabetic());
     let ends = text.ends_with(|c: char| !c.is_whitespace() && c != ':');
     let inside = !text.contains(": ") && !text.contains(" #") && !text.contains(char::is_control);
     let word = ["true", "false", "null", "yes", "no", "on", "off", "nan", "inf"];
     let taken = word.contains(&text.to_lowercase().as_str());
-    if begins && ends && inside && !taken && !text.contains(steers) {
+    if begins && ends && inside && !taken && !text.contains(is_unsafe) {
         text.to_owned()
     } else {
         Value::from(text).to_string()
     }
 }
 
-/// Characters that YAML reads as line ends or leaves to chance.
-fn steers(c: char) -> bool {
+/// Characters that YAML treats as line ends or that are not portable.
+fn is_unsafe(c: char) -> bool {
     matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{80}'..='\u{9f}')
 }
 
@@ -276,10 +281,10 @@ mod tests {
     use crate::file::read;
     use crate::flaw::FilePosition;
 
-    /// Where something stands is no part of what is meant.
+    /// The scenario without positions, for comparison.
     fn bare(mut scenario: Scenario) -> Scenario {
         scenario.agents.iter_mut().for_each(|actor| actor.place = FilePosition::default());
-        scenario.story.iter_mut().for_each(|happening| happening.place = FilePosition::default());
+        scenario.story.iter_mut().for_each(|event| event.place = FilePosition::default());
         scenario.expect.iter_mut().for_each(|expectation| expectation.place = FilePosition::default());
         scenario
     }
@@ -293,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_as_the_same() {
+    fn a_written_scenario_is_read_back_unchanged() {
         check(
             "scenario: \"All: of it\"\nabout: |\n  One.\n\n  Two.\npeople: [a, b]\nagents:\n  x:\n    \
              instructions: \"a\\n b\\n\"\n    debounce: 5\n    limits: {max_steps: 3}\n    script:\n      \
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_could_be_something_else_are_quoted() {
+    fn texts_that_yaml_could_misread_are_quoted() {
         for (text, quoted) in [
             ("plain words, and more.", false),
             ("4", true),

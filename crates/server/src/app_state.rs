@@ -1,4 +1,4 @@
-//! What every handler is given: the ports, the node, and what only the API has.
+//! The state shared by all handlers: the ports, the node, and state of the API itself.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,19 +16,19 @@ pub type KeySource = fn() -> [u8; 32];
 /// Options of the API.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Host names and addresses, without port, that a request may be addressed to besides
-    /// `localhost`, `127.0.0.1` and `::1`: those that the server was told to listen on.
+    /// Host names and addresses, without port, that a request may be addressed to in addition to
+    /// `localhost`, `127.0.0.1` and `::1`: those that the server is configured to listen on.
     pub hosts: Vec<String>,
     /// Ends all event streams.
     pub shutdown: CancellationToken,
-    /// What `health` says.
+    /// The version that `/v1/health` reports.
     pub version: String,
-    /// Randomness of new keys.
+    /// The source of random bytes for new keys.
     pub key_source: KeySource,
 }
 
 impl Options {
-    /// An API for this machine only, whose keys come from `key_source`.
+    /// Options for an API that is reachable from this machine only.
     pub fn new(key_source: KeySource) -> Self {
         Self {
             hosts: Vec::new(),
@@ -39,22 +39,22 @@ impl Options {
     }
 }
 
-/// The state of every handler.
-pub(crate) type HallState = axum::extract::State<Arc<AppState>>;
+/// The axum extractor of [`AppState`].
+pub(crate) type SharedState = axum::extract::State<Arc<AppState>>;
 
-/// What every handler is given.
+/// The state shared by all handlers.
 pub(crate) struct AppState {
     pub(crate) ports: Ports,
     pub(crate) node: Node,
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
     pub(crate) relays: Arc<Relays>,
-    /// The OpenAPI document, once all routes are added.
+    /// The OpenAPI document; set once all routes are added.
     pub(crate) document: OnceLock<Bytes>,
 }
 
 impl AppState {
-    /// A hall that nobody has entered yet.
+    /// A state with empty caches and no document.
     pub(crate) fn new(ports: Ports, node: Node, options: Options) -> Self {
         Self {
             ports,

@@ -1,5 +1,5 @@
-//! Who may pass: the access policy of each route, and the guard that enforces it before the handler
-//! runs and before the body is read. Must not know what the routes do.
+//! The access policies of routes, and the guard that enforces them before the body is read and the handler runs.
+//! Must not know what the routes do.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use crate::{extract, keys};
 /// The access policy of a route. A route cannot be added without one (invariant 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Anyone.
+    /// No key needed.
     Public,
-    /// Any key; the handler scopes its answer to the caller.
+    /// Any key; the handler limits its response to what the caller may see.
     AnyKey,
-    /// Any key; an entity's only where it is a member of the space that the path names.
+    /// An admin key, or the key of an entity that is a member of the space in the path.
     Member,
     /// Admin keys.
     Admin,
 }
 
 impl Access {
-    /// The name in the document and in snapshots.
+    /// The name in the OpenAPI document and in snapshots.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
@@ -43,14 +43,14 @@ impl Access {
     }
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     /// The key.
     pub(crate) credential: Credential,
-    /// Its hash, to look again later.
+    /// The key's hash, to check the key again later.
     pub(crate) hash: String,
-    /// The entity that the key is bound to, where the guard has read it on its way.
+    /// The entity that the key is bound to, if the guard has already read it.
     pub(crate) member: Option<Arc<Entity>>,
 }
 
@@ -69,11 +69,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| Problem::internal(&"a public route asks for its caller"))
+        caller.ok_or_else(|| Problem::internal(&"a public route needs a caller"))
     }
 }
 
-/// The space of a [`Access::Member`] route, resolved and checked.
+/// The space in the path of an [`Access::Member`] route; the caller may see it.
 #[derive(Clone, Debug)]
 pub(crate) struct InSpace(pub(crate) Arc<Space>);
 
@@ -82,23 +82,23 @@ impl<S: Send + Sync> FromRequestParts<S> for InSpace {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let space = parts.extensions.get::<Self>().cloned();
-        space.ok_or_else(|| Problem::internal(&"a route asks for a space that its policy does not name"))
+        space.ok_or_else(|| Problem::internal(&"a route without the policy `member` needs a space"))
     }
 }
 
-/// What the guard of one route needs.
+/// The state of the guard of one route.
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) app: Arc<AppState>,
     pub(crate) access: Access,
     /// Whether the route takes a query string.
-    pub(crate) queries: bool,
+    pub(crate) takes_query: bool,
 }
 
 /// Enforces the policy of one route.
 pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let admitted = match admit(&guard, &mut request).await {
-        Ok(()) if !guard.queries => extract::only_known(request.uri(), &[]),
+        Ok(()) if !guard.takes_query => extract::check_query_names(request.uri(), &[]),
         admitted => admitted,
     };
     match admitted {
@@ -119,7 +119,7 @@ async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
         let space = named_space(&guard.app, request).await?;
         if let Some(entity) = caller.entity() {
             let Some(member) = membership(&guard.app, &space, entity).await? else {
-                // A stranger is not told that the space exists.
+                // A non-member must not learn that the space exists.
                 return Err(Problem::not_found("space", &space_name(request).await?));
             };
             caller.member = Some(Arc::new(member.entity));
@@ -150,20 +150,20 @@ async fn space_name(request: &mut Request) -> Result<String, Problem> {
     let params: RawPathParams = request
         .extract_parts()
         .await
-        .map_err(|_| Problem::new(Code::NotUtf8, "the path is not UTF-8 once decoded"))?;
+        .map_err(|_| Problem::new(Code::NotUtf8, "the decoded path is not UTF-8"))?;
     let space = params.iter().find(|(key, _)| *key == "space");
     space.map(|(_, value)| value.to_owned()).ok_or_else(|| Problem::internal(&"a route without a space"))
 }
 
 async fn authenticate(app: &AppState, headers: &HeaderMap) -> Result<Caller, Problem> {
     let hash = keys::hash(bearer(headers)?);
-    let credential = known(app, &hash).await?;
+    let credential = find_credential(app, &hash).await?;
     let credential =
         credential.ok_or_else(|| Problem::new(Code::KeyInvalid, "the key is unknown or revoked"))?;
     Ok(Caller { credential, hash, member: None })
 }
 
-/// The key that the request carries.
+/// The key in the `authorization` header.
 fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let wanted = "wanted the header `authorization: Bearer KEY`";
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
@@ -179,8 +179,8 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     Ok(key)
 }
 
-/// The credential of that hash, from the cache or the registry.
-pub(crate) async fn known(app: &AppState, hash: &str) -> Result<Option<Credential>, Problem> {
+/// The credential with that hash, from the cache or the registry.
+pub(crate) async fn find_credential(app: &AppState, hash: &str) -> Result<Option<Credential>, Problem> {
     let now = app.ports.clock.monotonic_ms();
     if let Some(credential) = app.keys.get(hash, now) {
         return Ok(Some(credential));
@@ -198,7 +198,7 @@ mod tests {
     use axum::http::HeaderValue;
 
     #[test]
-    fn only_one_bearer_header_with_a_key_will_do() {
+    fn exactly_one_bearer_header_with_a_key_is_accepted() {
         let check = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for value in values {

@@ -1,4 +1,4 @@
-//! Reading requests: every rejection is a problem with a stable code. Must not know routes.
+//! Extractors: every rejection is a problem with a stable code. Must not know routes.
 
 use agent::id::{CredentialId, hex};
 use agent::limits;
@@ -14,17 +14,17 @@ use sha2::{Digest, Sha256};
 use crate::json;
 use crate::problem::{Code, Problem};
 
-/// What the path names.
-pub(crate) struct At<T>(pub(crate) T);
+/// The parameters of the path.
+pub(crate) struct PathParam<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for At<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathParam<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Path::<T>::from_request_parts(parts, state).await {
             Ok(Path(value)) => Ok(Self(value)),
             Err(PathRejection::FailedToDeserializePathParams(_)) => {
-                Err(Problem::new(Code::NotUtf8, "the path is not UTF-8 once decoded"))
+                Err(Problem::new(Code::NotUtf8, "the decoded path is not UTF-8"))
             }
             Err(error) => Err(Problem::internal(&error)),
         }
@@ -39,7 +39,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         if let Some(known) = json::fields::<T>() {
-            only_known(&parts.uri, known)?;
+            check_query_names(&parts.uri, known)?;
         }
         match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(query)) => Ok(Self(query)),
@@ -48,22 +48,22 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// Refuses a query string with a name that is none of `known`: whoever wrote it meant something, and
-/// it would not be done.
-pub(crate) fn only_known(uri: &Uri, known: &[&'static str]) -> Result<(), Problem> {
+/// Rejects a query string with a parameter that is not in `known`: ignoring it would not do what the client
+/// meant.
+pub(crate) fn check_query_names(uri: &Uri, known: &[&'static str]) -> Result<(), Problem> {
     let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
     let pairs = pairs.map_err(|error| Problem::new(Code::BadQuery, error.body_text()))?.0;
     match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
         None => Ok(()),
         Some((name, _)) if name == "purge" => {
             let problem = json::unknown_name(name, known);
-            Err(problem.hint("purging is not there yet: nothing was changed, and nothing erased"))
+            Err(problem.hint("purging is not supported yet: nothing was changed and nothing was erased"))
         }
         Some((name, _)) => Err(json::unknown_name(name, known)),
     }
 }
 
-/// A JSON body, and its bytes as they came.
+/// A JSON body, and its bytes as received.
 pub(crate) struct Body<T> {
     pub(crate) value: T,
     pub(crate) raw: Bytes,
@@ -74,12 +74,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         check_type(request.headers())?;
-        let raw = whole(request).await?;
+        let raw = read_body(request).await?;
         Ok(Self { value: json::read(&raw)?, raw })
     }
 }
 
-/// A body that may be left out; then it is the default.
+/// A JSON body that may be missing; the value is then the default.
 pub(crate) struct MaybeBody<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
@@ -87,7 +87,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let typed = check_type(request.headers());
-        let raw = whole(request).await?;
+        let raw = read_body(request).await?;
         if raw.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -96,7 +96,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody
     }
 }
 
-/// A page of another origin can send text without asking, but not JSON that says it is.
+/// Requires `application/json`: a web page of another origin cannot send that type without a CORS preflight.
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = given.split(';').next().unwrap_or_default().trim();
@@ -107,7 +107,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::NotJson, format!("wanted the content type `application/json`, got `{shown}`")))
 }
 
-async fn whole(request: Request) -> Result<Bytes, Problem> {
+async fn read_body(request: Request) -> Result<Bytes, Problem> {
     let too_large = || {
         let detail = format!("the body is larger than {} bytes", limits::BODY_MAX_BYTES);
         Problem::new(Code::BodyTooLarge, detail)
@@ -119,10 +119,10 @@ async fn whole(request: Request) -> Result<Bytes, Problem> {
     }
     axum::body::to_bytes(request.into_body(), limits::BODY_MAX_BYTES).await.map_err(|error| {
         let source = std::error::Error::source(&error);
-        // One error type stands for "longer than the bound" and for a connection that broke.
+        // axum has one error type for "longer than the limit" and for a broken connection.
         match source.is_some_and(|source| source.to_string().contains("length limit")) {
             true => too_large(),
-            false => Problem::new(Code::BadJson, "the body broke off"),
+            false => Problem::new(Code::BadJson, "the body ended early"),
         }
     })
 }
@@ -150,7 +150,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
 }
 
 impl Idempotency {
-    /// The store's form of it: the same request is the same `act` with the same body.
+    /// The key as the store keeps it. Two requests are the same if `act` and body are the same.
     pub(crate) fn request(&self, credential: CredentialId, act: &str, raw: &[u8]) -> Option<RequestKey> {
         let key = self.0.clone()?;
         let mut hash = Sha256::new();
@@ -161,15 +161,15 @@ impl Idempotency {
     }
 }
 
-/// Which page, with the default and the bound applied.
+/// The page to read, with the default limit applied and the bounds checked.
 pub(crate) fn page(cursor: Option<String>, limit: Option<u32>) -> Result<PageRequest, Problem> {
     if cursor.as_ref().is_some_and(|cursor| cursor.len() > limits::KEY_MAX_BYTES) {
-        return Err(Problem::new(Code::BadQuery, "`cursor` is none that was given out"));
+        return Err(Problem::new(Code::BadQuery, "`cursor` is not the `next` of an earlier page"));
     }
     Ok(PageRequest { cursor, limit: rows(limit)? })
 }
 
-/// How many rows.
+/// The number of rows, with the default applied and the bounds checked.
 pub(crate) fn rows(limit: Option<u32>) -> Result<u32, Problem> {
     match limit.unwrap_or(limits::PAGE_DEFAULT) {
         limit @ 1..=limits::PAGE_MAX => Ok(limit),
@@ -180,8 +180,8 @@ pub(crate) fn rows(limit: Option<u32>) -> Result<u32, Problem> {
     }
 }
 
-/// A free text within its bound; the field is named in the refusal.
-pub(crate) fn text(field: &str, value: String, max: usize) -> Result<String, Problem> {
+/// Checks the length of a free text; the error names the field.
+pub(crate) fn bounded_text(field: &str, value: String, max: usize) -> Result<String, Problem> {
     if value.len() <= max && !value.contains('\0') {
         return Ok(value);
     }
@@ -189,9 +189,9 @@ pub(crate) fn text(field: &str, value: String, max: usize) -> Result<String, Pro
     Err(Problem::new(Code::BadValue, format!("`{field}` must be at most {max} bytes without NUL, got {got}")))
 }
 
-/// Runs what writes to its end, even where the client hangs up meanwhile: a commit is never dropped
-/// half-way, and whoever must be told of it is told.
-pub(crate) async fn to_the_end<T, F>(work: F) -> Result<T, Problem>
+/// Runs a write to its end, even if the client hangs up: a commit is never dropped half-way, and its updates are
+/// published.
+pub(crate) async fn run_to_completion<T, F>(work: F) -> Result<T, Problem>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Problem>> + Send + 'static,

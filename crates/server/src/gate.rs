@@ -1,5 +1,5 @@
-//! The outer gate: what every request must pass before routing, authentication and reading its
-//! body. Also catches panics and bounds the time of a request. Must not know routes.
+//! The outer gate: checks every request before routing, authentication and reading the body. Also catches panics
+//! and bounds the time of a request. Must not know routes.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::app_state::AppState;
 use crate::problem::{Code, Problem};
 
-/// Puts the gate around all routes. A panic in a handler becomes an answer; the process continues.
-pub(crate) fn around(router: Router, app: Arc<AppState>) -> Router {
+/// Wraps all routes in the gate. A panic in a handler becomes an error response; the process continues.
+pub(crate) fn wrap(router: Router, app: Arc<AppState>) -> Router {
     router
         .layer(CatchPanicLayer::custom(|_| Problem::internal(&"a handler panicked").into_response()))
         .layer(middleware::from_fn_with_state(app, gate))
@@ -29,8 +29,8 @@ async fn gate(State(app): State<Arc<AppState>>, request: Request, next: Next) ->
         return problem.into_response();
     }
     let limit = app.ports.clock.sleep(Duration::from_millis(limits::REQUEST_MS));
-    // Bounds the time to the head of the answer, body of the request included. An event stream has
-    // its head at once; its body is not bounded by this.
+    // Bounds the time until the response head, including reading the request's body. An event stream sends its
+    // head at once, and its body is not bounded by this.
     let mut response = tokio::select! {
         biased;
         response = next.run(request) => response,
@@ -44,9 +44,9 @@ async fn gate(State(app): State<Arc<AppState>>, request: Request, next: Next) ->
 
 fn admit(app: &AppState, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
-    let ours = |host: &str| is_ours(host, &app.options.hosts);
-    check_host(request, &ours)?;
-    check_origin(headers, &ours)?;
+    let allowed = |host: &str| is_allowed_host(host, &app.options.hosts);
+    check_host(request, &allowed)?;
+    check_origin(headers, &allowed)?;
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > limits::HEADERS_MAX || bytes > limits::HEADERS_MAX_BYTES {
         let detail = format!(
@@ -60,48 +60,49 @@ fn admit(app: &AppState, request: &Request) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A name that resolves to this machine is not ours for that: pages of strangers can make any name
-/// do so (DNS rebinding).
-fn check_host(request: &Request, ours: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
-    let refused = |got: &str| {
+/// Checks the host that the request is addressed to. That a name resolves to this machine proves nothing: a
+/// foreign web page can make its own name do so (DNS rebinding).
+fn check_host(request: &Request, allowed: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
+    let rejected = |got: &str| {
         let shown: String = got.chars().take(80).collect();
-        Problem::new(Code::HostRefused, format!("this server is not called `{shown}`"))
+        Problem::new(Code::HostRefused, format!("this server does not serve the host `{shown}`"))
             .hint("use the address that it listens on")
     };
     let mut named = request.headers().get_all(header::HOST).iter();
-    let host = named.next().ok_or_else(|| refused(""))?;
-    let host = host.to_str().map_err(|_| refused("?"))?;
-    let authority: Authority = host.parse().map_err(|_| refused(host))?;
-    if named.next().is_some() || host.contains('@') || !ours(authority.host()) {
-        return Err(refused(host));
+    let host = named.next().ok_or_else(|| rejected(""))?;
+    let host = host.to_str().map_err(|_| rejected("?"))?;
+    let authority: Authority = host.parse().map_err(|_| rejected(host))?;
+    if named.next().is_some() || host.contains('@') || !allowed(authority.host()) {
+        return Err(rejected(host));
     }
     match request.uri().host() {
-        Some(host) if !ours(host) => Err(refused(host)),
+        Some(host) if !allowed(host) => Err(rejected(host)),
         _ => Ok(()),
     }
 }
 
-/// Browsers name the origin of the page that asks; a page of a stranger has no business here.
-fn check_origin(headers: &HeaderMap, ours: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
+/// Browsers send the origin of the page that makes the request; pages of other origins are rejected.
+fn check_origin(headers: &HeaderMap, allowed: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
     for origin in headers.get_all(header::ORIGIN) {
         let text = origin.to_str().unwrap_or("?");
         let authority = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
         let authority = authority.and_then(|rest| rest.parse::<Authority>().ok());
-        if !authority.is_some_and(|authority| !text.contains('@') && ours(authority.host())) {
+        if !authority.is_some_and(|authority| !text.contains('@') && allowed(authority.host())) {
             let shown: String = text.chars().take(80).collect();
-            return Err(Problem::new(Code::OriginRefused, format!("the origin `{shown}` may not ask here")));
+            let detail = format!("requests from the origin `{shown}` are not allowed");
+            return Err(Problem::new(Code::OriginRefused, detail));
         }
     }
     Ok(())
 }
 
-fn is_ours(host: &str, hosts: &[String]) -> bool {
+fn is_allowed_host(host: &str, hosts: &[String]) -> bool {
     let plain = |text: &str| text.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     let host = plain(host);
     let loopback = host == "localhost"
         || host == "127.0.0.1"
         || host.parse::<IpAddr>().is_ok_and(|address| address == IpAddr::V6(Ipv6Addr::LOCALHOST));
-    loopback || hosts.iter().any(|allowed| plain(allowed) == host)
+    loopback || hosts.iter().any(|configured| plain(configured) == host)
 }
 
 #[cfg(test)]
@@ -109,13 +110,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_names_and_the_configured_hosts_are_ours() {
+    fn only_loopback_names_and_configured_hosts_are_allowed() {
         let hosts = vec!["viv.example".to_owned(), "192.0.2.7".to_owned()];
         for good in ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", "::1", "Viv.Example", "192.0.2.7"] {
-            assert!(is_ours(good, &hosts), "{good}");
+            assert!(is_allowed_host(good, &hosts), "{good}");
         }
         for bad in ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil", "127.0.0.2", "0.0.0.0"] {
-            assert!(!is_ours(bad, &hosts), "{bad}");
+            assert!(!is_allowed_host(bad, &hosts), "{bad}");
         }
     }
 }

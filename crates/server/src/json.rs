@@ -1,5 +1,5 @@
-//! Reading JSON from strangers: depth is bounded on the raw bytes before anything is parsed, and
-//! every mistake is named by its path. Must not know requests.
+//! Reads untrusted JSON: bounds the depth on the raw bytes before parsing, and names the path of every mistake.
+//! Must not know requests.
 
 use agent::config::nearest;
 use agent::limits;
@@ -22,15 +22,15 @@ pub(crate) fn read<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
     let mut from = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
         let path = error.path().to_string();
-        mistake::<T>(text, &path, &error.into_inner())
+        describe_error::<T>(text, &path, &error.into_inner())
     })?;
     from.end().map_err(|error| bad_json(&error))?;
     Ok(read)
 }
 
-/// Refuses JSON that is no object: serde would read an array as the fields in their order.
+/// Rejects JSON that is not an object: serde would read an array as the fields in their order.
 fn only_object(text: &str) -> Result<(), Problem> {
-    // serde's own white space; an empty body and what begins with no value are its to refuse.
+    // JSON white space. An empty body and invalid JSON are left to serde to reject.
     if text.trim_start_matches([' ', '\n', '\t', '\r']).starts_with('{') {
         return Ok(());
     }
@@ -45,7 +45,7 @@ fn only_object(text: &str) -> Result<(), Problem> {
     Err(Problem::new(Code::WrongType, format!("the body: wanted a JSON object, got {got}")))
 }
 
-/// Whether the JSON text nests deeper than the bound; needs no valid JSON.
+/// Whether the text nests deeper than the limit; works on invalid JSON too.
 fn too_deep(raw: &[u8]) -> bool {
     let mut depth = 0usize;
     let mut in_text = false;
@@ -72,12 +72,12 @@ fn bad_json(error: &serde_json::Error) -> Problem {
     Problem::new(Code::BadJson, format!("the body is not JSON: {error}"))
 }
 
-/// What is wrong with a text that did not become a `T`.
-fn mistake<T: DeserializeOwned>(text: &str, path: &str, error: &serde_json::Error) -> Problem {
+/// Describes why the text cannot be read as a `T`.
+fn describe_error<T: DeserializeOwned>(text: &str, path: &str, error: &serde_json::Error) -> Problem {
     if error.classify() != Category::Data {
         return bad_json(error);
     }
-    // The rest of the text was not read yet; only whole JSON is worth talking about.
+    // serde stopped at the first mistake; invalid JSON further on is reported first.
     let value: Value = match serde_json::from_str(text) {
         Ok(value) => value,
         Err(error) => return bad_json(&error),
@@ -87,10 +87,10 @@ fn mistake<T: DeserializeOwned>(text: &str, path: &str, error: &serde_json::Erro
     {
         return problem;
     }
-    let said = error.to_string();
-    let said = said.split(" at line ").next().unwrap_or(&said);
-    let place = if path == "." { "the body".to_owned() } else { format!("`{path}`") };
-    Problem::new(Code::WrongType, format!("{place}: {said}"))
+    let reason = error.to_string();
+    let reason = reason.split(" at line ").next().unwrap_or(&reason);
+    let location = if path == "." { "the body".to_owned() } else { format!("`{path}`") };
+    Problem::new(Code::WrongType, format!("{location}: {reason}"))
 }
 
 fn unknown_field(given: &Map<String, Value>, known: &[&'static str]) -> Option<Problem> {
@@ -98,23 +98,23 @@ fn unknown_field(given: &Map<String, Value>, known: &[&'static str]) -> Option<P
     Some(unknown_name(unknown, known))
 }
 
-/// The refusal of an unknown name.
+/// The error for an unknown field or parameter.
 pub(crate) fn unknown_name(name: &str, known: &[&'static str]) -> Problem {
     let shown: String = name.chars().take(80).collect();
     let problem = Problem::new(Code::UnknownField, format!("unknown field `{shown}`"));
     match nearest(name, known.iter().copied()) {
         Some(nearest) => problem.hint(format!("did you mean `{nearest}`?")),
-        None if known.is_empty() => problem.hint("there are none here"),
+        None if known.is_empty() => problem.hint("no fields are accepted here"),
         None => problem.hint(format!("known are `{}`", known.join("`, `"))),
     }
 }
 
-/// The names of the fields of a struct, as serde knows them.
+/// The names of the fields of a struct, as serde reads them.
 pub(crate) fn fields<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
     T::deserialize(Probe).err().and_then(|found| found.0)
 }
 
-/// Asks a type for its fields instead of giving it any.
+/// A deserializer that only records which fields a type asks for.
 struct Probe;
 
 #[derive(Debug)]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named_by_its_place() {
+    fn every_mistake_is_reported_with_its_path() {
         check(b"{\"text\": 1}", Code::WrongType, "`text`: invalid type: integer `1`, expected a string");
         check(b"{\"text\": \"a\", \"places\": [1, \"b\"]}", Code::WrongType, "`places[1]`");
         check(b"{}", Code::WrongType, "missing field `text`");

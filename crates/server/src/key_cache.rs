@@ -1,4 +1,4 @@
-//! Keys seen to be good a moment ago. Must not know where keys are kept.
+//! A cache of recently validated keys. Must not know where keys are stored.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +8,8 @@ use agent::port::Credential;
 
 use crate::keys;
 
-/// Keys seen to be good a moment ago, so that not every request asks the store. Bounded in size and
-/// in time: revoking a key holds after [`limits::KEY_CACHE_MS`].
+/// Recently validated keys, so that most requests need no read from the store. Bounded in size and in age: a
+/// revoked key is rejected after at most [`limits::KEY_CACHE_MS`].
 #[derive(Debug, Default)]
 pub(crate) struct KeyCache(Mutex<VecDeque<Remembered>>);
 
@@ -21,7 +21,7 @@ struct Remembered {
 }
 
 impl KeyCache {
-    /// The credential of that hash, where it was seen a moment ago.
+    /// The credential with that hash, if it was validated recently.
     pub(crate) fn get(&self, hash: &str, now: u64) -> Option<Credential> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter()
@@ -31,7 +31,7 @@ impl KeyCache {
             .map(|known| known.credential.clone())
     }
 
-    /// Remembers it, in place of the oldest where there are too many.
+    /// Adds a credential; a full cache drops its oldest.
     pub(crate) fn put(&self, hash: &str, credential: &Credential, now: u64) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| known.hash != hash && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_forgets_in_time_and_is_bounded() {
+    fn entries_expire_and_their_number_is_bounded() {
         let cache = KeyCache::default();
         cache.put("a", &credential(), 0);
         assert!(cache.get("a", limits::KEY_CACHE_MS - 1).is_some());

@@ -1,24 +1,24 @@
-//! Keys: 256 random bits as text, kept as a hash. A fast hash is right for a secret that cannot be
-//! guessed. Must not know where keys are kept.
+//! API keys: 256 random bits as text, stored as a hash. A fast hash suffices, because the secret cannot be
+//! guessed. Must not know where keys are stored.
 
 use agent::id::hex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What every key begins with, so that people and scanners recognise one.
+/// The prefix of every key, so that people and secret scanners recognize one.
 pub const PREFIX: &str = "viv_";
 
-/// The text of a key: the prefix and 64 hexadecimal digits.
+/// The text of a key: the prefix and 64 lower-case hexadecimal digits.
 pub fn key(random: &[u8; 32]) -> String {
     format!("{PREFIX}{}", hex(random))
 }
 
-/// What is kept of a key: SHA-256 of its text, as lower-case hexadecimal.
+/// The stored form of a key: SHA-256 of its text, as lower-case hexadecimal.
 pub fn hash(key: &str) -> String {
     hex(&Sha256::digest(key.as_bytes()))
 }
 
-/// Whether two texts are the same; takes the same time wherever they differ.
+/// Compares two texts in constant time.
 pub fn same(a: &str, b: &str) -> bool {
     a.as_bytes().ct_eq(b.as_bytes()).into()
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_recognisable_and_its_hash_is_not_it() {
+    fn a_key_has_the_prefix_and_its_hash_does_not_contain_it() {
         let text = key(&[7; 32]);
         assert_eq!(text.len(), PREFIX.len() + 64);
         assert!(text.starts_with("viv_0707"));

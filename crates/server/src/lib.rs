@@ -1,8 +1,8 @@
 //! The API: REST and event streams over the ports of `agent`.
 //!
-//! One outer gate checks every request before anything else, one guard per route checks its access
-//! policy before the handler, and every refusal is a problem document with a stable code
-//! ([`problem`]). This crate must not know SQL, any vendor, or how an agent thinks.
+//! An outer gate checks every request first. A guard per route then enforces the route's access policy before
+//! the handler runs. Every error is a problem document with a stable code ([`problem`]). This crate must not
+//! know SQL, any vendor, or how an agent thinks.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ mod stream;
 pub use app_state::{KeySource, Options};
 pub use serve::serve;
 
-/// All routes, behind the gate. `node` is told which agents have something to do.
+/// All routes, behind the gate. Handlers signal `node` when an agent has something to do.
 pub fn router(ports: Ports, node: Node, options: Options) -> axum::Router {
     let app = Arc::new(app_state::AppState::new(ports, node, options));
     let (router, document) = handlers::all(routes::Routes::new(Arc::clone(&app))).finish();
-    // Empty until this line, which runs once for each hall.
+    // Set once per `AppState`, here.
     let _ = app.document.set(document);
-    gate::around(router, app)
+    gate::wrap(router, app)
 }

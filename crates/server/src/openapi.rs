@@ -1,5 +1,4 @@
-//! The OpenAPI 3.1 document: what every operation shares is added here. Must not know
-//! single routes.
+//! The OpenAPI 3.1 document: adds what all operations have in common. Must not know individual routes.
 
 use bytes::Bytes;
 use utoipa::openapi::content::ContentBuilder;
@@ -16,16 +15,16 @@ use crate::problem::{Code, ProblemBody};
 const SCHEME: &str = "bearer";
 
 const ABOUT: &str = "\
-Living agents: they sleep on a durable inbox, wake when something happens, think, speak in spaces and \
-sleep again.\n\n\
-Wherever a path takes an agent, an entity or a space, its id or its handle will do. Lists are paged: \
-`next` of one page is the `cursor` of the next. `Idempotency-Key` makes a message or an event safe to \
-send again. Every refusal is a problem document with a stable `code`.";
+A runtime for AI agents. An agent sleeps until an event arrives in its durable inbox, then works on it step by \
+step, posts messages in spaces and sleeps again.\n\n\
+Where a path contains an agent, an entity or a space, use its id or its handle. Lists are paged: pass `next` of \
+one page as `cursor` to get the next page. With an `Idempotency-Key` a message or an event can be sent again \
+safely. Every error is a problem document with a stable `code`.";
 
-/// Writes the policy, the key and the refusals into the operations of a path.
+/// Adds the access policy, the security requirement and the error response to the operations of a path.
 pub(crate) fn mark(item: &mut PathItem, access: Access) {
     for operation in operations(item) {
-        // Handlers are named by what they do; the subject makes the name unique.
+        // Several modules have a handler `list`; the tag makes the operation id unique.
         if let (Some(tag), Some(name)) =
             (operation.tags.iter().flatten().next().cloned(), operation.operation_id.as_mut())
         {
@@ -37,10 +36,10 @@ pub(crate) fn mark(item: &mut PathItem, access: Access) {
             Access::Public => Vec::new(),
             _ => vec![SecurityRequirement::new(SCHEME, Vec::<String>::new())],
         });
-        let refusal = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemBody::name()))).build();
+        let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemBody::name()))).build();
         let response = ResponseBuilder::new()
-            .description("Refused; `code` says why.")
-            .content("application/problem+json", refusal)
+            .description("An error; `code` is the reason.")
+            .content("application/problem+json", body)
             .build();
         operation.responses.responses.insert("default".to_owned(), response.into());
     }
@@ -69,6 +68,6 @@ pub(crate) fn finish(mut document: OpenApi, version: &str) -> Bytes {
     components.add_security_scheme(SCHEME, SecurityScheme::Http(key));
     components.schemas.insert(ProblemBody::name().into_owned(), ProblemBody::schema());
     components.schemas.insert(Code::name().into_owned(), Code::schema());
-    // Built from types at start; nothing in it can fail to be JSON.
+    // Built from types at start, and all of them serialise.
     Bytes::from(serde_json::to_vec(&document).expect("the document serialises"))
 }

@@ -1,5 +1,5 @@
-//! The one place that knows HTTP statuses, and the one list of stable codes of refusals. The
-//! documentation of the codes is generated from it. Must not know routes.
+//! Errors of the API: the list of stable codes with their HTTP statuses, and the response of a write. The
+//! documentation of the codes is generated from this list. Must not know routes.
 
 use std::borrow::Cow;
 
@@ -15,17 +15,17 @@ use utoipa::{PartialSchema, ToSchema};
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal, $status:literal;)+) => {
-        /// The stable codes. Each has one HTTP status and one title.
+        /// The stable error codes. Each has one HTTP status and one title.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Code {
             $($(#[doc = $doc])+ $name,)+
         }
 
         impl Code {
-            /// Every code, in the order of the documentation.
+            /// All codes, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The code as clients see it.
+            /// The code in JSON.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $code),+ }
             }
@@ -35,7 +35,7 @@ macro_rules! codes {
                 match self { $(Self::$name => $status),+ }
             }
 
-            /// What it means, in one sentence.
+            /// The meaning, in one sentence.
             pub fn title(self) -> &'static str {
                 match self { $(Self::$name => concat!($($doc),+).trim_ascii()),+ }
             }
@@ -50,9 +50,9 @@ codes! {
     NotUtf8 = "not_utf8", 400;
     /// The body is nested too deeply.
     TooDeep = "too_deep", 400;
-    /// A query parameter cannot be read.
+    /// A query parameter has a value that is not valid.
     BadQuery = "bad_query", 400;
-    /// A header cannot be read.
+    /// A header has a value that is not valid.
     BadHeader = "bad_header", 400;
     /// The request carries no key.
     KeyMissing = "key_missing", 401;
@@ -66,7 +66,7 @@ codes! {
     Forbidden = "forbidden", 403;
     /// The sender is not a member of the space.
     NotMember = "not_member", 403;
-    /// Nothing has that id or handle.
+    /// Nothing with that id or handle exists.
     NotFound = "not_found", 404;
     /// There is no such route.
     NoRoute = "no_route", 404;
@@ -78,31 +78,31 @@ codes! {
     IdTaken = "id_taken", 409;
     /// The idempotency key was used for another request.
     KeyReused = "key_reused", 409;
-    /// The space takes no more messages.
+    /// The space is closed to new messages.
     SpaceClosed = "space_closed", 409;
-    /// The space is full.
+    /// The space has as many members as it can have.
     SpaceFull = "space_full", 409;
     /// The agent is retired.
     AgentRetired = "agent_retired", 409;
     /// The agent is not running that cycle.
     NoOpenCycle = "no_open_cycle", 409;
-    /// The event is in another state than this needs.
+    /// The event's state does not allow this.
     EventState = "event_state", 409;
     /// The open cycle has taken the event.
     EventTaken = "event_taken", 409;
-    /// The call has its outcome already.
+    /// The call already has its outcome.
     CallOver = "call_over", 409;
     /// The body is too large.
     BodyTooLarge = "body_too_large", 413;
     /// The body must be sent as application/json.
     NotJson = "not_json", 415;
-    /// A value has the wrong type, or is missing.
+    /// A value is missing or has the wrong type.
     WrongType = "wrong_type", 422;
-    /// A field is unknown.
+    /// A field or query parameter is unknown.
     UnknownField = "unknown_field", 422;
     /// A value is outside its bounds.
     BadValue = "bad_value", 422;
-    /// A handle is not well formed.
+    /// A handle is not valid.
     BadHandle = "bad_handle", 422;
     /// A client may not choose this message id.
     BadId = "bad_id", 422;
@@ -124,11 +124,11 @@ codes! {
     InboxFull = "inbox_full", 429;
     /// The request has too many or too large headers.
     HeadersTooLarge = "headers_too_large", 431;
-    /// The server failed; its log says why.
+    /// The server failed; its log has the reason.
     Internal = "internal", 500;
-    /// A record cannot be read.
+    /// A record in the store is damaged.
     Damaged = "damaged", 500;
-    /// The store is broken and the server must be started again.
+    /// The store failed; the server must be restarted.
     Broken = "broken", 500;
     /// The server is busy; try again.
     Overloaded = "overloaded", 503;
@@ -164,27 +164,27 @@ impl ToSchema for Code {
     }
 }
 
-/// A refusal as clients read it (`application/problem+json`).
+/// An error as clients receive it (`application/problem+json`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProblemBody {
-    /// `urn:viv:problem:` and the code.
+    /// A URN: `urn:viv:problem:` followed by the code.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What the code means.
+    /// The meaning of the code, in one sentence.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// The stable code.
+    /// The stable error code, for programs to check.
     #[schema(value_type = Code)]
     pub code: String,
-    /// What was wanted and what stood in the way.
+    /// What went wrong in this request.
     pub detail: String,
-    /// What to do.
+    /// What to do about it; left out if there is no advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// A refusal.
+/// An error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     code: Code,
@@ -193,37 +193,37 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A refusal with its reason.
+    /// An error with its reason.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), hint: None }
     }
 
-    /// Says what to do.
+    /// Adds advice on what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Its code.
+    /// The error code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// Nothing of that sort has that id or handle.
+    /// The error for an unknown id or handle; `what` is the kind of thing.
     pub fn not_found(what: &str, name: &str) -> Self {
         let shown: String = name.chars().take(80).collect();
         Self::new(Code::NotFound, format!("no {what} is called `{shown}`"))
     }
 
-    /// The same words with the name by which people know whom the store calls by an id.
+    /// Replaces an id in the detail with the name that people know.
     #[must_use]
-    pub fn calls(mut self, id: &dyn std::fmt::Display, name: &str) -> Self {
+    pub fn with_name(mut self, id: &dyn std::fmt::Display, name: &str) -> Self {
         self.detail = self.detail.replace(&id.to_string(), name);
         self
     }
 
-    /// A failure of the server; the reason is logged and not shown.
+    /// A failure of the server; the reason is logged, not sent.
     pub fn internal(reason: &dyn std::fmt::Display) -> Self {
         tracing::error!(%reason, "a request failed");
         Self::new(Code::Internal, "the server failed to answer")
@@ -257,28 +257,28 @@ impl IntoResponse for Problem {
     }
 }
 
-/// An answer to a request that makes or removes something.
+/// The response to a request that creates or removes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Made<T> {
-    /// Made now, and where it is found.
-    At(String, T),
-    /// Made now; it cannot be looked at.
-    Once(T),
-    /// It was there before.
-    Before(T),
+pub(crate) enum WriteResponse<T> {
+    /// Created; the URL path of the new thing, and its JSON.
+    Created(String, T),
+    /// Created; it cannot be read again later.
+    CreatedOnce(T),
+    /// It existed before.
+    Existing(T),
     /// Removed.
-    Gone,
+    Removed,
 }
 
-impl<T: Serialize> IntoResponse for Made<T> {
+impl<T: Serialize> IntoResponse for WriteResponse<T> {
     fn into_response(self) -> Response {
         match self {
-            Self::At(place, made) => {
-                (StatusCode::CREATED, [(header::LOCATION, place)], axum::Json(made)).into_response()
+            Self::Created(location, body) => {
+                (StatusCode::CREATED, [(header::LOCATION, location)], axum::Json(body)).into_response()
             }
-            Self::Once(made) => (StatusCode::CREATED, axum::Json(made)).into_response(),
-            Self::Before(found) => axum::Json(found).into_response(),
-            Self::Gone => StatusCode::NO_CONTENT.into_response(),
+            Self::CreatedOnce(body) => (StatusCode::CREATED, axum::Json(body)).into_response(),
+            Self::Existing(body) => axum::Json(body).into_response(),
+            Self::Removed => StatusCode::NO_CONTENT.into_response(),
         }
     }
 }
@@ -286,8 +286,8 @@ impl<T: Serialize> IntoResponse for Made<T> {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
-            // Told to the client, and too many to be logged one by one.
-            StoreError::Busy(_) | StoreError::Closed => tracing::debug!(%error, "a request is turned away"),
+            // The client is told to retry; there may be too many of these to log each.
+            StoreError::Busy(_) | StoreError::Closed => tracing::debug!(%error, "a request was rejected"),
             error => tracing::error!(%error, "the store failed a request"),
         }
         let detail = error.to_string();
@@ -295,7 +295,7 @@ impl From<StoreError> for Problem {
             StoreError::Busy(_) => Self::new(Code::Overloaded, detail).hint("try again in a moment"),
             StoreError::Full(_) => Self::new(Code::NoSpace, detail).hint("free some disk space"),
             StoreError::Damaged(_) => Self::new(Code::Damaged, detail)
-                .hint("`viv verify` lists what is wrong, `viv restore` puts a backup in place"),
+                .hint("`viv verify` lists what is wrong, `viv restore` restores a backup"),
             StoreError::Closed => Self::new(Code::Closing, detail),
             StoreError::Broken(_) => Self::new(Code::Broken, detail).hint("start the server again"),
         }
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_unique_lower_snake_and_refuses() {
+    fn every_code_is_unique_snake_case_and_an_error_status() {
         for (i, code) in Code::ALL.iter().enumerate() {
             let text = code.as_str();
             assert!(
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_without_room_is_507_and_a_busy_one_says_when_to_come_back() {
+    fn a_full_disk_is_507_and_a_busy_store_is_503_with_retry_after() {
         let full = Problem::from(StoreError::Full("disk".into())).into_response();
         assert_eq!(full.status().as_u16(), 507);
         let busy = Problem::from(StoreError::Busy("queue".into())).into_response();

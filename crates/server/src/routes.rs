@@ -1,6 +1,6 @@
-//! The route table. [`Routes::add`] is the only way to add a route, and it takes an access policy
-//! (invariant 12): route, document and guard come from one line, and a query string
-//! is refused where the document has no parameter for it.
+//! The route table. [`Routes::add`] is the only way to add a route, and it requires an access policy
+//! (invariant 12). One line yields route, document and guard. A query string is rejected if the document has no
+//! parameter for it.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::auth::{Access, Guard, guard};
 use crate::openapi;
 use crate::problem::{Code, Problem};
 
-/// Routes so far.
+/// The routes added so far.
 pub(crate) struct Routes {
     app: Arc<AppState>,
     router: OpenApiRouter<Arc<AppState>>,
 }
 
 impl Routes {
-    /// No routes yet.
+    /// An empty table.
     pub(crate) fn new(app: Arc<AppState>) -> Self {
         let router = OpenApiRouter::with_openapi(OpenApi::default());
         Self { app, router }
     }
 
-    /// Adds what `utoipa_axum::routes!` made of handlers, behind a guard of that policy.
+    /// Adds the result of `utoipa_axum::routes!`, behind a guard that enforces `access`.
     #[expect(clippy::disallowed_methods, reason = "the one place that adds routes")]
     pub(crate) fn add(self, access: Access, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
         let (schemas, mut paths, methods) = route;
@@ -40,8 +40,8 @@ impl Routes {
             );
             openapi::mark(item, access);
         }
-        let queries = paths.paths.values_mut().any(openapi::takes_query);
-        let guarded = Guard { app: Arc::clone(&self.app), access, queries };
+        let takes_query = paths.paths.values_mut().any(openapi::takes_query);
+        let guarded = Guard { app: Arc::clone(&self.app), access, takes_query };
         let methods = methods.route_layer(middleware::from_fn_with_state(guarded, guard));
         Self { router: self.router.routes((schemas, paths, methods)), ..self }
     }
@@ -57,13 +57,13 @@ impl Routes {
     }
 }
 
-/// What answers where no route is.
+/// Answers a path that no route has.
 async fn no_route(uri: Uri) -> Problem {
     let shown: String = uri.path().chars().take(80).collect();
     Problem::new(Code::NoRoute, format!("there is no route `{shown}`")).hint("see /openapi.json")
 }
 
-/// What answers where the route has no such method.
+/// Answers a method that the route does not have.
 async fn no_method(method: Method, uri: Uri) -> Problem {
     let shown: String = uri.path().chars().take(80).collect();
     Problem::new(Code::MethodNotAllowed, format!("the route `{shown}` has no method `{method}`"))

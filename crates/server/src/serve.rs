@@ -1,4 +1,4 @@
-//! Connections: accepts, bounds and ends them. Must not know routes.
+//! Accepts connections, bounds their number and closes them. Must not know routes.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,16 +20,16 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::stream::{Opened, SocketTakeover};
+use crate::stream::{OpenedStream, SocketTakeover};
 
-/// Serves until `shutdown`; then takes no more connections, lets requests in progress end for a bounded
-/// time, and returns.
+/// Serves until `shutdown`. Then it accepts no more connections, gives requests in progress a bounded time to
+/// finish, and returns.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) -> io::Result<()> {
     let slots = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
     let connections = TaskTracker::new();
-    let give_up = CancellationToken::new();
+    let abort = CancellationToken::new();
     loop {
-        // A full house lets newcomers wait in the kernel's queue.
+        // At the limit, new connections wait in the kernel's queue.
         let slot = Arc::clone(&slots).acquire_owned();
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
@@ -40,57 +40,57 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
             Ok((stream, _)) => stream,
             Err(error) if is_about_one_connection(&error) => continue,
             Err(error) => {
-                // Out of descriptors, most likely: closing connections will give some back.
+                // Most likely out of file descriptors: connections that close free some.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(limits::BACKOFF_BASE_MS)).await;
                 continue;
             }
         };
-        let talk = talk(stream, router.clone(), shutdown.clone(), give_up.clone());
+        let handle_connection = handle_connection(stream, router.clone(), shutdown.clone(), abort.clone());
         connections.spawn(async move {
-            talk.await;
+            handle_connection.await;
             drop(slot);
         });
     }
     drop(listener);
     connections.close();
     if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS), connections.wait()).await.is_err() {
-        give_up.cancel();
+        abort.cancel();
         connections.wait().await;
     }
     Ok(())
 }
 
-/// One connection, from its first byte to its last. Either half of it is large for a while and then
-/// gone, so that each has a box of its own.
-fn talk(
+/// Handles one connection from its first byte to its last. Both phases have large futures of which only one is
+/// needed at a time, so each is boxed.
+fn handle_connection(
     stream: TcpStream,
     router: Router,
     shutdown: CancellationToken,
-    give_up: CancellationToken,
+    abort: CancellationToken,
 ) -> impl Future<Output = ()> {
-    // Updates are small and must not wait for more.
+    // Updates are small and must be sent without delay.
     let _ = stream.set_nodelay(true);
-    let conversing = Box::pin(converse(stream, router, shutdown, give_up.clone()));
+    let http = Box::pin(serve_http(stream, router, shutdown, abort.clone()));
     async move {
-        let Some((opened, head, stream)) = conversing.await else { return };
-        let pouring = Box::pin(opened.pour(head, stream));
+        let Some((opened, head, stream)) = http.await else { return };
+        let streaming = Box::pin(opened.serve(head, stream));
         tokio::select! {
-            () = pouring => {}
-            () = give_up.cancelled() => {}
+            () = streaming => {}
+            () = abort.cancelled() => {}
         }
     }
 }
 
-/// A stream that takes its connection over, and the head of its answer.
-type Handover = (Opened, Parts, TcpStream);
+/// A stream that takes over its connection, the head of its response, and the socket.
+type Handover = (OpenedStream, Parts, TcpStream);
 
-/// Requests and answers, until the connection ends or is taken over.
-async fn converse(
+/// Serves HTTP requests until the connection ends or a stream takes it over.
+async fn serve_http(
     stream: TcpStream,
     router: Router,
     shutdown: CancellationToken,
-    give_up: CancellationToken,
+    abort: CancellationToken,
 ) -> Option<Handover> {
     let (first, taken) = oneshot::channel();
     let taken = async {
@@ -100,9 +100,9 @@ async fn converse(
         }
     };
     tokio::pin!(taken);
-    // Only the first request has nothing unwritten before it.
+    // Only the first request may be taken over: no response is still unwritten before it.
     let first = Mutex::new(Some(first));
-    let service = service_fn(move |request| answer(router.clone(), request, &first));
+    let service = service_fn(move |request| respond(router.clone(), request, &first));
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(limits::HEAD_MS))
@@ -110,44 +110,45 @@ async fn converse(
         .max_buf_size(4 * limits::HEADERS_MAX_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // A connection that breaks is the client's business.
+                // A broken connection is not an error of the server.
         _ = &mut connection => return None,
         (opened, head) = &mut taken => {
             return Some((opened, head, connection.into_parts().io.into_inner()));
         }
-        () = give_up.cancelled() => return None,
+        () = abort.cancelled() => return None,
         () = shutdown.cancelled() => Pin::new(&mut connection).graceful_shutdown(),
     }
     tokio::select! {
         _ = &mut connection => None,
         (opened, head) = taken => Some((opened, head, connection.into_parts().io.into_inner())),
-        () = give_up.cancelled() => None,
+        () = abort.cancelled() => None,
     }
 }
 
-/// Where a request hands its connection over.
-type Taker = oneshot::Sender<(Opened, Parts)>;
+/// Sends the stream that takes over the connection.
+type HandoverSender = oneshot::Sender<(OpenedStream, Parts)>;
 
-/// The router's answer; none if it is a stream that takes the connection over.
-fn answer(
+/// The router's response. If a stream takes over the connection, the future never ends.
+fn respond(
     router: Router,
     mut request: Request<Incoming>,
-    first: &Mutex<Option<Taker>>,
+    first: &Mutex<Option<HandoverSender>>,
 ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
-    let taker = first.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let line =
-        taker.filter(|_| request.method() == Method::GET).map(|taker| (taker, SocketTakeover::default()));
-    if let Some((_, line)) = &line {
-        request.extensions_mut().insert(line.clone());
+    let sender = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let takeover =
+        sender.filter(|_| request.method() == Method::GET).map(|sender| (sender, SocketTakeover::default()));
+    if let Some((_, takeover)) = &takeover {
+        request.extensions_mut().insert(takeover.clone());
     }
     let router = TowerToHyperService::new(router);
     async move {
-        let answer = router.call(request).await?;
-        let Some((taker, opened)) = line.and_then(|(taker, line)| Some((taker, line.opened()?))) else {
-            return Ok(answer);
+        let response = router.call(request).await?;
+        let Some((sender, opened)) = takeover.and_then(|(sender, takeover)| Some((sender, takeover.take()?)))
+        else {
+            return Ok(response);
         };
-        // Whoever takes it drops this with the connection; if nobody does, that is gone already.
-        let _ = taker.send((opened, answer.into_parts().0));
+        // The receiver drops this future with the connection; without one it is closed already.
+        let _ = sender.send((opened, response.into_parts().0));
         std::future::pending().await
     }
 }

@@ -1,4 +1,4 @@
-//! Agents: made, changed, suspended, resumed, retired; their derived state.
+//! Agents: create, change, suspend, resume, retire; their derived state.
 
 use agent::event::Principal;
 use agent::id::CycleId;
@@ -13,14 +13,14 @@ use uuid::Uuid;
 use crate::world::{ADMIN, World, open_cycle_for};
 
 #[tokio::test]
-async fn an_agent_is_made_with_defaults_and_changed_by_merging() {
+async fn an_agent_is_created_with_defaults_and_a_change_is_merged() {
     let world = World::new().await;
     let body = json!({"name": "helper", "config": {"instructions": "be kind", "tools": ["fire"]}});
-    let made = world.post("/v1/agents", body).await;
-    assert_eq!(made.status, 201, "{made:?}");
-    assert_eq!((&made.json["state"], &made.json["config_rev"]), (&json!("sleeping"), &json!(1)));
-    assert_eq!(made.json["model"], "demo");
-    assert_eq!(made.json["config"]["limits"]["max_steps"], 20);
+    let created = world.post("/v1/agents", body).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    assert_eq!((&created.json["state"], &created.json["config_rev"]), (&json!("sleeping"), &json!(1)));
+    assert_eq!(created.json["model"], "demo");
+    assert_eq!(created.json["config"]["limits"]["max_steps"], 20);
     let patch = json!({"display_name": "Helper", "config": {"limits": {"max_steps": 3}}});
     let amended = world.ask(Method::PATCH, "/v1/agents/helper", ADMIN, Some(patch)).await;
     assert_eq!((amended.status, &amended.json["config_rev"]), (200, &json!(2)), "{amended:?}");
@@ -28,21 +28,21 @@ async fn an_agent_is_made_with_defaults_and_changed_by_merging() {
     assert_eq!(amended.json["config"]["limits"]["max_steps"], 3);
     assert_eq!(amended.json["display_name"], "Helper");
     let bad = json!({"config": {"tools": ["nothing_like_it"]}});
-    let refused = world.ask(Method::PATCH, "/v1/agents/helper", ADMIN, Some(bad)).await;
-    assert_eq!((refused.status, refused.code()), (422, "no_such_tool"));
+    let rejected = world.ask(Method::PATCH, "/v1/agents/helper", ADMIN, Some(bad)).await;
+    assert_eq!((rejected.status, rejected.code()), (422, "no_such_tool"));
     assert_eq!(world.get("/v1/agents/helper").await.json, amended.json);
     assert_eq!(world.get("/v1/agents").await.json["items"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn a_suspended_agent_sleeps_for_that_reason_and_the_node_is_told() {
+async fn suspending_and_retiring_change_the_agents_state_and_signal_the_node() {
     let world = World::new().await;
     let suspended = world.post("/v1/agents/muhammad/suspend", json!({})).await;
     assert_eq!(
         (&suspended.json["state"], &suspended.json["reason"]),
         (&json!("sleeping"), &json!("suspended"))
     );
-    assert_eq!(world.signals(), [Signal::Look(world.agent)]);
+    assert_eq!(world.signals(), [Signal::Recheck(world.agent)]);
     let resumed = world.post("/v1/agents/muhammad/resume", json!({})).await;
     assert_eq!((&resumed.json["standing"], resumed.json.get("reason")), (&json!("active"), None));
     let retired = world.post("/v1/agents/muhammad/retire", json!({})).await;
@@ -54,29 +54,29 @@ async fn a_suspended_agent_sleeps_for_that_reason_and_the_node_is_told() {
 }
 
 #[tokio::test]
-async fn an_agent_that_waits_in_the_memory_of_this_node_says_for_what_and_until_when() {
+async fn an_agent_that_waits_on_this_node_has_a_reason_and_a_time() {
     let world = World::new().await;
     let (live, now) = (&world.ports.live, world.ports.clock.now());
     let until = now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
     let card = async || world.get("/v1/agents/muhammad").await.json;
     for (wait, reason, until) in [
-        (Wait::Place(256), "place", None),
+        (Wait::Slot(256), "place", None),
         (Wait::Requests("anthropic".into(), 128), "requests", None),
         (Wait::Crash, "crash", None),
         (Wait::Store("no room".into(), Some(until)), "store", Some(until)),
-        (Wait::Broke(until), "broke", Some(until)),
+        (Wait::Panicked(until), "broke", Some(until)),
     ] {
-        live.wait(world.agent, wait.clone());
+        live.begin_wait(world.agent, wait.clone());
         let card = card().await;
-        assert_eq!((&card["reason"], &card["why"]), (&json!(reason), &json!(wait.words())));
+        assert_eq!((&card["reason"], &card["why"]), (&json!(reason), &json!(wait.describe())));
         assert_eq!(card.get("not_before"), until.map(|until| json!(until)).as_ref());
     }
-    live.go_on(world.agent);
+    live.end_wait(world.agent);
     assert_eq!(card().await.get("reason"), None);
 }
 
 #[tokio::test]
-async fn a_brief_list_leaves_configs_out_and_says_what_was_used() {
+async fn a_brief_list_leaves_out_configs() {
     let world = World::new().await;
     let whole = world.get("/v1/agents").await.json["items"][0].clone();
     let brief = world.get("/v1/agents?brief=true").await.json["items"][0].clone();
@@ -89,10 +89,10 @@ async fn a_brief_list_leaves_configs_out_and_says_what_was_used() {
 }
 
 #[tokio::test]
-async fn the_recent_past_is_readable_as_far_as_it_is_asked_for() {
+async fn the_recent_history_can_be_limited_by_number_agents_and_time() {
     let world = World::new().await;
     for text in ["one", "two", "three"] {
-        world.slip(text).await;
+        world.post_unpublished(text).await;
     }
     let texts = |answer: &crate::world::Answer| -> Vec<String> {
         let items = answer.json["items"].as_array().unwrap();
@@ -112,13 +112,13 @@ async fn the_recent_past_is_readable_as_far_as_it_is_asked_for() {
         ("since=yesterday", 400, "bad_query"),
         ("limit=0", 400, "bad_query"),
     ] {
-        let refused = world.get(&format!("/v1/recent?{query}")).await;
-        assert_eq!((refused.status, refused.code()), (status, code), "{query}: {refused:?}");
+        let rejected = world.get(&format!("/v1/recent?{query}")).await;
+        assert_eq!((rejected.status, rejected.code()), (status, code), "{query}: {rejected:?}");
     }
 }
 
 #[tokio::test]
-async fn an_awake_agent_is_shown_as_it_lives() {
+async fn an_agent_that_runs_has_its_live_state_and_cycle() {
     let world = World::new().await;
     let cycle = CycleId(Uuid::from_u128(5));
     world.ports.live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
@@ -127,10 +127,10 @@ async fn an_awake_agent_is_shown_as_it_lives() {
 }
 
 #[tokio::test]
-async fn what_an_agent_lived_and_knows_is_readable() {
+async fn consciousness_facts_and_runs_can_be_read() {
     let world = World::new().await;
-    let mind = world.get("/v1/agents/muhammad/consciousness").await;
-    assert_eq!((&mind.json["entries"], &mind.json["total_tokens"]), (&json!([]), &json!(0)));
+    let context = world.get("/v1/agents/muhammad/consciousness").await;
+    assert_eq!((&context.json["entries"], &context.json["total_tokens"]), (&json!([]), &json!(0)));
     let facts = world.get("/v1/agents/muhammad/facts").await;
     assert_eq!(facts.json["spaces"][0]["name"], "home", "{facts:?}");
     assert_eq!(facts.json["spaces"][0]["members"].as_array().unwrap().len(), 2);
@@ -140,29 +140,29 @@ async fn what_an_agent_lived_and_knows_is_readable() {
 }
 
 #[tokio::test]
-async fn a_mind_is_shown_by_layers_that_make_the_window_and_looking_wakes_nobody() {
+async fn the_context_is_listed_by_layers_and_reading_it_wakes_no_agent() {
     let world = World::new().await;
-    let before = world.get("/v1/agents/muhammad/mind").await;
+    let before = world.get("/v1/agents/muhammad/context").await;
     assert_eq!((before.status, &before.json["events"], &before.json["entries"]), (200, &json!(0), &json!(0)));
     let body = json!({"text": "hello there", "sender": "you"});
-    let said = world.post("/v1/spaces/home/messages", body).await;
-    assert_eq!(said.status, 201, "{said:?}");
+    let posted = world.post("/v1/spaces/home/messages", body).await;
+    assert_eq!(posted.status, 201, "{posted:?}");
     world.signals();
-    let mind = world.get("/v1/agents/muhammad/mind").await.json;
+    let context = world.get("/v1/agents/muhammad/context").await.json;
     let names: Vec<&str> =
-        mind["layers"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
+        context["layers"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["system", "tools", "summary", "window", "inbox", "workspace", "output", "free"]);
-    let sum: u64 = mind["layers"].as_array().unwrap().iter().map(|l| l["tokens"].as_u64().unwrap()).sum();
-    assert_eq!(json!(sum), mind["context_window"]);
-    assert_eq!(mind["events"], 1);
-    assert!(mind["layers"][4]["tokens"].as_u64() > before.json["layers"][4]["tokens"].as_u64());
+    let sum: u64 = context["layers"].as_array().unwrap().iter().map(|l| l["tokens"].as_u64().unwrap()).sum();
+    assert_eq!(json!(sum), context["context_window"]);
+    assert_eq!(context["events"], 1);
+    assert!(context["layers"][4]["tokens"].as_u64() > before.json["layers"][4]["tokens"].as_u64());
     assert!(world.signals().is_empty());
     assert_eq!(world.get("/v1/agents/muhammad").await.json["waiting"], 1);
-    assert_eq!(world.get("/v1/agents/nobody/mind").await.status, 404);
+    assert_eq!(world.get("/v1/agents/nobody/context").await.status, 404);
 }
 
 #[tokio::test]
-async fn whoever_is_answered_by_a_cycle_may_cancel_it_and_nobody_else() {
+async fn an_entity_can_cancel_only_a_cycle_that_processes_its_own_events() {
     let world = World::new().await;
     let key = world.your_key().await;
     let cancel = async |agent: &str, body: serde_json::Value| {
@@ -171,7 +171,11 @@ async fn whoever_is_answered_by_a_cycle_may_cancel_it_and_nobody_else() {
     let none = cancel("muhammad", json!({})).await;
     assert_eq!((none.status, none.code()), (409, "no_open_cycle"), "{none:?}");
     let stranger = cancel("nobody", json!({})).await;
-    assert_eq!((stranger.status, stranger.code()), (403, "forbidden"), "not told that it is not there");
+    assert_eq!(
+        (stranger.status, stranger.code()),
+        (403, "forbidden"),
+        "must not show whether the agent exists"
+    );
     let asked = |who| Requester { principal: Principal::Entity(who), space: None };
     let cycle = CycleId(Uuid::from_u128(5));
     open_cycle_for(&world, cycle, &[], vec![asked(world.agent.entity())]).await;
@@ -190,5 +194,5 @@ async fn whoever_is_answered_by_a_cycle_may_cancel_it_and_nobody_else() {
     assert_eq!((another.status, another.code()), (409, "no_open_cycle"), "{another:?}");
     let own = cancel(json!({})).await;
     assert_eq!((own.status, &own.json["cycle"]), (200, &json!(cycle)), "{own:?}");
-    assert_eq!(world.signals(), [Signal::Look(world.agent)]);
+    assert_eq!(world.signals(), [Signal::Recheck(world.agent)]);
 }

@@ -1,4 +1,4 @@
-//! Bad input: each row is a request, and the one clear refusal that it gets.
+//! Bad input: each row is a request and the error that it gets.
 
 use axum::body::Body;
 use axum::http::{Method, Request};
@@ -7,34 +7,40 @@ use serde_json::{Value, json};
 use crate::world::{ADMIN, World};
 
 #[tokio::test]
-async fn every_bad_body_gets_one_clear_refusal() {
+async fn every_bad_body_gets_one_clear_error() {
     let world = World::new().await;
     let check = async |path: &str, body: Value, status: u16, code: &str, words: &str| {
         let answer = world.post(path, body.clone()).await;
         let shown = body.to_string();
         let shown: String = shown.chars().take(100).collect();
         assert_eq!((answer.status, answer.code()), (status, code), "{path} {shown}: {answer:?}");
-        assert!(answer.words().contains(words), "{path} {shown}: `{}` lacks `{words}`", answer.words());
+        assert!(
+            answer.problem_text().contains(words),
+            "{path} {shown}: `{}` lacks `{words}`",
+            answer.problem_text()
+        );
     };
-    let (say, agents, spaces) = ("/v1/spaces/home/messages", "/v1/agents", "/v1/spaces");
-    check(say, json!({"text": 1, "sender": "you"}), 422, "wrong_type", "`text`: invalid type").await;
-    check(say, json!({"text": "a", "mentions": [1]}), 422, "wrong_type", "`mentions[0]`").await;
-    check(say, json!({"sender": "you"}), 422, "wrong_type", "missing field `text`").await;
-    check(say, json!([]), 422, "wrong_type", "wanted a JSON object, got an array").await;
+    let (messages, agents, spaces) = ("/v1/spaces/home/messages", "/v1/agents", "/v1/spaces");
+    check(messages, json!({"text": 1, "sender": "you"}), 422, "wrong_type", "`text`: invalid type").await;
+    check(messages, json!({"text": "a", "mentions": [1]}), 422, "wrong_type", "`mentions[0]`").await;
+    check(messages, json!({"sender": "you"}), 422, "wrong_type", "missing field `text`").await;
+    check(messages, json!([]), 422, "wrong_type", "wanted a JSON object, got an array").await;
     let fields = json!(["arr", null, null, ["you"]]);
     check(spaces, fields, 422, "wrong_type", "wanted a JSON object, got an array").await;
     check("/v1/agents/muhammad/cancel", json!([null]), 422, "wrong_type", "got an array").await;
-    check(say, json!({"txet": "a"}), 422, "unknown_field", "did you mean `text`?").await;
-    check(say, json!({"text": "a", "trust": "operator"}), 422, "unknown_field", "`trust`").await;
-    check(say, json!({"text": "a", "id": "7"}), 422, "wrong_type", "`id`").await;
-    check(say, json!({"text": "a"}), 422, "sender_required", "`sender`").await;
-    check(say, json!({"text": " \n", "sender": "you"}), 422, "bad_value", "`text`").await;
-    check(say, json!({"text": "x".repeat(65_537), "sender": "you"}), 422, "bad_value", "65536").await;
-    check(say, json!({"text": "a", "sender": "nobody"}), 404, "not_found", "`nobody`").await;
-    check(say, json!({"text": "a", "sender": "muhammad"}), 422, "not_human", "`muhammad`").await;
-    check(say, json!({"text": "a", "sender": "you", "mentions": ["x"]}), 422, "bad_mention", "`x`").await;
+    check(messages, json!({"txet": "a"}), 422, "unknown_field", "did you mean `text`?").await;
+    check(messages, json!({"text": "a", "trust": "operator"}), 422, "unknown_field", "`trust`").await;
+    check(messages, json!({"text": "a", "id": "7"}), 422, "wrong_type", "`id`").await;
+    check(messages, json!({"text": "a"}), 422, "sender_required", "`sender`").await;
+    check(messages, json!({"text": " \n", "sender": "you"}), 422, "bad_value", "`text`").await;
+    check(messages, json!({"text": "x".repeat(65_537), "sender": "you"}), 422, "bad_value", "65536").await;
+    check(messages, json!({"text": "a", "sender": "nobody"}), 404, "not_found", "`nobody`").await;
+    check(messages, json!({"text": "a", "sender": "muhammad"}), 422, "not_human", "`muhammad`").await;
+    check(messages, json!({"text": "a", "sender": "you", "mentions": ["x"]}), 422, "bad_mention", "`x`")
+        .await;
     let derived = "0192d3e4-0000-8000-8000-000000000000";
-    check(say, json!({"text": "a", "sender": "you", "id": derived}), 422, "bad_id", "version 4 or 7").await;
+    check(messages, json!({"text": "a", "sender": "you", "id": derived}), 422, "bad_id", "version 4 or 7")
+        .await;
     check("/v1/spaces/none/messages", json!({"text": "a"}), 404, "not_found", "`none`").await;
 
     check(agents, json!({"name": "Two Words"}), 422, "bad_handle", "`Two Words`").await;
@@ -73,12 +79,16 @@ async fn every_bad_body_gets_one_clear_refusal() {
 }
 
 #[tokio::test]
-async fn a_config_that_names_what_is_not_there_is_refused_with_its_key() {
+async fn a_config_with_an_unknown_model_or_tool_is_rejected_with_its_key() {
     let world = World::new().await;
     let check = async |config: Value, code: &str, words: &str| {
         let answer = world.post("/v1/agents", json!({"name": "a", "config": config})).await;
         assert_eq!((answer.status, answer.code()), (422, code), "{config}: {answer:?}");
-        assert!(answer.words().contains(words), "{config}: `{}` lacks `{words}`", answer.words());
+        assert!(
+            answer.problem_text().contains(words),
+            "{config}: `{}` lacks `{words}`",
+            answer.problem_text()
+        );
     };
     let gates = json!({"gates": [{"from": 0, "to": 0, "active_tools": ["fier"]}]});
     check(gates, "no_such_tool", "`gates`: there is no tool `fier`").await;
@@ -86,26 +96,29 @@ async fn a_config_that_names_what_is_not_there_is_refused_with_its_key() {
     check(routing, "no_such_model", "`routing` names `x/y`").await;
     check(json!({"fallback": ["x/y"]}), "no_such_model", "`fallback` names `x/y`").await;
     let mute = json!({"gates": [{"from": 0, "active_tools": ["fire"]}]});
-    check(mute, "bad_config", "no step lets it call `send_message`").await;
+    check(mute, "bad_config", "no step allows `send_message`").await;
 }
 
 #[tokio::test]
-async fn a_query_where_none_is_read_is_refused_and_nothing_done() {
+async fn an_unknown_query_parameter_is_rejected_and_nothing_is_changed() {
     let world = World::new().await;
-    let refused = world.post("/v1/agents/muhammad/retire?purge=true", json!({})).await;
-    assert_eq!((refused.status, refused.code()), (422, "unknown_field"), "{refused:?}");
-    assert!(refused.words().contains("`purge`") && refused.words().contains("not there yet"), "{refused:?}");
+    let rejected = world.post("/v1/agents/muhammad/retire?purge=true", json!({})).await;
+    assert_eq!((rejected.status, rejected.code()), (422, "unknown_field"), "{rejected:?}");
+    assert!(
+        rejected.problem_text().contains("`purge`") && rejected.problem_text().contains("not supported"),
+        "{rejected:?}"
+    );
     let agent = world.get("/v1/agents/muhammad").await;
     assert_eq!(agent.json["standing"], "active", "{agent:?}");
     for path in ["/v1/agents/muhammad", "/v1/health", "/v1/whoami", "/v1/spaces/home/stream"] {
-        let refused = world.get(&format!("{path}?limit=1")).await;
-        assert_eq!((refused.status, refused.code()), (422, "unknown_field"), "{path}: {refused:?}");
+        let rejected = world.get(&format!("{path}?limit=1")).await;
+        assert_eq!((rejected.status, rejected.code()), (422, "unknown_field"), "{path}: {rejected:?}");
     }
-    assert_eq!(world.get("/v1/agents/muhammad?").await.status, 200, "an empty query says nothing");
+    assert_eq!(world.get("/v1/agents/muhammad?").await.status, 200, "an empty query is accepted");
 }
 
 #[tokio::test]
-async fn every_bad_request_gets_one_clear_refusal() {
+async fn every_bad_request_gets_one_clear_error() {
     let world = World::new().await;
     let check = async |request: axum::http::request::Builder, body: Body, status: u16, code: &str| {
         let request = request.header("host", "localhost").header("authorization", format!("Bearer {ADMIN}"));
@@ -117,28 +130,30 @@ async fn every_bad_request_gets_one_clear_refusal() {
     };
     let get = |path: &str| Request::builder().uri(path);
     let post = |path: &str| Request::post(path).header("content-type", "application/json");
-    let say = "/v1/spaces/home/messages";
+    let messages = "/v1/spaces/home/messages";
 
-    check(post(say), Body::from("{\"text\": "), 400, "bad_json").await;
-    check(post(say), Body::empty(), 400, "bad_json").await;
-    check(post(say), Body::from(&b"{\"text\": \"\xff\"}"[..]), 400, "not_utf8").await;
-    check(post(say), Body::from("[".repeat(100_000)), 400, "too_deep").await;
+    check(post(messages), Body::from("{\"text\": "), 400, "bad_json").await;
+    check(post(messages), Body::empty(), 400, "bad_json").await;
+    check(post(messages), Body::from(&b"{\"text\": \"\xff\"}"[..]), 400, "not_utf8").await;
+    check(post(messages), Body::from("[".repeat(100_000)), 400, "too_deep").await;
     let deep = format!("{{\"text\":\"a\",\"data\":{}1{}}}", "[".repeat(64), "]".repeat(64));
-    check(post(say), Body::from(deep), 400, "too_deep").await;
-    check(post(say), Body::from(" ".repeat(1024 * 1024 + 1)), 413, "body_too_large").await;
+    check(post(messages), Body::from(deep), 400, "too_deep").await;
+    check(post(messages), Body::from(" ".repeat(1024 * 1024 + 1)), 413, "body_too_large").await;
     let drip = futures_util::stream::iter((0..100).map(|_| Ok::<_, std::io::Error>(vec![b' '; 65_536])));
-    check(post(say), Body::from_stream(drip), 413, "body_too_large").await;
+    check(post(messages), Body::from_stream(drip), 413, "body_too_large").await;
     let broken = futures_util::stream::iter([Err::<Vec<u8>, _>(std::io::Error::other("gone"))]);
-    check(post(say), Body::from_stream(broken), 400, "bad_json").await;
-    check(Request::post(say), Body::from("{}"), 415, "not_json").await;
-    check(Request::post(say).header("content-type", "text/plain"), Body::from("{}"), 415, "not_json").await;
-    check(post(say).header("idempotency-key", ""), Body::from("{}"), 400, "bad_header").await;
-    check(post(say).header("idempotency-key", "x".repeat(201)), Body::from("{}"), 400, "bad_header").await;
+    check(post(messages), Body::from_stream(broken), 400, "bad_json").await;
+    check(Request::post(messages), Body::from("{}"), 415, "not_json").await;
+    check(Request::post(messages).header("content-type", "text/plain"), Body::from("{}"), 415, "not_json")
+        .await;
+    check(post(messages).header("idempotency-key", ""), Body::from("{}"), 400, "bad_header").await;
+    check(post(messages).header("idempotency-key", "x".repeat(201)), Body::from("{}"), 400, "bad_header")
+        .await;
 
     check(get("/v2/agents"), Body::empty(), 404, "no_route").await;
     check(get("/v1/agents/"), Body::empty(), 404, "no_route").await;
-    let refused = check(Request::delete("/v1/agents"), Body::empty(), 405, "method_not_allowed").await;
-    assert!(refused.headers["allow"].to_str().unwrap().contains("POST"));
+    let rejected = check(Request::delete("/v1/agents"), Body::empty(), 405, "method_not_allowed").await;
+    assert!(rejected.headers["allow"].to_str().unwrap().contains("POST"));
     check(get("/v1/agents/%ff"), Body::empty(), 400, "not_utf8").await;
     check(get("/v1/spaces/%ff"), Body::empty(), 400, "not_utf8").await;
     check(get("/v1/runs/7"), Body::empty(), 404, "not_found").await;
@@ -150,7 +165,7 @@ async fn every_bad_request_gets_one_clear_refusal() {
     check(get("/v1/agents?limt=1"), Body::empty(), 422, "unknown_field").await;
     check(get("/v1/entities?kind=robot"), Body::empty(), 400, "bad_query").await;
     check(get("/v1/agents/muhammad/inbox?state=lost"), Body::empty(), 400, "bad_query").await;
-    check(get(&format!("{say}?after=x")), Body::empty(), 400, "bad_query").await;
+    check(get(&format!("{messages}?after=x")), Body::empty(), 400, "bad_query").await;
     check(get("/v1/spaces/home/stream").header("last-event-id", "x"), Body::empty(), 400, "bad_header").await;
     check(get("/v1/health").header("x-large", "x".repeat(17_000)), Body::empty(), 431, "headers_too_large")
         .await;
@@ -159,16 +174,16 @@ async fn every_bad_request_gets_one_clear_refusal() {
 }
 
 #[tokio::test]
-async fn a_panic_in_a_handler_is_an_answer_and_the_next_request_is_served() {
+async fn a_panic_in_a_handler_is_a_500_and_the_next_request_is_served() {
     let world = World::new().await;
     let answer = world.post("/v1/agents", json!({"name": "a", "config": {"model": "bug"}})).await;
     assert_eq!((answer.status, answer.code()), (500, "internal"));
-    assert!(!answer.words().contains("bug"), "{}", answer.words());
+    assert!(!answer.problem_text().contains("bug"), "{}", answer.problem_text());
     assert_eq!(world.get("/v1/health").await.status, 200);
 }
 
 #[tokio::test]
-async fn a_request_that_takes_too_long_is_answered() {
+async fn a_request_that_takes_too_long_gets_an_error() {
     let world = World::new().await;
     let never = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
     let request = Request::post("/v1/agents")
@@ -181,7 +196,7 @@ async fn a_request_that_takes_too_long_is_answered() {
 }
 
 #[tokio::test]
-async fn nothing_is_half_written_by_a_refused_request() {
+async fn a_rejected_request_writes_nothing() {
     let world = World::new().await;
     let before = world.get("/v1/ready").await.json["totals"].clone();
     world.post("/v1/spaces", json!({"name": "x", "members": ["you", "nobody"]})).await;

@@ -1,4 +1,4 @@
-//! Calls of an agent: which are open, and one taken back.
+//! Tool calls of an agent: list the open ones, cancel one.
 
 use agent::call::{CallRow, CallState, Effect};
 use agent::changes::{Changes, CommitKind};
@@ -16,8 +16,8 @@ use crate::world::{ADMIN, World, open_cycle};
 
 const CALLS: &str = "/v1/agents/muhammad/calls";
 
-/// A cycle of the agent that has called a tool which its space is shown.
-async fn calling(world: &World) -> CallId {
+/// Opens a cycle with a call of a visible tool; returns the call's id.
+async fn open_call(world: &World) -> CallId {
     let cycle = CycleId(Uuid::from_u128(5));
     let sent = json!({"service": "jira", "payload": {"issue": 7}});
     world.post("/v1/agents/muhammad/events", sent).await;
@@ -74,10 +74,10 @@ async fn calling(world: &World) -> CallId {
 }
 
 #[tokio::test]
-async fn an_open_call_is_listed_and_taken_back_and_watchers_see_its_message_change() {
+async fn an_open_call_is_listed_and_canceled_and_streams_get_its_changed_message() {
     let world = World::new().await;
     assert_eq!(world.get(CALLS).await.json, json!({"items": [], "next": null}));
-    let id = calling(&world).await;
+    let id = open_call(&world).await;
     let open = world.get(CALLS).await.json["items"].clone();
     assert_eq!((&open[0]["id"], &open[0]["state"]), (&json!(id), &json!("planned")));
     let mut listener = world.ports.live.bus().subscribe(Topic::Space(world.home));
@@ -86,9 +86,9 @@ async fn an_open_call_is_listed_and_taken_back_and_watchers_see_its_message_chan
     let canceled = world.ask(Method::POST, &path, ADMIN, None).await;
     assert_eq!((canceled.status, &canceled.json["status"]), (200, &json!("canceled")));
     assert!(canceled.json["outcome"].as_str().unwrap().contains("before it began"), "{canceled:?}");
-    assert!(world.signals().contains(&Signal::Look(world.agent)), "whoever lives it hears at once");
-    let Some(Delivered::Update(told)) = listener.next().await else { panic!("wanted an update") };
-    let Update::Message { message } = &**told else { panic!("wanted a message, got {told:?}") };
+    assert!(world.signals().contains(&Signal::Recheck(world.agent)), "the agent is signaled at once");
+    let Some(Delivered::Update(update)) = listener.next().await else { panic!("wanted an update") };
+    let Update::Message { message } = &**update else { panic!("wanted a message, got {update:?}") };
     let data: &Value = message.data.as_ref().unwrap();
     assert_eq!((&data["state"], &data["status"]), (&json!("error"), &json!("canceled")));
     assert_eq!(world.get(CALLS).await.json["items"], json!([]));

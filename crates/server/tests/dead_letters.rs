@@ -1,4 +1,4 @@
-//! Single events of a ledger: taken back, sent again, given up.
+//! Single events of an inbox: cancel, retry, drop.
 
 use agent::changes::{Changes, CommitKind, Settlement};
 use agent::event::EventState;
@@ -18,60 +18,60 @@ fn cycle() -> CycleId {
     CycleId(Uuid::from_u128(5))
 }
 
-/// Sends an event; its id.
-async fn sent(world: &World) -> String {
+/// Sends an event; returns its id.
+async fn send_event(world: &World) -> String {
     let sent = world.post(EVENTS, json!({"service": "jira", "payload": {"issue": 7}})).await;
     sent.json["event_id"].as_str().unwrap().to_owned()
 }
 
-/// Opens a cycle over the first event and ends it with that fate.
-async fn ends(world: &World, state: EventState) {
+/// Opens a cycle with the first event, and closes the cycle with that state for the event.
+async fn close_cycle(world: &World, state: EventState) {
     open_cycle(world, cycle(), &[1]).await;
     let mut end = Changes::new(CommitKind::Close, cycle(), 0, 1, world.ports.clock.now());
     end.settle = vec![Settlement { seq: 1, state }];
     world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, end).await.unwrap();
 }
 
-async fn act(world: &World, event: &str, verb: &str) -> Answer {
+async fn event_action(world: &World, event: &str, verb: &str) -> Answer {
     world.ask(Method::POST, &format!("{EVENTS}/{event}/{verb}"), ADMIN, None).await
 }
 
 #[tokio::test]
-async fn a_dead_event_is_listed_with_its_reason_and_sent_again_or_given_up() {
+async fn a_dead_event_is_listed_with_its_reason_and_can_be_retried() {
     let world = World::new().await;
-    let event = sent(&world).await;
-    ends(&world, EventState::Dead { reason: "it broke the model".into() }).await;
+    let event = send_event(&world).await;
+    close_cycle(&world, EventState::Dead { reason: "it broke the model".into() }).await;
     let dead = world.get("/v1/agents/muhammad/inbox?state=dead").await;
     assert_eq!(dead.json["items"][0]["state"], json!({"state": "dead", "reason": "it broke the model"}));
     world.signals();
-    let again = act(&world, &event, "retry").await;
+    let again = event_action(&world, &event, "retry").await;
     assert_eq!((again.status, &again.json), (200, &json!({"event_id": event, "duplicate": false})));
     assert!(matches!(world.signals()[..], [Signal::Due(due)] if due.agent == world.agent));
-    let gone = act(&world, &event, "drop").await;
+    let gone = event_action(&world, &event, "drop").await;
     assert_eq!((gone.status, gone.code()), (409, "event_state"), "{gone:?}");
-    assert_eq!(act(&world, &event, "cancel").await.json["state"], json!({"state": "canceled"}));
-    assert_eq!(act(&world, &event, "retry").await.code(), "event_state");
+    assert_eq!(event_action(&world, &event, "cancel").await.json["state"], json!({"state": "canceled"}));
+    assert_eq!(event_action(&world, &event, "retry").await.code(), "event_state");
     for verb in ["retry", "drop", "cancel"] {
-        assert_eq!(act(&world, "nothing", verb).await.status, 404, "{verb}");
+        assert_eq!(event_action(&world, "nothing", verb).await.status, 404, "{verb}");
     }
 }
 
 #[tokio::test]
-async fn a_dropped_event_is_still_told_of() {
+async fn a_dropped_event_stays_listed() {
     let world = World::new().await;
-    let event = sent(&world).await;
-    ends(&world, EventState::Dead { reason: "it broke the model".into() }).await;
-    let dropped = act(&world, &event, "drop").await;
+    let event = send_event(&world).await;
+    close_cycle(&world, EventState::Dead { reason: "it broke the model".into() }).await;
+    let dropped = event_action(&world, &event, "drop").await;
     assert_eq!((dropped.status, &dropped.json["state"]), (200, &json!({"state": "dropped"})), "{dropped:?}");
     let listed = world.get("/v1/agents/muhammad/inbox?state=dropped").await;
     assert_eq!(listed.json["items"][0]["id"], json!(event));
 }
 
 #[tokio::test]
-async fn a_skipped_event_is_sent_again_as_one_that_cites_it_once_per_key() {
+async fn retrying_a_skipped_event_sends_one_new_event_per_idempotency_key() {
     let world = World::new().await;
-    let event = sent(&world).await;
-    ends(&world, EventState::Skipped { reason: None }).await;
+    let event = send_event(&world).await;
+    close_cycle(&world, EventState::Skipped { reason: None }).await;
     let retry = async |event: &str| {
         let request = Request::post(format!("{EVENTS}/{event}/retry")).header("host", "localhost");
         let request =
@@ -89,11 +89,11 @@ async fn a_skipped_event_is_sent_again_as_one_that_cites_it_once_per_key() {
 }
 
 #[tokio::test]
-async fn an_event_that_the_open_cycle_took_names_the_cycle_to_be_canceled() {
+async fn canceling_an_event_that_the_open_cycle_took_reports_that_cycle() {
     let world = World::new().await;
-    let event = sent(&world).await;
+    let event = send_event(&world).await;
     open_cycle(&world, cycle(), &[1]).await;
-    let taken = act(&world, &event, "cancel").await;
+    let taken = event_action(&world, &event, "cancel").await;
     assert_eq!((taken.status, taken.code()), (409, "event_taken"), "{taken:?}");
-    assert!(taken.words().contains(&cycle().to_string()), "{taken:?}");
+    assert!(taken.problem_text().contains(&cycle().to_string()), "{taken:?}");
 }

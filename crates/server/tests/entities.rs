@@ -6,19 +6,19 @@ use serde_json::json;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_person_is_made_found_by_id_or_handle_and_given_a_key() {
+async fn a_person_can_be_created_read_by_id_or_handle_and_given_a_key() {
     let world = World::new().await;
     let body = json!({"name": "Ahmad", "display_name": "Ahmad B.", "external_id": "u-7"});
-    let made = world.post("/v1/entities", body).await;
-    assert_eq!((made.status, &made.json["name"]), (201, &json!("ahmad")), "{made:?}");
-    let by_id = world.get(made.headers["location"].to_str().unwrap()).await;
-    assert_eq!(by_id.json, made.json);
-    assert_eq!(world.get("/v1/entities/AHMAD").await.json, made.json);
+    let created = world.post("/v1/entities", body).await;
+    assert_eq!((created.status, &created.json["name"]), (201, &json!("ahmad")), "{created:?}");
+    let by_id = world.get(created.headers["location"].to_str().unwrap()).await;
+    assert_eq!(by_id.json, created.json);
+    assert_eq!(world.get("/v1/entities/AHMAD").await.json, created.json);
     let key = world.post("/v1/entities/ahmad/keys", json!({"label": "phone"})).await;
     let secret = key.json["key"].as_str().unwrap();
     assert!(secret.starts_with("viv_"), "{key:?}");
     let whoami = world.ask(Method::GET, "/v1/whoami", secret, None).await;
-    assert_eq!((&whoami.json["kind"], &whoami.json["entity"]), (&json!("entity"), &made.json));
+    assert_eq!((&whoami.json["kind"], &whoami.json["entity"]), (&json!("entity"), &created.json));
     assert_eq!(world.get("/v1/whoami").await.json, json!({"kind": "admin"}));
     let people = world.get("/v1/entities?kind=human").await;
     let names: Vec<_> = people.json["items"].as_array().unwrap().iter().map(|e| e["name"].clone()).collect();
@@ -40,7 +40,7 @@ async fn lists_are_paged_by_cursor() {
 }
 
 #[tokio::test]
-async fn members_come_and_go() {
+async fn members_can_be_added_and_removed() {
     let world = World::new().await;
     world.post("/v1/entities", json!({"name": "ahmad"})).await;
     let added = world.post("/v1/spaces/home/members", json!({"entity": "ahmad", "role": "owner"})).await;
@@ -55,7 +55,7 @@ async fn members_come_and_go() {
 }
 
 #[tokio::test]
-async fn the_server_says_what_it_is_without_a_key() {
+async fn health_and_readiness_need_no_key() {
     let world = World::new().await;
     let health = world.ask(Method::GET, "/v1/health", "", None).await;
     assert_eq!((health.status, &health.json["status"]), (200, &json!("ok")));

@@ -1,8 +1,9 @@
-//! The doors over the real store in memory, on a simulated clock: the router as a service, sockets
-//! only where sockets matter.
+//! The API over the real store in memory, on a simulated clock. Most tests call the router as a service; tests of
+//! connections use real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod access;
 mod agents;
 mod bad_input;
 mod calls;
@@ -13,5 +14,4 @@ mod messages;
 mod reference;
 mod sockets;
 mod streams;
-mod walk;
 mod world;

@@ -1,4 +1,4 @@
-//! Speaking: who may, for whom, and once however often it is sent.
+//! Posting messages: access, senders, and idempotency.
 
 use axum::body::Body;
 use axum::http::{Method, Request};
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::world::{ADMIN, Answer, World};
 
-const SAY: &str = "/v1/spaces/home/messages";
+const MESSAGES: &str = "/v1/spaces/home/messages";
 
-async fn keyed(world: &World, path: &str, key: &str, body: &Value) -> Answer {
+async fn post_with_key(world: &World, path: &str, key: &str, body: &Value) -> Answer {
     let request = Request::post(path)
         .header("host", "localhost")
         .header("authorization", format!("Bearer {ADMIN}"))
@@ -19,24 +19,24 @@ async fn keyed(world: &World, path: &str, key: &str, body: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_message_is_stored_with_its_senders_names_and_wakes_the_other_member() {
+async fn a_message_is_stored_with_its_senders_name_and_wakes_the_agent() {
     let world = World::new().await;
     let body =
         json!({"text": "Hello @muhammad", "sender": "you", "mentions": ["Muhammad"], "data": {"a": 1}});
-    let said = world.post(SAY, body).await;
-    assert_eq!(said.status, 201, "{said:?}");
-    let message = &said.json;
+    let posted = world.post(MESSAGES, body).await;
+    assert_eq!(posted.status, 201, "{posted:?}");
+    let message = &posted.json;
     assert_eq!(message["seq"], 1);
     assert_eq!((&message["sender_name"], &message["sender_kind"]), (&json!("You"), &json!("human")));
     assert_eq!(message["mentions"], json!([world.agent]));
     assert_eq!(message["root"], message["id"]);
     assert_eq!((&message["hop"], &message["data"]), (&json!(0), &json!({"a": 1})));
     let signals = world.signals();
-    assert!(matches!(signals[..], [Signal::Due(waken)] if waken.agent == world.agent), "{signals:?}");
+    assert!(matches!(signals[..], [Signal::Due(wakeup)] if wakeup.agent == world.agent), "{signals:?}");
 
-    let place = said.headers["location"].to_str().unwrap();
-    assert_eq!(world.get(place).await.json, *message);
-    assert_eq!(world.get(SAY).await.json["items"], json!([message]));
+    let location = posted.headers["location"].to_str().unwrap();
+    assert_eq!(world.get(location).await.json, *message);
+    assert_eq!(world.get(MESSAGES).await.json["items"], json!([message]));
     let inbox = world.get("/v1/agents/muhammad/inbox?state=waiting").await;
     let event = &inbox.json["items"][0];
     assert_eq!((&event["kind"], &event["state"]["state"]), (&json!("mention"), &json!("waiting")));
@@ -45,48 +45,49 @@ async fn a_message_is_stored_with_its_senders_names_and_wakes_the_other_member()
 }
 
 #[tokio::test]
-async fn a_message_sent_again_under_its_own_id_is_said_once() {
+async fn a_message_sent_again_with_the_same_id_is_posted_once() {
     let world = World::new().await;
     let body = json!({"text": "hi", "sender": "you", "id": "0192d3e4-0000-4000-8000-000000000001"});
-    let first = world.post(SAY, body.clone()).await;
+    let first = world.post(MESSAGES, body.clone()).await;
     assert_eq!(first.status, 201);
     world.signals();
     for _ in 0..4 {
-        let again = world.post(SAY, body.clone()).await;
+        let again = world.post(MESSAGES, body.clone()).await;
         assert_eq!((again.status, &again.json), (200, &first.json));
     }
     assert_eq!(world.signals(), []);
     let other = json!({"text": "ho", "sender": "you", "id": "0192d3e4-0000-4000-8000-000000000001"});
-    let taken = world.post(SAY, other).await;
+    let taken = world.post(MESSAGES, other).await;
     assert_eq!((taken.status, taken.code()), (409, "id_taken"));
     assert_eq!(world.get("/v1/spaces/home").await.json["head_seq"], 1);
 }
 
 #[tokio::test]
-async fn an_idempotency_key_stands_for_one_body() {
+async fn an_idempotency_key_belongs_to_one_body() {
     let world = World::new().await;
     let body = json!({"text": "hi", "sender": "you"});
-    let first = keyed(&world, SAY, "k 1", &body).await;
+    let first = post_with_key(&world, MESSAGES, "k 1", &body).await;
     assert_eq!(first.status, 201);
-    // By id or handle, it is the same space.
+    // The same space, by its id.
     let by_id = format!("/v1/spaces/{}/messages", world.home);
-    let again = keyed(&world, &by_id, "k 1", &body).await;
+    let again = post_with_key(&world, &by_id, "k 1", &body).await;
     assert_eq!((again.status, &again.json), (200, &first.json));
-    let other = keyed(&world, SAY, "k 1", &json!({"text": "ho", "sender": "you"})).await;
+    let other = post_with_key(&world, MESSAGES, "k 1", &json!({"text": "ho", "sender": "you"})).await;
     assert_eq!((other.status, other.code()), (409, "key_reused"));
-    let elsewhere = keyed(&world, "/v1/agents/muhammad/events", "k 1", &json!({"service": "a"})).await;
+    let elsewhere =
+        post_with_key(&world, "/v1/agents/muhammad/events", "k 1", &json!({"service": "a"})).await;
     assert_eq!((elsewhere.status, elsewhere.code()), (409, "key_reused"));
-    assert_eq!(keyed(&world, SAY, "k 2", &body).await.json["seq"], 2);
+    assert_eq!(post_with_key(&world, MESSAGES, "k 2", &body).await.json["seq"], 2);
 }
 
 #[tokio::test]
-async fn an_event_is_accepted_once_under_its_key_and_can_be_looked_at() {
+async fn an_event_sent_again_with_the_same_key_is_accepted_once_and_can_be_read() {
     let world = World::new().await;
     let (path, body) = ("/v1/agents/muhammad/events", json!({"service": "jira", "payload": {"issue": 7}}));
-    let first = keyed(&world, path, "a/b", &body).await;
+    let first = post_with_key(&world, path, "a/b", &body).await;
     assert_eq!((first.status, &first.json["duplicate"]), (201, &json!(false)), "{first:?}");
     assert_eq!(world.signals().len(), 1);
-    let again = keyed(&world, path, "a/b", &body).await;
+    let again = post_with_key(&world, path, "a/b", &body).await;
     assert_eq!((again.status, &again.json["duplicate"]), (200, &json!(true)));
     assert_eq!(again.json["event_id"], first.json["event_id"]);
     assert_eq!(world.signals(), []);
@@ -103,24 +104,24 @@ async fn an_event_is_accepted_once_under_its_key_and_can_be_looked_at() {
 }
 
 #[tokio::test]
-async fn a_reserved_event_id_cannot_be_reached_by_an_idempotency_key() {
+async fn an_idempotency_key_cannot_produce_a_reserved_event_id() {
     let world = World::new().await;
     let path = "/v1/agents/muhammad/events";
-    let sent = keyed(&world, path, "plan:1:2026-11-21T14:00:00Z", &json!({"service": "a"})).await;
+    let sent = post_with_key(&world, path, "plan:1:2026-11-21T14:00:00Z", &json!({"service": "a"})).await;
     assert!(sent.json["event_id"].as_str().unwrap().starts_with("api:"), "{sent:?}");
 }
 
 #[tokio::test]
-async fn an_entitys_key_speaks_for_itself_where_it_is_a_member() {
+async fn an_entitys_key_posts_as_its_own_entity_and_only_in_its_own_spaces() {
     let world = World::new().await;
     let key = world.your_key().await;
-    let say = async |path: &str, body: Value| world.ask(Method::POST, path, &key, Some(body)).await;
-    let said = say(SAY, json!({"text": "hi"})).await;
-    assert_eq!((said.status, &said.json["sender"]), (201, &json!(world.you)), "{said:?}");
-    let named = say(SAY, json!({"text": "hi", "sender": "you"})).await;
+    let post = async |path: &str, body: Value| world.ask(Method::POST, path, &key, Some(body)).await;
+    let posted = post(MESSAGES, json!({"text": "hi"})).await;
+    assert_eq!((posted.status, &posted.json["sender"]), (201, &json!(world.you)), "{posted:?}");
+    let named = post(MESSAGES, json!({"text": "hi", "sender": "you"})).await;
     assert_eq!((named.status, named.code()), (422, "sender_refused"));
     world.post("/v1/spaces", json!({"name": "other", "members": ["muhammad"]})).await;
-    let elsewhere = say("/v1/spaces/other/messages", json!({"text": "hi"})).await;
+    let elsewhere = post("/v1/spaces/other/messages", json!({"text": "hi"})).await;
     assert_eq!((elsewhere.status, elsewhere.code()), (404, "not_found"));
     let hidden = world.post("/v1/entities", json!({"name": "ahmad"})).await.json["id"].clone();
     world.post("/v1/spaces/other/members", json!({"entity": hidden})).await;
@@ -134,11 +135,11 @@ async fn an_entitys_key_speaks_for_itself_where_it_is_a_member() {
 }
 
 #[tokio::test]
-async fn a_space_says_which_messages_of_agents_wake_its_agents() {
+async fn wake_on_of_a_space_can_be_set_changed_and_read() {
     let world = World::new().await;
     assert_eq!(world.get("/v1/spaces/home").await.json["wake_on"], "all");
-    let made = world.post("/v1/spaces", json!({"name": "quiet", "wake_on": "mention"})).await;
-    assert_eq!((made.status, &made.json["wake_on"]), (201, &json!("mention")));
+    let created = world.post("/v1/spaces", json!({"name": "quiet", "wake_on": "mention"})).await;
+    assert_eq!((created.status, &created.json["wake_on"]), (201, &json!("mention")));
     let patch = |body| world.ask(Method::PATCH, "/v1/spaces/home", ADMIN, Some(body));
     let changed = patch(json!({"wake_on": "mention", "description": "calm"})).await;
     assert_eq!(changed.status, 200, "{changed:?}");
@@ -153,34 +154,34 @@ async fn a_space_says_which_messages_of_agents_wake_its_agents() {
         (json!({"wake_on": true}), "wake_on"),
         (json!({"display_name": "x".repeat(201)}), "display_name"),
     ] {
-        let refused = patch(body.clone()).await;
-        assert!(refused.status == 400 || refused.status == 422, "{body}: {refused:?}");
-        assert!(refused.words().contains(word), "{body}: {refused:?}");
+        let rejected = patch(body.clone()).await;
+        assert!(rejected.status == 400 || rejected.status == 422, "{body}: {rejected:?}");
+        assert!(rejected.problem_text().contains(word), "{body}: {rejected:?}");
     }
     assert_eq!(world.get("/v1/spaces/home").await.json, read);
     assert_eq!(world.ask(Method::PATCH, "/v1/spaces/nowhere", ADMIN, Some(json!({}))).await.status, 404);
 }
 
 #[tokio::test]
-async fn who_is_no_member_does_not_speak_and_a_closed_space_takes_nothing() {
+async fn a_non_member_cannot_post_and_a_closed_space_takes_no_messages() {
     let world = World::new().await;
     world.post("/v1/entities", json!({"name": "ahmad"})).await;
-    let stranger = world.post(SAY, json!({"text": "hi", "sender": "ahmad"})).await;
+    let stranger = world.post(MESSAGES, json!({"text": "hi", "sender": "ahmad"})).await;
     assert_eq!((stranger.status, stranger.code()), (403, "not_member"));
     assert_eq!(world.post("/v1/spaces/home/close", json!({})).await.json["closed"], true);
-    let closed = world.post(SAY, json!({"text": "hi", "sender": "you"})).await;
+    let closed = world.post(MESSAGES, json!({"text": "hi", "sender": "you"})).await;
     assert_eq!((closed.status, closed.code()), (409, "space_closed"));
     assert_eq!(world.signals(), []);
 }
 
 #[tokio::test]
-async fn a_timeline_is_paged_in_both_directions() {
+async fn messages_are_paged_in_both_directions() {
     let world = World::new().await;
     for i in 1..=5 {
-        world.post(SAY, json!({"text": format!("{i}"), "sender": "you"})).await;
+        world.post(MESSAGES, json!({"text": format!("{i}"), "sender": "you"})).await;
     }
     let page = async |query: &str| {
-        let answer = world.get(&format!("{SAY}?{query}")).await;
+        let answer = world.get(&format!("{MESSAGES}?{query}")).await;
         let items = answer.json["items"].as_array().unwrap().clone();
         let seqs: Vec<u64> = items.iter().map(|item| item["seq"].as_u64().unwrap()).collect();
         (seqs, answer.json["next"].as_str().map(str::to_owned))

@@ -1,5 +1,5 @@
-//! `docs/api.md`, made of the OpenAPI document: every route with its policy, what it takes and gives,
-//! and every type with its fields.
+//! Generates `docs/api.md` from the OpenAPI document: every route with its policy, parameters and responses, and
+//! every type with its fields.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::world::World;
 
 const PAGE: &str = "../../docs/api.md";
-/// Set by `make docs`: pages are written instead of compared.
+/// Set by `make docs`: the page is written instead of compared.
 const WRITE: &str = "VIV_WRITE_DOCS";
 
 #[tokio::test]
@@ -21,18 +21,19 @@ async fn the_reference_lists_every_route_and_type() {
         std::fs::write(&path, &wanted).unwrap();
     }
     let is = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(is == wanted, "docs/api.md is not what the code says now: run `make docs`");
+    assert!(is == wanted, "docs/api.md is out of date: run `make docs`");
 }
 
 fn page(document: &Value) -> String {
     let mut page = format!(
         "# API reference\n\n{}\n\n\
-         This page is generated from the code (`make docs`); a running server gives the same as OpenAPI 3.1 at\n\
-         `/openapi.json`. Keys are sent as `authorization: Bearer KEY`. *Access* says who may pass: `admin` keys,\n\
-         keys of a `member` of the space, `any` key, or the `public`.\n",
+         This page is generated from the code (`make docs`). A running server returns the same as OpenAPI 3.1 at\n\
+         `/openapi.json`. Send a key as `authorization: Bearer KEY`. *Access* is the policy of a route: `admin`\n\
+         (admin keys), `member` (admin keys and keys of members of the space), `any_key` (any key) or `public` (no\n\
+         key).\n",
         text(&document["info"]["description"])
     );
-    // By subject, in the order in which the subjects come up.
+    // Grouped by tag, in the order in which the tags first occur.
     let mut subjects: Vec<(&str, String)> = Vec::new();
     for (path, item) in object(&document["paths"]) {
         for (method, operation) in object(item) {
@@ -62,13 +63,18 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
     }
     let _ = writeln!(page, "\nAccess: `{}`.", text(&operation["x-access"]));
     let parameters: Vec<&Value> = operation["parameters"].as_array().into_iter().flatten().collect();
-    let beside: Vec<_> = parameters.iter().filter(|parameter| parameter["in"] != "path").collect();
-    if !beside.is_empty() {
+    let listed: Vec<_> = parameters.iter().filter(|parameter| parameter["in"] != "path").collect();
+    if !listed.is_empty() {
         page.push('\n');
     }
-    for parameter in beside {
-        let (name, place) = (text(&parameter["name"]), text(&parameter["in"]));
-        let _ = writeln!(page, "- `{name}` ({place}, {}): {}", kind(&parameter["schema"]), said(parameter));
+    for parameter in listed {
+        let (name, location) = (text(&parameter["name"]), text(&parameter["in"]));
+        let _ = writeln!(
+            page,
+            "- `{name}` ({location}, {}): {}",
+            kind(&parameter["schema"]),
+            description(parameter)
+        );
     }
     if let Some(body) = object(&operation["requestBody"]["content"]).next().map(|(_, content)| content) {
         let _ = writeln!(page, "\nTakes {}.", kind(&body["schema"]));
@@ -79,13 +85,13 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
                 unknown if unknown == "any" => format!(" (`{media}`)"),
                 known => format!(": {known}"),
             });
-        let _ = writeln!(page, "\n`{status}`{} — {}", gives.unwrap_or_default(), said(response));
+        let _ = writeln!(page, "\n`{status}`{} — {}", gives.unwrap_or_default(), description(response));
     }
 }
 
 fn write_type(page: &mut String, name: &str, schema: &Value) {
     let _ = write!(page, "\n### {name}\n\n");
-    let about = said(schema);
+    let about = description(schema);
     if !about.is_empty() {
         let _ = writeln!(page, "{about}\n");
     }
@@ -99,7 +105,7 @@ fn write_type(page: &mut String, name: &str, schema: &Value) {
                 page,
                 "| `{field}` | {}{optional} | {} |",
                 kind(of).replace('|', "\\|"),
-                said(of).replace('|', "\\|")
+                description(of).replace('|', "\\|")
             );
         }
     } else if name != "Code" {
@@ -107,7 +113,7 @@ fn write_type(page: &mut String, name: &str, schema: &Value) {
     }
 }
 
-/// A schema's type in a few words, with links to the types it names.
+/// A short form of a schema's type, with links to the types that it refers to.
 fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
         return format!("[{name}](#{})", name.to_lowercase());
@@ -149,8 +155,8 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// Its description as one line.
-fn said(of: &Value) -> String {
+/// The description as one line.
+fn description(of: &Value) -> String {
     text(&of["description"]).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

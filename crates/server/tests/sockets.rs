@@ -1,4 +1,4 @@
-//! Over real sockets: what the router alone cannot show.
+//! Connections over real sockets: behavior that the router alone does not have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn line_with(socket: &mut BufReader<TcpStream>, prefix: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_stream_over_a_socket_is_live_and_ends_at_shutdown() {
+async fn a_stream_over_a_socket_delivers_updates_and_ends_at_shutdown() {
     let served = served().await;
     let head = format!(
         "GET /v1/spaces/home/stream HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {ADMIN}\r\n\r\n",
@@ -58,8 +58,9 @@ async fn a_stream_over_a_socket_is_live_and_ends_at_shutdown() {
     );
     let mut socket = connect(&served, &head).await;
     line_with(&mut socket, "event: snapshot").await;
-    let said = served.world.post("/v1/spaces/home/messages", json!({"text": "hello", "sender": "you"})).await;
-    assert_eq!(said.status, 201);
+    let posted =
+        served.world.post("/v1/spaces/home/messages", json!({"text": "hello", "sender": "you"})).await;
+    assert_eq!(posted.status, 201);
     line_with(&mut socket, "event: message").await;
     assert!(line_with(&mut socket, "data: ").await.contains("\"hello\""));
     served.shutdown.cancel();
@@ -69,14 +70,14 @@ async fn a_stream_over_a_socket_is_live_and_ends_at_shutdown() {
     served.server.await.unwrap().unwrap();
 }
 
-/// The data of the next event of that name; others are passed over.
+/// The data of the next event with that name; other events are ignored.
 async fn data_of(socket: &mut BufReader<TcpStream>, name: &str) -> Value {
     line_with(socket, &format!("event: {name}")).await;
     serde_json::from_str(line_with(socket, "data: ").await.strip_prefix("data: ").unwrap()).unwrap()
 }
 
 #[tokio::test]
-async fn a_refresh_and_a_second_tab_in_mid_message_show_the_text_so_far_and_what_follows() {
+async fn clients_that_connect_during_a_message_get_the_text_so_far_and_then_the_rest() {
     let served = served().await;
     let world = &served.world;
     let head = format!(
@@ -104,7 +105,7 @@ async fn a_refresh_and_a_second_tab_in_mid_message_show_the_text_so_far_and_what
     live.draft_input(world.agent, world.home, input, "build", "te\"");
     for tab in &mut tabs {
         let draft = data_of(tab, "draft").await;
-        assert_eq!((&draft["delta"], &draft["chars"]), (&json!("😀!"), &json!(9)), "nothing is shown twice");
+        assert_eq!((&draft["delta"], &draft["chars"]), (&json!("😀!"), &json!(9)), "nothing is sent twice");
         let input = data_of(tab, "tool.input").await;
         assert_eq!((&input["delta"], &input["chars"]), (&json!("te\""), &json!(7)));
     }
@@ -119,7 +120,7 @@ async fn a_refresh_and_a_second_tab_in_mid_message_show_the_text_so_far_and_what
 }
 
 #[tokio::test]
-async fn one_connection_serves_many_requests_and_a_refusal_does_not_end_it() {
+async fn a_connection_serves_many_requests_and_an_error_does_not_close_it() {
     let served = served().await;
     let ask = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     let mut socket = connect(&served, &ask("/v1/agents")).await;
@@ -139,7 +140,7 @@ fn stream_of_home() -> String {
 }
 
 #[tokio::test]
-async fn a_stream_is_an_answer_with_a_whole_head_that_ends_with_its_connection() {
+async fn a_stream_has_a_complete_response_head_and_ends_with_its_connection() {
     let served = served().await;
     let mut socket = connect(&served, &stream_of_home()).await;
     let mut head = String::new();
@@ -170,7 +171,7 @@ async fn a_stream_is_an_answer_with_a_whole_head_that_ends_with_its_connection()
 }
 
 #[tokio::test]
-async fn a_connection_that_has_served_a_request_may_open_a_stream_and_its_head_alone_may_be_asked_for() {
+async fn a_stream_can_be_opened_on_a_used_connection_and_requested_with_head() {
     let served = served().await;
     let head = stream_of_home().replacen("GET", "HEAD", 1);
     let mut socket = connect(&served, &head).await;
@@ -185,7 +186,7 @@ async fn a_connection_that_has_served_a_request_may_open_a_stream_and_its_head_a
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_is_listened_for_no_more() {
+async fn a_client_that_disconnects_is_unsubscribed() {
     let served = served().await;
     let topic = Topic::Space(served.world.home);
     let mut socket = connect(&served, &stream_of_home()).await;
@@ -202,10 +203,10 @@ async fn a_client_that_hangs_up_is_listened_for_no_more() {
     served.server.await.unwrap().unwrap();
 }
 
-/// A wake-up that is lost shows as an update that never comes: each of many is told alone, by a thread
-/// of its own, and waited for.
+/// A lost wake-up would show as an update that never arrives: each of many updates is published alone, by its own
+/// task, and awaited.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_update_waits_for_the_next_one() {
+async fn each_update_arrives_without_waiting_for_the_next_one() {
     let served = served().await;
     let (world, message) = (&served.world, MessageId(Uuid::from_u128(6)));
     let (agent, space) = (world.agent, world.home);
@@ -228,12 +229,12 @@ async fn no_update_waits_for_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_cut_off() {
+async fn an_endless_request_head_is_rejected() {
     let served = served().await;
     let mut socket = connect(&served, "GET /v1/health HTTP/1.1\r\n").await;
     let flood = format!("x-long: {}\r\n", "x".repeat(8_000));
     let mut sent = 0usize;
-    // Its bound is 64 KiB; the server answers or closes before ten times as much is taken.
+    // The limit is 64 KiB; the server responds or closes before it has read ten times as much.
     while sent < 640_000 && socket.get_mut().write_all(flood.as_bytes()).await.is_ok() {
         sent += flood.len();
     }
@@ -246,18 +247,18 @@ async fn a_head_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_client_never_reads_is_cut() {
+async fn a_connection_whose_client_never_reads_is_closed() {
     let served = served().await;
     let head = format!(
         "GET /v1/spaces/home/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\n\r\n"
     );
     let mut socket = connect(&served, &head).await;
     line_with(&mut socket, "event: snapshot").await;
-    // More than the kernel takes for a client that does not read.
+    // More than the kernel buffers for a client that does not read.
     let text = "x".repeat(64 * 1024);
     for _ in 0..256 {
-        let message = served.world.slip(&text).await;
-        served.world.publish(served.world.by_you(message));
+        let message = served.world.post_unpublished(&text).await;
+        served.world.publish(served.world.message_update(message));
     }
     let mut ended = false;
     for _ in 0..20 {
@@ -268,12 +269,13 @@ async fn a_connection_whose_client_never_reads_is_cut() {
     let mut rest = Vec::new();
     let _ = socket.read_to_end(&mut rest).await;
     let rest = String::from_utf8_lossy(&rest);
-    assert!(!rest.contains("event: closed"), "it was cut, not said farewell to");
+    assert!(!rest.contains("event: closed"), "the connection is closed without a last event");
     served.shutdown.cancel();
     served.server.await.unwrap().unwrap();
 }
 
-/// Reads up to the message that says `last`: adds the ids of everything durable, and the text of one draft.
+/// Reads up to the message with the text `last`. Adds the ids of durable updates to `ids`, and pieces of the draft to
+/// `text`.
 async fn read_up_to(socket: &mut BufReader<TcpStream>, last: &str, ids: &mut Vec<u64>, text: &mut String) {
     let mut line = String::new();
     let mut id = None::<u64>;
@@ -289,7 +291,7 @@ async fn read_up_to(socket: &mut BufReader<TcpStream>, last: &str, ids: &mut Vec
         ids.extend(id.take());
         if data["delta"].is_string() {
             text.push_str(data["delta"].as_str().unwrap());
-            assert_eq!(data["chars"], json!(text.chars().count()), "no piece twice, none left out");
+            assert_eq!(data["chars"], json!(text.chars().count()), "no piece is repeated or missing");
         }
         if data["message"]["text"] == json!(last) {
             return;
@@ -298,7 +300,7 @@ async fn read_up_to(socket: &mut BufReader<TcpStream>, last: &str, ids: &mut Vec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_way_updates_take_to_a_socket_each_arrives_once_and_in_order() {
+async fn each_update_arrives_once_and_in_order_on_every_delivery_path() {
     let served = served().await;
     let world = &served.world;
     let mut all = Vec::new();
@@ -310,15 +312,15 @@ async fn whatever_way_updates_take_to_a_socket_each_arrives_once_and_in_order() 
     let draft = MessageId(Uuid::from_u128(6));
     let live = &world.ports.live;
     live.enter(world.agent, CycleId(Uuid::from_u128(5)), AgentState::Thinking, &[world.home]);
-    let speaking = async {
+    let posting = async {
         for n in 0..300 {
             live.draft(world.agent, world.home, draft, "é!");
-            let message = world.slip(&n.to_string()).await;
-            // Every seventh is told by nobody: the next one shows that something is missing.
+            let message = world.post_unpublished(&n.to_string()).await;
+            // Every seventh is not published: the next one shows that something is missing.
             if n % 7 != 0 {
-                world.publish(world.by_you(message));
+                world.publish(world.message_update(message));
             }
-            // Nobody falls behind by more than a stream keeps for it: then its drafts would be the first to go.
+            // No client may fall behind by more than its buffer holds, because its drafts would be dropped.
             if n % 14 == 13 {
                 for (socket, _, ids, text) in &mut all {
                     read_up_to(socket, &n.to_string(), ids, text).await;
@@ -327,28 +329,28 @@ async fn whatever_way_updates_take_to_a_socket_each_arrives_once_and_in_order() 
         }
     };
     let late = async {
-        // Somebody who comes in the middle of it all.
+        // A client that connects in between.
         let mut socket = connect(&served, &stream_of_home()).await;
         let snapshot = data_of(&mut socket, "snapshot").await;
         (socket, snapshot["rev"].as_u64().unwrap())
     };
-    let ((), late) = tokio::join!(speaking, late);
+    let ((), late) = tokio::join!(posting, late);
     let (mut socket, rev) = late;
-    let last = world.slip("the last").await;
-    world.publish(world.by_you(last));
+    let last = world.post_unpublished("the last").await;
+    world.publish(world.message_update(last));
     let ids = ids_up_to(&mut socket, "the last").await;
-    assert_eq!(ids, (rev + 1..=rev + ids.len() as u64).collect::<Vec<_>>(), "whoever came late");
+    assert_eq!(ids, (rev + 1..=rev + ids.len() as u64).collect::<Vec<_>>(), "the late client");
     for (socket, rev, ids, text) in &mut all {
         read_up_to(socket, "the last", ids, text).await;
         assert_eq!(*ids, (*rev + 1..=*rev + 301).collect::<Vec<_>>());
-        // What is read from the store may overtake the last drafts, and nothing else.
+        // Messages that are read from the store may overtake the last drafts, but nothing else.
         assert!("é!".repeat(300).starts_with(&*text) && !text.is_empty());
     }
     served.shutdown.cancel();
     served.server.await.unwrap().unwrap();
 }
 
-/// Ids of everything durable, up to the message that says `last`.
+/// The ids of durable updates, up to the message with the text `last`.
 async fn ids_up_to(socket: &mut BufReader<TcpStream>, last: &str) -> Vec<u64> {
     let (mut ids, mut id) = (Vec::new(), None::<u64>);
     loop {
@@ -365,18 +367,18 @@ async fn ids_up_to(socket: &mut BufReader<TcpStream>, last: &str) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_socket_does_not_take_at_once_follows_before_everything_else() {
+async fn the_rest_of_an_incomplete_write_is_sent_before_everything_else() {
     let served = served().await;
     let world = &served.world;
     let mut slow = connect(&served, &stream_of_home()).await;
     let mut quick = connect(&served, &stream_of_home()).await;
     let rev = data_of(&mut slow, "snapshot").await["rev"].as_u64().unwrap();
     data_of(&mut quick, "snapshot").await;
-    // Together more than the kernel keeps for a client that does not read.
+    // Together more than the kernel buffers for a client that does not read.
     let long = "x".repeat(30_000);
     for n in 1..=400 {
-        let message = world.slip(&format!("{n} {long}")).await;
-        world.publish(world.by_you(message));
+        let message = world.post_unpublished(&format!("{n} {long}")).await;
+        world.publish(world.message_update(message));
         assert!(
             data_of(&mut quick, "message").await["message"]["text"]
                 .as_str()
@@ -400,44 +402,44 @@ fn stream_of_home_as(key: &str) -> String {
     format!("GET /v1/spaces/home/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\r\n")
 }
 
-/// As many as make a crowd: the relay gathers drafts.
-async fn crowd(served: &Served) -> Vec<BufReader<TcpStream>> {
-    let mut crowd = Vec::new();
+/// Connects so many clients that the relay merges drafts.
+async fn connect_many(served: &Served) -> Vec<BufReader<TcpStream>> {
+    let mut sockets = Vec::new();
     for _ in 0..=limits::STREAM_CROWD {
         let mut socket = connect(served, &stream_of_home()).await;
         line_with(&mut socket, "event: snapshot").await;
-        crowd.push(socket);
+        sockets.push(socket);
     }
-    crowd
+    sockets
 }
 
-async fn pass_a_gathering(world: &World) {
+async fn pass_gather_time(world: &World) {
     world.clock.pass(Duration::from_millis(limits::STREAM_GATHER_MS)).await.unwrap();
 }
 
 #[tokio::test]
-async fn whoever_comes_while_the_others_wait_for_a_draft_hears_only_of_what_comes_after() {
+async fn a_client_that_connects_while_drafts_are_merged_gets_only_later_updates() {
     let served = served().await;
     let world = &served.world;
-    let mut crowd = crowd(&served).await;
+    let mut sockets = connect_many(&served).await;
     let draft = MessageId(Uuid::from_u128(6));
     let live = &world.ports.live;
     live.enter(world.agent, CycleId(Uuid::from_u128(5)), AgentState::Thinking, &[world.home]);
     live.draft(world.agent, world.home, draft, "S");
-    for socket in &mut crowd {
+    for socket in &mut sockets {
         line_with(socket, "event: draft").await;
     }
     live.draft(world.agent, world.home, draft, "alam");
     live.reset_drafts(world.agent);
     let mut late = connect(&served, &stream_of_home()).await;
     assert_eq!(data_of(&mut late, "snapshot").await["drafts"], json!([]));
-    pass_a_gathering(world).await;
-    let next = world.slip("next").await;
-    world.publish(world.by_you(next));
-    pass_a_gathering(world).await;
+    pass_gather_time(world).await;
+    let next = world.post_unpublished("next").await;
+    world.publish(world.message_update(next));
+    pass_gather_time(world).await;
     loop {
         let line = line_with(&mut late, "event: ").await;
-        assert_ne!(line, "event: draft", "it was given up before");
+        assert_ne!(line, "event: draft", "the draft was discarded before");
         if line == "event: message" {
             break;
         }
@@ -446,7 +448,7 @@ async fn whoever_comes_while_the_others_wait_for_a_draft_hears_only_of_what_come
 }
 
 #[tokio::test]
-async fn what_is_read_from_the_store_is_shown_to_nobody_who_was_sent_away_before() {
+async fn a_removed_member_gets_no_message_that_is_read_from_the_store_later() {
     for late in [false, true] {
         let served = served().await;
         let world = &served.world;
@@ -455,26 +457,26 @@ async fn what_is_read_from_the_store_is_shown_to_nobody_who_was_sent_away_before
         world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
         let mut socket = connect(&served, &stream_of_home_as(&key)).await;
         line_with(&mut socket, "event: snapshot").await;
-        let _crowd = crowd(&served).await;
+        let _crowd = connect_many(&served).await;
         world.ports.live.draft(world.agent, world.home, MessageId(Uuid::from_u128(6)), "S");
         line_with(&mut socket, "event: draft").await;
-        // Two speak at once, and the second is told first: what is missing is read from the store.
-        let [one, two] = [world.slip("one").await, world.slip("two").await];
-        world.publish(world.by_you(two));
-        world.publish(world.by_you(one));
+        // Two messages are published in the wrong order, so the missing one is read from the store.
+        let [one, two] = [world.post_unpublished("one").await, world.post_unpublished("two").await];
+        world.publish(world.message_update(two));
+        world.publish(world.message_update(one));
         let removed = || world.ports.registry.remove_member(world.home, world.you);
         if late {
-            // Nobody told the others of it.
+            // The removal is not published.
             removed().await.unwrap();
         } else {
             let gone =
                 world.ask(axum::http::Method::DELETE, "/v1/spaces/home/members/you", ADMIN, None).await;
             assert_eq!(gone.status, 204);
         }
-        let said =
+        let posted =
             world.post("/v1/spaces/home/messages", json!({"text": "a secret", "sender": "ahmad"})).await;
-        assert_eq!(said.status, 201, "{said:?}");
-        pass_a_gathering(world).await;
+        assert_eq!(posted.status, 201, "{posted:?}");
+        pass_gather_time(world).await;
         let mut all = String::new();
         tokio::time::timeout(Duration::from_secs(20), socket.read_to_string(&mut all))
             .await

@@ -1,5 +1,5 @@
-//! Event streams: a snapshot, then everything durable once and in order, whatever is lost on the
-//! way; and an end that says why.
+//! Event streams: a snapshot, then every durable update once and in order, even if updates are lost on the way; and
+//! an end with a reason.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use uuid::Uuid;
 
 use crate::world::{ADMIN, World, open_cycle};
 
-const SAY: &str = "/v1/spaces/home/messages";
+const MESSAGES: &str = "/v1/spaces/home/messages";
 const HOME: &str = "/v1/spaces/home/stream";
 const AGENT: &str = "/v1/agents/muhammad/stream";
 
-/// One event of a stream; a comment is an event called `:`.
+/// One event of a stream; a comment is an event with the name `:`.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Event {
     name: String,
@@ -51,7 +51,7 @@ impl Stream {
         Self { body: response.into_body().into_data_stream(), text: String::new() }
     }
 
-    /// The next event; `None` at the end. What never comes is found out.
+    /// The next event; `None` at the end of the stream. Panics if neither comes in time.
     async fn next(&mut self) -> Option<Event> {
         let bound = tokio::time::timeout(Duration::from_secs(20), self.wait());
         bound.await.expect("an event comes, or the stream ends")
@@ -69,12 +69,12 @@ impl Stream {
     }
 
     async fn named(&mut self, name: &str) -> Event {
-        let event = self.next().await.expect("the stream goes on");
+        let event = self.next().await.expect("the stream continues");
         assert_eq!(event.name, name, "{event:?}");
         event
     }
 
-    /// Everything up to the end of the stream.
+    /// All events up to the end of the stream.
     async fn rest(&mut self) -> Vec<Event> {
         let mut all = Vec::new();
         while let Some(event) = self.next().await {
@@ -98,60 +98,60 @@ fn parse(text: &str) -> Event {
     event
 }
 
-async fn say(world: &World, text: &str) -> Value {
-    let said = world.post(SAY, json!({"text": text, "sender": "you"})).await;
-    assert_eq!(said.status, 201);
-    said.json
+async fn post_message(world: &World, text: &str) -> Value {
+    let posted = world.post(MESSAGES, json!({"text": text, "sender": "you"})).await;
+    assert_eq!(posted.status, 201);
+    posted.json
 }
 
-/// Lets all tasks run that are ready.
+/// Lets all ready tasks run.
 async fn settle(world: &World) {
     world.clock.pass(Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_snapshot_names_who_cannot_think_until_when_and_only_where_it_is_waited_for() {
+async fn a_snapshot_lists_agents_that_back_off_only_in_spaces_with_waiting_events() {
     let world = World::new().await;
     assert_eq!(world.post("/v1/spaces", json!({"name": "other", "members": ["muhammad"]})).await.status, 201);
-    say(&world, "hello?").await;
+    post_message(&world, "hello?").await;
     let cycle = CycleId(Uuid::from_u128(5));
     open_cycle(&world, cycle, &[1]).await;
     let now = world.ports.clock.now();
     let until = now.checked_add(SignedDuration::from_secs(60)).unwrap();
     let mut back = Changes::new(CommitKind::Close, cycle, 0, 1, now);
     back.settle = vec![Settlement { seq: 1, state: EventState::Waiting }];
-    back.rest = Some(Idle { not_before: Some(until), reason: Some(IdleReason::Provider) });
+    back.idle = Some(Idle { not_before: Some(until), reason: Some(IdleReason::Provider) });
     let lease = Lease { agent: world.agent, epoch: 1 };
     let (outcome, _) = world.ports.store.commit(lease, back).await.unwrap();
     assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
-    let resting = async |path: &str, key: &str| {
+    let idle_agents = async |path: &str, key: &str| {
         let snapshot = Stream::open(&world, path, key, None).await.named("snapshot").await;
         snapshot.data["idle"].clone()
     };
     let expected = json!([{"agent": world.agent, "reason": "provider", "until": until}]);
-    assert_eq!(resting(HOME, ADMIN).await, expected);
-    assert_eq!(resting("/v1/spaces/other/stream", ADMIN).await, Value::Null);
-    // In words it is told to operators, as long as the node knows them.
+    assert_eq!(idle_agents(HOME, ADMIN).await, expected);
+    assert_eq!(idle_agents("/v1/spaces/other/stream", ADMIN).await, Value::Null);
+    // Operators also get the reason as text, as long as the node knows it.
     let (live, rest) = (&world.ports.live, IdleUntil { reason: IdleReason::Provider, until });
-    live.keep_back(world.agent, "auth: no such key".to_owned(), rest, &[world.home]);
-    let told =
+    live.back_off(world.agent, "auth: no such key".to_owned(), rest, &[world.home]);
+    let update =
         json!([{"agent": world.agent, "reason": "provider", "until": until, "why": "auth: no such key"}]);
-    assert_eq!(resting(HOME, ADMIN).await, told);
-    let made = world.post("/v1/entities/you/keys", json!({"label": "phone"})).await;
-    assert_eq!(resting(HOME, made.json["key"].as_str().unwrap()).await, expected);
+    assert_eq!(idle_agents(HOME, ADMIN).await, update);
+    let created = world.post("/v1/entities/you/keys", json!({"label": "phone"})).await;
+    assert_eq!(idle_agents(HOME, created.json["key"].as_str().unwrap()).await, expected);
     let card = world.get("/v1/agents/muhammad").await.json;
     assert_eq!((&card["reason"], &card["why"]), (&json!("provider"), &json!("auth: no such key")));
     let own = Stream::open(&world, "/v1/agents/muhammad/stream", ADMIN, None).await.named("snapshot").await;
     assert_eq!(own.data["why"], "auth: no such key");
     world.clock.advance(Duration::from_secs(61));
-    assert_eq!(resting(HOME, ADMIN).await, Value::Null, "it tries again now");
+    assert_eq!(idle_agents(HOME, ADMIN).await, Value::Null, "it tries again now");
     assert_eq!(world.get("/v1/agents/muhammad").await.json["why"], Value::Null);
 }
 
 #[tokio::test]
-async fn a_stream_begins_with_a_snapshot_and_goes_on_with_what_is_said() {
+async fn a_stream_begins_with_a_snapshot_and_continues_with_updates() {
     let world = World::new().await;
-    say(&world, "before").await;
+    post_message(&world, "before").await;
     let (cycle, draft) = (CycleId(Uuid::from_u128(5)), MessageId(Uuid::from_u128(6)));
     let live = &world.ports.live;
     live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
@@ -171,10 +171,10 @@ async fn a_stream_begins_with_a_snapshot_and_goes_on_with_what_is_said() {
     live.draft(world.agent, world.home, draft, "am");
     let delta = stream.named("draft").await;
     assert_eq!((delta.id, &delta.data["delta"], &delta.data["chars"]), (None, &json!("am"), &json!(5)));
-    let said = say(&world, "after").await;
+    let posted = post_message(&world, "after").await;
     let message = stream.named("message").await;
     assert_eq!((message.id, &message.data["type"]), (Some(rev + 1), &json!("message")));
-    assert_eq!(message.data["message"], said, "as who said it was answered, names and all");
+    assert_eq!(message.data["message"], posted, "the same form as in the response to the sender");
     world.post("/v1/entities", json!({"name": "ahmad"})).await;
     world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
     let member = stream.named("member").await;
@@ -185,11 +185,11 @@ async fn a_stream_begins_with_a_snapshot_and_goes_on_with_what_is_said() {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_gets_what_it_missed_once() {
+async fn a_client_that_reconnects_gets_each_missed_message_once() {
     let world = World::new().await;
-    let first = say(&world, "1").await["rev"].as_u64().unwrap();
+    let first = post_message(&world, "1").await["rev"].as_u64().unwrap();
     for i in 2..=120 {
-        world.slip(&i.to_string()).await;
+        world.post_unpublished(&i.to_string()).await;
     }
     let mut stream = Stream::open(&world, HOME, ADMIN, Some(first)).await;
     stream.named("snapshot").await;
@@ -200,18 +200,18 @@ async fn a_client_that_comes_back_gets_what_it_missed_once() {
             (Some(first + i - 1), &json!(i.to_string()))
         );
         let names = ["sender_name", "sender_kind"].map(|name| message.data["message"][name].clone());
-        assert_eq!(names, ["You", "human"], "of what is replayed too");
+        assert_eq!(names, ["You", "human"], "replayed messages have the sender's name too");
     }
-    say(&world, "live").await;
+    post_message(&world, "live").await;
     assert_eq!(stream.named("message").await.data["message"]["text"], "live");
 }
 
 #[tokio::test]
-async fn a_cursor_that_cannot_be_replayed_gives_a_gap_and_the_snapshot() {
+async fn a_last_event_id_that_cannot_be_replayed_yields_a_gap_and_a_snapshot() {
     let world = World::new().await;
-    let old = say(&world, "1").await["rev"].as_u64().unwrap();
+    let old = post_message(&world, "1").await["rev"].as_u64().unwrap();
     for i in 0..=limits::STREAM_REPLAY_MAX {
-        world.slip(&i.to_string()).await;
+        world.post_unpublished(&i.to_string()).await;
     }
     let now = old + limits::STREAM_REPLAY_MAX + 1;
     for last in [old, now + 1, u64::MAX] {
@@ -222,27 +222,27 @@ async fn a_cursor_that_cannot_be_replayed_gives_a_gap_and_the_snapshot() {
 }
 
 #[tokio::test]
-async fn updates_published_out_of_order_or_not_at_all_arrive_once_and_in_order() {
+async fn durable_updates_arrive_once_and_in_order_even_if_published_out_of_order_or_never() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
     stream.named("snapshot").await;
-    let mut said = Vec::new();
+    let mut posted = Vec::new();
     for text in ["a", "b", "c", "d"] {
-        said.push(world.slip(text).await);
+        posted.push(world.post_unpublished(text).await);
     }
     for i in [1, 0, 3, 3, 2] {
-        world.publish(world.by_you(said[i].clone()));
+        world.publish(world.message_update(posted[i].clone()));
     }
-    say(&world, "e").await;
+    post_message(&world, "e").await;
     for text in ["a", "b", "c", "d", "e"] {
         assert_eq!(stream.named("message").await.data["message"]["text"], text);
     }
     settle(&world).await;
-    assert!(stream.next().now_or_never().is_none(), "nothing came twice");
+    assert!(stream.next().now_or_never().is_none(), "nothing is sent twice");
 }
 
 #[tokio::test]
-async fn whoever_comes_in_mid_message_is_shown_the_text_so_far_on_the_streams_of_agent_and_house_too() {
+async fn snapshots_of_agent_and_server_streams_contain_the_drafts_so_far() {
     let world = World::new().await;
     let (cycle, draft) = (CycleId(Uuid::from_u128(5)), MessageId(Uuid::from_u128(6)));
     let live = &world.ports.live;
@@ -256,26 +256,26 @@ async fn whoever_comes_in_mid_message_is_shown_the_text_so_far_on_the_streams_of
 }
 
 #[tokio::test]
-async fn operators_are_told_of_events_that_are_accepted_and_taken_back() {
+async fn an_agents_stream_reports_accepted_and_canceled_events() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, &format!("/v1/agents/{}/stream", world.agent), ADMIN, None).await;
     stream.named("snapshot").await;
-    let said = say(&world, "never mind").await;
-    let id = said["id"].as_str().unwrap();
+    let posted = post_message(&world, "never mind").await;
+    let id = posted["id"].as_str().unwrap();
     world.post(&format!("/v1/agents/{}/events/{id}/cancel", world.agent), json!({})).await;
     for progress in ["waiting", "canceled"] {
-        let told = stream.named("event.progress").await;
-        assert_eq!((&told.data["event"], &told.data["progress"]), (&json!(id), &json!(progress)));
+        let update = stream.named("event.progress").await;
+        assert_eq!((&update.data["event"], &update.data["progress"]), (&json!(id), &json!(progress)));
     }
 }
 
 #[tokio::test]
-async fn a_member_update_that_comes_late_tells_how_it_is_now() {
+async fn a_late_member_update_has_the_current_membership() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
     let rev = stream.named("snapshot").await.data["rev"].as_u64().unwrap();
-    let message = world.slip("a").await;
-    world.publish(world.by_you(message));
+    let message = world.post_unpublished("a").await;
+    world.publish(world.message_update(message));
     world.publish(Update::Member { space: world.home, entity: world.you, joined: false, rev });
     stream.named("message").await;
     let member = stream.named("member").await;
@@ -283,18 +283,18 @@ async fn a_member_update_that_comes_late_tells_how_it_is_now() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_loses_drafts_but_nothing_durable_and_nobody_waits() {
+async fn a_slow_reader_loses_drafts_but_no_durable_update() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
     stream.named("snapshot").await;
     let live = &world.ports.live;
     let draft = MessageId(Uuid::from_u128(6));
-    // Far more than the buffers of the client and of its listener hold.
+    // Far more than the buffers of the client and of its subscription hold.
     for i in 0..3_000 {
         live.draft(world.agent, world.home, draft, "x");
         if i % 5 == 0 {
-            let message = world.slip(&i.to_string()).await;
-            world.publish(world.by_you(message));
+            let message = world.post_unpublished(&i.to_string()).await;
+            world.publish(world.message_update(message));
         }
     }
     settle(&world).await;
@@ -312,11 +312,11 @@ async fn a_slow_reader_loses_drafts_but_nothing_durable_and_nobody_waits() {
     let all: Vec<String> = (0..3_000).step_by(5).map(|i: u32| i.to_string()).collect();
     assert_eq!(texts, all);
     assert!(drafts < 3_000, "{drafts}");
-    assert!(snapshots > 0, "what else was lost is told by a snapshot");
+    assert!(snapshots > 0, "a snapshot replaces other lost updates");
 }
 
 #[tokio::test]
-async fn drafts_that_a_client_has_not_come_to_are_one_draft_for_it() {
+async fn drafts_that_a_client_has_not_read_yet_are_merged() {
     let world = World::new().await;
     let [mut slow, mut quick] =
         [Stream::open(&world, HOME, ADMIN, None).await, Stream::open(&world, HOME, ADMIN, None).await];
@@ -335,7 +335,7 @@ async fn drafts_that_a_client_has_not_come_to_are_one_draft_for_it() {
 }
 
 #[tokio::test]
-async fn a_crowd_is_sent_drafts_in_batches_and_a_few_are_sent_each_at_once() {
+async fn with_many_clients_drafts_are_merged_and_sent_in_batches() {
     let world = World::new().await;
     let mut streams = Vec::new();
     for _ in 0..=limits::STREAM_CROWD {
@@ -352,7 +352,7 @@ async fn a_crowd_is_sent_drafts_in_batches_and_a_few_are_sent_each_at_once() {
         live.draft(world.agent, world.home, draft, delta);
         settle(&world).await;
     }
-    assert!(streams[0].next().now_or_never().is_none(), "the others are gathered");
+    assert!(streams[0].next().now_or_never().is_none(), "the others are delayed and merged");
     world.clock.pass(Duration::from_millis(limits::STREAM_GATHER_MS)).await.unwrap();
     for stream in &mut streams {
         let event = stream.named("draft").await;
@@ -361,14 +361,14 @@ async fn a_crowd_is_sent_drafts_in_batches_and_a_few_are_sent_each_at_once() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_at_all_is_sent_away_with_its_cursor() {
+async fn a_client_that_does_not_read_is_disconnected_with_its_last_id() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
     stream.named("snapshot").await;
-    let rev = say(&world, "read").await["rev"].as_u64().unwrap();
+    let rev = post_message(&world, "read").await["rev"].as_u64().unwrap();
     stream.named("message").await;
     for i in 0..10 {
-        say(&world, &format!("unread {i}")).await;
+        post_message(&world, &format!("unread {i}")).await;
     }
     world.clock.pass(Duration::from_millis(2 * limits::STREAM_PING_MS)).await.unwrap();
     let closed = stream.rest().await;
@@ -381,7 +381,7 @@ async fn a_client_that_does_not_read_at_all_is_sent_away_with_its_cursor() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_shows_signs_of_life_and_lasts() {
+async fn a_stream_without_updates_sends_pings_and_stays_open() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
     stream.named("snapshot").await;
@@ -392,7 +392,7 @@ async fn a_silent_stream_shows_signs_of_life_and_lasts() {
 }
 
 #[tokio::test]
-async fn nothing_said_after_the_removal_reaches_the_removed() {
+async fn a_removed_member_gets_no_message_posted_after_the_removal() {
     let world = World::new().await;
     let key = world.your_key().await;
     world.post("/v1/entities", json!({"name": "ahmad"})).await;
@@ -400,15 +400,15 @@ async fn nothing_said_after_the_removal_reaches_the_removed() {
     let mut stream = Stream::open(&world, HOME, &key, None).await;
     stream.named("snapshot").await;
     world.ask(Method::DELETE, "/v1/spaces/home/members/you", ADMIN, None).await;
-    let said = world.post(SAY, json!({"text": "secret", "sender": "ahmad"})).await;
-    assert_eq!(said.status, 201);
+    let posted = world.post(MESSAGES, json!({"text": "secret", "sender": "ahmad"})).await;
+    assert_eq!(posted.status, 201);
     let events = stream.rest().await;
     assert_eq!(events.last().unwrap().data["reason"], "not_member", "{events:?}");
     assert!(events.iter().all(|event| event.name != "message"), "{events:?}");
 }
 
 #[tokio::test]
-async fn members_are_not_told_reasons_and_nobody_sees_thoughts_in_a_space() {
+async fn members_get_no_reasons_and_space_streams_have_no_thoughts() {
     let world = World::new().await;
     let key = world.your_key().await;
     let mut stream = Stream::open(&world, HOME, &key, None).await;
@@ -455,7 +455,7 @@ async fn an_agents_stream_replays_its_commits_and_shows_its_thoughts() {
 }
 
 #[tokio::test]
-async fn the_stream_of_the_house_tells_of_every_space_and_agent_but_no_thoughts() {
+async fn the_server_stream_has_updates_of_all_spaces_and_agents_but_no_thoughts() {
     let world = World::new().await;
     let (agent, cycle) = (world.agent, CycleId(Uuid::from_u128(5)));
     world.ports.live.enter(agent, cycle, AgentState::Thinking, &[world.home]);
@@ -464,8 +464,8 @@ async fn the_stream_of_the_house_tells_of_every_space_and_agent_but_no_thoughts(
     assert_eq!(snapshot.data["agents"][0]["agent"], json!(agent));
     let thought = Update::Thought { agent, cycle, step: 0, reasoning: false, delta: "hm".to_owned() };
     world.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(thought));
-    let said = world.post(SAY, json!({"text": "hello", "sender": "you"})).await;
-    assert_eq!(said.status, 201);
+    let posted = world.post(MESSAGES, json!({"text": "hello", "sender": "you"})).await;
+    assert_eq!(posted.status, 201);
     let message = stream.next().await.unwrap();
     assert_eq!((message.name.as_str(), message.id), ("message", None), "{message:?}");
     let progress = stream.next().await.unwrap();

@@ -1,5 +1,5 @@
-//! A world to knock at: `you`, the agent `muhammad` and the space `home`, behind real doors. Every
-//! JSON answer is checked against the document.
+//! A test fixture: the person `you`, the agent `muhammad` and the space `home` behind the real API. Every JSON
+//! response is checked against the OpenAPI document.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use agent::port::{
     ModelInfo, ModelRequest, Models, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay,
     Registry,
 };
-use agent::space::{NewMessage, Spoken};
+use agent::space::{NewMessage, PostedMessage};
 use agent::update::{Topic, Update};
 use axum::Router;
 use axum::body::Body;
@@ -43,7 +43,7 @@ pub(crate) struct World {
     document: Value,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -52,13 +52,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The problem's code; empty where it is none.
+    /// The problem's code; empty if the response is not a problem.
     pub(crate) fn code(&self) -> &str {
         self.json["code"].as_str().unwrap_or_default()
     }
 
-    /// Detail and hint.
-    pub(crate) fn words(&self) -> String {
+    /// The problem's detail and hint.
+    pub(crate) fn problem_text(&self) -> String {
         let text = |key: &str| self.json[key].as_str().unwrap_or_default().to_owned();
         format!("{} {}", text("detail"), text("hint"))
     }
@@ -76,7 +76,7 @@ impl Model for StubModel {
     }
 }
 
-/// Knows `demo` and has a bug.
+/// Has the model `demo`; the model `bug` panics.
 struct OneModel;
 
 impl Models for OneModel {
@@ -142,7 +142,7 @@ impl World {
         &self.document
     }
 
-    /// A key of `you`.
+    /// Creates a key for `you`.
     pub(crate) async fn your_key(&self) -> String {
         let answer = self.post("/v1/entities/you/keys", json!({})).await;
         assert_eq!(answer.status, 201, "{answer:?}");
@@ -170,7 +170,7 @@ impl World {
         self.send(request.body(body).unwrap()).await
     }
 
-    /// Sends a request as it is, and checks the answer against the document.
+    /// Sends a request unchanged, and checks the response against the document.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let response = self.open(request).await;
@@ -182,13 +182,13 @@ impl World {
         answer
     }
 
-    /// Sends a request and does not wait for the body of the answer.
+    /// Sends a request and does not wait for the body of the response.
     pub(crate) async fn open(&self, request: Request<Body>) -> Response<Body> {
         self.router.clone().oneshot(request).await.unwrap()
     }
 
-    /// Says something as `you` through the store alone: nobody is told.
-    pub(crate) async fn slip(&self, text: &str) -> agent::space::Message {
+    /// Posts a message as `you` through the store only: no update is published.
+    pub(crate) async fn post_unpublished(&self, text: &str) -> agent::space::Message {
         let id = MessageId(self.ports.ids.uuid());
         let new = NewMessage::of_person(id, self.home, self.you, text, self.clock.now());
         match self.ports.store.accept(Accept::Message(new), None).await.unwrap() {
@@ -197,18 +197,18 @@ impl World {
         }
     }
 
-    /// What [`World::slip`] said, as watchers are told it.
-    pub(crate) fn by_you(&self, message: agent::space::Message) -> Update {
+    /// The update of a message by [`World::post_unpublished`].
+    pub(crate) fn message_update(&self, message: agent::space::Message) -> Update {
         let sender_kind = agent::entity::EntityKind::Human;
-        Update::Message { message: Spoken { message, sender_name: "You".to_owned(), sender_kind } }
+        Update::Message { message: PostedMessage { message, sender_name: "You".to_owned(), sender_kind } }
     }
 
-    /// Tells the watchers of `home`.
+    /// Publishes an update to the streams of `home`.
     pub(crate) fn publish(&self, update: Update) {
         self.ports.live.bus().publish(&[Topic::Space(self.home)], Arc::new(update));
     }
 
-    /// Who was signalled since the last look.
+    /// The signals since the last call.
     pub(crate) fn signals(&self) -> Vec<Signal> {
         let mut signals = self.signals.lock().unwrap();
         std::iter::from_fn(|| signals.try_recv().ok()).collect()
@@ -244,7 +244,7 @@ impl World {
     }
 }
 
-/// The documented path that `path` is one of.
+/// The documented path template that matches `path`.
 fn template(document: &Value, path: &str) -> String {
     let parts: Vec<&str> = path.split('/').collect();
     let fits = |template: &str| {
@@ -280,7 +280,7 @@ pub(crate) async fn open_cycle(world: &World, cycle: CycleId, taken: &[u64]) {
     open_cycle_for(world, cycle, taken, Vec::new()).await;
 }
 
-/// The same, for those who are behind the events.
+/// Opens a cycle that has taken these events of these requesters.
 pub(crate) async fn open_cycle_for(
     world: &World,
     cycle: CycleId,

@@ -1,4 +1,4 @@
-//! Readers and the one writer, when somebody takes long.
+//! Readers and the one writer, when a reader takes long.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 const ADA: AgentId = AgentId(Uuid::from_u128(1));
 
-/// A store in which somebody lives.
-async fn house(dir: &tempfile::TempDir) -> Sqlite {
+/// A store with one agent.
+async fn store_with_ada(dir: &tempfile::TempDir) -> Sqlite {
     let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
     let new = NewAgent::new(ADA, "ada", AgentConfig::default(), Timestamp::UNIX_EPOCH);
     store.create_agent(new).await.unwrap();
@@ -32,9 +32,9 @@ async fn write(store: &Sqlite, number: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_reader_stops_no_writer_and_the_log_is_used_again_once_it_ends() {
+async fn a_long_reader_does_not_stop_the_writer_and_the_log_is_reused_after_it_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let store = house(&dir).await;
+    let store = store_with_ada(&dir).await;
     let reader =
         Connection::open_with_flags(dir.path().join("vivarium.db"), OpenFlags::SQLITE_OPEN_READ_ONLY)
             .unwrap();
@@ -42,14 +42,14 @@ async fn a_long_reader_stops_no_writer_and_the_log_is_used_again_once_it_ends() 
     reader.execute_batch("BEGIN").unwrap();
     assert_eq!(events(), 0);
     let log = || std::fs::metadata(dir.path().join("vivarium.db-wal")).unwrap().len();
-    // Several times what the log holds before it is copied back.
+    // Several times the size at which the log is copied back.
     for number in 0..600 {
         write(&store, number).await;
     }
-    assert_eq!(events(), 0, "its moment stays its moment");
+    assert_eq!(events(), 0, "its snapshot does not change");
     reader.execute_batch("COMMIT").unwrap();
     assert_eq!(events(), 600);
-    // One more round copies it back, and from then on its file is used again from the start.
+    // The next writes copy the log back; from then on its file is used again from the start.
     for number in 600..900 {
         write(&store, number).await;
     }

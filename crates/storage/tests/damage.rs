@@ -1,4 +1,4 @@
-//! Files that are not as they should be.
+//! Damaged and foreign files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ fn open(dir: &Path) -> Result<Sqlite, OpenError> {
     Sqlite::open(dir, Arc::new(SystemClock::new()))
 }
 
-async fn closed(dir: &Path) {
+async fn create_and_close(dir: &Path) {
     let store = open(dir).unwrap();
     store.close().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_store_made_by_a_newer_version_is_named_and_left_alone() {
+async fn a_store_written_by_a_newer_version_is_refused_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
-    closed(dir.path()).await;
+    create_and_close(dir.path()).await;
     let db = Connection::open(dir.path().join("vivarium.db")).unwrap();
     db.execute("UPDATE meta SET value = 99 WHERE key = 'min_reader'", []).unwrap();
     drop(db);
@@ -30,7 +30,7 @@ async fn a_store_made_by_a_newer_version_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_file_of_garbage_is_no_store() {
+async fn a_file_of_garbage_is_not_a_store() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("vivarium.db"), vec![b'x'; 8_192]).unwrap();
     let error = open(dir.path()).err().unwrap();
@@ -39,7 +39,7 @@ async fn a_file_of_garbage_is_no_store() {
 }
 
 #[tokio::test]
-async fn an_empty_file_is_what_is_left_of_a_store_and_stays_so() {
+async fn an_empty_file_is_refused_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("vivarium.db");
     std::fs::write(&file, "").unwrap();
@@ -47,19 +47,19 @@ async fn an_empty_file_is_what_is_left_of_a_store_and_stays_so() {
     assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
     assert!(error.to_string().contains("it is empty"), "{error}");
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 0);
-    // A start that died before the file had its name is in nobody's way.
+    // A file that a dead start has left does not stop the next one.
     std::fs::rename(&file, dir.path().join("vivarium.db.begun")).unwrap();
-    closed(dir.path()).await;
+    create_and_close(dir.path()).await;
     assert!(!dir.path().join("vivarium.db.begun").exists());
 }
 
 #[tokio::test]
-async fn a_store_whose_schema_is_torn_is_damaged() {
+async fn a_store_with_a_torn_schema_is_damaged() {
     let dir = tempfile::tempdir().unwrap();
-    closed(dir.path()).await;
+    create_and_close(dir.path()).await;
     let file = dir.path().join("vivarium.db");
     let mut bytes = std::fs::read(&file).unwrap();
-    // The header stays, the page of the schema is overwritten.
+    // Keep the header, overwrite the rest of the page with the schema.
     bytes[100..4_096].fill(0xff);
     std::fs::write(&file, bytes).unwrap();
     let error = open(dir.path()).err().unwrap();
@@ -68,7 +68,7 @@ async fn a_store_whose_schema_is_torn_is_damaged() {
 }
 
 #[tokio::test]
-async fn a_data_directory_that_cannot_be_made_says_where() {
+async fn a_data_directory_that_cannot_be_created_is_named_in_the_error() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "in the way").unwrap();
@@ -78,19 +78,19 @@ async fn a_data_directory_that_cannot_be_made_says_where() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_data_directory_is_its_owners_alone() {
+async fn only_the_owner_can_read_the_data_directory() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep/inside");
-    closed(&path).await;
+    create_and_close(&path).await;
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 }
 
 #[tokio::test]
-async fn a_store_with_tables_of_a_newer_version_is_named_and_left_alone() {
+async fn a_store_with_tables_of_a_newer_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    closed(dir.path()).await;
+    create_and_close(dir.path()).await;
     let db = Connection::open(dir.path().join("vivarium.db")).unwrap();
     db.pragma_update(None, "user_version", 999).unwrap();
     drop(db);
@@ -99,7 +99,7 @@ async fn a_store_with_tables_of_a_newer_version_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_damaged_entry_is_named_and_harms_only_its_agent() {
+async fn a_damaged_entry_is_named_and_affects_only_its_agent() {
     use agent::config::AgentConfig;
     use agent::id::AgentId;
     use agent::port::NewAgent;
@@ -128,11 +128,11 @@ async fn a_damaged_entry_is_named_and_harms_only_its_agent() {
     assert!(store.wake(agents[1], Timestamp::UNIX_EPOCH, None).await.unwrap().is_some());
 }
 
-/// The store of [`crate::upkeep::lived`] after a change behind its back, opened again.
+/// Opens the store of [`crate::upkeep::used_store`] after this SQL has changed its file.
 async fn changed(dir: &Arc<tempfile::TempDir>, pristine: &[u8], sql: &str) -> Sqlite {
     let data = dir.path().join("data");
     std::fs::write(data.join("vivarium.db"), pristine).unwrap();
-    // What an earlier life wrote is no part of it.
+    // Remove the log of an earlier run.
     let _ = std::fs::remove_file(data.join("vivarium.db-wal"));
     let db = Connection::open(data.join("vivarium.db")).unwrap();
     for sql in sql.split(';') {
@@ -143,7 +143,7 @@ async fn changed(dir: &Arc<tempfile::TempDir>, pristine: &[u8], sql: &str) -> Sq
 }
 
 #[tokio::test]
-async fn words_that_have_changed_by_themselves_are_shown_to_nobody_and_set_nobody_apart() {
+async fn a_message_whose_checksum_does_not_match_is_not_shown_and_quarantines_no_agent() {
     use agent::port::{Lookup, Reader};
 
     let changes = [
@@ -154,7 +154,7 @@ async fn words_that_have_changed_by_themselves_are_shown_to_nobody_and_set_nobod
         "sender = 2",
         "crc = crc + 1",
     ];
-    let dir = crate::upkeep::lived().await;
+    let dir = crate::upkeep::used_store().await;
     let pristine = std::fs::read(dir.path().join("data/vivarium.db")).unwrap();
     for change in changes {
         let sql = format!("UPDATE message SET {change} WHERE text = 'and this waits'");
@@ -162,35 +162,36 @@ async fn words_that_have_changed_by_themselves_are_shown_to_nobody_and_set_nobod
         let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
         let now = "2040-01-01T00:00:00Z".parse().unwrap();
         let activation = store.wake(ada, now, None).await.unwrap().unwrap();
-        let texts = |said: &[agent::event::NamedMessage]| -> Vec<String> {
-            said.iter().map(|said| said.text.clone()).collect()
+        let texts = |messages: &[agent::event::NamedMessage]| -> Vec<String> {
+            messages.iter().map(|message| message.text.clone()).collect()
         };
         let waiting: Vec<String> =
-            activation.waiting.iter().map(|waiting| waiting.words().to_owned()).collect();
+            activation.waiting.iter().map(|waiting| waiting.text().to_owned()).collect();
         assert!(waiting.iter().any(|text| text.contains("cannot be read")), "{change}: {waiting:?}");
         let family = Reader::space(&store, "family".into()).await.unwrap().unwrap().id;
-        let said = Reader::messages(&store, family, None, None, 10).await.unwrap();
-        let told = Lookup::messages(&store, ada, family, None, 10).await.unwrap().unwrap().0;
-        let said: Vec<String> = said.into_iter().map(|message| message.text).chain(texts(&told)).collect();
-        assert!(said.iter().any(|text| text.contains("weather")), "{change}: {said:?}");
-        assert!(!said.iter().any(|text| text.contains("this wa")), "{change}: {said:?}");
+        let posted = Reader::messages(&store, family, None, None, 10).await.unwrap();
+        let looked_up = Lookup::messages(&store, ada, family, None, 10).await.unwrap().unwrap().0;
+        let found: Vec<String> =
+            posted.into_iter().map(|message| message.text).chain(texts(&looked_up)).collect();
+        assert!(found.iter().any(|text| text.contains("weather")), "{change}: {found:?}");
+        assert!(!found.iter().any(|text| text.contains("this wa")), "{change}: {found:?}");
         store.close().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_harms_only_its_agent() {
+async fn an_unreadable_row_affects_only_its_agent() {
     use agent::port::Reader;
 
     let whose = |name: &str| format!("agent = (SELECT id FROM entity WHERE name = '{name}')");
     let changes = [
-        ("bob", "call", "no state of a call", "state = 'lost'"),
+        ("bob", "call", "not a state of a call", "state = 'lost'"),
         ("bob", "call", "an outcome cannot be read", "outcome = '{}'"),
-        ("ada", "memory", "is no time", "at = 9000000000000000000"),
+        ("ada", "memory", "is not a time", "at = 9000000000000000000"),
         ("ada", "event", "data cannot be read", "data = '{'"),
-        ("ada", "event", "is no trust", "trust = 9"),
+        ("ada", "event", "is not a trust level", "trust = 9"),
     ];
-    let dir = crate::upkeep::lived().await;
+    let dir = crate::upkeep::used_store().await;
     let pristine = std::fs::read(dir.path().join("data/vivarium.db")).unwrap();
     for (name, table, what, change) in changes {
         let store =
@@ -198,13 +199,13 @@ async fn a_row_that_cannot_be_read_harms_only_its_agent() {
         let now = "2040-01-01T00:00:00Z".parse().unwrap();
         for other in ["ada", "bob"] {
             let id = store.entity(other.into()).await.unwrap().unwrap().id.agent();
-            let woken = store.wake(id, now, None).await;
+            let activation = store.wake(id, now, None).await;
             if other == name {
-                let error = woken.unwrap_err();
-                let said = matches!(&error, StoreError::Damaged(why) if why.contains(what) && why.contains(&id.to_string()));
-                assert!(said, "{change}: {error}");
+                let error = activation.unwrap_err();
+                let expected = matches!(&error, StoreError::Damaged(why) if why.contains(what) && why.contains(&id.to_string()));
+                assert!(expected, "{change}: {error}");
             } else {
-                assert!(woken.unwrap().is_some(), "{change}");
+                assert!(activation.unwrap().is_some(), "{change}");
             }
         }
         store.close().await.unwrap();
@@ -212,7 +213,7 @@ async fn a_row_that_cannot_be_read_harms_only_its_agent() {
 }
 
 #[tokio::test]
-async fn one_agents_torn_rows_stop_nobody_else() {
+async fn damaged_rows_of_one_agent_stop_no_other() {
     use agent::id::MessageId;
     use agent::port::{Accept, Accepted, PageRequest, Reader};
     use agent::space::NewMessage;
@@ -238,7 +239,7 @@ async fn one_agents_torn_rows_stop_nobody_else() {
             "UPDATE event SET state = 1, data = '{{', release_at = 0 WHERE id = 'waits' AND agent = {ada}"
         ),
     ];
-    let dir = crate::upkeep::lived().await;
+    let dir = crate::upkeep::used_store().await;
     let pristine = std::fs::read(dir.path().join("data/vivarium.db")).unwrap();
     for sql in changes {
         let store = changed(&dir, &pristine, &sql).await;
@@ -257,35 +258,35 @@ async fn one_agents_torn_rows_stop_nobody_else() {
         store.next_due(now).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let page = PageRequest { cursor: None, limit: 10 };
         let cards = store.agents(page).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let apart = cards.items.iter().map(|card| (card.entity.name.as_str(), card.damage.is_some()));
-        assert_eq!(apart.collect::<Vec<_>>(), [("ada", true), ("bob", false)], "{sql}");
+        let quarantined = cards.items.iter().map(|card| (card.entity.name.as_str(), card.damage.is_some()));
+        assert_eq!(quarantined.collect::<Vec<_>>(), [("ada", true), ("bob", false)], "{sql}");
         assert!(store.wake(bob, now, None).await.unwrap().is_some(), "{sql}");
         store.close().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_log_without_its_file_begins_no_new_life() {
+async fn a_log_without_its_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    closed(dir.path()).await;
+    create_and_close(dir.path()).await;
     std::fs::remove_file(dir.path().join("vivarium.db")).unwrap();
-    std::fs::write(dir.path().join("vivarium.db-wal"), "all that was said").unwrap();
+    std::fs::write(dir.path().join("vivarium.db-wal"), "all messages").unwrap();
     let error = open(dir.path()).err().unwrap();
     assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
     assert!(!dir.path().join("vivarium.db").exists());
 }
 
 #[tokio::test]
-async fn a_stop_in_order_leaves_the_store_in_its_file_alone() {
-    let dir = crate::upkeep::lived().await;
+async fn a_clean_stop_leaves_no_log_beside_the_file() {
+    let dir = crate::upkeep::used_store().await;
     let log = dir.path().join("data/vivarium.db-wal");
     let left = std::fs::metadata(log).map_or(0, |found| found.len());
     assert_eq!(left, 0);
 }
 
-/// What a death leaves of the store of [`crate::upkeep::lived`] after that change: its file as it was, and the
-/// change in the log beside it.
-fn killed_behind(from: &Path, sql: &str) -> tempfile::TempDir {
+/// The store of [`crate::upkeep::used_store`] as a process leaves it that is killed after this SQL: an unchanged file,
+/// and the change in the log beside it.
+fn killed_after(from: &Path, sql: &str) -> tempfile::TempDir {
     let db = Connection::open(from.join("vivarium.db")).unwrap();
     db.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
     db.execute_batch(sql).unwrap();
@@ -301,35 +302,35 @@ fn store_and_log(dir: &Path) -> [Vec<u8>; 2] {
 }
 
 #[tokio::test]
-async fn a_store_that_is_refused_stays_as_it_is_with_the_log_beside_it() {
-    let lived = crate::upkeep::lived().await;
-    let data = lived.path().join("data");
-    let cut = killed_behind(&data, "UPDATE meta SET value = value + 1 WHERE key = 'boot'");
+async fn a_refused_store_and_its_log_are_not_changed() {
+    let used = crate::upkeep::used_store().await;
+    let data = used.path().join("data");
+    let cut = killed_after(&data, "UPDATE meta SET value = value + 1 WHERE key = 'boot'");
     let file = std::fs::File::options().write(true).open(cut.path().join("vivarium.db")).unwrap();
     file.set_len(file.metadata().unwrap().len() / 2).unwrap();
-    let tables = killed_behind(&data, "PRAGMA user_version = 999");
+    let tables = killed_after(&data, "PRAGMA user_version = 999");
     let newer =
-        killed_behind(&data, "PRAGMA user_version = 11; UPDATE meta SET value = 99 WHERE key = 'min_reader'");
+        killed_after(&data, "PRAGMA user_version = 11; UPDATE meta SET value = 99 WHERE key = 'min_reader'");
     for dir in [cut, tables, newer] {
         let before = store_and_log(dir.path());
         let error = open(dir.path()).err().unwrap();
-        let said = matches!(
+        let expected = matches!(
             error,
-            OpenError::Corrupt { begun: false, .. }
+            OpenError::Corrupt { written: false, .. }
                 | OpenError::Newer { min_reader: 99, .. }
                 | OpenError::NewerTables { version: 999, .. }
         );
-        assert!(said, "{error}");
+        assert!(expected, "{error}");
         assert!(store_and_log(dir.path()) == before, "{error}");
     }
 }
 
 #[tokio::test]
-async fn what_stands_in_the_log_alone_is_no_damage() {
-    let lived = crate::upkeep::lived().await;
+async fn pages_that_are_only_in_the_log_are_not_damage() {
+    let used = crate::upkeep::used_store().await;
     let grown = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) \
                  INSERT INTO meta SELECT 'grown' || i || hex(randomblob(500)), i FROM n";
-    let dir = killed_behind(&lived.path().join("data"), grown);
+    let dir = killed_after(&used.path().join("data"), grown);
     let store = open(dir.path()).unwrap();
     store.close().await.unwrap();
     let db = Connection::open(dir.path().join("vivarium.db")).unwrap();
@@ -338,7 +339,7 @@ async fn what_stands_in_the_log_alone_is_no_damage() {
 }
 
 #[tokio::test]
-async fn a_database_of_another_program_without_a_table_is_left_to_it() {
+async fn an_empty_database_of_another_program_is_refused_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("vivarium.db");
     let db = Connection::open(&file).unwrap();
@@ -351,7 +352,7 @@ async fn a_database_of_another_program_without_a_table_is_left_to_it() {
 }
 
 #[tokio::test]
-async fn whoever_cannot_be_read_can_be_left_alone_and_ended_but_not_resumed() {
+async fn an_unreadable_agent_can_be_suspended_and_retired_but_not_resumed() {
     use agent::life::Standing;
     use agent::port::{Reader, RegistryError};
 
@@ -369,7 +370,7 @@ async fn whoever_cannot_be_read_can_be_left_alone_and_ended_but_not_resumed() {
         ),
         format!("DELETE FROM life WHERE agent = {ada}"),
     ];
-    let dir = crate::upkeep::lived().await;
+    let dir = crate::upkeep::used_store().await;
     let pristine = std::fs::read(dir.path().join("data/vivarium.db")).unwrap();
     let now = "2040-01-01T00:00:00Z".parse().unwrap();
     for sql in changes {
@@ -384,7 +385,7 @@ async fn whoever_cannot_be_read_can_be_left_alone_and_ended_but_not_resumed() {
         }
         let denied = store.set_standing(id, Standing::Active, now).await.unwrap_err();
         assert!(matches!(denied, RegistryError::Denied(_) | RegistryError::Store(_)), "{sql}: {denied}");
-        // What is open of it can be closed by nobody, and keeps nobody busy.
+        // Its open cycle can never be closed, and does not keep the server busy.
         if let Err(StoreError::Damaged(why)) = store.wake(id, now, None).await {
             store.quarantine(id, why).await.unwrap();
         }

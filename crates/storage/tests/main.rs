@@ -1,4 +1,4 @@
-//! The store under the promises of the ports, and what is SQLite's own.
+//! Checks the store against the contracts of the ports, and what is specific to SQLite.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod busy;

@@ -1,6 +1,6 @@
-//! Stores of every version are brought up to date, judged, and lived on. A fixture is a store in which
-//! something was processed, as SQL. Whoever adds a migration adds the fixture of the version that it makes, by
-//! running this with `VIV_WRITE_FIXTURE` set, and never changes that of a version that was released.
+//! Stores of every version can be migrated, verified and used. A fixture is a store with processed events, written
+//! as SQL. A new migration needs a fixture of the version that it creates: run this with `VIV_WRITE_FIXTURE` set.
+//! The fixture of a released version is never changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ fn open(dir: &Path) -> Sqlite {
     Sqlite::open(dir, Arc::new(runtime::clock::SystemClock::new())).unwrap()
 }
 
-/// The version that this one makes.
+/// The version of the tables that this program creates.
 async fn newest() -> i64 {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).close().await.unwrap();
     verify(dir.path()).unwrap().version
 }
 
-/// The store as SQL that makes it again.
+/// The store as SQL that creates it again.
 fn as_sql(db: &Connection, version: i64) -> String {
     let texts = |sql: &str| -> Vec<String> {
         let mut ask = db.prepare(sql).unwrap();
         ask.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     let mut out =
-        format!("-- A store of version {version} in which something was lived: see `migrations.rs`.\n");
+        format!("-- A store of version {version} with some processed events: see `migrations.rs`.\n");
     let application: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
     out += &format!("PRAGMA application_id = {application};\nPRAGMA user_version = {version};\n");
     let made = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'";
@@ -54,11 +54,11 @@ fn as_sql(db: &Connection, version: i64) -> String {
 }
 
 #[tokio::test]
-async fn the_newest_version_has_a_fixture_too() {
+async fn the_newest_version_has_a_fixture() {
     let version = newest().await;
     let file = fixtures().join(format!("v{version}.sql"));
     if std::env::var_os("VIV_WRITE_FIXTURE").is_some() && !file.exists() {
-        let dir = crate::upkeep::lived().await;
+        let dir = crate::upkeep::used_store().await;
         let db = Connection::open(dir.path().join("data/vivarium.db")).unwrap();
         std::fs::write(&file, as_sql(&db, version)).unwrap();
     }
@@ -66,7 +66,7 @@ async fn the_newest_version_has_a_fixture_too() {
 }
 
 #[tokio::test]
-async fn a_store_of_each_version_is_brought_up_to_date_and_lived_on() {
+async fn a_store_of_each_version_is_migrated_and_can_be_used() {
     let newest = newest().await;
     for version in 1..=newest {
         let sql = std::fs::read_to_string(fixtures().join(format!("v{version}.sql")))
@@ -78,7 +78,7 @@ async fn a_store_of_each_version_is_brought_up_to_date_and_lived_on() {
         db.execute_batch(&sql).unwrap();
         drop(db);
 
-        // Before the upgrade: judged as far as may be, and copied.
+        // Before the migration: verified as far as possible, and backed up.
         let before = verify(&data).unwrap();
         assert_eq!(
             (before.version, before.records, before.flaws.as_slice()),
@@ -101,7 +101,7 @@ async fn a_store_of_each_version_is_brought_up_to_date_and_lived_on() {
         assert_eq!(activation.calls.len(), 1, "from version {version}");
         store.close().await.unwrap();
 
-        // An upgrade that went wrong is taken back by the copy of before.
+        // The backup from before undoes the migration.
         let restored = dir.path().join("restored");
         sqlite::restore(&backup.file, &restored, &[], None).unwrap();
         assert_eq!(verify(&restored).unwrap().version, version);

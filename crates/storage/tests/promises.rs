@@ -1,4 +1,4 @@
-//! Every promise, once in memory and inline, once on a file with the writer thread.
+//! The contract tests, once in memory and inline, once on a file with the writer thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ mod in_memory {
 pub(crate) mod on_a_file {
     use super::*;
 
-    /// The directory lives as long as anyone may open it again.
+    /// The directory exists as long as something may open it again.
     pub(crate) fn open(dir: &Arc<tempfile::TempDir>) -> Result<Backend, String> {
         let path: PathBuf = dir.path().join("data");
         let store = Sqlite::open(&path, Arc::new(SystemClock::new())).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! One agent as a file: written, read elsewhere, refused where it is no life.
+//! Export and import of one agent, and files that are refused.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use agent::port::{Reader, Registry, Store};
 use storage::sqlite::{self, Import, Sqlite, UpkeepError, verify};
 
 use crate::promises::on_a_file;
-use crate::upkeep::{data, lived};
+use crate::upkeep::{data, used_store};
 
 fn open(dir: &Path) -> Sqlite {
     Sqlite::open(dir, Arc::new(runtime::clock::SystemClock::new())).unwrap()
@@ -21,8 +21,8 @@ fn exported(dir: &Path, agent: &str) -> String {
     text
 }
 
-/// An empty house.
-async fn empty() -> tempfile::TempDir {
+/// A new, empty store.
+async fn empty_store() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).close().await.unwrap();
     dir
@@ -34,7 +34,7 @@ fn import(dir: &Path, text: &str, name: Option<&str>) -> Import {
     sqlite::import(dir, &file, name).unwrap()
 }
 
-/// Numbers that look like chance and are the same each time.
+/// Pseudo-random numbers that are the same for the same seed.
 fn choices(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -47,7 +47,7 @@ fn choices(seed: u64) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Where somebody waits for what was said in a space that is not there: worked off before.
+/// Settles all waiting events of messages: they could not be imported into a store without their space.
 async fn settled(dir: &Arc<tempfile::TempDir>) {
     let db = rusqlite::Connection::open(data(dir).join("vivarium.db")).unwrap();
     db.execute_batch(
@@ -61,18 +61,18 @@ async fn settled(dir: &Arc<tempfile::TempDir>) {
 }
 
 #[tokio::test]
-async fn an_agent_is_written_read_elsewhere_and_written_again_as_the_same() {
-    let dir = lived().await;
+async fn an_agent_exported_from_the_store_it_was_imported_into_is_the_same() {
+    let dir = used_store().await;
     settled(&dir).await;
     for name in ["ada", "bob"] {
         let first = exported(&data(&dir), name);
-        let house = empty().await;
-        let done = import(house.path(), &first, None);
+        let target = empty_store().await;
+        let done = import(target.path(), &first, None);
         assert!(matches!(&done, Import::Done(imported) if imported.name == name), "{done:?}");
-        assert_eq!(exported(house.path(), name), first, "{name}");
-        assert_eq!(verify(house.path()).unwrap().flaws, [], "{name}");
-        // It lives on there: what it was shown is its own, what waits waits.
-        let (here, there) = (open(&data(&dir)), open(house.path()));
+        assert_eq!(exported(target.path(), name), first, "{name}");
+        assert_eq!(verify(target.path()).unwrap().flaws, [], "{name}");
+        // It can be used there: its window, waiting events, calls and notes are the same.
+        let (here, there) = (open(&data(&dir)), open(target.path()));
         let id = here.entity(name.into()).await.unwrap().unwrap().id.agent();
         let now = "2040-01-01T00:00:00Z".parse().unwrap();
         let (was, is) = (
@@ -89,19 +89,19 @@ async fn an_agent_is_written_read_elsewhere_and_written_again_as_the_same() {
 }
 
 #[tokio::test]
-async fn whatever_was_lived_is_the_same_after_a_round_trip() {
+async fn any_agent_is_the_same_after_export_and_import() {
     for seed in 0..16 {
         let dir = Arc::new(tempfile::tempdir().unwrap());
         let choices = choices(seed);
-        let backend = testkit::contract::lived::by_chance(on_a_file::open(&dir).unwrap(), &choices).await;
+        let backend = testkit::contract::sample::random(on_a_file::open(&dir).unwrap(), &choices).await;
         (backend.close)().await;
         let first = exported(&data(&dir), "ada");
-        let house = tempfile::tempdir().unwrap();
-        let done = import(house.path(), &first, None);
+        let target = tempfile::tempdir().unwrap();
+        let done = import(target.path(), &first, None);
         assert!(matches!(done, Import::Done(_)), "{choices:?}: {done:#?}");
-        assert_eq!(exported(house.path(), "ada"), first, "{choices:?}");
-        assert_eq!(verify(house.path()).unwrap().flaws, [], "{choices:?}");
-        let store = open(house.path());
+        assert_eq!(exported(target.path(), "ada"), first, "{choices:?}");
+        assert_eq!(verify(target.path()).unwrap().flaws, [], "{choices:?}");
+        let store = open(target.path());
         let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
         let activation = store.wake(ada, "2040-01-01T00:00:00Z".parse().unwrap(), None).await.unwrap();
         assert!(activation.is_some(), "{choices:?}");
@@ -110,8 +110,8 @@ async fn whatever_was_lived_is_the_same_after_a_round_trip() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_there_or_whose_handle_is_taken_is_refused() {
-    let dir = lived().await;
+async fn an_agent_that_exists_or_whose_handle_is_taken_is_refused() {
+    let dir = used_store().await;
     let text = exported(&data(&dir), "ada");
     let flaws = |done: Import| match done {
         Import::Flawed { flaws, .. } => flaws,
@@ -119,35 +119,37 @@ async fn an_agent_that_is_there_or_whose_handle_is_taken_is_refused() {
     };
     let same = flaws(import(&data(&dir), &text, None));
     assert!(same.len() == 1 && same[0].line == 2 && same[0].what.contains("is here already"), "{same:?}");
-    let house = empty().await;
-    let store = open(house.path());
+    let target = empty_store().await;
+    let store = open(target.path());
     let at = jiff::Timestamp::UNIX_EPOCH;
     let id = agent::id::EntityId(uuid::Uuid::from_u128(9));
     store.create_human(agent::port::NewHuman::new(id, "ada", at)).await.unwrap();
     store.close().await.unwrap();
-    let taken = flaws(import(house.path(), &text, None));
+    let taken = flaws(import(target.path(), &text, None));
     assert!(taken[0].what.contains("handle `ada` is taken"), "{taken:?}");
-    let bad = flaws(import(house.path(), &text, Some("Ada Lovelace")));
-    assert!(bad[0].what.contains("no handle"), "{bad:?}");
-    let waits = flaws(import(house.path(), &text, Some("ada-2")));
+    let bad = flaws(import(target.path(), &text, Some("Ada Lovelace")));
+    assert!(bad[0].what.contains("not a handle"), "{bad:?}");
+    let waits = flaws(import(target.path(), &text, Some("ada-2")));
     assert!(
-        waits.iter().all(|flaw| flaw.what.contains("it waits, and what was said is in the space")),
+        waits.iter().all(|flaw| flaw.what.contains("it waits, and its message is in the space")),
         "{waits:#?}"
     );
     settled(&dir).await;
     let text = exported(&data(&dir), "ada");
-    assert!(matches!(import(house.path(), &text, Some("ada-2")), Import::Done(done) if done.name == "ada-2"));
+    assert!(
+        matches!(import(target.path(), &text, Some("ada-2")), Import::Done(done) if done.name == "ada-2")
+    );
     assert!(matches!(
-        sqlite::export(house.path(), "nobody", &mut Vec::new()),
+        sqlite::export(target.path(), "nobody", &mut Vec::new()),
         Err(UpkeepError::NoAgent { .. })
     ));
-    let running = open(house.path());
-    let error = sqlite::import(house.path(), &house.path().join("agent.jsonl"), None).unwrap_err();
+    let running = open(target.path());
+    let error = sqlite::import(target.path(), &target.path().join("agent.jsonl"), None).unwrap_err();
     assert!(matches!(error, UpkeepError::Open(sqlite::OpenError::Locked { .. })), "{error}");
     running.close().await.unwrap();
 }
 
-/// An export whose lines were changed, with a last line that says nothing against it.
+/// An export of these changed lines, with a last line that matches them.
 fn sealed(lines: &[String]) -> String {
     let mut counts = std::collections::BTreeMap::<String, u64>::new();
     for line in &lines[1..] {
@@ -159,16 +161,16 @@ fn sealed(lines: &[String]) -> String {
     format!("{text}{end}\n")
 }
 
-/// The lines of an export but the last one.
-struct Sheet(Vec<String>);
+/// The lines of an export without the last one.
+struct ExportLines(Vec<String>);
 
-impl Sheet {
+impl ExportLines {
     fn of(text: &str) -> Self {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         Self(lines[..lines.len() - 1].to_vec())
     }
 
-    /// The first line of that kind, from 0.
+    /// The index of the first line of that kind.
     fn line(&self, what: &str) -> usize {
         let begins = format!("{{\"{what}\":");
         self.0.iter().position(|line| line.starts_with(&begins)).unwrap()
@@ -194,72 +196,76 @@ impl Sheet {
     }
 }
 
-/// What is done to the file, the line of which something is said, and what.
+/// Changed files, each with the line of an expected flaw and a part of its text.
 async fn cases(text: &str) -> Vec<(String, usize, &'static str)> {
-    let sheet = Sheet::of(text);
-    let (count, end) = (sheet.0.len(), text.lines().last().unwrap().to_owned());
-    let (entry, event, commits) = (sheet.line("entry"), sheet.line("event"), sheet.line("commits"));
+    let export = ExportLines::of(text);
+    let (count, end) = (export.0.len(), text.lines().last().unwrap().to_owned());
+    let (entry, event, commits) = (export.line("entry"), export.line("event"), export.line("commits"));
     let with_end = |lines: String| format!("{lines}{end}\n");
-    let whole = sheet.0.join("\n") + "\n";
-    let mut twice = sheet.0.clone();
+    let whole = export.0.join("\n") + "\n";
+    let mut twice = export.0.clone();
     twice.insert(1, twice[0].clone());
-    let mut second = sheet.0.clone();
+    let mut second = export.0.clone();
     second.insert(5, second[0].clone());
     vec![
         (String::new(), 0, "it is empty"),
         ("\n".into(), 1, "it is empty"),
         ("hello\n".into(), 1, "cannot be read"),
         ("[1]\n".into(), 1, "cannot be read"),
-        ("{\"hello\":{}}\n".into(), 1, "no export of an agent"),
+        ("{\"hello\":{}}\n".into(), 1, "not an export of an agent"),
         ("{\"hello\":1}\n".into(), 1, "one object with one key"),
-        (sheet.edited(0, "\"format\":1", "\"format\":9"), 1, "of format 9, which a newer viv wrote"),
-        (sheet.edited(0, "\"format\":1", "\"format\":0"), 1, "its format is not stated"),
-        (sheet.edited(0, "\"tables\":", "\"tables\":9"), 1, "those of a newer viv"),
-        (sheet.edited(0, "\"tables\":", "\"tables\":-"), 1, "those of an older viv"),
-        (sheet.edited(0, "\"agent\":", "\"mood\":1,\"agent\":"), 1, "unknown field `mood`"),
+        (export.edited(0, "\"format\":1", "\"format\":9"), 1, "format is 9, written by a newer viv"),
+        (export.edited(0, "\"format\":1", "\"format\":0"), 1, "its format is not stated"),
+        (export.edited(0, "\"tables\":", "\"tables\":9"), 1, "exported by a newer viv"),
+        (export.edited(0, "\"tables\":", "\"tables\":-"), 1, "exported by an older viv"),
+        (export.edited(0, "\"agent\":", "\"mood\":1,\"agent\":"), 1, "unknown field `mood`"),
         (sealed(&twice), 2, "wanted the agent's `entity`"),
         (sealed(&second), 6, "a second first line"),
-        (whole.clone(), count, "it breaks off behind this line"),
+        (whole.clone(), count, "it breaks off after this line"),
         (text[..text.len() / 2].to_owned(), text[..text.len() / 2].lines().count(), "cannot be read: EOF"),
         (text[..text.len() / 2].to_owned(), text[..text.len() / 2].lines().count(), "it breaks off"),
-        (format!("{text}{}\n", sheet.0[entry]), count + 2, "behind the last line"),
-        (with_end(sheet.swapped(entry)), count + 1, "put into another order"),
-        (with_end(whole.replacen("likes rain", "likes snow", 1)), count + 1, "one of them was changed"),
-        (with_end(whole.replacen(&format!("{}\n", sheet.0[event]), "", 1)), count, "of `event`"),
-        (sheet.edited(entry, "{\"entry\"", "{\"entrie\""), entry + 1, "nothing that an agent has"),
-        (sheet.edited(entry, "\"seq\":1", "\"seq\":\"one\""), entry + 1, "cannot store"),
-        (sheet.edited(entry, "\"seq\":1", "\"seq\":[1]"), entry + 1, "no value of a record"),
-        (sheet.edited(entry, "\"step\":0,", ""), entry + 1, "`step` is missing"),
-        (sheet.edited(entry, "\"step\":0", "\"step\":0,\"colour\":1"), entry + 1, "`colour` does not belong"),
-        (sheet.edited(entry, "inbox\\\"", "outbox\\\""), entry + 1, "checksum"),
-        (sheet.edited(entry + 1, "\"seq\":2", "\"seq\":1"), entry + 2, "UNIQUE"),
-        (sheet.edited(event, "\"trust\":", "\"trust\":1"), event + 1, "is no trust"),
-        (sheet.edited(event, "\"hex\":\"", "\"hex\":\"x"), event + 1, "wanted {\"hex\""),
-        (sheet.without(commits + 1), commits + 2, "commit 2 before it is missing"),
-        (sheet.without(entry + 1), entry + 2, "entry 2 before it is missing"),
+        (format!("{text}{}\n", export.0[entry]), count + 2, "after the last line"),
+        (with_end(export.swapped(entry)), count + 1, "in another order"),
+        (with_end(whole.replacen("likes rain", "likes snow", 1)), count + 1, "a line was changed"),
+        (with_end(whole.replacen(&format!("{}\n", export.0[event]), "", 1)), count, "of `event`"),
+        (export.edited(entry, "{\"entry\"", "{\"entrie\""), entry + 1, "not a table of an agent"),
+        (export.edited(entry, "\"seq\":1", "\"seq\":\"one\""), entry + 1, "cannot store"),
+        (export.edited(entry, "\"seq\":1", "\"seq\":[1]"), entry + 1, "not a value of a record"),
+        (export.edited(entry, "\"step\":0,", ""), entry + 1, "`step` is missing"),
         (
-            sheet.edited(sheet.line("life"), "\"epoch\":", "\"epoch\":1"),
-            sheet.line("life") + 1,
+            export.edited(entry, "\"step\":0", "\"step\":0,\"colour\":1"),
+            entry + 1,
+            "`colour` does not belong",
+        ),
+        (export.edited(entry, "inbox\\\"", "outbox\\\""), entry + 1, "checksum"),
+        (export.edited(entry + 1, "\"seq\":2", "\"seq\":1"), entry + 2, "UNIQUE"),
+        (export.edited(event, "\"trust\":", "\"trust\":1"), event + 1, "is not a trust level"),
+        (export.edited(event, "\"hex\":\"", "\"hex\":\"x"), event + 1, "wanted {\"hex\""),
+        (export.without(commits + 1), commits + 2, "commit 2 before it is missing"),
+        (export.without(entry + 1), entry + 2, "entry 2 before it is missing"),
+        (
+            export.edited(export.line("life"), "\"epoch\":", "\"epoch\":1"),
+            export.line("life") + 1,
             "the last commit's",
         ),
     ]
 }
 
 #[tokio::test]
-async fn a_file_edited_by_hand_is_refused_with_line_and_reason_and_leaves_nothing() {
-    let dir = lived().await;
+async fn a_file_edited_by_hand_is_refused_with_line_and_reason_and_nothing_is_written() {
+    let dir = used_store().await;
     settled(&dir).await;
     let text = exported(&data(&dir), "ada");
-    let house = empty().await;
+    let target = empty_store().await;
     for (edited, at, what) in cases(&text).await {
-        let Import::Flawed { flaws, .. } = import(house.path(), &edited, None) else {
+        let Import::Flawed { flaws, .. } = import(target.path(), &edited, None) else {
             panic!("imported: {what}")
         };
         let named = flaws.iter().any(|flaw| flaw.line == at as u64 && flaw.what.contains(what));
         assert!(named, "wanted line {at}: {what}, got {flaws:#?}");
         assert!(flaws.is_sorted_by_key(|flaw| flaw.line), "{flaws:#?}");
         assert!(!flaws.iter().any(|flaw| flaw.what.contains("entry 1: entry 1")), "{flaws:#?}");
-        let found = verify(house.path()).unwrap();
+        let found = verify(target.path()).unwrap();
         assert_eq!(
             (found.figures.agents, found.figures.entries, found.flaws.as_slice()),
             (0, 0, &[][..]),
@@ -267,21 +273,24 @@ async fn a_file_edited_by_hand_is_refused_with_line_and_reason_and_leaves_nothin
         );
     }
     let windows = text.replace('\n', "\r\n");
-    assert!(matches!(import(house.path(), &windows, None), Import::Done(_)), "ends of lines are no change");
+    assert!(
+        matches!(import(target.path(), &windows, None), Import::Done(_)),
+        "other line endings are not a change"
+    );
 }
 
 #[tokio::test]
-async fn all_flaws_of_a_file_are_told_at_once() {
-    let dir = lived().await;
+async fn all_flaws_of_a_file_are_reported_at_once() {
+    let dir = used_store().await;
     settled(&dir).await;
-    let sheet = Sheet::of(&exported(&data(&dir), "ada"));
-    let (entry, event, call) = (sheet.line("entry"), sheet.line("event"), sheet.line("call"));
-    let mut lines = sheet.0;
+    let export = ExportLines::of(&exported(&data(&dir), "ada"));
+    let (entry, event, call) = (export.line("entry"), export.line("event"), export.line("call"));
+    let mut lines = export.0;
     lines[entry] = lines[entry].replacen("\"step\":0,", "", 1);
     lines[event] = lines[event].replacen("\"urgent\":0", "\"urgent\":[0]", 1);
     lines[call] = "nothing".into();
-    let house = empty().await;
-    let Import::Flawed { flaws, more: 0 } = import(house.path(), &sealed(&lines), None) else {
+    let target = empty_store().await;
+    let Import::Flawed { flaws, more: 0 } = import(target.path(), &sealed(&lines), None) else {
         panic!("it was imported")
     };
     let places: Vec<u64> = flaws.iter().map(|flaw| flaw.line).collect();
@@ -289,10 +298,10 @@ async fn all_flaws_of_a_file_are_told_at_once() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_and_a_line_without_end_are_refused_as_such() {
-    let house = empty().await;
-    let file = house.path().join("agent.jsonl");
-    let flaws = || match sqlite::import(house.path(), &file, None).unwrap() {
+async fn bytes_that_are_not_text_and_an_endless_line_are_refused() {
+    let target = empty_store().await;
+    let file = target.path().join("agent.jsonl");
+    let flaws = || match sqlite::import(target.path(), &file, None).unwrap() {
         Import::Flawed { flaws, .. } => flaws,
         Import::Done(_) => panic!("it was imported"),
     };
@@ -303,20 +312,20 @@ async fn bytes_that_are_no_text_and_a_line_without_end_are_refused_as_such() {
     giant.set_len(agent::limits::IMPORT_LINE_MAX_BYTES as u64 + 4_096).unwrap();
     let found = flaws();
     assert!(found.len() == 1 && found[0].line == 1 && found[0].what.contains("longer than any"), "{found:?}");
-    assert!(sqlite::import(house.path(), &house.path().join("missing.jsonl"), None).is_err());
+    assert!(sqlite::import(target.path(), &target.path().join("missing.jsonl"), None).is_err());
 }
 
 #[tokio::test]
-async fn a_file_that_is_refused_makes_no_house() {
-    let dir = lived().await;
+async fn a_refused_file_creates_no_store() {
+    let dir = used_store().await;
     settled(&dir).await;
     let text = exported(&data(&dir), "ada");
     let file = dir.path().join("agent.jsonl");
-    let house = dir.path().join("not/there/yet");
+    let target = dir.path().join("not/there/yet");
     std::fs::write(&file, &text[..text.len() / 2]).unwrap();
-    assert!(matches!(sqlite::import(&house, &file, None).unwrap(), Import::Flawed { .. }));
+    assert!(matches!(sqlite::import(&target, &file, None).unwrap(), Import::Flawed { .. }));
     assert!(!dir.path().join("not").exists());
     std::fs::write(&file, &text).unwrap();
-    assert!(matches!(sqlite::import(&house, &file, None).unwrap(), Import::Done(_)));
-    assert_eq!(exported(&house, "ada"), text);
+    assert!(matches!(sqlite::import(&target, &file, None).unwrap(), Import::Done(_)));
+    assert_eq!(exported(&target, "ada"), text);
 }

@@ -1,4 +1,4 @@
-//! Stores as a whole: copied, put in place, judged.
+//! Backups, restores and verification of whole stores.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,10 @@ use storage::sqlite::{self, Flaw, OpenError, Sqlite, UpkeepError, verify};
 
 use crate::promises::on_a_file;
 
-/// A directory with a store in which something was processed, at rest.
-pub(crate) async fn lived() -> Arc<tempfile::TempDir> {
+/// A directory with a closed store that has processed events.
+pub(crate) async fn used_store() -> Arc<tempfile::TempDir> {
     let dir = Arc::new(tempfile::tempdir().unwrap());
-    let backend = testkit::contract::lived::lived(on_a_file::open(&dir).unwrap()).await;
+    let backend = testkit::contract::sample::full(on_a_file::open(&dir).unwrap()).await;
     (backend.close)().await;
     dir
 }
@@ -31,7 +31,7 @@ fn service(id: &str) -> Event {
     Event::of_service(EventId(id.into()), "key", "load", payload, Timestamp::UNIX_EPOCH)
 }
 
-/// The flaws of a store after these statements were run on it behind its back.
+/// The flaws of a store after these statements have changed its file.
 fn after(dir: &Path, sql: &str) -> Vec<Flaw> {
     let db = Connection::open(dir.join("vivarium.db")).unwrap();
     db.execute_batch(sql).unwrap();
@@ -40,8 +40,8 @@ fn after(dir: &Path, sql: &str) -> Vec<Flaw> {
 }
 
 #[tokio::test]
-async fn a_store_that_was_lived_in_has_no_flaw() {
-    let dir = lived().await;
+async fn a_used_store_has_no_flaw() {
+    let dir = used_store().await;
     let found = verify(&data(&dir)).unwrap();
     assert_eq!(found.flaws, []);
     assert!(found.records);
@@ -49,12 +49,12 @@ async fn a_store_that_was_lived_in_has_no_flaw() {
     assert_eq!((figures.agents, figures.spaces, figures.messages, figures.entries), (2, 2, 4, 6));
 }
 
-/// What husam said later in a space is processed in the step before what he said first.
+/// Makes a later message of husam processed in an earlier step than his first one.
 const OUT_OF_ORDER: &str = "UPDATE event SET step = 1 WHERE seq = 1 AND agent = @ada; \
     DELETE FROM waiting WHERE seq = 7 AND agent = @ada; UPDATE event SET state = 2, step = 0, \
     cycle = (SELECT cycle FROM event WHERE seq = 1 AND agent = @ada) WHERE seq = 7 AND agent = @ada";
 
-/// What breaks an invariant: the statement, then whose, in which table, which record, and what is said.
+/// Statements that break an invariant, each with the agent, table, record and text of the expected flaw.
 const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
     (
         "UPDATE entry SET message = replace(message, 'rains', 'pours') WHERE seq = 4 AND agent = @ada",
@@ -64,14 +64,14 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "checksum",
     ),
     ("DELETE FROM entry WHERE seq = 3 AND agent = @ada", "ada", "entry", "4", "entry 3 before it is missing"),
-    ("DELETE FROM entry WHERE seq = 3 AND agent = @ada", "ada", "entry", "2", "no transcript"),
-    ("DELETE FROM entry WHERE seq = 4 AND agent = @ada", "ada", "entry", "3", "the life counts 4"),
+    ("DELETE FROM entry WHERE seq = 3 AND agent = @ada", "ada", "entry", "2", "position of the transcript"),
+    ("DELETE FROM entry WHERE seq = 4 AND agent = @ada", "ada", "entry", "3", "`life` counts 4"),
     (
         "UPDATE event SET state = 3 WHERE id = 'waits' AND agent = @ada",
         "ada",
         "event",
         "8",
-        "skipped, but it is in the inbox",
+        "skipped, but it is still in the inbox",
     ),
     (
         "DELETE FROM waiting WHERE seq = 8 AND agent = @ada",
@@ -86,15 +86,15 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "ada",
         "event",
         "2",
-        "the log has nothing",
+        "the log has no entry",
     ),
-    (OUT_OF_ORDER, "ada", "event", "7", "before an earlier word of its speaker"),
+    (OUT_OF_ORDER, "ada", "event", "7", "before an earlier event of its sender"),
     (
         "UPDATE event SET from_seq = 77 WHERE seq = 1 AND agent = @ada",
         "ada",
         "event",
         "1",
-        "message 77, which is not there",
+        "message 77, which does not exist",
     ),
     ("UPDATE event SET data = '{' WHERE seq = 2 AND agent = @ada", "ada", "event", "2", "cannot be read"),
     (
@@ -111,13 +111,19 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "due_at",
         "never due",
     ),
-    ("UPDATE waiting SET taken = 1 WHERE seq = 8 AND agent = @ada", "ada", "waiting", "8", "no open cycle"),
+    (
+        "UPDATE waiting SET taken = 1 WHERE seq = 8 AND agent = @ada",
+        "ada",
+        "waiting",
+        "8",
+        "no open cycle has taken it",
+    ),
     (
         "UPDATE waiting SET speaker = speaker + 1 WHERE seq = 8 AND agent = @ada",
         "ada",
         "waiting",
         "8",
-        "who said",
+        "the event's sender",
     ),
     (
         "DELETE FROM commits WHERE n = 2 AND agent = @ada",
@@ -126,9 +132,15 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "3",
         "commit 2 before it is missing",
     ),
-    ("UPDATE commits SET epoch = 9 WHERE n = 3 AND agent = @ada", "ada", "commits", "3", "epoch 9, wanted 1"),
+    (
+        "UPDATE commits SET epoch = 9 WHERE n = 3 AND agent = @ada",
+        "ada",
+        "commits",
+        "3",
+        "epoch is 9, wanted 1",
+    ),
     ("UPDATE life SET epoch = 9 WHERE 1 AND agent = @ada", "ada", "life", "epoch", "the last commit's"),
-    ("UPDATE life SET open = NULL WHERE 1 AND agent = @bob", "bob", "life", "open", "noted twice"),
+    ("UPDATE life SET open = NULL WHERE 1 AND agent = @bob", "bob", "life", "open", "name different cycles"),
     (
         "UPDATE call SET state = 'planned', outcome = NULL WHERE idx = 1 AND agent = @ada",
         "ada",
@@ -145,7 +157,7 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "an outcome cannot be read",
     ),
     ("UPDATE call SET outcome = NULL WHERE idx = 0 AND agent = @ada", "ada", "call", "c", "no outcome"),
-    ("UPDATE call SET effect = 'none' WHERE agent = @bob", "bob", "call", "c", "is no effect"),
+    ("UPDATE call SET effect = 'none' WHERE agent = @bob", "bob", "call", "c", "is not an effect"),
     (
         "UPDATE message SET text = replace(text, 'waits', 'wants')",
         "",
@@ -163,16 +175,22 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "0",
         "its checksum does not match",
     ),
-    ("UPDATE memory SET at = 9000000000000000000 WHERE agent = @ada", "ada", "memory", "husam", "is no time"),
+    (
+        "UPDATE memory SET at = 9000000000000000000 WHERE agent = @ada",
+        "ada",
+        "memory",
+        "husam",
+        "is not a time",
+    ),
     ("UPDATE call SET state = 'done' WHERE 1 AND agent = @bob", "bob", "call", "c", "no outcome"),
     (
         "INSERT INTO step SELECT agent, open_cycle, 9, '{}' FROM life WHERE agent = @bob",
         "bob",
         "step",
         "9",
-        "still to come",
+        "has not begun",
     ),
-    ("INSERT INTO step VALUES (@bob, zeroblob(16), 0, '{}')", "bob", "step", "0", "no cycle that is open"),
+    ("INSERT INTO step VALUES (@bob, zeroblob(16), 0, '{}')", "bob", "step", "0", "cycle is not open"),
     (
         "INSERT INTO step SELECT agent, open_cycle, 0, '{' FROM life WHERE agent = @bob",
         "bob",
@@ -180,7 +198,7 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "0",
         "a record cannot be read",
     ),
-    ("DELETE FROM run WHERE ordinal = 1 AND agent = @ada", "ada", "run", "0", "the life counts 1"),
+    ("DELETE FROM run WHERE ordinal = 1 AND agent = @ada", "ada", "run", "0", "`life` counts 1"),
     ("DELETE FROM config_rev WHERE 1 AND agent = @ada", "ada", "config_rev", "0", "the agent has 1"),
     (
         "UPDATE config_rev SET config = 'x' WHERE 1 AND agent = @ada",
@@ -200,25 +218,25 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
     ("UPDATE plan SET schedule = 'never' WHERE 1 AND agent = @ada", "ada", "plan", "0", "its schedule"),
     ("UPDATE message SET rev = 99 WHERE seq = 1", "", "message", "0", "above the space's"),
     ("DELETE FROM message WHERE seq = 1", "", "message", "family/", "message 1 before it is missing"),
-    ("DELETE FROM message WHERE seq = 1", "ada", "event", "1", "message 1, which is not there"),
+    ("DELETE FROM message WHERE seq = 1", "ada", "event", "1", "message 1, which does not exist"),
     (
         "DELETE FROM member; DELETE FROM space WHERE name = 'team'",
         "",
         "message",
         "0",
-        "its space is not there",
+        "its space does not exist",
     ),
-    ("DELETE FROM agent WHERE id = @ada", "", "event", "", "who is not there"),
+    ("DELETE FROM agent WHERE id = @ada", "", "event", "", "which does not exist"),
     ("CREATE TABLE theirs (x)", "", "file", "table theirs", "does not belong"),
     ("DROP INDEX event_held", "", "file", "index event_held", "missing"),
 ];
 
 #[tokio::test]
-async fn what_breaks_an_invariant_is_named_with_agent_table_and_row() {
-    let dir = lived().await;
+async fn every_broken_invariant_is_reported_with_agent_table_and_row() {
+    let dir = used_store().await;
     let pristine = fs::read(data(&dir).join("vivarium.db")).unwrap();
     let row = |name: &str| format!("(SELECT id FROM entity WHERE name = '{name}')");
-    let mut unseen = Vec::new();
+    let mut missed = Vec::new();
     for (sql, agent, table, id, what) in BREAKS {
         let sql = sql.replace("@ada", &row("ada")).replace("@bob", &row("bob"));
         fs::write(data(&dir).join("vivarium.db"), &pristine).unwrap();
@@ -228,29 +246,29 @@ async fn what_breaks_an_invariant_is_named_with_agent_table_and_row() {
             flaw.agent == agent && flaw.table == *table && flaw.id.starts_with(id) && flaw.what.contains(what)
         };
         if !flaws.iter().any(|flaw| named(&flaw)) {
-            unseen.push(format!("`{sql}`, wanted {table} {id} {what}: {flaws:?}"));
+            missed.push(format!("`{sql}`, wanted {table} {id} {what}: {flaws:?}"));
         }
     }
-    assert!(unseen.is_empty(), "{}", unseen.join("\n"));
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
 #[tokio::test]
-async fn what_died_and_was_sent_again_may_come_behind_later_words() {
-    let dir = lived().await;
+async fn a_dead_event_that_was_sent_again_may_come_after_later_events() {
+    let dir = used_store().await;
     let died = "UPDATE event SET reason = 'it broke the model' WHERE seq = 1 AND agent = @ada";
     let sql = format!("{OUT_OF_ORDER}; {died}").replace("@ada", "(SELECT id FROM entity WHERE name = 'ada')");
     let flaws = after(&data(&dir), &sql);
-    assert!(!flaws.iter().any(|flaw| flaw.what.contains("earlier word")), "{flaws:?}");
+    assert!(!flaws.iter().any(|flaw| flaw.what.contains("earlier event")), "{flaws:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_under_load_holds_every_event_that_was_answered_before_it_began() {
-    let dir = lived().await;
+async fn a_backup_under_load_has_every_event_that_was_answered_before_it_began() {
+    let dir = used_store().await;
     let store = Sqlite::open(&data(&dir), Arc::new(runtime::clock::SystemClock::new())).unwrap();
     let reader: &dyn agent::port::Reader = &store;
     let ada: AgentId = reader.entity("ada".into()).await.unwrap().unwrap().id.agent();
     let stop = Arc::new(AtomicBool::new(false));
-    let (tell, mut told) = tokio::sync::watch::channel(0);
+    let (sent_to, mut sent_so_far) = tokio::sync::watch::channel(0);
     let loading = tokio::spawn({
         let (store, stop) = (store.clone(), Arc::clone(&stop));
         async move {
@@ -259,12 +277,12 @@ async fn a_backup_under_load_holds_every_event_that_was_answered_before_it_began
                 let done = store.accept(Accept::Event(ada, service(&format!("load-{sent}"))), None).await;
                 assert!(matches!(done, Ok(Accepted::Fresh { .. })), "{done:?}");
                 sent += 1;
-                tell.send_replace(sent);
+                sent_to.send_replace(sent);
             }
         }
     });
     for round in 0..3 {
-        let answered = *told.wait_for(|sent| *sent >= (round + 1) * 40).await.unwrap();
+        let answered = *sent_so_far.wait_for(|sent| *sent >= (round + 1) * 40).await.unwrap();
         let (from, to) = (data(&dir), dir.path().join(format!("backup-{round}.db")));
         let copied = to.clone();
         let backup = tokio::task::spawn_blocking(move || sqlite::backup(&from, &copied, "")).await.unwrap();
@@ -290,8 +308,8 @@ async fn a_backup_under_load_holds_every_event_that_was_answered_before_it_began
 }
 
 #[tokio::test]
-async fn a_backup_writes_over_nothing_and_is_its_owners_alone() {
-    let dir = lived().await;
+async fn a_backup_overwrites_nothing_and_only_its_owner_can_read_it() {
+    let dir = used_store().await;
     let file = dir.path().join("notes.txt");
     fs::write(&file, "mine").unwrap();
     let error = sqlite::backup(&data(&dir), &file, "").unwrap_err();
@@ -311,8 +329,8 @@ async fn a_backup_writes_over_nothing_and_is_its_owners_alone() {
 }
 
 #[tokio::test]
-async fn a_restore_takes_no_place_that_is_taken_and_keeps_what_it_replaces() {
-    let dir = lived().await;
+async fn a_restore_refuses_a_directory_in_use_and_keeps_the_store_that_it_replaces() {
+    let dir = used_store().await;
     let backup = sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file;
     let running = Sqlite::open(&data(&dir), Arc::new(runtime::clock::SystemClock::new())).unwrap();
     let error = sqlite::restore(&backup, &data(&dir), &["lock"], Some("before")).unwrap_err();
@@ -321,7 +339,7 @@ async fn a_restore_takes_no_place_that_is_taken_and_keeps_what_it_replaces() {
     let error = sqlite::restore(&backup, &data(&dir), &["lock"], None).unwrap_err();
     assert!(matches!(error, UpkeepError::NotEmpty { store: true, .. }), "{error}");
 
-    // A store that broke off, with its log beside it.
+    // A damaged store, with its log beside it.
     let old = data(&dir).join("vivarium.db");
     fs::write(&old, "broken").unwrap();
     fs::write(data(&dir).join("vivarium.db-wal"), "its log").unwrap();
@@ -340,27 +358,27 @@ async fn a_restore_takes_no_place_that_is_taken_and_keeps_what_it_replaces() {
         matches!(&error, UpkeepError::NotEmpty { what, store: false, .. } if what == "diary.txt"),
         "{error}"
     );
-    assert_eq!(fs::read_dir(&other).unwrap().count(), 1, "nothing was left there");
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1, "no other file was left there");
 }
 
 #[tokio::test]
-async fn a_restore_that_was_cut_short_leaves_nothing_that_could_be_lived_and_can_be_run_again() {
-    let dir = lived().await;
+async fn an_interrupted_restore_leaves_no_usable_store_and_can_be_run_again() {
+    let dir = used_store().await;
     let backup = sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file;
-    // What a death behind the removal of the log leaves: the file without it, and the mark.
+    // A process that died after it removed the log leaves the file without it, and the mark.
     fs::write(data(&dir).join("restore-unfinished"), "before").unwrap();
     let refused = Sqlite::open(&data(&dir), Arc::new(runtime::clock::SystemClock::new())).err().unwrap();
-    assert!(refused.to_string().contains("whole in `before`"), "{refused}");
+    assert!(refused.to_string().contains("complete in `before`"), "{refused}");
     let refused = verify(&data(&dir)).unwrap_err();
-    assert!(refused.to_string().contains("cut short"), "{refused}");
+    assert!(refused.to_string().contains("interrupted"), "{refused}");
     sqlite::restore(&backup, &data(&dir), &["lock"], Some("again")).unwrap();
     assert!(!data(&dir).join("restore-unfinished").exists());
     assert_eq!(verify(&data(&dir)).unwrap().flaws, []);
 }
 
 #[tokio::test]
-async fn a_copy_that_is_no_whole_store_is_refused_before_anything_is_replaced() {
-    let dir = lived().await;
+async fn a_damaged_backup_is_refused_before_anything_is_replaced() {
+    let dir = used_store().await;
     let whole = fs::read(sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file).unwrap();
     let mut torn = whole.clone();
     let quarter = torn.len() / 4;
@@ -377,11 +395,11 @@ async fn a_copy_that_is_no_whole_store_is_refused_before_anything_is_replaced() 
         let file = dir.path().join("bad.db");
         fs::write(&file, &bytes).unwrap();
         let error = sqlite::restore(&file, &data(&dir), &["lock"], Some("before")).unwrap_err();
-        let said =
+        let expected =
             matches!(error, UpkeepError::Open(_) | UpkeepError::Unsound { .. } | UpkeepError::Store(_));
-        assert!(said, "{name}: {error}");
+        assert!(expected, "{name}: {error}");
         assert!(sqlite::restore(&file, &dir.path().join("fresh"), &["lock"], None).is_err(), "{name}");
-        assert_eq!(fs::read(&file).unwrap(), bytes, "{name}: it stays as it is");
+        assert_eq!(fs::read(&file).unwrap(), bytes, "{name}: it is not changed");
         assert_eq!(fs::read(data(&dir).join("vivarium.db")).unwrap(), before, "{name}");
         assert!(!data(&dir).join("before").exists(), "{name}");
         fs::remove_file(&file).unwrap();
@@ -389,8 +407,8 @@ async fn a_copy_that_is_no_whole_store_is_refused_before_anything_is_replaced() 
 }
 
 #[tokio::test]
-async fn what_dead_restores_and_backups_have_left_stops_no_retry_and_is_removed() {
-    let dir = lived().await;
+async fn files_left_by_killed_restores_and_backups_block_no_retry_and_are_removed() {
+    let dir = used_store().await;
     let fresh = dir.path().join("fresh");
     fs::create_dir(&fresh).unwrap();
     let backups = dir.path().join("backups");
@@ -405,12 +423,12 @@ async fn what_dead_restores_and_backups_have_left_stops_no_retry_and_is_removed(
         backups.join("friday.db.4194397.viv-partial"),
     ];
     left.iter().for_each(|file| fs::write(file, "half of a copy").unwrap());
-    // Somebody writes this one, and nobody else's is looked at.
+    // Another process is writing this copy; the other file is not a copy of viv.
     let written = backups.join("vivarium-20250202T000000Z.db.4194399.viv-partial");
     let held = fs::File::create(&written).unwrap();
     held.lock().unwrap();
-    let theirs = backups.join("film.4194399.partial");
-    fs::write(&theirs, "half of a film").unwrap();
+    let foreign = backups.join("film.4194399.partial");
+    fs::write(&foreign, "half of a film").unwrap();
 
     assert_eq!(sqlite::left_behind(&fresh).len(), 2);
     assert_eq!(sqlite::left_behind(&backups).len(), 2);
@@ -421,12 +439,12 @@ async fn what_dead_restores_and_backups_have_left_stops_no_retry_and_is_removed(
     for file in left {
         assert!(!file.exists(), "{}", file.display());
     }
-    assert!(written.exists() && theirs.exists());
+    assert!(written.exists() && foreign.exists());
 }
 
 #[tokio::test]
-async fn a_second_restore_within_one_second_keeps_what_it_replaces_in_a_folder_of_its_own() {
-    let dir = lived().await;
+async fn a_second_restore_within_a_second_keeps_the_replaced_store_in_its_own_folder() {
+    let dir = used_store().await;
     let backup = sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file;
     for aside in ["before", "before-2", "before-3"] {
         let restored = sqlite::restore(&backup, &data(&dir), &["lock"], Some("before")).unwrap();
@@ -437,8 +455,8 @@ async fn a_second_restore_within_one_second_keeps_what_it_replaces_in_a_folder_o
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_is_no_file_is_refused_at_once() {
-    let dir = lived().await;
+async fn a_path_that_is_not_a_regular_file_is_refused_at_once() {
+    let dir = used_store().await;
     let socket = dir.path().join("socket");
     let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let device = Path::new("/dev/zero");
@@ -451,9 +469,9 @@ async fn what_is_no_file_is_refused_at_once() {
             assert!(error.to_string().ends_with(&format!("it is {what}, not a file")), "{error}");
         }
     }
-    let house = dir.path().join("house");
-    fs::create_dir(&house).unwrap();
-    std::os::unix::fs::symlink(device, house.join("vivarium.db")).unwrap();
-    let error = Sqlite::open(&house, Arc::new(runtime::clock::SystemClock::new())).err().unwrap();
+    let target = dir.path().join("target");
+    fs::create_dir(&target).unwrap();
+    std::os::unix::fs::symlink(device, target.join("vivarium.db")).unwrap();
+    let error = Sqlite::open(&target, Arc::new(runtime::clock::SystemClock::new())).err().unwrap();
     assert!(error.to_string().contains("it is a device, not a file"), "{error}");
 }

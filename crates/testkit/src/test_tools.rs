@@ -1,7 +1,7 @@
-//! In-process tools of each effect, with counters that outlive a runtime: what really happened in
-//! the outside world, whatever became of the process that wanted it.
+//! In-process tools of each effect. Their counters outlive a runtime, so that they show what really
+//! happened in the outside world even if the process that called the tool has died.
 //!
-//! This module must not know how the runtime calls tools; it only counts that it did.
+//! This module must not know how the runtime calls tools; it only counts the calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolb
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// What the outside world saw of one key.
+/// What happened in the outside world under one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCount {
     /// Calls that began.
@@ -24,7 +24,7 @@ pub struct CallCount {
     pub effects: u64,
 }
 
-/// The outside world. Clones share it; keep one outside the runtime and it survives a crash.
+/// The outside world. Clones share it. One that is kept outside the runtime survives a crash.
 #[derive(Clone, Debug, Default)]
 pub struct Counters(Arc<Mutex<HashMap<(String, CallId), CallCount>>>);
 
@@ -34,7 +34,7 @@ impl Counters {
         Self::default()
     }
 
-    /// What one call of a tool did, however often it was made.
+    /// What one call of a tool did, summed over all its attempts.
     pub fn of(&self, tool: &str, call: &CallId) -> CallCount {
         self.lock().get(&(tool.to_owned(), call.clone())).copied().unwrap_or_default()
     }
@@ -49,7 +49,7 @@ impl Counters {
         self.sum(tool, |count| count.effects)
     }
 
-    /// Different keys under which a tool was called, in order.
+    /// The different keys under which a tool was called, sorted.
     pub fn keys(&self, tool: &str) -> Vec<CallId> {
         let mut keys: Vec<_> =
             self.lock().keys().filter(|(name, _)| name == tool).map(|(_, call)| call.clone()).collect();
@@ -66,12 +66,12 @@ impl Counters {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(String, CallId), CallCount>> {
-        // A tool that panics on purpose must not make the world unreadable.
+        // The counters stay readable after a tool panicked on purpose.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Holds calls of [`slow`] back until the test lets them end. Clones share it.
+/// Keeps calls of [`slow`] waiting until the test lets them end. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ToolGate {
     begun: Arc<watch::Sender<u64>>,
@@ -84,19 +84,19 @@ impl ToolGate {
         Self { begun: Arc::new(watch::Sender::new(0)), open: Arc::new(watch::Sender::new(false)) }
     }
 
-    /// Waits until `calls` calls have come to the gate, those that passed included.
+    /// Waits until `calls` calls have reached the gate; calls that passed it count too.
     pub async fn begun(&self, calls: u64) {
         let mut begun = self.begun.subscribe();
-        // The sender is held by `self`, so the wait ends only by the count.
+        // `self` holds the sender, so only the count can end the wait.
         let _ = begun.wait_for(|so_far| *so_far >= calls).await;
     }
 
-    /// Lets everyone pass who waits and who comes later.
+    /// Lets all waiting and all later calls pass.
     pub fn open(&self) {
         self.open.send_replace(true);
     }
 
-    /// Holds back everyone who comes from now on.
+    /// Makes all calls wait that arrive from now on.
     pub fn close(&self) {
         self.open.send_replace(false);
     }
@@ -108,7 +108,7 @@ impl ToolGate {
 }
 
 /// What a tool does when it is called.
-enum Deed {
+enum Behavior {
     Look,
     Put,
     Fire,
@@ -119,60 +119,60 @@ enum Deed {
 
 struct TestTool {
     spec: ToolSpec,
-    deed: Deed,
+    behavior: Behavior,
     counters: Counters,
 }
 
-/// `look`: reads. Counts calls, has no effects.
+/// `look`: reads. Its calls are counted; it has no effects.
 pub fn look(counters: &Counters) -> Arc<dyn Tool> {
-    hand("look", "Reads the state of the outside world.", Effect::ReadOnly, Deed::Look, counters)
+    test_tool("look", "Reads the state of the outside world.", Effect::ReadOnly, Behavior::Look, counters)
 }
 
-/// `put`: writes once per key. Counts every call; a repeat under the same key has no second effect.
+/// `put`: writes once per key. Every call is counted; a repeat under the same key has no second effect.
 pub fn put(counters: &Counters) -> Arc<dyn Tool> {
     let description = "Writes to the outside world; the same key writes once.";
-    hand("put", description, Effect::Idempotent, Deed::Put, counters)
+    test_tool("put", description, Effect::Idempotent, Behavior::Put, counters)
 }
 
-/// `fire`: must not happen twice. Every call is an effect.
+/// `fire`: must not be repeated. Every call has an effect.
 pub fn fire(counters: &Counters) -> Arc<dyn Tool> {
-    hand("fire", "Does something that cannot be undone.", Effect::Unsafe, Deed::Fire, counters)
+    test_tool("fire", "Does something that cannot be undone.", Effect::Unsafe, Behavior::Fire, counters)
 }
 
-/// `slow`: its call is counted when it begins, its effect when `gate` lets it end. Dropped before
-/// that, it had none.
+/// `slow`: the call is counted when it begins, its effect when `gate` lets it end. A call that is
+/// dropped before has no effect.
 pub fn slow(counters: &Counters, effect: Effect, gate: &ToolGate) -> Arc<dyn Tool> {
-    hand("slow", "Takes as long as it takes.", effect, Deed::Slow(gate.clone()), counters)
+    test_tool("slow", "Takes as long as it takes.", effect, Behavior::Slow(gate.clone()), counters)
 }
 
-/// `fail`: always refuses, with one text for the model and another for the operator.
+/// `fail`: always fails, with one text for the model and another for the operator.
 pub fn fail(counters: &Counters, effect: Effect) -> Arc<dyn Tool> {
-    hand("fail", "Never works.", effect, Deed::Fail, counters)
+    test_tool("fail", "Never works.", effect, Behavior::Fail, counters)
 }
 
-/// `panics`: a bug in a tool.
+/// `panics`: always panics, as a tool with a bug does.
 pub fn panics(counters: &Counters, effect: Effect) -> Arc<dyn Tool> {
-    hand("panics", "Has a bug.", effect, Deed::Panic, counters)
+    test_tool("panics", "Has a bug.", effect, Behavior::Panic, counters)
 }
 
-/// `tool` under another name, its calls shown in spaces.
+/// `tool` under another name, with calls that are shown in spaces.
 pub fn visible(name: &str, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
     let spec = ToolSpec { name: name.to_owned(), visible: true, ..tool.spec().clone() };
-    Arc::new(Changed { spec, tool })
+    Arc::new(WithSpec { spec, tool })
 }
 
-/// `tool` under another name, nobody waiting for its calls: each may take `timeout`.
+/// `tool` under another name, as an asynchronous tool. Each call may take `timeout`.
 pub fn asynchronous(name: &str, tool: Arc<dyn Tool>, timeout: Duration) -> Arc<dyn Tool> {
     let spec = ToolSpec { name: name.to_owned(), asynchronous: true, timeout, ..tool.spec().clone() };
-    Arc::new(Changed { spec, tool })
+    Arc::new(WithSpec { spec, tool })
 }
 
-struct Changed {
+struct WithSpec {
     spec: ToolSpec,
     tool: Arc<dyn Tool>,
 }
 
-impl Tool for Changed {
+impl Tool for WithSpec {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -190,7 +190,13 @@ impl Tool for Changed {
     }
 }
 
-fn hand(name: &str, description: &str, effect: Effect, deed: Deed, counters: &Counters) -> Arc<dyn Tool> {
+fn test_tool(
+    name: &str,
+    description: &str,
+    effect: Effect,
+    behavior: Behavior,
+    counters: &Counters,
+) -> Arc<dyn Tool> {
     let schema = json!({
         "type": "object",
         "properties": {"note": {"type": "string", "description": "Given back in the reply."}},
@@ -206,18 +212,18 @@ fn hand(name: &str, description: &str, effect: Effect, deed: Deed, counters: &Co
         asynchronous: false,
         version: "1".to_owned(),
     };
-    Arc::new(TestTool { spec, deed, counters: counters.clone() })
+    Arc::new(TestTool { spec, behavior, counters: counters.clone() })
 }
 
 impl TestTool {
     async fn act(&self, arguments: Value, call: &CallId) -> Result<Done, ToolError> {
         let name = &self.spec.name;
         self.counters.change(name, call, |count| count.calls += 1);
-        match &self.deed {
-            Deed::Look => {}
-            Deed::Put => self.counters.change(name, call, |count| count.effects = 1),
-            Deed::Fire => self.counters.change(name, call, |count| count.effects += 1),
-            Deed::Slow(gate) => {
+        match &self.behavior {
+            Behavior::Look => {}
+            Behavior::Put => self.counters.change(name, call, |count| count.effects = 1),
+            Behavior::Fire => self.counters.change(name, call, |count| count.effects += 1),
+            Behavior::Slow(gate) => {
                 gate.pass().await;
                 self.counters.change(name, call, |count| match self.spec.effect {
                     Effect::Inward | Effect::ReadOnly => {}
@@ -225,11 +231,11 @@ impl TestTool {
                     Effect::Unsafe => count.effects += 1,
                 });
             }
-            Deed::Fail => {
+            Behavior::Fail => {
                 let model = "`fail` never works; do something else".to_owned();
                 return Err(ToolError { model, operator: Some("it fails on purpose".to_owned()) });
             }
-            Deed::Panic => panic!("`panics` panics on purpose"),
+            Behavior::Panic => panic!("`panics` panics on purpose"),
         }
         let mut reply = json!({"success": true, "key": call.0});
         if let Some(note) = arguments.get("note") {
@@ -265,14 +271,14 @@ impl Tool for TestTool {
     }
 }
 
-/// Another toolbox with test tools beside its own.
+/// Another toolbox with additional test tools.
 pub struct TestToolbox {
     inner: Arc<dyn Toolbox>,
     own: Vec<Arc<dyn Tool>>,
 }
 
 impl TestToolbox {
-    /// `inner` and nothing else so far.
+    /// `inner` without any test tools yet.
     pub fn new(inner: Arc<dyn Toolbox>) -> Self {
         Self { inner, own: Vec::new() }
     }
@@ -287,7 +293,7 @@ impl TestToolbox {
             .with(panics(counters, Effect::Unsafe))
     }
 
-    /// Adds a tool. A name that is taken is a mistake of the test: it panics.
+    /// Adds a tool. Panics if the name is taken, because that is a mistake of the test.
     #[track_caller]
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
         let name = &tool.spec().name;
@@ -308,13 +314,13 @@ impl Toolbox for TestToolbox {
         names
     }
 
-    /// All of them: most tests are about agents that name none.
+    /// Every tool counts as prebuilt, because most tests use agents that name no tools.
     fn is_prebuilt(&self, name: &str) -> bool {
         self.tool(name).is_some()
     }
 }
 
-/// No tools at all, for tests that bring their own.
+/// A toolbox without tools, for tests that add their own.
 pub struct EmptyToolbox;
 
 impl Toolbox for EmptyToolbox {
@@ -345,9 +351,9 @@ mod tests {
     use std::panic::AssertUnwindSafe;
     use uuid::Uuid;
 
-    struct Nothing;
+    struct EmptyLookup;
 
-    impl Lookup for Nothing {
+    impl Lookup for EmptyLookup {
         fn messages(
             &self,
             _agent: AgentId,
@@ -385,7 +391,7 @@ mod tests {
             hop: 1,
             facts: &facts,
             pending: &pending,
-            lookup: &Nothing,
+            lookup: &EmptyLookup,
         };
         tool.call(arguments, context).await
     }
@@ -395,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn repeats_under_one_key_have_one_effect_only_where_the_tool_is_idempotent() {
+    async fn repeats_under_one_key_have_one_effect_only_if_the_tool_is_idempotent() {
         let world = Counters::new();
         for tool in [look(&world), put(&world), fire(&world)] {
             for key in ["a", "a", "b"] {
@@ -408,7 +414,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_tool_ends_when_the_gate_opens_and_a_dropped_one_had_no_effect() {
+    async fn a_slow_call_ends_when_the_gate_opens_and_a_dropped_one_has_no_effect() {
         let (world, gate) = (Counters::new(), ToolGate::closed());
         let tool = slow(&world, Effect::Unsafe, &gate);
         let waiting = tokio::spawn({
@@ -426,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_and_panics_are_counted_and_leave_the_world_readable() {
+    async fn failures_and_panics_are_counted_and_the_counters_stay_readable() {
         let world = Counters::new();
         let failed = call(&fail(&world, Effect::ReadOnly), "a", "").await.unwrap_err();
         assert_ne!(Some(failed.model), failed.operator);
@@ -436,7 +442,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn notes_come_back_and_other_arguments_are_refused() {
+    async fn a_note_is_returned_and_other_arguments_are_refused() {
         let tool = look(&Counters::new());
         assert!(call(&tool, "a", r#"{"note":"x"}"#).await.unwrap().outcome.text.contains(r#""note":"x""#));
         for bad in ["[]", "{", r#"{"note":1}"#, r#"{"other":"x"}"#] {
@@ -445,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_toolbox_keeps_the_order_and_refuses_a_taken_name() {
+    fn a_test_toolbox_keeps_the_order_of_its_tools_and_refuses_a_taken_name() {
         let world = Counters::new();
         let all = TestToolbox::with_all(Arc::new(EmptyToolbox), &world);
         assert_eq!(all.names(), ["look", "put", "fire", "fail", "panics"]);

@@ -1,7 +1,7 @@
-//! From the raw argument string of a call to a value that fits the tool's schema, or to words that
-//! tell the model what was wanted where and what it gave.
+//! Parses and checks the raw argument string of a call: returns a value that fits the tool's schema, or an
+//! error for the model that names each fault, what was wanted and what was given.
 //!
-//! This module must not know any tool. It never repairs arguments: what is not JSON is refused.
+//! Arguments are never repaired: invalid JSON is refused.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use jsonschema::{ValidationError, Validator};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Faults that one answer names.
+/// Faults that one error names.
 const FAULTS_NAMED: usize = 5;
-/// Characters of a given value that an answer repeats.
+/// Characters of a given value that an error repeats.
 const GOT_SHOWN: usize = 80;
 
 /// The compiled schema of one tool.
@@ -24,14 +24,14 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    /// Compiles the schema, or says why it is none.
+    /// Compiles the schema; the error says why it is not valid.
     pub(crate) fn new(tool: &str, schema: &Value) -> Result<Self, String> {
         let known = schema["properties"].as_object().map(|p| p.keys().cloned().collect()).unwrap_or_default();
         let validator = jsonschema::draft202012::new(schema).map_err(|e| e.to_string())?;
         Ok(Self { tool: tool.to_owned(), known, validator })
     }
 
-    /// The arguments as a value that fits the schema; the error is for the model.
+    /// Parses the arguments and checks them against the schema. The error is for the model.
     pub(crate) fn check(&self, arguments: &str) -> Result<Value, String> {
         let faults = match parse(arguments) {
             Err(fault) => vec![fault],
@@ -85,7 +85,7 @@ impl Checker {
                 format!("{at}: wanted at most {limit} characters, got {got}")
             }
             ValidationErrorKind::Enum { options } => format!("{at}: wanted one of {options}, got {got}"),
-            // Whatever other keyword a custom tool uses, in the words of the validator.
+            // Other keywords of a custom tool's schema: the message of the validator.
             _ => format!("{at}: {}", cut(&error.masked_with("the value").to_string())),
         }
     }
@@ -112,7 +112,7 @@ fn got(value: &Value) -> String {
     format!("`{}`", cut(&value.to_string()))
 }
 
-/// At most [`GOT_SHOWN`] characters.
+/// Cuts a text to [`GOT_SHOWN`] characters.
 pub(crate) fn cut(text: &str) -> String {
     match text.char_indices().nth(GOT_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -120,8 +120,8 @@ pub(crate) fn cut(text: &str) -> String {
     }
 }
 
-/// JSON of bounded size and depth, in which no key is given twice: of two values for one key the
-/// reader of the stream would have shown the first and the tool used the last.
+/// Parses JSON of limited size and depth. A key that is given twice is an error, because the stream would
+/// have shown the first value and the tool would use the last.
 fn parse(arguments: &str) -> Result<Value, String> {
     if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
         let max = limits::ARGUMENTS_MAX_BYTES;
@@ -138,7 +138,7 @@ fn parse(arguments: &str) -> Result<Value, String> {
     if value.is_object() { Ok(value) } else { Err(format!("wanted a JSON object, got {}", got(&value))) }
 }
 
-/// Reads a value that nests at most `depth` deep.
+/// Parses a value with at most `depth` levels of nesting.
 #[derive(Clone, Copy)]
 struct Bounded {
     depth: usize,
@@ -185,7 +185,7 @@ impl<'de> Visitor<'de> for Bounded {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        // `20.0` is an integer to JSON Schema; it must be one to the tool, too.
+        // JSON Schema takes `20.0` for an integer, so the tool gets one.
         let whole = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
         #[expect(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
         Ok(if whole {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_names_where_what_was_wanted_and_what_was_given() {
+    fn every_fault_names_the_location_the_wanted_and_the_given_value() {
         let check = |arguments: &str, wanted: &str| {
             let error = checker().check(arguments).unwrap_err();
             assert!(error.starts_with("the arguments of `try` do not fit: "), "{error}");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_integers_and_order_is_kept() {
+    fn whole_numbers_become_integers_and_the_order_is_kept() {
         let value = checker().check(r#"{"limit":3.0,"text":"abc"}"#).unwrap();
         assert_eq!(value.to_string(), r#"{"limit":3,"text":"abc"}"#);
     }

@@ -1,5 +1,5 @@
-//! `skip` and `done`: words that end a cycle. What they do is decided by the cycle machine, which
-//! acts on their names; here they only answer.
+//! `skip` and `done`, which end a cycle. The cycle machine recognizes them by name and ends the cycle; the
+//! tools themselves only return a reply.
 
 use std::borrow::Cow;
 
@@ -29,12 +29,12 @@ impl PrebuiltTool for Skip {
     const DESCRIPTION: &'static str =
         "End this activation because nothing in the inbox is meant for you. Must be your only call.";
 
-    async fn act(_args: SkipArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
+    async fn run(_args: SkipArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         Ok(typed::done(&json!({"success": true}), Inward::default()))
     }
 }
 
-/// One event of the inbox, as the agent names it.
+/// An event of the inbox, as the model names it.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum EventName {
@@ -53,7 +53,7 @@ impl JsonSchema for EventName {
         true
     }
 
-    // Written by hand: what is derived would be two alternatives where a list of types will do.
+    // Written by hand: the derived schema would be an `anyOf` instead of a short list of types.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": ["string", "integer"], "minimum": 0})
     }
@@ -78,7 +78,7 @@ impl PrebuiltTool for Done {
     const NAME: &'static str = "done";
     const DESCRIPTION: &'static str = "End this activation; you wake up when something new arrives. Calls in the same response are still carried out.";
 
-    async fn act(args: DoneArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
+    async fn run(args: DoneArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         let mut reply = json!({"success": true});
         if let Some(addressed) = args.addressed.filter(|addressed| !addressed.is_empty()) {
             reply["addressed"] = json!(addressed);

@@ -1,4 +1,4 @@
-//! `enter_space`: where the agent stands, so that it need not name the space with every word.
+//! `enter_space`: sets the agent's active space, so that other calls need not name it.
 
 use agent::call::head_and_tail;
 use agent::changes::Inward;
@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::typed::{PrebuiltTool, done, fitting, written};
+use crate::typed::{PrebuiltTool, done, take_fitting, to_text};
 use crate::{message_lines, space_ref};
 
-/// A space's description is shown up to this size.
+/// Bytes of a space's description that are shown.
 const DESCRIPTION_SHOWN_BYTES: usize = 512;
 
 /// Arguments of `enter_space`.
@@ -31,7 +31,7 @@ impl PrebuiltTool for EnterSpace {
     const NAME: &'static str = "enter_space";
     const DESCRIPTION: &'static str = "Make a space the active one, now and in later activations. Returns its members and latest messages. Not needed to send to a space that you name.";
 
-    async fn act(args: EnterSpaceArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+    async fn run(args: EnterSpaceArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = space_ref::named(&context, &args.space).await?;
         let space = &facts.space;
         let mut reply = json!({
@@ -46,10 +46,10 @@ impl PrebuiltTool for EnterSpace {
             reply["space"]["closed"] = json!(true);
         }
         let members = facts.members.iter().map(|each| member(each, &context));
-        reply["members"] = Value::Array(fitting(members, limits::LISTED_MAX_BYTES));
+        reply["members"] = Value::Array(take_fitting(members, limits::LISTED_MAX_BYTES));
         reply["members_total"] = json!(facts.members.len() + facts.more_members);
-        // What the frame does not use of the bytes that the model is shown is for the messages.
-        let room = limits::OUTCOME_SHOWN_MAX_BYTES.saturating_sub(written(&reply).len() + 256);
+        // The messages get the bytes of the outcome that the rest of the reply does not use.
+        let room = limits::OUTCOME_SHOWN_MAX_BYTES.saturating_sub(to_text(&reply).len() + 256);
         let page = message_lines::page(&context, &facts, None, limits::ENTER_HISTORY, room).await?;
         reply["messages"] = Value::Array(page.messages);
         reply["total"] = json!(page.total);

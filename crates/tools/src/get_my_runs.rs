@@ -1,4 +1,4 @@
-//! `get_my_runs`: the agent's own runs: when it woke, why, how it ended, what it cost.
+//! `get_my_runs`: returns the agent's runs: when and why each began, how it ended, and its tokens.
 
 use agent::call::head_and_tail;
 use agent::changes::Inward;
@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::message_lines::unreadable;
-use crate::typed::{PrebuiltTool, done, fitting};
+use crate::typed::{PrebuiltTool, done, take_fitting};
 
-/// Runs where the model names no number.
+/// Number of runs if the model gives none.
 const RUNS_DEFAULT: u32 = 10;
-/// Texts of one run are shown up to this size each.
+/// Bytes that are shown of each text of a run.
 const TEXT_SHOWN_BYTES: usize = 512;
-/// Bytes kept free for what stands around the runs of a reply.
+/// Bytes reserved for the parts of a reply other than the runs.
 const FRAME_BYTES: usize = 256;
 
 /// Arguments of `get_my_runs`.
@@ -37,10 +37,10 @@ impl PrebuiltTool for GetMyRuns {
     const DESCRIPTION: &'static str =
         "List your latest finished activations, newest first: when, why, how they ended, your summaries.";
 
-    async fn act(args: GetMyRunsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+    async fn run(args: GetMyRunsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let limit = args.limit.unwrap_or(RUNS_DEFAULT).min(limits::RUNS_SHOWN_MAX);
         let runs = context.lookup.runs(context.agent, limit).await.map_err(unreadable)?;
-        let shown = fitting(runs.iter().map(summary), limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES);
+        let shown = take_fitting(runs.iter().map(summary), limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES);
         let left_out = runs.len() - shown.len();
         let mut reply = json!({"runs": shown});
         if left_out > 0 {

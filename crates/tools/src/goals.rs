@@ -1,5 +1,5 @@
-//! `set_goals` and `delete_goals`: standing intentions, as a tree that the agent finds with its ids
-//! in its workspace in every activation. A call changes all that it names or nothing.
+//! `set_goals` and `delete_goals`: the agent's goals, a tree that its workspace shows with ids in every
+//! activation. `set_goals` makes all its changes or none; `delete_goals` fails only if no id exists.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::arguments::cut;
 use crate::space_ref::listed;
 use crate::typed::{PrebuiltTool, done, put_listed};
 
-/// What stands as `parent_id` where a goal is to have none.
+/// The `parent_id` of a goal without a parent.
 const NO_PARENT: &str = "none";
 
 #[derive(Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub(crate) struct GoalArg {
     /// Required for a new goal.
     description: Option<String>,
     /// Default: active.
-    status: Option<Stands>,
+    status: Option<StatusArg>,
     /// 1 to 10 (most important); default 5.
     #[schemars(range(min = 1, max = limits::GOAL_PRIORITY_MAX))]
     priority: Option<i32>,
@@ -42,18 +42,18 @@ pub(crate) struct GoalArg {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub(crate) enum Stands {
+pub(crate) enum StatusArg {
     Active,
     Completed,
     Abandoned,
 }
 
-impl From<Stands> for GoalStatus {
-    fn from(stands: Stands) -> Self {
-        match stands {
-            Stands::Active => Self::Active,
-            Stands::Completed => Self::Completed,
-            Stands::Abandoned => Self::Abandoned,
+impl From<StatusArg> for GoalStatus {
+    fn from(status: StatusArg) -> Self {
+        match status {
+            StatusArg::Active => Self::Active,
+            StatusArg::Completed => Self::Completed,
+            StatusArg::Abandoned => Self::Abandoned,
         }
     }
 }
@@ -75,17 +75,17 @@ impl PrebuiltTool for SetGoals {
     const DESCRIPTION: &'static str =
         "Create or change goals; you see them in every activation. With `id`, only the given fields change.";
 
-    async fn act(args: SetGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let before = kept(&context);
-        let batch = Batch::read(&args.goals, &context, &before).map_err(unset)?;
+    async fn run(args: SetGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let before = current_goals(&context);
+        let batch = Batch::read(&args.goals, &context, &before).map_err(nothing_set)?;
         let mut changes = Vec::with_capacity(args.goals.len());
         for (arg, id) in args.goals.iter().zip(&batch.ids) {
             let so_far = goals::amended(&before, &changes);
-            let goal = batch.goal(arg, *id, &so_far).map_err(unset)?;
+            let goal = batch.goal(arg, *id, &so_far).map_err(nothing_set)?;
             changes.push(GoalChange::Set(goal));
         }
         let after = goals::amended(&before, &changes);
-        goals::check(&after).map_err(|bad| unset(in_words(&bad, &after)))?;
+        goals::check(&after).map_err(|bad| nothing_set(explain(&bad, &after)))?;
         let (mut created, mut updated) = (Vec::new(), Vec::new());
         for (arg, id) in args.goals.iter().zip(&batch.ids) {
             if given(arg.id.as_ref()).is_some() {
@@ -110,23 +110,23 @@ impl PrebuiltTool for SetGoals {
     }
 }
 
-/// What the goals of one call are called.
+/// The ids and labels of the goals in one call.
 struct Batch<'a> {
-    /// Their ids, in the order of the call.
+    /// The ids, in the order of the call.
     ids: Vec<GoalId>,
-    /// Those that have a label.
+    /// The ids of goals with a label.
     labels: HashMap<&'a str, GoalId>,
 }
 
 impl<'a> Batch<'a> {
-    /// New goals get ids that follow from the call, so that a repeat makes the same ones.
+    /// Assigns the ids. Those of new goals derive from the call, so that a repeated call creates the same ids.
     fn read(args: &'a [GoalArg], context: &ToolContext<'_>, known: &[Goal]) -> Result<Self, String> {
         let mut batch = Self { ids: Vec::with_capacity(args.len()), labels: HashMap::new() };
         for (index, arg) in args.iter().enumerate() {
             let id = match given(arg.id.as_ref()) {
                 Some(text) => find(known, text).ok_or_else(|| {
                     let text = cut(text);
-                    let yours = yours(known);
+                    let yours = goals_text(known);
                     format!("no goal of yours has the id `{text}` (leave `id` out to make a goal); {yours}")
                 })?,
                 None => GoalId::of_call(context.call, index),
@@ -141,11 +141,11 @@ impl<'a> Batch<'a> {
         Ok(batch)
     }
 
-    /// The goal as it will be.
+    /// The goal after the call.
     fn goal(&self, arg: &GoalArg, id: GoalId, so_far: &[Goal]) -> Result<Goal, String> {
         let before = so_far.iter().find(|goal| goal.id == id);
         let description = match (&arg.description, before) {
-            (Some(text), _) => described(text)?,
+            (Some(text), _) => checked_description(text)?,
             (None, Some(before)) => before.description.clone(),
             (None, None) => return Err("a new goal needs a `description`".to_owned()),
         };
@@ -169,7 +169,7 @@ impl<'a> Batch<'a> {
         let found = self.labels.get(text).copied().or_else(|| find(known, text));
         found.ok_or_else(|| {
             let text = cut(text);
-            let yours = yours(known);
+            let yours = goals_text(known);
             format!("no goal of yours has the id and none of this call the `ref` `{text}`, wanted as `parent_id`; {yours}")
         })
     }
@@ -192,8 +192,8 @@ impl PrebuiltTool for DeleteGoals {
     const DESCRIPTION: &'static str =
         "Delete goals and their sub-goals. If one was reached or given up, set its `status` instead.";
 
-    async fn act(args: DeleteGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let before = kept(&context);
+    async fn run(args: DeleteGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let before = current_goals(&context);
         let (mut deleted, mut not_found): (Vec<GoalId>, Vec<String>) = (Vec::new(), Vec::new());
         for text in &args.ids {
             let Some(id) = find(&before, text) else {
@@ -211,7 +211,10 @@ impl PrebuiltTool for DeleteGoals {
         }
         if deleted.is_empty() {
             let asked = listed(not_found.iter().map(|text| format!("`{text}`")));
-            return Err(ToolError::new(format!("no goal of yours has the id {asked}; {}", yours(&before))));
+            return Err(ToolError::new(format!(
+                "no goal of yours has the id {asked}; {}",
+                goals_text(&before)
+            )));
         }
         let mut reply = json!({"success": true, "deleted": deleted});
         if !not_found.is_empty() {
@@ -223,8 +226,8 @@ impl PrebuiltTool for DeleteGoals {
     }
 }
 
-/// The agent's goals, changes of the calls before this one included.
-fn kept(context: &ToolContext<'_>) -> Vec<Goal> {
+/// The agent's goals, including the changes of earlier calls in this step.
+fn current_goals(context: &ToolContext<'_>) -> Vec<Goal> {
     goals::amended(&context.facts.goals, &context.pending.goals)
 }
 
@@ -234,12 +237,12 @@ fn find(known: &[Goal], text: &str) -> Option<GoalId> {
     known.iter().any(|goal| goal.id == id).then_some(id)
 }
 
-/// An optional text; some models write an empty one where they mean none.
+/// An optional text. Some models send an empty text instead of none.
 fn given(text: Option<&String>) -> Option<&str> {
     text.map(|text| text.trim()).filter(|text| !text.is_empty())
 }
 
-fn described(text: &str) -> Result<String, String> {
+fn checked_description(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("wanted a `description` with something in it, got only white space".to_owned());
@@ -251,23 +254,23 @@ fn described(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn unset(why: String) -> ToolError {
+fn nothing_set(why: String) -> ToolError {
     ToolError::new(format!("nothing was set: {why}"))
 }
 
-/// Why the goals cannot be so, and what to do.
-fn in_words(bad: &BadGoals, goals: &[Goal]) -> String {
+/// The error for the model: why the goals are not valid, and what to do.
+fn explain(bad: &BadGoals, goals: &[Goal]) -> String {
     let BadGoals::TooMany(_) = bad else { return bad.to_string() };
-    let over: Vec<&Goal> = goals.iter().filter(|goal| goal.status != GoalStatus::Active).collect();
-    if over.is_empty() {
+    let inactive: Vec<&Goal> = goals.iter().filter(|goal| goal.status != GoalStatus::Active).collect();
+    if inactive.is_empty() {
         return format!("{bad}; delete some with delete_goals first");
     }
-    let over = listed(over.into_iter().map(shown));
+    let over = listed(inactive.into_iter().map(shown));
     format!("{bad}; delete some with delete_goals first, these are over: {over}")
 }
 
-/// The agent's goals in words, as a tree without indents.
-fn yours(known: &[Goal]) -> String {
+/// The agent's goals as text, in the order of the tree.
+fn goals_text(known: &[Goal]) -> String {
     if known.is_empty() {
         return "you have no goals".to_owned();
     }

@@ -1,6 +1,4 @@
-//! The tools of a server by name, in a stable order: the prebuilt ones first, then what was added.
-//!
-//! This module must not know what any tool does.
+//! The tools of a server by name, in a stable order: the prebuilt tools first, then the added ones.
 
 use std::sync::Arc;
 
@@ -12,10 +10,10 @@ use crate::{ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_
 /// Why a tool cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTool {
-    /// Prebuilt names cannot be shadowed, nor can those added before.
+    /// The name is taken by a prebuilt tool or by one that was added before.
     #[error("wanted a tool under a name of its own, but `{0}` is taken\nhint: give it another name")]
     NameTaken(String),
-    /// Vendors take no such name.
+    /// Model vendors do not accept this name.
     #[error("wanted a tool's name of 1 to 64 characters from a-z, A-Z, 0-9, `_` and `-`, got `{0}`")]
     BadName(String),
 }
@@ -27,7 +25,7 @@ pub struct ToolKit {
     added: Vec<Arc<dyn Tool>>,
 }
 
-/// The tools that every agent can be given.
+/// A kit of the prebuilt tools.
 pub fn prebuilt() -> ToolKit {
     ToolKit {
         added: Vec::new(),
@@ -48,7 +46,7 @@ pub fn prebuilt() -> ToolKit {
 }
 
 impl ToolKit {
-    /// Adds a tool behind the others, for agents that name it.
+    /// Adds a tool after the others. Only agents that list it in their tools have it.
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Result<Self, BadTool> {
         let name = &tool.spec().name;
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';

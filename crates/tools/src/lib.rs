@@ -1,8 +1,8 @@
-//! The hands of living agents: the prebuilt tools, and the kit that holds them together with others.
+//! The prebuilt tools of agents, and the kit that holds them and added tools.
 //!
-//! Prebuilt tools are inward: they only read, and what they want changed rides in the commit of the
-//! decision that called them. This crate must not know how the runtime runs them, nor any store: it
-//! reads through [`agent::port::Lookup`], which keeps every row to its agent.
+//! Prebuilt tools are inward: they only read, and return their changes, which take effect in the commit of
+//! the step that called them. This crate depends on neither the runtime nor a store: it reads through
+//! [`agent::port::Lookup`], which returns only data that the agent may read.
 
 mod arguments;
 mod ending;

@@ -1,5 +1,5 @@
-//! `set_memories` and `delete_memories`: keyed notes that the agent finds in its workspace in every
-//! activation. A call changes all that it names or nothing.
+//! `set_memories` and `delete_memories`: notes under a key, which the agent's workspace shows in every
+//! activation. `set_memories` makes all its changes or none; `delete_memories` fails only if no key exists.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::typed::{PrebuiltTool, done, put_listed};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub(crate) struct Note {
+pub(crate) struct MemoryArg {
     #[schemars(length(min = 1))]
     key: String,
     value: String,
@@ -28,7 +28,7 @@ pub(crate) struct Note {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SetMemoriesArgs {
     #[schemars(length(min = 1, max = limits::MEMORIES_MAX))]
-    memories: Vec<Note>,
+    memories: Vec<MemoryArg>,
 }
 
 /// `set_memories`.
@@ -40,13 +40,13 @@ impl PrebuiltTool for SetMemories {
     const DESCRIPTION: &'static str =
         "Save notes by key; you see them in every activation. An existing key is overwritten.";
 
-    async fn act(args: SetMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let mut keys = kept(&context);
+    async fn run(args: SetMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let mut keys = current_keys(&context);
         let mut set = Vec::new();
         let mut memories = Vec::with_capacity(args.memories.len());
-        for Note { key, value } in args.memories {
+        for MemoryArg { key, value } in args.memories {
             let key = key.trim().to_owned();
-            fits(&key, &value)?;
+            check_size(&key, &value)?;
             keys.insert(key.clone());
             if !set.contains(&key) {
                 set.push(key.clone());
@@ -84,8 +84,8 @@ impl PrebuiltTool for DeleteMemories {
     const NAME: &'static str = "delete_memories";
     const DESCRIPTION: &'static str = "Delete notes by key.";
 
-    async fn act(args: DeleteMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let mut keys = kept(&context);
+    async fn run(args: DeleteMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let mut keys = current_keys(&context);
         let (mut deleted, mut not_found) = (Vec::new(), Vec::new());
         for key in args.keys {
             let key = key.trim().to_owned();
@@ -107,7 +107,7 @@ impl PrebuiltTool for DeleteMemories {
         let mut reply = json!({"success": true});
         put_listed(&mut reply, "deleted", &deleted);
         if !not_found.is_empty() {
-            // These were not checked against any bound.
+            // The length of these keys was not checked.
             let not_found: Vec<_> = not_found.iter().map(|key| cut(key)).collect();
             put_listed(&mut reply, "not_found", &not_found);
         }
@@ -116,8 +116,8 @@ impl PrebuiltTool for DeleteMemories {
     }
 }
 
-/// The keys that the agent keeps, changes of the calls before this one included.
-fn kept(context: &ToolContext<'_>) -> BTreeSet<String> {
+/// The agent's keys, including the changes of earlier calls in this step.
+fn current_keys(context: &ToolContext<'_>) -> BTreeSet<String> {
     let mut keys: BTreeSet<_> = context.facts.memories.iter().map(|memory| memory.key.clone()).collect();
     for change in &context.pending.memories {
         match change {
@@ -128,7 +128,7 @@ fn kept(context: &ToolContext<'_>) -> BTreeSet<String> {
     keys
 }
 
-fn fits(key: &str, value: &str) -> Result<(), ToolError> {
+fn check_size(key: &str, value: &str) -> Result<(), ToolError> {
     let wrong = if key.is_empty() {
         "wanted a key with something in it, got only white space".to_owned()
     } else if key.len() > limits::MEMORY_KEY_MAX_BYTES {

@@ -1,5 +1,5 @@
-//! `peek_inbox`: a look at what waits, in the middle of a cycle. What is shown is processed by the step that
-//! shows it; the machine does that, here it is only asked for.
+//! `peek_inbox`: takes waiting events into the running cycle. The tool only requests it; the cycle machine
+//! shows the events with the next step, which processes them.
 
 use agent::changes::Inward;
 use agent::limits;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::typed::{PrebuiltTool, done};
 
-/// Events where the model names no number.
+/// Number of events if the model gives none.
 const COUNT_DEFAULT: u32 = 5;
 
 /// Arguments of `peek_inbox`.
@@ -31,7 +31,7 @@ impl PrebuiltTool for PeekInbox {
     const DESCRIPTION: &'static str =
         "Take the oldest waiting events into this activation. They are shown next and do not come again.";
 
-    async fn act(args: PeekInboxArgs, _context: ToolContext<'_>) -> Result<Done, ToolError> {
+    async fn run(args: PeekInboxArgs, _context: ToolContext<'_>) -> Result<Done, ToolError> {
         let peek = args.count.unwrap_or(COUNT_DEFAULT).min(limits::PEEK_MAX);
         let reply = json!({"success": true, "shown_next": format!("at most {peek} of the events that wait; none where nothing waits")});
         Ok(done(&reply, Inward { peek, ..Inward::default() }))

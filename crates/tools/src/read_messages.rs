@@ -1,4 +1,4 @@
-//! `read_messages`: what was said in a space of the agent, page by page, newest first.
+//! `read_messages`: returns the messages of a space, page by page, the newest page first.
 
 use agent::changes::Inward;
 use agent::limits;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::typed::{PrebuiltTool, done};
 use crate::{message_lines, space_ref};
 
-/// Bytes kept free for what stands around the messages of a reply.
+/// Bytes reserved for the parts of a reply other than the messages.
 const FRAME_BYTES: usize = 512;
 
 /// Arguments of `read_messages`.
@@ -35,11 +35,11 @@ impl PrebuiltTool for ReadMessages {
     const NAME: &'static str = "read_messages";
     const DESCRIPTION: &'static str = "Read the newest messages of a space, oldest first.";
 
-    async fn act(args: ReadMessagesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let facts = space_ref::named_or_here(&context, args.space.as_deref()).await?;
+    async fn run(args: ReadMessagesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let facts = space_ref::named_or_current(&context, args.space.as_deref()).await?;
         let limit = args.limit.unwrap_or(limits::PAGE_DEFAULT).min(limits::READ_MESSAGES_MAX);
         let room = limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES;
-        // No seq is larger than what a store can hold.
+        // The store holds a seq as an `i64`.
         let before = args.before.map(|seq| seq.min(i64::MAX.unsigned_abs()));
         let page = message_lines::page(&context, &facts, before, limit, room).await?;
         let reply = json!({

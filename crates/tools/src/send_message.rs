@@ -1,5 +1,5 @@
-//! `send_message`: the only way in which an agent speaks. The message rides in the decision's
-//! commit under an id that derives from the call, so it is said exactly once.
+//! `send_message`: the only way for an agent to post a message. The message is committed with the step that
+//! called the tool, and its id derives from the call, so it is posted exactly once.
 
 use agent::changes::Inward;
 use agent::event::{Principal, Trust};
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::space_ref;
 use crate::typed::{PrebuiltTool, done};
 
-/// Arguments of `send_message`. `space` comes first, so that watchers can be shown the text where it
-/// belongs while it is still being written.
+/// Arguments of `send_message`. `space` comes first, so that the text can be streamed into the right space
+/// while it is being written.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SendMessageArgs {
@@ -44,10 +44,10 @@ impl PrebuiltTool for SendMessage {
         if space < text {
             return Ok(());
         }
-        // The text was shown there already while it was written: it cannot end elsewhere.
+        // The text was streamed into the current space already, so it cannot be posted to another one.
         let name = arguments["space"].as_str();
-        let meant = space_ref::named_or_here(context, name).await?.space.id;
-        if space_ref::here(context) == Some(meant) {
+        let meant = space_ref::named_or_current(context, name).await?.space.id;
+        if space_ref::current(context) == Some(meant) {
             return Ok(());
         }
         let text = "`space` came after `text` and is not the active space; nothing was sent: \
@@ -55,8 +55,8 @@ impl PrebuiltTool for SendMessage {
         Err(ToolError::new(text))
     }
 
-    async fn act(args: SendMessageArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let facts = space_ref::named_or_here(&context, args.space.as_deref()).await?;
+    async fn run(args: SendMessageArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let facts = space_ref::named_or_current(&context, args.space.as_deref()).await?;
         let space = &facts.space;
         if space.closed {
             let name = &space.name;
@@ -74,7 +74,7 @@ impl PrebuiltTool for SendMessage {
         let mentions =
             space_ref::members(&context, &facts, args.mentions.as_deref().unwrap_or_default()).await?;
         let sender = context.agent.entity();
-        let say = NewMessage {
+        let message = NewMessage {
             id: MessageId::of_call(context.call),
             space: space.id,
             sender,
@@ -91,6 +91,6 @@ impl PrebuiltTool for SendMessage {
             hop: context.hop,
         };
         let reply = json!({"status": "delivered", "space": space.name});
-        Ok(done(&reply, Inward { messages: vec![say], ..Inward::default() }))
+        Ok(done(&reply, Inward { messages: vec![message], ..Inward::default() }))
     }
 }

@@ -1,7 +1,7 @@
-//! Which space and which members a model means by what it writes: ids, handles, display names.
-//! Whatever cannot be resolved is answered with the names that could have been given.
+//! Finds the space and the members that a model names by id, handle or display name. The error for an
+//! unknown name lists the valid ones.
 //!
-//! A space that the agent is not a member of does not exist here.
+//! A space that the agent is not a member of is treated as unknown.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use agent::limits;
 use agent::port::{ToolContext, ToolError};
 use agent::quote::quoted;
 
-/// The space that is meant where none is named, changes of this step included: the active one, or
-/// the only one where none is active.
-pub(crate) fn here(context: &ToolContext<'_>) -> Option<SpaceId> {
-    context.facts.here(context.pending.active_space.or(context.active_space))
+/// The space to use if none is named: the active one, including a change in this step, or the agent's only
+/// space.
+pub(crate) fn current(context: &ToolContext<'_>) -> Option<SpaceId> {
+    context.facts.default_space(context.pending.active_space.or(context.active_space))
 }
 
 /// The space of that id, handle or display name.
@@ -35,16 +35,16 @@ pub(crate) async fn named<'a>(
     let called = facts.spaces.iter().filter(|facts| same_text(&facts.space.display_name, name)).count();
     let wanted = match called {
         0 => format!("wanted one of your spaces, got `{}`", cut(name)),
-        // There may be others of that name among those that are not listed.
+        // Spaces that the facts do not list may have the same display name.
         1 => format!("wanted a handle, got the display name `{}`", cut(name)),
         _ => format!("several of your spaces are called `{}`: give a handle", cut(name)),
     };
     Err(ToolError::new(format!("{wanted}; {}", spaces(facts))))
 }
 
-/// The named space, or the one that is meant where none is named ([`here`]). Membership is looked at again: an active
-/// space is remembered for longer than a membership may last.
-pub(crate) async fn named_or_here<'a>(
+/// The named space, or the current one ([`current`]). The membership is checked again, because it may have
+/// ended since the space became active.
+pub(crate) async fn named_or_current<'a>(
     context: &ToolContext<'a>,
     name: Option<&str>,
 ) -> Result<Cow<'a, SpaceFacts>, ToolError> {
@@ -52,7 +52,7 @@ pub(crate) async fn named_or_here<'a>(
         return named(context, name).await;
     }
     let hint = "name a `space` or call enter_space first";
-    let Some(id) = here(context) else {
+    let Some(id) = current(context) else {
         return Err(ToolError::new(format!("you are in no space: {hint}; {}", spaces(context.facts))));
     };
     if let Some(found) = context.facts.space(id) {
@@ -64,7 +64,7 @@ pub(crate) async fn named_or_here<'a>(
     })
 }
 
-/// One of the spaces that the facts do not have, by id or handle.
+/// A space by id or handle that the facts do not list.
 async fn unlisted(context: &ToolContext<'_>, name: String) -> Result<Option<SpaceFacts>, ToolError> {
     if context.facts.more_spaces == 0 {
         return Ok(None);
@@ -72,7 +72,7 @@ async fn unlisted(context: &ToolContext<'_>, name: String) -> Result<Option<Spac
     context.lookup.space(context.agent, name).await.map_err(unreadable)
 }
 
-/// The members that are meant, each once, in the order given.
+/// The named members, each once, in the given order.
 pub(crate) async fn members(
     context: &ToolContext<'_>,
     space: &SpaceFacts,
@@ -86,10 +86,10 @@ pub(crate) async fn members(
             space = all.map_err(unreadable)?.map_or(space, Cow::Owned);
         }
         let Some(member) = member(&space, name) else {
-            let place = quoted(&space.space.display_name);
+            let name_of_space = quoted(&space.space.display_name);
             let list = listed(space.members.iter().map(shown));
             return Err(ToolError::new(format!(
-                "wanted the handle of a member of {place}, got `{}`; its members: {list}",
+                "wanted the handle of a member of {name_of_space}, got `{}`; its members: {list}",
                 cut(name)
             )));
         };
@@ -105,7 +105,7 @@ fn member<'a>(space: &'a SpaceFacts, name: &str) -> Option<&'a Member> {
     let name = name.strip_prefix('@').unwrap_or(name).to_lowercase();
     let exact = |member: &&Member| member.entity.name == name || member.entity.id.to_string() == name;
     space.members.iter().find(exact).or_else(|| {
-        // A display name will do where only one member has it.
+        // A display name is accepted if only one member has it.
         let mut same = space.members.iter().filter(|member| same_text(&member.entity.display_name, &name));
         same.next().filter(|_| same.next().is_none() && space.more_members == 0)
     })
@@ -115,7 +115,7 @@ fn same_text(a: &str, b: &str) -> bool {
     a.to_lowercase() == b.to_lowercase()
 }
 
-/// The agent's spaces in words.
+/// The agent's spaces as text.
 fn spaces(facts: &Facts) -> String {
     if facts.spaces.is_empty() {
         return "you are a member of no space".to_owned();
@@ -136,7 +136,7 @@ fn shown(member: &Member) -> String {
     format!("`{}` ({}, {})", entity.name, quoted(&entity.display_name), entity.kind.as_str())
 }
 
-/// As many of the items as fit, and how many are left out.
+/// Joins the items that fit, and adds the number of those that do not.
 pub(crate) fn listed(items: impl Iterator<Item = String>) -> String {
     let (mut text, mut left) = (String::new(), 0usize);
     for item in items {

@@ -1,4 +1,4 @@
-//! Every prebuilt tool against a small world in memory.
+//! Tests of every prebuilt tool against a small world in memory.
 
 mod prebuilt {
     mod ending;

@@ -1,76 +1,76 @@
-//! What happened outside is what the logs say, as often as each effect may.
+//! Checks that outside effects match the logs, and that each happened as often as it may.
 
 use std::collections::BTreeMap;
 
-use super::{Breach, Found, WorldKind};
+use super::{Breach, BreachKind, Breaches};
 use crate::counter::Effects;
-use crate::history::{History, ProcessedEvent};
+use crate::history::{AgentTrace, History};
 
-/// What every answer says of which nobody knows whether it happened.
+/// A text in every outcome of which it is unknown whether the call happened.
 const UNKNOWN: &str = "unknown whether it happened";
 
-/// One call of a counted tool.
-struct Asked<'a> {
+/// A call of a tool whose effects are counted.
+struct CountedCall<'a> {
     agent: &'a str,
     tool: &'a str,
-    /// Whether it failed, and what the model reads; `None` where it was never answered.
-    told: Option<(bool, &'a str)>,
+    /// Whether it failed, and the text of its outcome; `None` if it has no outcome.
+    outcome: Option<(bool, &'a str)>,
 }
 
-/// Unsafe effects at most once, and once where they are told so; others at least once; none that
-/// nobody decided.
-pub(super) fn effects(history: &History, effects: &Effects, found: &mut Found) {
-    let mut asked: BTreeMap<&str, Asked<'_>> = BTreeMap::new();
+/// An unsafe effect happened at most once, and exactly once if its outcome is a success. Other effects happened at
+/// least once. No effect happened without a call in a log.
+pub(super) fn effects(history: &History, effects: &Effects, breaches: &mut Breaches) {
+    let mut calls: BTreeMap<&str, CountedCall<'_>> = BTreeMap::new();
     for agent in &history.agents {
-        asked.extend(asked_by(agent));
+        calls.extend(counted_calls(agent));
     }
     for (key, tools) in effects {
-        match asked.get(key.as_str()) {
-            Some(asked) if tools.iter().all(|tool| tool == asked.tool) => {}
-            _ => found.add(format!("call {key}: {tools:?} happened outside and stand so in no log")),
+        match calls.get(key.as_str()) {
+            Some(call) if tools.iter().all(|tool| tool == call.tool) => {}
+            _ => breaches.add(format!("call {key}: {tools:?} happened outside and are in no log")),
         }
     }
-    for (key, asked) in asked {
+    for (key, call) in calls {
         let times = effects.get(key).map_or(0, Vec::len);
-        judge(key, &asked, times, found);
+        check_call(key, &call, times, breaches);
     }
 }
 
-fn judge(key: &str, asked: &Asked<'_>, times: usize, found: &mut Found) {
-    let Asked { agent, tool, told } = asked;
+fn check_call(key: &str, call: &CountedCall<'_>, times: usize, breaches: &mut Breaches) {
+    let CountedCall { agent, tool, outcome } = call;
     let once = matches!(*tool, "count_unsafe" | "kill_server");
     if once && times > 1 {
         let what = format!("{agent}: call {key} of `{tool}` happened {times} times");
-        found.0.push(Breach::new(WorldKind::Repeated, what));
+        breaches.0.push(Breach::new(BreachKind::Repeated, what));
     }
-    match told {
+    match outcome {
         Some((false, _)) if times == 0 => {
-            found.lost(format!("{agent}: call {key} of `{tool}` was told as done and never happened"));
+            breaches.lost(format!("{agent}: call {key} of `{tool}` was reported as done and never happened"));
         }
-        Some((true, words)) if once && times > 0 && !words.contains(UNKNOWN) => {
-            found.add(format!("{agent}: call {key} of `{tool}` happened and was told as `{words}`"));
+        Some((true, text)) if once && times > 0 && !text.contains(UNKNOWN) => {
+            breaches.add(format!("{agent}: call {key} of `{tool}` happened and was reported as `{text}`"));
         }
         Some(_) => {}
-        None => found.add(format!("{agent}: call {key} of `{tool}` was never answered")),
+        None => breaches.add(format!("{agent}: call {key} of `{tool}` has no outcome")),
     }
 }
 
-fn asked_by(agent: &ProcessedEvent) -> impl Iterator<Item = (&str, Asked<'_>)> {
-    let answers = agent.log.iter().flat_map(|entry| entry.outcomes.iter().zip(&entry.words));
-    let told: BTreeMap<&str, (bool, &str)> =
-        answers.map(|((id, failed), words)| (id.as_str(), (*failed, words.as_str()))).collect();
+fn counted_calls(agent: &AgentTrace) -> impl Iterator<Item = (&str, CountedCall<'_>)> {
+    let results = agent.log.iter().flat_map(|entry| entry.outcomes.iter().zip(&entry.texts));
+    let outcomes: BTreeMap<&str, (bool, &str)> =
+        results.map(|((id, failed), text)| (id.as_str(), (*failed, text.as_str()))).collect();
     let calls = agent.log.iter().flat_map(|entry| &entry.calls);
     let counted = calls.filter(|(_, tool, _)| tool.starts_with("count_") || tool == "kill_server");
     counted.map(move |(id, tool, _)| {
-        let told = told.get(id.as_str()).copied();
-        (id.as_str(), Asked { agent: &agent.name, tool, told })
+        let outcome = outcomes.get(id.as_str()).copied();
+        (id.as_str(), CountedCall { agent: &agent.name, tool, outcome })
     })
 }
 
-/// Calls of unsafe tools whose outcome nobody knows, as their agents were told.
+/// The number of calls whose outcome was reported as unknown.
 pub fn unknown(history: &History) -> usize {
-    let asked = history.agents.iter().flat_map(asked_by);
-    asked
-        .filter(|(_, asked)| asked.told.is_some_and(|(failed, words)| failed && words.contains(UNKNOWN)))
+    let calls = history.agents.iter().flat_map(counted_calls);
+    calls
+        .filter(|(_, call)| call.outcome.is_some_and(|(failed, text)| failed && text.contains(UNKNOWN)))
         .count()
 }

@@ -1,7 +1,7 @@
-//! Whether ledger, history and what watchers were told are one story. Pure: it is given all three.
+//! Checks that ledger, history, effects and streamed commits agree. Pure functions.
 
+mod agents;
 mod effects;
-mod minds;
 mod promises;
 #[cfg(test)]
 mod tests;
@@ -16,30 +16,30 @@ use crate::ledger::Ledger;
 
 pub use effects::unknown;
 
-/// Which promise.
+/// The kind of a broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WorldKind {
-    /// Something that was promised is not there.
+pub enum BreachKind {
+    /// Something that was promised is missing.
     Lost,
-    /// Something is there twice.
+    /// Something exists twice.
     Doubled,
-    /// An effect that must not happen twice did.
+    /// An effect that must not happen twice happened twice.
     Repeated,
-    /// The story does not hold together.
+    /// The history is inconsistent.
     Invalid,
 }
 
-/// A promise that was broken, with the exact ids.
+/// A broken promise, with the exact ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
-    /// Which.
-    pub kind: WorldKind,
+    /// The kind.
+    pub kind: BreachKind,
     what: String,
 }
 
 impl Breach {
-    /// In words.
-    pub fn new(kind: WorldKind, what: impl Into<String>) -> Self {
+    /// A broken promise with its description.
+    pub fn new(kind: BreachKind, what: impl Into<String>) -> Self {
         Self { kind, what: what.into() }
     }
 }
@@ -50,65 +50,65 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Gathers breaches.
+/// Collects breaches.
 #[derive(Debug, Default)]
-struct Found(Vec<Breach>);
+struct Breaches(Vec<Breach>);
 
-impl Found {
+impl Breaches {
     fn add(&mut self, breach: impl Into<String>) {
-        self.0.push(Breach::new(WorldKind::Invalid, breach));
+        self.0.push(Breach::new(BreachKind::Invalid, breach));
     }
 
     fn lost(&mut self, breach: impl Into<String>) {
-        self.0.push(Breach::new(WorldKind::Lost, breach));
+        self.0.push(Breach::new(BreachKind::Lost, breach));
     }
 
     fn doubled(&mut self, breach: impl Into<String>) {
-        self.0.push(Breach::new(WorldKind::Doubled, breach));
+        self.0.push(Breach::new(BreachKind::Doubled, breach));
     }
 
-    /// Adds the breach unless it is kept.
+    /// Adds the breach unless the promise is kept.
     fn expect(&mut self, kept: bool, breach: impl FnOnce() -> String) {
         if !kept {
             self.add(breach());
         }
     }
 
-    /// 1, 2, 3 … without gaps.
+    /// Expects the numbers 1, 2, 3 … without gaps.
     fn gapless(&mut self, what: &str, numbers: impl IntoIterator<Item = u64>) {
         let mut last = 0;
         for number in numbers {
-            self.expect(number == last + 1, || format!("{what}: {number} stands behind {last}"));
+            self.expect(number == last + 1, || format!("{what}: {number} follows {last}"));
             last = number;
         }
     }
 }
 
-/// Every promise that was broken.
+/// Returns all broken promises.
 pub fn check(
     ledger: &Ledger,
     history: &History,
-    told: &BTreeMap<String, SeenUpdates>,
+    streamed: &BTreeMap<String, SeenUpdates>,
     effects: &Effects,
 ) -> Vec<Breach> {
-    let mut found = Found::default();
-    effects::effects(history, effects, &mut found);
-    promises::answers(ledger, &mut found);
-    promises::timelines(ledger, history, &mut found);
-    promises::replies(history, &mut found);
-    let words = promises::words(history);
+    let mut breaches = Breaches::default();
+    effects::effects(history, effects, &mut breaches);
+    promises::responses(ledger, &mut breaches);
+    promises::timelines(ledger, history, &mut breaches);
+    promises::replies(history, &mut breaches);
+    let messages = promises::messages(history);
     for agent in &history.agents {
-        promises::events(agent, ledger, history, &mut found);
-        minds::log(agent, &mut found);
-        minds::shown(agent, &words, &mut found);
-        minds::order(agent, history, &mut found);
-        minds::quotes(agent, &words, history, &mut found);
-        minds::notes(agent, &mut found);
-        minds::runs(agent, &mut found);
-        match told.get(&agent.name) {
-            Some(told) => minds::commits(agent, told, &mut found),
-            None => found.add(format!("{}: nobody followed it", agent.name)),
+        promises::events(agent, ledger, history, &mut breaches);
+        agents::log(agent, &mut breaches);
+        agents::shown(agent, &messages, &mut breaches);
+        agents::order(agent, history, &mut breaches);
+        agents::quotes(agent, &messages, history, &mut breaches);
+        agents::memories(agent, &mut breaches);
+        agents::runs(agent, &mut breaches);
+        match streamed.get(&agent.name) {
+            Some(streamed) => agents::commits(agent, streamed, &mut breaches),
+            None => breaches.add(format!("{}: it was not followed", agent.name)),
         }
     }
-    found.0
+    breaches.0
 }

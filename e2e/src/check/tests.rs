@@ -1,42 +1,42 @@
-//! The harness must be able to fail: a good story passes, each doctored one is seen.
+//! The checks must be able to fail: a consistent world passes, and every falsified one is noticed.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::follow::Commit;
-use crate::history::{Happened, HistoryEntry, ProcessedEvent, Record, Timeline, Wording};
+use crate::history::{AgentTrace, HistoryEntry, HistoryMessage, InboxEvent, RunRecord, Timeline};
 use crate::inbox;
 use crate::ledger::{LedgerItem, Promise, SentTo};
 
-/// A whole story: one space, one agent, three messages and a service's call, all lived in two
-/// cycles but one, which is skipped.
-struct Story {
+/// A consistent world: one space, one agent, three messages and an event of a service. All events are processed in two
+/// cycles, except one that is skipped.
+struct TestWorld {
     effects: Effects,
     ledger: Ledger,
     history: History,
-    told: BTreeMap<String, SeenUpdates>,
+    streamed: BTreeMap<String, SeenUpdates>,
 }
 
-fn item(number: u64, door: SentTo, body: Value, id: &str, seq: Option<u64>) -> LedgerItem {
+fn item(number: u64, to: SentTo, body: Value, id: &str, seq: Option<u64>) -> LedgerItem {
     let token = inbox::token(number);
     let promise = |fresh| Promise { fresh, id: id.to_owned(), seq };
     let promises = vec![promise(true), promise(false)];
-    LedgerItem { token, door, body, key: None, id: None, promises, refused: Vec::new() }
+    LedgerItem { token, to, body, key: None, id: None, promises, rejected: Vec::new() }
 }
 
-fn said(number: u64) -> LedgerItem {
+fn message_item(number: u64) -> LedgerItem {
     let body = json!({"text": format!("note {}", inbox::token(number))});
     item(number, SentTo::Space("home".into()), body, &format!("m{number}"), Some(number))
 }
 
-fn words(id: &str, seq: u64, text: String, call: Option<&str>) -> Wording {
+fn message(id: &str, seq: u64, text: String, call: Option<&str>) -> HistoryMessage {
     let sender = if call.is_some() { "a" } else { "owner" };
-    Wording { id: id.into(), seq, sender: sender.into(), text, call: call.map(str::to_owned) }
+    HistoryMessage { id: id.into(), seq, sender: sender.into(), text, call: call.map(str::to_owned) }
 }
 
-fn event(seq: u64, id: &str, cycle: Option<&str>) -> Happened {
+fn event(seq: u64, id: &str, cycle: Option<&str>) -> InboxEvent {
     let state = if cycle.is_some() { "processed" } else { "skipped" };
-    Happened {
+    InboxEvent {
         id: id.into(),
         seq,
         state: state.into(),
@@ -51,7 +51,7 @@ fn entry(seq: u64, cycle: &str, kind: &str) -> HistoryEntry {
     HistoryEntry { seq, cycle: cycle.into(), kind: kind.into(), ..HistoryEntry::default() }
 }
 
-/// A cycle of three entries: its inbox, a reply to it with a note, the outcomes.
+/// A cycle of three entries: its inbox, a reply with calls, the outcomes.
 fn cycle(first: u64, cycle: &str, lines: &str, tokens: &str) -> Vec<HistoryEntry> {
     let call =
         |name: &str, arguments: Value| (format!("{cycle}-{name}"), name.to_owned(), arguments.to_string());
@@ -62,14 +62,14 @@ fn cycle(first: u64, cycle: &str, lines: &str, tokens: &str) -> Vec<HistoryEntry
         call("count_idempotent", json!({})),
     ];
     let outcomes = calls.iter().map(|(id, ..)| (id.clone(), false)).collect();
-    let words = calls.iter().map(|_| "{}".to_owned()).collect();
+    let texts = calls.iter().map(|_| "{}".to_owned()).collect();
     vec![
         HistoryEntry {
             text: format!("[INBOX — n new events, now X]\n\n{lines}"),
             ..entry(first, cycle, "inbox")
         },
         HistoryEntry { calls, ..entry(first + 1, cycle, "assistant") },
-        HistoryEntry { outcomes, words, ..entry(first + 2, cycle, "outcomes") },
+        HistoryEntry { outcomes, texts, ..entry(first + 2, cycle, "outcomes") },
     ]
 }
 
@@ -83,17 +83,17 @@ fn commits(kinds: &[(&str, &str)]) -> Vec<Commit> {
     kinds.iter().enumerate().map(commit).collect()
 }
 
-fn story() -> Story {
+fn world() -> TestWorld {
     let text = |number| format!("note {}", inbox::token(number));
     let line = |number| format!("1. [space s] Mira (@owner, human), just now: \"{}\"", text(number));
     let service = item(4, SentTo::Agent("ada".into()), json!({}), "api:1:key-4", None);
-    let ledger = Ledger { items: vec![said(1), said(2), said(3), service] };
+    let ledger = Ledger { items: vec![message_item(1), message_item(2), message_item(3), service] };
     let messages = vec![
-        words("m1", 1, text(1), None),
-        words("m2", 2, text(2), None),
-        words("m3", 3, text(3), None),
-        words("r1", 4, format!("got {}", inbox::token(1)), Some("c1-send_message")),
-        words("r2", 5, format!("got {} {}", inbox::token(2), inbox::token(4)), Some("c2-send_message")),
+        message("m1", 1, text(1), None),
+        message("m2", 2, text(2), None),
+        message("m3", 3, text(3), None),
+        message("r1", 4, format!("got {}", inbox::token(1)), Some("c1-send_message")),
+        message("r2", 5, format!("got {} {}", inbox::token(2), inbox::token(4)), Some("c2-send_message")),
     ];
     let agents = vec!["ada".to_owned()];
     let space = Timeline { id: "s".into(), name: "home".into(), head: 5, agents, messages };
@@ -102,7 +102,7 @@ fn story() -> Story {
     let mut log = cycle(1, "c1", &line(1), &inbox::token(1));
     let both = format!("{}\n{call}", line(2));
     log.extend(cycle(4, "c2", &both, &format!("{} {}", inbox::token(2), inbox::token(4))));
-    let run = |ordinal, cycle: &str, events| Record {
+    let run = |ordinal, cycle: &str, events| RunRecord {
         cycle: cycle.into(),
         ordinal,
         events,
@@ -117,8 +117,8 @@ fn story() -> Story {
         ("c3", "open"),
         ("c3", "close"),
     ];
-    let told = SeenUpdates { commits: commits(&kinds), wrong: Vec::new() };
-    let ada = ProcessedEvent {
+    let streamed = SeenUpdates { commits: commits(&kinds), errors: Vec::new() };
+    let ada = AgentTrace {
         id: "a".into(),
         name: "ada".into(),
         events: vec![
@@ -131,7 +131,7 @@ fn story() -> Story {
         runs: vec![run(2, "c2", 2), run(1, "c1", 1)],
         notes: [("k".to_owned(), "c2".to_owned())].into(),
         commit_n: 7,
-        replayed: SeenUpdates { commits: told.commits[4..].to_vec(), wrong: Vec::new() },
+        replayed: SeenUpdates { commits: streamed.commits[4..].to_vec(), errors: Vec::new() },
     };
     let history = History { spaces: vec![space], agents: vec![ada] };
     let once = |key: &str, tool: &str| (format!("{key}-{tool}"), vec![tool.to_owned()]);
@@ -139,154 +139,154 @@ fn story() -> Story {
         .iter()
         .flat_map(|key| [once(key, "count_unsafe"), once(key, "count_idempotent")])
         .collect();
-    // A kill came between the effect and its outcome.
+    // A kill between the effect and its outcome repeats an idempotent effect.
     effects.get_mut("c1-count_idempotent").unwrap().push("count_idempotent".to_owned());
-    Story { effects, ledger, history, told: [("ada".to_owned(), told)].into() }
+    TestWorld { effects, ledger, history, streamed: [("ada".to_owned(), streamed)].into() }
 }
 
-/// Doctors the story; each of the needles must stand in what is found.
+/// Falsifies the world; each of `needles` must be in a breach that is found.
 #[track_caller]
-fn sees(doctor: impl FnOnce(&mut Story), needles: &[&str]) {
-    let mut story = story();
-    doctor(&mut story);
-    let found = check(&story.ledger, &story.history, &story.told, &story.effects);
+fn notices(falsify: impl FnOnce(&mut TestWorld), needles: &[&str]) {
+    let mut world = world();
+    falsify(&mut world);
+    let found = check(&world.ledger, &world.history, &world.streamed, &world.effects);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     for needle in needles {
         assert!(found.iter().any(|breach| breach.contains(needle)), "wanted `{needle}` among {found:#?}");
     }
 }
 
-fn ada(story: &mut Story) -> &mut ProcessedEvent {
-    &mut story.history.agents[0]
+fn ada(world: &mut TestWorld) -> &mut AgentTrace {
+    &mut world.history.agents[0]
 }
 
-fn home(story: &mut Story) -> &mut Timeline {
-    &mut story.history.spaces[0]
-}
-
-#[test]
-fn a_good_story_passes() {
-    let story = story();
-    assert_eq!(check(&story.ledger, &story.history, &story.told, &story.effects), []);
+fn home(world: &mut TestWorld) -> &mut Timeline {
+    &mut world.history.spaces[0]
 }
 
 #[test]
-fn what_is_lost_is_seen() {
-    sees(|story| drop(ada(story).events.remove(0)), &["ada: event m3 is lost"]);
-    sees(
-        |story| drop(home(story).messages.remove(2)),
-        &["t-000003-t: accepted as m3 and lost", "seq: 4 stands behind 2"],
+fn a_consistent_world_has_no_breaches() {
+    let world = world();
+    assert_eq!(check(&world.ledger, &world.history, &world.streamed, &world.effects), []);
+}
+
+#[test]
+fn lost_data_is_noticed() {
+    notices(|world| drop(ada(world).events.remove(0)), &["ada: event m3 is lost"]);
+    notices(
+        |world| drop(home(world).messages.remove(2)),
+        &["t-000003-t: accepted as m3 and lost", "seq: 4 follows 2"],
     );
-    sees(|story| ada(story).notes.clear(), &["note `k` was decided as Some(\"c2\") and is None"]);
-    sees(|story| drop(ada(story).runs.remove(0)), &["cycle c2 stands in the log and has no run"]);
-    sees(|story| drop(ada(story).log.remove(2)), &["log: 4 stands behind 2", "it answers []"]);
-    sees(
-        |story| drop(home(story).messages.pop()),
-        &["call c2-send_message was decided once and said 0 times"],
+    notices(|world| ada(world).notes.clear(), &["memory `k` was decided as Some(\"c2\") and is None"]);
+    notices(|world| drop(ada(world).runs.remove(0)), &["cycle c2 is in the log and has no run"]);
+    notices(|world| drop(ada(world).log.remove(2)), &["log: 4 follows 2", "its outcomes are for []"]);
+    notices(
+        |world| drop(home(world).messages.pop()),
+        &["call c2-send_message was decided once and posted 0 times"],
     );
-    sees(|story| story.ledger.items[0].promises.clear(), &["t-000001-t: never answered"]);
+    notices(|world| world.ledger.items[0].promises.clear(), &["t-000001-t: never answered"]);
 }
 
 #[test]
-fn what_is_doubled_is_seen() {
-    let twin = |story: &mut Story| {
-        let twin = Wording { id: "m9".into(), seq: 6, ..home(story).messages[0].clone() };
-        home(story).messages.push(twin);
-        home(story).head = 6;
+fn doubled_data_is_noticed() {
+    let twin = |world: &mut TestWorld| {
+        let twin = HistoryMessage { id: "m9".into(), seq: 6, ..home(world).messages[0].clone() };
+        home(world).messages.push(twin);
+        home(world).head = 6;
     };
-    sees(twin, &["t-000001-t: said 2 times in space home, as [\"m1\", \"m9\"]"]);
-    let reply = |story: &mut Story| {
-        let twin = Wording { id: "r9".into(), seq: 6, ..home(story).messages[3].clone() };
-        home(story).messages.push(twin);
+    notices(twin, &["t-000001-t: posted 2 times in space home, as [\"m1\", \"m9\"]"]);
+    let reply = |world: &mut TestWorld| {
+        let twin = HistoryMessage { id: "r9".into(), seq: 6, ..home(world).messages[3].clone() };
+        home(world).messages.push(twin);
     };
-    sees(
+    notices(
         reply,
         &[
-            "call c1-send_message was decided once and said 2 times",
-            "processed t-000001-t of home and answered it in",
+            "call c1-send_message was decided once and posted 2 times",
+            "processed t-000001-t of home and quoted it in",
         ],
     );
-    let same = |story: &mut Story| {
-        let twin = home(story).messages[0].clone();
-        home(story).messages.push(twin);
+    let same = |world: &mut TestWorld| {
+        let twin = home(world).messages[0].clone();
+        home(world).messages.push(twin);
     };
-    sees(same, &["message m1 is there twice"]);
-    sees(|story| story.ledger.items[0].promises[1].fresh = true, &["t-000001-t: accepted as new 2 times"]);
-    let event = |story: &mut Story| {
-        let twin = Happened { seq: 5, ..ada(story).events[0].clone() };
-        ada(story).events.insert(0, twin);
+    notices(same, &["message m1 exists twice"]);
+    notices(|world| world.ledger.items[0].promises[1].fresh = true, &["t-000001-t: accepted as new 2 times"]);
+    let event = |world: &mut TestWorld| {
+        let twin = InboxEvent { seq: 5, ..ada(world).events[0].clone() };
+        ada(world).events.insert(0, twin);
     };
-    sees(event, &["ada: event m3 is there twice"]);
+    notices(event, &["ada: event m3 exists twice"]);
 }
 
 #[test]
-fn effects_that_are_not_what_the_log_says_are_seen() {
-    let twice = |story: &mut Story| {
-        story.effects.get_mut("c1-count_unsafe").unwrap().push("count_unsafe".into());
+fn effects_that_do_not_match_the_log_are_noticed() {
+    let twice = |world: &mut TestWorld| {
+        world.effects.get_mut("c1-count_unsafe").unwrap().push("count_unsafe".into());
     };
-    sees(twice, &["ada: call c1-count_unsafe of `count_unsafe` happened 2 times"]);
-    let gone = "was told as done and never happened";
-    sees(|story| drop(story.effects.remove("c1-count_unsafe")), &[gone]);
-    sees(|story| drop(story.effects.remove("c2-count_idempotent")), &[gone]);
-    sees(
-        |story| drop(story.effects.insert("x".into(), vec!["count_read".into()])),
-        &["call x: [\"count_read\"] happened outside and stand so in no log"],
+    notices(twice, &["ada: call c1-count_unsafe of `count_unsafe` happened 2 times"]);
+    let gone = "was reported as done and never happened";
+    notices(|world| drop(world.effects.remove("c1-count_unsafe")), &[gone]);
+    notices(|world| drop(world.effects.remove("c2-count_idempotent")), &[gone]);
+    notices(
+        |world| drop(world.effects.insert("x".into(), vec!["count_read".into()])),
+        &["call x: [\"count_read\"] happened outside and are in no log"],
     );
-    let told = |words: &'static str| {
-        move |story: &mut Story| {
-            ada(story).log[2].outcomes[2].1 = true;
-            ada(story).log[2].words[2] = words.into();
+    let streamed = |words: &'static str| {
+        move |world: &mut TestWorld| {
+            ada(world).log[2].outcomes[2].1 = true;
+            ada(world).log[2].texts[2] = words.into();
         }
     };
-    sees(told("no"), &["call c1-count_unsafe of `count_unsafe` happened and was told as `no`"]);
-    let mut honest = story();
-    told("interrupted; unknown whether it happened")(&mut honest);
-    assert_eq!(check(&honest.ledger, &honest.history, &honest.told, &honest.effects), []);
+    notices(streamed("no"), &["call c1-count_unsafe of `count_unsafe` happened and was reported as `no`"]);
+    let mut honest = world();
+    streamed("interrupted; unknown whether it happened")(&mut honest);
+    assert_eq!(check(&honest.ledger, &honest.history, &honest.streamed, &honest.effects), []);
     assert_eq!(unknown(&honest.history), 1);
 }
 
 #[test]
-fn what_was_lived_wrongly_is_seen() {
-    let again = |story: &mut Story| {
+fn wrong_processing_is_noticed() {
+    let again = |world: &mut TestWorld| {
         let line = "3. [space s] Mira (@owner, human), just now: \"note t-000001-t\"";
-        let text = format!("{}\n{line}", ada(story).log[3].text);
-        ada(story).log[3].text = text;
+        let text = format!("{}\n{line}", ada(world).log[3].text);
+        ada(world).log[3].text = text;
     };
-    sees(again, &["event m1 (t-000001-t) is processed by [\"c1\"] and shown in [\"c1\", \"c2\"]"]);
-    sees(again, &["ada: shown t-000001-t (message 1) behind message 2 of the same person"]);
-    sees(|story| ada(story).events[0].state = "waiting".into(), &["event m3 at 4 is waiting"]);
-    sees(|story| ada(story).events[0].state = "dead".into(), &["event m3 at 4 is dead"]);
-    sees(
-        |story| ada(story).events[3].cycle = Some("c2".into()),
-        &["processed by [\"c2\"] and shown in [\"c1\"]", "run c1 says 1 events and processed 0"],
+    notices(again, &["event m1 (t-000001-t) is processed by [\"c1\"] and shown in [\"c1\", \"c2\"]"]);
+    notices(again, &["ada: shown t-000001-t (message 1) after message 2 of the same person"]);
+    notices(|world| ada(world).events[0].state = "waiting".into(), &["event m3 at 4 is waiting"]);
+    notices(|world| ada(world).events[0].state = "dead".into(), &["event m3 at 4 is dead"]);
+    notices(
+        |world| ada(world).events[3].cycle = Some("c2".into()),
+        &["processed by [\"c2\"] and shown in [\"c1\"]", "run c1 counts 1 events and processed 0"],
     );
-    sees(|story| ada(story).runs[1].ending = "failed: x".into(), &["run c1 ended failed: x"]);
-    sees(|story| ada(story).log[4].cycle = "c9".into(), &["a cycle begins with its inbox and has one"]);
-    sees(
-        |story| home(story).messages[3].text = "got".into(),
-        &["processed t-000001-t of home and answered it in []"],
+    notices(|world| ada(world).runs[1].ending = "failed: x".into(), &["run c1 ended failed: x"]);
+    notices(|world| ada(world).log[4].cycle = "c9".into(), &["a cycle must begin with its only inbox"]);
+    notices(
+        |world| home(world).messages[3].text = "got".into(),
+        &["processed t-000001-t of home and quoted it in []"],
     );
-    sees(
-        |story| home(story).messages[3].text.push_str(" t-000003-t"),
+    notices(
+        |world| home(world).messages[3].text.push_str(" t-000003-t"),
         &["quote t-000003-t, which it never processed"],
     );
 }
 
 #[test]
-fn what_watchers_were_told_wrongly_is_seen() {
-    let told = |story: &mut Story| story.told.remove("ada").unwrap();
-    sees(|story| drop(told(story)), &["ada: nobody followed it"]);
-    sees(
-        |story| drop(story.told.get_mut("ada").unwrap().commits.pop()),
-        &["its last commit is 7, the last told was 6"],
+fn wrong_streamed_commits_are_noticed() {
+    let streamed = |world: &mut TestWorld| world.streamed.remove("ada").unwrap();
+    notices(|world| drop(streamed(world)), &["ada: it was not followed"]);
+    notices(
+        |world| drop(world.streamed.get_mut("ada").unwrap().commits.pop()),
+        &["its last commit is 7, the last streamed one is 6"],
     );
-    sees(
-        |story| story.told.get_mut("ada").unwrap().commits[5].step = 3,
-        &["told Commit { n: 6", "stored Commit { n: 6"],
+    notices(
+        |world| world.streamed.get_mut("ada").unwrap().commits[5].step = 3,
+        &["streamed Commit { n: 6", "stored Commit { n: 6"],
     );
-    sees(|story| story.told.get_mut("ada").unwrap().wrong.push("a gap".into()), &["ada: a gap"]);
-    sees(
-        |story| story.told.get_mut("ada").unwrap().commits[2].kind = "decide".into(),
+    notices(|world| world.streamed.get_mut("ada").unwrap().errors.push("a gap".into()), &["ada: a gap"]);
+    notices(
+        |world| world.streamed.get_mut("ada").unwrap().commits[2].kind = "decide".into(),
         &["begins cycle c2 with `decide`"],
     );
 }

@@ -1,5 +1,5 @@
-//! All keys of an agent's config as one table: what checks bounds, what documents are made from, and
-//! what people are shown. A test holds it equal to the type.
+//! The table of all config keys of an agent. It is used to check bounds, to generate the documentation and to
+//! show configs. A test keeps it equal to the type.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use crate::limits;
 /// One key of an agent's config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigKey {
-    /// With its path, such as `limits.max_steps`.
+    /// Its name with its path, such as `limits.max_steps`.
     pub name: &'static str,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: ValueKind,
-    /// Which of them are taken.
+    /// Which values are accepted.
     pub bound: Bound,
     /// When a change takes effect.
-    pub live: TakesEffect,
-    /// One sentence.
+    pub takes_effect: TakesEffect,
+    /// Its description, one sentence.
     pub doc: &'static str,
 }
 
-/// What a key's values are.
+/// The kind of a key's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// A text.
@@ -46,12 +46,12 @@ pub enum ValueKind {
     OneOf(&'static [&'static str]),
 }
 
-/// Which values of a kind are taken.
+/// Which values of a kind are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// All.
     None,
-    /// From the first to the second; [`u64::MAX`] stands for no end.
+    /// From the first to the second, inclusive; [`u64::MAX`] means no upper bound.
     Range(u64, u64),
     /// A text of at most so many bytes.
     Bytes(usize),
@@ -60,9 +60,9 @@ pub enum Bound {
 /// When a changed key takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakesEffect {
-    /// In the next cycle; an open one keeps the revision that it was opened with.
+    /// In the next cycle. An open cycle keeps the revision that it was opened with.
     NextCycle,
-    /// For whatever is accepted from now on.
+    /// For all events that are accepted from now on.
     AtOnce,
 }
 
@@ -83,8 +83,8 @@ impl fmt::Display for ValueKind {
 }
 
 impl Bound {
-    /// Whether a number, or a number of bytes, is taken.
-    pub fn takes(self, given: u64) -> bool {
+    /// Whether a number, or a number of bytes, is accepted.
+    pub fn accepts(self, given: u64) -> bool {
         match self {
             Self::None => true,
             Self::Range(least, most) => (least..=most).contains(&given),
@@ -114,12 +114,12 @@ impl fmt::Display for TakesEffect {
 }
 
 impl ConfigKey {
-    /// The value that it has where nothing is said.
+    /// Its default value.
     pub fn default(&self) -> Value {
         self.of(&AgentConfig::default().to_json()).cloned().unwrap_or(Value::Null)
     }
 
-    /// Its value in a config as [`AgentConfig::to_json`] gives it.
+    /// Its value in a config in the form of [`AgentConfig::to_json`].
     pub fn of<'a>(&self, config: &'a Value) -> Option<&'a Value> {
         self.name.split('.').try_fold(config, |value, part| value.get(part))
     }
@@ -129,10 +129,10 @@ const fn key(
     name: &'static str,
     kind: ValueKind,
     bound: Bound,
-    live: TakesEffect,
+    takes_effect: TakesEffect,
     doc: &'static str,
 ) -> ConfigKey {
-    ConfigKey { name, kind, bound, live, doc }
+    ConfigKey { name, kind, bound, takes_effect, doc }
 }
 
 use Bound::{Bytes, Range};
@@ -141,7 +141,7 @@ use ValueKind::{Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Routes, Text, 
 
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
-/// All keys, in the order in which people read them.
+/// All keys, in the order in which they are shown.
 pub const KEYS: [ConfigKey; 33] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
@@ -156,35 +156,35 @@ pub const KEYS: [ConfigKey; 33] = [
         MaybeText,
         Bound::None,
         NextCycle,
-        "Which model thinks, as `provider/model`; `null` is the server's default.",
+        "The agent's model, as `provider/model`; `null` is the server's default.",
     ),
     key(
         "fallback",
         Names,
         Bound::None,
         NextCycle,
-        "Models that are asked, in this order, where the provider of the one before cannot serve.",
+        "Models to call, in this order, when the provider of the one before cannot serve.",
     ),
     key(
         "routing",
         Routes,
         Bound::None,
         NextCycle,
-        "Other models for some steps: `from`, `to`, `above_tokens`, `up_to_tokens`, `model`; the first rule that fits decides.",
+        "Other models for some steps: `from`, `to`, `above_tokens`, `up_to_tokens`, `model`; the first matching rule applies.",
     ),
     key(
         "tools",
         MaybeNames,
         Bound::None,
         NextCycle,
-        "Tools that it may use; `null` means only the prebuilt ones.",
+        "Tools that the agent may use; `null` means only the prebuilt ones.",
     ),
     key(
         "awareness",
         OneOf(&Awareness::NAMES),
         Bound::None,
         NextCycle,
-        "What it notices in the middle of a cycle.",
+        "What the agent notices during a cycle.",
     ),
     key("urgency.all", Flag, Bound::None, AtOnce, "Every event is urgent."),
     key("urgency.mentions", Flag, Bound::None, AtOnce, "A person's message that names the agent is urgent."),
@@ -193,35 +193,35 @@ pub const KEYS: [ConfigKey; 33] = [
         Names,
         Bound::None,
         AtOnce,
-        "What these say is urgent: handles of members, names of services.",
+        "Events of these senders are urgent: handles of members, names of services.",
     ),
     key(
         "urgency.patterns",
         Names,
         Bound::None,
         AtOnce,
-        "What a person or a service says is urgent where one of these occurs in it: any case, `*` is anything.",
+        "An event of a person or a service is urgent if its text contains one of these: any case, `*` matches anything.",
     ),
     key(
         "gates",
         Gates,
         Bound::None,
         NextCycle,
-        "Which tools may be called in which steps: `from`, `to`, `active_tools`, `tool_choice`; `skip` and `done` always may.",
+        "Which tools may be called in which steps: `from`, `to`, `active_tools`, `tool_choice`; `skip` and `done` are always allowed.",
     ),
     key(
         "barrier",
         Flag,
         Bound::None,
         NextCycle,
-        "A call that cannot be repeated is held where its requester has said something urgent since.",
+        "A call that cannot be repeated is held back if its requester has sent an urgent event in the meantime.",
     ),
     key(
         "triage",
         OneOf(&["off", "rules"]),
         Bound::None,
         NextCycle,
-        "With `rules`, what is not addressed to the agent is skipped without a model call.",
+        "With `rules`, events that are not addressed to the agent are skipped without a model call.",
     ),
     key("limits.max_steps", Whole, Range(1, 1_000), NextCycle, "Steps of one cycle."),
     key(
@@ -229,28 +229,28 @@ pub const KEYS: [ConfigKey; 33] = [
         Whole,
         Range(1_000, u64::MAX),
         NextCycle,
-        "Tokens of one cycle: its entries once each, and all that is generated.",
+        "Tokens of one cycle: each entry counted once, plus all generated tokens; providers bill entries again at every step.",
     ),
     key(
         "limits.wall_clock",
         Whole,
         Range(1_000, u64::MAX),
         NextCycle,
-        "Milliseconds awake that one cycle may take; while it is parked none pass.",
+        "Milliseconds that one cycle may be awake; parked time does not count.",
     ),
     key(
         "limits.consecutive_mistake_limit",
         Whole,
         Range(1, 100),
         NextCycle,
-        "Steps in a row whose calls all failed, after which a cycle ends.",
+        "Consecutive steps whose calls all failed, after which a cycle ends.",
     ),
     key(
         "limits.max_attempts",
         Whole,
         Range(1, 100),
         NextCycle,
-        "Attempts that content may fail before it is given up.",
+        "Failed attempts after which an event is dead or a cycle fails.",
     ),
     key(
         "limits.model_retries",
@@ -264,7 +264,7 @@ pub const KEYS: [ConfigKey; 33] = [
         Whole,
         Range(1, 1_000),
         NextCycle,
-        "Events that one activation takes, and as many again that a cycle is shown meanwhile.",
+        "Events that one activation takes; a cycle may be shown as many again while it runs.",
     ),
     key(
         "limits.inbox_max",
@@ -278,7 +278,7 @@ pub const KEYS: [ConfigKey; 33] = [
         Whole,
         MILLISECONDS,
         NextCycle,
-        "Milliseconds until the connection stands.",
+        "Milliseconds until the connection is established.",
     ),
     key(
         "model_timeouts.first_byte",
@@ -294,7 +294,7 @@ pub const KEYS: [ConfigKey; 33] = [
         Flag,
         Bound::None,
         NextCycle,
-        "A cycle ends when a message was sent to every space that an event came from.",
+        "A cycle ends when a message was posted to every space that an event came from.",
     ),
     key("stop.on_tools", Names, Bound::None, NextCycle, "A cycle ends when one of these tools was called."),
     key(
@@ -302,24 +302,30 @@ pub const KEYS: [ConfigKey; 33] = [
         Flag,
         Bound::None,
         NextCycle,
-        "A bare text does not end a cycle: a nudge follows, at most twice.",
+        "A reply without calls does not end a cycle: a nudge follows, at most twice.",
     ),
-    key("debounce", Whole, Range(0, 60_000), AtOnce, "Milliseconds to wait for more before activation."),
+    key(
+        "debounce",
+        Whole,
+        Range(0, 60_000),
+        AtOnce,
+        "Milliseconds to wait for more events before an activation.",
+    ),
     key(
         "wake_on",
         OneOf(&WakeOn::NAMES),
         Bound::None,
         AtOnce,
-        "Which agents' messages wake it; people's always do.",
+        "Which agents' messages wake the agent; messages of people always do.",
     ),
     key(
         "hop_limit",
         Whole,
         Range(1, 1_000),
         AtOnce,
-        "Agent-to-agent messages per causal root before they are held.",
+        "Agent-to-agent messages per causal root before further ones are held.",
     ),
-    key("ephemeral", Flag, Bound::None, NextCycle, "Retired at its first rest."),
+    key("ephemeral", Flag, Bound::None, NextCycle, "Whether the agent is retired after its first cycle."),
 ];
 
 #[cfg(test)]
@@ -339,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_names_every_key_of_the_type_in_its_order_and_no_other() {
+    fn the_table_has_exactly_the_keys_of_the_type_in_its_order() {
         let mut known = Vec::new();
         leaves(&AgentConfig::default().to_json(), "", &mut known);
         assert_eq!(known, KEYS.map(|key| key.name));
@@ -353,7 +359,7 @@ mod tests {
                 Text => default.is_string(),
                 MaybeText | MaybeNames => default.is_null(),
                 Flag => default.is_boolean(),
-                Whole => default.as_u64().is_some_and(|given| key.bound.takes(given)),
+                Whole => default.as_u64().is_some_and(|given| key.bound.accepts(given)),
                 Names | Gates | Routes => default.is_array(),
                 OneOf(words) => default.as_str().is_some_and(|word| words.contains(&word)),
             };
@@ -362,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_of_a_choice_is_one_that_the_type_reads() {
+    fn each_choice_is_accepted_by_the_type() {
         for key in KEYS {
             let OneOf(words) = key.kind else { continue };
             for word in words {
@@ -373,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_read_as_people_say_them() {
+    fn bounds_are_shown_in_plain_words() {
         let read = [Bound::None, Range(1, 5), Range(7, u64::MAX), Bytes(9)].map(|bound| bound.to_string());
         assert_eq!(read, ["", "1 to 5", "at least 7", "at most 9 bytes"]);
     }

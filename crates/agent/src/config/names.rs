@@ -1,10 +1,10 @@
-//! What a config names that is not its own: tools and models. Whether they are there only a server knows;
-//! that each name is looked at, wherever it stands, is decided here.
+//! The tools and models that a config names. Only a server knows whether they exist; this module collects every
+//! name, whatever key it is under.
 
 use super::{AgentConfig, Gates, nearest};
 
 impl AgentConfig {
-    /// Every tool that it names, with the key under which it does.
+    /// Every tool that the config names, with the key that names it.
     pub fn named_tools(&self) -> Vec<(&'static str, &str)> {
         let mut named: Vec<(&'static str, &str)> = Vec::new();
         named.extend(self.tools.iter().flatten().map(|tool| ("tools", tool.as_str())));
@@ -16,7 +16,7 @@ impl AgentConfig {
         named
     }
 
-    /// Every model that it names, with the key under which it does.
+    /// Every model that the config names, with the key that names it.
     pub fn named_models(&self) -> Vec<(&'static str, &str)> {
         let mut named: Vec<(&'static str, &str)> = Vec::new();
         named.extend(self.model.iter().map(|model| ("model", model.as_str())));
@@ -25,8 +25,7 @@ impl AgentConfig {
         named
     }
 
-    /// The tools among [`AgentConfig::named_tools`] that are not known, each with its key and with what to
-    /// do about it.
+    /// The unknown tools among [`AgentConfig::named_tools`], each as key, message and hint.
     pub fn unknown_tools(&self, known: &[String]) -> Vec<(&'static str, String, String)> {
         let unknown =
             self.named_tools().into_iter().filter(|(_, tool)| !known.iter().any(|name| name == tool));
@@ -51,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_place_that_names_a_tool_or_a_model_is_looked_at() {
+    fn tools_and_models_are_collected_from_every_key_that_names_them() {
         let config = AgentConfig::from_json(&json!({
             "tools": ["look", "done", "send_message"], "stop": {"on_tools": ["done"]},
             "gates": [{"from": 0, "to": 1, "active_tools": ["look"]}, {"from": 2}],

@@ -1,21 +1,21 @@
-//! What decides before each step, as a person writes it: what counts as urgent, which tools may be
-//! called when, and whose model answers. Only the values; what follows from them is `prepare`'s.
+//! The config values that decide before each step: which events are urgent, which tools may be called when, and
+//! which model answers. `prepare` applies them.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::tool::names;
 
-/// What an agent notices in the middle of a cycle.
+/// What an agent notices during a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Awareness {
-    /// Nothing: what comes waits for the next cycle.
+    /// Nothing: new events wait for the next cycle.
     #[serde(rename = "none")]
     None,
-    /// A glimpse of what waits, not kept.
+    /// A preview of waiting events, not kept in the log.
     #[serde(rename = "preview")]
     Preview,
-    /// Urgent events in full, processed by the step that is shown them.
+    /// Urgent events in full. The step that shows them processes them.
     #[serde(rename = "inject")]
     Inject,
     /// Both.
@@ -28,10 +28,10 @@ pub enum Awareness {
 }
 
 impl Awareness {
-    /// Every mode by its name in a config.
+    /// The names of all modes in a config.
     pub const NAMES: [&'static str; 5] = ["none", "preview", "inject", "preview+inject", "interrupt"];
 
-    /// Whether a glimpse of what waits is shown.
+    /// Whether a preview of waiting events is shown.
     pub fn previews(self) -> bool {
         matches!(self, Self::Preview | Self::PreviewInject | Self::Interrupt)
     }
@@ -42,24 +42,24 @@ impl Awareness {
     }
 }
 
-/// What makes an event urgent, apart from the sender's own mark and the default: a person's
-/// message to an agent whose open cycle that same person started in that space.
+/// Which events are urgent, in addition to those that the sender marks and to the default: a person's message to
+/// an agent whose open cycle the same person started in the same space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Urgency {
-    /// Every event is.
+    /// Every event is urgent.
     pub all: bool,
-    /// A person's message that names the agent is.
+    /// A person's message that names the agent is urgent.
     pub mentions: bool,
-    /// What these say is: handles of members, names of services.
+    /// Events of these senders are urgent: handles of members, names of services.
     pub senders: Vec<String>,
-    /// What a person or a service says is, where one of these occurs in it: any case, `*` stands
-    /// for anything.
+    /// An event of a person or a service is urgent if its text contains one of these: any case, `*` matches
+    /// anything.
     pub patterns: Vec<String>,
 }
 
 impl Urgency {
-    /// Whether `text` has one of the patterns in it.
+    /// Whether `text` contains one of the patterns.
     pub fn matches(&self, text: &str) -> bool {
         if self.patterns.is_empty() {
             return false;
@@ -68,13 +68,13 @@ impl Urgency {
         self.patterns.iter().any(|pattern| occurs(&pattern.to_lowercase(), &text))
     }
 
-    /// Whether it names the sender.
+    /// Whether `senders` contains the sender.
     pub fn names(&self, sender: &str) -> bool {
         self.senders.iter().any(|named| named.trim_start_matches('@').eq_ignore_ascii_case(sender))
     }
 }
 
-/// Whether the pieces of `pattern` between its stars occur in `text`, in order.
+/// Whether `text` contains the pieces of `pattern` between its stars, in order.
 fn occurs(pattern: &str, text: &str) -> bool {
     let mut rest = text;
     for piece in pattern.split('*').filter(|piece| !piece.is_empty()) {
@@ -90,31 +90,31 @@ fn occurs(pattern: &str, text: &str) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WantedChoice {
-    /// They may.
+    /// Tools may be called.
     #[default]
     Auto,
-    /// One must be: forced where the vendor allows it, else asked for.
+    /// A tool must be called: forced if the vendor allows it, otherwise requested in the prompt.
     Required,
-    /// None may be, but those that end the cycle.
+    /// Only tools that end the cycle may be called.
     None,
 }
 
-/// What may be done in a range of steps.
+/// Which tools may be called in a range of steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gate {
     /// First step, from 0.
     pub from: u32,
-    /// Last step; none is to the end.
+    /// Last step; `None` means without end.
     pub to: Option<u32>,
-    /// Tools that may be called; none is all. `skip` and `done` always may.
+    /// Tools that may be called; `None` is all. `skip` and `done` are always allowed.
     pub active_tools: Option<Vec<String>>,
     /// Whether tools may, must or must not be called.
     pub tool_choice: WantedChoice,
 }
 
 impl Gate {
-    /// Whether it speaks of the step.
+    /// Whether it covers the step.
     pub fn covers(&self, step: u32) -> bool {
         step >= self.from && self.to.is_none_or(|to| step <= to)
     }
@@ -139,9 +139,9 @@ impl Gate {
 /// Gates by range of steps, or a preset of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gates {
-    /// In order of their steps, none overlapping another.
+    /// Gates whose ranges do not overlap.
     List(Vec<Gate>),
-    /// Reads first, then does everything, then answers.
+    /// The agent first reads, then may use all tools, then answers.
     ObserveThinkRespond,
 }
 
@@ -149,10 +149,10 @@ impl Gates {
     /// The name of the one preset.
     pub const PRESET: &'static str = "observe-think-respond";
 
-    /// The step from which on nothing changes under the preset.
+    /// The step from which on the preset does not change.
     pub(super) const PRESET_LAST: u32 = 7;
 
-    /// The gate that speaks of the step, if one does.
+    /// The gate that covers the step.
     pub fn at(&self, step: u32) -> Option<Gate> {
         match self {
             Self::List(gates) => gates.iter().find(|gate| gate.covers(step)).cloned(),
@@ -205,24 +205,24 @@ impl<'de> Deserialize<'de> for Gates {
     }
 }
 
-/// Another model for some steps. The first rule that fits decides.
+/// Another model for some steps. The first matching rule applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Route {
     /// First step, from 0.
     pub from: u32,
-    /// Last step; none is to the end.
+    /// Last step; `None` means without end.
     pub to: Option<u32>,
-    /// Only where the window has more tokens than this.
+    /// Only if the window has more tokens than this.
     pub above_tokens: Option<u64>,
-    /// Only where the window has at most so many tokens.
+    /// Only if the window has at most this many tokens.
     pub up_to_tokens: Option<u64>,
-    /// The model that thinks then.
+    /// The model for these steps.
     pub model: String,
 }
 
 impl Route {
-    /// Whether it decides for a step with a window of so many tokens.
+    /// Whether the rule matches a step with a window of so many tokens.
     pub fn fits(&self, step: u32, tokens: u64) -> bool {
         step >= self.from
             && self.to.is_none_or(|to| step <= to)
@@ -231,14 +231,14 @@ impl Route {
     }
 }
 
-/// What is decided of an activation before a model is asked.
+/// What is decided about an activation without a model call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Triage {
-    /// Nothing: the agent decides itself.
+    /// Nothing: the agent itself decides.
     #[default]
     Off,
-    /// What is not addressed to the agent is skipped without a model call.
+    /// Events that are not addressed to the agent are skipped without a model call.
     Rules,
 }
 
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_occurs_anywhere_in_any_case_and_a_star_is_anything() {
+    fn a_pattern_matches_anywhere_in_any_case_and_a_star_matches_anything() {
         let check = |pattern: &str, text: &str, expected: bool| {
             let urgency = Urgency { patterns: vec![pattern.into()], ..Urgency::default() };
             assert_eq!(urgency.matches(text), expected, "`{pattern}` in `{text}`");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preset_reads_then_does_all_then_answers() {
+    fn the_preset_reads_then_allows_all_then_answers() {
         let may = |step, tool| Gates::ObserveThinkRespond.at(step).unwrap().allows(tool);
         assert!(may(1, "read_messages") && !may(1, "send_message"));
         assert!(may(2, "send_message") && may(6, "set_plans"));

@@ -1,4 +1,4 @@
-//! From JSON to a config: what is wrong is named by its key, all of it, and nothing is guessed.
+//! Reads a config from JSON. Every mistake is reported with its key, and nothing is guessed.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::tool::names;
 /// Why a value is not an agent's config.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadConfig {
-    /// A key that means nothing.
+    /// A key that does not exist.
     #[error("unknown key `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     UnknownKey {
         /// The key with its path, such as `limits.max_step`.
@@ -19,9 +19,9 @@ pub enum BadConfig {
     /// A value of the wrong type.
     #[error("{}{why}", key.as_ref().map(|key| format!("`{key}`: ")).unwrap_or_default())]
     WrongType {
-        /// The key with its path; none where the whole value is meant.
+        /// The key with its path; `None` for the whole value.
         key: Option<String>,
-        /// What was wanted and what was given.
+        /// What was expected and what was given.
         why: String,
     },
     /// A value outside its bound.
@@ -29,23 +29,23 @@ pub enum BadConfig {
     OutOfBounds {
         /// The key with its path.
         key: &'static str,
-        /// The bound in words.
+        /// The bound, as text.
         wanted: String,
         /// What was given.
         got: String,
     },
-    /// Values that are well each for itself, but under which a cycle could not end as is wanted.
+    /// Values that are valid alone, but with which a cycle could not end as configured.
     #[error("`{key}` could never end a cycle: {why}")]
     NeverEnds {
         /// The key with its path.
         key: &'static str,
-        /// Why, and what would.
+        /// Why, and what to do.
         why: String,
     },
 }
 
 impl BadConfig {
-    /// The key that it is about, with its path.
+    /// The key of the mistake, with its path.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::UnknownKey { key, .. } => Some(key),
@@ -61,11 +61,11 @@ impl AgentConfig {
         Self::read(value).map_err(|mut problems| problems.swap_remove(0))
     }
 
-    /// The same, with everything that is wrong instead of only the first; never an empty list.
+    /// The same, with all mistakes instead of the first one. The list is never empty.
     pub fn read(value: &Value) -> Result<Self, Vec<BadConfig>> {
         let mut problems = Vec::new();
         check_keys(value, &Self::default().to_json(), "", &mut problems);
-        // What is wrong already is left out, so that the rest is judged as well.
+        // Leave out the keys that are already wrong, so that the rest is checked as well.
         let mut rest = without(value, &problems);
         let mut read = serde_json::from_value::<Self>(rest.clone());
         if let Err(error) = &read {
@@ -82,7 +82,7 @@ impl AgentConfig {
         }
     }
 
-    /// `self` with the keys of `patch` over it. Objects merge, everything else replaces.
+    /// `self` with the keys of `patch` applied. Objects are merged, other values are replaced.
     pub fn amended(&self, patch: &Value) -> Result<Self, BadConfig> {
         let mut merged = self.to_json();
         let mut problems = Vec::new();
@@ -108,7 +108,7 @@ impl AgentConfig {
                 Bound::Range(..) => value.as_u64().unwrap_or(0),
                 Bound::Bytes(_) => value.as_str().map_or(0, str::len) as u64,
             };
-            if !key.bound.takes(given) {
+            if !key.bound.accepts(given) {
                 let got = if matches!(key.bound, Bound::Bytes(_)) {
                     format!("{given} bytes")
                 } else {
@@ -121,7 +121,8 @@ impl AgentConfig {
         self.check_endings(problems);
     }
 
-    /// Gates and routes must be ranges, each step in one gate at most, of tools that the agent has.
+    /// Gates and routes must be valid ranges. Each step may be in one gate at most, and each tool of a gate must be
+    /// among the agent's tools.
     fn check_policies(&self, problems: &mut Vec<BadConfig>) {
         let mut wrong = |key: &str, why: String| {
             problems.push(BadConfig::WrongType { key: Some(key.to_owned()), why });
@@ -134,25 +135,25 @@ impl AgentConfig {
                 wrong("routing", "each rule needs a `model`".to_owned());
             }
         }
-        if self.never_speaks() {
+        if self.never_allows_messages() {
             let why = format!(
-                "no step lets it call `{SPEAKS}`, so that nobody could ever be answered; open a gate for it, or \
-                 leave it out of `tools`"
+                "no step allows `{SEND_MESSAGE}`, so the agent could never answer; allow it in a gate, or remove it \
+                 from `tools`"
             );
             wrong("gates", why);
         }
         let Gates::List(gates) = &self.gates else { return };
-        for (place, gate) in gates.iter().enumerate() {
+        for (position, gate) in gates.iter().enumerate() {
             if gate.to.is_some_and(|to| to < gate.from) {
                 wrong("gates", format!("a gate cannot end before its first step, {}", gate.from));
             }
             let ends = |gate: &super::Gate| gate.to.unwrap_or(u32::MAX);
             if let Some(other) =
-                gates[..place].iter().find(|other| other.from <= ends(gate) && gate.from <= ends(other))
+                gates[..position].iter().find(|other| other.from <= ends(gate) && gate.from <= ends(other))
             {
                 wrong(
                     "gates",
-                    format!("two gates speak of the same step: {} and {}", other.steps(), gate.steps()),
+                    format!("two gates cover the same step: {} and {}", other.steps(), gate.steps()),
                 );
             }
             for tool in gate.active_tools.iter().flatten() {
@@ -163,94 +164,99 @@ impl AgentConfig {
         }
     }
 
-    /// A cycle must be able to end by what the config names for it.
+    /// A cycle must be able to end in the ways that the config names.
     fn check_endings(&self, problems: &mut Vec<BadConfig>) {
         let has =
             |tool: &str| self.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == tool));
-        let mut never = |key, why: String| problems.push(BadConfig::NeverEnds { key, why });
-        if self.stop.all_addressed && !self.may_at_last(SPEAKS) {
-            let why = "its last gate lets nobody call `send_message`; open it there, or end by `done`";
+        let mut report = |key, why: String| problems.push(BadConfig::NeverEnds { key, why });
+        if self.stop.all_addressed && !self.last_step_allows(SEND_MESSAGE) {
+            let why = "its last gate does not allow `send_message`; allow it there, or add `done`";
             if !has(names::DONE) {
-                never("gates", why.to_owned());
+                report("gates", why.to_owned());
             }
         }
-        if self.must_call_at_last() && !has(names::DONE) && !has(names::SKIP) {
-            let why = "its last gate wants a call in every step, and no tool that ends a cycle is among `tools`; \
+        if self.last_step_requires_a_call() && !has(names::DONE) && !has(names::SKIP) {
+            let why = "its last gate requires a call in every step, and no tool that ends a cycle is among `tools`; \
                        add `done`";
-            never("gates", why.to_owned());
+            report("gates", why.to_owned());
         }
         let Some(_) = &self.tools else { return };
         if let Some(tool) = self.stop.on_tools.iter().find(|tool| !has(tool)) {
-            never("stop.on_tools", format!("`{tool}` is not among the agent's `tools`; add it there"));
+            report("stop.on_tools", format!("`{tool}` is not among the agent's `tools`; add it there"));
         }
-        if self.stop.all_addressed && !has(SPEAKS) {
-            never("stop.all_addressed", format!("`{SPEAKS}` is not among the agent's `tools`; add it there"));
+        if self.stop.all_addressed && !has(SEND_MESSAGE) {
+            report(
+                "stop.all_addressed",
+                format!("`{SEND_MESSAGE}` is not among the agent's `tools`; add it there"),
+            );
         }
         let ends = has(names::DONE) || has(names::SKIP);
         if self.stop.require_tool && !ends && !self.stop.all_addressed && self.stop.on_tools.is_empty() {
-            let why = "a bare text is not enough, and no tool that ends a cycle is among `tools`; add `done`";
-            never("stop.require_tool", why.to_owned());
+            let why = "it requires a call, and no tool that ends a cycle is among `tools`; add `done`";
+            report("stop.require_tool", why.to_owned());
         }
     }
 }
 
 impl AgentConfig {
-    /// Whether it has the tool that speaks, and its gates let no step call it. What may be called changes
-    /// only where a gate begins or has ended.
-    fn never_speaks(&self) -> bool {
-        let has = self.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == SPEAKS));
-        let shut = |step: &u32| self.gates.at(*step).is_some_and(|gate| !gate.allows(SPEAKS));
-        let borders: Vec<u32> = match &self.gates {
+    /// Whether the agent has `send_message`, but its gates allow it in no step. The allowed tools change only where
+    /// a gate begins or has ended, so only these steps are checked.
+    fn never_allows_messages(&self) -> bool {
+        let has = self.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == SEND_MESSAGE));
+        let forbids = |step: &u32| self.gates.at(*step).is_some_and(|gate| !gate.allows(SEND_MESSAGE));
+        let changes: Vec<u32> = match &self.gates {
             Gates::List(gates) => {
                 let ends = gates.iter().filter_map(|gate| gate.to?.checked_add(1));
                 gates.iter().map(|gate| gate.from).chain(ends).chain([0]).collect()
             }
             Gates::ObserveThinkRespond => (0..=Gates::PRESET_LAST).collect(),
         };
-        // No step at all is another mistake.
+        // A limit of 0 steps is reported as another mistake.
         has && self.limits.max_steps > 0
-            && borders.iter().filter(|step| **step < self.limits.max_steps).all(shut)
+            && changes.iter().filter(|step| **step < self.limits.max_steps).all(forbids)
     }
 
-    /// Whether the last steps of a long cycle still may call the tool.
-    fn may_at_last(&self, tool: &str) -> bool {
+    /// Whether the last possible step of a cycle may call the tool.
+    fn last_step_allows(&self, tool: &str) -> bool {
         self.gates.at(self.limits.max_steps.saturating_sub(1)).is_none_or(|gate| gate.allows(tool))
     }
 
-    /// Whether the last steps of a long cycle may not go without a call.
-    fn must_call_at_last(&self) -> bool {
+    /// Whether the last possible step of a cycle must call a tool.
+    fn last_step_requires_a_call(&self) -> bool {
         self.gates
             .at(self.limits.max_steps.saturating_sub(1))
             .is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
     }
 }
 
-/// The tool by which an agent addresses a space.
-const SPEAKS: &str = "send_message";
+/// The tool that posts a message.
+const SEND_MESSAGE: &str = "send_message";
 
-/// The value without the keys that are known to be wrong.
+/// The value without the keys that are wrong.
 fn without(value: &Value, problems: &[BadConfig]) -> Value {
     let mut rest = value.clone();
     for path in problems.iter().filter_map(BadConfig::key) {
         let (above, last) = path.rsplit_once('.').unwrap_or(("", path));
-        let mut place = Some(&mut rest);
+        let mut parent = Some(&mut rest);
         for part in above.split('.').filter(|part| !part.is_empty()) {
-            place = place.and_then(|place| place.get_mut(part));
+            parent = parent.and_then(|parent| parent.get_mut(part));
         }
-        if let Some(Value::Object(place)) = place {
-            place.remove(last);
+        if let Some(Value::Object(parent)) = parent {
+            parent.remove(last);
         }
     }
     rest
 }
 
-/// Names every key whose value alone is no config, and says in words what was wanted of it.
+/// Reports every key whose value has the wrong type, with the expected type.
 fn wrong_types(value: &Value, error: &serde_json::Error, problems: &mut Vec<BadConfig>) {
     for (key, value) in value.as_object().into_iter().flatten() {
-        let Err(error) = serde_json::from_value::<AgentConfig>(alone(key, value)) else { continue };
+        let Err(error) = serde_json::from_value::<AgentConfig>(single_key(key, value)) else { continue };
         let mut below = Vec::new();
         for (inner, value) in value.as_object().into_iter().flatten() {
-            if let Err(error) = serde_json::from_value::<AgentConfig>(alone(key, &alone(inner, value))) {
+            if let Err(error) =
+                serde_json::from_value::<AgentConfig>(single_key(key, &single_key(inner, value)))
+            {
                 below.push(wrong_type(Some(format!("{key}.{inner}")), &error));
             }
         }
@@ -264,18 +270,18 @@ fn wrong_types(value: &Value, error: &serde_json::Error, problems: &mut Vec<BadC
     }
 }
 
-fn alone(key: &str, value: &Value) -> Value {
+fn single_key(key: &str, value: &Value) -> Value {
     Value::Object(Map::from_iter([(key.to_owned(), value.clone())]))
 }
 
-/// The decoder's words without the names of our types.
+/// The decoder's error without the names of our types.
 fn wrong_type(key: Option<String>, error: &serde_json::Error) -> BadConfig {
     let text = error.to_string();
     let (got, wanted) = text.split_once(", expected ").unwrap_or((&text, ""));
     let got = got.replace("invalid type: ", "got ").replace("invalid value: ", "got ");
     let why = match wanted {
         "" => got,
-        // It is whole and not below 0: too large it must be.
+        // The number is whole and not negative, so it is too large.
         "u32" if got.starts_with("got integer `") && !got.contains('-') => {
             format!("wanted a whole number of at most {}, {got}", u32::MAX)
         }
@@ -322,7 +328,7 @@ fn merge(base: &mut Value, patch: &Value) {
     }
 }
 
-/// The candidate most like `word`, if any is alike at all (edit distance at most a third of it).
+/// The candidate most similar to `word`, if its edit distance is at most a third of the word's length (at least 2).
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (word.chars().count() / 3).max(2);
     candidates
@@ -359,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_names_the_nearest() {
+    fn an_unknown_key_is_reported_with_the_nearest_one() {
         check(json!({"instruction": "x"}), "unknown key `instruction`; did you mean `instructions`?");
         check(
             json!({"limits": {"max_step": 3}}),
@@ -369,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_outside_its_bound_names_the_bound() {
+    fn a_wrong_value_is_reported_with_what_was_expected() {
         check(json!({"limits": {"max_steps": 0}}), "`limits.max_steps` must be 1 to 1000, got 0");
         check(json!([1]), "wanted an object with the keys of an agent's config");
         check(
@@ -397,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_named_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let all = |input: Value| {
             let problems = AgentConfig::read(&input).unwrap_err();
             problems.iter().map(|problem| problem.key().unwrap_or("-").to_owned()).collect::<Vec<_>>()
@@ -415,9 +421,9 @@ mod tests {
     }
 
     #[test]
-    fn gates_that_let_nobody_ever_answer_are_refused() {
-        let why = "`gates`: no step lets it call `send_message`, so that nobody could ever be answered; open a \
-                   gate for it, or leave it out of `tools`";
+    fn gates_that_never_allow_a_message_are_refused() {
+        let why = "`gates`: no step allows `send_message`, so the agent could never answer; allow it in a \
+                   gate, or remove it from `tools`";
         check(json!({"gates": [{"from": 0, "active_tools": ["read_messages"]}]}), why);
         check(json!({"gates": [{"from": 0, "tool_choice": "none"}]}), why);
         check(json!({"gates": "observe-think-respond", "limits": {"max_steps": 2}}), why);
@@ -433,10 +439,10 @@ mod tests {
     }
 
     #[test]
-    fn a_config_under_which_no_cycle_could_end_is_refused() {
+    fn a_config_with_which_no_cycle_could_end_is_refused() {
         check(
             json!({"tools": ["send_message"], "stop": {"require_tool": true}}),
-            "`stop.require_tool` could never end a cycle: a bare text is not enough, and no tool that ends \
+            "`stop.require_tool` could never end a cycle: it requires a call, and no tool that ends \
              a cycle is among `tools`; add `done`",
         );
         check(
@@ -451,12 +457,12 @@ mod tests {
         );
         check(
             json!({"tools": ["send_message"], "gates": [{"from": 2, "tool_choice": "required"}]}),
-            "`gates` could never end a cycle: its last gate wants a call in every step, and no tool that ends \
+            "`gates` could never end a cycle: its last gate requires a call in every step, and no tool that ends \
              a cycle is among `tools`; add `done`",
         );
         check(
             json!({"tools": ["send_message"], "gates": [{"from": 0, "to": 999, "tool_choice": "required"}]}),
-            "`gates` could never end a cycle: its last gate wants a call in every step, and no tool that ends \
+            "`gates` could never end a cycle: its last gate requires a call in every step, and no tool that ends \
              a cycle is among `tools`; add `done`",
         );
         for fine in [
@@ -473,10 +479,10 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_ranges_that_do_not_overlap_of_tools_that_there_are() {
+    fn gates_are_valid_ranges_of_known_tools_and_do_not_overlap() {
         check(
             json!({"gates": [{"from": 0, "to": 3}, {"from": 2}]}),
-            "`gates`: two gates speak of the same step: steps 0 to 3 and from step 2 on",
+            "`gates`: two gates cover the same step: steps 0 to 3 and from step 2 on",
         );
         check(
             json!({"gates": [{"from": 3, "to": 1}]}),
@@ -494,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amendment_keeps_what_it_does_not_name() {
+    fn a_patch_keeps_the_keys_that_it_does_not_name() {
         let base = AgentConfig { instructions: "be kind".into(), ..AgentConfig::default() };
         let amended = base.amended(&json!({"limits": {"max_steps": 3}})).unwrap();
         assert_eq!(amended.instructions, "be kind");

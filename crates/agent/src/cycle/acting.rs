@@ -1,11 +1,11 @@
-//! Outward calls: started after their decision is committed, settled as they come, and answered to
-//! the model by one outcomes entry per step, in call order.
+//! Outward calls: started after their decision is committed and settled as their outcomes arrive. The model
+//! reads them in one outcomes entry per step, in call order.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::decide::{not_done, outcomes, step_over};
+use super::decide::{done_refusal, finish_step, outcomes};
 use super::{ActivationEnd, After, At, Cycle, Next, Span, State, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{CallChange, CommitKind};
@@ -18,13 +18,12 @@ use crate::run::Ending;
 /// The calls of a step that was decided.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Acting {
-    /// Those that were decided.
     pub(super) calls: Vec<CallRow>,
-    /// Those handed to the driver and not answered.
+    /// Calls that the driver runs.
     pub(super) running: Vec<CallId>,
-    /// Outcomes that came and are not committed.
+    /// Outcomes that have arrived and are not committed.
     pub(super) arrived: Vec<(CallId, Outcome)>,
-    /// When calls ran, as far as the driver has told.
+    /// When calls ran, as reported by the driver.
     pub(super) spans: Vec<(CallId, Span)>,
 }
 
@@ -33,8 +32,8 @@ impl Acting {
         Self { calls, ..Self::default() }
     }
 
-    /// Takes over what was answered from outside. Whoever was first has answered: what came here
-    /// meanwhile is dropped.
+    /// Applies outcomes that came from outside. The first outcome wins: one that arrived here in the meantime is
+    /// dropped.
     pub(super) fn answered(&mut self, answers: Vec<(CallId, Outcome)>) {
         for (id, outcome) in answers {
             let Some(row) = self.calls.iter_mut().find(|row| row.id == id && row.state != CallState::Done)
@@ -49,7 +48,7 @@ impl Acting {
         }
     }
 
-    /// The rows hold what a commit wrote of them.
+    /// Applies committed changes to the rows.
     pub(super) fn written(&mut self, changes: &[CallChange]) {
         for change in changes {
             if let Some(row) = self.calls.iter_mut().find(|row| row.id == change.id) {
@@ -67,8 +66,8 @@ impl Acting {
         self.arrived.push((call, outcome));
     }
 
-    /// None of the calls that cannot be repeated and have not begun begins any more: the model reads why.
-    pub(super) fn leave_unsafe(&mut self, why: &str) {
+    /// Cancels all unsafe calls that have not started; the model reads why.
+    pub(super) fn cancel_unsafe(&mut self, why: &str) {
         for row in self.calls.iter().filter(|row| row.effect == Effect::Unsafe) {
             if row.state == CallState::Planned && row.outcome.is_none() {
                 let outcome = Outcome { status: OutcomeStatus::Canceled, text: why.into(), detail: None };
@@ -77,13 +76,13 @@ impl Acting {
         }
     }
 
-    /// What came and is not in the rows yet.
+    /// Outcomes that have arrived and are not in the rows yet.
     pub(super) fn arrivals(&self) -> Vec<CallChange> {
         let open = self.calls.iter().filter(|row| row.outcome.is_none());
         let arrived = open.filter_map(|row| {
             let outcome = self.outcome_of(row)?;
-            let goes_on = outcome.status == OutcomeStatus::Pending;
-            let state = if goes_on { CallState::Detached } else { CallState::Done };
+            let detaches = outcome.status == OutcomeStatus::Pending;
+            let state = if detaches { CallState::Detached } else { CallState::Done };
             Some(CallChange { id: row.id.clone(), state, outcome: Some(outcome) })
         });
         arrived.collect()
@@ -95,27 +94,27 @@ impl Acting {
         row.outcome.clone().or_else(arrived)
     }
 
-    /// What the model reads of the calls: a `done` whose step had calls that failed was in vain.
+    /// The rows as the model reads them: a `done` is refused if another call of its step failed.
     fn reported(&self) -> Vec<CallRow> {
-        let vain = self.vain_done();
+        let refused = self.refused_done();
         let reported = |row: &CallRow| {
-            let vain = vain.as_ref().filter(|_| row.tool == names::DONE);
-            let outcome = vain.cloned().or_else(|| self.outcome_of(row));
+            let refused = refused.as_ref().filter(|_| row.tool == names::DONE);
+            let outcome = refused.cloned().or_else(|| self.outcome_of(row));
             let outcome = outcome.unwrap_or_else(|| Outcome::error("no outcome"));
             CallRow { outcome: Some(outcome), ..row.clone() }
         };
         self.calls.iter().map(reported).collect()
     }
 
-    /// What a `done` among the calls is told, where others of them failed.
-    fn vain_done(&self) -> Option<Outcome> {
+    /// The error of a `done` among the calls, if another call failed.
+    fn refused_done(&self) -> Option<Outcome> {
         self.calls.iter().find(|row| row.tool == names::DONE)?;
         let outcomes: Vec<_> = self.calls.iter().map(|row| (&row.tool, self.outcome_of(row))).collect();
-        not_done(outcomes.iter().map(|(tool, outcome)| (tool.as_str(), outcome.as_ref())))
+        done_refusal(outcomes.iter().map(|(tool, outcome)| (tool.as_str(), outcome.as_ref())))
     }
 
-    /// What ended the cycle was a `done` in vain: the outcomes entry tells the model so.
-    fn go_on_after_all(&self, open: &mut OpenCycle) {
+    /// Withdraws the ending of a refused `done`: the outcomes entry reports the refusal to the model.
+    fn withdraw_done(&self, open: &mut OpenCycle) {
         let skipped = self.calls.iter().any(|row| row.tool == names::SKIP);
         let by_done = |end: &Finishing| end.ending == Ending::Completed && end.reason.is_none() && !skipped;
         open.finishing = open.finishing.take().filter(|finishing| !by_done(finishing));
@@ -152,23 +151,23 @@ impl Cycle {
         }
     }
 
-    /// Starts what may run now: all that can be repeated side by side, and one unsafe call at a time,
-    /// marked as begun just before. So a crash leaves at most one of them in doubt.
+    /// Starts the calls that may run now: repeatable ones in parallel, unsafe ones one at a time. An unsafe call
+    /// is committed as started just before, so a crash leaves at most one with an unknown outcome.
     fn start_calls(&mut self, mut acting: Acting, now: Timestamp) -> Next {
-        let parks = self.outside.park.is_some();
+        let stopping = self.outside.park.is_some();
         let open = |row: &&CallRow| row.outcome.is_none();
         let next_unsafe = acting.calls.iter().filter(open).find(|row| row.effect == Effect::Unsafe);
-        if let Some(row) = next_unsafe.filter(|row| row.state == CallState::Planned && !parks) {
+        if let Some(row) = next_unsafe.filter(|row| row.state == CallState::Planned && !stopping) {
             let change = CallChange { id: row.id.clone(), state: CallState::Started, outcome: None };
             let mut changes = self.changes(CommitKind::Start, now);
             changes.call_changes = vec![change];
-            changes.barrier = self.who.config.barrier;
+            changes.barrier = self.pinned.config.barrier;
             return self.commit(changes, After::Acting(acting));
         }
-        let idle = |row: &&CallRow| row.outcome.is_none() && !acting.running.contains(&row.id);
-        let may = |row: &&CallRow| row.effect != Effect::Unsafe || row.state == CallState::Started;
-        let rows: Vec<CallRow> = acting.calls.iter().filter(idle).filter(may).cloned().collect();
-        if rows.is_empty() || parks {
+        let not_started = |row: &&CallRow| row.outcome.is_none() && !acting.running.contains(&row.id);
+        let may_run = |row: &&CallRow| row.effect != Effect::Unsafe || row.state == CallState::Started;
+        let rows: Vec<CallRow> = acting.calls.iter().filter(not_started).filter(may_run).cloned().collect();
+        if rows.is_empty() || stopping {
             self.state = State::Acting(acting);
             return Next::Await;
         }
@@ -182,53 +181,53 @@ impl Cycle {
         Next::Outward(rows)
     }
 
-    /// Something urgent of a requester came before a call that cannot be repeated: none of them begins,
-    /// and the model decides again when it has seen it.
+    /// An urgent event of a requester arrived before an unsafe call started: no unsafe call starts, and the model
+    /// decides again after reading the event.
     pub(super) fn hold_back(&mut self, mut acting: Acting) -> State {
-        let text = "not begun: something newer of whoever asked for this came first and is shown to you next. \
-                    Nothing was done; decide again.";
-        acting.leave_unsafe(text);
+        let text = "not started: an urgent event from the requester of this work arrived first and is shown to you \
+                    next. Nothing was done; decide again.";
+        acting.cancel_unsafe(text);
         self.open.held_back = true;
         self.open.finishing = None;
         State::Acting(acting)
     }
 
-    /// An outward call ended.
+    /// Reports the outcome of an outward call.
     pub fn settled(&mut self, call: CallId, outcome: Outcome) {
         if let State::Acting(acting) = &mut self.state {
             acting.settled(call, outcome);
         }
     }
 
-    /// The driver gave up the calls that run, because the node stops or the cycle is canceled.
-    pub fn let_go(&mut self) {
+    /// The driver dropped all running calls, because the node stops or the cycle is canceled.
+    pub fn drop_running(&mut self) {
         if let State::Acting(acting) = &mut self.state {
             acting.running.clear();
         }
     }
 
-    /// A call has taken longer than it may. Whether it goes on beyond its cycle: there must be `room` for it
-    /// on the node, and the agent may have only so many.
+    /// A call has exceeded its time-out. Returns whether it continues as a detached call: the node must have
+    /// `room` for it, and the agent must be below its limit.
     pub fn overdue(&mut self, call: &CallId, timeout: Duration, room: bool) -> bool {
         let State::Acting(acting) = &mut self.state else { return false };
         let waits = acting.running.contains(call);
         let Some(row) = acting.calls.iter().find(|row| row.id == *call && waits) else { return false };
-        let goes_on = room && self.outside.detached < limits::DETACHED_PER_AGENT;
-        let outcome = match goes_on {
+        let detaches = room && self.outside.detached < limits::DETACHED_PER_AGENT;
+        let outcome = match detaches {
             true => Outcome::overdue(call, timeout.as_millis()),
             false => Outcome::given_up(row.effect, timeout.as_millis()),
         };
-        let alone = goes_on && row.effect == Effect::Unsafe;
-        self.outside.detached += usize::from(goes_on);
+        let blocks_unsafe = detaches && row.effect == Effect::Unsafe;
+        self.outside.detached += usize::from(detaches);
         acting.settled(call.clone(), outcome);
-        if alone {
+        if blocks_unsafe {
             let text = format!(
-                "not begun: `{call}` before it has not ended, and calls that cannot be repeated run one after \
-                 another. Nothing was done; when its answer has come, decide again."
+                "not started: the earlier call `{call}` is still running, and calls that cannot be repeated run one \
+                 at a time. Nothing was done; decide again when its result has arrived."
             );
-            acting.leave_unsafe(&text);
+            acting.cancel_unsafe(&text);
         }
-        goes_on
+        detaches
     }
 
     /// Whether the driver's outcome of a call is still wanted.
@@ -247,34 +246,34 @@ impl Cycle {
         open.tokens = open.tokens.saturating_add(u64::from(entry.tokens));
         self.note_calls(&mut open, &acting, &changes.call_changes);
         let outcomes = reported.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
-        step_over(&mut open, outcomes);
-        if acting.vain_done().is_some() {
-            acting.go_on_after_all(&mut open);
+        finish_step(&mut open, outcomes);
+        if acting.refused_done().is_some() {
+            acting.withdraw_done(&mut open);
         }
         changes.entries = vec![entry];
         if open.continued && open.finishing.is_none() {
             changes.entries.push(self.notice(2, super::stop::CUT, now));
         }
         let ending = open.finishing.take().or_else(|| self.exhausted(&open));
-        match self.go_on_or_close(&mut changes, open, ending, now) {
-            Some(rested) => self.commit(changes, After::Finished(rested, At::Acting(acting))),
+        match self.continue_or_close(&mut changes, open, ending, now) {
+            Some(end) => self.commit(changes, After::Finished(end, At::Acting(acting))),
             None => self.commit(changes, After::Settled(acting)),
         }
     }
 
-    /// Words of the runtime.
+    /// A notice of the runtime to the agent.
     pub(super) fn notice(&self, ahead: u64, text: &str, now: Timestamp) -> Entry {
         self.entry(ahead, EntryKind::Notice, crate::message::ModelMessage::user(text), now)
     }
 
-    /// Where a commit that settles everything leads to.
+    /// The end of an activation whose cycle ended.
     pub(super) fn ended(&self, ending: Ending, reason: Option<String>) -> ActivationEnd {
         ActivationEnd::Ended { cycle: self.open.id, ending, reason }
     }
 }
 
-/// A row as the cycle's outcomes entry tells it: of a call that nobody waits for the answer comes as an
-/// event, however soon it came.
+/// A row as the cycle's outcomes entry shows it. The result of a call that is not awaited always arrives as an
+/// event, even if it is known already.
 pub(super) fn as_reported(row: CallRow) -> CallRow {
     if row.awaited || row.state != CallState::Done {
         return row;

@@ -1,33 +1,33 @@
-//! What failed before, and how the next activation goes about it: the one mechanism that keeps a poisonous
-//! event from stopping all others, and that blames none for what was not its doing.
+//! Counts failed activations and decides how the next one tries the events. This keeps a poisonous event from
+//! blocking the others, and blames no event for a failure that it did not cause.
 //!
 //! | what happened since the opening | counts | for |
 //! |---|---|---|
 //! | the model's reply failed by its content | an attempt | each taken event; the step, once something is processed |
 //! | the activation panicked | an attempt | the same |
 //! | the process died | a death | the same |
-//! | it died while a model was waited for, and that was noted | a death, until the event is tried alone; never more | each taken event |
+//! | it died while waiting for a model (commit `Sent`) | a death, until the event is tried alone | each taken event |
 //! | the provider or the store failed, the node stopped | nothing | |
 //!
-//! | has | is tried |
+//! | an event with | is tried |
 //! |---|---|
 //! | 2 attempts or 2 deaths | alone |
-//! | 1 death | with half of those that have it too |
-//! | failed alone, `max_attempts` or [`limits::DEATHS_MAX`] times in all | no more: it is dead |
+//! | 1 death | with half of the events that also have one |
+//! | `max_attempts` attempts or [`limits::DEATHS_MAX`] deaths, the last one alone | not again: it is dead |
 
 use crate::changes::Tried;
 use crate::event::Waiting;
 use crate::life::OpenCycle;
 use crate::limits;
 
-/// How an activation ended that closed nothing.
+/// How an activation ended that closed no cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Died,
-    /// The process died while a model was waited for: that separates events, and kills none.
+    /// The process died while waiting for a model. This separates events and marks none dead.
     DiedWaiting,
     Panicked,
-    /// Something else, which is no event's fault.
+    /// Any other end; no event caused it.
     Blameless,
 }
 
@@ -42,7 +42,7 @@ impl End {
     }
 }
 
-/// Counts it on the events that the activation had taken.
+/// Counts the end on the events that the activation had taken.
 pub(super) fn count(waiting: &mut [Waiting], taken: &[u64], end: End) -> Vec<Tried> {
     let (mut counted, more) = (Vec::new(), |count: u32| count.saturating_add(1));
     for waiting in waiting.iter_mut().filter(|waiting| taken.contains(&waiting.seq)) {
@@ -59,7 +59,7 @@ pub(super) fn count(waiting: &mut [Waiting], taken: &[u64], end: End) -> Vec<Tri
     counted
 }
 
-/// How many of these, the first ones, may be tried together.
+/// How many events, from the first on, may be tried together.
 pub(super) fn together(waiting: &[Waiting]) -> u32 {
     let alone = |waiting: &Waiting| {
         waiting.attempts >= limits::ALONE_AFTER_ATTEMPTS || waiting.deaths >= limits::ALONE_AFTER_DEATHS
@@ -75,7 +75,7 @@ pub(super) fn together(waiting: &[Waiting]) -> u32 {
     u32::try_from(many).unwrap_or(u32::MAX)
 }
 
-/// Why an event is dead that has just been counted as failed alone.
+/// Why an event is dead: the count of its last failure, alone, reached the limit.
 pub(super) fn given_up(tried: &[Tried], end: End, max_attempts: u32) -> Option<String> {
     let [alone] = tried else { return None };
     match end {
@@ -87,7 +87,7 @@ pub(super) fn given_up(tried: &[Tried], end: End, max_attempts: u32) -> Option<S
     }
 }
 
-/// In words for operators.
+/// The reason for operators.
 pub(super) fn died(deaths: u32) -> String {
     format!("the process died {deaths} times while it was processed, the last ones alone")
 }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_tried_together_is_as_the_table_says() {
+    fn events_are_tried_together_as_the_table_says() {
         for (rows, together_) in [
             (&[(0, 0), (0, 0), (0, 0)][..], 3),
             (&[(1, 0), (0, 0), (1, 0)], 3),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_as_the_table_says() {
+    fn each_end_counts_as_the_table_says() {
         let open = |asked| OpenCycle { asked, ..super::super::tests::left_open(&[1, 2]) };
         for (asked, died, panicked, counted) in [
             (false, true, false, (0, 1)),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_while_a_model_is_waited_for_separate_events_and_kill_none() {
+    fn deaths_while_waiting_for_a_model_separate_events_and_mark_none_dead() {
         let mut events = waiting(&[(0, 0), (0, 1), (0, 2), (0, limits::DEATHS_MAX - 1)]);
         for counted in [2, 1, 0] {
             assert_eq!(count(&mut events, &[1, 2, 3, 4], End::DiedWaiting).len(), counted);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_failed_alone_is_given_up() {
+    fn only_an_event_that_failed_alone_is_dead() {
         let tried = |attempts, deaths| Tried { seq: 1, attempts, deaths };
         let max = limits::DEATHS_MAX;
         for (tried, end, dead) in [

@@ -1,4 +1,4 @@
-//! How an activation begins: with a fresh batch, with a cycle that was left open, or not at all.
+//! How an activation begins: with a new batch, with a cycle that was left open, or with no work.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::acting::{self, Acting};
 use super::attempts::{self, End};
-use super::{ActivationEnd, After, At, Cycle, Log, Next, Outside, Row, Setup, State, Step, Who};
+use super::{ActivationEnd, After, At, Cycle, LifeState, Log, Next, Outside, Pinned, Setup, State, Step};
 use crate::call::{CallRow, CallState, Effect, Outcome};
 use crate::changes::{CommitKind, Settlement, Tried};
 use crate::config::{AgentConfig, Triage};
@@ -18,25 +18,25 @@ use crate::limits;
 use crate::run::{Ending, Usage};
 use crate::triage;
 
-/// An opening that is not done.
+/// An opening that is not committed.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) at: At,
     /// Whether it may overlap the model call.
     overlap: bool,
-    /// What the activation before came to, counted by this one.
+    /// Counts of the previous activation's failure, written by this one.
     tried: Vec<Tried>,
-    /// Why its one event is dead.
+    /// Why its only event is dead.
     dead: Option<String>,
 }
 
 impl Cycle {
-    /// Decides what this activation is about. `window` holds the entries that the view shows.
+    /// Decides what this activation works on. `window` holds the entries that the view shows.
     pub fn begin(activation: Activation, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
         let Activation { life, entity, config_rev, config, view, calls, waiting, facts, layers, .. } =
             activation;
-        let kept_back = life.is_kept_back(now);
-        let left = Left {
+        let not_due = life.is_kept_back(now);
+        let left = LeftOver {
             canceled: life.open.as_ref().is_some_and(|open| activation.cancel == Some(open.id)),
             open: life.open,
             died: activation.died,
@@ -45,11 +45,11 @@ impl Cycle {
         };
         let canceled = left.canceled;
         let (open, opening) = match left.open {
-            _ if kept_back && !canceled => (fresh(&setup, config_rev, now, &Batch::default()), None),
-            Some(ref open) if open.decided => again(open.clone(), left, &setup),
-            _ => anew(left, &config, config_rev, &setup, now, activation.clean),
+            _ if not_due && !canceled => (new_cycle(&setup, config_rev, now, &Batch::default()), None),
+            Some(ref open) if open.decided => resume(open.clone(), left, &setup),
+            _ => take_batch(left, &config, config_rev, &setup, now, activation.clean),
         };
-        let row = Row {
+        let life_state = LifeState {
             epoch: life.epoch,
             commit_n: life.commit_n,
             cycles: life.cycles,
@@ -58,8 +58,8 @@ impl Cycle {
             active_space: life.active_space,
         };
         Self {
-            who: Who::new(life.agent, entity, config, setup, open.awake_ms),
-            row,
+            pinned: Pinned::new(life.agent, entity, config, setup, open.awake_ms),
+            life: life_state,
             log: Log::new(view, window, life.head_seq, layers),
             outside: Outside::new(facts, canceled),
             open,
@@ -69,12 +69,12 @@ impl Cycle {
     }
 
     pub(super) fn next_opening(&mut self, opening: Box<Opening>, now: Timestamp) -> Next {
-        self.row.epoch += 1;
+        self.life.epoch += 1;
         let mut changes = self.changes(CommitKind::Open, now);
         changes.tried.clone_from(&opening.tried);
-        // Whether the rules settle it is judged behind the opening: what breaks over a text is counted then.
-        let judged = self.who.config.triage == Triage::Rules && self.row.notice.is_none();
-        if judged || opening.dead.is_some() || !opening.overlap {
+        // The triage rules run only after the opening is committed: a crash on a text is then counted.
+        let triaged = self.pinned.config.triage == Triage::Rules && self.life.notice.is_none();
+        if triaged || opening.dead.is_some() || !opening.overlap {
             return self.commit(changes, After::Opened(opening));
         }
         let changes = Box::new(changes);
@@ -82,7 +82,7 @@ impl Cycle {
         Next::Open(changes)
     }
 
-    /// The lease is held: what is open decides how to go on.
+    /// The lease is held: the open cycle decides what comes next.
     pub(super) fn opened(&mut self, opening: Opening, now: Timestamp) -> State {
         let cancel = self.outside.cancel;
         match opening.at {
@@ -90,30 +90,30 @@ impl Cycle {
                 let reason = opening.dead.unwrap_or_default();
                 self.dead_letter(step, reason, false, now)
             }
-            At::Step(mut step) if !cancel && self.is_idle(&step) => {
+            At::Step(mut step) if !cancel && self.none_is_addressed(&step) => {
                 let reason = Some("triage: not addressed to this agent".to_owned());
                 self.skip(&mut step, reason, Usage::default(), now)
             }
             At::Step(step) => State::Ready(step),
             At::Acting(acting) if cancel => State::Acting(acting),
-            At::Acting(acting) => match self.worn_out() {
-                Some(reason) => self.broken_off(At::Acting(acting), &reason, now),
+            At::Acting(acting) => match self.failed_too_often() {
+                Some(reason) => self.fail_cycle(At::Acting(acting), &reason, now),
                 None if self.log.unanswered() => State::Acting(acting),
                 None => State::Ready(Step::next(&self.open)),
             },
         }
     }
 
-    /// Why a cycle that was taken up again has failed too often.
-    fn worn_out(&self) -> Option<String> {
+    /// Why a resumed cycle has failed too often.
+    fn failed_too_often(&self) -> Option<String> {
         let OpenCycle { attempts, deaths, .. } = self.open;
         if deaths >= limits::DEATHS_MAX {
             return Some(attempts::died(deaths));
         }
-        (attempts >= self.who.config.limits.max_attempts).then(|| format!("failed {attempts} times"))
+        (attempts >= self.pinned.config.limits.max_attempts).then(|| format!("failed {attempts} times"))
     }
 
-    /// The only event of the batch is given up; `blame`: for a failure that is not counted yet.
+    /// Marks the only event of the batch dead. `blame`: count one more failed attempt.
     pub(super) fn dead_letter(
         &mut self,
         step: Box<Step>,
@@ -126,24 +126,24 @@ impl Cycle {
         changes.settle = step.taken.iter().map(|event| dead(event, &reason)).collect();
         changes.blame = blame;
         self.charge_totals(&mut changes, &step, Usage::default());
-        let rested = self.ended(Ending::Failed, Some(reason));
-        State::Committing(Box::new(changes), After::Finished(rested, step.into()))
+        let end = self.ended(Ending::Failed, Some(reason));
+        State::Committing(Box::new(changes), After::Finished(end, step.into()))
     }
 
-    /// Whether the rules settle the whole batch without asking a model.
-    fn is_idle(&self, step: &Step) -> bool {
+    /// Whether the triage rules skip the whole batch without a model call.
+    fn none_is_addressed(&self, step: &Step) -> bool {
         let addressed =
-            |waiting: &Waiting| triage::is_addressed(waiting, &self.who.entity, &self.outside.facts);
+            |waiting: &Waiting| triage::is_addressed(waiting, &self.pinned.entity, &self.outside.facts);
         !self.open.decided
-            && self.who.config.triage == Triage::Rules
-            && self.row.notice.is_none()
+            && self.pinned.config.triage == Triage::Rules
+            && self.life.notice.is_none()
             && !step.taken.is_empty()
             && !step.taken.iter().any(addressed)
     }
 }
 
-/// What an earlier activation has left behind.
-struct Left {
+/// What an earlier activation left behind.
+struct LeftOver {
     open: Option<OpenCycle>,
     canceled: bool,
     died: bool,
@@ -151,22 +151,22 @@ struct Left {
     waiting: Vec<Waiting>,
 }
 
-/// A cycle of which something is processed goes on.
-fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<Opening>) {
+/// Resumes a cycle that has processed something.
+fn resume(mut open: OpenCycle, left: LeftOver, setup: &Setup) -> (OpenCycle, Option<Opening>) {
     let end = End::of(&open, left.died, setup.panicked);
     match end {
         End::Died => open.deaths = open.deaths.saturating_add(1),
         End::Panicked => open.attempts = open.attempts.saturating_add(1),
         End::DiedWaiting | End::Blameless => {}
     }
-    // The cause may have been what else the step was shown: without calls, it was in its model request.
+    // An injected event may have caused the failure: without open calls, the step was at its model request.
     open.suspect |= end != End::Blameless && left.calls.is_empty();
     open.asked = false;
-    open.opening = Some(setup.fresh);
+    open.opening = Some(setup.new_cycle);
     let mut acting = Acting::of(left.calls.into_iter().map(acting::as_reported).collect());
     for row in &acting.calls {
         if row.state == CallState::Started && row.effect == Effect::Unsafe && !left.canceled {
-            // A detached call was begun: the process that takes it up reports what is known of it.
+            // A detached call had started: the process that recovers it reports what is known.
             let outcome = if row.awaited { Outcome::interrupted() } else { Outcome::pending(&row.id) };
             acting.arrived.push((row.id.clone(), outcome));
         }
@@ -175,9 +175,9 @@ fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<O
     (open, Some(Opening { at, overlap: false, tried: Vec::new(), dead: None }))
 }
 
-/// What waits is taken. A cycle that was opened over it and has processed nothing is the same cycle.
-fn anew(
-    left: Left,
+/// Takes the waiting events. A cycle that was opened and has processed nothing keeps its id.
+fn take_batch(
+    left: LeftOver,
     config: &AgentConfig,
     config_rev: u64,
     setup: &Setup,
@@ -191,14 +191,14 @@ fn anew(
         tried = attempts::count(&mut waiting, &open.taken, end);
         dead = attempts::given_up(&tried, end, config.limits.max_attempts).filter(|_| open.taken.len() == 1);
         if left.canceled || dead.is_some() {
-            // Exactly its events are canceled, or the one dead event is set aside and no other.
+            // A cancel settles exactly the cycle's events; a dead event is set aside without any other.
             waiting.retain(|event| open.taken.contains(&event.seq));
         }
     }
     let together = if left.canceled { u32::MAX } else { attempts::together(&waiting) };
     let max_events = config.limits.events_per_cycle.min(together);
-    let batch = inbox::take(&waiting, max_events, None, super::who::batch_bytes(&setup.model));
-    let mut open = fresh(setup, config_rev, now, batch.as_ref().unwrap_or(&Batch::default()));
+    let batch = inbox::take(&waiting, max_events, None, super::pinned::batch_bytes(&setup.model));
+    let mut open = new_cycle(setup, config_rev, now, batch.as_ref().unwrap_or(&Batch::default()));
     if let Some(left) = left.open {
         open.id = left.id;
     }
@@ -209,8 +209,8 @@ fn anew(
     (open, opening)
 }
 
-/// A cycle at its first step, over these events, of which nothing is processed yet.
-fn fresh(setup: &Setup, config_rev: u64, opened_at: Timestamp, batch: &Batch) -> OpenCycle {
+/// A new cycle over this batch, at its first step.
+fn new_cycle(setup: &Setup, config_rev: u64, opened_at: Timestamp, batch: &Batch) -> OpenCycle {
     OpenCycle {
         taken: batch.events.iter().map(|waiting| waiting.seq).collect(),
         requesters: batch.requesters.clone(),
@@ -219,8 +219,8 @@ fn fresh(setup: &Setup, config_rev: u64, opened_at: Timestamp, batch: &Batch) ->
         trust: batch.trust,
         woke_for: batch.woke_for.clone(),
         by_agents: batch.by_agents,
-        opening: Some(setup.fresh),
-        ..OpenCycle::new(setup.fresh, config_rev, opened_at)
+        opening: Some(setup.new_cycle),
+        ..OpenCycle::new(setup.new_cycle, config_rev, opened_at)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a cycle comes to rest: ended, skipped, canceled, or given up for now.
+//! How a cycle stops: ended, skipped, canceled or parked.
 
 use jiff::Timestamp;
 
@@ -12,8 +12,8 @@ use crate::life::{Finishing, IdleReason, OpenCycle};
 use crate::quote;
 use crate::run::{Ending, Usage};
 
-/// What may be done again at once.
-const AT_ONCE: Idle = Idle { not_before: None, reason: None };
+/// The agent may run again at once.
+const RUN_AT_ONCE: Idle = Idle { not_before: None, reason: None };
 
 impl Cycle {
     /// Makes `changes` the last commit of the cycle.
@@ -32,13 +32,13 @@ impl Cycle {
             )));
         }
         changes.open = None;
-        changes.idle = Some(AT_ONCE);
-        changes.retire = self.who.config.ephemeral;
+        changes.idle = Some(RUN_AT_ONCE);
+        changes.retire = self.pinned.config.ephemeral;
         changes.run = Some(self.run(open, ending, reason.clone(), summary, now));
         self.ended(ending, reason)
     }
 
-    /// `skip` as the only call of step 0: the log is not touched, there is no run.
+    /// `skip` as the only call of step 0: nothing is appended to the log and there is no run.
     pub(super) fn skip(
         &self,
         step: &mut Box<Step>,
@@ -50,16 +50,16 @@ impl Cycle {
         changes.open = None;
         changes.settle = step.settled(&EventState::Skipped { reason: reason.clone() });
         self.charge_totals(&mut changes, step, usage);
-        changes.idle = Some(AT_ONCE);
-        changes.retire = self.who.config.ephemeral;
-        if self.row.failures > 0 {
+        changes.idle = Some(RUN_AT_ONCE);
+        changes.retire = self.pinned.config.ephemeral;
+        if self.life.failures > 0 {
             changes.failures = Some(0);
         }
-        let rested = self.ended(Ending::Skipped, reason);
-        State::Committing(Box::new(changes), After::Finished(rested, At::Step(std::mem::take(step))))
+        let end = self.ended(Ending::Skipped, reason);
+        State::Committing(Box::new(changes), After::Finished(end, At::Step(std::mem::take(step))))
     }
 
-    /// Canceled: what is open is answered so, the log says so, and the events do not wake it again.
+    /// Cancels the cycle: open calls get the outcome `canceled`, a notice enters the log, and the events are settled.
     pub(super) fn next_canceled(&mut self, mut at: At, now: Timestamp) -> Next {
         let mut changes = self.changes(CommitKind::Close, now);
         let mut open = self.open.clone();
@@ -76,18 +76,18 @@ impl Cycle {
         }
         let reason = Some("canceled on request".to_owned());
         let finishing = Finishing { ending: Ending::Canceled, summary: None, reason };
-        let rested = self.finish(&mut changes, &open, finishing, now);
-        self.commit(changes, After::Finished(rested, at))
+        let end = self.finish(&mut changes, &open, finishing, now);
+        self.commit(changes, After::Finished(end, at))
     }
 
-    /// The cycle cannot go on: the agent reads why in its log.
-    pub(super) fn broken_off(&mut self, at: At, reason: &str, now: Timestamp) -> State {
+    /// Fails the cycle; the agent reads why in its log.
+    pub(super) fn fail_cycle(&mut self, at: At, reason: &str, now: Timestamp) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
-        let reason = format!("broken off at step {}: {reason}", self.open.step);
+        let reason = format!("stopped at step {}: {reason}", self.open.step);
         self.close_log(
             &mut changes,
             &at,
-            &format!("[NOTICE] Your cycle was {}", quote::unbroken(&reason)),
+            &format!("[NOTICE] Your cycle was {}", quote::one_line(&reason)),
             now,
         );
         let mut open = self.open.clone();
@@ -99,11 +99,11 @@ impl Cycle {
             }
         }
         let finishing = Finishing { ending: Ending::Failed, summary: None, reason: Some(reason) };
-        let rested = self.finish(&mut changes, &open, finishing, now);
-        State::Committing(Box::new(changes), After::Finished(rested, at))
+        let end = self.finish(&mut changes, &open, finishing, now);
+        State::Committing(Box::new(changes), After::Finished(end, at))
     }
 
-    /// Answers open calls as canceled and appends what the log needs to be whole, with a notice.
+    /// Cancels open calls and appends the entries that complete the log, then a notice.
     fn close_log(&self, changes: &mut Changes, at: &At, notice: &str, now: Timestamp) {
         let mut entries: Vec<Entry> = Vec::new();
         match at {
@@ -113,7 +113,7 @@ impl Cycle {
                 let message = outcomes(&rows.iter().collect::<Vec<_>>());
                 entries.push(self.entry(1, EntryKind::Outcomes, message, now));
             }
-            // What was canceled together with the cycle; else it waits, and is read another time.
+            // A canceled cycle has settled these events. Otherwise they wait and are shown another time.
             At::Step(step) if self.outside.cancel => {
                 entries.extend(step.entries.iter().map(|entry| (**entry).clone()));
             }
@@ -123,23 +123,23 @@ impl Cycle {
         changes.entries = entries;
     }
 
-    /// Ends the activation between two steps: a cycle in progress parks, an untouched one is given back.
+    /// Ends the activation between two steps: a cycle in progress is parked, an untouched one is given back.
     pub(super) fn next_parked(&mut self, at: At, reason: &str, now: Timestamp) -> Next {
-        let rest = Idle { not_before: Some(now), reason: None };
-        let (changes, rested) = self.give_up(&at, rest, reason, false, now);
-        self.commit(changes, After::Finished(rested, at))
+        let idle = Idle { not_before: Some(now), reason: None };
+        let (changes, end) = self.give_up(&at, idle, reason, false, now);
+        self.commit(changes, After::Finished(end, at))
     }
 
-    /// Parks a cycle in progress, or gives an untouched one back, until `rest` allows it again.
+    /// Parks a cycle in progress, or gives the events of an untouched one back, until `idle` allows it to run again.
     pub(super) fn give_up(
         &self,
         at: &At,
-        rest: Idle,
+        idle: Idle,
         reason: &str,
         blame: bool,
         now: Timestamp,
     ) -> (Changes, ActivationEnd) {
-        let (until, kept_back) = (rest.not_before, rest.reason);
+        let (until, idle_reason) = (idle.not_before, idle.reason);
         let mut changes = self.changes(CommitKind::Park, now);
         if self.open.decided {
             if let (Some(open), At::Step(step)) = (changes.open.as_mut(), at) {
@@ -152,35 +152,34 @@ impl Cycle {
             changes.open = None;
             changes.blame = blame;
             self.charge_totals(&mut changes, step, Usage::default());
-            let back =
+            let given_back =
                 |event: &crate::event::Waiting| Settlement { seq: event.seq, state: EventState::Waiting };
-            changes.settle = step.taken.iter().map(back).collect();
+            changes.settle = step.taken.iter().map(given_back).collect();
         }
-        changes.idle = Some(rest);
+        changes.idle = Some(idle);
         let (cycle, reason) = (self.open.id, reason.to_owned());
-        (changes, ActivationEnd::Parked { cycle, until, rest: kept_back, reason })
+        (changes, ActivationEnd::Parked { cycle, until, idle_reason, reason })
     }
 
-    /// A rest with its reason.
-    pub(super) fn idle_until_time(until: Timestamp, reason: IdleReason) -> Idle {
+    pub(super) fn idle_until(until: Timestamp, reason: IdleReason) -> Idle {
         Idle { not_before: Some(until), reason: Some(reason) }
     }
 
-    /// A cycle that was to be broken off has had an answer meanwhile: the notice tells of it too.
-    pub(super) fn broken_again(&mut self, acting: Acting, now: Timestamp) -> State {
+    /// Fails the cycle again after an outcome arrived in the meantime, so that the log includes the outcome.
+    pub(super) fn fail_cycle_again(&mut self, acting: Acting, now: Timestamp) -> State {
         let reason = format!("failed {} times", self.open.attempts);
-        self.broken_off(At::Acting(acting), &reason, now)
+        self.fail_cycle(At::Acting(acting), &reason, now)
     }
 }
 
-/// Every call of a step with an outcome, and what that changes of the rows.
+/// All calls of a step, each with an outcome, and the changes of their rows.
 fn give_up_calls(acting: &Acting) -> (Vec<CallRow>, Vec<CallChange>) {
     let mut changes = acting.arrivals();
     let mut rows = acting.calls.clone();
     for row in rows.iter_mut().filter(|row| row.outcome.is_none()) {
         let arrived = changes.iter().find(|change| change.id == row.id).map(|change| change.outcome.clone());
         row.outcome = arrived.unwrap_or_else(|| {
-            let outcome = Some(broken_call(row.state));
+            let outcome = Some(canceled_outcome(row.state));
             changes.push(CallChange { id: row.id.clone(), state: CallState::Done, outcome: outcome.clone() });
             outcome
         });
@@ -188,7 +187,7 @@ fn give_up_calls(acting: &Acting) -> (Vec<CallRow>, Vec<CallChange>) {
     (rows, changes)
 }
 
-fn broken_call(state: CallState) -> Outcome {
+fn canceled_outcome(state: CallState) -> Outcome {
     let (status, text) = match state {
         CallState::Started => (OutcomeStatus::Unknown, "canceled while it ran; unknown whether it happened"),
         _ => (OutcomeStatus::Canceled, "canceled"),

@@ -1,43 +1,43 @@
-//! From a reply to its decision: calls are given their ids and checked, inward ones run, and everything
-//! that the decision saw and does is one commit.
+//! From a reply to its decision: calls get their ids and are checked, inward ones run, and one commit writes
+//! everything that the decision read and does.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::bad::{called, kept, native, unusable};
+use super::reply_check::{native, stored_arguments, stored_name, unusable};
 use super::{Acting, ActivationEnd, After, At, Cycle, ModelReply, Next, Span, State, Step, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
-use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
+use crate::changes::{Changes, CommitKind, EventRef, Inward, Refusal};
 use crate::config::nearest;
 use crate::entry::{Entry, EntryKind};
 use crate::event::Cause;
 use crate::id::{CallId, ContentRef, EventId};
-use crate::life::{Finishing, InVain, OpenCycle};
+use crate::life::{Finishing, OpenCycle, Waste};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
-use crate::repair::{Meant, meant};
+use crate::repair::{RepairedCall, repair};
 use crate::space::NewMessage;
 use crate::tool::ToolSpec;
 
-/// Failed calls that a `done` in vain is told of by name.
-const NAMED_MAX: usize = 5;
+/// Maximum number of failed calls that the error of a refused `done` names.
+const NAMED_CALLS_MAX: usize = 5;
 
-/// One call of the present step.
+/// One call of the current step.
 #[derive(Clone, Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedCall {
     pub(super) row: CallRow,
     pub(super) inward: Inward,
-    /// What was repaired of it.
+    /// What was repaired in it.
     pub(super) repaired: Option<String>,
 }
 
-/// A decision on its way to its commit.
+/// A decision that is not committed.
 #[derive(Clone, Debug)]
 pub(super) struct Decision {
     pub(super) model_reply: ModelReply,
-    pub(super) calls: Vec<Planned>,
+    pub(super) calls: Vec<PlannedCall>,
     /// When inward calls ran.
     pub(super) spans: Vec<(CallId, Span)>,
     refusals: u32,
@@ -52,7 +52,7 @@ impl Decision {
 impl Cycle {
     pub(super) fn decide(&mut self, mut step: Box<Step>, model_reply: ModelReply, now: Timestamp) -> State {
         if let Some(error) = unusable(&model_reply.reply) {
-            self.discard(&model_reply.reply.usage);
+            self.charge_discarded(&model_reply.reply.usage);
             return self.failed(step, &error, now);
         }
         let calls = self.plan(&step, &model_reply);
@@ -64,49 +64,49 @@ impl Cycle {
         if inward { State::Inward(step, decision) } else { State::Deciding(step, decision) }
     }
 
-    /// Gives each call its id and finds out at once which cannot be run.
-    fn plan(&self, step: &Step, model_reply: &ModelReply) -> Vec<Planned> {
-        // Whatever broke the reply off: what stands last may be the beginning of something else.
+    /// Gives each call its id and refuses those that cannot be run.
+    fn plan(&self, step: &Step, model_reply: &ModelReply) -> Vec<PlannedCall> {
+        // If the reply was cut, its last call may be incomplete.
         let cut = match model_reply.reply.stop {
             StopReason::End => None,
             StopReason::Length => Some("the output limit cut this call short; it was not executed"),
-            StopReason::Refused(_) => Some("the vendor broke this call off; it was not executed"),
+            StopReason::Refused(_) => Some("the vendor stopped the reply in this call; it was not executed"),
         };
         let parts = &model_reply.reply.parts;
         let mut verdicts = model_reply.verdicts.iter();
         let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
-        for (place, part) in parts.iter().enumerate() {
+        for (position, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
-            let known = |name: &str| self.who.setup.tools.iter().any(|tool| tool.name == name);
-            let Meant { name, arguments, repaired } = meant(called(name), arguments, known);
+            let known = |name: &str| self.pinned.setup.tools.iter().any(|tool| tool.name == name);
+            let RepairedCall { name, arguments, repaired } = repair(stored_name(name), arguments, known);
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
             let index = planned.len();
-            let spec = self.who.setup.tools.iter().find(|tool| tool.name == name);
-            let refusal = if let Some(cut) = cut.filter(|_| place + 1 == parts.len()) {
+            let spec = self.pinned.setup.tools.iter().find(|tool| tool.name == name);
+            let refusal = if let Some(cut) = cut.filter(|_| position + 1 == parts.len()) {
                 Some(cut.to_owned())
             } else if index >= limits::CALLS_PER_STEP {
                 Some(format!("at most {} calls in one step; call again", limits::CALLS_PER_STEP))
             } else if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
-                Some(format!("arguments of at most {} bytes are accepted", limits::ARGUMENTS_MAX_BYTES))
+                Some(format!("the arguments must be at most {} bytes", limits::ARGUMENTS_MAX_BYTES))
             } else {
                 spec.map_or_else(|| Some(self.unknown_tool(name)), |_| step.gated(name).or(verdict.err()))
             };
-            let goes_on = refusal.is_none() && spec.is_some_and(goes_on);
-            let refusal = refusal.or_else(|| if goes_on { too_many(detached) } else { None });
-            detached += usize::from(goes_on);
+            let runs_detached = refusal.is_none() && spec.is_some_and(runs_detached);
+            let refusal = refusal.or_else(|| if runs_detached { too_many_detached(detached) } else { None });
+            detached += usize::from(runs_detached);
             let outcome = refusal.map(Outcome::error);
             let index = u32::try_from(index).unwrap_or(u32::MAX);
-            planned.push(Planned {
+            planned.push(PlannedCall {
                 row: CallRow {
-                    id: CallId::derive(self.who.agent, self.open.id, self.open.step, index),
+                    id: CallId::derive(self.pinned.agent, self.open.id, self.open.step, index),
                     cycle: self.open.id,
                     step: self.open.step,
                     index,
                     tool: name.to_owned(),
-                    arguments: kept(&arguments).to_owned(),
+                    arguments: stored_arguments(&arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
-                    awaited: !goes_on || outcome.is_some(),
+                    awaited: !runs_detached || outcome.is_some(),
                     state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
                     outcome,
                 },
@@ -118,7 +118,7 @@ impl Cycle {
     }
 
     fn unknown_tool(&self, name: &str) -> String {
-        let known = self.who.setup.tools.iter().map(|tool| tool.name.as_str());
+        let known = self.pinned.setup.tools.iter().map(|tool| tool.name.as_str());
         match nearest(name, known.clone()) {
             Some(near) => format!("there is no tool `{name}`; did you mean `{near}`?"),
             None => format!("there is no tool `{name}`; there are: {}", known.collect::<Vec<_>>().join(", ")),
@@ -127,19 +127,20 @@ impl Cycle {
 
     pub(super) fn take_results(&self, decision: &mut Decision, results: Vec<Result<Done, ToolError>>) {
         let mut results = results.into_iter();
-        let mut said = self.open.sent.clone();
+        let mut sent = self.open.sent.clone();
         for call in decision.calls.iter_mut().filter(|call| runs_inward(call)) {
-            let result = results.next().unwrap_or_else(|| Err(ToolError::new("the tool gave no answer")));
+            let result = results.next().unwrap_or_else(|| Err(ToolError::new("the tool returned no result")));
             let (outcome, inward) = match result {
                 Ok(done) => (done.outcome, done.inward),
                 Err(error) => {
                     (Outcome { detail: error.operator, ..Outcome::error(error.model) }, Inward::default())
                 }
             };
-            let again = inward.messages.iter().any(|say| said.contains(&message_hash(say)));
-            let outcome = if again && !outcome.failed() { Outcome::error(SAID_BEFORE) } else { outcome };
+            let posted_before = inward.messages.iter().any(|message| sent.contains(&message_hash(message)));
+            let outcome =
+                if posted_before && !outcome.failed() { Outcome::error(ALREADY_POSTED) } else { outcome };
             call.inward = if outcome.failed() { Inward::default() } else { inward };
-            said.extend(call.inward.messages.iter().map(message_hash));
+            sent.extend(call.inward.messages.iter().map(message_hash));
             call.row.outcome = Some(outcome);
             call.row.state = CallState::Done;
         }
@@ -152,16 +153,16 @@ impl Cycle {
         now: Timestamp,
     ) -> Next {
         if self.outside.cancel {
-            self.discard(&decision.model_reply.reply.usage);
+            self.charge_discarded(&decision.model_reply.reply.usage);
             return self.next_canceled(At::Step(step), now);
         }
-        hold_done(&mut decision.calls);
-        let (changes, rested) = self.decision_changes(&step, &decision, now);
-        self.commit(changes, After::Decided(step, decision, rested))
+        refuse_done(&mut decision.calls);
+        let (changes, end) = self.decision_changes(&step, &decision, now);
+        self.commit(changes, After::Decided(step, decision, end))
     }
 
-    /// The entries that the decision appends, in order: the inbox entry if it is the first, the
-    /// assistant's, the outcomes where all of them are known, a nudge.
+    /// The entries that the decision appends, in order: those that the step was shown, the assistant's, the
+    /// outcomes if all are known, a nudge.
     fn entries_of(&self, step: &Step, decision: &Decision, now: Timestamp) -> Vec<Entry> {
         let mut entries: Vec<Entry> = step.entries.iter().map(|entry| (**entry).clone()).collect();
         let push = |entries: &mut Vec<Entry>, kind, message| {
@@ -170,7 +171,7 @@ impl Cycle {
         };
         push(&mut entries, EntryKind::Assistant, assistant(decision, &self.log.window));
         let rows: Vec<&CallRow> = decision.calls.iter().map(|call| &call.row).collect();
-        // Nothing may stand between calls and their outcomes: where some are open, a nudge comes behind those.
+        // Nothing may come between calls and their outcomes: if some are open, a nudge follows their outcomes.
         if rows.iter().any(|row| row.outcome.is_none()) {
             return entries;
         }
@@ -191,17 +192,17 @@ impl Cycle {
     ) -> (Changes, Option<ActivationEnd>) {
         let mut changes = self.changes(CommitKind::Decide, now);
         let mut open = self.open.clone();
-        self.live_shown(step, &mut changes, &mut open);
-        if !open.decided && self.row.notice.is_some() {
-            // What was told once is told.
+        self.process_shown(step, &mut changes, &mut open);
+        if !open.decided && self.life.notice.is_some() {
+            // A notice is shown once.
             changes.notice = Some(None);
         }
         open.decided = true;
-        changes.view = self.log.adopted();
+        changes.view = self.log.narrowed_view();
         changes.entries = self.entries_of(step, decision, now);
         changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
         for call in &decision.calls {
-            open.addressed.extend(call.inward.messages.iter().map(|say| say.space));
+            open.addressed.extend(call.inward.messages.iter().map(|message| message.space));
             open.sent.extend(call.inward.messages.iter().map(message_hash));
             changes.inward.extend(call.inward.clone());
         }
@@ -212,7 +213,7 @@ impl Cycle {
         open.peek = changes.inward.peek;
         changes.addressed = addressed_by(decision, &open.listed);
         self.count_up(step, decision, &changes.entries, &mut open);
-        if self.row.failures > 0 {
+        if self.life.failures > 0 {
             changes.failures = Some(0);
         }
         let ending = self.ending_of(step, decision, &open);
@@ -224,13 +225,13 @@ impl Cycle {
         }
         let outcomes =
             changes.calls.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
-        step_over(&mut open, outcomes);
+        finish_step(&mut open, outcomes);
         let ending = ending.or_else(|| self.exhausted(&open));
-        let rested = self.go_on_or_close(&mut changes, open, ending, now);
-        (changes, rested)
+        let end = self.continue_or_close(&mut changes, open, ending, now);
+        (changes, end)
     }
 
-    /// Tokens, usage and the step's run.
+    /// Adds the step's tokens, usage and record.
     fn count_up(&self, step: &Step, decision: &Decision, entries: &[Entry], open: &mut OpenCycle) {
         let usage = decision.model_reply.reply.usage;
         for entry in entries {
@@ -239,14 +240,14 @@ impl Cycle {
         }
         open.usage.add(&usage);
         open.steps.push(self.step_record(step, decision));
-        open.vain = InVain::default();
+        open.vain = Waste::default();
         open.continued = decision.model_reply.reply.stop == StopReason::Length;
         if self.nudge_wanted(step, decision) {
             open.nudges += 1;
         }
     }
 
-    pub(super) fn go_on_or_close(
+    pub(super) fn continue_or_close(
         &self,
         changes: &mut Changes,
         open: OpenCycle,
@@ -267,11 +268,11 @@ impl Cycle {
         &mut self,
         decision: &Decision,
         changes: Changes,
-        rested: Option<ActivationEnd>,
+        end: Option<ActivationEnd>,
         now: Timestamp,
     ) -> State {
-        if let Some(rested) = rested {
-            return self.rest_or_cut(rested, now);
+        if let Some(end) = end {
+            return self.finish_or_cut(end, now);
         }
         if changes.calls.iter().all(|row| row.state == CallState::Done) {
             return State::Ready(Step::next(&self.open));
@@ -279,7 +280,7 @@ impl Cycle {
         State::Acting(Acting { spans: decision.spans.clone(), ..Acting::of(changes.calls) })
     }
 
-    /// Nothing was written: the named calls become errors and the decision is committed again.
+    /// The store refused the decision and wrote nothing: the refused calls get errors, and it is committed again.
     pub(super) fn refused(
         &mut self,
         step: Box<Step>,
@@ -288,64 +289,66 @@ impl Cycle {
         now: Timestamp,
     ) -> State {
         decision.refusals += 1;
-        let hopeless = decision.refusals > limits::REFUSALS_MAX;
-        let mut any = false;
+        let too_often = decision.refusals > limits::REFUSALS_MAX;
+        let mut any_refused = false;
         for call in decision.calls.iter_mut().filter(|call| call.row.effect == Effect::Inward) {
             let refusal = refusals.iter().find(|refusal| refusal.call == call.row.id);
             if let Some(reason) = refusal.map(|refusal| refusal.reason.clone()) {
-                any = true;
+                any_refused = true;
                 call.row.outcome = Some(Outcome::error(reason));
                 call.inward = Inward::default();
-            } else if hopeless && !call.inward.is_empty() {
-                call.row.outcome = Some(Outcome::error("refused too often; nothing of it was done"));
+            } else if too_often && !call.inward.is_empty() {
+                call.row.outcome = Some(Outcome::error("refused too often; nothing was done"));
                 call.inward = Inward::default();
             }
         }
-        if !any && !hopeless {
+        if !any_refused && !too_often {
             let reason = ModelError::Invalid("the store refused a decision without naming a call".into());
-            self.discard(&decision.model_reply.reply.usage);
+            self.charge_discarded(&decision.model_reply.reply.usage);
             return self.failed(step, &reason, now);
         }
         State::Deciding(step, decision)
     }
 }
 
-/// What a model is told that says the same again.
-const SAID_BEFORE: &str = "you have said exactly this in this space already, in this cycle, and it was delivered; it was \
-                           not said again. Say something else, or call done if nothing is left to do";
+/// The error of a message that this cycle has already posted.
+const ALREADY_POSTED: &str = "you have already posted exactly this message in this space in this cycle; it was \
+                              delivered, and it was not posted again. Post something else, or call done if nothing \
+                              is left to do";
 
-/// A message of a cycle by its space and text.
-fn message_hash(say: &NewMessage) -> String {
-    ContentRef::of(format!("{} {}", say.space, say.text).as_bytes()).0[..16].to_owned()
+/// A hash of a message's space and text.
+fn message_hash(message: &NewMessage) -> String {
+    ContentRef::of(format!("{} {}", message.space, message.text).as_bytes()).0[..16].to_owned()
 }
 
-fn too_many(detached: usize) -> Option<String> {
+fn too_many_detached(detached: usize) -> Option<String> {
     let most = limits::DETACHED_PER_AGENT;
-    let why = format!("{most} of your calls are pending already; not begun. Wait for an answer of theirs");
+    let why =
+        format!("not started: {most} of your calls are pending already. Wait for the result of one of them");
     (detached >= most).then_some(why)
 }
 
-/// The step is settled: on to the next. What was taken back or held back is nobody's mistake, and no
-/// sign of better judgement either; a `done` in vain is one, whatever else the step did.
-pub(super) fn step_over<'a>(open: &mut OpenCycle, outcomes: impl Iterator<Item = (&'a str, &'a Outcome)>) {
-    let told = outcomes.filter(|(_, outcome)| outcome.status != OutcomeStatus::Canceled);
-    let told: Vec<(&str, &Outcome)> = told.collect();
-    let in_vain = told.iter().any(|(tool, outcome)| *tool == names::DONE && outcome.failed());
+/// Ends a settled step and counts mistakes. Canceled and held-back calls neither count as mistakes nor reset the
+/// count. A refused `done` is always a mistake.
+pub(super) fn finish_step<'a>(open: &mut OpenCycle, outcomes: impl Iterator<Item = (&'a str, &'a Outcome)>) {
+    let counted = outcomes.filter(|(_, outcome)| outcome.status != OutcomeStatus::Canceled);
+    let counted: Vec<(&str, &Outcome)> = counted.collect();
+    let refused_done = counted.iter().any(|(tool, outcome)| *tool == names::DONE && outcome.failed());
     let tried = !open.steps.last().is_none_or(|step| step.tools.is_empty());
-    if in_vain || (!told.is_empty() && told.iter().all(|(_, outcome)| outcome.failed())) {
+    if refused_done || (!counted.is_empty() && counted.iter().all(|(_, outcome)| outcome.failed())) {
         open.mistakes += 1;
-    } else if !(told.is_empty() && tried) {
+    } else if !(counted.is_empty() && tried) {
         open.mistakes = 0;
     }
     open.step += 1;
     (open.attempts, open.deaths) = (0, 0);
 }
 
-/// A step whose other calls failed does not end the cycle: the person to be answered was not.
-fn hold_done(calls: &mut [Planned]) {
+/// Refuses a `done` if another call of its step failed: the reply to the person may be what failed.
+fn refuse_done(calls: &mut [PlannedCall]) {
     let outcomes = calls.iter().map(|call| (call.row.tool.as_str(), call.row.outcome.as_ref()));
-    let Some(refusal) = not_done(outcomes) else { return };
-    let done = |call: &&mut Planned| call.row.tool == names::DONE && call.row.outcome.is_some();
+    let Some(refusal) = done_refusal(outcomes) else { return };
+    let done = |call: &&mut PlannedCall| call.row.tool == names::DONE && call.row.outcome.is_some();
     for call in calls.iter_mut().filter(done) {
         if !call.row.outcome.as_ref().is_some_and(Outcome::failed) {
             call.row.outcome = Some(refusal.clone());
@@ -354,33 +357,33 @@ fn hold_done(calls: &mut [Planned]) {
     }
 }
 
-/// What a `done` is told where other calls of its step failed.
-pub(super) fn not_done<'a>(
+/// The error of a `done` if other calls of its step failed.
+pub(super) fn done_refusal<'a>(
     outcomes: impl Iterator<Item = (&'a str, Option<&'a Outcome>)>,
 ) -> Option<Outcome> {
     let ends = |tool: &str| tool == names::DONE || tool == names::SKIP;
     let failed = outcomes.filter(|(tool, outcome)| !ends(tool) && outcome.is_some_and(Outcome::failed));
     let mut failed: Vec<String> = failed.map(|(tool, _)| format!("`{tool}`")).collect();
     failed.dedup();
-    failed.truncate(NAMED_MAX);
+    failed.truncate(NAMED_CALLS_MAX);
     let text = format!(
-        "not ended: {} in the same step did not do what you asked. See why; then try again, or call done once more.",
+        "not ended: {} in the same step failed. Read why, then try again, or call done again.",
         failed.join(", ")
     );
     (!failed.is_empty()).then(|| Outcome::error(text))
 }
 
-/// Whether nobody waits for a call of that tool.
-fn goes_on(spec: &ToolSpec) -> bool {
+/// Whether calls of that tool are not awaited.
+fn runs_detached(spec: &ToolSpec) -> bool {
     spec.asynchronous && spec.effect != Effect::Inward
 }
 
-fn runs_inward(call: &Planned) -> bool {
+fn runs_inward(call: &PlannedCall) -> bool {
     call.row.effect == Effect::Inward && call.row.outcome.is_none()
 }
 
-/// The reason of a `skip` that is the only call. Invalid arguments do not keep anyone from skipping.
-fn skip_of(calls: &[Planned]) -> Option<Option<String>> {
+/// The reason of a `skip` that is the only call. A `skip` with invalid arguments is valid.
+fn skip_of(calls: &[PlannedCall]) -> Option<Option<String>> {
     match calls {
         [only] if only.row.tool == names::SKIP => Some(text_field(&only.row.arguments, "reason")),
         _ => None,
@@ -388,28 +391,28 @@ fn skip_of(calls: &[Planned]) -> Option<Option<String>> {
 }
 
 /// Events that the decision's `done` names, by number or id.
-fn addressed_by(decision: &Decision, listed: &[u64]) -> Vec<Named> {
-    let ended = decision
+fn addressed_by(decision: &Decision, listed: &[u64]) -> Vec<EventRef> {
+    let valid_done = decision
         .calls
         .iter()
         .map(|call| &call.row)
         .filter(|row| row.tool == names::DONE && !row.outcome.as_ref().is_some_and(Outcome::failed));
-    let named = ended.filter_map(|row| {
+    let named = valid_done.filter_map(|row| {
         let arguments: serde_json::Value = serde_json::from_str(&row.arguments).ok()?;
         arguments.get("addressed")?.as_array().cloned()
     });
     let by_number = |number: u64| {
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
-        listed.get(at).copied().map(Named::Seq)
+        listed.get(at).copied().map(EventRef::Seq)
     };
-    let one = |name: serde_json::Value| match name.as_str() {
+    let event = |name: serde_json::Value| match name.as_str() {
         None => by_number(name.as_u64()?),
         Some(text) => match text.trim().parse() {
             Ok(number) => by_number(number),
-            Err(_) => Some(Named::Id(EventId(text.trim().to_owned()))),
+            Err(_) => Some(EventRef::Id(EventId(text.trim().to_owned()))),
         },
     };
-    named.flatten().take(limits::ADDRESSED_MAX).filter_map(one).collect()
+    named.flatten().take(limits::ADDRESSED_MAX).filter_map(event).collect()
 }
 
 /// A string field of raw arguments.
@@ -430,8 +433,8 @@ fn assistant(decision: &Decision, window: &[Arc<Entry>]) -> ModelMessage {
                 ReplyPart::Text(text) => Part::Text { text: text.clone() },
                 ReplyPart::Reasoning(text) => Part::Reasoning { text: text.clone() },
                 ReplyPart::Call { name, arguments } => {
-                    let arguments = kept(arguments).to_owned();
-                    Part::ToolCall { id: ids.next()?, name: called(name).to_owned(), arguments }
+                    let arguments = stored_arguments(arguments).to_owned();
+                    Part::ToolCall { id: ids.next()?, name: stored_name(name).to_owned(), arguments }
                 }
             })
         })

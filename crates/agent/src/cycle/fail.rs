@@ -1,5 +1,5 @@
-//! What a failed model call leads to: whose fault it was decides. Retries within the activation are over
-//! when a failure comes here.
+//! What follows a failed model call. It depends on whose fault the failure is. Retries within the activation have
+//! already been made.
 
 use std::time::Duration;
 
@@ -13,22 +13,17 @@ use crate::port::{Fault, ModelError};
 use crate::{transcript, view};
 
 impl Cycle {
-    /// The model that has just refused what it was sent has never answered anything.
+    /// The model that has just refused the request has never answered any request.
     pub fn never_answered(&mut self) {
-        self.outside.answers = false;
+        self.outside.model_answers = false;
     }
 
-    /// There is no reply. What a vendor refuses as too long is cut and asked again, a few times; what it
-    /// refuses as invalid is never sent again as it was: the transcript is rebuilt before, once.
-    pub(super) fn refused_by_model(
-        &mut self,
-        mut step: Box<Step>,
-        error: &ModelError,
-        now: Timestamp,
-    ) -> State {
+    /// There is no reply. A request that the vendor refuses as too long is cut and sent again, a few times. One
+    /// that it refuses as invalid is sent again only after the transcript is rebuilt, once.
+    pub(super) fn model_failed(&mut self, mut step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
         let cycle = self.open.decided.then_some(self.open.id);
         if matches!(error, ModelError::Invalid(_)) {
-            // What is rebuilt is the log and not what was left of it for this step.
+            // The full log is rebuilt, not the part that was left for this step.
             self.log.widen();
         }
         let (shown, window) = (&self.log.view, &self.log.window);
@@ -44,7 +39,7 @@ impl Cycle {
             self.log.cuts += 1;
             step.cut += 1;
             if !self.open.decided {
-                step.left_out += self.log.adopt(view);
+                step.left_out += self.log.narrow(view);
                 return State::Ready(step);
             }
         } else {
@@ -57,22 +52,22 @@ impl Cycle {
     }
 
     pub(super) fn failed(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
-        let unproven = !self.outside.answers && !self.open.decided;
-        match fault_after(error, self.row.failures, unproven) {
-            Fault::Surroundings if self.outside.fallen < self.who.config.fallback.len() => {
-                // The config names who is asked instead; the run says who answered.
-                self.outside.fallen += 1;
+        let unproven = !self.outside.model_answers && !self.open.decided;
+        match fault_after(error, self.life.failures, unproven) {
+            Fault::Surroundings if self.outside.fallbacks_used < self.pinned.config.fallback.len() => {
+                // The next fallback of the config is called; the run records which model answered.
+                self.outside.fallbacks_used += 1;
                 State::Ready(step)
             }
             Fault::Surroundings => self.wait_for_surroundings(step, error, unproven, now),
             Fault::Content if self.open.decided => self.retry_or_break_off(step, error, now),
-            Fault::Content => self.give_back(step, error, now),
+            Fault::Content => self.give_events_back(step, error, now),
         }
     }
 
-    /// Counts nothing; the agent rests longer each time, or as long as the vendor says. Who was not even
-    /// asked did not fail. What is refused by a model that has never answered (`unproven`) counts until it is tried
-    /// alone, so that it hides behind nobody; that kills no event.
+    /// The agent backs off, longer each time or as long as the vendor says. No attempt is counted, and a model that
+    /// was never called has not failed. Exception: a request that an `unproven` model (one that has never answered)
+    /// refuses counts attempts until each event is tried alone. Such attempts mark no event dead.
     fn wait_for_surroundings(
         &self,
         step: Box<Step>,
@@ -80,59 +75,59 @@ impl Cycle {
         unproven: bool,
         now: Timestamp,
     ) -> State {
-        let together = step.taken.iter().all(|event| event.attempts < limits::ALONE_AFTER_ATTEMPTS);
-        let separates = unproven && together && error.fault() == Fault::Content;
-        let asked = !matches!(error, ModelError::Unasked { .. });
-        let failures = self.row.failures.saturating_add(u32::from(asked));
+        let not_alone = step.taken.iter().all(|event| event.attempts < limits::ALONE_AFTER_ATTEMPTS);
+        let separates = unproven && not_alone && error.fault() == Fault::Content;
+        let called = !matches!(error, ModelError::NotCalled { .. });
+        let failures = self.life.failures.saturating_add(u32::from(called));
         let pause = error
             .retry_after()
             .unwrap_or_else(|| idle_after(failures))
             .min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
-        let rest = Self::idle_until_time(later(now, pause), IdleReason::Provider);
+        let idle = Self::idle_until(later(now, pause), IdleReason::Provider);
         let at = At::Step(step);
-        let (mut changes, rested) = self.give_up(&at, rest, &error.to_string(), separates, now);
-        changes.failures = asked.then_some(failures);
-        State::Committing(Box::new(changes), After::Finished(rested, at))
+        let (mut changes, end) = self.give_up(&at, idle, &error.to_string(), separates, now);
+        changes.failures = called.then_some(failures);
+        State::Committing(Box::new(changes), After::Finished(end, at))
     }
 
-    /// Before anything was processed: the events wait, and one that fails alone as often as it may is dead.
-    fn give_back(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
+    /// Before anything was processed: the events wait again. An event that fails alone too often is dead.
+    fn give_events_back(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
         let attempts = step.taken.iter().map(|event| event.attempts).max().unwrap_or(0).saturating_add(1);
-        if step.taken.len() <= 1 && attempts >= self.who.config.limits.max_attempts {
+        if step.taken.len() <= 1 && attempts >= self.pinned.config.limits.max_attempts {
             return self.dead_letter(step, error.to_string(), true, now);
         }
         self.back_off(step, error, attempts, now)
     }
 
-    /// After something was processed: the cycle is retried from its last commit, up to the bound.
+    /// After something was processed: the cycle is retried from its last commit, up to the limit.
     fn retry_or_break_off(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
-        // What was refused as invalid, rebuilt and refused again would be sent once more as it was; but for
-        // what the step was shown besides, which it is tried without.
+        // A request that was rebuilt and refused again would be sent unchanged, unless the step was shown more
+        // events: the retry leaves those out.
         let same = !step.shows_more_than(&self.open);
-        let in_vain = self.log.rebuilt && matches!(error, ModelError::Invalid(_)) && same;
+        let useless = self.log.rebuilt && matches!(error, ModelError::Invalid(_)) && same;
         let attempts = self.open.attempts.saturating_add(1);
-        if in_vain || attempts >= self.who.config.limits.max_attempts {
-            return self.broken_off(At::Step(step), &error.to_string(), now);
+        if useless || attempts >= self.pinned.config.limits.max_attempts {
+            return self.fail_cycle(At::Step(step), &error.to_string(), now);
         }
         self.back_off(step, error, attempts, now)
     }
 
-    /// Blames the content and rests for a while. What is blamed only for how often it failed goes on being
-    /// counted and rests as long as an outage is waited for: it may be one, and buries nothing in haste.
+    /// Blames the content and backs off. An ambiguous failure may still be an outage: it keeps counting failures
+    /// and backs off as long as in an outage, so no event dies too early.
     fn back_off(&self, step: Box<Step>, error: &ModelError, attempts: u32, now: Timestamp) -> State {
-        let failures = error.is_ambiguous().then_some(self.row.failures.saturating_add(1));
+        let failures = error.is_ambiguous().then_some(self.life.failures.saturating_add(1));
         let pause = idle_after(failures.unwrap_or(attempts));
-        let rest = Self::idle_until_time(later(now, pause), IdleReason::Backoff);
+        let idle = Self::idle_until(later(now, pause), IdleReason::Backoff);
         let at = At::Step(step);
-        let (mut changes, rested) = self.give_up(&at, rest, &error.to_string(), true, now);
+        let (mut changes, end) = self.give_up(&at, idle, &error.to_string(), true, now);
         changes.failures = failures;
-        State::Committing(Box::new(changes), After::Finished(rested, at))
+        State::Committing(Box::new(changes), After::Finished(end, at))
     }
 }
 
-/// Whose fault it is, after so many failures in a row. What a server does in an outage and at one request
-/// alike is the request's where it does not end; so is what a model refuses that has never answered anything
-/// (`unproven`), only much later: its server may be set up so that it refuses everything.
+/// Whose fault a failure is, after `failures` failures in a row. An ambiguous failure (an outage or one bad request)
+/// is blamed on the content after many in a row. A refusal by a model that has never answered (`unproven`) is
+/// blamed on the content much later, because its server may be configured to refuse everything.
 fn fault_after(error: &ModelError, failures: u32, unproven: bool) -> Fault {
     let failures = failures.saturating_add(1);
     match error.fault() {
@@ -142,8 +137,8 @@ fn fault_after(error: &ModelError, failures: u32, unproven: bool) -> Fault {
     }
 }
 
-/// How long is rested after so many failures in a row: doubled for each, within bounds. Jitter is the
-/// driver's: the rules draw nothing.
+/// The backoff after so many failures in a row: doubled for each, within bounds. The driver adds jitter, since
+/// the rules use no randomness.
 pub fn idle_after(failures: u32) -> Duration {
     let doubled = limits::BACKOFF_BASE_MS.saturating_mul(1u64 << failures.saturating_sub(1).min(20));
     Duration::from_millis(doubled.min(limits::PARK_MAX_MS))
@@ -159,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_an_outage_is_blamed_on_the_content_only_after_many_failures_in_a_row() {
+    fn an_ambiguous_failure_is_blamed_on_the_content_only_after_many_in_a_row() {
         let failed = |retry_after| ModelError::Failed { message: "500".into(), retry_after };
         let last = limits::AMBIGUOUS_MAX - 1;
         let rows = [

@@ -1,5 +1,5 @@
-//! What the model is sent of the past: the entries that the view shows, and the volatile layers between
-//! them.
+//! The part of the history that is sent to the model: the entries that the view shows, and the volatile layers
+//! between them.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use crate::id::CycleId;
 use crate::life::Layer;
 use crate::transcript;
 
-/// The log as far as it is sent.
+/// The part of the log that is sent.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) view: View,
     /// Entries that the view shows.
     pub(super) window: Vec<Arc<Entry>>,
-    /// The last entry of the log, whether it is shown or not.
+    /// Seq of the last entry of the log, shown or not.
     pub(super) head_seq: u64,
     pub(super) layers: Vec<Layer>,
-    /// How many of these, the first ones, the store has.
+    /// How many of the layers, from the first on, the store has.
     stored: usize,
-    /// View and window as they stand in the store, where less of them is sent as long as nothing of the
-    /// cycle is processed.
+    /// View and window as stored, if less is sent. This happens only before the first decision of a cycle.
     pub(super) full: Option<(View, Vec<Arc<Entry>>)>,
-    /// Times in this activation that a vendor refused what was sent as too long, and whether it was rebuilt.
+    /// Requests of this activation that a vendor refused as too long.
     pub(super) cuts: u32,
+    /// Whether this activation has rebuilt the transcript.
     pub(super) rebuilt: bool,
 }
 
@@ -34,7 +34,7 @@ impl Log {
         Self { view, window, head_seq, layers, stored, full: None, cuts: 0, rebuilt: false }
     }
 
-    /// Appends what a commit wrote.
+    /// Appends committed entries.
     pub(super) fn append(&mut self, entries: &[Entry]) {
         for entry in entries {
             self.head_seq = entry.seq;
@@ -44,23 +44,22 @@ impl Log {
         }
     }
 
-    /// Sends less of the log. As long as nothing is processed the view in the store stays as it is: the
-    /// decision writes this one, and an activation that comes to nothing leaves no trace. Says how many
-    /// entries are left out.
-    pub(super) fn adopt(&mut self, view: View) -> u32 {
+    /// Sends less of the log and returns how many entries are left out. The stored view does not change before the
+    /// first decision, which writes this one. So an activation without a decision leaves no trace.
+    pub(super) fn narrow(&mut self, view: View) -> u32 {
         if self.full.is_none() {
             self.full = Some((self.view.clone(), self.window.clone()));
         }
-        self.narrow(view)
+        self.set_view(view)
     }
 
-    /// The store has this view now.
+    /// Uses this view, which the store now has.
     pub(super) fn replace(&mut self, view: View) {
         self.full = None;
-        self.narrow(view);
+        self.set_view(view);
     }
 
-    fn narrow(&mut self, view: View) -> u32 {
+    fn set_view(&mut self, view: View) -> u32 {
         let before = self.window.len();
         self.window.retain(|entry| view.shows(entry.seq));
         self.window = transcript::without_refused(std::mem::take(&mut self.window), &view);
@@ -68,15 +67,15 @@ impl Log {
         u32::try_from(before - self.window.len()).unwrap_or(u32::MAX)
     }
 
-    /// Takes back what [`Log::adopt`] did.
+    /// Undoes [`Log::narrow`].
     pub(super) fn widen(&mut self) {
         if let Some((view, window)) = self.full.take() {
             (self.view, self.window) = (view, window);
         }
     }
 
-    /// The view that the first decision writes, where less than the stored one was sent.
-    pub(super) fn adopted(&self) -> Option<View> {
+    /// The view that the first decision writes, if less than the stored view was sent.
+    pub(super) fn narrowed_view(&self) -> Option<View> {
         self.full.as_ref().map(|(old, _)| View { rev: old.rev + 1, ..self.view.clone() })
     }
 
@@ -88,17 +87,17 @@ impl Log {
         self.layers.iter().map(|layer| layer.text.len()).sum()
     }
 
-    /// Layers that the store does not have yet.
+    /// Layers that the store does not have.
     pub(super) fn new_layers(&self) -> Vec<Layer> {
         self.layers[self.stored..].to_vec()
     }
 
-    /// The store has these too now.
+    /// The store has so many more layers.
     pub(super) fn layers_stored(&mut self, new: usize) {
         self.stored += new;
     }
 
-    /// Whether the log ends with calls whose outcomes entry is not appended.
+    /// Whether the log ends with calls that have no outcomes entry.
     pub(super) fn unanswered(&self) -> bool {
         let calls = |entry: &Arc<Entry>| {
             entry.kind == crate::entry::EntryKind::Assistant && entry.message.calls().next().is_some()
@@ -106,8 +105,8 @@ impl Log {
         self.window.last().is_some_and(calls)
     }
 
-    /// Entries of that cycle.
-    pub(super) fn of(&self, cycle: CycleId) -> impl Iterator<Item = &Arc<Entry>> {
+    /// Entries of the cycle.
+    pub(super) fn of_cycle(&self, cycle: CycleId) -> impl Iterator<Item = &Arc<Entry>> {
         self.window.iter().filter(move |entry| entry.cycle == cycle)
     }
 }

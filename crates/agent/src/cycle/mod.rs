@@ -1,48 +1,47 @@
-//! The cycle machine: all *decisions* of one activation (think again, act, commit, skip, stop) and no
-//! *doing*. The driver asks [`Cycle::next`], does what it says, and tells the machine what came of
-//! it; the machine never waits, so it is tested without a runtime.
+//! The cycle machine. It makes every *decision* of one activation (think again, act, commit, skip, stop) and
+//! performs none of them. The driver calls [`Cycle::next`], does what it returns, and reports the result. The
+//! machine never waits, so it can be tested without a runtime.
 //!
 //! ```text
 //!            ┌──────── Open (may overlap Think) ──┐
 //!   begin ───┤                                    ▼
-//!            └─ Rest (nothing to do)   ┌─────▶ Ready ─▶ Think ──── skip ──▶ Commit(close) ─▶ Rest
-//!                                      │                  │ thought
+//!            └─ Finished (no work)     ┌─────▶ Ready ─▶ Think ──── skip ──▶ Commit(close) ─▶ Finished
+//!                                      │                  │ reply
 //!                                      │                  ▼
-//!                                      │   Inward ─▶ Commit(decide) ── ends ─▶ Rest
+//!                                      │   Inward ─▶ Commit(decide) ── ends ─▶ Finished
 //!                                      │                  │ open calls
 //!                                      │                  ▼
 //!                                      └── Commit(settle) ◀─ Outward / Await
 //! ```
 //!
-//! What lives equally long lives in one struct, and what ends with a step ends by being replaced: a
-//! transition takes its state and gives the next. With an open cycle the machine is rebuilt from entries,
-//! call rows, the life row and the stored layers alone, so that every prefix of the commits is a valid
-//! start (invariant 7).
+//! Values with the same lifetime share a struct. A transition consumes its state and returns the next one, so
+//! the values of a step are dropped with it. An open cycle is rebuilt from its entries, call rows, life row and
+//! stored layers alone, so every prefix of the commits is a valid start (invariant 7).
 
 mod acting;
 mod attempts;
-mod bad;
 mod begin;
 mod close;
+mod context;
 mod decide;
+mod driver;
 mod fail;
 mod log;
-mod mind;
 mod outcome;
 mod outside;
+mod pinned;
 mod prompt;
 mod record;
-mod show;
+mod reply_check;
 mod step;
 mod stop;
-mod talk;
 #[cfg(test)]
 mod tests;
-mod who;
+mod visible_calls;
 
+pub use context::ContextPreview;
+pub use driver::{ActivationEnd, ActivationInfo, ModelReply, Next, Setup, Span};
 pub use fail::idle_after;
-pub use mind::ContextPreview;
-pub use talk::{ActivationEnd, ModelReply, Next, Occasion, Setup, Span};
 
 use jiff::Timestamp;
 
@@ -51,8 +50,8 @@ use self::begin::Opening;
 use self::decide::Decision;
 use self::log::Log;
 use self::outside::Outside;
+use self::pinned::{LifeState, Pinned};
 use self::step::Step;
-use self::who::{Row, Who};
 use crate::changes::{Changes, CommitKind, CommitOutcome, News};
 use crate::config::Awareness;
 use crate::id::{CycleId, RootId, SpaceId};
@@ -67,62 +66,61 @@ use crate::tool::names;
 #[derive(Debug)]
 pub struct Cycle {
     /// Fixed for the activation.
-    who: Who,
-    /// The life row as the next commit finds it.
-    row: Row,
-    /// What the model is sent of the past.
+    pinned: Pinned,
+    /// The life row that the next commit will find.
+    life: LifeState,
+    /// The part of the history that is sent to the model.
     log: Log,
-    /// The open cycle as the next commit writes it.
+    /// The open cycle that the next commit will write.
     open: OpenCycle,
-    /// What the world did meanwhile.
+    /// What happened outside the cycle, as last seen.
     outside: Outside,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The opening is to be submitted.
+    /// The opening must be submitted.
     Opening(Box<Opening>),
-    /// A commit is under way; where to go when it is done.
+    /// A commit is under way; `After` is what follows it.
     Committing(Box<Changes>, After),
-    /// The opening is under way, and the model is asked meanwhile.
+    /// The opening is being committed while the model is called.
     OpeningAndThinking(Box<Changes>, Box<Step>),
-    /// The lease is held; the step is to be prepared.
+    /// The lease is held; the step must be prepared.
     Ready(Box<Step>),
-    /// The request is to be built and not sent: the process has died here before.
+    /// The request must be built but not sent: the process has died here before.
     Encoding(Box<Step>),
-    /// The model is asked.
+    /// The model is called.
     Thinking(Box<Step>),
-    /// The inward calls are to be run.
+    /// The inward calls must be run.
     Inward(Box<Step>, Box<Decision>),
-    /// The decision is to be committed.
+    /// The decision must be committed.
     Deciding(Box<Step>, Box<Decision>),
     /// Calls of the step are open.
     Acting(Acting),
-    /// Over.
     Finished(ActivationEnd),
 }
 
 #[derive(Debug)]
 enum After {
-    /// What is open decides how to go on.
+    /// The open cycle decides what comes next.
     Opened(Box<Opening>),
     /// The view was changed.
     Ready(Box<Step>),
     Sent(Box<Step>),
     Arrived(Box<Step>, Box<ModelReply>),
     Decided(Box<Step>, Box<Decision>, Option<ActivationEnd>),
-    /// A call was begun, or some were settled.
+    /// A call was started, or some calls were settled.
     Acting(Acting),
     /// All calls are settled.
     Settled(Acting),
-    /// The cycle is given up or over; what it was doing, should a cancel come first.
+    /// The cycle ended or was parked. `At` is what it was doing, in case a cancel arrives first.
     Finished(ActivationEnd, At),
-    /// The view was changed after the close.
+    /// The view is cut after the cycle closed.
     ViewThenFinished(ActivationEnd),
 }
 
-/// What a cycle is doing: thinking about a step, or acting on one.
+/// What a cycle is doing: thinking about a step, or running its calls.
 #[derive(Clone, Debug)]
 enum At {
     Step(Box<Step>),
@@ -130,9 +128,9 @@ enum At {
 }
 
 impl Cycle {
-    /// The right to run the agent, as the next commit must carry it.
+    /// The lease that the next commit must carry.
     pub fn lease(&self) -> Lease {
-        Lease { agent: self.who.agent, epoch: self.row.epoch }
+        Lease { agent: self.pinned.agent, epoch: self.life.epoch }
     }
 
     /// The open cycle (or the one that would open).
@@ -140,12 +138,12 @@ impl Cycle {
         self.open.id
     }
 
-    /// The present step.
+    /// The current step.
     pub fn step(&self) -> u32 {
         self.open.step
     }
 
-    /// Spaces that this cycle's events came from or that it has spoken in.
+    /// Spaces that this cycle's events came from or that it has posted in.
     pub fn spaces(&self) -> Vec<SpaceId> {
         let mut spaces: Vec<SpaceId> = self.open.requesters.iter().filter_map(|r| r.space).collect();
         spaces.extend(self.open.addressed.iter().copied());
@@ -154,30 +152,30 @@ impl Cycle {
         spaces
     }
 
-    /// Where the agent stands.
+    /// The agent's active space.
     pub fn active_space(&self) -> Option<SpaceId> {
-        self.row.active_space
+        self.life.active_space
     }
 
-    /// What its messages descend from, and the hop that they carry.
-    pub fn descent(&self) -> (&RootId, u32) {
+    /// The causal root and the hop of its messages.
+    pub fn cause(&self) -> (&RootId, u32) {
         let cause = self.step_now().and_then(|step| step.cause.as_ref());
         cause.map_or((&self.open.root, self.open.hop), |cause| (&cause.root, cause.hop))
     }
 
-    /// Whose model answers the present step: a name of the config, or `None` for the agent's own.
+    /// The model of the current step, as the config names it; `None` is the agent's own model.
     pub fn model(&self) -> Option<&str> {
         self.step_now()?.model.as_deref()
     }
 
-    /// Spaces, members, memories as last known.
+    /// Spaces, members and memories, as last read.
     pub fn facts(&self) -> &Facts {
         &self.outside.facts
     }
 
-    /// The window and `commit_n`, to be kept warm.
+    /// `commit_n` and the window, to be kept in memory for the next activation.
     pub fn into_warm(self) -> (u64, Vec<std::sync::Arc<crate::entry::Entry>>) {
-        (self.row.commit_n, self.log.window)
+        (self.life.commit_n, self.log.window)
     }
 
     /// What to do next.
@@ -197,11 +195,11 @@ impl Cycle {
             }
             State::Deciding(step, decision) => self.next_deciding(step, decision, now),
             State::Acting(acting) => self.next_acting(acting, now),
-            State::Finished(rested) => {
-                self.state = State::Finished(rested.clone());
-                Next::Finished(rested)
+            State::Finished(end) => {
+                self.state = State::Finished(end.clone());
+                Next::Finished(end)
             }
-            // The driver has been told what to do and has not answered: it asks again what it waits for.
+            // The driver has not reported a result yet: return the same request again.
             State::Committing(changes, after) => {
                 let next = Next::Commit(changes.clone());
                 self.state = State::Committing(changes, after);
@@ -220,15 +218,15 @@ impl Cycle {
         }
     }
 
-    /// The opening of [`Next::Open`] is submitted: what may be asked before it is done, if anything.
-    pub fn meanwhile(&mut self, now: Timestamp) -> Option<Prompt> {
+    /// The opening of [`Next::Open`] is submitted. Returns the prompt that may be sent before it is committed, if any.
+    pub fn prompt_while_opening(&mut self, now: Timestamp) -> Option<Prompt> {
         match self.take() {
             State::Committing(changes, After::Opened(opening)) => match *opening {
                 Opening { at: At::Step(mut step), .. } => {
                     self.show_inbox(&mut step, now);
                     let prepared = self.prepare_narrowed(&mut step, now);
                     self.show(&mut step, prepared, now);
-                    step.asked_first = Some(now);
+                    step.first_called = Some(now);
                     let prompt = self.prompt(&step);
                     self.state = State::OpeningAndThinking(changes, step);
                     Some(prompt)
@@ -245,23 +243,23 @@ impl Cycle {
         }
     }
 
-    /// What came of the commit that was asked for.
+    /// Reports the outcome of the requested commit.
     pub fn committed(&mut self, outcome: CommitOutcome, now: Timestamp) {
         self.state = match self.take() {
             State::OpeningAndThinking(changes, step) => match outcome {
                 CommitOutcome::Committed { glance, .. } => {
                     self.applied(&changes);
-                    self.outside.noted(glance);
+                    self.outside.note_glance(glance);
                     State::Thinking(step)
                 }
                 _ => State::Finished(ActivationEnd::Lost),
             },
-            State::Committing(changes, after) => self.came_of(*changes, after, outcome, now),
+            State::Committing(changes, after) => self.apply_outcome(*changes, after, outcome, now),
             other => other,
         };
     }
 
-    /// What the world did meanwhile, read since [`Next::Look`] or a signal; `None` where the lease is lost.
+    /// Reports news that was read after [`Next::Look`] or a signal; `None` if the lease is lost.
     pub fn looked(&mut self, news: Option<News>) {
         let Some(news) = news else {
             self.state = State::Finished(ActivationEnd::Lost);
@@ -276,23 +274,23 @@ impl Cycle {
         }
     }
 
-    /// Whether a generation or a wait should be given up at once.
+    /// Whether a generation or a wait should be aborted at once.
     pub fn interrupted(&self) -> bool {
         self.outside.cancel
     }
 
-    /// Whether a generation should be given up for these news.
+    /// Whether a generation should be aborted because of this news.
     pub fn outdated_by(&self, news: &News) -> bool {
         let (State::Thinking(step) | State::OpeningAndThinking(_, step)) = &self.state else { return false };
-        self.who.config.awareness == Awareness::Interrupt
+        self.pinned.config.awareness == Awareness::Interrupt
             && !self.is_suspect(step)
             && self.open.interrupts < limits::INTERRUPTS_PER_CYCLE
             && self.injection_room(step) > 0
             && prepare::is_news(&Unread::of(news), &step.seqs())
     }
 
-    /// The driver gave up a generation because of [`Cycle::outdated_by`], after about so many tokens of it
-    /// (`None`: there was none): they are charged, and the step begins anew.
+    /// The driver aborted a generation because of [`Cycle::outdated_by`]. `tokens` is the estimated number of
+    /// generated tokens (`None`: no generation was running). They are charged, and the step starts again.
     pub fn outdated(&mut self, news: News, tokens: Option<u64>) {
         self.open.interrupts += 1;
         self.open.vain.interrupts += 1;
@@ -300,24 +298,24 @@ impl Cycle {
         self.discarded(tokens);
     }
 
-    /// The driver gave up a generation after about so many tokens of it: they are charged, and the step
-    /// is looked at again.
+    /// The driver aborted a generation after an estimated number of tokens. They are charged, and the step is
+    /// prepared again.
     pub fn discarded(&mut self, tokens: Option<u64>) {
         self.state = match self.take() {
             State::Thinking(step) => {
-                self.charge(&step, tokens);
+                self.charge_aborted(&step, tokens);
                 State::Ready(step)
             }
             other => other,
         };
     }
 
-    /// The node stops: end the activation at the next border of a step.
+    /// The node stops: end the activation before the next step.
     pub fn stop(&mut self, reason: &str) {
         self.outside.park.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// The request of [`Next::Encode`] could be built: it may be sent.
+    /// The request of [`Next::Encode`] was built: it may be sent.
     pub fn encoded(&mut self, now: Timestamp) {
         self.state = match self.take() {
             State::Encoding(step) => {
@@ -329,7 +327,7 @@ impl Cycle {
         };
     }
 
-    /// The model answered, or it did not.
+    /// Reports the model's reply or its error.
     pub fn replied(&mut self, model_reply: Result<ModelReply, ModelError>, now: Timestamp) {
         self.state = match (self.take(), model_reply) {
             (State::Thinking(step), Ok(model_reply)) if self.open.asked => {
@@ -338,12 +336,12 @@ impl Cycle {
                 State::Committing(Box::new(changes), After::Arrived(step, Box::new(model_reply)))
             }
             (State::Thinking(step), Ok(model_reply)) => self.decide(step, model_reply, now),
-            (State::Thinking(step), Err(error)) => self.refused_by_model(step, &error, now),
+            (State::Thinking(step), Err(error)) => self.model_failed(step, &error, now),
             (other, _) => other,
         };
     }
 
-    /// What the inward calls gave, in the order they were handed out.
+    /// Reports the results of the inward calls, in the order of [`Next::Inward`].
     pub fn acted(&mut self, results: Vec<Result<Done, ToolError>>) {
         self.state = match self.take() {
             State::Inward(step, mut decision) => {
@@ -354,13 +352,13 @@ impl Cycle {
         };
     }
 
-    /// This activation has lasted so long, by a clock that never jumps. What lies between the activations
-    /// of a cycle (an outage, a suspension, a stop of the server) counts for nothing.
-    pub fn awake(&mut self, ms: u64) {
-        self.open.awake_ms = self.who.awake_before.saturating_add(ms);
+    /// Reports how long this activation has lasted, by a monotonic clock. Time between the activations of a
+    /// cycle (an outage, a suspension, a server stop) does not count.
+    pub fn set_awake_ms(&mut self, ms: u64) {
+        self.open.awake_ms = self.pinned.awake_before.saturating_add(ms);
     }
 
-    /// Takes the state to make the next of it. Should a panic come between, what is left commits nothing.
+    /// Takes the state in order to replace it. If a panic comes between, the remaining state commits nothing.
     fn take(&mut self) -> State {
         std::mem::replace(&mut self.state, State::Finished(ActivationEnd::Lost))
     }
@@ -381,7 +379,7 @@ impl Cycle {
 
     /// A commit of the open cycle that leaves it open.
     fn changes(&self, kind: CommitKind, now: Timestamp) -> Changes {
-        let mut changes = Changes::new(kind, self.open.id, self.open.step, self.row.commit_n, now);
+        let mut changes = Changes::new(kind, self.open.id, self.open.step, self.life.commit_n, now);
         changes.open = Some(self.open.clone());
         changes
     }

@@ -1,4 +1,4 @@
-//! What came of a commit: where the life row is now, and what comes next.
+//! Applies the outcome of a commit: updates the machine's copy of the life row and chooses the next state.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use super::{ActivationEnd, After, At, Cycle, State, Step};
 use crate::changes::{Changes, CommitKind, CommitOutcome};
 
 impl Cycle {
-    pub(super) fn came_of(
+    pub(super) fn apply_outcome(
         &mut self,
         changes: Changes,
         after: After,
@@ -16,13 +16,13 @@ impl Cycle {
         match outcome {
             CommitOutcome::Committed { glance, .. } => {
                 self.applied(&changes);
-                self.outside.noted(glance);
+                self.outside.note_glance(glance);
                 self.after(after, changes, now)
             }
             CommitOutcome::Lost => State::Finished(ActivationEnd::Lost),
             CommitOutcome::Canceled => {
                 self.outside.cancel = true;
-                match self.undone(after) {
+                match self.state_before(after) {
                     Some(At::Step(step)) => State::Ready(step),
                     Some(At::Acting(acting)) => State::Acting(acting),
                     None => State::Finished(ActivationEnd::Lost),
@@ -32,39 +32,38 @@ impl Cycle {
                 After::Acting(acting) => self.hold_back(acting),
                 _ => State::Finished(ActivationEnd::Lost),
             },
-            CommitOutcome::Answered(answers) => match self.undone(after) {
+            CommitOutcome::Answered(answers) => match self.state_before(after) {
                 Some(At::Acting(mut acting)) => {
                     acting.answered(answers);
-                    // A cycle that is given up looks again at what is open, and gives up again.
+                    // A cycle that was being failed includes the new outcomes and is failed again.
                     let given_up = changes.kind == CommitKind::Close && !self.outside.cancel;
-                    if given_up { self.broken_again(acting, now) } else { State::Acting(acting) }
+                    if given_up { self.fail_cycle_again(acting, now) } else { State::Acting(acting) }
                 }
                 _ => State::Finished(ActivationEnd::Lost),
             },
-            CommitOutcome::Gone(gone) => match self.undone(after) {
-                Some(At::Step(step)) => self.without(step, &gone, now),
+            CommitOutcome::Gone(gone) => match self.state_before(after) {
+                Some(At::Step(step)) => self.retry_without(step, &gone, now),
                 _ => State::Finished(ActivationEnd::Lost),
             },
             CommitOutcome::Refused(refusals) => match after {
                 After::Decided(step, decision, _) => self.refused(step, decision, &refusals, now),
-                // Only decisions carry what can be refused: a store that breaks its promise is let go.
+                // Only decisions can be refused: a store that breaks its contract loses the activation.
                 _ => State::Finished(ActivationEnd::Lost),
             },
         }
     }
 
-    /// What the cycle was doing when it asked for a commit that was not done. A reply of which nothing comes
-    /// is charged.
-    fn undone(&mut self, after: After) -> Option<At> {
+    /// What the cycle was doing when it requested a commit that failed. A reply that is discarded is charged.
+    fn state_before(&mut self, after: After) -> Option<At> {
         match after {
             After::Opened(opening) => Some(opening.at),
             After::Ready(step) | After::Sent(step) => Some(At::Step(step)),
             After::Arrived(step, model_reply) => {
-                self.discard(&model_reply.reply.usage);
+                self.charge_discarded(&model_reply.reply.usage);
                 Some(At::Step(step))
             }
             After::Decided(step, decision, _) => {
-                self.discard(&decision.model_reply.reply.usage);
+                self.charge_discarded(&decision.model_reply.reply.usage);
                 Some(At::Step(step))
             }
             After::Acting(acting) | After::Settled(acting) => Some(At::Acting(acting)),
@@ -73,21 +72,21 @@ impl Cycle {
         }
     }
 
-    /// Brings the machine to where the life row is after `changes`.
+    /// Updates the machine to the life row after `changes`.
     pub(super) fn applied(&mut self, changes: &Changes) {
-        self.row.commit_n = changes.expect + 1;
+        self.life.commit_n = changes.expect + 1;
         self.log.append(&changes.entries);
         self.log.layers_stored(changes.layers.len());
-        self.row.active_space = changes.inward.active_space.or(self.row.active_space);
+        self.life.active_space = changes.inward.active_space.or(self.life.active_space);
         if let Some(view) = &changes.view {
             self.log.replace(view.clone());
         }
         if let Some(open) = &changes.open {
             self.open = open.clone();
         }
-        self.row.failures = changes.failures.unwrap_or(self.row.failures);
+        self.life.failures = changes.failures.unwrap_or(self.life.failures);
         if let Some(notice) = &changes.notice {
-            self.row.notice.clone_from(notice);
+            self.life.notice.clone_from(notice);
         }
     }
 
@@ -97,21 +96,21 @@ impl Cycle {
             After::Ready(step) => State::Ready(step),
             After::Sent(step) if self.outside.cancel || self.outside.park.is_some() => State::Ready(step),
             After::Sent(mut step) => {
-                step.asked_first.get_or_insert(now);
+                step.first_called.get_or_insert(now);
                 State::Thinking(step)
             }
             After::Arrived(step, model_reply) => self.decide(step, *model_reply, now),
-            After::Decided(_, decision, rested) => self.decided(&decision, changes, rested, now),
+            After::Decided(_, decision, end) => self.decided(&decision, changes, end, now),
             After::Acting(mut acting) => {
                 acting.written(&changes.call_changes);
                 State::Acting(acting)
             }
             After::Settled(_) => State::Ready(Step::next(&self.open)),
-            After::Finished(rested, _) => {
+            After::Finished(end, _) => {
                 self.log.widen();
-                self.rest_or_cut(rested, now)
+                self.finish_or_cut(end, now)
             }
-            After::ViewThenFinished(rested) => State::Finished(rested),
+            After::ViewThenFinished(end) => State::Finished(end),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the model is asked: the prompt of the present step, and the view that makes it fit.
+//! The prompt of the current step, and the view that makes it fit.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Cycle {
             return self.next_parked(At::Step(step), &reason, now);
         }
         if self.open.asked {
-            // No reply is waited for any more: what kills the process while the next request is built is to blame.
+            // No reply is awaited any more: a crash while the next request is built must count as a death.
             let mut changes = self.changes(CommitKind::Arrived, now);
             changes.open = Some(OpenCycle { asked: false, ..self.open.clone() });
             return self.commit(changes, After::Ready(step));
@@ -41,19 +41,19 @@ impl Cycle {
             self.state = State::Encoding(step);
             return Next::Encode(prompt);
         }
-        step.asked_first.get_or_insert(now);
+        step.first_called.get_or_insert(now);
         self.state = State::Thinking(step);
         Next::Think(prompt)
     }
 
-    /// Whether a step may be shown something of what waits.
+    /// Whether a step may show waiting events.
     fn shows_what_waits(&self) -> bool {
-        let awareness = self.who.config.awareness;
-        let waits = awareness.previews() || awareness.injects() || self.open.held_back || self.open.peek > 0;
-        waits || awareness == crate::config::Awareness::Interrupt
+        let awareness = self.pinned.config.awareness;
+        let shows = awareness.previews() || awareness.injects() || self.open.held_back || self.open.peek > 0;
+        shows || awareness == crate::config::Awareness::Interrupt
     }
 
-    /// The request of the step. Within a cycle each one extends the one before.
+    /// The request of the step. Within a cycle each request extends the one before.
     pub(super) fn prompt(&self, step: &Step) -> Prompt {
         let mut items = Vec::with_capacity(self.log.window.len() + 3);
         if let Some(summary) = &self.log.view.summary {
@@ -61,18 +61,18 @@ impl Cycle {
         }
         for entry in self.log.window.iter().chain(&step.entries) {
             items.push(Item::Entry(Arc::clone(entry)));
-            let behind = self.log.layers.iter().filter(|layer| layer.after == entry.seq);
-            items.extend(behind.map(|layer| Item::Layer(Arc::clone(&layer.text))));
+            let layers = self.log.layers.iter().filter(|layer| layer.after == entry.seq);
+            items.extend(layers.map(|layer| Item::Layer(Arc::clone(&layer.text))));
         }
-        // A call is forced only where the vendor allows it.
-        let forced = self.who.model(step.model.as_deref()).forced_tool_choice;
+        // A call is forced only if the vendor allows it.
+        let forced = self.pinned.model(step.model.as_deref()).forced_tool_choice;
         let choice = match step.choice {
             ToolChoice::Required if !forced => ToolChoice::Auto,
             choice => choice,
         };
         Prompt {
-            system: Arc::clone(&self.who.system),
-            tools: Arc::clone(&self.who.setup.tools),
+            system: Arc::clone(&self.pinned.system),
+            tools: Arc::clone(&self.pinned.setup.tools),
             items,
             choice,
             cycle: self.open.id,
@@ -80,15 +80,15 @@ impl Cycle {
         }
     }
 
-    /// The cycle is over: cut the view now rather than on the way of the next activation.
-    pub(super) fn rest_or_cut(&mut self, rested: ActivationEnd, now: Timestamp) -> State {
-        let ended = matches!(rested, ActivationEnd::Ended { .. });
-        let budget = self.who.budget(None, self.log.layer_bytes());
+    /// The cycle has ended: cut the view now, so that the next activation need not.
+    pub(super) fn finish_or_cut(&mut self, end: ActivationEnd, now: Timestamp) -> State {
+        let ended = matches!(end, ActivationEnd::Ended { .. });
+        let budget = self.pinned.budget(None, self.log.layer_bytes());
         let view = view::cut(&self.log.view, &self.log.window, budget, None).filter(|_| ended);
-        let Some(view) = view else { return State::Finished(rested) };
+        let Some(view) = view else { return State::Finished(end) };
         let mut changes = self.changes(CommitKind::View, now);
         changes.open = None;
         changes.view = Some(view);
-        State::Committing(Box::new(changes), After::ViewThenFinished(rested))
+        State::Committing(Box::new(changes), After::ViewThenFinished(end))
     }
 }

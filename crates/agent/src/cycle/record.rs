@@ -1,20 +1,19 @@
-//! Runs: what a step and a cycle took in time, tokens and money. Display only: nothing is decided by
-//! it.
+//! Records of steps and runs: time, tokens and cost. They are for display; no decision depends on them.
 
 use jiff::Timestamp;
 
 use super::acting::Acting;
 use super::decide::Decision;
-use super::{Cycle, Occasion, Span, State, Step};
+use super::{ActivationInfo, Cycle, Span, State, Step};
 use crate::call::{CallRow, Outcome};
 use crate::changes::{CallChange, Changes};
 use crate::id::CallId;
-use crate::life::{InVain, OpenCycle};
+use crate::life::{OpenCycle, Waste};
 use crate::port::Price;
 use crate::run::{CallRecord, Ending, Run, StepRecord, Usage};
 
 impl Cycle {
-    /// When a call of the present step ran; told by the driver beside its result.
+    /// Reports when a call of the current step ran.
     pub fn timed(&mut self, call: CallId, span: Span) {
         match &mut self.state {
             State::Inward(_, decision) | State::Deciding(_, decision) => decision.spans.push((call, span)),
@@ -23,21 +22,21 @@ impl Cycle {
         }
     }
 
-    /// What this activation is about, for tracing; `None` if there is nothing to do.
-    pub fn occasion(&self) -> Option<Occasion<'_>> {
+    /// What this activation works on, for tracing; `None` if there is nothing to do.
+    pub fn info(&self) -> Option<ActivationInfo<'_>> {
         if matches!(self.state, State::Finished(_)) {
             return None;
         }
-        Some(Occasion {
-            name: &self.who.entity.name,
-            ordinal: self.row.cycles + 1,
+        Some(ActivationInfo {
+            name: &self.pinned.entity.name,
+            ordinal: self.life.cycles + 1,
             events: self.open.taken.len(),
             window_tokens: self.log.tokens(),
             waited_ms: self.step_now().and_then(|step| waited(step, self.open.opened_at)),
         })
     }
 
-    /// The run of a decision; of calls that are still open it names the tool.
+    /// The record of a decision; for calls that are still open it has only the tool.
     pub(super) fn step_record(&self, step: &Step, decision: &Decision) -> StepRecord {
         let model_reply = &decision.model_reply;
         let calls = decision.calls.iter().map(|call| CallRecord {
@@ -60,28 +59,28 @@ impl Cycle {
     fn undecided_record(&self, step: &Step, asked_at: Timestamp) -> StepRecord {
         StepRecord {
             injected: u32::try_from(step.injected.len()).unwrap_or(u32::MAX),
-            // What came only after the first asking waited for the last one.
-            waited_ms: step.asked_first.and_then(|at| waited(step, at)).or_else(|| waited(step, asked_at)),
+            // An event that came only after the first request waited until the last one.
+            waited_ms: step.first_called.and_then(|at| waited(step, at)).or_else(|| waited(step, asked_at)),
             left_out: step.left_out,
             cut: step.cut,
             rebuilt: step.rebuilt,
-            model: step.model.as_ref().map(|model| self.who.model(Some(model)).name.clone()),
-            ..in_vain(&self.open)
+            model: step.model.as_ref().map(|model| self.pinned.model(Some(model)).name.clone()),
+            ..wasted(&self.open)
         }
     }
 
-    /// A step that ends with its cycle and was never decided has a run where anything was spent on it, by
-    /// this activation (`step`) or by those before it.
+    /// Records a step that ends with its cycle before its decision, if this activation (`step`) or an earlier one
+    /// used tokens for it.
     pub(super) fn note_undecided(&self, open: &mut OpenCycle, step: Option<&Step>, now: Timestamp) {
-        if !open.vain.is_none() {
-            let record = step.map_or_else(|| in_vain(open), |step| self.undecided_record(step, now));
+        if !open.vain.is_empty() {
+            let record = step.map_or_else(|| wasted(open), |step| self.undecided_record(step, now));
             open.steps.push(record);
-            open.vain = InVain::default();
+            open.vain = Waste::default();
         }
     }
 
-    /// Brings the newest run to what is known of the calls. What an earlier activation noted of them
-    /// stays.
+    /// Updates the newest step record with what is known about its calls. Values that an earlier activation
+    /// recorded are kept.
     pub(super) fn note_calls(&self, open: &mut OpenCycle, acting: &Acting, changes: &[CallChange]) {
         let Some(record) = open.steps.last_mut() else { return };
         for row in acting.calls.iter().filter(|row| row.step == record.step) {
@@ -109,7 +108,7 @@ impl Cycle {
         }
     }
 
-    /// Milliseconds since the cycle opened; a wall clock that went back makes it none.
+    /// Milliseconds since the cycle opened; 0 if the wall clock was set back.
     fn offset(&self, at: Timestamp) -> u64 {
         u64::try_from(at.as_millisecond() - self.open.opened_at.as_millisecond()).unwrap_or(0)
     }
@@ -124,8 +123,8 @@ impl Cycle {
     ) -> Run {
         Run {
             id: open.id,
-            agent: self.who.agent,
-            ordinal: self.row.cycles + 1,
+            agent: self.pinned.agent,
+            ordinal: self.life.cycles + 1,
             woke_for: open.woke_for.clone(),
             events: u32::try_from(open.taken.len()).unwrap_or(u32::MAX).saturating_add(open.injected),
             opened_at: open.opened_at,
@@ -133,7 +132,7 @@ impl Cycle {
             steps: open.steps.clone(),
             usage: open.usage,
             cost_micros: self.cost_of(open),
-            model: self.who.setup.model.name.clone(),
+            model: self.pinned.setup.model.name.clone(),
             config_rev: open.config_rev,
             ending,
             reason,
@@ -141,17 +140,17 @@ impl Cycle {
         }
     }
 
-    /// What the cycle cost: each step at the price of the model that answered it, with what was dropped.
+    /// The cost of the cycle: each step at the price of its model, discarded replies and aborted generations included.
     fn cost_of(&self, open: &OpenCycle) -> Option<u64> {
         let unknown = |step: &StepRecord| step.usage.input.is_none() && step.usage.output.is_none();
         if !open.steps.is_empty() && open.steps.iter().all(unknown) {
-            // What is known then is only the estimate of what was dropped.
+            // Only estimates of aborted generations are known.
             return None;
         }
         let price_of = |name: &Option<String>| match name {
-            None => self.who.setup.model.price,
+            None => self.pinned.setup.model.price,
             Some(name) => {
-                let others = &self.who.setup.others;
+                let others = &self.pinned.setup.others;
                 others.iter().find(|(_, info)| info.name == *name).and_then(|(_, info)| info.price)
             }
         };
@@ -166,30 +165,30 @@ impl Cycle {
         open.steps.iter().try_fold(0, add).filter(|_| !open.steps.is_empty())
     }
 
-    /// Tokens and money of a cycle that has no run.
+    /// Charges the tokens and the cost of a cycle that has no run.
     pub(super) fn charge_totals(&self, changes: &mut Changes, step: &Step, usage: Usage) {
         let mut all = usage;
         all.add(&self.open.usage);
         all.add(&self.open.estimated);
-        let price = self.who.model(step.model.as_deref()).price;
+        let price = self.pinned.model(step.model.as_deref()).price;
         changes.cost_micros = price.and_then(|price| cost(price, &all));
         changes.usage = all;
     }
 }
 
-/// What the step in progress has used in vain.
-fn in_vain(open: &OpenCycle) -> StepRecord {
-    let InVain { interrupts, aborted, discarded } = open.vain;
+/// A record of what the current step has wasted.
+fn wasted(open: &OpenCycle) -> StepRecord {
+    let Waste { interrupts, aborted, discarded } = open.vain;
     StepRecord { step: open.step, interrupts, aborted, discarded, ..StepRecord::default() }
 }
 
-/// How long the oldest of the events that the step is shown has waited at `now`.
+/// How many milliseconds the oldest event of the step has waited at `now`.
 fn waited(step: &Step, now: Timestamp) -> Option<u64> {
-    let oldest = step.in_sight().map(|waiting| waiting.event.at).min()?;
+    let oldest = step.shown_events().map(|waiting| waiting.event.at).min()?;
     u64::try_from(now.as_millisecond() - oldest.as_millisecond()).ok()
 }
 
-/// Micro-dollars; `None` where the provider did not report what it is charged for.
+/// The cost in micro-dollars; `None` if the provider did not report its tokens.
 fn cost(price: Price, usage: &Usage) -> Option<u64> {
     let (input, output) = (usage.input?, usage.output?);
     let cached = usage.cached.unwrap_or(0).min(input);

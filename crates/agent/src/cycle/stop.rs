@@ -1,4 +1,4 @@
-//! When a cycle ends: by its decision, or at a bound.
+//! When a cycle ends: by its decision, or at a limit.
 
 use super::decide::{Decision, text_field};
 use super::{Cycle, Step, names};
@@ -8,48 +8,48 @@ use crate::limits;
 use crate::port::StopReason;
 use crate::run::Ending;
 
-/// What an agent reads whose reply was cut by its length.
+/// The notice to an agent whose reply was cut by the output limit.
 pub(super) const CUT: &str = "[NOTICE] The output limit cut your reply. Go on, more briefly.";
 
 impl Cycle {
-    /// The ending that the decision itself brings, whatever its outward calls give.
+    /// The ending that the decision brings, whatever the outcomes of its outward calls are.
     pub(super) fn ending_of(&self, step: &Step, decision: &Decision, open: &OpenCycle) -> Option<Finishing> {
-        let rested = |summary, reason: Option<&str>| {
+        let completed = |summary, reason: Option<&str>| {
             let reason = reason.map(str::to_owned);
             Some(Finishing { ending: Ending::Completed, summary, reason })
         };
-        let ended = decision.calls.iter().find(|call| {
+        let ending_call = decision.calls.iter().find(|call| {
             let row = &call.row;
             let valid = !row.outcome.as_ref().is_some_and(Outcome::failed);
             valid && (row.tool == names::DONE || row.tool == names::SKIP)
         });
-        if let Some(call) = ended {
-            return rested(text_field(&call.row.arguments, "summary"), None);
+        if let Some(call) = ending_call {
+            return completed(text_field(&call.row.arguments, "summary"), None);
         }
-        let stop = &self.who.config.stop;
+        let stop = &self.pinned.config.stop;
         let failed = |row: &CallRow| row.outcome.as_ref().is_some_and(Outcome::failed);
         let wanted = |row: &CallRow| stop.on_tools.contains(&row.tool) && !failed(row);
         if let Some(call) = decision.calls.iter().find(|call| wanted(&call.row)) {
-            return rested(None, Some(&format!("`{}` was called", call.row.tool)));
+            return completed(None, Some(&format!("`{}` was called", call.row.tool)));
         }
         if decision.model_reply.reply.stop == StopReason::Length {
             return self.open.continued.then(|| exhausted("the output limit cut the reply twice"));
         }
         if decision.calls.is_empty() && !self.nudge_wanted(step, decision) {
             if let StopReason::Refused(why) = &decision.model_reply.reply.stop {
-                return rested(None, Some(&format!("the model refused to go on: {why}")));
+                return completed(None, Some(&format!("the model refused to go on: {why}")));
             }
-            return rested(None, None);
+            return completed(None, None);
         }
         if stop.all_addressed && all_addressed(open) {
-            return rested(None, Some("all addressed"));
+            return completed(None, Some("all addressed"));
         }
         None
     }
 
-    /// A bound of the cycle that is reached; `open` stands at the step to come.
+    /// The ending by a limit that is reached; `open.step` is the next step.
     pub(super) fn exhausted(&self, open: &OpenCycle) -> Option<Finishing> {
-        let bounds = &self.who.config.limits;
+        let bounds = &self.pinned.config.limits;
         if open.step >= bounds.max_steps {
             return Some(exhausted(&format!("the limit of {} steps was reached", bounds.max_steps)));
         }
@@ -65,7 +65,7 @@ impl Cycle {
         None
     }
 
-    /// What the runtime says to an agent that stopped without having ended.
+    /// The notice to an agent whose step made no call and did not end the cycle, or was cut.
     pub(super) fn nudge(&self, step: &Step, decision: &Decision) -> Option<&'static str> {
         if decision.model_reply.reply.stop == StopReason::Length && !self.open.continued {
             return Some(CUT);
@@ -75,7 +75,7 @@ impl Cycle {
         )
     }
 
-    /// `require_tool`: a bare text does not end the cycle, twice at most.
+    /// Whether a text without calls gets a nudge instead of ending the cycle; twice at most.
     pub(super) fn nudge_wanted(&self, step: &Step, decision: &Decision) -> bool {
         self.must_call(step)
             && decision.calls.is_empty()

@@ -1,13 +1,13 @@
-//! The machine without a runtime: every test plays the driver by hand and looks at the commits.
+//! Tests of the machine without a runtime: each test acts as the driver and checks the commits.
 
-mod aware;
-mod bad;
-mod blamed;
+mod added_events;
+mod awareness;
+mod blame;
 mod canceling;
 mod detached;
-mod ends;
-mod failing;
-mod named;
+mod endings;
+mod refusals;
+mod reply_checks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(super) fn service(seq: u64, attempts: u32) -> Waiting {
     }
 }
 
-/// A cycle over these events that was opened and has processed nothing.
+/// A cycle that was opened over these events and has processed nothing.
 pub(super) fn left_open(taken: &[u64]) -> OpenCycle {
     OpenCycle { taken: taken.to_vec(), ..OpenCycle::new(CycleId(Uuid::from_u128(40)), 1, at(0)) }
 }
@@ -117,7 +117,7 @@ fn begin_with(activation: Activation) -> Cycle {
     begin_after(activation, false)
 }
 
-/// `panicked`: the activation before it did.
+/// `panicked`: whether the activation before it panicked.
 fn begin_after(activation: Activation, panicked: bool) -> Cycle {
     let tools = vec![
         tool(names::SKIP, Effect::Inward),
@@ -143,8 +143,8 @@ fn begin_after(activation: Activation, panicked: bool) -> Cycle {
         Window::Loaded(window) => window.clone(),
         Window::Unchanged => Vec::new(),
     };
-    let (others, fresh) = (Vec::new(), CycleId(Uuid::from_u128(50)));
-    let setup = Setup { tools: tools.into(), model, others, fresh, panicked };
+    let (others, new_cycle) = (Vec::new(), CycleId(Uuid::from_u128(50)));
+    let setup = Setup { tools: tools.into(), model, others, new_cycle, panicked };
     Cycle::begin(activation, window, setup, at(1_000))
 }
 
@@ -166,7 +166,7 @@ fn text(text: &str) -> ReplyPart {
     ReplyPart::Text(text.into())
 }
 
-/// What is news where these events wait.
+/// The news if these events wait.
 fn news(waiting: Vec<Waiting>) -> News {
     let urgent: Vec<Waiting> = waiting.iter().filter(|w| w.event.urgent).cloned().collect();
     let glance = Glance {
@@ -178,12 +178,12 @@ fn news(waiting: Vec<Waiting>) -> News {
     News { glance, oldest: waiting, urgent, ..News::default() }
 }
 
-/// A commit was done.
+/// A successful commit.
 fn done(glance: Glance) -> CommitOutcome {
     CommitOutcome::Committed { n: 0, glance }
 }
 
-/// Somebody cancels the cycle.
+/// Requests the cancel of the cycle.
 fn cancel(cycle: &mut Cycle) {
     let glance = Glance { cancel: true, ..Glance::default() };
     cycle.looked(Some(News { glance, ..News::default() }));
@@ -193,8 +193,8 @@ fn succeeds(_: &CallRow) -> Result<Done, ToolError> {
     Ok(Done { outcome: Outcome::ok("done"), inward: Inward::default() })
 }
 
-/// Drives the machine until it asks the model, rests or waits; commits are done, and each brings what of
-/// `waits` is left. Returns the commits and what it asks for.
+/// Drives the machine until it calls the model, finishes or waits. Commits succeed, and each reports the events of
+/// `waits` that are left. Returns the commits and the next request.
 fn drive_as(
     cycle: &mut Cycle,
     waits: &[Waiting],
@@ -207,7 +207,7 @@ fn drive_as(
         match cycle.next(at(2_000)) {
             Next::Open(changes) => {
                 commits.push(*changes);
-                let prompt = cycle.meanwhile(at(2_000)).expect("something to ask meanwhile");
+                let prompt = cycle.prompt_while_opening(at(2_000)).expect("a prompt to send while opening");
                 cycle.committed(done(left().glance), at(2_000));
                 return (commits, Next::Think(prompt));
             }
@@ -229,7 +229,7 @@ fn drive(cycle: &mut Cycle) -> (Vec<Changes>, Next) {
     drive_as(cycle, &[], succeeds)
 }
 
-fn say(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
+fn reply_with(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
     cycle.replied(Ok(reply(parts)), at(2_000));
     drive(cycle)
 }
@@ -238,7 +238,7 @@ fn kinds(commits: &[Changes]) -> Vec<CommitKind> {
     commits.iter().map(|changes| changes.kind).collect()
 }
 
-fn rested(next: &Next) -> (Ending, Option<&str>) {
+fn ended(next: &Next) -> (Ending, Option<&str>) {
     match next {
         Next::Finished(ActivationEnd::Ended { ending, reason, .. }) => (*ending, reason.as_deref()),
         other => panic!("wanted an ending, got {other:?}"),
@@ -246,15 +246,15 @@ fn rested(next: &Next) -> (Ending, Option<&str>) {
 }
 
 #[test]
-fn a_text_without_calls_is_one_commit_that_lives_and_closes() {
+fn a_text_without_calls_is_processed_and_closed_in_one_commit() {
     let mut cycle = begin(vec![service(1, 0), service(2, 0)]);
     let (open, _) = drive(&mut cycle);
     assert_eq!(kinds(&open), [CommitKind::Open]);
     assert!(open[0].entries.is_empty() && open[0].settle.is_empty(), "opening appends and settles nothing");
     assert_eq!(cycle.lease().epoch, 4);
-    let (commits, next) = say(&mut cycle, vec![text("nothing to do")]);
+    let (commits, next) = reply_with(&mut cycle, vec![text("nothing to do")]);
     assert_eq!(kinds(&commits), [CommitKind::Decide]);
-    assert_eq!(rested(&next), (Ending::Completed, None));
+    assert_eq!(ended(&next), (Ending::Completed, None));
     let decide = &commits[0];
     assert_eq!(
         decide.entries.iter().map(|e| (e.seq, e.kind)).collect::<Vec<_>>(),
@@ -266,12 +266,12 @@ fn a_text_without_calls_is_one_commit_that_lives_and_closes() {
 }
 
 #[test]
-fn skip_as_the_only_call_of_step_0_touches_no_log() {
+fn skip_as_the_only_call_of_step_0_appends_nothing_to_the_log() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
     let skip = ReplyPart::Call { name: names::SKIP.into(), arguments: r#"{"reason":"not mine"}"#.into() };
-    let (commits, next) = say(&mut cycle, vec![text("hm"), skip]);
-    assert_eq!(rested(&next), (Ending::Skipped, Some("not mine")));
+    let (commits, next) = reply_with(&mut cycle, vec![text("hm"), skip]);
+    assert_eq!(ended(&next), (Ending::Skipped, Some("not mine")));
     assert_eq!(kinds(&commits), [CommitKind::Close]);
     let close = &commits[0];
     assert!(close.entries.is_empty() && close.run.is_none() && close.calls.is_empty());
@@ -282,8 +282,8 @@ fn skip_as_the_only_call_of_step_0_touches_no_log() {
 fn skip_beside_another_call_means_done() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, next) = say(&mut cycle, vec![call("note"), call(names::SKIP)]);
-    assert_eq!(rested(&next), (Ending::Completed, None));
+    let (commits, next) = reply_with(&mut cycle, vec![call("note"), call(names::SKIP)]);
+    assert_eq!(ended(&next), (Ending::Completed, None));
     assert_eq!(commits[0].calls.len(), 2);
 }
 
@@ -291,7 +291,7 @@ fn skip_beside_another_call_means_done() {
 fn inward_calls_are_decided_and_settled_in_one_commit() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, next) = say(&mut cycle, vec![call("note"), call("note")]);
+    let (commits, next) = reply_with(&mut cycle, vec![call("note"), call("note")]);
     assert_eq!(kinds(&commits), [CommitKind::Decide]);
     assert!(commits[0].calls.iter().all(|row| row.state == CallState::Done));
     assert_eq!(commits[0].entries[2].kind, EntryKind::Outcomes);
@@ -307,20 +307,23 @@ fn a_refused_call_becomes_an_error_that_the_model_reads() {
     let Next::Inward(rows) = cycle.next(at(2_000)) else { panic!() };
     cycle.acted(rows.iter().map(succeeds).collect());
     let Next::Commit(_) = cycle.next(at(2_000)) else { panic!() };
-    let refusal = Refusal { call: rows[1].id.clone(), reason: "you are no member any more".into() };
+    let refusal = Refusal { call: rows[1].id.clone(), reason: "you are not a member any more".into() };
     cycle.committed(CommitOutcome::Refused(vec![refusal]), at(2_000));
     let (commits, _) = drive(&mut cycle);
     assert_eq!(kinds(&commits), [CommitKind::Decide]);
     let outcome = commits[0].calls[1].outcome.as_ref().unwrap();
-    assert_eq!((outcome.status, outcome.text.as_str()), (OutcomeStatus::Error, "you are no member any more"));
+    assert_eq!(
+        (outcome.status, outcome.text.as_str()),
+        (OutcomeStatus::Error, "you are not a member any more")
+    );
     assert_eq!(commits[0].calls[0].outcome.as_ref().unwrap().status, OutcomeStatus::Ok);
 }
 
 #[test]
-fn outward_calls_start_after_the_decision_and_unsafe_ones_are_marked() {
+fn outward_calls_start_after_the_decision_and_unsafe_ones_are_committed_as_started() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, next) = say(&mut cycle, vec![call("fire"), call("look")]);
+    let (commits, next) = reply_with(&mut cycle, vec![call("fire"), call("look")]);
     assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Start]);
     assert_eq!(commits[1].call_changes.len(), 1);
     let Next::Outward(rows) = next else { panic!("wanted the calls, got {next:?}") };
@@ -331,9 +334,9 @@ fn outward_calls_start_after_the_decision_and_unsafe_ones_are_marked() {
     let record = commits[0].open.as_ref().unwrap().steps[0].clone();
     assert_eq!((record.started_ms, record.first_ms), (Some(995), Some(2)));
     assert_eq!((record.calls[0].started_ms, record.calls[0].status), (None, None));
-    let looked = &record.calls[1];
+    let look = &record.calls[1];
     assert_eq!(
-        (looked.started_ms, looked.took_ms, looked.status),
+        (look.started_ms, look.took_ms, look.status),
         (Some(1_500), Some(40), Some(OutcomeStatus::Ok))
     );
     assert!(commits[0].entries.is_empty() && matches!(next, Next::Await));
@@ -345,7 +348,7 @@ fn outward_calls_start_after_the_decision_and_unsafe_ones_are_marked() {
     assert!(matches!(next, Next::Think(_)));
 }
 
-/// The activation that a crash leaves behind after these commits.
+/// The activation after a crash that followed these commits.
 fn after_crash(commits: &[Changes], n: u64) -> Activation {
     let mut again = activation(vec![]);
     let mut window = Vec::new();
@@ -369,23 +372,23 @@ fn after_crash(commits: &[Changes], n: u64) -> Activation {
 }
 
 #[test]
-fn after_a_crash_a_begun_unsafe_call_is_unknown_and_a_reading_one_runs_again() {
+fn after_a_crash_a_started_unsafe_call_is_unknown_and_a_read_only_one_runs_again() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, _) = say(&mut cycle, vec![call("fire"), call("look")]);
+    let (commits, _) = reply_with(&mut cycle, vec![call("fire"), call("look")]);
     let mut again = begin_with(after_crash(&commits, 9));
     let (opened, next) = drive(&mut again);
     assert_eq!(kinds(&opened), [CommitKind::Open, CommitKind::Settle]);
     assert_eq!(opened[1].call_changes[0].outcome.as_ref().unwrap().status, OutcomeStatus::Unknown);
-    let Next::Outward(rows) = next else { panic!("wanted the reading call, got {next:?}") };
+    let Next::Outward(rows) = next else { panic!("wanted the read-only call, got {next:?}") };
     assert_eq!(rows.iter().map(|row| row.tool.as_str()).collect::<Vec<_>>(), ["look"]);
 }
 
 #[test]
-fn unsafe_calls_begin_one_by_one_so_that_a_crash_leaves_one_in_doubt() {
+fn unsafe_calls_start_one_by_one_so_a_crash_leaves_at_most_one_unknown() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (mut all, next) = say(&mut cycle, vec![call("fire"), call("fire")]);
+    let (mut all, next) = reply_with(&mut cycle, vec![call("fire"), call("fire")]);
     assert_eq!(kinds(&all), [CommitKind::Decide, CommitKind::Start]);
     let Next::Outward(first) = next else { panic!("wanted the first call, got {next:?}") };
     assert_eq!(first.iter().map(|row| row.index).collect::<Vec<_>>(), [0]);
@@ -398,16 +401,22 @@ fn unsafe_calls_begin_one_by_one_so_that_a_crash_leaves_one_in_doubt() {
     let (opened, next) = drive(&mut again);
     assert_eq!(kinds(&opened), [CommitKind::Open, CommitKind::Settle]);
     let results: Vec<_> = opened[1].entries[0].message.parts.iter().collect();
-    assert!(matches!(results[0], crate::message::Part::ToolResult { error: false, .. }), "it is known");
-    assert!(matches!(results[1], crate::message::Part::ToolResult { error: true, .. }), "it is not");
+    assert!(
+        matches!(results[0], crate::message::Part::ToolResult { error: false, .. }),
+        "its outcome is known"
+    );
+    assert!(
+        matches!(results[1], crate::message::Part::ToolResult { error: true, .. }),
+        "its outcome is unknown"
+    );
     assert!(matches!(next, Next::Think(_)));
 }
 
 #[test]
-fn after_a_crash_before_the_start_an_unsafe_call_is_still_to_be_made() {
+fn after_a_crash_before_its_start_an_unsafe_call_still_runs() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, _) = say(&mut cycle, vec![call("fire")]);
+    let (commits, _) = reply_with(&mut cycle, vec![call("fire")]);
     let mut again = begin_with(after_crash(&commits[..1], 9));
     let (opened, next) = drive(&mut again);
     assert_eq!(kinds(&opened), [CommitKind::Open, CommitKind::Start]);
@@ -415,10 +424,10 @@ fn after_a_crash_before_the_start_an_unsafe_call_is_still_to_be_made() {
 }
 
 #[test]
-fn the_same_words_are_not_said_twice_in_one_space() {
+fn a_cycle_posts_the_same_text_only_once_in_a_space() {
     let space = SpaceId(Uuid::from_u128(9));
-    let says = |row: &CallRow| {
-        let say = crate::space::NewMessage {
+    let posts = |row: &CallRow| {
+        let message = crate::space::NewMessage {
             id: crate::id::MessageId::of_call(&row.id),
             space,
             sender: EntityId(Uuid::from_u128(1)),
@@ -434,43 +443,44 @@ fn the_same_words_are_not_said_twice_in_one_space() {
             root: RootId("r".into()),
             hop: 1,
         };
-        Ok(Done { outcome: Outcome::ok("said"), inward: Inward { messages: vec![say], ..Inward::default() } })
+        let inward = Inward { messages: vec![message], ..Inward::default() };
+        Ok(Done { outcome: Outcome::ok("posted"), inward })
     };
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for parts in [vec![call("note"), call("peek"), call("note")], vec![call("note"), call("peek")]] {
         cycle.replied(Ok(reply(parts)), at(2_000));
-        let (commits, _) = drive_as(&mut cycle, &[], says);
+        let (commits, _) = drive_as(&mut cycle, &[], posts);
         let outcomes = commits[0].calls.iter().map(|row| row.outcome.as_ref().unwrap().failed());
-        told.push((outcomes.collect::<Vec<_>>(), commits[0].inward.messages.len()));
+        results.push((outcomes.collect::<Vec<_>>(), commits[0].inward.messages.len()));
     }
-    assert_eq!(told, [(vec![false, false, true], 2), (vec![true, true], 0)]);
+    assert_eq!(results, [(vec![false, false, true], 2), (vec![true, true], 0)]);
 }
 
 #[test]
-fn the_last_allowed_step_is_executed_and_the_next_inbox_says_so() {
+fn the_last_allowed_step_is_executed_and_the_agent_gets_a_notice() {
     let mut config = AgentConfig::default();
     config.limits.max_steps = 2;
     let mut activation = activation(vec![service(1, 0)]);
     activation.config = Arc::new(config);
     let mut cycle = begin_with(activation);
     drive(&mut cycle);
-    say(&mut cycle, vec![call("note")]);
-    let (commits, next) = say(&mut cycle, vec![call("note")]);
-    assert_eq!(rested(&next), (Ending::Exhausted, Some("the limit of 2 steps was reached")));
+    reply_with(&mut cycle, vec![call("note")]);
+    let (commits, next) = reply_with(&mut cycle, vec![call("note")]);
+    assert_eq!(ended(&next), (Ending::Exhausted, Some("the limit of 2 steps was reached")));
     assert_eq!(commits[0].entries.last().unwrap().kind, EntryKind::Outcomes);
     assert!(commits[0].notice.as_ref().unwrap().as_ref().unwrap().contains("cut off"));
 }
 
 #[test]
-fn three_steps_of_nothing_but_failures_exhaust_the_cycle() {
+fn three_steps_with_only_failed_calls_exhaust_the_cycle() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    say(&mut cycle, vec![call("nope")]);
-    say(&mut cycle, vec![call("nope")]);
-    let (commits, next) = say(&mut cycle, vec![call("noot")]);
-    assert_eq!(rested(&next).0, Ending::Exhausted);
+    reply_with(&mut cycle, vec![call("nope")]);
+    reply_with(&mut cycle, vec![call("nope")]);
+    let (commits, next) = reply_with(&mut cycle, vec![call("noot")]);
+    assert_eq!(ended(&next).0, Ending::Exhausted);
     let outcome = commits[0].calls[0].outcome.as_ref().unwrap();
     assert_eq!(outcome.text, "there is no tool `noot`; did you mean `note`?");
 }
@@ -494,7 +504,7 @@ fn a_call_cut_short_is_not_executed_and_the_reply_is_continued_once() {
 }
 
 #[test]
-fn a_required_tool_is_asked_for_twice_and_no_more() {
+fn a_required_call_is_requested_at_most_twice() {
     let mut config = AgentConfig::default();
     config.stop.require_tool = true;
     let mut activation = activation(vec![service(1, 0)]);
@@ -502,12 +512,12 @@ fn a_required_tool_is_asked_for_twice_and_no_more() {
     let mut cycle = begin_with(activation);
     drive(&mut cycle);
     for _ in 0..2 {
-        let (commits, next) = say(&mut cycle, vec![text("hello")]);
+        let (commits, next) = reply_with(&mut cycle, vec![text("hello")]);
         assert_eq!(commits[0].entries.last().unwrap().kind, EntryKind::Notice);
         assert!(matches!(next, Next::Think(_)));
     }
-    let (_, next) = say(&mut cycle, vec![text("hello")]);
-    assert_eq!(rested(&next).0, Ending::Completed);
+    let (_, next) = reply_with(&mut cycle, vec![text("hello")]);
+    assert_eq!(ended(&next).0, Ending::Completed);
 }
 
 #[test]
@@ -527,17 +537,17 @@ fn within_a_cycle_every_prompt_extends_the_one_before() {
             .collect();
         assert_eq!(now[..before.len()], before);
         before = now;
-        next = say(&mut cycle, vec![text("t"), call("note")]).1;
+        next = reply_with(&mut cycle, vec![text("t"), call("note")]).1;
     }
 }
 
 #[test]
-fn a_stop_of_the_node_gives_back_what_was_not_lived_and_parks_what_was() {
+fn a_node_stop_gives_unprocessed_events_back_and_parks_open_cycles() {
     let mut cycle = begin(vec![service(1, 0)]);
     cycle.stop("the node stops");
     drive(&mut cycle);
     // The generation in flight may finish its step.
-    let (commits, next) = say(&mut cycle, vec![call("note")]);
+    let (commits, next) = reply_with(&mut cycle, vec![call("note")]);
     assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Park]);
     assert!(commits[1].open.is_some());
     assert!(matches!(next, Next::Finished(ActivationEnd::Parked { .. })));
@@ -552,16 +562,16 @@ fn a_stop_of_the_node_gives_back_what_was_not_lived_and_parks_what_was() {
 }
 
 #[test]
-fn a_mind_is_what_the_model_would_be_sent_and_changes_nothing() {
-    let asleep = begin(vec![]).mind(at(2_000));
+fn a_context_preview_is_what_would_be_sent_and_changes_nothing() {
+    let asleep = begin(vec![]).context(at(2_000));
     assert_eq!((asleep.inbox.is_none(), asleep.events, asleep.layers.len()), (true, 0, 1));
     let activation = begin(vec![service(1, 0), service(2, 0)]);
-    let mind = activation.mind(at(2_000));
-    assert_eq!((mind.events, mind.prompt.items.len()), (2, 2), "inbox, workspace");
-    assert!(mind.cut_to < mind.cut_above && mind.cut_above < 100_000);
+    let awake = activation.context(at(2_000));
+    assert_eq!((awake.events, awake.prompt.items.len()), (2, 2), "inbox, workspace");
+    assert!(awake.cut_to < awake.cut_above && awake.cut_above < 100_000);
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, _) = say(&mut cycle, vec![call("look")]);
-    let open = begin_with(after_crash(&commits, 9)).mind(at(3_000));
+    let (commits, _) = reply_with(&mut cycle, vec![call("look")]);
+    let open = begin_with(after_crash(&commits, 9)).context(at(3_000));
     assert_eq!((open.inbox.is_none(), open.window.len(), open.layers.len()), (true, 2, 1));
 }

@@ -1,5 +1,5 @@
-//! Updates between parts and watchers. Lossy, bounded, carries no truth: delete every update and
-//! the system is slower, not wrong.
+//! Updates between components and watchers. The bus is bounded and may lose updates. Nothing depends on them:
+//! without updates the system is slower, not wrong.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::BoxFuture;
 use crate::update::{Topic, Update};
 
-/// An update on its way to its listeners, with what the first of them made of it for all.
+/// A published update, with the encoding that its first listener made for all.
 #[derive(Debug)]
 pub struct Published {
     update: Arc<Update>,
@@ -18,17 +18,17 @@ pub struct Published {
 }
 
 impl Published {
-    /// Nobody has encoded it yet. `number` is its place among all that the bus was told.
+    /// An update that is not encoded yet. `number` counts all updates published on the bus.
     pub fn new(update: Arc<Update>, number: u64) -> Self {
         Self { update, number, encoded: OnceLock::new() }
     }
 
-    /// Its place among all that the bus was told.
+    /// Its number among all updates published on the bus.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The update as bytes; all listeners must want the same encoding.
+    /// The update as bytes. All listeners must use the same encoding.
     pub fn encoded(&self, encode: impl FnOnce(&Update) -> Bytes) -> Bytes {
         self.encoded.get_or_init(|| encode(&self.update)).clone()
     }
@@ -42,12 +42,12 @@ impl Deref for Published {
     }
 }
 
-/// What a listener gets.
+/// What a listener receives.
 #[derive(Clone, Debug)]
 pub enum Delivered {
     /// An update, in the order of publishing.
     Update(Arc<Published>),
-    /// The listener was too slow: this many updates are gone.
+    /// The listener was too slow and missed this many updates.
     Missed(u64),
 }
 
@@ -57,17 +57,17 @@ pub trait Listener: Send {
     fn next(&mut self) -> BoxFuture<'_, Option<Delivered>>;
 }
 
-/// Publishes and subscribes. A slow listener loses, never blocks.
+/// Publishes updates to subscribers. A slow listener misses updates and never blocks a publisher.
 pub trait Bus: Send + Sync {
-    /// Publishes to everyone who watches one of `topics` or [`Topic::Server`]; returns at once.
+    /// Publishes to all subscribers of one of `topics` or of [`Topic::Server`]. Returns at once.
     fn publish(&self, topics: &[Topic], update: Arc<Update>);
-    /// How many updates it was told so far: the number of the last one.
+    /// The number of the last published update.
     fn published(&self) -> u64;
-    /// Watches a topic from now on.
+    /// Subscribes to a topic from now on.
     fn subscribe(&self, topic: Topic) -> Box<dyn Listener>;
-    /// How many watch it.
+    /// The number of subscribers of a topic.
     fn listeners(&self, topic: Topic) -> usize;
-    /// Whether anyone watches it; lets a publisher save the work.
+    /// Whether a topic has subscribers; if not, a publisher can skip the work.
     fn watched(&self, topic: Topic) -> bool {
         self.listeners(topic) > 0
     }

@@ -1,5 +1,5 @@
-//! Outcomes that come from outside the cycle: people's answers, late outcomes.
-//! Compare-and-set on the call row; outcomes enter the consciousness only by `commit`.
+//! Outcomes from outside the cycle: answers of people and late results. Each is a compare-and-set on the call row;
+//! outcomes enter the consciousness only by `commit`.
 
 use jiff::Timestamp;
 
@@ -8,38 +8,38 @@ use crate::call::{CallRow, Outcome};
 use crate::changes::Notifications;
 use crate::id::{AgentId, CallId, RootId};
 
-/// What came of an answer.
+/// The result of answering a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finish {
-    /// Recorded; the agent that waits for it is due now.
+    /// Recorded. The agent waits for it and is due now.
     Awaited(AgentId, Notifications),
-    /// Recorded as an event of its own, since the cycle does not wait any more.
+    /// Recorded as an event, since no cycle waits for it.
     Late(AgentId, Notifications),
-    /// It had an outcome already; nothing was written.
+    /// The call already had an outcome; nothing was written.
     Already,
 }
 
 /// An answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCall {
-    /// Which call.
+    /// Its id.
     pub id: CallId,
-    /// What came back.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// When.
+    /// When it ended.
     pub at: Timestamp,
 }
 
-/// A call that goes on beyond its cycle.
+/// A call that continues without its cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detached {
-    /// Whose.
+pub struct DetachedCall {
+    /// The agent that made it.
     pub agent: AgentId,
     /// Its row.
     pub row: CallRow,
-    /// What its answer descends from.
+    /// The causal root of its result.
     pub root: RootId,
-    /// The hop that it carries.
+    /// The hop of its result.
     pub hop: u32,
 }
 
@@ -54,14 +54,17 @@ pub enum CallError {
     Store(#[from] StoreError),
 }
 
-/// Calls that go on beyond their cycle, and answers.
+/// Detached calls, and answers to calls.
 pub trait Calls: Send + Sync {
-    /// Detached calls behind `after`, in the order of their ids, at most `limit`; found by index.
-    fn detached(&self, after: Option<CallId>, limit: u32)
-    -> BoxFuture<'_, Result<Vec<Detached>, StoreError>>;
-    /// Counts that a detached call is taken up, since the process that ran it is gone; how often that was, or
-    /// `None` where it is not detached (any more). Durable before anybody runs it again.
+    /// At most `limit` detached calls after `after`, in the order of their ids; found by index.
+    fn detached(
+        &self,
+        after: Option<CallId>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<DetachedCall>, StoreError>>;
+    /// Counts that a detached call is recovered because the process that ran it is gone. Returns how often it was
+    /// recovered, or `None` if it is not detached. The count is durable before the call runs again.
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
-    /// Answers a call, once; the first answer wins.
+    /// Answers a call. Only the first answer counts.
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>>;
 }

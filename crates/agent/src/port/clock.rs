@@ -7,22 +7,22 @@ use uuid::Uuid;
 
 use super::BoxFuture;
 
-/// Time. Every wait of the runtime goes through it, so that a simulated clock moves them all.
+/// Time. All waits of the runtime use it, so a simulated clock controls them.
 pub trait Clock: Send + Sync {
     /// The wall clock, in whole milliseconds.
     fn now(&self) -> Timestamp;
-    /// Milliseconds since an arbitrary start; never goes back, whatever the wall clock does.
+    /// Milliseconds since an arbitrary start. Never goes back, even if the wall clock does.
     fn monotonic_ms(&self) -> u64;
-    /// How many milliseconds the wall clock is ahead of the one that never goes back: less than before where it was
-    /// set back.
+    /// How many milliseconds the wall clock is ahead of the monotonic one. The value drops if the wall clock is set
+    /// back.
     fn lead(&self) -> i64 {
         self.now().as_millisecond().saturating_sub_unsigned(self.monotonic_ms())
     }
-    /// Waits.
+    /// Waits for `duration`.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
-/// Novelty.
+/// Entropy.
 pub trait Ids: Send + Sync {
     /// A fresh UUID v7.
     fn uuid(&self) -> Uuid;

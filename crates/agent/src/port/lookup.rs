@@ -1,5 +1,5 @@
-//! What a living agent may read, scoped to it inside the query: no row of a space that it is not a
-//! member of, none of another agent.
+//! What an agent's tools may read. Each query is scoped to the agent: it returns no rows of another agent or of a
+//! space that the agent is not a member of.
 
 use super::{BoxFuture, StoreError};
 use crate::event::NamedMessage;
@@ -12,8 +12,8 @@ pub type Messages = (Vec<NamedMessage>, u64);
 
 /// Reading on an agent's behalf.
 pub trait Lookup: Send + Sync {
-    /// The newest messages of a space before `before` (exclusive seq), oldest first, and how many
-    /// there are in all; `None` where the agent is not a member.
+    /// The newest messages of a space before `before` (exclusive seq), oldest first, and how many there are in all;
+    /// `None` if the agent is not a member.
     fn messages(
         &self,
         agent: AgentId,

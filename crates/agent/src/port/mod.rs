@@ -1,5 +1,5 @@
-//! The seams: what the rules and the runtime ask of the outside world. One trait per file, `dyn`
-//! with boxed futures: a model call takes seconds, a virtual call is free.
+//! The ports: what the rules and the runtime need from the outside world. One trait per file. They are `dyn` traits
+//! with boxed futures: next to model calls that take seconds, virtual calls cost nothing.
 
 mod bus;
 mod calls;
@@ -12,7 +12,7 @@ mod store;
 mod tool;
 
 pub use bus::{Bus, Delivered, Listener, Published};
-pub use calls::{CallError, Calls, Detached, Finish, FinishedCall};
+pub use calls::{CallError, Calls, DetachedCall, Finish, FinishedCall};
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;

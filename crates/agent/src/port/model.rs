@@ -1,5 +1,5 @@
-//! A model: one streaming method. Deltas out, at the end a complete reply, or an error whose
-//! variants are chosen by what the caller does next.
+//! A model has one streaming method. It yields deltas and at the end a complete reply, or an error. The variants of
+//! the error follow from what the caller does next.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,61 +11,61 @@ use crate::message::Native;
 use crate::prompt::Prompt;
 use crate::run::Usage;
 
-/// What a model demands of old reasoning.
+/// Which old reasoning a model needs in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReasoningReplay {
-    /// None is sent back.
+    /// No reasoning.
     None,
-    /// That of the current cycle.
+    /// The reasoning of the current cycle.
     #[default]
     Cycle,
-    /// All that the window holds.
+    /// All reasoning in the window.
     All,
 }
 
 /// Prices in micro-dollars per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// Sent.
+    /// Tokens sent.
     pub input: u64,
-    /// Sent and read from the cache.
+    /// Tokens sent that the vendor reads from its cache.
     pub cached: u64,
-    /// Generated.
+    /// Tokens generated.
     pub output: u64,
 }
 
-/// What is known of a model.
+/// Facts about a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelInfo {
-    /// As `provider/model`; what runs and people are shown.
+    /// Its name as `provider/model`, as runs and people see it.
     pub name: String,
-    /// What fails together with it: the same for all models behind one server and one key. Shows
-    /// nothing of the key.
+    /// The group of models that fail together: all models behind one server and one key. Reveals nothing of the
+    /// key.
     pub provider: String,
-    /// Its own bound on tokens sent and generated together.
+    /// The maximum of tokens sent and generated together.
     pub context_window: u32,
     /// Tokens reserved for the reply.
     pub max_output: u32,
-    /// What it demands of old reasoning.
+    /// Which old reasoning it needs.
     pub reasoning_replay: ReasoningReplay,
     /// Whether `tool_choice: required` may be used.
     pub forced_tool_choice: bool,
-    /// Its price, where known.
+    /// Its price, if known.
     pub price: Option<Price>,
-    /// Scripted: shown as the demo model wherever it appears.
+    /// Whether it is scripted; it is then shown as the demo model.
     pub demo: bool,
 }
 
-/// The kind of a part that begins to stream.
+/// The kind of a part that starts to stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartKind {
     /// Plain text.
     Text,
     /// Readable reasoning.
     Reasoning,
-    /// A call of the tool of that name; its deltas are pieces of the argument string.
+    /// A tool call. Its deltas are pieces of the argument string.
     ToolCall {
-        /// As the model writes it.
+        /// The tool's name as the model writes it.
         name: String,
     },
 }
@@ -73,20 +73,20 @@ pub enum PartKind {
 /// One piece of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
-    /// Bytes came that show nothing (a ping, an unknown block): the idle time-out begins anew.
+    /// Bytes without content arrived (a ping, an unknown block); the idle time-out starts again.
     Alive,
-    /// A part begins. `part` counts from 0 within the reply; calls count among the parts.
+    /// A part starts. `part` counts all parts of the reply from 0, calls included.
     Start {
         /// Which part.
         part: u32,
-        /// What it is.
+        /// Its kind.
         kind: PartKind,
     },
-    /// Text is appended to a part that has begun.
+    /// Text is appended to a part.
     Delta {
         /// Which part.
         part: u32,
-        /// What is appended.
+        /// The appended text.
         text: String,
     },
     /// The reply is complete. Nothing follows.
@@ -104,7 +104,7 @@ pub enum ReplyPart {
     Call {
         /// The tool's name.
         name: String,
-        /// The raw argument string, exactly as generated (empty where the model gave none).
+        /// The raw argument string, exactly as generated (empty if the model gave none).
         arguments: String,
     },
 }
@@ -112,28 +112,28 @@ pub enum ReplyPart {
 /// Why the model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// It was done, or it waits for its calls.
+    /// It finished, or it waits for its calls.
     End,
-    /// The output limit cut it; the last call may be incomplete.
+    /// The output limit cut the reply; the last call may be incomplete.
     Length,
-    /// The vendor refused to go on.
+    /// The vendor refused to continue.
     Refused(String),
 }
 
 /// A complete generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// Its parts; those that are empty are left out.
+    /// Its parts, without empty ones.
     pub parts: Vec<ReplyPart>,
-    /// The vendor's own block, for byte-exact replay. Its `call_ids` follow the order of the calls.
+    /// The vendor's own block, for byte-exact replay. Its `call_ids` are in the order of the calls.
     pub native: Option<Native>,
-    /// Tokens as reported.
+    /// Tokens, as reported.
     pub usage: Usage,
     /// Why it ended.
     pub stop: StopReason,
 }
 
-/// Which time-out ran out.
+/// Which time-out was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutKind {
     /// Connecting.
@@ -147,7 +147,7 @@ pub enum TimeoutKind {
 }
 
 impl TimeoutKind {
-    /// In words.
+    /// Its name for texts.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -158,66 +158,66 @@ impl TimeoutKind {
     }
 }
 
-/// Why there is no reply. Texts are for operators and hold no secret.
+/// Why there is no reply. The texts are for operators and contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// Too many requests.
     #[error("rate limited: {message}")]
     RateLimited {
-        /// The vendor's words.
+        /// The vendor's message.
         message: String,
-        /// When to come back, if it said.
+        /// How long to wait, if the vendor said.
         retry_after: Option<Duration>,
     },
-    /// The vendor cannot just now.
+    /// The vendor is overloaded.
     #[error("overloaded: {message}")]
     Overloaded {
-        /// The vendor's words.
+        /// The vendor's message.
         message: String,
-        /// When to come back, if it said.
+        /// How long to wait, if the vendor said.
         retry_after: Option<Duration>,
     },
-    /// The server failed, and not because it has too much to do.
+    /// The server failed, but not because of overload.
     #[error("the server failed: {message}")]
     Failed {
-        /// What came back.
+        /// The response.
         message: String,
-        /// When to come back, if it said.
+        /// How long to wait, if the vendor said.
         retry_after: Option<Duration>,
     },
-    /// No connection, or it broke.
+    /// There was no connection, or it broke.
     #[error("network: {0}")]
     Network(String),
-    /// A time-out ran out.
+    /// A time-out was exceeded.
     #[error("{} time-out", .0.as_str())]
     TimedOut(TimeoutKind),
-    /// The stream ended without its end: nothing of it counts.
+    /// The stream ended early; none of it is used.
     #[error("the stream was cut: {0}")]
     Cut(String),
-    /// The key is missing, wrong or may not.
+    /// The key is missing, wrong or not allowed.
     #[error("auth: {0}")]
     Auth(String),
-    /// No such model or server address.
+    /// The model or the server address does not exist.
     #[error("no such model: {0}")]
     NoModel(String),
     /// The request is too long for the model.
     #[error("context too long: {0}")]
     TooLong(String),
-    /// The vendor rejects the request as such.
+    /// The vendor rejects the request as invalid.
     #[error("invalid request: {0}")]
     Invalid(String),
-    /// The model or its server does not take what every request asks for: tools, a schema, a stream.
+    /// The model or its server does not support what every request needs: tools, a schema, a stream.
     #[error("unsupported: {0}")]
     Unsupported(String),
-    /// What came back is no reply.
+    /// The response is not a usable reply.
     #[error("garbage: {0}")]
     Garbage(String),
-    /// Its provider fails for everybody just now: it was not asked.
+    /// The model was not called, because its provider currently fails for every agent.
     #[error("{message}")]
-    Unasked {
-        /// What the provider failed with.
+    NotCalled {
+        /// The provider's last error.
         message: String,
-        /// When to come back.
+        /// How long to wait.
         retry_after: Duration,
     },
 }
@@ -225,9 +225,9 @@ pub enum ModelError {
 /// Whose fault a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The surroundings': counts nothing, the agent parks.
+    /// The surroundings: no attempt is counted, and the agent parks.
     Surroundings,
-    /// The content's: counts towards `max_attempts`.
+    /// The content: an attempt is counted towards `max_attempts`.
     Content,
 }
 
@@ -244,18 +244,18 @@ impl ModelError {
             | Self::Auth(_)
             | Self::NoModel(_)
             | Self::Unsupported(_)
-            | Self::Unasked { .. } => Fault::Surroundings,
+            | Self::NotCalled { .. } => Fault::Surroundings,
             Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) => Fault::Content,
         }
     }
 
-    /// Whether a server fails so in an outage and at a single request that it cannot digest alike, so that
-    /// only how often it does so tells which it is.
+    /// Whether a server fails like this both in an outage and on a single bad request. Only the number of such
+    /// failures in a row tells which it is.
     pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Failed { retry_after: None, .. } | Self::Cut(_))
     }
 
-    /// Whether the very same request may succeed in a moment.
+    /// Whether the same request may succeed in a moment.
     pub fn retryable(&self) -> bool {
         matches!(
             self,
@@ -269,7 +269,7 @@ impl ModelError {
         )
     }
 
-    /// Its class in one word, for telemetry.
+    /// Its class, for telemetry.
     pub fn class(&self) -> &'static str {
         match self {
             Self::RateLimited { .. } => "rate_limited",
@@ -284,24 +284,24 @@ impl ModelError {
             Self::Invalid(_) => "invalid",
             Self::Unsupported(_) => "unsupported",
             Self::Garbage(_) => "garbage",
-            Self::Unasked { .. } => "unasked",
+            Self::NotCalled { .. } => "unasked",
         }
     }
 
-    /// When the vendor wants us back.
+    /// How long to wait before the next call, if the vendor said.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after, .. }
             | Self::Overloaded { retry_after, .. }
             | Self::Failed { retry_after, .. } => *retry_after,
-            Self::Unasked { retry_after, .. } => Some(*retry_after),
+            Self::NotCalled { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }
 }
 
-/// Encoded fragments that a model keeps for one warm agent; opaque to everyone else. An empty memo
-/// is always valid.
+/// Encoded fragments that a model keeps for one agent in memory; opaque to all others. An empty memo is always
+/// valid.
 #[derive(Default)]
 pub struct Memo(pub Option<Box<dyn Any + Send>>);
 
@@ -313,25 +313,25 @@ impl std::fmt::Debug for Memo {
 
 /// A request to a model.
 pub struct ModelRequest<'a> {
-    /// What to answer.
+    /// The prompt to answer.
     pub prompt: &'a Prompt,
     /// Encoded fragments of earlier requests of the same agent.
     pub memo: &'a mut Memo,
-    /// Only `connect` is the model's to keep; the runtime keeps the others.
+    /// Time-outs. The model enforces only `connect`; the runtime enforces the others.
     pub timeouts: &'a ModelTimeouts,
 }
 
 /// A model.
 pub trait Model: Send + Sync {
-    /// What is known of it.
+    /// Facts about the model.
     fn info(&self) -> &ModelInfo;
-    /// Generates. Dropping the stream drops the connection. The request is built and its memo
-    /// filled before this returns; the stream does the waiting.
+    /// Starts a generation. Dropping the stream drops the connection. The request is built and its memo filled
+    /// before this returns; only the stream waits.
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>>;
 }
 
 /// All models that a server knows.
 pub trait Models: Send + Sync {
-    /// The model of that name; the server's default for `None`.
+    /// The model with that name; `None` is the server's default.
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError>;
 }

@@ -1,5 +1,5 @@
-//! Paged questions of console and CLI; given to `server` and `cli` only. Never scoped to an agent:
-//! the API decides who may ask.
+//! Paged queries for the console and the CLI, used only by `server` and `cli`. They are not scoped to an agent: the
+//! API decides who may read.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use crate::space::Message;
 /// Which page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
-    /// What the page before answered as `next`; `None` is the first page.
+    /// `next` of the page before; `None` is the first page.
     pub cursor: Option<String>,
-    /// Rows, at most [`crate::limits::PAGE_MAX`].
+    /// Number of rows, at most [`crate::limits::PAGE_MAX`].
     pub limit: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct PageRequest {
 pub struct Page<T> {
     /// The rows.
     pub items: Vec<T>,
-    /// The cursor of the next page; `None` where this is the last.
+    /// The cursor of the next page; `None` if this is the last.
     pub next: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct Page<T> {
 pub struct AgentCard {
     /// Identity.
     pub id: AgentId,
-    /// As members know it.
+    /// Its entity, as members see it.
     pub entity: Entity,
     /// Newest config revision.
     pub config_rev: u64,
@@ -53,46 +53,46 @@ pub struct AgentCard {
     pub open: Option<OpenCycle>,
     /// Waiting events.
     pub waiting: u32,
-    /// Events held by the bound on agent-to-agent messages.
+    /// Events held by the limit on agent-to-agent messages.
     pub held: u32,
     /// Cycles in which something was processed.
     pub cycles: u64,
     /// Cycles that were skipped.
     pub skips: u64,
-    /// Tokens of all its life, skipped cycles included.
+    /// All tokens it has used, skipped cycles included.
     pub usage: Usage,
-    /// Until when it is not at what waits for it; that time may be over.
+    /// The agent does not start waiting work before this time, which may have passed.
     pub not_before: Option<Timestamp>,
-    /// Why.
+    /// Why it is idle.
     pub idle_reason: Option<IdleReason>,
-    /// Where it would speak.
+    /// Where it posts by default.
     pub active_space: Option<SpaceId>,
-    /// `commit_n` of its life.
+    /// `commit_n` of its life row.
     pub commit_n: u64,
-    /// What its runs cost together, in micro-dollars; `None` where none of them has a price.
+    /// The cost of all its runs in micro-dollars; `None` if none of them has a price.
     pub cost_micros: Option<u64>,
     /// Runs whose cost is unknown.
     pub unpriced: u64,
-    /// Its newest run, in short.
+    /// A summary of its newest run.
     pub last: Option<LastRun>,
     /// When its next plan fires.
     pub next_plan: Option<Timestamp>,
-    /// Why it was quarantined, where a record of its own cannot be read.
+    /// Why it is quarantined, if a record of it cannot be read.
     pub damage: Option<String>,
 }
 
-/// The newest run of an agent, in short.
+/// A summary of an agent's newest run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastRun {
     /// The cycle.
     pub id: CycleId,
     /// How it ended.
     pub ending: Ending,
-    /// When.
+    /// When it ended.
     pub ended_at: Timestamp,
 }
 
-/// Something of the recent past.
+/// A recent message or run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecentItem {
     /// A message posted in a space.
@@ -114,25 +114,25 @@ impl RecentItem {
 /// A row of the ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboxRow {
-    /// Place in the agent's inbox.
+    /// Its position in the agent's inbox.
     pub seq: u64,
-    /// The event.
+    /// The event itself.
     pub event: Event,
     /// Its one state.
     pub state: EventState,
-    /// How far it has come.
+    /// Its progress.
     pub progress: EventProgress,
     /// The cycle that has taken or processed it.
     pub cycle: Option<CycleId>,
-    /// That cycle's ordinal: the one that its run has, or will have.
+    /// That cycle's ordinal, which its run has or will have.
     pub ordinal: Option<u64>,
-    /// The step that shows or has shown it.
+    /// The step that shows or showed it.
     pub step: Option<u32>,
-    /// When time alone lets it go; only while it is held.
+    /// When it is released automatically; only while it is held.
     pub release_at: Option<Timestamp>,
     /// Failed attempts; only while it waits.
     pub attempts: u32,
-    /// Text of the message it refers to, its beginning where it is long; for people.
+    /// The text of its message, for people; only the beginning if it is long.
     pub preview: String,
 }
 
@@ -141,15 +141,15 @@ pub struct InboxRow {
 pub struct CommitRow {
     /// `commit_n`.
     pub n: u64,
-    /// Epoch of the lease.
+    /// The epoch of the lease.
     pub epoch: u64,
     /// Cycle.
     pub cycle: CycleId,
     /// Step.
     pub step: u32,
-    /// Which commit.
+    /// The kind of commit.
     pub kind: CommitKind,
-    /// When.
+    /// When it was committed.
     pub at: Timestamp,
 }
 
@@ -170,7 +170,7 @@ pub struct Totals {
     pub open_cycles: u64,
 }
 
-/// Paged questions.
+/// Paged queries.
 pub trait Reader: Send + Sync {
     /// Figures of the whole store.
     fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>>;
@@ -188,7 +188,7 @@ pub trait Reader: Send + Sync {
     ) -> BoxFuture<'_, Result<Page<Entity>, StoreError>>;
     /// The entity with that id or handle (any case).
     fn entity(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Entity>, StoreError>>;
-    /// Spaces by name; of one member where named.
+    /// Spaces by name; only those of `member`, if given.
     fn spaces(
         &self,
         member: Option<EntityId>,
@@ -200,15 +200,14 @@ pub trait Reader: Send + Sync {
     fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>>;
     /// Whether both are members of one space.
     fn share_a_space(&self, one: EntityId, other: EntityId) -> BoxFuture<'_, Result<bool, StoreError>>;
-    /// Agents that rest at `now` though something of that space waits for them, or their open cycle is
-    /// about it; and why, and until when.
-    fn resting(
+    /// Agents that are idle at `now` although events of that space wait for them or their open cycle is about it,
+    /// each with the reason and the time.
+    fn idle_agents(
         &self,
         space: SpaceId,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<(AgentId, IdleUntil)>, StoreError>>;
-    /// Messages with `after < seq < before`, oldest first: the oldest of them where `after` is
-    /// given, else the newest.
+    /// Messages with `after < seq < before`, oldest first: the oldest ones if `after` is given, else the newest.
     fn messages(
         &self,
         space: SpaceId,
@@ -216,15 +215,15 @@ pub trait Reader: Send + Sync {
         before: Option<u64>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
-    /// Messages whose `rev` is above `rev`, in that order: what a watcher missed.
+    /// Messages whose `rev` is above `rev`, in that order: those that a watcher missed.
     fn messages_since_rev(
         &self,
         space: SpaceId,
         rev: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
-    /// What happened last, oldest first: at most `limit` messages and runs after `since`. Of
-    /// certain agents where named: their runs, and what is said in their spaces.
+    /// The latest messages and runs after `since`, oldest first, at most `limit`. With `agents`: only their runs and
+    /// the messages in their spaces.
     fn recent(
         &self,
         agents: Option<Vec<AgentId>>,
@@ -233,9 +232,9 @@ pub trait Reader: Send + Sync {
     ) -> BoxFuture<'_, Result<Vec<RecentItem>, StoreError>>;
     /// One message.
     fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>>;
-    /// What a cycle said, in order.
-    fn said_in(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
-    /// An agent's ledger, newest first; of one state where named (as [`EventState::as_str`]).
+    /// The messages that a cycle posted, in order.
+    fn messages_of_cycle(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
+    /// An agent's ledger, newest first; only one state, if given (as [`EventState::as_str`]).
     fn inbox(
         &self,
         agent: AgentId,
@@ -244,7 +243,7 @@ pub trait Reader: Send + Sync {
     ) -> BoxFuture<'_, Result<Page<InboxRow>, StoreError>>;
     /// One accepted event of an agent.
     fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>>;
-    /// Calls of an agent that have no answer yet, in the order in which they were decided: at most
+    /// Calls of an agent that have no outcome, in the order in which they were decided: at most
     /// [`crate::limits::PAGE_MAX`].
     fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>>;
     /// An agent's runs, newest first.
@@ -260,7 +259,7 @@ pub trait Reader: Send + Sync {
     ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
     /// An agent's view.
     fn view(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<View>, StoreError>>;
-    /// Audit rows of an agent's life after `n`, oldest first.
+    /// Audit rows of an agent's commits after `after`, oldest first.
     fn commits(
         &self,
         agent: AgentId,

@@ -1,5 +1,5 @@
-//! What administrators and people do, apart from posting messages: make, change and end agents, spaces,
-//! members and keys. (Speaking is [`super::Store::accept`].)
+//! What administrators and people do, apart from posting messages ([`super::Store::accept`]): create, change and
+//! end agents, spaces, members and keys.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::entity::{Entity, Space};
 use crate::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use crate::life::Standing;
 
-/// Why something may not be done. Each has one stable code (see `server/problem.rs`).
+/// Why a request is denied. Each reason has one stable code (see `server/problem.rs`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// Nothing has that id or handle.
@@ -20,7 +20,7 @@ pub enum Denial {
     NotFound {
         /// `agent`, `space`, `entity`, ….
         what: &'static str,
-        /// What was asked for.
+        /// The requested id or handle.
         name: String,
     },
     /// The handle is taken.
@@ -31,24 +31,24 @@ pub enum Denial {
         /// The handle.
         name: String,
     },
-    /// The speaker is not a member of the space.
+    /// The sender is not a member of the space.
     #[error("`{entity}` is not a member of `{space}`")]
     NotMember {
-        /// Who.
+        /// The sender.
         entity: EntityId,
-        /// Where.
+        /// The space.
         space: SpaceId,
     },
-    /// The space takes no more messages.
+    /// The space accepts no more messages.
     #[error("the space `{0}` is closed")]
     SpaceClosed(SpaceId),
     /// The space is full.
-    #[error("the space `{0}` has as many members as it may")]
+    #[error("the space `{0}` has the maximum number of members")]
     SpaceFull(SpaceId),
-    /// The agent is over.
+    /// The agent is retired.
     #[error("the agent `{0}` is retired")]
     Retired(AgentId),
-    /// As many events wait as may.
+    /// The maximum number of events is waiting.
     #[error("the inbox of `{0}` is full")]
     InboxFull(AgentId),
     /// The message id is used by another message.
@@ -58,16 +58,16 @@ pub enum Denial {
     #[error("the agent `{0}` runs no cycle now")]
     NoOpenCycle(AgentId),
     /// The agent does not run that cycle.
-    #[error("the agent `{0}` does not live that cycle (any more)")]
+    #[error("the agent `{0}` does not run that cycle now")]
     OtherCycle(AgentId),
-    /// The event is in another state than this needs.
+    /// The event is in a state that does not allow this.
     #[error("wanted an event that is {wanted}, but `{event}` is {state}")]
     EventState {
         /// The event.
         event: EventId,
         /// Its state.
         state: &'static str,
-        /// The states that would do.
+        /// The states that allow it.
         wanted: &'static str,
     },
     /// The open cycle has taken the event.
@@ -78,8 +78,8 @@ pub enum Denial {
         /// The cycle.
         cycle: CycleId,
     },
-    /// The call has its outcome.
-    #[error("wanted a call that is open, but `{call}` is over ({ended})")]
+    /// The call already has an outcome.
+    #[error("wanted an open call, but `{call}` has ended ({ended})")]
     CallOver {
         /// The call.
         call: CallId,
@@ -88,32 +88,32 @@ pub enum Denial {
     },
 }
 
-/// A call that was taken back.
+/// A call that was canceled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CanceledCall {
     /// Its row, with the outcome that its agent reads.
     pub call: CallRow,
-    /// What to tell on.
-    pub echo: Notifications,
+    /// The notifications to publish.
+    pub notifications: Notifications,
 }
 
-/// What came of sending an event again.
+/// The result of sending an event again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SentAgain {
-    /// It was dead or held and waits (again), its attempts begin anew.
+    /// It was dead or held and now waits; its attempts start again from 0.
     Waits(Option<Wakeup>),
-    /// It was processed or skipped: this new event, which cites it, waits.
-    Anew(EventId, Option<Wakeup>),
-    /// The request's key was answered before; nothing was written.
-    Before(EventId),
-    /// The request's key was used for another body.
+    /// It was processed or skipped. A new event with this id, which cites it, now waits.
+    AsNew(EventId, Option<Wakeup>),
+    /// The request's key was used before for this request; nothing was written. The event of the first answer.
+    Repeated(EventId),
+    /// The request's key was used before for another body.
     Conflict,
 }
 
 /// What went wrong with the registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// It may not be done.
+    /// The request is denied.
     #[error(transparent)]
     Denied(#[from] Denial),
     /// The config is invalid.
@@ -124,60 +124,60 @@ pub enum RegistryError {
     Store(#[from] StoreError),
 }
 
-/// A person to be made.
+/// A person to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewHuman {
     /// Identity.
     pub id: EntityId,
     /// Handle, valid by [`crate::entity::handle`].
     pub name: String,
-    /// For people.
+    /// Name for people.
     pub display_name: String,
     /// Id in the client's own auth.
     pub external_id: Option<String>,
-    /// When.
+    /// Creation time.
     pub at: Timestamp,
 }
 
 impl NewHuman {
-    /// One who is shown by the handle.
+    /// A person whose display name is the handle.
     pub fn new(id: EntityId, name: impl Into<String>, at: Timestamp) -> Self {
         let name = name.into();
         Self { id, display_name: name.clone(), name, external_id: None, at }
     }
 }
 
-/// An agent to be made.
+/// An agent to create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAgent {
-    /// Identity, and its entity's.
+    /// Its id, and that of its entity.
     pub id: AgentId,
     /// Handle.
     pub name: String,
-    /// For people.
+    /// Name for people.
     pub display_name: String,
     /// Its first config.
     pub config: AgentConfig,
-    /// When.
+    /// Creation time.
     pub at: Timestamp,
 }
 
 impl NewAgent {
-    /// One that is shown by its handle.
+    /// An agent whose display name is the handle.
     pub fn new(id: AgentId, name: impl Into<String>, config: AgentConfig, at: Timestamp) -> Self {
         let name = name.into();
         Self { id, display_name: name.clone(), name, config, at }
     }
 }
 
-/// A space to be opened.
+/// A space to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSpace {
     /// Identity.
     pub id: SpaceId,
     /// Handle.
     pub name: String,
-    /// For people.
+    /// Name for people.
     pub display_name: String,
     /// What it is for.
     pub description: String,
@@ -185,12 +185,12 @@ pub struct NewSpace {
     pub wake_on: WakeOn,
     /// First members.
     pub members: Vec<EntityId>,
-    /// When.
+    /// Creation time.
     pub at: Timestamp,
 }
 
 impl NewSpace {
-    /// One that is shown by its handle, in which everybody hears everybody.
+    /// A space whose display name is the handle and in which every message wakes all agents.
     pub fn new(id: SpaceId, name: impl Into<String>, members: Vec<EntityId>, at: Timestamp) -> Self {
         let name = name.into();
         let (display_name, description) = (name.clone(), String::new());
@@ -198,10 +198,10 @@ impl NewSpace {
     }
 }
 
-/// What is to be changed of a space; what is not named stays as it is.
+/// Changes of a space; `None` keeps a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpaceChange {
-    /// For people.
+    /// Name for people.
     pub display_name: Option<String>,
     /// What it is for.
     pub description: Option<String>,
@@ -212,44 +212,44 @@ pub struct SpaceChange {
 /// What a key may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialKind {
-    /// Everything; names a `sender` to speak.
+    /// Everything. Must name a `sender` to post.
     Admin,
-    /// What one entity may.
+    /// Whatever this entity may do.
     Entity(EntityId),
 }
 
-/// A key as it is kept: the secret only as a hash.
+/// A stored key, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     /// Identity.
     pub id: CredentialId,
     /// What it may do.
     pub kind: CredentialKind,
-    /// For people.
+    /// Name for people.
     pub label: String,
 }
 
-/// A key to be kept.
+/// A key to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCredential {
     /// The key.
     pub credential: Credential,
     /// SHA-256 of the secret, lower-case hex.
     pub secret_hash: String,
-    /// When.
+    /// Creation time.
     pub at: Timestamp,
-    /// Replaces every credential of this label and the same holder (the CLI's key of each start).
+    /// Whether it replaces all keys of the same holder with this label (the CLI creates a key at each start).
     pub replace_label: bool,
 }
 
-/// The world of a first start: written together, once per store.
+/// The data of a first start, written in one transaction, once per store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Founding {
     /// The human `you`.
     pub human: NewHuman,
-    /// The first agent; none where agents are brought as files.
+    /// The first agent; `None` if agents come from files.
     pub agent: Option<NewAgent>,
-    /// The first space, with them in it.
+    /// The first space, with both as members.
     pub space: NewSpace,
     /// The admin key.
     pub admin: NewCredential,
@@ -257,14 +257,14 @@ pub struct Founding {
 
 /// What administrators and people do.
 pub trait Registry: Send + Sync {
-    /// Writes the first world; `false` where the store has been founded before (nothing written).
+    /// Writes the data of a first start. Returns `false` and writes nothing if the store has such data already.
     fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>>;
-    /// Makes a person.
+    /// Creates a person.
     fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>>;
-    /// Makes an agent with its entity and config revision 1.
+    /// Creates an agent with its entity and config revision 1.
     fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>>;
-    /// Changes an agent's names and config (the patch merges into the newest revision); returns the
-    /// revision now in force. A patch that changes nothing makes no revision.
+    /// Changes an agent's display name and config (the patch is merged into the newest revision). Returns the
+    /// revision now in force. A patch that changes nothing creates no revision.
     fn amend_agent(
         &self,
         agent: AgentId,
@@ -272,28 +272,27 @@ pub trait Registry: Send + Sync {
         config: Option<Value>,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<u64, RegistryError>>;
-    /// Suspends, resumes or retires. Retiring is final and cancels pending plans. Resuming ends a rest, also
-    /// that of an agent which was not suspended: what the provider or a failure made it wait for is tried now.
+    /// Suspends, resumes or retires an agent. Retiring is final and cancels pending plans. Resuming also ends a
+    /// backoff, even of an agent that was not suspended: it runs now.
     fn set_standing(
         &self,
         agent: AgentId,
         standing: Standing,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<(), RegistryError>>;
-    /// Asks that the open cycle (that one, where named) be canceled; returns it. Seen at the next
-    /// commit or glance; the caller signals.
+    /// Requests the cancel of the open cycle (which must be `cycle`, if given) and returns its id. The cycle sees it
+    /// at its next commit or glance. The caller signals the agent.
     fn cancel(&self, agent: AgentId, cycle: Option<CycleId>)
     -> BoxFuture<'_, Result<CycleId, RegistryError>>;
-    /// Takes back an event that waits or is held. One that the open cycle has taken is not its to
-    /// take back any more.
+    /// Cancels an event that is waiting or held. An event that the open cycle has taken cannot be canceled.
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
-    /// Answers an open call as canceled, at once: for the cycle that waits for it, or by an event where
-    /// none does. The caller signals.
+    /// Gives an open call the outcome `canceled` at once: for the cycle that waits for it, or as an event if no cycle
+    /// does. The caller signals the agent.
     fn cancel_call(&self, agent: AgentId, call: CallId)
     -> BoxFuture<'_, Result<CanceledCall, RegistryError>>;
-    /// Sends a dead event again, or a processed or skipped one as the new event `fresh` that cites it; a
-    /// held one is let go, with all that is held of its space.
-    /// `request` makes it idempotent by the client's key. The caller signals.
+    /// Sends an event again: a dead one waits again, a processed or skipped one is sent as the new event `fresh` that
+    /// cites it, a held one is released with all held events of its space. `request` makes this idempotent by the
+    /// client's key. The caller signals the agent.
     fn send_again(
         &self,
         agent: AgentId,
@@ -302,16 +301,16 @@ pub trait Registry: Send + Sync {
         request: Option<RequestKey>,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<SentAgain, RegistryError>>;
-    /// Gives a dead event up for good. Its ledger row stays.
+    /// Drops a dead event for good. Its ledger row stays.
     fn drop_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
     /// Opens a space.
     fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>>;
-    /// Changes a space's names and rules; its `rev` is raised only where something changes.
+    /// Changes a space's names and rules. Its `rev` increases only if something changes.
     fn amend_space(&self, space: SpaceId, change: SpaceChange)
     -> BoxFuture<'_, Result<Space, RegistryError>>;
     /// Closes a space to further messages.
     fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>>;
-    /// Adds a member; adding one again changes its role. Returns the space's `rev`.
+    /// Adds a member, or changes the role of one. Returns the space's `rev`.
     fn add_member(
         &self,
         space: SpaceId,
@@ -319,10 +318,10 @@ pub trait Registry: Send + Sync {
         role: String,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<u64, RegistryError>>;
-    /// Removes a member; what waits in its inbox stays. Returns the space's `rev`.
+    /// Removes a member. Events that wait in its inbox stay. Returns the space's `rev`.
     fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>>;
-    /// Keeps a key.
+    /// Stores a key.
     fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>>;
-    /// The key with that hash, if it is known and not revoked.
+    /// The key with that hash, if it exists and is not revoked.
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>>;
 }

@@ -1,11 +1,11 @@
-//! The durable truth of the living. Verbs of the domain, each atomic.
+//! The durable state of agents. Its methods are operations of the domain, each atomic.
 //!
 //! Contract (each sentence is a named test in `testkit::contract`, run on every backend):
-//! - `accept` is durable when it returns, wakes nobody twice for one event id, and writes a message
-//!   and the events it causes together or not at all.
-//! - `commit` writes all of its changes or none; under an epoch that is not the life row's it is
-//!   `Lost`; repeated with the same `expect` after it was done it answers as the first time.
-//! - an event is in exactly one state; `waiting` holds it only while it waits.
+//! - `accept` is durable when it returns. It wakes no agent twice for one event id. It writes a message and the events
+//!   that it causes together, or nothing.
+//! - `commit` writes all of its changes or none. With an epoch that is not the life row's it returns `Lost`. Repeated
+//!   with the same `expect` after it succeeded, it returns the same result.
+//! - An event is in exactly one state; `waiting` holds it only while it waits.
 
 use jiff::Timestamp;
 
@@ -17,18 +17,18 @@ use crate::id::{AgentId, CredentialId};
 use crate::life::{Activation, Lease};
 use crate::space::{Message, NewMessage};
 
-/// Idempotency of a request (`Idempotency-Key`), kept for ever.
+/// Idempotency of a request (`Idempotency-Key`), kept forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestKey {
-    /// Whose key.
+    /// The credential of the request.
     pub credential: CredentialId,
     /// The client's key.
     pub key: String,
-    /// Hash of the request, so that another body under the same key is found out.
+    /// Hash of the request body, to detect another body under the same key.
     pub body_hash: String,
 }
 
-/// What is to be accepted.
+/// What to accept.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accept {
     /// A message and the events it causes.
@@ -37,58 +37,58 @@ pub enum Accept {
     Event(AgentId, Event),
 }
 
-/// What came of an accept.
+/// The result of an accept.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
     /// It is durable now.
     Fresh {
         /// The message as stored, for [`Accept::Message`].
         message: Option<Message>,
-        /// Agents that have something to do; signal them.
+        /// Agents that have work; the caller signals them.
         wake: Vec<Wakeup>,
     },
-    /// It was accepted before; nothing was written, nobody is woken.
+    /// It was accepted before. Nothing was written, and no agent is woken.
     Duplicate {
-        /// The message as stored then, for [`Accept::Message`].
+        /// The message as stored the first time, for [`Accept::Message`].
         message: Option<Message>,
     },
     /// The idempotency key was used for another body.
     Conflict,
-    /// It may not be accepted; nothing was written.
+    /// It was denied; nothing was written.
     Denied(Denial),
 }
 
 /// An agent with something due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Which.
+    /// The agent.
     pub agent: AgentId,
-    /// Since, or from when.
+    /// Since when, or from when on.
     pub at: Timestamp,
 }
 
-/// What went wrong with the store, by what the caller does next.
+/// A failure of the store. The variants follow from what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Try again: busy, or the queue is full.
+    /// The store is busy, or its queue is full: try again.
     #[error("the store is busy: {0}")]
     Busy(String),
-    /// Stop accepting until there is room.
+    /// The store has no room: stop accepting until it has.
     #[error("the store has no room: {0}")]
     Full(String),
-    /// This record cannot be read; leave the agent alone, tell the operator.
+    /// A record cannot be read: quarantine the agent and inform the operator.
     #[error("a record is damaged: {0}")]
     Damaged(String),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The process must end and recover: an fsync failed, the file is gone.
+    /// The process must end and recover: an fsync failed, or the file is gone.
     #[error("the store is broken: {0}")]
     Broken(String),
 }
 
-/// The durable state of agents. A command may carry a time that the store's clock has not reached, because that clock
-/// was set back: its waits then count from now and keep their length.
+/// The durable state of agents. A command may carry a time that is later than the store's clock, because that clock
+/// was set back. Its waits then start now and keep their length.
 pub trait Store: Send + Sync {
     /// Accepts a message or an event. `request` makes it idempotent by the client's key.
     fn accept(
@@ -97,9 +97,8 @@ pub trait Store: Send + Sync {
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>>;
 
-    /// Agents with something due at `now`, most overdue first, at most `limit`; found by index. `after`
-    /// is the last one of the look before, where this one goes on behind it: who is due can be looked
-    /// through in pages, so that those who stay due hide nobody.
+    /// At most `limit` agents with something due at `now`, most overdue first; found by index. To read the next page,
+    /// `after` is the last agent of the page before. With pages, agents that stay due do not hide the others.
     fn due(
         &self,
         now: Timestamp,
@@ -107,11 +106,11 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>>;
 
-    /// The earliest time after `now` at which anything becomes due.
+    /// The earliest time after `now` at which something becomes due.
     fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>>;
 
-    /// Reads everything that an activation needs, as of one moment; writes nothing. `known` is the
-    /// `commit_n` up to which the caller still holds the window. `None` where there is no such agent.
+    /// Reads everything that an activation needs, as of one moment, and writes nothing. `known` is the `commit_n` of
+    /// the window that the caller still holds. `None` if there is no such agent.
     fn wake(
         &self,
         agent: AgentId,
@@ -119,28 +118,27 @@ pub trait Store: Send + Sync {
         known: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<Activation>, StoreError>>;
 
-    /// The one write path of a life. With [`crate::changes::CommitKind::Open`] the lease's epoch is
-    /// the one that the commit makes (the life row must stand at one less); else it must be the life
-    /// row's.
+    /// The only way to write a cycle's changes. With [`crate::changes::CommitKind::Open`] the commit sets the lease's
+    /// epoch, and the life row must have the epoch before it. Otherwise both epochs must be equal.
     fn commit(
         &self,
         lease: Lease,
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>>;
 
-    /// What the world did meanwhile, with what is behind it; `None` where the lease is lost. The facts are left
-    /// out where they are still those of `known_facts` ([`crate::life::Facts::known`]).
+    /// What happened in the meantime: the glance and its details; `None` if the lease is lost. The facts are left out
+    /// if they are still those of `known_facts` ([`crate::life::Facts::known`]).
     fn glance(
         &self,
         lease: Lease,
         known_facts: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<News>, StoreError>>;
 
-    /// Sets an agent apart of which a record cannot be read: it is suspended, with the reason, until an
-    /// operator resumes it. Its events keep waiting, all other agents continue.
+    /// Quarantines an agent of which a record cannot be read: it is suspended, with the reason, until an operator
+    /// resumes it. Its events keep waiting; all other agents continue.
     fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Turns due plans into events and lets go what was held long enough, at most `limit` together, and fewer
-    /// where that would keep others from the store; what is left is due at once. Returns whom to signal.
+    /// Turns due plans into events and releases events that were held long enough: at most `limit` in all, and fewer
+    /// if that would block other users of the store. The rest stays due. Returns the agents to signal.
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>>;
 }

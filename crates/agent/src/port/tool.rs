@@ -1,4 +1,4 @@
-//! A hand: a named capability with a schema and an effect class.
+//! A tool: a named capability with a schema and an effect class.
 
 use std::sync::Arc;
 
@@ -12,64 +12,64 @@ use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use crate::life::Facts;
 pub use crate::tool::ToolSpec;
 
-/// Where a call happens, and what an inward tool may look at.
+/// The context of a call, and what an inward tool may read.
 pub struct ToolContext<'a> {
-    /// Who calls.
+    /// The agent that calls.
     pub agent: AgentId,
-    /// In which cycle.
+    /// Its cycle.
     pub cycle: CycleId,
-    /// The call: our id, and the idempotency key of its effect.
+    /// The call's id, which is also the idempotency key of its effect.
     pub call: &'a CallId,
     /// The time of the decision.
     pub now: Timestamp,
-    /// Where the agent stands, pending changes included.
+    /// The agent's active space, pending changes included.
     pub active_space: Option<SpaceId>,
-    /// What a message of this cycle descends from.
+    /// The causal root of the cycle's messages.
     pub root: &'a RootId,
-    /// The hop that it carries.
+    /// The hop of its messages.
     pub hop: u32,
-    /// Spaces, members, memories as of the activation.
+    /// Spaces, members and memories, as of the activation.
     pub facts: &'a Facts,
-    /// Changes of the calls before it in this step.
+    /// Changes by the earlier calls of this step.
     pub pending: &'a Inward,
-    /// Reading on the agent's behalf.
+    /// Reads on the agent's behalf.
     pub lookup: &'a dyn Lookup,
 }
 
-/// What a tool gives back.
+/// The result of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// What the model reads.
     pub outcome: Outcome,
-    /// What is to change; only inward tools may ask for anything.
+    /// The requested changes; only inward tools may request any.
     pub inward: Inward,
 }
 
-/// Why a call failed, with two faces.
+/// Why a call failed, for the model and for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{model}")]
 pub struct ToolError {
     /// What the model may read: what was wanted, what stood in the way, what to do.
     pub model: String,
-    /// What the operator sees in addition.
+    /// What the operator reads in addition.
     pub operator: Option<String>,
 }
 
 impl ToolError {
-    /// A failure that both may read.
+    /// An error that model and operator may read.
     pub fn new(text: impl Into<String>) -> Self {
         Self { model: text.into(), operator: None }
     }
 }
 
-/// A hand.
+/// A tool.
 pub trait Tool: Send + Sync {
-    /// What it is.
+    /// Its name, schema and effect.
     fn spec(&self) -> &ToolSpec;
-    /// Whether the raw argument string satisfies the schema; the error is for the model. An empty
-    /// string counts as `{}`.
+    /// Parses the raw argument string and checks it against the schema; the error is for the model. An empty string
+    /// counts as `{}`.
     fn check(&self, arguments: &str) -> Result<Value, String>;
-    /// Does it. `arguments` have passed `check`.
+    /// Runs the tool. `arguments` have passed `check`.
     fn call<'a>(
         &'a self,
         arguments: Value,
@@ -77,8 +77,8 @@ pub trait Tool: Send + Sync {
     ) -> BoxFuture<'a, Result<Done, ToolError>>;
 }
 
-/// What the tools are that an agent with this list of names has, in a stable order. Without a list it has those
-/// that are prebuilt: what reaches outside is given to an agent by name, or not at all.
+/// The tools of an agent with this list of names, in a stable order. Without a list it has the prebuilt ones: a tool
+/// that reaches outside must be named.
 pub fn specs(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Arc<[ToolSpec]> {
     let has = |name: &String| match wanted {
         Some(wanted) => wanted.contains(name),
@@ -90,10 +90,10 @@ pub fn specs(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Arc<[ToolSpec]
 
 /// All tools of a server, by name.
 pub trait Toolbox: Send + Sync {
-    /// The tool of that name.
+    /// The tool with that name.
     fn tool(&self, name: &str) -> Option<Arc<dyn Tool>>;
     /// The names of all tools, in a stable order.
     fn names(&self) -> Vec<String>;
-    /// Whether an agent that names no tools has it.
+    /// Whether an agent without a list of tools has this tool.
     fn is_prebuilt(&self, name: &str) -> bool;
 }

@@ -1,5 +1,5 @@
-//! Phases: which tools may be called in this step, told to the model once for each range of steps.
-//! The definitions of the tools never change within a view; what is not allowed is refused.
+//! Gates: which tools may be called in this step. The model is told once for each range of steps. The tool
+//! definitions never change within a view; a call that is not allowed is refused.
 
 use super::{Prepared, Situation};
 use crate::config::{Gate, WantedChoice};
@@ -16,7 +16,7 @@ pub(super) fn gate(situation: &Situation<'_>, prepared: &mut Prepared) {
     };
     prepared.choice = match gate.tool_choice {
         WantedChoice::Required => ToolChoice::Required,
-        // `skip` and `done` are always allowed, so calls are never forbidden to the vendor.
+        // `skip` and `done` are always allowed, so the vendor is never told that calls are forbidden.
         WantedChoice::Auto | WantedChoice::None => ToolChoice::Auto,
     };
     if gate.from == situation.step && (restricts(&gate) || situation.step > 0) {
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_is_told_where_it_begins_and_where_the_last_one_ended() {
+    fn a_phase_is_announced_where_it_begins_and_after_the_last_one() {
         let config = json!({"gates": [{"from": 0, "to": 1, "active_tools": ["read_messages"], "tool_choice": "required"}]});
         assert_eq!(
             at(&config, 0).layers,
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_allows_all_from_the_start_says_nothing() {
+    fn a_gate_that_allows_everything_from_the_start_is_not_announced() {
         assert!(at(&json!({"gates": [{"from": 0}]}), 0).layers.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Urgent events in full, in the middle of a cycle; and what the agent asked to see.
+//! Injection: urgent events, and those that the agent asked to see, are shown in full during a cycle.
 
 use std::collections::HashSet;
 
@@ -8,42 +8,43 @@ use crate::event::Waiting;
 use crate::inbox;
 use crate::limits;
 
-/// Shows urgent events (each with all that its sender said before) where the config injects, and the
-/// oldest ones where the agent peeked. Where there is not room for all, the last words of somebody wait, and
-/// never those before them: what one person says is read in the order in which it was said. What waits
-/// behind a backlog of its sender may not be reached so; where a call was held back for it, at least the
-/// oldest of all that waits is shown, until the cycle ends or has come to it.
+/// Shows urgent events, each with the earlier events of its sender, if the config injects, and the oldest events
+/// if the agent peeked. If there is no room for all, a sender's newest events wait and the earlier ones are
+/// shown, so that each sender's events are read in order. An urgent event behind a long backlog of its sender may
+/// therefore not be reached. If a call was held back for it, at least the oldest waiting event is shown, until the
+/// cycle ends or reaches the urgent one.
 pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
     let Unread { oldest, urgent, .. } = situation.waits;
-    let fresh = |waiting: &&Waiting| !situation.is_in_hand(waiting.seq);
+    let is_new = |waiting: &&Waiting| !situation.is_in_progress(waiting.seq);
     let mut chosen: Vec<&Waiting> = Vec::new();
-    if wanted(situation) {
-        let words = urgent.iter().filter(fresh).map(|word| (word.seq, &word.event.envelope.principal));
-        for (speaker, _) in inbox::speakers(words, situation.requesters) {
-            chosen
-                .extend(urgent.iter().filter(fresh).filter(|word| word.event.envelope.principal == *speaker));
+    if shows_urgent(situation) {
+        let events = urgent.iter().filter(is_new).map(|event| (event.seq, &event.event.envelope.principal));
+        for (sender, _) in inbox::urgent_senders(events, situation.requesters) {
+            chosen.extend(
+                urgent.iter().filter(is_new).filter(|event| event.event.envelope.principal == *sender),
+            );
         }
         if chosen.is_empty() && situation.held_back {
-            chosen.extend(oldest.iter().filter(fresh));
+            chosen.extend(oldest.iter().filter(is_new));
         }
     }
     if situation.decided && !situation.suspect {
         let peeked = situation.peek.min(limits::PEEK_MAX) as usize;
-        chosen.extend(oldest.iter().filter(fresh).take(peeked));
+        chosen.extend(oldest.iter().filter(is_new).take(peeked));
     }
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     let chosen: Vec<Waiting> =
-        chosen.into_iter().filter(|waiting| known.insert(waiting.seq)).cloned().collect();
-    // A flooded agent ends its cycle and takes the rest in the next one; only what a call was held
-    // back for is shown in any case.
+        chosen.into_iter().filter(|waiting| seen.insert(waiting.seq)).cloned().collect();
+    // An agent with too many events takes the rest in its next cycle. Only events that a call was held back for are
+    // shown in any case.
     if situation.held_back || (situation.room > 0 && situation.max_bytes > 0) {
         prepared.inject = inbox::fitting(&chosen, situation.room.max(1), situation.max_bytes).to_vec();
         prepared.inject.sort_by_key(|waiting| waiting.seq);
     }
 }
 
-/// Before anything is processed the batch is what the step is about; only an interruption adds to it.
-fn wanted(situation: &Situation<'_>) -> bool {
+/// Whether urgent events are shown. Before the first decision only an interruption adds events to the batch.
+fn shows_urgent(situation: &Situation<'_>) -> bool {
     let awareness = situation.config.awareness;
     if situation.suspect {
         return situation.held_back;
@@ -54,9 +55,9 @@ fn wanted(situation: &Situation<'_>) -> bool {
     awareness.injects() || situation.held_back
 }
 
-/// Whether something urgent waits that is not in progress.
-pub fn is_news(waits: &Unread, in_hand: &[u64]) -> bool {
-    waits.urgent.iter().any(|waiting| waiting.event.urgent && !in_hand.contains(&waiting.seq))
+/// Whether an urgent event waits that is not in progress.
+pub fn is_news(waits: &Unread, in_progress: &[u64]) -> bool {
+    waits.urgent.iter().any(|waiting| waiting.event.urgent && !in_progress.contains(&waiting.seq))
 }
 
 #[cfg(test)]
@@ -87,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_is_lived_only_an_interruption_shows_more() {
+    fn before_the_first_decision_only_an_interruption_shows_more_events() {
         assert_eq!(injected(&json!({"awareness": "inject"}), false, false, false), [0u64; 0]);
         assert_eq!(injected(&json!({"awareness": "interrupt"}), false, false, false), [0u64; 0]);
         assert_eq!(injected(&json!({"awareness": "interrupt"}), false, false, true), [5]);
     }
 
     #[test]
-    fn whoever_is_wary_lets_nothing_in_but_what_a_call_waits_for() {
+    fn a_suspect_cycle_shows_no_new_events_except_those_a_call_waits_for() {
         let waits = waits(vec![service(4, "a", false), service(5, "b", true)]);
         for (decided, held_back, expected) in [(false, false, 0), (true, false, 0), (true, true, 1)] {
             let prepared = check(
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_takes_in_no_more_than_there_is_room_for() {
+    fn a_cycle_injects_no_more_events_than_it_has_room_for() {
         let waits = waits((1..=20).map(|n| service(n, "a", true)).collect());
         let count = |room, max_bytes, held_back| {
             let change = |s: &mut super::Situation<'_>| {
@@ -119,18 +120,18 @@ mod tests {
             check(&json!({}), change, &waits).inject.len()
         };
         assert_eq!([count(7, 10_000, false), count(0, 10_000, false), count(7, 0, false)], [7, 0, 0]);
-        assert_eq!(count(0, 0, true), 1, "what a call waits for is shown");
+        assert_eq!(count(0, 0, true), 1, "the event that a call waits for is shown");
     }
 
     #[test]
-    fn where_room_is_short_the_last_words_of_somebody_wait_and_never_the_first() {
+    fn if_room_is_short_the_newest_events_of_a_sender_wait_and_never_the_oldest() {
         let mut events: Vec<_> = (1..=50).map(|n| service(n, "a", false)).collect();
         events.extend([service(51, "a", true), service(52, "b", true), service(53, "c", true)]);
         let mut waits = waits(events.clone());
         waits.urgent = events;
-        let shown = |room, asker: &'static str, change: fn(&mut super::Situation<'_>)| -> Vec<u64> {
-            let asker = crate::delivery::requester(&service(1, asker, false).event);
-            let requesters: &'static [_] = Box::leak(Box::new([asker]));
+        let shown = |room, requester_name: &'static str, change: fn(&mut super::Situation<'_>)| -> Vec<u64> {
+            let requester_name = crate::delivery::requester(&service(1, requester_name, false).event);
+            let requesters: &'static [_] = Box::leak(Box::new([requester_name]));
             let change = |s: &mut super::Situation<'_>| {
                 (s.room, s.requesters) = (room, requesters);
                 change(s);
@@ -138,17 +139,17 @@ mod tests {
             check(&json!({}), change, &waits).inject.iter().map(|waiting| waiting.seq).collect()
         };
         let first = |n: u64| (1..=n).collect::<Vec<_>>();
-        assert_eq!(shown(5, "nobody", |_| {}), [1, 2, 3, 52, 53], "whoever spoke last first");
+        assert_eq!(shown(5, "nobody", |_| {}), [1, 2, 3, 52, 53], "the last sender first");
         assert_eq!(shown(1, "nobody", |_| {}), [53]);
-        assert_eq!(shown(5, "a", |_| {}), first(5), "whoever asked first of all");
+        assert_eq!(shown(5, "a", |_| {}), first(5), "the requester first of all");
         assert_eq!(shown(60, "a", |_| {}), first(53));
-        assert_eq!(shown(0, "a", |s| s.held_back = true), [1], "at least one, and that the oldest");
-        let taken = |s: &mut super::Situation<'_>| (s.held_back, s.in_hand) = (true, &[1, 2]);
+        assert_eq!(shown(0, "a", |s| s.held_back = true), [1], "at least the oldest");
+        let taken = |s: &mut super::Situation<'_>| (s.held_back, s.in_progress) = (true, &[1, 2]);
         assert_eq!(shown(0, "a", taken), [3]);
     }
 
     #[test]
-    fn where_the_word_that_a_call_waits_for_is_out_of_reach_the_oldest_of_all_are_shown() {
+    fn if_the_event_that_a_call_waits_for_is_out_of_reach_the_oldest_events_are_shown() {
         let mut waits = waits((1..=20).map(|n| service(n, "a", false)).collect());
         waits.count = 5_000;
         let shown = |held_back, room| -> Vec<u64> {
@@ -159,10 +160,10 @@ mod tests {
     }
 
     #[test]
-    fn a_peek_shows_the_oldest_and_nothing_twice() {
+    fn a_peek_shows_the_oldest_events_and_none_twice() {
         let waits = waits((1..=20).map(|n| service(n, "a", n == 2)).collect());
-        let seqs = |peek, in_hand: &'static [u64]| -> Vec<u64> {
-            let prepared = check(&json!({}), |s| (s.peek, s.in_hand) = (peek, in_hand), &waits);
+        let seqs = |peek, in_progress: &'static [u64]| -> Vec<u64> {
+            let prepared = check(&json!({}), |s| (s.peek, s.in_progress) = (peek, in_progress), &waits);
             prepared.inject.iter().map(|waiting| waiting.seq).collect()
         };
         assert_eq!(seqs(3, &[]), [1, 2, 3]);

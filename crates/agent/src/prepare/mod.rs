@@ -1,8 +1,8 @@
-//! What is decided before each step: what else the model is shown,
-//! which tools may be called, whose model answers, and what of the log it is sent.
+//! What is decided before each step: which further events the model is shown, which tools may be called, which
+//! model answers, and which part of the log it is sent.
 //!
-//! One pure function of config, cycle, step and what waits, over policies that each know one thing.
-//! None of them knows how a step is thought, committed or retried.
+//! [`prepare`] is a pure function of config, cycle, step and waiting events. It runs one policy per question. No
+//! policy knows how a step is generated, committed or retried.
 
 mod gates;
 mod inject;
@@ -19,72 +19,72 @@ use crate::config::{AgentConfig, Gate};
 use crate::entry::{Entry, View};
 use crate::event::Waiting;
 use crate::id::CycleId;
-use crate::life::{Glimpse, Requester};
+use crate::life::{Previewed, Requester};
 use crate::prompt::ToolChoice;
 use crate::view::Budget;
 
 pub use inject::is_news;
 
-/// What waits beside the events that are in progress, as last seen.
+/// Waiting events that are not in progress, as last seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unread {
     /// How many.
     pub count: u32,
-    /// The oldest of them, at most [`crate::limits::PEEK_MAX`].
+    /// The oldest, at most [`crate::limits::PEEK_MAX`].
     pub oldest: Vec<Waiting>,
-    /// The urgent ones, each with all that its sender said before, oldest first; of a sender with very much to
-    /// say only the oldest.
+    /// The urgent ones, each with the earlier events of its sender, oldest first. Of a sender with very many
+    /// events only the oldest.
     pub urgent: Vec<Waiting>,
 }
 
 impl Unread {
-    /// What is news of it.
+    /// The unread events of this news.
     pub fn of(news: &News) -> Self {
         Self { count: news.glance.waiting, oldest: news.oldest.clone(), urgent: news.urgent.clone() }
     }
 }
 
-/// Everything that the policies may look at.
+/// All inputs of the policies.
 pub struct Situation<'a> {
-    /// The agent's config, as pinned at the cycle's opening.
+    /// The agent's config, as pinned when the cycle opened.
     pub config: &'a AgentConfig,
     /// The step to prepare, from 0.
     pub step: u32,
-    /// Whether something of the cycle is processed already.
+    /// Whether the cycle has made a decision.
     pub decided: bool,
-    /// Whether an urgent event is to be shown whatever the config says: a call was held back for it.
+    /// Whether an urgent event must be shown whatever the config says, because a call was held back for it.
     pub held_back: bool,
-    /// Whether the generation of this very step was aborted for news.
+    /// Whether a generation of this step was aborted because of news.
     pub interrupted: bool,
-    /// Whether nothing new is to be let in, but for what a call was held back for.
+    /// Whether no new events may be shown, except those that a call was held back for.
     pub suspect: bool,
-    /// Events that the agent asked to see (`peek_inbox`).
+    /// Number of events that the agent asked to see (`peek_inbox`).
     pub peek: u32,
-    /// What the last preview has shown.
-    pub previewed: Glimpse,
-    /// The model that is asked because the provider of the one before cannot serve.
+    /// What the last preview showed.
+    pub previewed: Previewed,
+    /// The fallback model, if the provider of the model before it cannot serve.
     pub fallback: Option<&'a str>,
-    /// What waits.
+    /// Waiting events.
     pub waits: &'a Unread,
-    /// Seqs of events in progress: taken or shown, and not settled yet.
-    pub in_hand: &'a [u64],
-    /// Who asked for what the cycle does.
+    /// Seqs of events in progress: taken or shown, and not settled.
+    pub in_progress: &'a [u64],
+    /// Who requested the cycle's work.
     pub requesters: &'a [Requester],
-    /// Further events that may still be shown in this cycle.
+    /// How many further events may be shown in this cycle.
     pub room: u32,
-    /// Bytes that they may fill.
+    /// How many bytes they may have.
     pub max_bytes: usize,
-    /// The present view of the log.
+    /// The current view of the log.
     pub view: &'a View,
-    /// Entries that it shows.
+    /// The entries that the view shows.
     pub window: &'a [Arc<Entry>],
-    /// The cycle in progress, where something of it is processed.
+    /// The open cycle, if it has made a decision.
     pub cycle: Option<CycleId>,
-    /// Which model answered last in this cycle (`None` inside: the agent's own).
+    /// The model that answered last in this cycle (inner `None`: the agent's own).
     pub last_model: Option<&'a Option<String>>,
-    /// Room for the window with that model (`None`: the agent's own).
+    /// The budget of the window with a model (`None`: the agent's own).
     pub budget: &'a dyn Fn(Option<&str>) -> Budget,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -93,34 +93,34 @@ impl Situation<'_> {
         self.window.iter().map(|entry| u64::from(entry.tokens)).sum()
     }
 
-    fn is_in_hand(&self, seq: u64) -> bool {
-        self.in_hand.contains(&seq)
+    fn is_in_progress(&self, seq: u64) -> bool {
+        self.in_progress.contains(&seq)
     }
 }
 
 /// How the step is prepared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prepared {
-    /// Events to show in full, oldest first: processed by the step's decision, kept in the log.
+    /// Events to show in full, oldest first. The step's decision processes them and keeps them in the log.
     pub inject: Vec<Waiting>,
-    /// Texts to show at the end and not to keep.
+    /// Texts to show at the end of the prompt, not kept in the log.
     pub layers: Vec<String>,
-    /// What the last preview has shown now.
-    pub previewed: Glimpse,
-    /// Which tools may be called.
+    /// What the last preview showed, this step's included.
+    pub previewed: Previewed,
+    /// Which tools may be called; `None` is all.
     pub gate: Option<Gate>,
-    /// Whether the model is made to call one.
+    /// Whether the model must call a tool.
     pub choice: ToolChoice,
-    /// Who answers; `None` is the agent's own model.
+    /// The model that answers; `None` is the agent's own.
     pub model: Option<String>,
-    /// Another view of the log, to be committed before anything is shown.
+    /// A new view of the log, to be committed before anything is shown.
     pub view: Option<View>,
 }
 
 type Policy = fn(&Situation<'_>, &mut Prepared);
 
-/// In this order: each sees what those before it decided.
-const POLICIES: [Policy; 5] = [inject::urgent, preview::glimpse, gates::gate, routing::choose, window::fit];
+/// The policies in order. Each sees what those before it decided.
+const POLICIES: [Policy; 5] = [inject::urgent, preview::preview, gates::gate, routing::choose, window::fit];
 
 /// Prepares a step.
 pub fn prepare(situation: &Situation<'_>) -> Prepared {
@@ -183,10 +183,10 @@ mod tests {
             interrupted: false,
             suspect: false,
             peek: 0,
-            previewed: Glimpse::default(),
+            previewed: Previewed::default(),
             fallback: None,
             waits,
-            in_hand: &[],
+            in_progress: &[],
             requesters: &[],
             room: 100,
             max_bytes: 10_000,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_waiting_and_nothing_configured_a_step_is_left_as_it_is() {
+    fn a_step_without_waiting_events_and_config_is_unchanged() {
         let prepared = check(&serde_json::json!({}), |_| {}, &Unread::default());
         assert_eq!(prepared, Prepared::default());
     }

@@ -1,21 +1,22 @@
-//! A glimpse of what waits: a few lines at the end, not kept, once for each change of it.
+//! Preview of waiting events: a few lines at the end of the prompt, not kept in the log, shown after each change.
 
 use super::{Prepared, Situation};
 use crate::inbox;
-use crate::life::Glimpse;
+use crate::life::Previewed;
 
-/// Shows a preview of what waits and is not shown in full, where something of it is new.
-pub(super) fn glimpse(situation: &Situation<'_>, prepared: &mut Prepared) {
+/// Shows a preview of the waiting events that are not shown in full, if any of them is new.
+pub(super) fn preview(situation: &Situation<'_>, prepared: &mut Prepared) {
     if !situation.decided || situation.suspect || !situation.config.awareness.previews() {
         return;
     }
-    let shown = |seq| situation.is_in_hand(seq) || prepared.inject.iter().any(|waiting| waiting.seq == seq);
+    let shown =
+        |seq| situation.is_in_progress(seq) || prepared.inject.iter().any(|waiting| waiting.seq == seq);
     let left: Vec<_> = situation.waits.oldest.iter().filter(|waiting| !shown(waiting.seq)).cloned().collect();
     let Some(newest) = left.last().map(|waiting| waiting.seq) else { return };
     let injected = u32::try_from(prepared.inject.len()).unwrap_or(u32::MAX);
     let count =
         situation.waits.count.saturating_sub(injected).max(u32::try_from(left.len()).unwrap_or(u32::MAX));
-    let now = Glimpse { newest, count };
+    let now = Previewed { newest, count };
     if newest <= situation.previewed.newest && count <= situation.previewed.count {
         return;
     }
@@ -29,7 +30,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_waits_is_previewed_once_for_each_change_of_it() {
+    fn waiting_events_are_previewed_once_for_each_change() {
         let now = waits(vec![service(7, "jira", false)]);
         let prepared = check(&json!({}), |_| {}, &now);
         assert_eq!(
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_injected_is_not_previewed_as_well() {
+    fn injected_events_are_not_previewed() {
         let now = waits(vec![service(7, "a", true)]);
         let prepared = check(&json!({}), |_| {}, &now);
         assert!(prepared.layers.is_empty() && prepared.inject.len() == 1);

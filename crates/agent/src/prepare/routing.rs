@@ -1,9 +1,9 @@
-//! Whose model answers this step.
+//! Which model answers this step.
 
 use super::{Prepared, Situation};
 
-/// A provider that cannot serve is replaced by what the config names for it; else the first rule that
-/// fits decides; where none does, the agent's own model thinks.
+/// Chooses the fallback model if a provider cannot serve, else the model of the first matching rule, else the
+/// agent's own model.
 pub(super) fn choose(situation: &Situation<'_>, prepared: &mut Prepared) {
     if let Some(fallback) = situation.fallback {
         prepared.model = Some(fallback.to_owned());
@@ -21,7 +21,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_first_rule_that_fits_chooses_the_model() {
+    fn the_first_matching_rule_chooses_the_model() {
         let config = json!({"routing": [
             {"from": 0, "to": 0, "model": "small/one"},
             {"above_tokens": 1_000, "model": "large/one"},

@@ -1,5 +1,5 @@
-//! What of the log is sent: cut where it would not fit, and without old reasoning where another model
-//! is asked in the middle of a cycle.
+//! Which part of the log is sent. It is cut if it does not fit, and old reasoning is left out when the model
+//! changes during a cycle.
 
 use super::{Prepared, Situation};
 use crate::entry::View;
@@ -32,7 +32,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn another_model_in_the_middle_of_a_cycle_is_not_sent_the_reasoning_of_the_last_one() {
+    fn a_model_that_takes_over_during_a_cycle_gets_no_reasoning_of_the_last_one() {
         let entry = |seq| {
             Arc::new(Entry {
                 seq,
@@ -47,7 +47,7 @@ mod tests {
         let window = [entry(1), entry(2)];
         let config = json!({"routing": [{"from": 1, "model": "other/one"}]});
         let (own, other) = (None, Some("other/one".to_owned()));
-        // The situation borrows for as long as the test.
+        // Leaked, because the situation borrows them until the end of the test.
         let window: &'static [Arc<Entry>] = Box::leak(Box::new(window));
         let view = |last: &Option<String>| {
             let last: &'static Option<String> = Box::leak(Box::new(last.clone()));

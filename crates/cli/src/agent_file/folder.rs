@@ -1,4 +1,4 @@
-//! The folder of agent files: which files there are, whether they changed, and all of them read.
+//! The folder of agent files: lists them, detects changes and reads them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,35 +8,35 @@ use std::time::SystemTime;
 
 use super::{AgentFile, FILE_MAX_BYTES, Problem, Vet, parse};
 
-/// Agent files of one folder.
+/// Maximum number of agent files in one folder.
 const FILES_MAX: usize = 1_000;
 
-/// What changes when a file does.
+/// Changes when the file changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stamp {
-    /// A file of this size, last changed then.
+    /// A file of this size, last modified at this time.
     File(u64, Option<SystemTime>),
-    /// Something else stands there, or it cannot be looked at.
+    /// Not a file, or its metadata cannot be read.
     Other(String),
 }
 
 /// One file, read.
 #[derive(Debug)]
 pub(crate) struct FoundFile {
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
-    /// The file as people know it.
+    /// The file, as shown to people.
     pub(crate) file: String,
-    /// What it says, or what is wrong with it.
+    /// Its content, or what is wrong with it.
     pub(crate) read: Result<AgentFile, Vec<Problem>>,
 }
 
-/// A path as people know it.
+/// A path, as shown to people.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(".").unwrap_or(path).display().to_string()
 }
 
-/// The agent files there, by path; `None` where there is no such folder.
+/// The agent files in the folder, by path; `None` if there is no such folder.
 pub(crate) fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, Problem> {
     let unreadable = |why: String| Problem {
         file: shown(dir),
@@ -54,7 +54,7 @@ pub(crate) fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, Probl
         let entry = entry.map_err(|error| unreadable(error.to_string()))?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        // Editors leave such names beside the file they work on.
+        // Editors create such names next to the file that they edit.
         if !name.ends_with(".md") || name.starts_with(['.', '#']) {
             continue;
         }
@@ -69,13 +69,13 @@ pub(crate) fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, Probl
 fn stamp(path: &Path) -> Stamp {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => Stamp::File(metadata.len(), metadata.modified().ok()),
-        // A pipe would wait for ever, a device never end.
-        Ok(_) => Stamp::Other("it is no file".to_owned()),
+        // Reading a pipe would block forever, reading a device would never end.
+        Ok(_) => Stamp::Other("it is not a file".to_owned()),
         Err(error) => Stamp::Other(error.to_string()),
     }
 }
 
-/// Reads all files that were found. Of two with one name neither is taken.
+/// Reads all files that were found. If two agents have the same name, both files are refused.
 pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<FoundFile> {
     let read = |(path, stamp): (&PathBuf, &Stamp)| FoundFile {
         path: path.clone(),
@@ -83,11 +83,11 @@ pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<Foun
         read: read_as(path, stamp, vet),
     };
     let mut all: Vec<FoundFile> = stamps.iter().map(read).collect();
-    refuse_doubles(&mut all);
+    refuse_duplicates(&mut all);
     all
 }
 
-/// Reads one file that somebody named.
+/// Reads one file that a user named.
 pub(crate) fn read_one(path: &Path, vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
     read_as(path, &stamp(path), vet)
 }
@@ -119,7 +119,7 @@ fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<Problem>
     Ok(bytes)
 }
 
-fn refuse_doubles(all: &mut [FoundFile]) {
+fn refuse_duplicates(all: &mut [FoundFile]) {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for agent in all.iter().filter_map(|found| found.read.as_ref().ok()) {
         files.entry(agent.name.clone()).or_default().push(agent.file.clone());
@@ -130,7 +130,7 @@ fn refuse_doubles(all: &mut [FoundFile]) {
         let others: Vec<&str> = others.map(String::as_str).collect();
         if !others.is_empty() {
             let what = format!(
-                "its agent is called `{}`, as is that of `{}`; names are compared in lower case",
+                "its agent `{}` has the same name as the one in `{}`; names are compared in lower case",
                 agent.name,
                 others.join("`, `")
             );
@@ -161,11 +161,11 @@ mod tests {
         all.map(|problem| format!("{problem}\n").replace(&dir.display().to_string(), "D")).collect()
     }
 
-    const FINE: &str = "---\n---\nYou are here.\n";
+    const VALID: &str = "---\n---\nYou are here.\n";
 
     #[test]
     fn only_agent_files_are_read() {
-        let dir = folder(&[("a.md", FINE), ("b.txt", "x"), (".c.md", "x"), ("#d.md", "x"), ("e.md~", "x")]);
+        let dir = folder(&[("a.md", VALID), ("b.txt", "x"), (".c.md", "x"), ("#d.md", "x"), ("e.md~", "x")]);
         fs::create_dir(dir.path().join("old")).unwrap();
         let all = load_all(dir.path());
         assert_eq!(all.len(), 1);
@@ -174,30 +174,30 @@ mod tests {
     }
 
     #[test]
-    fn two_files_with_one_name_are_both_refused_also_by_case() {
-        let dir = folder(&[("a.md", FINE), ("b.md", "---\nname: A\n---\nx"), ("c.md", FINE)]);
+    fn two_files_with_one_name_are_both_refused_ignoring_case() {
+        let dir = folder(&[("a.md", VALID), ("b.md", "---\nname: A\n---\nx"), ("c.md", VALID)]);
         assert_eq!(
             problems(dir.path()),
-            "D/a.md: its agent is called `a`, as is that of `D/b.md`; names are compared in lower case\n\
-             D/b.md: its agent is called `a`, as is that of `D/a.md`; names are compared in lower case\n"
+            "D/a.md: its agent `a` has the same name as the one in `D/b.md`; names are compared in lower case\n\
+             D/b.md: its agent `a` has the same name as the one in `D/a.md`; names are compared in lower case\n"
                 .replace("`D/", &format!("`{}/", "D"))
         );
     }
 
     #[test]
-    fn what_is_no_file_is_not_opened() {
+    fn only_regular_files_are_opened() {
         let dir = folder(&[]);
         fs::create_dir(dir.path().join("a.md")).unwrap();
         std::os::unix::fs::symlink("b.md", dir.path().join("b.md")).unwrap();
         std::os::unix::fs::symlink("nowhere", dir.path().join("c.md")).unwrap();
-        let said = problems(dir.path());
-        assert_eq!(said.lines().count(), 3, "{said}");
-        assert!(said.contains("D/a.md: cannot read it: it is no file"), "{said}");
-        assert!(said.contains("D/b.md: cannot read it: "), "{said}");
+        let found = problems(dir.path());
+        assert_eq!(found.lines().count(), 3, "{found}");
+        assert!(found.contains("D/a.md: cannot read it: it is not a file"), "{found}");
+        assert!(found.contains("D/b.md: cannot read it: "), "{found}");
     }
 
     #[test]
-    fn a_file_beyond_all_measure_is_refused() {
+    fn an_oversized_file_is_refused() {
         let dir = folder(&[]);
         let file = fs::File::create(dir.path().join("a.md")).unwrap();
         file.set_len(1 << 40).unwrap();
@@ -206,9 +206,9 @@ mod tests {
 
     #[test]
     fn a_changed_file_has_another_stamp() {
-        let dir = folder(&[("a.md", FINE)]);
+        let dir = folder(&[("a.md", VALID)]);
         let before = scan(dir.path()).unwrap().unwrap();
-        fs::write(dir.path().join("a.md"), format!("{FINE}more")).unwrap();
+        fs::write(dir.path().join("a.md"), format!("{VALID}more")).unwrap();
         assert_ne!(scan(dir.path()).unwrap().unwrap(), before);
     }
 }

@@ -1,5 +1,5 @@
-//! Agents as files: the keys of an agent's config between two `---` lines, its instructions below
-//! them. Reads and judges; what becomes of an agent is decided elsewhere.
+//! Agents as files: the keys of an agent's config between two `---` lines, its instructions below them.
+//! Reads and checks files; what happens to an agent is decided elsewhere.
 
 mod folder;
 mod vet;
@@ -14,45 +14,45 @@ use serde_json::{Map, Value};
 pub(crate) use folder::{FoundFile, Stamp, load, read_one, scan, shown};
 pub(crate) use vet::{Vetting, unknown_tools};
 
-/// Keys of a file that are not keys of a config: what they are, and their defaults.
+/// Keys of a file that are not keys of a config: name, type, default and description.
 pub(crate) const FILE_KEYS: [(&str, &str, &str, &str); 3] = [
-    ("name", "text", "the file's name without `.md`", "The agent's handle, by which it is known for good."),
-    ("display_name", "text", "the handle", "The name that people are shown."),
+    ("name", "text", "the file's name", "The agent's handle; it never changes."),
+    ("display_name", "text", "the handle", "The name that people see."),
     (
         "spaces",
         "list of names",
         "one space named like the agent",
-        "Spaces that it is a member of; those that are missing are opened, with you in them.",
+        "Spaces that it is a member of; missing ones are opened, with `owner` in them.",
     ),
 ];
 
-/// Largest agent file: the longest instructions, and room for its keys.
+/// Maximum size of an agent file: the longest instructions, and space for its keys.
 const FILE_MAX_BYTES: u64 = limits::INSTRUCTIONS_MAX_BYTES as u64 + 64 * 1024;
-/// The line before and behind the keys.
+/// The line before and after the keys.
 const FENCE: &str = "---";
-/// An agent as its file says.
+/// An agent as its file defines it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AgentFile {
-    /// The file, as people know it.
+    /// The file, as shown to people.
     pub(crate) file: String,
     /// The agent's handle.
     pub(crate) name: String,
-    /// For people.
+    /// The name for people.
     pub(crate) display_name: String,
     /// Handles of its spaces.
     pub(crate) spaces: Vec<String>,
-    /// Everything else.
+    /// All other keys.
     pub(crate) config: AgentConfig,
 }
 
-/// What is wrong with a file.
+/// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
-    /// The file, as people know it.
+    /// The file, as shown to people.
     pub(crate) file: String,
-    /// The line, where it is one of them.
+    /// The line, if the problem is in one.
     pub(crate) line: Option<usize>,
-    /// The column in it, where it is known.
+    /// The column in it, if known.
     pub(crate) column: Option<usize>,
     /// What was wanted and what stood in the way.
     pub(crate) what: String,
@@ -68,10 +68,10 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// Judges the models and tools that a config names: the key, and what is wrong with it.
+/// Checks the models and tools that a config names; returns each wrong key and what is wrong with it.
 pub(crate) type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<(&'static str, String)> + 'a;
 
-/// Reads one file. `stem` is its name without `.md`.
+/// Parses one file. `stem` is its name without `.md`.
 fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
     let problem = |line, what: String| vec![Problem { file: file.to_owned(), line, column: None, what }];
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -86,23 +86,23 @@ fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFil
         let what = flaw.hint.map_or(flaw.message.clone(), |hint| format!("{}; {hint}", flaw.message));
         vec![Problem { file: file.to_owned(), line, column, what }]
     })?;
-    let mut judging = Judging { file, read: &read, problems: Vec::new() };
-    let agent = judging.agent(stem, body.trim_matches('\n').trim_end(), vet);
+    let mut parser = FileParser { file, read: &read, problems: Vec::new() };
+    let agent = parser.agent(stem, body.trim_matches('\n').trim_end(), vet);
     match agent {
-        Some(agent) if judging.problems.is_empty() => Ok(agent),
+        Some(agent) if parser.problems.is_empty() => Ok(agent),
         _ => {
-            judging.problems.sort();
-            Err(judging.problems)
+            parser.problems.sort();
+            Err(parser.problems)
         }
     }
 }
 
-/// The line of the file that is this line of its keys: the first one is the fence.
+/// The line of the file for a line of the keys: the file's first line is the fence.
 fn line_of(line: u64) -> usize {
     usize::try_from(line).unwrap_or(usize::MAX - 1) + 1
 }
 
-/// The keys and the body.
+/// Splits the text into the keys and the body.
 fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
     if text.trim().is_empty() {
         return Err((
@@ -125,14 +125,14 @@ fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
     Err((Some(1), format!("the keys that begin here have no closing `{FENCE}` line")))
 }
 
-struct Judging<'a> {
+struct FileParser<'a> {
     file: &'a str,
     read: &'a YamlNode,
     problems: Vec<Problem>,
 }
 
-impl Judging<'_> {
-    /// The line of a key, else of the one above it.
+impl FileParser<'_> {
+    /// The line of a key, else of its parent.
     fn line(&self, key: &str) -> Option<usize> {
         self.read.place_of(key).map(|place| line_of(place.line))
     }
@@ -169,7 +169,7 @@ impl Judging<'_> {
     }
 
     fn name(&mut self, given: Option<Value>, stem: &str) -> Option<String> {
-        let (text, said) = match &given {
+        let (text, explicit) = match &given {
             None | Some(Value::Null) => (stem, false),
             Some(Value::String(text)) => (text.as_str(), true),
             Some(other) => {
@@ -187,7 +187,7 @@ impl Judging<'_> {
             }
             Ok(name) => Some(name),
             Err(error) => {
-                let more = if said { "" } else { " as the file's name; say `name:` in it" };
+                let more = if explicit { "" } else { " as the file's name; set `name:` in it" };
                 self.problem("name", format!("`name`: {error}{more}"));
                 None
             }
@@ -201,9 +201,9 @@ impl Judging<'_> {
                 Some(text.trim().to_owned())
             }
             other => {
-                let most = limits::DISPLAY_NAME_MAX_BYTES;
+                let max = limits::DISPLAY_NAME_MAX_BYTES;
                 let got: String = other.to_string().chars().take(60).collect();
-                let what = format!("`display_name`: wanted a text of 1 to {most} bytes, got {got}");
+                let what = format!("`display_name`: wanted a text of 1 to {max} bytes, got {got}");
                 self.problem("display_name", what);
                 None
             }
@@ -232,7 +232,7 @@ impl Judging<'_> {
     fn instructions(&mut self, keys: &mut Map<String, Value>, body: &str) {
         if !body.is_empty() {
             if keys.contains_key("instructions") {
-                let what = "`instructions` stand below the keys already; say them once".to_owned();
+                let what = "the instructions are already below the keys; write them once".to_owned();
                 self.problem("instructions", what);
             }
             keys.insert("instructions".to_owned(), Value::from(body));
@@ -253,7 +253,7 @@ impl Judging<'_> {
             Err(problems) => {
                 for problem in problems {
                     let key = problem.key().unwrap_or_default().to_owned();
-                    self.problem(&key, in_files_words(&problem));
+                    self.problem(&key, with_file_keys(&problem));
                 }
                 None
             }
@@ -261,8 +261,8 @@ impl Judging<'_> {
     }
 }
 
-/// A file has a few keys more than a config, and they may be the nearest ones.
-fn in_files_words(problem: &BadConfig) -> String {
+/// A file has more keys than a config, and the nearest one may be among them.
+fn with_file_keys(problem: &BadConfig) -> String {
     match problem {
         BadConfig::UnknownKey { key, .. } if !key.contains('.') => {
             let known = KEYS.iter().map(|known| known.name.split('.').next().unwrap_or(known.name));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_body_make_an_agent() {
+    fn keys_and_body_define_an_agent() {
         let text = "---\nname: Ada_2\ndescription: a test\nspaces: [Home, ops, home]\nlimits:\n  max_steps: 5\n---\n\nYou are Ada.\n\nBe kind.\n\n";
         let agent = read(text).unwrap();
         assert_eq!((agent.name.as_str(), agent.display_name.as_str()), ("ada_2", "ada_2"));
@@ -301,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn byte_order_mark_and_line_ends_of_other_systems_change_nothing() {
+    fn a_byte_order_mark_and_crlf_line_ends_change_nothing() {
         let plain = read("---\ndescription: x\n---\none\ntwo\n").unwrap();
         assert_eq!(read("\u{feff}---\r\ndescription: x\r\n---\r\none\r\ntwo\r\n").unwrap(), plain);
         assert_eq!(read("--- \ndescription: x\n---  \none\ntwo").unwrap(), plain);
     }
 
     #[test]
-    fn the_keys_are_those_of_the_api() {
+    fn file_keys_are_the_same_as_api_keys() {
         let body = serde_json::json!({"debounce": 50, "stop": {"on_tools": ["done"]}, "instructions": "x"});
         let of_api = AgentConfig::from_json(&body).unwrap();
         assert_eq!(read("---\ndebounce: 50\nstop: {on_tools: [done]}\n---\nx").unwrap().config, of_api);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typo_names_file_line_key_and_the_nearest() {
+    fn the_error_of_a_misspelled_key_names_file_line_and_nearest_key() {
         wrong(
             "---\nmodle: x\nlimits:\n  max_step: 5\nspace: [a]\n---\nx",
             &[
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_and_a_value_out_of_bounds_name_what_was_wanted() {
+    fn the_error_of_a_wrong_value_names_what_was_wanted() {
         wrong(
             "---\ndebounce: soon\nname: 5\nspaces: home\n---\nx",
             &[
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_its_parts_says_which() {
+    fn the_error_of_an_incomplete_file_names_the_missing_part() {
         wrong("", &["agents/ada.md: it is empty: wanted keys between two `---` lines, then instructions"]);
         wrong(
             "You are Ada.",
@@ -373,7 +373,7 @@ mod tests {
         );
         wrong(
             "---\ninstructions: x\n---\ny",
-            &["agents/ada.md:2: `instructions` stand below the keys already; say them once"],
+            &["agents/ada.md:2: the instructions are already below the keys; write them once"],
         );
         wrong(
             "---\n- a\n---\ny",
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf8_names_its_line() {
+    fn the_error_of_invalid_utf8_names_the_line() {
         let problems = parse("a.md", "a", b"---\nname: \xff\n---\nx", &|_| Vec::new()).unwrap_err();
         assert_eq!(problems[0].to_string(), "a.md:2: it is not UTF-8 from here on; save it as UTF-8");
     }

@@ -1,4 +1,4 @@
-//! Whether the models and tools that a config names are there: what only a server knows.
+//! Checks that the models and tools that a config names exist, which only a server knows.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use agent::port::{Models, Toolbox};
 /// A server's models and tools.
 #[derive(Clone)]
 pub(crate) struct Vetting {
-    /// Which models there are.
+    /// The models that exist.
     pub(crate) models: Arc<dyn Models>,
-    /// Which tools there are.
+    /// The tools that exist.
     pub(crate) toolbox: Arc<dyn Toolbox>,
 }
 
 impl Vetting {
-    /// The keys that name what is not there, and what to do about each.
-    pub(crate) fn judge(&self, config: &AgentConfig) -> Vec<(&'static str, String)> {
+    /// The keys that name something that does not exist, and what to do about each.
+    pub(crate) fn check(&self, config: &AgentConfig) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         for (key, model) in config.named_models() {
             if let Err(error) = self.models.model(Some(model)) {
@@ -28,7 +28,7 @@ impl Vetting {
     }
 }
 
-/// The keys that name tools which are not among those that are known.
+/// The keys that name unknown tools, and what to do about each.
 pub(crate) fn unknown_tools(config: &AgentConfig, known: &[String]) -> Vec<(&'static str, String)> {
     let unknown = config.unknown_tools(known).into_iter();
     unknown.map(|(key, what, hint)| (key, format!("{what}; {hint}"))).collect()

@@ -1,8 +1,8 @@
-//! The command line of single events: dead events, and taking back what waits.
+//! The command line of single events: dead events, and canceling events that wait.
 
 use clap::{Args, Subcommand};
 
-/// `viv dead`.
+/// Arguments of `viv dead`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DeadArgs {
@@ -24,7 +24,7 @@ pub(crate) enum DeadVerb {
     Drop(Events),
 }
 
-/// An event.
+/// One event.
 #[derive(Debug, Args)]
 pub(crate) struct OneEvent {
     /// The event, by id or by its SEQ in the inbox
@@ -41,7 +41,7 @@ pub(crate) struct Canceled {
     /// Events, by id or by their SEQ in the inbox; calls, by id
     #[arg(required = true, value_name = "EVENT|CALL")]
     pub(crate) wanted: Vec<String>,
-    /// Whose, by handle or id [default: the only agent that has it]
+    /// The agent, by handle or id [default: the only agent that has it]
     #[arg(long, value_name = "AGENT")]
     pub(crate) agent: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What help pages say besides options: the commands in groups, and an example for each.
+//! What help pages show in addition to options: the commands in groups, and an example for each.
 
 use clap::builder::Styles;
 use clap::{Command, CommandFactory};
@@ -15,7 +15,7 @@ viv: a runtime for living agents
 
 `viv --help` lists everything, `viv COMMAND --help` explains one.";
 
-/// The commands by what people want. One that is in no group stands under the last heading.
+/// The commands by purpose. A command in no group is listed under the last heading.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["init", "up", "doctor", "models", "config"]),
     ("Talk", &["chat", "say", "event", "cancel"]),
@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("More", &["open", "completions", "man", "version"]),
 ];
 
-/// An example for each command, by the words that name it.
+/// An example for each command, by its path.
 const EXAMPLES: [(&[&str], &str); 57] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
@@ -93,7 +93,7 @@ const EXAMPLES: [(&[&str], &str); 57] = [
 /// The command line with its help pages.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command();
-    // Subcommands of subcommands are there only once it is built.
+    // Subcommands of subcommands exist only after the command is built.
     for (path, example) in EXAMPLES {
         command = with_example(command, path, example);
     }
@@ -103,8 +103,8 @@ pub(crate) fn command() -> Command {
 
 fn with_example(command: Command, path: &[&str], example: &str) -> Command {
     let Some((name, rest)) = path.split_first() else {
-        let said = command.get_after_help().is_some();
-        return if said { command } else { command.after_help(format!("Example:\n  {example}")) };
+        let has_example = command.get_after_help().is_some();
+        return if has_example { command } else { command.after_help(format!("Example:\n  {example}")) };
     };
     if command.find_subcommand(name).is_none() {
         return command;

@@ -1,4 +1,4 @@
-//! The command line of what follows a running server.
+//! The command line of commands that follow a running server.
 
 use clap::{Args, ValueEnum};
 
@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  viv watch home\n  viv watch ada --since 10m\n\n\
     A handle that both a space and an agent have is written `space:NAME` or `agent:NAME`.\n\
-    Ctrl-C ends it. It goes on across restarts of the server, and says so.")]
+    Ctrl-C ends it. It continues after a restart of the server and reports it.")]
 pub(crate) struct WatchArgs {
     /// A space or an agent, by handle or id [default: everything; the only space for a member's key]
     #[arg(value_name = "SPACE|AGENT")]
@@ -47,7 +47,7 @@ pub(crate) struct TailArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  viv top --sort cost\n\n\
     Keys: Up/Down choose, Enter opens, o sorts, r reverses, / filters, c cancels the cycle,\n\
-    s suspends or resumes, ? helps, q leaves. Where output is no terminal, one table is printed.")]
+    s suspends or resumes, ? helps, q quits. If output is not a terminal, one table is printed.")]
 pub(crate) struct TopArgs {
     /// Print one table, then exit
     #[arg(long)]
@@ -60,7 +60,7 @@ pub(crate) struct TopArgs {
     pub(crate) filter: String,
 }
 
-/// What agents are sorted by.
+/// Sort order of agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortArg {
     /// Working agents first, then agents with waiting events

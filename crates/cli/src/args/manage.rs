@@ -1,5 +1,5 @@
-//! The command line of what is made and changed: agents, spaces, people; and of what is printed from
-//! the command line's own definitions.
+//! The command line of commands that create and change things (agents, spaces, people) and of those that
+//! print the command line's own definitions.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use agent::entity::EntityKind;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
-/// States that a list of agents can be cut down to.
+/// States by which a list of agents can be filtered.
 const STATES: [&str; 6] = ["sleeping", "thinking", "processing", "paused", "suspended", "retired"];
 
 /// `viv agents`.
@@ -24,7 +24,7 @@ pub(crate) struct AgentsArgs {
     pub(crate) all: bool,
 }
 
-/// What can be done with an agent.
+/// Verbs of `viv agents`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsVerb {
     /// List agents, as the command alone does
@@ -66,7 +66,7 @@ pub(crate) enum AgentsVerb {
     Cancel(OneAgent),
 }
 
-/// An agent that must be named.
+/// One agent; required.
 #[derive(Debug, Args)]
 pub(crate) struct OneAgent {
     /// The agent, by handle or id
@@ -110,7 +110,7 @@ pub(crate) struct SpacesArgs {
     pub(crate) all: bool,
 }
 
-/// What can be done with a space.
+/// Verbs of `viv spaces`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpacesVerb {
     /// List spaces, as the command alone does
@@ -196,13 +196,13 @@ pub(crate) struct ReadArgs {
     /// The space, by handle or id [default: the only one]
     #[arg(value_name = "SPACE")]
     pub(crate) space: Option<String>,
-    /// Maximum number of messages, newest first kept
+    /// Maximum number of messages; the newest are kept
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: u32,
     /// Only messages before this number
     #[arg(long, value_name = "SEQ", conflicts_with = "after")]
     pub(crate) before: Option<u64>,
-    /// Only messages after this number, oldest first kept
+    /// Only messages after this number; the oldest are kept
     #[arg(long, value_name = "SEQ")]
     pub(crate) after: Option<u64>,
 }
@@ -217,7 +217,7 @@ pub(crate) struct EntitiesArgs {
     pub(crate) kind: Option<EntityKind>,
 }
 
-/// What can be done with people.
+/// Verbs of `viv entities`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EntitiesVerb {
     /// List people and agents, as the command alone does

@@ -1,4 +1,4 @@
-//! The command line, all of it. Names here are what scripts rely on; nothing is done here.
+//! The whole command line. Scripts rely on the names here. This module only defines; it does nothing.
 
 mod dead;
 mod help;
@@ -50,7 +50,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes.
+/// Options that every command takes.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Global {
     /// Data directory; commands find the server's address and key there
@@ -68,7 +68,7 @@ pub(crate) struct Global {
     pub(crate) quiet: bool,
 }
 
-/// What can be done.
+/// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start the server and apply the agent files
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_that_scripts_rely_on_are_kept() {
+    fn the_names_that_scripts_rely_on_parse() {
         let cli = parse(
             "viv up --data-dir d --listen 127.0.0.1:0 --model demo --base-url http://h/v1 \
              --tool-mode json_schema --context-window 8192 --json",

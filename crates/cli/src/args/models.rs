@@ -1,4 +1,4 @@
-//! The command line of what looks at models.
+//! The command line of commands about models.
 
 use clap::{Args, Subcommand};
 
@@ -19,7 +19,7 @@ pub(crate) struct ModelsArgs {
     pub(crate) provider: Option<String>,
 }
 
-/// What can be done with a model.
+/// Verbs of `viv models`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelsVerb {
     /// Test whether a model and its server are good enough for agents

@@ -1,4 +1,4 @@
-//! The command line of projects: files that say which agents live, and how the server is set up.
+//! The command line of projects: files that define the agents and the server's settings.
 
 use clap::{Args, Subcommand};
 

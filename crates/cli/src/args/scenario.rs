@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 
 use super::ModelArgs;
 
-/// Runs above this are a benchmark, not a scenario.
+/// More runs than this are a benchmark, not a scenario.
 const REPEAT_MAX: i64 = 1_000;
-/// Runs of an agent that fit into a file that people read.
+/// Runs of an agent that fit into a file that a person reads.
 const CYCLES_MAX: i64 = 100;
 
 /// `viv scenario`.
@@ -18,7 +18,7 @@ pub(crate) enum ScenarioVerb {
     ///
     /// Without --model the agents use scripted replies and a simulated clock: hours pass in no time, and
     /// every run is the same. With --model that model replies for all agents in real time and the scripts
-    /// are ignored; pauses in which nobody has anything to do are cut short.
+    /// are ignored; idle pauses are cut short.
     Run(ScenarioRunArgs),
     /// Check scenario files without running them
     Check(ScenarioFiles),
@@ -26,7 +26,7 @@ pub(crate) enum ScenarioVerb {
     Record(RecordArgs),
 }
 
-/// Which files.
+/// The scenario files to use.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioFiles {
     /// Scenario files, or directories with `*.yaml` files in them
@@ -77,8 +77,8 @@ pub(crate) struct RecordArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// `80%` or `80`.
+/// Parses `80%` or `80`.
 fn percent(text: &str) -> Result<u8, String> {
     let number = text.trim().trim_end_matches('%').trim_end().parse::<u8>();
-    number.ok().filter(|n| *n <= 100).ok_or_else(|| "wanted a share such as `80%`".to_owned())
+    number.ok().filter(|n| *n <= 100).ok_or_else(|| "wanted a percentage such as `80%`".to_owned())
 }

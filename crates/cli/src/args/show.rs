@@ -1,4 +1,4 @@
-//! The command line of what shows.
+//! The command line of `viv show`.
 
 use clap::{Args, Subcommand};
 
@@ -15,7 +15,7 @@ pub(crate) enum Show {
     Context(ContextArg),
 }
 
-/// An agent, or the only one.
+/// An agent; without a name, the only one.
 #[derive(Debug, Args)]
 pub(crate) struct AgentArg {
     /// The agent, by handle or id [default: the only one]
@@ -23,7 +23,7 @@ pub(crate) struct AgentArg {
     pub(crate) agent: Option<String>,
 }
 
-/// A context.
+/// Arguments of `viv show context`.
 #[derive(Debug, Args)]
 pub(crate) struct ContextArg {
     /// The agent, by handle or id [default: the only one]
@@ -34,7 +34,7 @@ pub(crate) struct ContextArg {
     pub(crate) layers: bool,
 }
 
-/// A run.
+/// Arguments of `viv show run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArg {
     /// A run's id, or an agent for its newest run [default: the only agent]
@@ -42,7 +42,7 @@ pub(crate) struct RunArg {
     pub(crate) run: Option<String>,
 }
 
-/// An inbox.
+/// Arguments of `viv show inbox`.
 #[derive(Debug, Args)]
 pub(crate) struct InboxArg {
     /// The agent, by handle or id [default: the only one]

@@ -1,4 +1,4 @@
-//! The command line of what wire_format.
+//! The command line of commands that send messages.
 
 use clap::Args;
 

@@ -1,11 +1,11 @@
-//! The command line of what starts a server or asks its model.
+//! The command line of commands that start a server or call its model.
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::settings::Given;
 
-/// Which model is the server's default.
+/// The server's default model.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelArgs {
     /// The model: `demo` or PROVIDER/MODEL, such as `openai/gpt-5` or `ollama/qwen3`
@@ -36,19 +36,19 @@ pub(crate) enum ToolModeArg {
 }
 
 impl ModelArgs {
-    /// What the command line says, under the names of the settings.
+    /// The options that are set, under the names of the settings.
     pub(crate) fn given(&self) -> Vec<Given> {
         let tool_mode = self.tool_mode.map(|mode| match mode {
             ToolModeArg::Native => "native",
             ToolModeArg::JsonSchema => "json_schema",
         });
-        let said = [
+        let options = [
             ("model.name", self.model.as_ref().map(|name| json!(name))),
             ("model.base_url", self.base_url.as_ref().map(|url| json!(url))),
             ("model.tool_mode", tool_mode.map(|mode| json!(mode))),
             ("model.context_window", self.context_window.map(|window| json!(window))),
         ];
-        said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 }
 
@@ -75,15 +75,15 @@ pub(crate) struct UpArgs {
 }
 
 impl UpArgs {
-    /// What the command line says, under the names of the settings.
+    /// The options that are set, under the names of the settings.
     pub(crate) fn given(&self) -> Vec<Given> {
-        let said = [
+        let options = [
             ("listen", self.listen.as_ref().map(|address| json!(address))),
             ("allow_remote", self.allow_remote.then(|| json!(true))),
             ("hosts", (!self.host.is_empty()).then(|| json!(self.host))),
             ("agents_dir", self.agents.as_ref().map(|dir| json!(dir))),
         ];
-        let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        said.chain(self.model.given()).collect()
+        let options = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        options.chain(self.model.given()).collect()
     }
 }

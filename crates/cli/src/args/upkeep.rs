@@ -1,5 +1,4 @@
-//! The command line of what keeps a server safe: copies of its store, a look at all of it, and single
-//! agents as files.
+//! The command line of backup, restore, verify, export and import.
 
 use std::path::PathBuf;
 

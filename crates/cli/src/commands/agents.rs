@@ -1,5 +1,5 @@
-//! `viv agents`: what there is, and what operators do with it. Values of a config are read by the
-//! type of their default; whether they are allowed is the server's to say.
+//! `viv agents`: lists agents and changes them. A config value is parsed by the type of its default; the
+//! server checks whether it is allowed.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,31 +16,32 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
 use crate::target::agent_path;
 
-/// Agents listed at most.
-const MOST: usize = 100_000;
+/// Maximum number of agents that are listed.
+const AGENTS_MAX: usize = 100_000;
 /// Columns of a description in the list.
 const DESCRIPTION: usize = 48;
 /// Columns of a value in a difference.
 const VALUE: usize = 60;
 
-/// Lists agents, or does what is said with one.
+/// Lists agents, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Result<Exit> {
     let AgentsArgs { verb, state, all } = args;
     if verb.is_some() && (state.is_some() || all) {
-        return Err(Failure::usage("`--state` and `--all` choose what is listed, not what is done")
-            .hint("leave them out"));
+        return Err(Failure::usage("`--state` and `--all` apply only to the list").hint("leave them out"));
     }
     match verb {
         None => list(&client, &screen, state.as_deref(), all).await?,
         Some(AgentsVerb::List { state, all }) => list(&client, &screen, state.as_deref(), all).await?,
         Some(AgentsVerb::Create(args)) => create(&client, &screen, args).await?,
         Some(AgentsVerb::Set { agent, values }) => set(&client, &screen, &agent, &values).await?,
-        Some(AgentsVerb::Suspend(one)) => stand(&client, &screen, &one.agent, "suspend").await?,
-        Some(AgentsVerb::Resume(one)) => stand(&client, &screen, &one.agent, "resume").await?,
-        Some(AgentsVerb::Retire { agent, yes: true }) => stand(&client, &screen, &agent, "retire").await?,
+        Some(AgentsVerb::Suspend(one)) => change_standing(&client, &screen, &one.agent, "suspend").await?,
+        Some(AgentsVerb::Resume(one)) => change_standing(&client, &screen, &one.agent, "resume").await?,
+        Some(AgentsVerb::Retire { agent, yes: true }) => {
+            change_standing(&client, &screen, &agent, "retire").await?
+        }
         Some(AgentsVerb::Retire { agent, yes: false }) => {
-            return Err(Failure::usage(format!("retiring `{agent}` is for good"))
-                .hint("say it with --yes, or let it sleep with `viv agents suspend`"));
+            return Err(Failure::usage(format!("retiring `{agent}` cannot be undone"))
+                .hint("confirm with --yes, or suspend it with `viv agents suspend`"));
         }
         Some(AgentsVerb::Cancel(one)) => cancel(&client, &screen, &one.agent).await?,
     }
@@ -48,7 +49,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Res
 }
 
 async fn list(client: &Client, screen: &Screen, state: Option<&str>, all: bool) -> Result<()> {
-    let rows = client.list("/v1/agents", MOST).await?;
+    let rows = client.list("/v1/agents", AGENTS_MAX).await?;
     let mut found: Vec<(Agent, Value)> = Vec::new();
     for row in rows {
         found.push((typed("/v1/agents", row.clone())?, row));
@@ -67,11 +68,11 @@ async fn list(client: &Client, screen: &Screen, state: Option<&str>, all: bool) 
         return Ok(());
     }
     let table: Vec<Vec<String>> = found.iter().map(|(agent, _)| row(screen, agent)).collect();
-    screen.table(&["NAME", "STATE", "MODEL", "CONFIG", "WHAT"], &table);
+    screen.table(&["NAME", "STATE", "MODEL", "CONFIG", "DESCRIPTION"], &table);
     Ok(())
 }
 
-/// The state that people ask for: a suspended agent sleeps, but that is not the point.
+/// The state to show: a suspended agent also sleeps, but `suspended` says more.
 fn state_of(agent: &Agent) -> &'static str {
     match agent.standing {
         Standing::Suspended => "suspended",
@@ -109,15 +110,17 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
         config: Some(Value::Object(config)),
     };
     let answer = client.post("/v1/agents", &body, None).await?;
-    let made: Agent = typed("/v1/agents", answer.clone())?;
+    let created: Agent = typed("/v1/agents", answer.clone())?;
     if let Some(space) = &args.space {
         let path = format!("/v1/spaces/{}/members", segment(space));
-        client.post(&path, &NewMember { entity: made.id.to_string(), role: None }, None).await.map_err(
+        client.post(&path, &NewMember { entity: created.id.to_string(), role: None }, None).await.map_err(
             |failure| {
-                let message =
-                    format!("`{}` was made, but did not join `{space}`: {}", made.name, failure.message);
+                let message = format!(
+                    "`{}` was created, but did not join `{space}`: {}",
+                    created.name, failure.message
+                );
                 Failure { message, ..failure }
-                    .hint(format!("add it with `viv spaces add SPACE {}`", made.name))
+                    .hint(format!("add it with `viv spaces add SPACE {}`", created.name))
             },
         )?;
     }
@@ -125,27 +128,28 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
         screen.json_line(&answer);
         return Ok(());
     }
-    let model = made.model.as_deref().unwrap_or("no model");
+    let model = created.model.as_deref().unwrap_or("no model");
     screen.line(
-        &screen.clean_line(&format!("created agent `{}` ({}), its model is {model}", made.name, made.id)),
+        &screen
+            .clean_line(&format!("created agent `{}` ({}), its model is {model}", created.name, created.id)),
     );
     match &args.space {
         Some(space) => {
             screen.note(&screen.clean_line(&format!("it is in `{space}`: `viv chat --space {space}`")))
         }
-        None => screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", made.name)),
+        None => screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", created.name)),
     }
     Ok(())
 }
 
-/// A file's text, bounded; `-` is standard input.
+/// A file's text, limited in size; `-` is standard input.
 fn text_of(file: &Path) -> Result<String> {
     let shown = file.display();
     let unreadable = |error: std::io::Error| {
         Failure::usage(format!("cannot read the instructions from `{shown}`: {error}"))
             .hint("name a text file in UTF-8, or `-` for standard input")
     };
-    // One byte above the bound is enough to know that it is too long.
+    // One byte more than the limit is enough to detect that it is too long.
     let bound = u64::try_from(limits::INSTRUCTIONS_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut text = String::new();
     if file == Path::new("-") {
@@ -156,15 +160,17 @@ fn text_of(file: &Path) -> Result<String> {
             .map_err(unreadable)?;
     }
     if text.len() > limits::INSTRUCTIONS_MAX_BYTES {
-        let most = limits::INSTRUCTIONS_MAX_BYTES;
+        let max = limits::INSTRUCTIONS_MAX_BYTES;
         return Err(Failure::usage(format!(
-            "wanted instructions of at most {most} bytes, got more in `{shown}`"
+            "wanted instructions of at most {max} bytes, got more in `{shown}`"
         ))
         .hint("shorten them"));
     }
     if text.starts_with("---\n") {
-        return Err(Failure::usage(format!("`{shown}` begins with front matter, which is no instruction"))
-            .hint("put it into the project's `agents` folder, where `viv up` finds it"));
+        return Err(Failure::usage(format!(
+            "`{shown}` begins with front matter, which is not part of instructions"
+        ))
+        .hint("put it into the project's `agents` folder, where `viv up` finds it"));
     }
     Ok(text.trim_end().to_owned())
 }
@@ -195,15 +201,15 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     }
     let after: Agent = typed(&path, answer)?;
     let revision =
-        format!("`{}` has config revision {}, live at its next cycle", after.name, after.config_rev);
+        format!("`{}` has config revision {}, used from its next cycle on", after.name, after.config_rev);
     screen.line(&screen.clean_line(&revision));
     for key in keys {
         let (old, new) = (shown(screen, &before, key), shown(screen, &after, key));
         let line = match old == new {
-            true => format!("  {key}: {new} (as it was)"),
+            true => format!("  {key}: {new} (unchanged)"),
             false => format!("  {key}: {old} -> {}", screen.paint(Style::Bold, &new)),
         };
-        // What was painted here is cleaned before, in `shown`.
+        // The values were cleaned in `shown`, before they were painted.
         screen.line(&line);
     }
     Ok(())
@@ -221,8 +227,8 @@ fn pointer(key: &str) -> String {
     format!("/{}", key.replace('.', "/"))
 }
 
-/// A value as its key takes it: text stays text where the default is text, and nothing at all asks
-/// for the default.
+/// Parses a value for its key: text stays text if the default is text, and an empty value means the
+/// default.
 fn parsed(default: Option<&Value>, key: &str, text: &str) -> Value {
     let read = || serde_json::from_str::<Value>(text).ok();
     match default {
@@ -248,13 +254,13 @@ fn listed(text: &str) -> Value {
     json!(text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect::<Vec<_>>())
 }
 
-/// Puts a value at a dotted key.
+/// Sets a value at a dotted key.
 fn put(body: &mut Value, key: &str, value: Value) {
-    let mut place = &mut body["config"];
+    let mut slot = &mut body["config"];
     for part in key.split('.') {
-        place = &mut place[part];
+        slot = &mut slot[part];
     }
-    *place = value;
+    *slot = value;
 }
 
 fn shown(screen: &Screen, agent: &Agent, key: &str) -> String {
@@ -269,9 +275,9 @@ fn shown(screen: &Screen, agent: &Agent, key: &str) -> String {
     shortened(&screen.clean_line(&text), VALUE)
 }
 
-async fn stand(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Result<()> {
+async fn change_standing(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Result<()> {
     let path = format!("/v1/agents/{}/{verb}", segment(agent));
-    let answer = client.post_bare(&path).await?;
+    let answer = client.post_empty(&path).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
@@ -291,13 +297,13 @@ async fn stand(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Res
 
 async fn cancel(client: &Client, screen: &Screen, agent: &str) -> Result<()> {
     let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
-    let answer = client.post_bare(&agent_path(found.id, "/cancel")).await?;
+    let answer = client.post_empty(&agent_path(found.id, "/cancel")).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
     }
     let cycle = answer["cycle"].as_str().unwrap_or("-");
-    screen.line(&screen.clean_line(&format!("cycle {cycle} of `{}` will end", found.name)));
+    screen.line(&screen.clean_line(&format!("cycle {cycle} of `{}` is being canceled", found.name)));
     Ok(())
 }
 
@@ -306,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_read_by_the_type_of_its_key() {
+    fn a_value_is_parsed_by_the_type_of_its_key() {
         let defaults = AgentConfig::default().to_json();
         let check = |key: &str, text: &str, expected: Value| {
             assert_eq!(parsed(defaults.pointer(&pointer(key)), key, text), expected, "{key}={text}");

@@ -1,4 +1,4 @@
-//! `viv config`: the settings as they hold, all keys there are, and what `viv up` would refuse.
+//! `viv config`: the effective settings, all keys, and what `viv up` would refuse.
 
 use agent::config::KEYS as AGENT_KEYS;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::output::{Screen, Style};
 use crate::settings::keys::KEYS;
 use crate::settings::{Settings, shown};
 
-/// Shows, checks or lists.
+/// Runs `show`, `check` or `keys`.
 pub(crate) async fn run(global: Global, screen: Screen, command: ConfigCommand) -> Result<Exit> {
     match command {
         ConfigCommand::Show { origin, up } => show(&Settings::load(&global, up.given())?, &screen, origin),
@@ -41,7 +41,7 @@ fn show(settings: &Settings, screen: &Screen, origin: bool) {
     }
     let rows: Vec<Vec<String>> = rows
         .map(|(name, value, from)| {
-            let mut row = vec![screen.clean_line(&name), screen.clean_line(&in_words(&value))];
+            let mut row = vec![screen.clean_line(&name), screen.clean_line(&display(&value))];
             row.extend(origin.then(|| screen.clean_line(&from)));
             row
         })
@@ -50,7 +50,7 @@ fn show(settings: &Settings, screen: &Screen, origin: bool) {
     screen.table(&head[..if origin { 3 } else { 2 }], &rows);
 }
 
-fn in_words(value: &Value) -> String {
+fn display(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
@@ -59,13 +59,13 @@ fn in_words(value: &Value) -> String {
 }
 
 async fn check(settings: &Settings, screen: &Screen) -> Result<()> {
-    let (agents, model) = up::would_refuse(settings).await?;
+    let (agents, model) = up::check_start(settings).await?;
     let file = settings.file.as_ref().map(|file| file.display().to_string());
     if screen.json {
         screen.json_line(&json!({"ok": true, "file": file, "agents": agents, "model": model}));
         return Ok(());
     }
-    let of_file = file.unwrap_or_else(|| "none; all is by default".to_owned());
+    let of_file = file.unwrap_or_else(|| "none; all settings are defaults".to_owned());
     let of_agents = if agents.is_empty() { "none".to_owned() } else { agents.join(", ") };
     screen.line(&screen.paint(Style::Green, "`viv up` can start"));
     screen.pairs(&[
@@ -76,7 +76,7 @@ async fn check(settings: &Settings, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
-/// One key as a row: what it is called, and what there is to say about it.
+/// One key as a row: names of the columns and their values.
 type ConfigRow = Vec<(&'static str, String)>;
 
 fn keys(screen: &Screen, args: KeysArgs) {
@@ -120,7 +120,7 @@ fn of_server() -> Vec<ConfigRow> {
     let row = |key: &crate::settings::keys::Key| {
         vec![
             ("key", key.name.to_owned()),
-            ("type", key.kind.words()),
+            ("type", key.kind.description()),
             ("default", key.default.to_owned()),
             ("env", key.env.unwrap_or_default().to_owned()),
             ("flag", key.flag.unwrap_or_default().to_owned()),
@@ -147,7 +147,7 @@ fn of_agents() -> Vec<ConfigRow> {
     let of_config = AGENT_KEYS.iter().map(|key| {
         let default = key.default().to_string();
         let bound = key.bound.to_string();
-        row(key.name, key.kind.to_string(), default, bound, &key.live.to_string(), key.doc)
+        row(key.name, key.kind.to_string(), default, bound, &key.takes_effect.to_string(), key.doc)
     });
     of_file.chain(of_config).collect()
 }

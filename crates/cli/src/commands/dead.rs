@@ -1,5 +1,5 @@
-//! `viv dead` and `viv cancel`: single events of an inbox, listed, shown, sent again, given up, taken
-//! back; single calls taken back.
+//! `viv dead` and `viv cancel`: list, show, retry, drop and cancel single events of an inbox; cancel single
+//! calls.
 
 use agent::event::{EventData, EventState, Principal, Trust};
 use jiff::Timestamp;
@@ -12,23 +12,23 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, shortened};
 use crate::target::{self, agent_path};
 
-/// Events listed, or agents looked at, at most.
-const MOST: usize = 10_000;
+/// Maximum number of events that are listed, and of agents that are searched.
+const EVENTS_MAX: usize = 10_000;
 /// Columns of a text in a list.
 const PREVIEW: usize = 48;
 
-/// Lists dead events, or does what is said with one.
+/// Lists dead events, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Result<Exit> {
     match args.verb {
         None => list(&client, &screen, args.agent.as_deref()).await?,
         Some(DeadVerb::Show(one)) => show(&client, &screen, &one).await?,
-        Some(DeadVerb::Retry(events)) => each(&client, &screen, &events, "retry").await?,
-        Some(DeadVerb::Drop(events)) => each(&client, &screen, &events, "drop").await?,
+        Some(DeadVerb::Retry(events)) => apply(&client, &screen, &events, "retry").await?,
+        Some(DeadVerb::Drop(events)) => apply(&client, &screen, &events, "drop").await?,
     }
     Ok(Exit::Answered)
 }
 
-/// Takes events and calls back.
+/// Cancels events and calls.
 pub(crate) async fn cancel(client: Client, screen: Screen, args: Canceled) -> Result<Exit> {
     let Canceled { wanted, agent } = args;
     for wanted in wanted {
@@ -36,19 +36,19 @@ pub(crate) async fn cancel(client: Client, screen: Screen, args: Canceled) -> Re
             cancel_call(&client, &screen, &wanted, agent.as_deref()).await?;
         } else {
             let event = Events { events: vec![wanted], agent: agent.clone() };
-            each(&client, &screen, &event, "cancel").await?;
+            apply(&client, &screen, &event, "cancel").await?;
         }
     }
     Ok(Exit::Answered)
 }
 
-/// Ids of calls look like nothing else: `c` and 24 hexadecimal digits.
+/// Whether an id is a call's: `c` and 24 hexadecimal digits.
 fn is_call(id: &str) -> bool {
     let digits = id.strip_prefix('c').unwrap_or_default();
     digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// A call belongs to one agent: the one named, or whoever has it.
+/// Cancels a call of the named agent, or of the agent that has it.
 async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Option<&str>) -> Result<()> {
     let agents = match wanted {
         Some(_) => vec![target::agent(client, wanted).await?],
@@ -56,7 +56,7 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
     };
     for agent in agents {
         let path = agent_path(agent.id, &format!("/calls/{call}/cancel"));
-        let answer = match client.post_bare(&path).await {
+        let answer = match client.post_empty(&path).await {
             Err(failure) if failure.exit == Exit::NotFound => continue,
             answer => answer?,
         };
@@ -65,8 +65,9 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
             return Ok(());
         }
         let canceled: Call = typed(&path, answer)?;
-        let told = canceled.outcome.unwrap_or_default();
-        let line = format!("call {call} of `{}` is canceled; `{}` reads: {told}", canceled.tool, agent.name);
+        let outcome = canceled.outcome.unwrap_or_default();
+        let line =
+            format!("call {call} of `{}` is canceled; `{}` receives: {outcome}", canceled.tool, agent.name);
         screen.wrapped(&screen.clean_line(&line), 2);
         return Ok(());
     }
@@ -77,7 +78,7 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
 async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let agents = match wanted {
         Some(_) => vec![target::agent(client, wanted).await?],
-        // Where nothing is dead no inbox needs to be asked for.
+        // If no event is dead, no inbox needs to be read.
         None if client.get_as::<ReadyJson>("/v1/ready").await?.totals.dead == 0 => Vec::new(),
         None => all(client).await?,
     };
@@ -85,7 +86,7 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
     let mut table = Vec::new();
     let now = Timestamp::now();
     for agent in agents {
-        for row in client.list(&agent_path(agent.id, "/inbox?state=dead"), MOST).await? {
+        for row in client.list(&agent_path(agent.id, "/inbox?state=dead"), EVENTS_MAX).await? {
             let event: LoggedEvent = typed("inbox", row.clone())?;
             table.push(dead_row(screen, &agent, &event, now));
             rows.push(json!({"agent": agent.name, "event": row}));
@@ -97,13 +98,13 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
         screen.line("no dead letters");
     } else {
         screen.table(&["AGENT", "SEQ", "EVENT", "WHEN", "KIND", "WHY"], &table);
-        screen.note("`viv dead show EVENT` shows one, `viv dead retry EVENT` sends it again");
+        screen.note("`viv dead show EVENT` shows one, `viv dead retry EVENT` retries it");
     }
     Ok(())
 }
 
 async fn all(client: &Client) -> Result<Vec<Agent>> {
-    typed("/v1/agents", Value::Array(client.list("/v1/agents?brief=true", MOST).await?))
+    typed("/v1/agents", Value::Array(client.list("/v1/agents?brief=true", EVENTS_MAX).await?))
 }
 
 fn dead_row(screen: &Screen, agent: &Agent, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
@@ -122,13 +123,13 @@ fn dead_row(screen: &Screen, agent: &Agent, event: &LoggedEvent, now: Timestamp)
 }
 
 async fn show(client: &Client, screen: &Screen, one: &OneEvent) -> Result<()> {
-    let (agent, row) = found(client, &one.event, one.agent.as_deref()).await?;
+    let (agent, row) = find(client, &one.event, one.agent.as_deref()).await?;
     if screen.json {
         screen.json_line(&json!({"agent": agent.name, "event": row}));
         return Ok(());
     }
     let event: LoggedEvent = typed("event", row)?;
-    let words = words(client, &event).await?;
+    let content = content(client, &event).await?;
     let mut pairs = vec![
         ("agent", agent.name),
         ("event", event.id.0.clone()),
@@ -141,19 +142,19 @@ async fn show(client: &Client, screen: &Screen, one: &OneEvent) -> Result<()> {
         pairs.push(("why", reason));
     }
     if let Some(old) = event.cites {
-        pairs.push(("again", old.0));
+        pairs.push(("retry of", old.0));
     }
     let pairs: Vec<(&str, String)> =
         pairs.into_iter().map(|(name, text)| (name, screen.clean_line(&text))).collect();
     screen.pairs(&pairs);
     screen.line("");
-    for line in screen.clean(&words).lines() {
+    for line in screen.clean(&content).lines() {
         screen.wrapped(&format!("  {line}"), 2);
     }
     Ok(())
 }
 
-/// On whose behalf it came, and how far that is trusted.
+/// The principal of the event, and how far it is trusted.
 fn from(event: &LoggedEvent) -> String {
     let who = match &event.envelope.principal {
         Principal::Entity(id) => format!("member {id}"),
@@ -170,8 +171,8 @@ fn from(event: &LoggedEvent) -> String {
     format!("{who} (trust: {trust})")
 }
 
-/// What it says, in full: a message's text, else its data.
-async fn words(client: &Client, event: &LoggedEvent) -> Result<String> {
+/// The event's content in full: a message's text, else its data.
+async fn content(client: &Client, event: &LoggedEvent) -> Result<String> {
     match &event.data {
         EventData::Message { message, .. } => {
             let message = client.get(&format!("/v1/messages/{message}")).await?;
@@ -184,33 +185,33 @@ async fn words(client: &Client, event: &LoggedEvent) -> Result<String> {
     }
 }
 
-async fn each(client: &Client, screen: &Screen, events: &Events, verb: &str) -> Result<()> {
+async fn apply(client: &Client, screen: &Screen, events: &Events, verb: &str) -> Result<()> {
     for event in &events.events {
-        let (agent, row) = found(client, event, events.agent.as_deref()).await?;
+        let (agent, row) = find(client, event, events.agent.as_deref()).await?;
         let event = row["id"].as_str().unwrap_or(event);
         let path = agent_path(agent.id, &format!("/events/{}/{verb}", segment(event)));
-        let answer = client.post_bare(&path).await?;
+        let answer = client.post_empty(&path).await?;
         if screen.json {
             screen.json_line(&answer);
             continue;
         }
-        let done = match verb {
-            "drop" => "is given up".to_owned(),
-            "cancel" => "is taken back".to_owned(),
+        let result = match verb {
+            "drop" => "is dropped".to_owned(),
+            "cancel" => "is canceled".to_owned(),
             _ => match typed::<EventAccepted>(&path, answer)?.event_id.0 {
                 id if id == event => "waits again".to_owned(),
                 id => format!("is sent again as event {id}"),
             },
         };
-        screen.line(&screen.clean_line(&format!("event {event} of `{}` {done}", agent.name)));
+        screen.line(&screen.clean_line(&format!("event {event} of `{}` {result}", agent.name)));
     }
     Ok(())
 }
 
-/// The event in that agent's inbox, by id or by its place there.
-async fn sent_to(client: &Client, agent: &Agent, event: &str) -> Result<Option<Value>> {
+/// The event in the agent's inbox, by id or by its seq.
+async fn find_event(client: &Client, agent: &Agent, event: &str) -> Result<Option<Value>> {
     if let Ok(seq) = event.parse::<u64>() {
-        let rows = client.list(&agent_path(agent.id, "/inbox"), MOST).await?;
+        let rows = client.list(&agent_path(agent.id, "/inbox"), EVENTS_MAX).await?;
         return Ok(rows.into_iter().find(|row| row["seq"] == json!(seq)));
     }
     match client.get(&agent_path(agent.id, &format!("/events/{}", segment(event)))).await {
@@ -220,15 +221,15 @@ async fn sent_to(client: &Client, agent: &Agent, event: &str) -> Result<Option<V
     }
 }
 
-/// The agent named that was sent the event, or the only one.
-async fn found(client: &Client, event: &str, wanted: Option<&str>) -> Result<(Agent, Value)> {
+/// The event and its agent: the agent named, or the only one that has the event.
+async fn find(client: &Client, event: &str, wanted: Option<&str>) -> Result<(Agent, Value)> {
     let agents = match wanted {
         Some(_) => vec![target::agent(client, wanted).await?],
         None => all(client).await?,
     };
     let mut sent: Vec<(Agent, Value)> = Vec::new();
     for agent in agents {
-        if let Some(row) = sent_to(client, &agent, event).await? {
+        if let Some(row) = find_event(client, &agent, event).await? {
             sent.push((agent, row));
         }
     }

@@ -8,13 +8,13 @@ use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago};
 
-/// Entities listed at most.
-const MOST: usize = 100_000;
+/// Maximum number of entities that are listed.
+const ENTITIES_MAX: usize = 100_000;
 
-/// Lists entities, or does what is said.
+/// Lists entities, or runs a verb.
 pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> Result<Exit> {
     if args.verb.is_some() && args.kind.is_some() {
-        return Err(Failure::usage("`--kind` chooses what is listed, not what is done").hint("leave it out"));
+        return Err(Failure::usage("`--kind` applies only to the list").hint("leave it out"));
     }
     match args.verb {
         None => list(&client, &screen, args.kind.map(|kind| kind.as_str())).await?,
@@ -29,7 +29,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> R
 
 async fn list(client: &Client, screen: &Screen, kind: Option<&str>) -> Result<()> {
     let query = kind.map(|kind| format!("?kind={kind}")).unwrap_or_default();
-    let rows = client.list(&format!("/v1/entities{query}"), MOST).await?;
+    let rows = client.list(&format!("/v1/entities{query}"), ENTITIES_MAX).await?;
     if screen.json {
         screen.json_line(&json!({"entities": rows}));
         return Ok(());
@@ -52,7 +52,7 @@ async fn list(client: &Client, screen: &Screen, kind: Option<&str>) -> Result<()
             ]
         })
         .collect();
-    screen.table(&["NAME", "TITLE", "KIND", "EXTERNAL ID", "MADE"], &rows);
+    screen.table(&["NAME", "TITLE", "KIND", "EXTERNAL ID", "CREATED"], &rows);
     Ok(())
 }
 
@@ -62,16 +62,16 @@ async fn add(client: &Client, screen: &Screen, body: &NewEntity) -> Result<()> {
         screen.json_line(&answer);
         return Ok(());
     }
-    let made: EntityJson = typed("/v1/entities", answer)?;
-    screen.line(&screen.clean_line(&format!("added `{}` ({})", made.name, made.id)));
+    let created: EntityJson = typed("/v1/entities", answer)?;
+    screen.line(&screen.clean_line(&format!("added `{}` ({})", created.name, created.id)));
     screen.note(&screen.clean_line(&format!(
         "next: `viv spaces add SPACE {0}`, and `viv entities key {0}` for a key",
-        made.name
+        created.name
     )));
     Ok(())
 }
 
-/// The key stands alone on standard output, so that it can be handed on and nothing else with it.
+/// Creates a key. The key is alone on standard output, so that it can be piped.
 async fn key(client: &Client, screen: &Screen, name: &str, label: Option<String>) -> Result<()> {
     let path = format!("/v1/entities/{}/keys", segment(name));
     let answer = client.post(&path, &NewKey { label }, None).await?;
@@ -82,7 +82,7 @@ async fn key(client: &Client, screen: &Screen, name: &str, label: Option<String>
     let key: KeyJson = typed(&path, answer)?;
     screen.line(&screen.clean_line(&key.key));
     screen.note(&screen.clean_line(&format!(
-        "The key of `{name}`, shown this once and stored only hashed. Use it with VIV_URL={} and VIV_KEY.",
+        "The key of `{name}`, shown only this once and stored as a hash. Use it with VIV_URL={} and VIV_KEY.",
         client.url()
     )));
     Ok(())

@@ -1,4 +1,4 @@
-//! `viv event`: tells an agent what happened, as a service would.
+//! `viv event`: sends an agent an event, as a service would.
 
 use serde_json::Value;
 use server::api::{EventAccepted, NewEvent};
@@ -8,12 +8,12 @@ use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 
-/// Sends it.
+/// Sends the event.
 pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Result<Exit> {
     let payload =
         args.payload.as_deref().map(serde_json::from_str::<Value>).transpose().map_err(|error| {
             Failure::usage(format!("wanted JSON as the payload: {error}"))
-                .hint("a text stands in quotes of its own: '\"like this\"'")
+                .hint("a text needs JSON quotes: '\"like this\"'")
         })?;
     let body = NewEvent { service: args.service, payload, urgent: args.urgent };
     let path = format!("/v1/agents/{}/events", segment(&args.agent));
@@ -21,9 +21,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Resu
     if screen.json {
         screen.json_line(&answer);
     } else {
-        let told: EventAccepted = typed(&path, answer)?;
-        let said = if told.duplicate { "had it already" } else { "accepted it" };
-        screen.line(&screen.clean_line(&format!("`{}` {said}: event {}", args.agent, told.event_id)));
+        let accepted: EventAccepted = typed(&path, answer)?;
+        let result = if accepted.duplicate { "had already accepted it" } else { "accepted it" };
+        screen.line(&screen.clean_line(&format!("`{}` {result}: event {}", args.agent, accepted.event_id)));
     }
     Ok(Exit::Answered)
 }

@@ -1,4 +1,4 @@
-//! `viv init`: writes a project, all of it or nothing, and never over what is there.
+//! `viv init`: writes a project, completely or not at all, and never overwrites a file.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style};
 use crate::project::{GITIGNORE, IGNORED, TEMPLATES, Template};
 
-/// Writes it.
+/// Writes the project.
 pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
     let dir = args.dir.as_path();
     let ignored = dir.join(GITIGNORE.path);
@@ -29,7 +29,7 @@ pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
         let names = taken.join("`, `");
         let message = format!("`{names}` in `{}` would be overwritten; nothing was written", dir.display());
         return Err(Failure::new(Exit::Refused, "would_overwrite", message)
-            .hint(format!("name another folder: `viv init {}`", free_beside(dir).display())));
+            .hint(format!("name another folder: `viv init {}`", free_name(dir).display())));
     }
     let mut written = Written::default();
     if let Err(error) = written.all(dir, &wanted) {
@@ -37,16 +37,16 @@ pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
         let message =
             format!("cannot write the project into `{}`: {error}; nothing was written", dir.display());
         return Err(Failure::new(Exit::Failed, "project_unwritable", message)
-            .hint("may this user write there, and is there room on the disk?"));
+            .hint("may this user write there, and is there space on the disk?"));
     }
     let advice = has_ignore_file && !ignores_data(&ignored);
     print_result(&screen, dir, &wanted, advice);
     Ok(Exit::Answered)
 }
 
-/// A folder that nobody has yet, named after the one that is taken, in which nothing is in the way.
-fn free_beside(dir: &Path) -> PathBuf {
-    // `.` has no name of its own: what is new lies inside it.
+/// A free folder name next to the taken one.
+fn free_name(dir: &Path) -> PathBuf {
+    // `.` has no name: the new folder is created inside it.
     let named = if dir.file_name().is_some() { dir.to_owned() } else { dir.join("my-agents") };
     let name = named.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let numbered = (2u32..).map(|n| named.with_file_name(format!("{name}-{n}")));
@@ -59,7 +59,7 @@ fn ignores_data(file: &Path) -> bool {
     text.lines().any(|line| line.trim().trim_matches('/') == IGNORED.trim_matches('/'))
 }
 
-/// What was made, so that it can be taken back.
+/// The files and folders that were created, for undo.
 #[derive(Default)]
 struct Written {
     files: Vec<PathBuf>,
@@ -90,7 +90,7 @@ impl Written {
         Ok(())
     }
 
-    /// What cannot be taken back is at least only what was just made.
+    /// A failure to remove is ignored: only new files would remain.
     fn undo(&self) {
         for file in &self.files {
             let _ = fs::remove_file(file);
@@ -106,9 +106,9 @@ fn print_result(screen: &Screen, dir: &Path, written: &[Template], advice: bool)
     let elsewhere = dir != Path::new(".");
     let next = [
         ("viv up", "starts the server with these agents; stop another one first (Ctrl-C)"),
-        ("viv chat --agent helper", "in a second terminal: talk with the first"),
-        ("viv event ops deploy '{\"ok\": false}'", "wake the other as a service would"),
-        ("viv scenario run scenarios", "play what they must do, without a server"),
+        ("viv chat --agent helper", "in a second terminal: talk to the agent `helper`"),
+        ("viv event ops deploy '{\"ok\": false}'", "wake the agent `ops` as a service would"),
+        ("viv scenario run scenarios", "run the scenario tests, without a server"),
     ];
     if screen.json {
         let paths: Vec<&str> = written.iter().map(|file| file.path).collect();
@@ -119,7 +119,7 @@ fn print_result(screen: &Screen, dir: &Path, written: &[Template], advice: bool)
     screen.line(&format!("A project in {}\n", screen.paint(Style::Bold, &shown)));
     screen.pairs(&written.iter().map(|file| (file.path, file.what.to_owned())).collect::<Vec<_>>());
     if advice {
-        screen.line(&format!("\nYour `{}` stays as it is; add the line `{IGNORED}` to it.", GITIGNORE.path));
+        screen.line(&format!("\nYour `{}` was not changed; add the line `{IGNORED}` to it.", GITIGNORE.path));
     }
     screen.line("\nNext:");
     if elsewhere {
@@ -128,5 +128,6 @@ fn print_result(screen: &Screen, dir: &Path, written: &[Template], advice: bool)
     for (command, what) in next {
         screen.line(&format!("  {}\n      {what}", screen.paint(Style::Bold, command)));
     }
-    screen.line("\nThen change `agents/helper.md` while it runs: it is read again when you save it.");
+    screen
+        .line("\nThen edit `agents/helper.md` while the server runs: a change is applied when you save it.");
 }

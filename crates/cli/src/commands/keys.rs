@@ -1,5 +1,5 @@
-//! `viv keys`: the admin key of a data directory whose server is stopped. It opens the store itself: who
-//! has lost the key has nothing to ask a server with.
+//! `viv keys`: the admin key of a data directory whose server is stopped. It opens the store directly:
+//! without a key a server cannot be asked.
 
 use runtime::clock::{SystemClock, SystemIds};
 use serde_json::json;
@@ -15,16 +15,16 @@ use crate::output::Screen;
 use crate::settings;
 use crate::world;
 
-/// Does what is said about keys.
+/// Runs a verb of `viv keys`.
 pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Result<Exit> {
     let KeysVerb::Admin { reset: _ } = verb;
     reset(global, screen).await
 }
 
-/// The key stands alone on standard output, so that it can be handed on and nothing else with it.
+/// Replaces the admin key. The key is alone on standard output, so that it can be piped.
 async fn reset(global: &Global, screen: Screen) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
-    // Opening would make a store where there is none.
+    // Opening would create a store if there is none.
     sqlite::look(&dir, 0).map_err(|error| upkeep::failure(&dir, error))?;
     let clock = Arc::new(SystemClock::new());
     let store = Sqlite::open(&dir, clock.clone()).map_err(|error| match error {
@@ -35,21 +35,21 @@ async fn reset(global: &Global, screen: Screen) -> Result<Exit> {
     })?;
     let key = world::new_admin_key(&store, &*clock, &SystemIds).await;
     let closed = store.close().await;
-    // What was written is durable by now, however the store closes: the new key is the one that holds.
+    // The new key is durable by now and valid, even if the store does not close cleanly.
     let key = key?;
     if screen.json {
         screen.json_line(&json!({"admin_key": key.open()}));
     } else {
         screen.line(key.open());
         screen.note(&screen.clean_line(&format!(
-            "The new admin key of `{}`, shown this once and stored only hashed. The old one is refused from now on; \
-             the keys of people stay as they are.",
+            "The new admin key of `{}`, shown only this once and stored as a hash. The old one no longer works; \
+             the keys of people still work.",
             dir.display()
         )));
     }
     closed.map_err(|error| {
         Failure::new(Exit::Failed, "store_failed", format!("the store did not close cleanly: {error}"))
-            .hint("the new key holds; `viv verify` tells whether the store is whole")
+            .hint("the new key is valid; `viv verify` checks whether the store is intact")
     })?;
     Ok(Exit::Answered)
 }

@@ -1,4 +1,4 @@
-//! The commands: each is a function that returns how the process exits.
+//! The commands: each is a function that returns the exit code.
 
 pub(crate) mod agents;
 pub(crate) mod chat;

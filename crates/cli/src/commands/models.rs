@@ -1,5 +1,5 @@
-//! `viv models`: which models can be reached, and whether one is good enough. Asks providers and
-//! model servers directly, with the keys that are found here; no server of ours is needed.
+//! `viv models`: lists the models that can be reached, and tests whether one is good enough. Asks providers
+//! and model servers directly, with the keys found here; needs no viv server.
 
 mod list;
 mod setup;
@@ -9,7 +9,7 @@ use crate::args::{Global, ModelsArgs, ModelsVerb};
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 
-/// Lists, or tries one.
+/// Lists models, or tests one.
 pub(crate) async fn run(global: Global, screen: Screen, args: ModelsArgs) -> Result<Exit> {
     match args.verb {
         Some(ModelsVerb::Try(args)) => trial::run(&global, screen, args).await,

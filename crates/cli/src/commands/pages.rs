@@ -1,5 +1,5 @@
-//! What is printed without asking anybody, or nearly: completions and man pages, made from the same
-//! definitions as the command line, and the address of the console.
+//! Commands that need little or no server: completions and man pages, generated from the command line's
+//! definitions, and the address of the console.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 
-/// `viv open`.
+/// Runs `viv open`.
 pub(crate) async fn open(client: Client, screen: Screen) -> Result<Exit> {
-    // An address at which nobody answers is none.
+    // Checks that a server answers at the address.
     let _: ReadyJson = client.get_as("/v1/ready").await?;
     let url = client.url();
     let document = format!("{url}/openapi.json");
@@ -23,14 +23,14 @@ pub(crate) async fn open(client: Client, screen: Screen) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     screen.pairs(&[
-        ("console", "not there yet; `viv show` and `viv ps` look into agents".to_owned()),
+        ("console", "not available yet; use `viv ps` and `viv show`".to_owned()),
         ("server", screen.clean_line(&url)),
         ("api", screen.clean_line(&document)),
     ]);
     Ok(Exit::Answered)
 }
 
-/// `viv completions`.
+/// Runs `viv completions`.
 pub(crate) fn completions(screen: Screen, args: CompletionsArgs) -> Result<Exit> {
     let mut script = Vec::new();
     aot::generate(args.shell, &mut args::command(), "viv", &mut script);
@@ -43,14 +43,14 @@ pub(crate) fn completions(screen: Screen, args: CompletionsArgs) -> Result<Exit>
     Ok(Exit::Answered)
 }
 
-/// `viv man`.
+/// Runs `viv man`.
 pub(crate) fn man(screen: Screen, args: ManArgs) -> Result<Exit> {
     if let Some(dir) = &args.dir {
         return pages_into(&screen, dir);
     }
     let mut page = Vec::new();
     let rendered = clap_mangen::Man::new(args::command()).render(&mut page);
-    rendered.map_err(|error| unwritten(Path::new("-"), &error))?;
+    rendered.map_err(|error| cannot_write(Path::new("-"), &error))?;
     let page = String::from_utf8_lossy(&page);
     if screen.json {
         screen.json_line(&json!({"page": page}));
@@ -61,7 +61,7 @@ pub(crate) fn man(screen: Screen, args: ManArgs) -> Result<Exit> {
 }
 
 fn pages_into(screen: &Screen, dir: &Path) -> Result<Exit> {
-    std::fs::create_dir_all(dir).map_err(|error| unwritten(dir, &error))?;
+    std::fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
     let mut command = args::command();
     command.build();
     let mut written = Vec::new();
@@ -72,7 +72,7 @@ fn pages_into(screen: &Screen, dir: &Path) -> Result<Exit> {
         let file = dir.join(format!("{name}.1"));
         let mut page = Vec::new();
         let rendered = clap_mangen::Man::new(command).render(&mut page);
-        rendered.and_then(|()| std::fs::write(&file, page)).map_err(|error| unwritten(&file, &error))?;
+        rendered.and_then(|()| std::fs::write(&file, page)).map_err(|error| cannot_write(&file, &error))?;
         written.push(file.display().to_string());
     }
     written.sort();
@@ -84,7 +84,7 @@ fn pages_into(screen: &Screen, dir: &Path) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(Exit::Failed, "cannot_write", format!("cannot write to `{}`: {error}", path.display()))
         .hint("name another directory with --dir")
 }

@@ -9,18 +9,19 @@ use crate::errors::{Exit, Result};
 use crate::exchange::why_it_is_idle;
 use crate::output::{Screen, short_count};
 
-/// Agents listed at most.
-const MOST: usize = 100_000;
-/// Agents shown to a person at most: whoever wants more wants to filter them.
-const SHOWN: usize = 1_000;
+/// Maximum number of agents with `--json`.
+const JSON_MAX: usize = 100_000;
+/// Maximum number of agents in the table: a longer one needs a filter.
+const TABLE_MAX: usize = 1_000;
 
-/// Lists them.
+/// Lists the agents.
 pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
     let ready: ReadyJson = client.get_as("/v1/ready").await?;
     let default = ready.model.map_or_else(|| "-".to_owned(), |model| model.name);
-    // Their configs are for scripts: of very many agents they are most of the bytes.
-    let (path, most) = if screen.json { ("/v1/agents", MOST) } else { ("/v1/agents?brief=true", SHOWN) };
-    let mut rows = client.list(path, most).await?;
+    // Configs are only for scripts: with many agents they are most of the bytes.
+    let (path, max) =
+        if screen.json { ("/v1/agents", JSON_MAX) } else { ("/v1/agents?brief=true", TABLE_MAX) };
+    let mut rows = client.list(path, max).await?;
     let agents: Vec<Agent> = typed(path, Value::Array(rows.clone()))?;
     if screen.json {
         for (row, agent) in rows.iter_mut().zip(&agents) {
@@ -38,12 +39,12 @@ pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
     for agent in &agents {
         if let Some(why) = why_it_is_idle(agent) {
             let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
-            screen.note(&screen.clean_line(&format!("`{}` backs off{until}: {why}", agent.name)));
+            screen.note(&screen.clean_line(&format!("`{}` is backing off{until}: {why}", agent.name)));
         }
     }
     let all = ready.totals.agents;
-    if table.len() == SHOWN && all > SHOWN as u64 {
-        screen.note(&format!("the first {SHOWN} of {all} agents by name; `viv ps --json` lists more"));
+    if table.len() == TABLE_MAX && all > TABLE_MAX as u64 {
+        screen.note(&format!("the first {TABLE_MAX} of {all} agents by name; `viv ps --json` lists more"));
     }
     Ok(Exit::Answered)
 }
@@ -53,9 +54,10 @@ fn row(screen: &Screen, agent: &Agent, default: &str) -> Vec<String> {
         Some(reason) => format!("{} ({reason})", agent.state.as_str()),
         None => agent.state.as_str().to_owned(),
     };
-    let lived = agent.cycles > 0 || agent.skips > 0;
-    // What no model reported is not nothing; and of who never lived there is nothing to know.
-    let tokens = tokens_of(agent).map_or_else(|| if lived { "unknown" } else { "-" }.to_owned(), short_count);
+    let has_run = agent.cycles > 0 || agent.skips > 0;
+    // Unreported tokens are unknown, not zero; an agent without cycles has none to report.
+    let tokens =
+        tokens_of(agent).map_or_else(|| if has_run { "unknown" } else { "-" }.to_owned(), short_count);
     let waiting = match agent.held {
         0 => agent.waiting.to_string(),
         held => format!("{} +{held} held", agent.waiting),

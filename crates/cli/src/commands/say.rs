@@ -1,4 +1,4 @@
-//! `viv say`: one message, and with `--wait` what came of it.
+//! `viv say`: posts one message, and with `--wait` prints the reply.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,24 +17,25 @@ use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target;
 
-/// Says it.
+/// Posts the message.
 pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {
     let text = text_of(&args.text)?;
     let client = Arc::new(client);
-    let place =
-        target::place(&client, args.space.as_deref(), args.agent.as_deref(), args.sender.as_deref()).await?;
+    let target =
+        target::resolve(&client, args.space.as_deref(), args.agent.as_deref(), args.sender.as_deref())
+            .await?;
     let id = exchange::fresh_id()?;
     if !args.wait {
-        let message = exchange::post(&client, &place, id, &text).await?;
+        let message = exchange::post(&client, &target, id, &text).await?;
         if screen.json {
-            screen.json_line(&json!({"message_id": id, "space": place.space.name, "seq": message["seq"]}));
+            screen.json_line(&json!({"message_id": id, "space": target.space.name, "seq": message["seq"]}));
         } else {
-            let said = format!("said in `{}`: message {id}", place.space.name);
-            screen.line(&screen.clean_line(&said));
+            let line = format!("posted in `{}`: message {id}", target.space.name);
+            screen.line(&screen.clean_line(&line));
         }
         return Ok(Exit::Answered);
     }
-    if !place.admin {
+    if !target.admin {
         return Err(Failure::new(
             Exit::Refused,
             "forbidden",
@@ -42,28 +43,28 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
         )
         .hint("leave out --wait, or use the admin key"));
     }
-    let agent = place.agent(args.agent.as_deref())?;
+    let agent = target.agent(args.agent.as_deref())?;
     let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
-    exchange::post(&client, &place, id, &text).await?;
+    exchange::post(&client, &target, id, &text).await?;
     let waiting = Progress::start(&screen, format!("waiting for {}", agent.display_name));
-    let exchange = watch.wait(id, place.space.id, Duration::from_secs(args.timeout)).await;
+    let exchange = watch.wait(id, target.space.id, Duration::from_secs(args.timeout)).await;
     drop(waiting);
     let exchange = exchange?;
     print(&screen, &agent.display_name, &exchange);
     Ok(if exchange.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
 }
 
-/// Prints what came of a message; used by `chat` too.
+/// Prints the outcome of a message; also used by `chat`.
 pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
     if screen.json {
-        // A value of plain fields always is JSON.
+        // A struct of plain fields always serializes.
         screen.json_line(&serde_json::to_value(exchange).unwrap_or_default());
         return;
     }
     let name = screen.clean_line(agent);
     for reply in &exchange.replies {
-        let said = format!("{}: {}", screen.paint(Style::Cyan, &name), screen.clean(&reply.text));
-        said.split('\n').for_each(|line| screen.wrapped(line, 2));
+        let text = format!("{}: {}", screen.paint(Style::Cyan, &name), screen.clean(&reply.text));
+        text.split('\n').for_each(|line| screen.wrapped(line, 2));
     }
     if let Some(note) = note(&name, exchange) {
         screen.note(&screen.clean_line(&note));
@@ -73,29 +74,29 @@ pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
     }
 }
 
-/// Whether runs of that model are the demo model's.
+/// Whether a model name is the demo model's.
 pub(crate) fn is_demo(model: &str) -> bool {
     model.split('/').any(|part| part == "demo")
 }
 
 fn note(name: &str, exchange: &Exchange) -> Option<String> {
-    let because = exchange.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let reason = exchange.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     match exchange.ending {
         Ending::Completed if exchange.replies.is_empty() => {
             Some(format!("({name} read it and did not reply)"))
         }
         Ending::Completed => None,
-        Ending::Skipped => Some(format!("({name} let it pass{because})")),
-        Ending::Exhausted => Some(format!("({name} was cut off{because})")),
-        Ending::Canceled => Some(format!("(canceled{because})")),
-        Ending::Failed => Some(format!("({name} failed{because})")),
+        Ending::Skipped => Some(format!("({name} skipped it{reason})")),
+        Ending::Exhausted => Some(format!("({name} was cut off{reason})")),
+        Ending::Canceled => Some(format!("(canceled{reason})")),
+        Ending::Failed => Some(format!("({name} failed{reason})")),
     }
 }
 
 fn text_of(words: &[String]) -> Result<String> {
     let text = if words == ["-"] {
         let mut text = String::new();
-        // One byte above the bound is enough to know that it is too long.
+        // One byte more than the limit is enough to detect that it is too long.
         let bound = u64::try_from(limits::MESSAGE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
         std::io::stdin().lock().take(bound).read_to_string(&mut text).map_err(|error| {
             Failure::usage(format!("cannot read the text from standard input: {error}"))
@@ -113,7 +114,7 @@ fn text_of(words: &[String]) -> Result<String> {
             "wanted a text of at most {} bytes, got more",
             limits::MESSAGE_MAX_BYTES
         ))
-        .hint("say it in several messages"));
+        .hint("split it into several messages"));
     }
     Ok(text)
 }
@@ -125,14 +126,14 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn words_are_one_text_and_nothing_is_refused() {
+    fn words_are_joined_and_an_empty_text_is_refused() {
         assert_eq!(text_of(&["hello".into(), "there".into()]).unwrap(), "hello there");
         assert_eq!(text_of(&["  ".into()]).unwrap_err().exit, Exit::Usage);
         assert_eq!(text_of(&["x".repeat(limits::MESSAGE_MAX_BYTES + 1)]).unwrap_err().exit, Exit::Usage);
     }
 
     #[test]
-    fn the_json_of_an_answer_has_the_names_that_scripts_rely_on() {
+    fn the_json_of_a_reply_has_the_names_that_scripts_rely_on() {
         let exchange = Exchange {
             message_id: MessageId(Uuid::from_u128(1)),
             cycle_id: Some(CycleId(Uuid::from_u128(2))),

@@ -1,4 +1,4 @@
-//! `viv spaces`: what there is, who is there, what was said.
+//! `viv spaces`: lists, changes and reads spaces and their members.
 
 use agent::config::WakeOn;
 use serde_json::{Value, json};
@@ -10,15 +10,15 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
 use crate::target;
 
-/// Spaces listed at most.
-const MOST: usize = 100_000;
+/// Maximum number of spaces that are listed.
+const SPACES_MAX: usize = 100_000;
 /// Columns of a description in the list.
 const DESCRIPTION: usize = 48;
 
-/// Lists spaces, or does what is said with one.
+/// Lists spaces, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Result<Exit> {
     if args.verb.is_some() && args.all {
-        return Err(Failure::usage("`--all` chooses what is listed, not what is done").hint("leave it out"));
+        return Err(Failure::usage("`--all` applies only to the list").hint("leave it out"));
     }
     match args.verb {
         None => list(&client, &screen, args.all).await?,
@@ -37,7 +37,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Res
 }
 
 async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
-    let mut rows = client.list("/v1/spaces", MOST).await?;
+    let mut rows = client.list("/v1/spaces", SPACES_MAX).await?;
     rows.retain(|row| all || row["closed"] != json!(true));
     if screen.json {
         screen.json_line(&json!({"spaces": rows}));
@@ -60,7 +60,7 @@ async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
             ]
         })
         .collect();
-    screen.table(&["NAME", "TITLE", "MESSAGES", "STATE", "WHAT"], &rows);
+    screen.table(&["NAME", "TITLE", "MESSAGES", "STATE", "DESCRIPTION"], &rows);
     Ok(())
 }
 
@@ -68,7 +68,7 @@ fn state(space: &SpaceJson) -> &'static str {
     match (space.closed, space.wake_on) {
         (true, _) => "closed",
         (false, WakeOn::All) => "open",
-        (false, WakeOn::Mention) => "open, wakes by mention",
+        (false, WakeOn::Mention) => "open, wakes on mention",
     }
 }
 
@@ -82,14 +82,14 @@ async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<(
     }
     let space: SpaceJson = typed("/v1/spaces", answer)?;
     let who = match body.members.len() {
-        0 => "nobody is there yet".to_owned(),
-        _ => format!("there are {}", body.members.join(", ")),
+        0 => "no members yet".to_owned(),
+        _ => format!("members: {}", body.members.join(", ")),
     };
     screen.line(&screen.clean_line(&format!("opened space `{}` ({}): {who}", space.name, space.id)));
     Ok(())
 }
 
-/// What a space may be changed in.
+/// The keys of a space that can be changed.
 const KEYS: [&str; 3] = ["display_name", "description", "wake_on"];
 
 async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -> Result<()> {
@@ -115,14 +115,14 @@ async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -
         let text = |row: &Value| shortened(&screen.clean_line(&row[key].to_string()), DESCRIPTION);
         let (old, new) = (text(&before), text(&after));
         screen.line(&match old == new {
-            true => format!("  {key}: {new} (as it was)"),
+            true => format!("  {key}: {new} (unchanged)"),
             false => format!("  {key}: {old} -> {}", screen.paint(Style::Bold, &new)),
         });
     }
     Ok(())
 }
 
-/// A key of a space and its value; whether the value is allowed is the server's to say.
+/// Splits KEY=VALUE; the server checks whether the value is allowed.
 fn pair(text: &str) -> Result<(&str, &str)> {
     let hint = "such as `wake_on=mention`; the others are `display_name` and `description`";
     let Some((key, value)) = text.split_once('=') else {
@@ -136,7 +136,7 @@ fn pair(text: &str) -> Result<(&str, &str)> {
 
 async fn close(client: &Client, screen: &Screen, space: &str) -> Result<()> {
     let path = format!("/v1/spaces/{}/close", segment(space));
-    let answer = client.post_bare(&path).await?;
+    let answer = client.post_empty(&path).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
@@ -192,7 +192,7 @@ async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
         return Ok(());
     }
     if members.is_empty() {
-        screen.line("nobody is there");
+        screen.line("no members");
         return Ok(());
     }
     let rows: Vec<Vec<String>> = members
@@ -227,19 +227,19 @@ async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
     }
     let messages: Vec<MessageJson> = typed(&path, items)?;
     if messages.is_empty() {
-        screen.line(&screen.clean_line(&format!("nothing was said in `{}`", space.name)));
+        screen.line(&screen.clean_line(&format!("there are no messages in `{}`", space.name)));
         return Ok(());
     }
     let mut day = String::new();
     for message in &messages {
-        say(screen, message, &mut day);
+        print_message(screen, message, &mut day);
     }
     Ok(())
 }
 
-/// One message, under a heading where another day begins.
-fn say(screen: &Screen, message: &MessageJson, day: &mut String) {
-    // In UTC, as the server's log is: `2026-01-31T12:00:00Z`.
+/// Prints one message, under a heading if a new day begins.
+fn print_message(screen: &Screen, message: &MessageJson, day: &mut String) {
+    // In UTC, as in the server's log: `2026-01-31T12:00:00Z`.
     let at = format!("{:.0}", message.at);
     let (date, time) = at.trim_end_matches('Z').split_once('T').unwrap_or((&at, ""));
     if date != day {

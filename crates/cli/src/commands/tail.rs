@@ -1,4 +1,4 @@
-//! `viv tail`: what happened last in the whole server, one line each, and what happens next.
+//! `viv tail`: the recent activity of the whole server, one line each, then follows.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::client::{Client, segment};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 
-/// Agents that may be named: the server's bound.
+/// Maximum number of agents that may be named: the server's limit.
 const AGENTS: usize = agent::limits::RECENT_AGENTS_MAX;
 
 /// Prints the past and follows.

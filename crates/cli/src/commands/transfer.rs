@@ -1,5 +1,5 @@
-//! `viv export agent` and `viv import agent`: one agent with its whole life as lines of JSON. An export
-//! reads beside a running server; an import needs the directory for itself.
+//! `viv export agent` and `viv import agent`: one agent with its flushed history as lines of JSON. An export
+//! reads while a server runs; an import needs the data directory exclusively.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,13 +15,13 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::settings;
 
-/// Writes an agent.
+/// Exports an agent.
 pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let Some(path) = &args.file else {
         let path = Path::new("standard output");
         let mut out = BufWriter::new(io::stdout().lock());
-        sqlite::export(&dir, &args.agent, &mut out).map_err(|error| unwritten(&dir, path, error))?;
+        sqlite::export(&dir, &args.agent, &mut out).map_err(|error| export_failure(&dir, path, error))?;
         out.flush().map_err(|error| unwritable(path, &error))?;
         return Ok(Exit::Answered);
     };
@@ -37,10 +37,13 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
         Err(error) => return Err(unwritable(path, &error)),
     };
     let mut out = BufWriter::new(file);
-    let written = sqlite::export(&dir, &args.agent, &mut out).map_err(|error| unwritten(&dir, path, error));
-    let whole = out.flush().and_then(|()| out.get_ref().sync_all()).map_err(|error| unwritable(path, &error));
-    let exported = written.and_then(|written| whole.map(|()| written)).inspect_err(|_| {
-        // Half an agent is none; where it cannot be removed its last line tells.
+    let written =
+        sqlite::export(&dir, &args.agent, &mut out).map_err(|error| export_failure(&dir, path, error));
+    let flushed =
+        out.flush().and_then(|()| out.get_ref().sync_all()).map_err(|error| unwritable(path, &error));
+    let exported = written.and_then(|written| flushed.map(|()| written)).inspect_err(|_| {
+        // Half an export is useless. If it cannot be removed, its missing last line shows that it is
+        // incomplete.
         let _ = std::fs::remove_file(path);
     })?;
     if screen.json {
@@ -56,7 +59,7 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
     Ok(Exit::Answered)
 }
 
-/// Takes an agent in.
+/// Imports an agent.
 pub(crate) fn import(global: &Global, screen: Screen, args: &ImportArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let done =
@@ -72,49 +75,49 @@ pub(crate) fn import(global: &Global, screen: Screen, args: &ImportArgs) -> Resu
         }));
         return Ok(Exit::Answered);
     }
-    let lives = match standing {
-        Standing::Active => "from the next `viv up` on",
-        Standing::Suspended => "suspended, as it was",
-        Standing::Retired => "retired, as it was",
+    let state = match standing {
+        Standing::Active => "active from the next `viv up` on",
+        Standing::Suspended => "suspended, as before",
+        Standing::Retired => "retired, as before",
     };
-    screen.line(&format!("agent `{name}` lives here, {lives} ({records} records)"));
-    let mut waits = Vec::new();
+    screen.line(&format!("imported agent `{name}`: {state} ({records} records)"));
+    let mut pending = Vec::new();
     match waiting {
         0 => {}
-        1 => waits.push("1 event waits for it, as it did before".to_owned()),
-        n => waits.push(format!("{n} events wait for it, as they did before")),
+        1 => pending.push("1 event is waiting".to_owned()),
+        n => pending.push(format!("{n} events are waiting")),
     }
     if open {
-        waits.push("a cycle of its goes on where it was".to_owned());
+        pending.push("an open cycle continues".to_owned());
     }
-    if !waits.is_empty() {
+    if !pending.is_empty() {
         let when = if standing == Standing::Suspended { "once it is resumed" } else { "at the next start" };
-        screen.line(&format!("{}: it wakes for that {when}", waits.join(", and ")));
+        screen.line(&format!("{}: it wakes {when}", pending.join(", and ")));
     }
-    screen.note(&format!("`viv spaces add SPACE {name}` lets it into a space"));
+    screen.note(&format!("`viv spaces add SPACE {name}` adds it to a space"));
     Ok(Exit::Answered)
 }
 
-/// Flaws that are told; more are counted.
-const TOLD: usize = 20;
+/// Flaws that are listed; more are counted.
+const FLAWS_SHOWN: usize = 20;
 
 fn flawed(file: &Path, flaws: &[LineFlaw], more: u64) -> Failure {
     let file = file.display();
     let mut message = format!("`{file}` cannot be imported; nothing was imported");
-    for LineFlaw { line, what } in flaws.iter().take(TOLD) {
-        let place = if *line == 0 { String::new() } else { format!("line {line}: ") };
-        message += &format!("\n  {place}{what}");
+    for LineFlaw { line, what } in flaws.iter().take(FLAWS_SHOWN) {
+        let location = if *line == 0 { String::new() } else { format!("line {line}: ") };
+        message += &format!("\n  {location}{what}");
     }
-    let left = flaws.len().saturating_sub(TOLD) as u64 + more;
+    let left = flaws.len().saturating_sub(FLAWS_SHOWN) as u64 + more;
     if left > 0 {
         message += &format!("\n  and {left} more");
     }
     Failure::new(Exit::Usage, "bad_export", message)
-        .hint("`viv export agent` writes it anew; with `--as NAME` it takes another handle here")
+        .hint("export it again with `viv export agent`; `--as NAME` imports it under another handle")
 }
 
-/// Why an export came to nothing. Where it could not be written, only the caller knows what it was to be.
-fn unwritten(dir: &Path, path: &Path, error: UpkeepError) -> Failure {
+/// The failure of an export. For a write error only the caller knows the target's name.
+fn export_failure(dir: &Path, path: &Path, error: UpkeepError) -> Failure {
     match error {
         UpkeepError::Io { doing: "write", source, .. } => unwritable(path, &source),
         error => failure(dir, error),
@@ -123,5 +126,5 @@ fn unwritten(dir: &Path, path: &Path, error: UpkeepError) -> Failure {
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Failed, "file_unusable", format!("cannot write `{}`: {error}", path.display()))
-        .hint("may this user write there, and is there room on the disk?")
+        .hint("may this user write there, and is there space on the disk?")
 }

@@ -1,5 +1,5 @@
-//! `viv backup`, `viv restore` and `viv verify`: the store as a whole, beside a running server or without
-//! one. They open its file themselves: at three in the morning there may be no server to ask.
+//! `viv backup`, `viv restore` and `viv verify`: the whole store, with or without a running server. They
+//! open its file directly, because there may be no server to ask.
 
 use std::path::Path;
 
@@ -14,16 +14,16 @@ use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::settings;
 
-/// Files of a data directory that are no part of the store.
-const BESIDE: [&str; 3] = ["lock", "credentials.json", "secrets.toml"];
+/// Files of a data directory that are not part of the store.
+const NOT_STORE: [&str; 3] = ["lock", "credentials.json", "secrets.toml"];
 
 /// Copies the store.
 pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let name = format!("vivarium-{}.db", stamp());
-    let copying = Progress::start(&screen, "copying the store, and reading the copy back");
+    let progress = Progress::start(&screen, "progress the store, and reading the copy back");
     let done = sqlite::backup(&dir, &args.to, &name).map_err(|error| failure(&dir, error))?;
-    drop(copying);
+    drop(progress);
     let file = done.file.display().to_string();
     if screen.json {
         let mut answer = to_json(&done.verified);
@@ -33,22 +33,22 @@ pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Resu
         return Ok(Exit::Answered);
     }
     screen.line(&screen.clean_line(&format!("backed up `{}` to `{file}`", dir.display())));
-    screen.pairs(&[("size", size(done.bytes)), ("holds", holds(&done.verified.figures))]);
+    screen.pairs(&[("size", size(done.bytes)), ("holds", summary(&done.verified.figures))]);
     screen.note(
         "it holds the hashes of all keys of this server, but not secrets.toml, settings and agent files",
     );
-    flawed(&screen, &done.verified, "the store has");
+    warn_of_flaws(&screen, &done.verified, "the store has");
     Ok(Exit::Answered)
 }
 
-/// Puts a copy in place.
+/// Restores a copy.
 pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let aside = format!("before-restore-{}", stamp());
-    let copying = Progress::start(&screen, "copying the backup, and reading the copy back");
-    let done = sqlite::restore(&args.backup, &dir, &BESIDE, args.replace.then_some(&aside))
+    let progress = Progress::start(&screen, "progress the backup, and reading the copy back");
+    let done = sqlite::restore(&args.backup, &dir, &NOT_STORE, args.replace.then_some(&aside))
         .map_err(|error| failure(&dir, error))?;
-    drop(copying);
+    drop(progress);
     if screen.json {
         let mut answer = to_json(&done.verified);
         answer["file"] = json!(done.file.display().to_string());
@@ -59,24 +59,26 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
     let from = args.backup.display();
     let dir = dir.display();
     screen.line(&screen.clean_line(&format!("restored `{from}` into `{dir}`")));
-    screen.pairs(&[("holds", holds(&done.verified.figures))]);
+    screen.pairs(&[("holds", summary(&done.verified.figures))]);
     if let Some(aside) = done.aside {
-        screen.line(&screen.clean_line(&format!("the store that was there is in `{}`", aside.display())));
+        screen.line(&screen.clean_line(&format!("the previous store is in `{}`", aside.display())));
     }
-    screen.note("every key that was valid then is valid again; keys of model providers are not in a backup");
-    flawed(&screen, &done.verified, "the backup has");
+    screen.note(
+        "every key that was valid at the time of the backup is valid again; keys of model providers are not in a backup",
+    );
+    warn_of_flaws(&screen, &done.verified, "the backup has");
     Ok(Exit::Answered)
 }
 
-/// Looks at everything.
+/// Checks the whole store.
 pub(crate) fn verify(global: &Global, screen: Screen, args: VerifyArgs) -> Result<Exit> {
-    let place = match args.backup {
+    let location = match args.backup {
         Some(backup) => backup,
         None => settings::data_dir(global)?,
     };
-    let looking = Progress::start(&screen, "reading the whole store");
-    let found = sqlite::verify(&place).map_err(|error| failure(&place, error))?;
-    drop(looking);
+    let progress = Progress::start(&screen, "reading the whole store");
+    let found = sqlite::verify(&location).map_err(|error| failure(&location, error))?;
+    drop(progress);
     let sound = found.flaws.is_empty();
     if screen.json {
         screen.json_line(&to_json(&found));
@@ -87,9 +89,9 @@ pub(crate) fn verify(global: &Global, screen: Screen, args: VerifyArgs) -> Resul
         if found.more > 0 {
             screen.line(&format!("and {} more", found.more));
         }
-        screen.pairs(&[("holds", holds(&found.figures))]);
+        screen.pairs(&[("holds", summary(&found.figures))]);
         if let Some(why) = unread(&found) {
-            screen.line(&format!("its records were not looked at: {why}"));
+            screen.line(&format!("its records were not checked: {why}"));
         }
         let verdict = match (sound, found.records) {
             (true, true) => screen.paint(Style::Green, "nothing is wrong"),
@@ -101,7 +103,7 @@ pub(crate) fn verify(global: &Global, screen: Screen, args: VerifyArgs) -> Resul
     Ok(if sound { Exit::Answered } else { Exit::Failed })
 }
 
-/// A moment as part of a file's name.
+/// The current time as part of a file name.
 fn stamp() -> String {
     Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
 }
@@ -123,7 +125,7 @@ fn to_json(found: &Verified) -> Value {
     })
 }
 
-fn holds(figures: &Figures) -> String {
+fn summary(figures: &Figures) -> String {
     let Figures { agents, spaces, messages, events, entries, commits } = figures;
     format!(
         "agents {agents}, spaces {spaces}, messages {messages}, events {events}, entries {entries}, commits {commits}"
@@ -150,31 +152,31 @@ fn things(found: &Verified) -> String {
     }
 }
 
-/// Why the records were not judged.
+/// Why the records were not checked.
 fn unread(found: &Verified) -> Option<&'static str> {
     let why = match found.flaws.is_empty() {
-        true => "its tables are of an older version; the next `viv up` brings them up to date",
-        false => "the file is torn",
+        true => "its schema is older; the next `viv up` migrates it",
+        false => "the file is damaged",
     };
     (!found.records).then_some(why)
 }
 
-/// A copy with flaws is a copy all the same, and whoever made it is told.
-fn flawed(screen: &Screen, found: &Verified, whose: &str) {
+/// Warns that a copy contains flaws; it is still usable.
+fn warn_of_flaws(screen: &Screen, found: &Verified, whose: &str) {
     if !found.flaws.is_empty() {
         let n = found.flaws.len() as u64 + found.more;
         let flaws = if n == 1 { "1 flaw".to_owned() } else { format!("{n} flaws") };
         screen.line(&screen.paint(Style::Yellow, &format!("{whose} {flaws}: `viv verify` lists them")));
     }
     if let Some(why) = unread(found).filter(|_| found.flaws.is_empty()) {
-        screen.note(&format!("its records were not looked at: {why}"));
+        screen.note(&format!("its records were not checked: {why}"));
     }
 }
 
-/// What stood in the way, as commands say it.
-pub(crate) fn failure(place: &Path, error: UpkeepError) -> Failure {
+/// The failure of an operation on the store.
+pub(crate) fn failure(location: &Path, error: UpkeepError) -> Failure {
     match error {
-        UpkeepError::Open(error) => cannot_open(place, error),
+        UpkeepError::Open(error) => cannot_open(location, error),
         UpkeepError::Missing { file } => {
             let message = format!("there is no store at `{}`", file.display());
             Failure::new(Exit::NotFound, "no_store", message)
@@ -188,17 +190,17 @@ pub(crate) fn failure(place: &Path, error: UpkeepError) -> Failure {
         UpkeepError::Exists { file } => {
             let message = format!("`{}` already exists and is not overwritten", file.display());
             Failure::new(Exit::Refused, "would_overwrite", message)
-                .hint("name another file, or a folder: the backup is named by the time then")
+                .hint("name another file, or a folder: then the backup's name is the time")
         }
         UpkeepError::NotEmpty { dir, store: true, .. } => {
-            let message = format!("there is a store in `{}` already", dir.display());
+            let message = format!("`{}` already contains a store", dir.display());
             Failure::new(Exit::Refused, "not_empty", message)
-                .hint("name another --data-dir, or add --replace: what is there is kept in a folder beside")
+                .hint("name another --data-dir, or add --replace: the existing store is kept in a folder next to it")
         }
         UpkeepError::NotEmpty { dir, what, .. } => {
             let message = format!("the directory `{}` is not empty: `{what}` is in it", dir.display());
             Failure::new(Exit::Refused, "not_empty", message)
-                .hint("name an empty --data-dir, or one to be made")
+                .hint("name an empty --data-dir, or one that does not exist")
         }
         UpkeepError::Unsound { file, why } => {
             let message = format!("the store `{}` is damaged: {why}; nothing was written", file.display());
@@ -206,11 +208,11 @@ pub(crate) fn failure(place: &Path, error: UpkeepError) -> Failure {
                 .hint("`viv verify` lists what is wrong; take an older backup")
         }
         UpkeepError::NoFile { .. } => Failure::new(Exit::Failed, "file_unusable", error.to_string())
-            .hint("name a file; what comes through a pipe can be written into one before"),
+            .hint("name a file; save piped input to a file first"),
         UpkeepError::Io { .. } => Failure::new(Exit::Failed, "file_unusable", error.to_string())
-            .hint("may this user read and write there, and is there room on the disk?"),
+            .hint("may this user read and write there, and is there space on the disk?"),
         UpkeepError::Store(error) => {
-            let message = format!("cannot read the store to its end: {error}");
+            let message = format!("cannot read the whole store: {error}");
             Failure::new(Exit::Failed, "store_failed", message).hint("`viv verify` lists what is wrong")
         }
     }

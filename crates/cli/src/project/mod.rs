@@ -1,9 +1,9 @@
-//! The files of a new project. They are examples that people keep, so they explain themselves.
+//! The files of a new project. People keep and edit these examples, so their comments explain them.
 
-/// A file to be written.
+/// A file to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template {
-    /// Where, from the project's folder.
+    /// Its path, relative to the project's folder.
     pub(crate) path: &'static str,
     /// Its text.
     pub(crate) text: &'static str,
@@ -11,7 +11,7 @@ pub(crate) struct Template {
     pub(crate) what: &'static str,
 }
 
-/// All of them but [`GITIGNORE`].
+/// All files except [`GITIGNORE`].
 pub(crate) const TEMPLATES: [Template; 4] = [
     Template {
         path: "vivarium.toml",
@@ -31,7 +31,7 @@ pub(crate) const TEMPLATES: [Template; 4] = [
     Template {
         path: "scenarios/first.yaml",
         text: include_str!("first.yaml"),
-        what: "a world in which the first must do well",
+        what: "a scenario test of the helper",
     },
 ];
 
@@ -39,7 +39,7 @@ pub(crate) const TEMPLATES: [Template; 4] = [
 pub(crate) const GITIGNORE: Template =
     Template { path: ".gitignore", text: include_str!("gitignore"), what: "keeps the data out of git" };
 
-/// The line of it that matters.
+/// The line that it must contain.
 pub(crate) const IGNORED: &str = ".viv/";
 
 #[cfg(test)]
@@ -49,13 +49,13 @@ mod tests {
     use crate::settings::tests::settings;
 
     #[test]
-    fn the_settings_name_every_key_and_none_that_is_not_there() {
+    fn the_settings_template_lists_exactly_the_known_keys() {
         let text = TEMPLATES[0].text;
         for key in KEYS {
             let name = key.name.trim_start_matches("model.");
             assert!(text.contains(&format!("# {name} = ")), "`{}` is missing", key.name);
         }
-        let said: String = text
+        let uncommented: String = text
             .lines()
             .filter_map(|line| line.strip_prefix("# ").or(Some(line)))
             .filter(|line| {
@@ -63,7 +63,7 @@ mod tests {
             })
             .map(|line| format!("{line}\n"))
             .collect();
-        let read = settings(&said, vec![]);
+        let read = settings(&uncommented, vec![]);
         assert_eq!(read.text("model.name"), "anthropic/claude-sonnet-5-5");
         for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
             let holds = read.get(key.name).value.to_string();

@@ -1,9 +1,9 @@
-//! Makes the store's agents as their files say: what is missing is made, what differs is changed,
-//! what has no file any more is left alone unless it is asked to go. Each change is a commit of its
-//! own, so that whatever a crash leaves undone is done at the next start.
+//! Applies agent files to the store: creates missing agents, changes differing ones, and leaves agents
+//! whose file is gone unless `--prune` is given. Each change is a separate commit, so the next start
+//! completes whatever a crash left undone.
 //!
-//! A file is the whole truth of its agent at the moment in which it is applied: at the start, and
-//! whenever the file changes. What is amended over the API holds until then.
+//! A file defines its agent completely at the moment it is applied: at the start, and whenever the file
+//! changes. Changes over the API last until then.
 
 mod record;
 mod rename;
@@ -29,64 +29,68 @@ use record::{Known, Record};
 pub(crate) use report::Report;
 pub(crate) use watch::Watch;
 
-/// What changes agents.
+/// Applies agent files.
 #[derive(Clone)]
 pub(crate) struct Reconciler {
-    /// Where the agents are, and their watchers.
+    /// The store of the agents, and the bus for updates.
     pub(crate) ports: Ports,
-    /// Where is kept which agents came from a file.
+    /// The directory with the record of agents that came from a file.
     pub(crate) data_dir: PathBuf,
 }
 
-/// The files that there are, whether they are applied now or not.
+/// The files that exist, whether they are applied now or not.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct There {
-    /// Names of the agents of good files.
+pub(crate) struct ExistingFiles {
+    /// Names of the agents in valid files.
     pub(crate) names: BTreeSet<String>,
-    /// Files that are broken now: whose agents they are is not known.
+    /// Files that are invalid now: which agents they define is unknown.
     pub(crate) broken: BTreeSet<String>,
 }
 
 impl Reconciler {
-    /// What stands against these files in the store. Changes nothing.
-    pub(crate) async fn objections(&self, files: &[AgentFile]) -> Result<Vec<Problem>> {
+    /// Conflicts between these files and the store. Changes nothing.
+    pub(crate) async fn conflicts(&self, files: &[AgentFile]) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         for file in files {
             let found = self.ports.reader.entity(file.name.clone()).await.map_err(failed)?;
             if found.is_some_and(|entity| entity.kind == EntityKind::Human) {
-                let what = format!("`{}` is a person already; give the agent another `name`", file.name);
+                let what = format!("`{}` is already a person; give the agent another `name`", file.name);
                 problems.push(Problem { file: file.file.clone(), line: None, column: None, what });
             }
         }
         Ok(problems)
     }
 
-    /// Applies the files. Agents whose file is gone are retired where `prune` says so, else only
-    /// named.
-    pub(crate) async fn apply(&self, files: &[AgentFile], there: &There, prune: bool) -> Result<Report> {
+    /// Applies the files. Agents whose file is gone are retired if `prune` is set, else only reported.
+    pub(crate) async fn apply(
+        &self,
+        files: &[AgentFile],
+        existing: &ExistingFiles,
+        prune: bool,
+    ) -> Result<Report> {
         let mut record = Record::read(&self.data_dir)?;
         let before = record.clone();
         let mut report = Report::default();
         for file in files {
-            self.settle(file, &mut record, &mut report).await?;
+            self.apply_file(file, &mut record, &mut report).await?;
         }
-        self.look_after_the_gone(there, prune, &mut record, &mut report).await?;
-        self.guess_renames(files, there, &record, &mut report).await?;
+        self.handle_missing_files(existing, prune, &mut record, &mut report).await?;
+        self.guess_renames(files, existing, &record, &mut report).await?;
         if record != before {
             record.write(&self.data_dir)?;
         }
         Ok(report)
     }
 
-    async fn settle(&self, file: &AgentFile, record: &mut Record, report: &mut Report) -> Result<()> {
+    async fn apply_file(&self, file: &AgentFile, record: &mut Record, report: &mut Report) -> Result<()> {
         let found = self.ports.reader.entity(file.name.clone()).await.map_err(failed)?;
-        let (id, rev, fresh) = match found {
+        let (id, rev, created) = match found {
             None => (self.create(file).await?, 1, true),
             Some(entity) if entity.kind == EntityKind::Human => {
                 report.leave(
                     &file.name,
                     &file.file,
-                    "a person is called that; give the agent another `name`",
+                    "a person already has that name; give the agent another `name`",
                 );
                 return Ok(());
             }
@@ -104,12 +108,12 @@ impl Reconciler {
             }
         };
         let old = record.of(id).map(|known| known.spaces.clone()).unwrap_or_default();
-        let joined = self.join(file, id).await?;
-        let departed = self.depart(&old, file, id).await?;
-        if fresh {
+        let joined = self.join_spaces(file, id).await?;
+        let departed = self.leave_spaces(&old, file, id).await?;
+        if created {
             report.create(file);
         } else {
-            report.moved(file, joined, departed);
+            report.spaces_changed(file, joined, departed);
         }
         record.put(Known {
             id,
@@ -134,8 +138,9 @@ impl Reconciler {
         Ok(id)
     }
 
-    /// Makes an agent as its file says; returns the revision now in force. `known` is the one that
-    /// the file became last. One whose record is damaged is left alone: it keeps nobody from living.
+    /// Changes an agent to match its file; returns the current config revision. `known` is the revision
+    /// that the file created last. An agent with a damaged record is left unchanged, so that it does not
+    /// stop the others.
     async fn change(
         &self,
         file: &AgentFile,
@@ -150,7 +155,7 @@ impl Reconciler {
             report.compare(file, card, amended_since);
             return Ok(Some(card.config_rev));
         }
-        // All keys are in the patch, so it replaces the config.
+        // The patch contains all keys, so it replaces the config.
         let patch = differs.then(|| file.config.to_json());
         let now = self.ports.clock.now();
         match self.ports.registry.amend_agent(card.id, renamed, patch, now).await {
@@ -168,8 +173,8 @@ impl Reconciler {
         }
     }
 
-    /// Opens the spaces that are missing and joins those that it is not in.
-    async fn join(&self, file: &AgentFile, id: AgentId) -> Result<Vec<String>> {
+    /// Opens the file's missing spaces and joins those that the agent is not in.
+    async fn join_spaces(&self, file: &AgentFile, id: AgentId) -> Result<Vec<String>> {
         let mut joined = Vec::new();
         for name in &file.spaces {
             let found = self.ports.reader.space(name.clone()).await.map_err(failed)?;
@@ -195,15 +200,15 @@ impl Reconciler {
     }
 
     async fn open(&self, name: &str, id: AgentId) -> Result<()> {
-        let you = self.ports.reader.entity(OWNER.to_owned()).await.map_err(failed)?;
-        let you = you.filter(|you| you.kind == EntityKind::Human).map(|you| you.id);
-        let members = you.into_iter().chain([id.entity()]).collect();
+        let owner = self.ports.reader.entity(OWNER.to_owned()).await.map_err(failed)?;
+        let owner = owner.filter(|owner| owner.kind == EntityKind::Human).map(|owner| owner.id);
+        let members = owner.into_iter().chain([id.entity()]).collect();
         let new = NewSpace::new(SpaceId(self.ports.ids.uuid()), name, members, self.ports.clock.now());
         self.ports.registry.open_space(new).await.map(drop).map_err(refused)
     }
 
-    /// Leaves the spaces that the file named before and names no more.
-    async fn depart(&self, before: &[String], file: &AgentFile, id: AgentId) -> Result<Vec<String>> {
+    /// Leaves the spaces that the file named before and no longer names.
+    async fn leave_spaces(&self, before: &[String], file: &AgentFile, id: AgentId) -> Result<Vec<String>> {
         let mut departed = Vec::new();
         for name in before.iter().filter(|name| !file.spaces.contains(name)) {
             let Some(space) = self.ports.reader.space(name.clone()).await.map_err(failed)? else { continue };
@@ -226,14 +231,15 @@ impl Reconciler {
         self.ports.live.bus().publish(&[Topic::Space(space)], Arc::new(update));
     }
 
-    async fn look_after_the_gone(
+    async fn handle_missing_files(
         &self,
-        there: &There,
+        existing: &ExistingFiles,
         prune: bool,
         record: &mut Record,
         report: &mut Report,
     ) -> Result<()> {
-        let gone = |known: &Known| !there.names.contains(&known.name) && !there.broken.contains(&known.file);
+        let gone =
+            |known: &Known| !existing.names.contains(&known.name) && !existing.broken.contains(&known.file);
         let all: Vec<Known> = record.agents.iter().filter(|known| gone(known)).cloned().collect();
         for known in all {
             let card = self.ports.reader.agent(known.id).await.map_err(failed)?;
@@ -258,7 +264,8 @@ fn failed(error: StoreError) -> Failure {
 }
 
 fn refused(error: RegistryError) -> Failure {
-    let message = format!("cannot make the agents as their files say: {error}");
-    Failure::new(Exit::Failed, "store_failed", message)
-        .hint("what was done stays, and the next start does the rest; `viv doctor` looks at the disk")
+    let message = format!("cannot apply the agent files: {error}");
+    Failure::new(Exit::Failed, "store_failed", message).hint(
+        "changes made so far are kept, and the next start applies the rest; `viv doctor` checks the disk",
+    )
 }

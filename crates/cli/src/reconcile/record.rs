@@ -1,6 +1,6 @@
-//! Which agents came from a file, kept as `files.json` in the data directory. Losing it costs no
-//! agent anything: the next start finds those with a file by their names, and only `--prune` no
-//! longer knows those without.
+//! Which agents came from a file, kept as `files.json` in the data directory. Losing it harms no agent: the
+//! next start finds agents with a file by their names, and only `--prune` no longer recognizes agents whose
+//! file is gone.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -18,22 +18,22 @@ const FILE: &str = "files.json";
 pub(super) struct Known {
     pub(super) id: AgentId,
     pub(super) name: String,
-    /// The file as people know it.
+    /// The file, as shown to people.
     pub(super) file: String,
-    /// The config revision that the file's words became.
+    /// The config revision that the file created.
     pub(super) rev: u64,
     /// The spaces that the file named.
     pub(super) spaces: Vec<String>,
 }
 
-/// All of them.
+/// All agents that came from a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) agents: Vec<Known>,
 }
 
 impl Record {
-    /// What the file says; nothing where it is gone or damaged.
+    /// Reads the record; empty if it is missing or damaged.
     pub(super) fn read(data_dir: &Path) -> Result<Self> {
         match fs::read(data_dir.join(FILE)) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
@@ -42,7 +42,7 @@ impl Record {
         }
     }
 
-    /// Writes it whole or not at all.
+    /// Writes the record completely or not at all.
     pub(super) fn write(&self, data_dir: &Path) -> Result<()> {
         let draft = data_dir.join(format!("{FILE}.new"));
         let text = serde_json::to_vec(self).unwrap_or_default();
@@ -63,7 +63,7 @@ impl Record {
 fn failed(data_dir: &Path, what: &str, error: &std::io::Error) -> Failure {
     let message = format!("cannot {what} `{}`: {error}", data_dir.join(FILE).display());
     Failure::new(Exit::Failed, "data_dir_unusable", message)
-        .hint("may this user write there, and is there room on the disk?")
+        .hint("may this user write there, and is there space on the disk?")
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_outlives_the_process_and_a_damaged_one_is_forgotten() {
+    fn the_record_survives_restarts_and_a_damaged_one_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Record::read(dir.path()).unwrap(), Record::default());
         let id: AgentId = serde_json::from_str("\"0192d3e4-0000-7000-8000-000000000000\"").unwrap();

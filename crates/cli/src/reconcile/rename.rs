@@ -1,5 +1,5 @@
-//! Guesses which agent of a new file is one that lost its file: whoever renames a file wants the life
-//! to go on under it. A guess is only told; nothing is renamed by it.
+//! Guesses which new file is a renamed one: the user then wants the old agent under the new file. A guess
+//! is only reported; it renames nothing.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,90 +8,92 @@ use agent::limits::PAGE_MAX;
 use agent::port::PageRequest;
 
 use super::record::Record;
-use super::{Reconciler, Report, There, failed};
+use super::{ExistingFiles, Reconciler, Report, failed};
 use crate::agent_file::AgentFile;
 use crate::errors::Result;
 
-/// Agents of the store that are looked at.
-const LOOKED_AT: usize = 1_000;
-/// Of a thousand words those that two texts have in common, from which on they are nearly the same.
-const NEARLY: usize = 750;
-/// The same words in the same order.
-const EQUAL: usize = 1_000;
+/// Maximum number of the store's agents that are compared.
+const SCAN_MAX: usize = 1_000;
+/// Per mille of words in common from which two texts count as nearly the same.
+const SIMILAR: usize = 750;
+/// Per mille for texts with the same words in the same order.
+const IDENTICAL: usize = 1_000;
 
-/// An agent that no file names.
-struct Life {
+/// An agent without a file.
+struct Candidate {
     name: String,
     instructions: String,
-    /// It had a file once, so a nearly equal text is enough.
+    /// It had a file before, so a nearly equal text is enough.
     had_a_file: bool,
 }
 
 impl Reconciler {
-    /// Notes for each agent that was just made whose life its file may have meant.
+    /// Notes for each agent that was just created which old agent its file may be meant for.
     pub(super) async fn guess_renames(
         &self,
         files: &[AgentFile],
-        there: &There,
+        existing: &ExistingFiles,
         record: &Record,
         report: &mut Report,
     ) -> Result<()> {
-        let fresh: Vec<&AgentFile> = files.iter().filter(|file| report.has_created(&file.name)).collect();
-        if fresh.is_empty() {
+        let created: Vec<&AgentFile> = files.iter().filter(|file| report.has_created(&file.name)).collect();
+        if created.is_empty() {
             return Ok(());
         }
-        let mut lives = self.without_a_file(there, record).await?;
-        for file in fresh {
-            let likely = |life: &Life| {
-                let least = if life.had_a_file { NEARLY } else { EQUAL };
-                Some(likeness(&life.instructions, &file.config.instructions))
+        let mut candidates = self.without_a_file(existing, record).await?;
+        for file in created {
+            let likely = |candidate: &Candidate| {
+                let least = if candidate.had_a_file { SIMILAR } else { IDENTICAL };
+                Some(similarity(&candidate.instructions, &file.config.instructions))
                     .filter(|common| *common >= least)
             };
-            let found =
-                lives.iter().enumerate().filter_map(|(i, life)| Some((likely(life)?, life.had_a_file, i)));
+            let found = candidates
+                .iter()
+                .enumerate()
+                .filter_map(|(i, candidate)| Some((likely(candidate)?, candidate.had_a_file, i)));
             if let Some((.., i)) = found.max() {
-                report.guess(&file.name, lives.remove(i).name);
+                report.guess(&file.name, candidates.remove(i).name);
             }
         }
         Ok(())
     }
 
-    async fn without_a_file(&self, there: &There, record: &Record) -> Result<Vec<Life>> {
-        let mut lives = Vec::new();
+    async fn without_a_file(&self, existing: &ExistingFiles, record: &Record) -> Result<Vec<Candidate>> {
+        let mut candidates = Vec::new();
         let mut cursor = None;
-        let mut looked_at = 0;
+        let mut scanned = 0;
         let broken: BTreeSet<_> = record
             .agents
             .iter()
-            .filter(|known| there.broken.contains(&known.file))
+            .filter(|known| existing.broken.contains(&known.file))
             .map(|known| known.id)
             .collect();
         loop {
             let page = PageRequest { cursor, limit: PAGE_MAX };
             let page = self.ports.reader.agents(page).await.map_err(failed)?;
-            looked_at += page.items.len();
-            lives.extend(page.items.into_iter().filter_map(|card| {
+            scanned += page.items.len();
+            candidates.extend(page.items.into_iter().filter_map(|card| {
                 let free = card.standing != Standing::Retired
-                    && !there.names.contains(&card.entity.name)
+                    && !existing.names.contains(&card.entity.name)
                     && !broken.contains(&card.id);
-                free.then(|| Life {
+                free.then(|| Candidate {
                     had_a_file: record.of(card.id).is_some(),
                     instructions: card.config.instructions.clone(),
                     name: card.entity.name,
                 })
             }));
             cursor = page.next;
-            if cursor.is_none() || looked_at >= LOOKED_AT {
-                return Ok(lives);
+            if cursor.is_none() || scanned >= SCAN_MAX {
+                return Ok(candidates);
             }
         }
     }
 }
 
-/// How many of a thousand words two texts have in common; all of them only where they are the same.
-fn likeness(old: &str, new: &str) -> usize {
+/// How many words of a thousand two texts have in common; 1000 only if they are the same.
+fn similarity(old: &str, new: &str) -> usize {
     if old.trim() == new.trim() {
-        return EQUAL;
+        return IDENTICAL;
     }
     let mut words: HashMap<&str, usize> = HashMap::new();
     let (mut all, mut common) = (0, 0);
@@ -106,7 +108,7 @@ fn likeness(old: &str, new: &str) -> usize {
             common += 2;
         }
     }
-    (common * EQUAL / all.max(1)).min(EQUAL - 1)
+    (common * IDENTICAL / all.max(1)).min(IDENTICAL - 1)
 }
 
 #[cfg(test)]
@@ -114,12 +116,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_like_another_by_the_words_that_they_share() {
+    fn similarity_is_the_share_of_common_words() {
         let text = "You are Ada. You keep the workshop and know what is where.";
-        assert_eq!(likeness(text, &format!("{text}\n")), EQUAL);
-        assert!((NEARLY..EQUAL).contains(&likeness(text, &text.replace("Ada", "Eve"))));
-        assert!((NEARLY..EQUAL).contains(&likeness("a b", "b a")));
-        assert!(likeness(text, "You are Bob. You count sheep.") < NEARLY);
-        assert_eq!(likeness("", "something"), 0);
+        assert_eq!(similarity(text, &format!("{text}\n")), IDENTICAL);
+        assert!((SIMILAR..IDENTICAL).contains(&similarity(text, &text.replace("Ada", "Eve"))));
+        assert!((SIMILAR..IDENTICAL).contains(&similarity("a b", "b a")));
+        assert!(similarity(text, "You are Bob. You count sheep.") < SIMILAR);
+        assert_eq!(similarity("", "something"), 0);
     }
 }

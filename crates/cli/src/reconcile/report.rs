@@ -1,4 +1,4 @@
-//! What became of the agents of files, as people and scripts read it.
+//! What happened to the agents of files, for people and scripts.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use crate::agent_file::AgentFile;
 use crate::output::{Screen, Style, columns, shortened};
 
-/// Lines of changed instructions that are shown.
+/// Maximum number of changed instruction lines that are shown.
 const DIFF_LINES: usize = 8;
-/// Lines times lines up to which they are compared one by one.
+/// Maximum product of line counts up to which lines are compared one by one.
 const DIFF_CELLS: usize = 250_000;
-/// Characters that are shown before the first that differs in a long line.
+/// Characters that are shown before the first difference in a long line.
 const CONTEXT: usize = 20;
-/// Columns of a value in a difference where the terminal does not say how many it has.
+/// Columns of a value in a difference if the terminal's width is unknown.
 const COLUMNS: usize = 100;
 
-/// What became of them.
+/// What happened to the agents.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     created: Vec<Created>,
@@ -33,7 +33,7 @@ struct Created {
     name: String,
     file: String,
     spaces: Vec<String>,
-    /// The agent without a file whose life was meant, by a guess.
+    /// The agent without a file that was probably meant.
     was: Option<String>,
 }
 
@@ -41,7 +41,7 @@ struct Created {
 struct Changed {
     name: String,
     file: String,
-    /// Somebody amended it beside its file.
+    /// It was changed over the API since its file was applied.
     amended: bool,
     changes: Vec<(&'static str, Value, Value)>,
     joined: Vec<String>,
@@ -61,12 +61,12 @@ impl Report {
         self.created.push(Created { name, file, spaces, was: None });
     }
 
-    /// Whether the agent was made just now.
+    /// Whether the agent was just created.
     pub(super) fn has_created(&self, name: &str) -> bool {
         self.created.iter().any(|one| one.name == name)
     }
 
-    /// Notes that an agent that was made may be one that lost its file.
+    /// Notes that a created agent may be one that lost its file.
     pub(super) fn guess(&mut self, name: &str, was: String) {
         if let Some(one) = self.created.iter_mut().find(|one| one.name == name) {
             one.was = Some(was);
@@ -81,7 +81,7 @@ impl Report {
         self.retired.push((name.to_owned(), file.to_owned()));
     }
 
-    /// Notes each key that will change.
+    /// Notes each key that differs.
     pub(super) fn compare(&mut self, file: &AgentFile, card: &AgentCard, amended: bool) {
         let old = card.config.to_json();
         let new = file.config.to_json();
@@ -107,7 +107,7 @@ impl Report {
     }
 
     /// Notes the spaces that an agent joined and left.
-    pub(super) fn moved(&mut self, file: &AgentFile, joined: Vec<String>, departed: Vec<String>) {
+    pub(super) fn spaces_changed(&mut self, file: &AgentFile, joined: Vec<String>, departed: Vec<String>) {
         if joined.is_empty() && departed.is_empty() {
             return;
         }
@@ -126,19 +126,19 @@ impl Report {
         });
     }
 
-    /// Whether anything changed.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Whether nothing changed.
+    pub(crate) fn is_empty(&self) -> bool {
         self.created.is_empty() && self.changed.is_empty() && self.left.is_empty() && self.retired.is_empty()
     }
 
-    /// Leaves out who is left and was told of before; returns all who are left.
-    pub(crate) fn leave_out(&mut self, told: &BTreeSet<String>) -> BTreeSet<String> {
+    /// Removes left agents that were reported before; returns all left agents.
+    pub(crate) fn drop_reported(&mut self, reported: &BTreeSet<String>) -> BTreeSet<String> {
         let all = self.left.iter().map(|left| left.name.clone()).collect();
-        self.left.retain(|left| !told.contains(&left.name));
+        self.left.retain(|left| !reported.contains(&left.name));
         all
     }
 
-    /// For scripts.
+    /// The report as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let changed = self.changed.iter().map(|one| {
             let changes = one.changes.iter();
@@ -162,34 +162,35 @@ impl Report {
         })
     }
 
-    /// For people, everything.
+    /// Prints everything.
     pub(crate) fn print(&self, screen: &Screen) {
-        self.print_news(screen);
+        self.print_changes(screen);
         if !self.unchanged.is_empty() {
             let names = screen.clean_line(&self.unchanged.join(", "));
-            screen.line(&format!("{}  {names}", screen.paint(Style::Dim, "as before")));
+            screen.line(&format!("{}  {names}", screen.paint(Style::Dim, "unchanged")));
         }
     }
 
-    /// For people, what is not as it was.
-    pub(crate) fn print_news(&self, screen: &Screen) {
-        let made = self.created.iter().map(|one| &one.name).chain(self.changed.iter().map(|one| &one.name));
+    /// Prints what changed.
+    pub(crate) fn print_changes(&self, screen: &Screen) {
+        let current =
+            self.created.iter().map(|one| &one.name).chain(self.changed.iter().map(|one| &one.name));
         let others = self.left.iter().map(|one| &one.name).chain(self.retired.iter().map(|(name, _)| name));
-        let widest = made.chain(others).map(String::len).max().unwrap_or(0);
+        let widest = current.chain(others).map(String::len).max().unwrap_or(0);
         let headline =
             |style, verb, name: &str, rest: &str| headline(screen, style, verb, name, widest, rest);
         for one in &self.created {
             let spaces = listed(&one.spaces);
-            let place = if spaces.is_empty() { "in no space".to_owned() } else { format!("in {spaces}") };
-            headline(Style::Green, "created", &one.name, &format!("{}, {place}", one.file));
+            let location = if spaces.is_empty() { "in no space".to_owned() } else { format!("in {spaces}") };
+            headline(Style::Green, "created", &one.name, &format!("{}, {location}", one.file));
             if let Some(was) = &one.was {
                 let hint =
-                    format!("hint: is this `{was}` renamed? `name: {was}` in {} keeps its life", one.file);
+                    format!("hint: is this `{was}` renamed? `name: {was}` in {} keeps its history", one.file);
                 screen.wrapped(&format!("    {}", screen.clean_line(&hint)), 6);
             }
         }
         for one in &self.changed {
-            let amended = if one.amended { ", which stands above what was amended since" } else { "" };
+            let amended = if one.amended { ", which overrides changes made over the API" } else { "" };
             headline(Style::Yellow, "changed", &one.name, &format!("{}{amended}", one.file));
             for (key, old, new) in &one.changes {
                 difference(screen, key, old, new);
@@ -228,7 +229,7 @@ fn headline(screen: &Screen, style: Style, verb: &str, name: &str, widest: usize
 }
 
 fn difference(screen: &Screen, key: &str, old: &Value, new: &Value) {
-    let most = screen.width.unwrap_or(COLUMNS).saturating_sub(8).max(16);
+    let max = screen.width.unwrap_or(COLUMNS).saturating_sub(8).max(16);
     if let ("instructions", Some(old), Some(new)) = (key, old.as_str(), new.as_str()) {
         screen.line("    instructions:");
         let lines = changed_lines(old, new);
@@ -236,30 +237,30 @@ fn difference(screen: &Screen, key: &str, old: &Value, new: &Value) {
             let (style, lead) = if *added { (Style::Green, "+ ") } else { (Style::Red, "- ") };
             let other = if *added { i.checked_sub(1) } else { Some(i + 1) };
             let other = other.and_then(|i| lines.get(i)).filter(|(side, _)| side != added);
-            let text = screen.clean_line(&from_difference(text, other.map_or("", |(_, text)| *text), most));
-            let line = shortened(&format!("{lead}{text}"), most);
+            let text = screen.clean_line(&from_difference(text, other.map_or("", |(_, text)| *text), max));
+            let line = shortened(&format!("{lead}{text}"), max);
             screen.line(&format!("      {}", screen.paint(style, &line)));
         }
         if lines.len() > DIFF_LINES {
-            screen.line(&format!("      and {} lines more", lines.len() - DIFF_LINES));
+            screen.line(&format!("      and {} more lines", lines.len() - DIFF_LINES));
         }
         return;
     }
     let line = screen.clean_line(&format!("{key}: {old} -> {new}"));
-    screen.line(&format!("    {}", shortened(&line, most)));
+    screen.line(&format!("    {}", shortened(&line, max)));
 }
 
-/// A long line from a little before the place in which it differs from the other.
-fn from_difference(text: &str, other: &str, most: usize) -> String {
+/// A long line, shortened to start a little before its first difference from the other.
+fn from_difference(text: &str, other: &str, max: usize) -> String {
     let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     let skipped = same.saturating_sub(CONTEXT);
-    if columns(text) <= most || skipped == 0 {
+    if columns(text) <= max || skipped == 0 {
         return text.to_owned();
     }
     format!("...{}", text.chars().skip(skipped).collect::<String>())
 }
 
-/// The lines that are in one text only, in order; `true` are those of the new one.
+/// The lines that are in only one of the texts, in order; `true` marks those of the new one.
 fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
     let (mut old, mut new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
     let same_begin = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
@@ -275,7 +276,7 @@ fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
             .chain(new.into_iter().map(|line| (true, line)))
             .collect();
     }
-    // How many lines the rests from (i, j) on have in common.
+    // How many lines the remainders from (i, j) on have in common.
     let mut common = vec![vec![0usize; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_shown_where_it_differs() {
+    fn a_long_line_is_shown_from_its_first_difference() {
         let (old, new) = (format!("{}old words", "x".repeat(200)), format!("{}new words", "x".repeat(200)));
         assert_eq!(from_difference(&old, &new, 60), format!("...{}old words", "x".repeat(20)));
         assert_eq!(from_difference("short old", "short new", 60), "short old");

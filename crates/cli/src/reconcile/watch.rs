@@ -1,5 +1,5 @@
-//! Looks at the agent files once a second and applies what changed, for as long as the server runs.
-//! A file that is broken leaves its agent as it is, and is complained about once.
+//! Checks the agent files once a second and applies changes while the server runs. A broken file leaves its
+//! agent unchanged and is reported once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -7,45 +7,45 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Reconciler, There};
+use super::{ExistingFiles, Reconciler};
 use crate::agent_file::{AgentFile, FoundFile, Problem, Stamp, Vetting, load, scan};
 use crate::errors::{Exit, Failure};
 use crate::output::Screen;
 
-/// Between two looks. A file is applied when two of them found it the same, so that a half-written
-/// one is not.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval between two scans. A change is applied when two scans found it the same, so that a half-written
+/// file is not applied.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 type Stamps = BTreeMap<PathBuf, Stamp>;
 
-/// What watches.
+/// Watches the folder of agent files.
 pub(crate) struct Watch {
     /// The folder.
     pub(crate) dir: PathBuf,
     /// Applies files.
     pub(crate) reconciler: Reconciler,
-    /// Judges them.
+    /// Checks files.
     pub(crate) vetting: Vetting,
-    /// The files as they were when they were last read.
+    /// The files as they were when last read.
     pub(crate) seen: Stamps,
-    /// Agents that were said to be left without a file.
-    pub(crate) told: BTreeSet<String>,
-    /// Files that are broken.
+    /// Agents already reported as left without a file.
+    pub(crate) reported: BTreeSet<String>,
+    /// Broken files.
     pub(crate) broken: BTreeSet<PathBuf>,
-    /// What was complained about last.
-    pub(crate) complaint: Option<Failure>,
+    /// The last failure that was reported.
+    pub(crate) last_failure: Option<Failure>,
 }
 
 impl Watch {
-    /// Goes on for ever; to stop, drop it.
+    /// Runs forever; drop it to stop.
     pub(crate) async fn run(mut self, screen: &Screen) {
         let mut before = self.seen.clone();
         loop {
-            tokio::time::sleep(LOOK).await;
-            let stamps = match self.look().await {
+            tokio::time::sleep(INTERVAL).await;
+            let stamps = match self.scan_folder().await {
                 Ok(stamps) => stamps,
                 Err(failure) => {
-                    self.complain(screen, failure);
+                    self.report_once(screen, failure);
                     continue;
                 }
             };
@@ -53,17 +53,17 @@ impl Watch {
                 match self.apply(&stamps, screen).await {
                     Ok(()) => {
                         self.seen.clone_from(&stamps);
-                        self.complaint = None;
+                        self.last_failure = None;
                     }
-                    // Tried again at the next look.
-                    Err(failure) => self.complain(screen, failure),
+                    // Retried at the next scan.
+                    Err(failure) => self.report_once(screen, failure),
                 }
             }
             before = stamps;
         }
     }
 
-    async fn look(&self) -> Result<Stamps, Failure> {
+    async fn scan_folder(&self) -> Result<Stamps, Failure> {
         let dir = self.dir.clone();
         let unread = |why: String| Failure::new(Exit::Failed, "agent_files_unreadable", why);
         let found = tokio::task::spawn_blocking(move || scan(&dir)).await;
@@ -74,61 +74,61 @@ impl Watch {
     async fn apply(&mut self, stamps: &Stamps, screen: &Screen) -> Result<(), Failure> {
         let stamped = stamps.clone();
         let vetting = self.vetting.clone();
-        let read = tokio::task::spawn_blocking(move || load(&stamped, &|config| vetting.judge(config))).await;
-        // It panicked, which is told where it happened; the agents stay as they are.
+        let read = tokio::task::spawn_blocking(move || load(&stamped, &|config| vetting.check(config))).await;
+        // A panic is reported where it happened; the agents stay unchanged.
         let Ok(all) = read else { return Ok(()) };
-        let mut news = News::default();
+        let mut batch = Batch::default();
         for found in all {
             let changed = self.seen.get(&found.path) != stamps.get(&found.path);
-            news.take(found, changed, &self.broken);
+            batch.take(found, changed, &self.broken);
         }
-        let mut report = self.reconciler.apply(&news.apply, &news.there, false).await?;
-        self.broken = news.broken;
-        self.told = report.leave_out(&self.told);
-        for problem in &news.problems {
+        let mut report = self.reconciler.apply(&batch.apply, &batch.existing, false).await?;
+        self.broken = batch.broken;
+        self.reported = report.drop_reported(&self.reported);
+        for problem in &batch.problems {
             let failure = Failure::new(Exit::Usage, "bad_agent_file", problem.to_string());
-            screen.failure(&failure.hint("no agent was changed by it; mend the file and save it"));
+            screen.failure(&failure.hint("no agent was changed; fix the file and save it"));
         }
         if screen.json {
-            if !report.is_quiet() {
+            if !report.is_empty() {
                 screen.json_line(&json!({"files": report.to_json()}));
             }
-        } else if !report.is_quiet() {
-            report.print_news(screen);
+        } else if !report.is_empty() {
+            report.print_changes(screen);
         }
         Ok(())
     }
 
-    fn complain(&mut self, screen: &Screen, failure: Failure) {
-        if self.complaint.as_ref() != Some(&failure) {
+    fn report_once(&mut self, screen: &Screen, failure: Failure) {
+        if self.last_failure.as_ref() != Some(&failure) {
             screen.failure(&failure);
-            self.complaint = Some(failure);
+            self.last_failure = Some(failure);
         }
     }
 }
 
-/// What a look brought.
+/// The result of a scan.
 #[derive(Default)]
-struct News {
+struct Batch {
     apply: Vec<AgentFile>,
-    there: There,
+    existing: ExistingFiles,
     problems: Vec<Problem>,
     broken: BTreeSet<PathBuf>,
 }
 
-impl News {
-    /// A file is applied if it changed, or if it was broken by another that changed.
+impl Batch {
+    /// A file is applied if it changed, or if another file made it invalid before.
     fn take(&mut self, found: FoundFile, changed: bool, broken_before: &BTreeSet<PathBuf>) {
         let was_broken = broken_before.contains(&found.path);
         match found.read {
             Ok(agent) => {
-                self.there.names.insert(agent.name.clone());
+                self.existing.names.insert(agent.name.clone());
                 if changed || was_broken {
                     self.apply.push(agent);
                 }
             }
             Err(problems) => {
-                self.there.broken.insert(found.file);
+                self.existing.broken.insert(found.file);
                 if changed || !was_broken {
                     self.problems.extend(problems);
                 }

@@ -1,5 +1,5 @@
-//! Reads `vivarium.toml`: each value with its line, and everything that is wrong in it at once.
-//! Knows the table of keys, not what they are for.
+//! Reads `vivarium.toml`: each value with its line, and all errors at once. Knows the table of keys, not
+//! their meaning.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -13,36 +13,36 @@ use toml::de::{DeTable, DeValue};
 use super::keys::{self, MODEL, MODELS};
 use crate::errors::{Failure, Result};
 
-/// Largest settings file.
+/// Maximum size of a settings file.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
-/// A value of the file.
+/// One value in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// As in the table of keys.
+    /// The name in the table of keys.
     pub(crate) key: &'static str,
     /// Its value.
     pub(crate) value: Value,
-    /// Where it stands.
+    /// Its line.
     pub(crate) line: usize,
 }
 
-/// What a file says.
+/// The content of a settings file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FileValue {
     /// The server's settings.
     pub(crate) entries: Vec<Entry>,
-    /// What `[models."…"]` say, by model.
+    /// The settings in `[models."…"]`, by model.
     pub(crate) models: Vec<(String, Vec<Entry>)>,
 }
 
-/// The text of a file; `None` where there is none.
+/// The text of a file; `None` if there is no file.
 pub(super) fn text(path: &Path) -> Result<Option<String>> {
     let shown = path.display();
     let unreadable = |why: String| Failure::usage(format!("cannot read `{shown}`: {why}"));
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(unreadable("it is no file".to_owned())),
+        Ok(_) => return Err(unreadable("it is not a file".to_owned())),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
@@ -60,21 +60,21 @@ pub(super) fn text(path: &Path) -> Result<Option<String>> {
     Ok(Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)))
 }
 
-/// Reads the text of the file that people know as `shown`.
+/// Parses the text of a file; errors show the file as `shown`.
 pub(super) fn read(text: &str, shown: &str) -> Result<FileValue> {
-    let mut reading = Reading { text, problems: Vec::new() };
-    let said = match DeTable::parse(text) {
-        Ok(table) => reading.top(table.get_ref()),
+    let mut parser = Parser { text, problems: Vec::new() };
+    let parsed = match DeTable::parse(text) {
+        Ok(table) => parser.top(table.get_ref()),
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
-            reading.problem(at, error.message().to_owned());
+            parser.problem(at, error.message().to_owned());
             FileValue::default()
         }
     };
-    if reading.problems.is_empty() {
-        return Ok(said);
+    if parser.problems.is_empty() {
+        return Ok(parsed);
     }
-    Err(refused(shown, &mut reading.problems))
+    Err(refused(shown, &mut parser.problems))
 }
 
 fn refused(shown: &str, problems: &mut [(usize, String)]) -> Failure {
@@ -87,12 +87,12 @@ fn refused(shown: &str, problems: &mut [(usize, String)]) -> Failure {
     Failure::usage(message).hint("all keys: `viv config keys`")
 }
 
-struct Reading<'a> {
+struct Parser<'a> {
     text: &'a str,
     problems: Vec<(usize, String)>,
 }
 
-impl Reading<'_> {
+impl Parser<'_> {
     fn line(&self, at: usize) -> usize {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         before.iter().filter(|byte| **byte == b'\n').count() + 1
@@ -104,22 +104,22 @@ impl Reading<'_> {
     }
 
     fn top(&mut self, table: &DeTable<'_>) -> FileValue {
-        let mut said = FileValue::default();
+        let mut parsed = FileValue::default();
         for (name, value) in table {
             match (name.get_ref().as_ref(), value.get_ref()) {
-                (MODEL, DeValue::Table(below)) => said.entries.extend(self.model(MODEL, below, true)),
-                (MODELS, DeValue::Table(below)) => said.models = self.models(below),
+                (MODEL, DeValue::Table(below)) => parsed.entries.extend(self.model(MODEL, below, true)),
+                (MODELS, DeValue::Table(below)) => parsed.models = self.models(below),
                 (MODEL | MODELS, other) => {
                     let what = format!("wanted a table `[{}]`, got {}", name.get_ref(), other.type_str());
                     self.problem(name.span().start, what);
                 }
                 (plain, _) => {
                     let key = keys::known(plain).filter(|key| !key.name.contains('.'));
-                    said.entries.extend(self.entry(key, name, value, "", keys::at_the_top()));
+                    parsed.entries.extend(self.entry(key, name, value, "", keys::top_level()));
                 }
             }
         }
-        said
+        parsed
     }
 
     fn models(&mut self, table: &DeTable<'_>) -> Vec<(String, Vec<Entry>)> {
@@ -176,7 +176,7 @@ impl Reading<'_> {
     }
 }
 
-/// A value as JSON.
+/// Converts a TOML value to JSON.
 fn plain(value: &DeValue<'_>) -> std::result::Result<Value, String> {
     Ok(match value {
         DeValue::String(text) => Value::from(text.as_ref()),
@@ -208,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn each_value_knows_its_line() {
-        let said =
+    fn each_value_has_its_line() {
+        let parsed =
             read("\nlisten = \"h:1\"\n[model]\nname = \"demo\"\ncontext_window = 9_000\n", "x").unwrap();
-        let read: Vec<_> = said.entries.iter().map(|e| (e.key, e.value.clone(), e.line)).collect();
+        let read: Vec<_> = parsed.entries.iter().map(|e| (e.key, e.value.clone(), e.line)).collect();
         let expected = [
             ("listen", json!("h:1"), 2),
             ("model.context_window", json!(9000), 5),
@@ -221,10 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn a_model_has_keys_of_its_own() {
+    fn a_single_model_has_its_own_keys() {
         let text = "[models.\"ollama/qwen3\"]\ntool_mode = \"json_schema\"\nprice = { input = 1, cached = 0.5, output = 2 }";
-        let said = read(text, "x").unwrap();
-        assert_eq!((said.models[0].0.as_str(), said.models[0].1.len()), ("ollama/qwen3", 2));
+        let parsed = read(text, "x").unwrap();
+        assert_eq!((parsed.models[0].0.as_str(), parsed.models[0].1.len()), ("ollama/qwen3", 2));
         wrong(
             "[models.\"ollama/qwen3\"]\nname = \"x\"",
             "vivarium.toml:2: unknown key `models.\"ollama/qwen3\".name`",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_names_line_key_and_what_was_wanted() {
+    fn an_error_names_line_key_and_what_was_wanted() {
         wrong("listn = \"x\"", "vivarium.toml:1: unknown key `listn`; did you mean `listen`?");
         wrong("\nlisten = 5", "vivarium.toml:2: `listen`: wanted a text that is not empty, got 5");
         wrong(
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_in_the_wrong_place_is_not_printed() {
+    fn a_secret_under_a_wrong_key_is_not_printed() {
         for text in [
             "[model]\nkey = \"sk-canary\"",
             "[model]\nkey_ref = \"sk-canary\"",

@@ -1,26 +1,26 @@
-//! All keys of `vivarium.toml` as one table: what reads the file, the environment and the command
-//! line, what `viv config` prints, and what documents are made from.
+//! All keys of `vivarium.toml` as one table. It is used to read the file, the environment and the command
+//! line, by `viv config`, and to generate the documentation.
 
 use serde_json::{Map, Value, json};
 
 /// One setting of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// As in the file; `model.name` is `name` under `[model]`.
+    /// The name in the file; `model.name` is `name` under `[model]`.
     pub(crate) name: &'static str,
-    /// What its values are.
+    /// The type of its values.
     pub(crate) kind: Kind,
-    /// What holds where nothing is said, as the environment would say it; nothing where it is empty.
+    /// The default, written as in the environment; empty if there is none.
     pub(crate) default: &'static str,
     /// The environment variable that sets it.
     pub(crate) env: Option<&'static str>,
     /// The flag that sets it.
     pub(crate) flag: Option<&'static str>,
-    /// One sentence.
+    /// The description, one sentence.
     pub(crate) doc: &'static str,
 }
 
-/// What a key's values are.
+/// The type of a key's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A text.
@@ -31,13 +31,13 @@ pub(crate) enum Kind {
     Flag,
     /// Several texts; separated by commas in the environment.
     Names,
-    /// A whole number from here on.
+    /// A whole number of at least this.
     Whole(u64),
     /// A number from 0 to 2.
     Temperature,
-    /// One of these words.
+    /// One of these values.
     OneOf(&'static [&'static str]),
-    /// A word such as `low`, or a number of tokens.
+    /// A level such as `low`, or a number of tokens.
     Reasoning,
     /// Names and values.
     Headers,
@@ -58,7 +58,7 @@ const fn key(
     Key { name, kind, default, env, flag, doc }
 }
 
-/// All keys, in the order in which people read them.
+/// All keys, in the order in which they are shown.
 pub(crate) const KEYS: [Key; 18] = [
     key(
         "listen",
@@ -66,7 +66,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "127.0.0.1:7878",
         Some("VIV_LISTEN"),
         Some("--listen"),
-        "Address to listen on; port 0 takes a free one.",
+        "Address to listen on; port 0 picks a free port.",
     ),
     key(
         "allow_remote",
@@ -74,7 +74,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "false",
         Some("VIV_ALLOW_REMOTE"),
         Some("--allow-remote"),
-        "Listen also where other machines can connect (plain HTTP: put TLS in front of it).",
+        "Allow a listen address that other machines can reach (plain HTTP: put TLS in front of it).",
     ),
     key(
         "hosts",
@@ -90,7 +90,7 @@ pub(crate) const KEYS: [Key; 18] = [
         ".viv",
         Some("VIV_DATA_DIR"),
         Some("--data-dir"),
-        "Where everything is kept; clients find the server's address and key there.",
+        "Data directory; clients find the server's address and key there.",
     ),
     key(
         "agents_dir",
@@ -107,7 +107,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "256",
         Some("VIV_AWAKE_MAX"),
         None,
-        "Agents that may be awake at once; the others that are due wait in line.",
+        "Maximum number of agents awake at once; other due agents wait in a queue.",
     ),
     key(
         "requests_per_provider",
@@ -115,7 +115,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "128",
         Some("VIV_REQUESTS_PER_PROVIDER"),
         None,
-        "Maximum of concurrent requests at one model provider; agents that wait for one delay no others.",
+        "Maximum number of concurrent requests to one model provider; a waiting agent does not block others.",
     ),
     key(
         "model.name",
@@ -123,7 +123,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "",
         Some("VIV_MODEL"),
         Some("--model"),
-        "The default model, `demo` or `provider/model`; where none is named, one that is found.",
+        "The default model, `demo` or `provider/model`; without one, a model that is found.",
     ),
     key(
         "model.base_url",
@@ -139,7 +139,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "",
         Some("VIV_TOOL_MODE"),
         Some("--tool-mode"),
-        "How tools are offered: by the API's own calls, or as a schema of the reply for small local models.",
+        "How tools are offered: native tool calls, or a JSON schema of the reply for small local models.",
     ),
     key(
         "model.context_window",
@@ -147,7 +147,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "",
         Some("VIV_CONTEXT_WINDOW"),
         Some("--context-window"),
-        "The model's context window in tokens, instead of what is known of it.",
+        "The model's context window in tokens, instead of the known one.",
     ),
     key("model.max_output", Kind::Whole(1), "", None, None, "Tokens kept free for a reply."),
     key("model.temperature", Kind::Temperature, "", None, None, "Sampling temperature, 0 to 2."),
@@ -157,16 +157,23 @@ pub(crate) const KEYS: [Key; 18] = [
         "",
         None,
         None,
-        "How much it thinks: a word of the vendor such as \"low\", or a number of tokens.",
+        "How much the model reasons: a level of the provider such as \"low\", or a number of tokens.",
     ),
-    key("model.headers", Kind::Headers, "", None, None, "Further headers of every request; never printed."),
+    key(
+        "model.headers",
+        Kind::Headers,
+        "",
+        None,
+        None,
+        "Additional headers of every request; never printed.",
+    ),
     key(
         "model.key_ref",
         Kind::KeyRef,
         "",
         None,
         None,
-        "Name of its key in the environment or in secrets.toml, instead of the provider's own name for it.",
+        "Name of its key in the environment or in secrets.toml, instead of the provider's default name.",
     ),
     key(
         "model.price",
@@ -178,28 +185,28 @@ pub(crate) const KEYS: [Key; 18] = [
     ),
 ];
 
-/// Where the keys of one model stand: those of `[model]` without `name` again, under the model's name.
+/// The table of single models: the keys of `[model]` except `name`, under each model's name.
 pub(crate) const MODELS: &str = "models";
 /// The table of the default model.
 pub(crate) const MODEL: &str = "model";
 
-/// The key of that name.
+/// The key with this name.
 pub(crate) fn known(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// Names under `[model]`; without `name` those under `[models."…"]`.
+/// Names of the keys under `[model]`; those under `[models."…"]` are the same except `name`.
 pub(crate) fn of_model() -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter_map(|key| key.name.strip_prefix("model."))
 }
 
-/// Names that may stand at the top of the file.
-pub(crate) fn at_the_top() -> impl Iterator<Item = &'static str> {
+/// Names that are allowed at the top level of the file.
+pub(crate) fn top_level() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|key| key.name).filter(|name| !name.contains('.')).chain([MODEL, MODELS])
 }
 
 impl Key {
-    /// What holds where nothing is said; `null` where nothing does.
+    /// The default; `null` if there is none.
     pub(crate) fn default_value(&self) -> Value {
         match self.kind {
             Kind::Names => json!([]),
@@ -210,16 +217,16 @@ impl Key {
 }
 
 impl Kind {
-    /// In words, for people.
-    pub(crate) fn words(self) -> String {
+    /// A description for people.
+    pub(crate) fn description(self) -> String {
         match self {
             Self::Text => "text".to_owned(),
             Self::Path => "path".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Names => "list of texts".to_owned(),
-            Self::Whole(least) => format!("whole number from {least}"),
+            Self::Whole(min) => format!("whole number from {min}"),
             Self::Temperature => "number from 0 to 2".to_owned(),
-            Self::OneOf(words) => words.join(" or "),
+            Self::OneOf(values) => values.join(" or "),
             Self::Reasoning => "text or whole number".to_owned(),
             Self::Headers => "table of texts".to_owned(),
             Self::KeyRef => "name of a secret".to_owned(),
@@ -227,7 +234,7 @@ impl Kind {
         }
     }
 
-    /// A value of the environment.
+    /// Parses a value from the environment.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let number = || text.parse::<u64>().map(Value::from);
         let value = match self {
@@ -245,15 +252,15 @@ impl Kind {
         self.check(value)
     }
 
-    /// The value itself if it is of this kind, else what was wanted and given.
+    /// Returns the value if it has this type, else what was wanted and given.
     pub(crate) fn check(self, value: Value) -> Result<Value, String> {
         let fits = match self {
             Self::Text | Self::Path => value.as_str().is_some_and(|text| !text.trim().is_empty()),
             Self::Flag => value.is_boolean(),
             Self::Names => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
-            Self::Whole(least) => value.as_u64().is_some_and(|n| (least..=u64::from(u32::MAX)).contains(&n)),
+            Self::Whole(min) => value.as_u64().is_some_and(|n| (min..=u64::from(u32::MAX)).contains(&n)),
             Self::Temperature => value.as_f64().is_some_and(|n| (0.0..=2.0).contains(&n)),
-            Self::OneOf(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+            Self::OneOf(values) => value.as_str().is_some_and(|word| values.contains(&word)),
             Self::Reasoning => {
                 value.as_str().is_some_and(|word| !word.trim().is_empty())
                     || value.as_u64().is_some_and(|n| (1..=u64::from(u32::MAX)).contains(&n))
@@ -268,8 +275,8 @@ impl Kind {
     fn refusal(self, value: &Value) -> String {
         let wanted = match self {
             Self::Text | Self::Path => "a text that is not empty".to_owned(),
-            Self::OneOf(words) => format!("`{}`", words.join("` or `")),
-            Self::Reasoning => "a word such as \"low\", or a number of tokens".to_owned(),
+            Self::OneOf(values) => format!("`{}`", values.join("` or `")),
+            Self::Reasoning => "a level such as \"low\", or a number of tokens".to_owned(),
             Self::Headers => "a table of texts, such as { x-team = \"ops\" }".to_owned(),
             Self::KeyRef => {
                 "the name of a variable or of an entry in secrets.toml, such as MY_KEY".to_owned()
@@ -277,11 +284,11 @@ impl Kind {
             Self::Price => {
                 "numbers for `input`, `cached` and `output`, in dollars per million tokens".to_owned()
             }
-            Self::Flag => self.words(),
-            other => format!("a {}", other.words()),
+            Self::Flag => self.description(),
+            other => format!("a {}", other.description()),
         };
         match self {
-            // What stands there by mistake may be the secret itself.
+            // The wrong value may be the secret itself.
             Self::KeyRef | Self::Headers => format!("wanted {wanted}"),
             _ => format!("wanted {wanted}, got {value}"),
         }
@@ -306,14 +313,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_default_is_of_its_kind() {
+    fn each_default_is_valid_for_its_type() {
         for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
             assert!(key.kind.parse(key.default).is_ok(), "{}", key.name);
         }
     }
 
     #[test]
-    fn values_of_the_environment_are_read_by_their_kind() {
+    fn environment_values_are_parsed_by_type() {
         assert_eq!(Kind::Flag.parse("1"), Ok(json!(true)));
         assert_eq!(Kind::Names.parse("a, b,"), Ok(json!(["a", "b"])));
         assert_eq!(Kind::Whole(1_024).parse("8192"), Ok(json!(8192)));
@@ -331,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_is_whole_or_none() {
+    fn a_price_needs_all_three_numbers() {
         assert!(Kind::Price.check(json!({"input": 1, "cached": 0.1, "output": 2.5})).is_ok());
         assert!(Kind::Price.check(json!({"input": 1, "output": 2.5})).is_err());
         assert!(Kind::Price.check(json!({"input": 1, "cached": -1, "output": 2.5})).is_err());

@@ -1,5 +1,5 @@
-//! The settings of a server and where each came from: default < file < environment < flag. Knows no
-//! server; what the values are for stands where they are used.
+//! The settings of a server and where each came from: default < file < environment < flag. Must not know
+//! the server; the meaning of the values is defined where they are used.
 
 mod file;
 pub(crate) mod keys;
@@ -18,17 +18,17 @@ use keys::{KEYS, Key, Kind};
 
 /// The file that is looked for in the current directory.
 const FILE: &str = "vivarium.toml";
-/// The variable that names another.
+/// The variable that names another file.
 const FILE_VARIABLE: &str = "VIV_CONFIG";
-/// The data directory of a project without a word about it.
+/// The data directory if nothing sets it.
 const DATA_DIR: &str = ".viv";
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody said anything.
+    /// Not set anywhere.
     Default,
-    /// The file, in this line.
+    /// The settings file and the line.
     File(String, usize),
     /// An environment variable.
     Env(&'static str),
@@ -47,25 +47,25 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// One setting as it holds.
+/// One setting with its effective value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Setting {
-    /// What it is.
+    /// Its key.
     pub(crate) key: &'static Key,
-    /// Its value; `null` where it has none.
+    /// Its value; `null` if it has none.
     pub(crate) value: Value,
-    /// Who said so.
+    /// Where the value comes from.
     pub(crate) origin: Origin,
 }
 
 impl Setting {
-    /// The value as people may see it: what may hold a secret shows only that there is something.
+    /// The value for display: if it may contain a secret, the secret is hidden.
     pub(crate) fn shown(&self) -> Value {
         shown(self.key, &self.value)
     }
 }
 
-/// A value as people may see it.
+/// A value for display.
 pub(crate) fn shown(key: &Key, value: &Value) -> Value {
     match (key.kind, value) {
         (Kind::Headers, Value::Object(headers)) => {
@@ -75,15 +75,15 @@ pub(crate) fn shown(key: &Key, value: &Value) -> Value {
     }
 }
 
-/// A value that the command line gives.
+/// A value from the command line.
 pub(crate) type Given = (&'static str, Value);
 
-/// All settings.
+/// All settings of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
-    /// Whether clients find the data directory without being told, from the same place.
+    /// Whether clients started in the same directory find the data directory without options.
     pub(crate) found_by_clients: bool,
     values: Vec<Setting>,
     models: Vec<(String, Vec<Entry>)>,
@@ -91,7 +91,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads them all.
+    /// Reads all settings.
     pub(crate) fn load(global: &Global, given: Vec<Given>) -> Result<Self> {
         Self::load_with(global, given, &variable)
     }
@@ -100,32 +100,32 @@ impl Settings {
         if let Some(dir) = &global.data_dir {
             given.push(("data_dir", json!(utf8(dir, "--data-dir")?)));
         }
-        let place = ConfigFile::find(global, env)?;
-        let shown_file = place.shown();
-        let said = match &place.text {
+        let config_file = ConfigFile::find(global, env)?;
+        let shown_file = config_file.shown();
+        let from_file = match &config_file.text {
             Some(text) => file::read(text, &shown_file)?,
             None => FileValue::default(),
         };
-        let layers = Layers { given, said: &said, env, place: &place };
+        let layers = Layers { given, from_file: &from_file, env, config_file: &config_file };
         let mut values = KEYS.iter().map(|key| layers.setting(key)).collect::<Result<Vec<_>>>()?;
-        layers.drop_what_is_said_of_another_model(&mut values)?;
+        layers.drop_settings_of_another_model(&mut values)?;
         let mut settings = Self {
             found_by_clients: false,
-            file: place.text.is_some().then(|| place.file.clone()),
+            file: config_file.text.is_some().then(|| config_file.file.clone()),
             values,
-            models: said.models,
+            models: from_file.models,
             shown_file,
         };
-        settings.found_by_clients = settings.data_dir_is_from_the_file() && !place.named;
+        settings.found_by_clients = settings.data_dir_is_from_the_file() && !config_file.named;
         Ok(settings)
     }
 
-    /// All of them, in the order of the table.
+    /// All settings, in the order of the table.
     pub(crate) fn all(&self) -> &[Setting] {
         &self.values
     }
 
-    /// What the file says of single models: the model, the key, its value, its line.
+    /// The file's settings for single models: the model, the key, its value, its line.
     pub(crate) fn of_models(&self) -> impl Iterator<Item = (&str, &'static Key, &Value, Origin)> {
         self.models.iter().flat_map(|(model, entries)| {
             entries.iter().filter_map(|entry| {
@@ -135,7 +135,7 @@ impl Settings {
         })
     }
 
-    /// One of them.
+    /// One setting.
     pub(crate) fn get(&self, name: &str) -> &Setting {
         self.values
             .iter()
@@ -143,7 +143,7 @@ impl Settings {
             .expect("settings are asked for by names of the table")
     }
 
-    /// How much goes on at once.
+    /// Limits of concurrency.
     pub(crate) fn bounds(&self) -> runtime::Bounds {
         let whole = |name: &str| self.get(name).value.as_u64().and_then(|n| usize::try_from(n).ok());
         let default = runtime::Bounds::default();
@@ -153,7 +153,7 @@ impl Settings {
         }
     }
 
-    /// A text that has a default or was given; else empty.
+    /// A text; empty if it has no value.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).value.as_str().unwrap_or_default()
     }
@@ -169,24 +169,24 @@ impl Settings {
         all.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// Where everything is kept.
+    /// The data directory.
     pub(crate) fn data_dir(&self) -> &Path {
         Path::new(self.text("data_dir"))
     }
 
-    /// Whether naming the file is enough to find the data directory.
+    /// Whether the data directory is determined by the file alone.
     pub(crate) fn data_dir_is_from_the_file(&self) -> bool {
         matches!(self.get("data_dir").origin, Origin::Default | Origin::File(..))
     }
 
-    /// Where agent files are.
+    /// The folder of agent files.
     pub(crate) fn agents_dir(&self) -> &Path {
         Path::new(self.text("agents_dir"))
     }
 }
 
-/// The data directory alone, for commands that speak to a server: what else is wrong in the file is
-/// none of their business.
+/// The data directory alone, for commands that talk to a server: other errors in the file do not concern
+/// them.
 pub(crate) fn data_dir(global: &Global) -> Result<PathBuf> {
     if let Some(dir) = &global.data_dir {
         return Ok(dir.clone());
@@ -194,27 +194,29 @@ pub(crate) fn data_dir(global: &Global) -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("VIV_DATA_DIR").filter(|dir| !dir.is_empty()) {
         return Ok(PathBuf::from(dir));
     }
-    let place = ConfigFile::find(global, &variable)?;
-    let table = match &place.text {
-        Some(text) => text.parse::<toml::Table>().map_err(|_| match file::read(text, &place.shown()) {
-            Err(failure) => failure,
-            Ok(_) => Failure::usage(format!("cannot read `{}`", place.shown())),
-        })?,
+    let config_file = ConfigFile::find(global, &variable)?;
+    let table = match &config_file.text {
+        Some(text) => {
+            text.parse::<toml::Table>().map_err(|_| match file::read(text, &config_file.shown()) {
+                Err(failure) => failure,
+                Ok(_) => Failure::usage(format!("cannot read `{}`", config_file.shown())),
+            })?
+        }
         None => toml::Table::new(),
     };
-    let said = table.get("data_dir").and_then(toml::Value::as_str).unwrap_or(DATA_DIR);
-    Ok(place.root().join(said))
+    let dir = table.get("data_dir").and_then(toml::Value::as_str).unwrap_or(DATA_DIR);
+    Ok(config_file.root().join(dir))
 }
 
 type Env<'a> = dyn Fn(&str) -> Result<Option<String>> + 'a;
 
-/// A variable of the environment; an empty one says nothing.
+/// An environment variable; an empty one counts as unset.
 fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
         Ok(value) if value.trim().is_empty() => Ok(None),
         Ok(value) => Ok(Some(value.trim().to_owned())),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(_) => Err(Failure::usage(format!("wanted text in `{name}`, got bytes that are none"))),
+        Err(_) => Err(Failure::usage(format!("wanted text in `{name}`, got bytes that are not UTF-8"))),
     }
 }
 
@@ -223,10 +225,10 @@ fn utf8(path: &Path, what: &str) -> Result<String> {
     text.ok_or_else(|| Failure::usage(format!("wanted a path in UTF-8 for {what}, got `{}`", path.display())))
 }
 
-/// The file, whether it is there or not.
+/// The settings file, whether it exists or not.
 struct ConfigFile {
     file: PathBuf,
-    /// Somebody named it.
+    /// Whether the user named it.
     named: bool,
     text: Option<String>,
 }
@@ -251,7 +253,7 @@ impl ConfigFile {
         self.file.display().to_string()
     }
 
-    /// What paths of the file, and paths that nobody named, are relative to.
+    /// The folder to which relative paths in the file, and default paths, are relative.
     fn root(&self) -> PathBuf {
         match self.file.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
@@ -262,9 +264,9 @@ impl ConfigFile {
 
 struct Layers<'a> {
     given: Vec<Given>,
-    said: &'a FileValue,
+    from_file: &'a FileValue,
     env: &'a Env<'a>,
-    place: &'a ConfigFile,
+    config_file: &'a ConfigFile,
 }
 
 impl Layers<'_> {
@@ -278,9 +280,9 @@ impl Layers<'_> {
             return setting(value, Origin::Env(name));
         }
         if let Some((value, line)) = self.of_file(key)? {
-            return setting(value, Origin::File(self.place.shown(), line));
+            return setting(value, Origin::File(self.config_file.shown(), line));
         }
-        setting(self.at_home(key, key.default_value())?, Origin::Default)
+        setting(self.resolve_path(key, key.default_value())?, Origin::Default)
     }
 
     fn of_flag(&self, key: &Key) -> Option<(Value, &'static str)> {
@@ -296,26 +298,26 @@ impl Layers<'_> {
     }
 
     fn of_file(&self, key: &Key) -> Result<Option<(Value, usize)>> {
-        let Some(entry) = self.said.entries.iter().find(|entry| entry.key == key.name) else {
+        let Some(entry) = self.from_file.entries.iter().find(|entry| entry.key == key.name) else {
             return Ok(None);
         };
-        Ok(Some((self.at_home(key, entry.value.clone())?, entry.line)))
+        Ok(Some((self.resolve_path(key, entry.value.clone())?, entry.line)))
     }
 
-    fn at_home(&self, key: &Key, value: Value) -> Result<Value> {
+    fn resolve_path(&self, key: &Key, value: Value) -> Result<Value> {
         match (key.kind, value.as_str()) {
-            (Kind::Path, Some(path)) => Ok(json!(utf8(&self.place.root().join(path), key.name)?)),
+            (Kind::Path, Some(path)) => Ok(json!(utf8(&self.config_file.root().join(path), key.name)?)),
             _ => Ok(value),
         }
     }
 
-    /// What a layer says of its model does not hold for the model that a higher layer names.
-    fn drop_what_is_said_of_another_model(&self, values: &mut [Setting]) -> Result<()> {
+    /// Drops model settings of a layer that names a different model than the effective one.
+    fn drop_settings_of_another_model(&self, values: &mut [Setting]) -> Result<()> {
         let Some(name) = values.iter().find(|setting| setting.key.name == "model.name") else {
             return Ok(());
         };
         let (name, key) = (name.value.clone(), name.key);
-        let other = |said: Option<Value>| said.is_some_and(|said| said != name);
+        let other = |value: Option<Value>| value.is_some_and(|value| value != name);
         let of_file = other(self.of_file(key)?.map(|(value, _)| value));
         let of_env = other(self.of_env(key)?.map(|(value, _)| value));
         for setting in values.iter_mut().filter(|setting| setting.key.name.starts_with("model.")) {
@@ -327,10 +329,10 @@ impl Layers<'_> {
             if dropped {
                 setting.value = setting.key.default_value();
                 setting.origin = Origin::Default;
-                // Below a dropped word of the environment the file's may still hold.
+                // If the environment's value is dropped, the file's may still apply.
                 if let Some((value, line)) = self.of_file(setting.key)?.filter(|_| !of_file) {
                     setting.value = value;
-                    setting.origin = Origin::File(self.place.shown(), line);
+                    setting.origin = Origin::File(self.config_file.shown(), line);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! From settings to models: `[model]` and `[models."…"]` as `models` wants them.
+//! Converts settings to model configurations: `[model]` and `[models."…"]` in the form of `models`.
 
 use agent::port::Price;
 use models::model_book::{ModelConfig, Reasoning, ToolMode};
@@ -8,24 +8,24 @@ use serde_json::Value;
 use super::Settings;
 use crate::errors::{Failure, Result};
 
-/// Micro-dollars of a dollar.
+/// Micro-dollars per dollar.
 const MICRO: f64 = 1e6;
 
 impl Settings {
     /// Whether the default model has settings other than its name.
-    pub(crate) fn says_how_the_model_is(&self) -> bool {
+    pub(crate) fn describes_the_model(&self) -> bool {
         self.of_default().any(|(name, _)| name != "name")
     }
 
-    /// The names of secrets that models are set up with.
+    /// The names of secrets that the models' settings use.
     pub(crate) fn key_refs(&self) -> Vec<&str> {
         let of_models = self.of_models().filter(|(_, key, ..)| key.name == "model.key_ref");
         let of_models = of_models.filter_map(|(_, _, value, _)| value.as_str());
         self.get("model.key_ref").value.as_str().into_iter().chain(of_models).collect()
     }
 
-    /// The model of that name: what `[models."name"]` says, and `[model]` above it where it is the
-    /// default. `secret` finds a secret by its name.
+    /// The configuration of a model: its `[models."name"]`, overridden by `[model]` if it is the default.
+    /// `secret` finds a secret by its name.
     pub(crate) fn model(
         &self,
         name: &str,
@@ -35,8 +35,8 @@ impl Settings {
         let mut model = ModelConfig::named(name);
         let own = self.of_models().filter(|(model, ..)| *model == name);
         let own = own.map(|(_, key, value, _)| (key.name.trim_start_matches("model."), value));
-        let above = self.of_default().filter(|_| default);
-        for (key, value) in own.chain(above) {
+        let overrides = self.of_default().filter(|_| default);
+        for (key, value) in own.chain(overrides) {
             put(&mut model, key, value);
             if let ("key_ref", Some(wanted)) = (key, value.as_str()) {
                 model.key = Some(secret(wanted).ok_or_else(|| no_secret(name, wanted))?);
@@ -45,14 +45,14 @@ impl Settings {
         Ok(model)
     }
 
-    /// The models that the file says something about.
+    /// The models with settings of their own in the file.
     pub(crate) fn model_names(&self) -> impl Iterator<Item = &str> {
         self.models.iter().map(|(name, _)| name.as_str())
     }
 
     fn of_default(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        let said = self.values.iter().filter(|setting| !setting.value.is_null());
-        said.filter_map(|setting| Some((setting.key.name.strip_prefix("model.")?, &setting.value)))
+        let set_values = self.values.iter().filter(|setting| !setting.value.is_null());
+        set_values.filter_map(|setting| Some((setting.key.name.strip_prefix("model.")?, &setting.value)))
     }
 }
 
@@ -61,7 +61,7 @@ fn no_secret(model: &str, wanted: &str) -> Failure {
         .hint(format!("set the variable `{wanted}`, or write `{wanted} = \"...\"` into secrets.toml"))
 }
 
-/// One value, checked by the table already.
+/// Sets one value, which was already checked by the table of keys.
 fn put(model: &mut ModelConfig, key: &str, value: &Value) {
     let text = || value.as_str().map(str::to_owned);
     let whole = || value.as_u64().and_then(|n| u32::try_from(n).ok());
@@ -85,7 +85,7 @@ fn put(model: &mut ModelConfig, key: &str, value: &Value) {
             let price = Price { input: micro("input"), cached: micro("cached"), output: micro("output") };
             model.price = Some(price);
         }
-        // The name is the model's own, and the caller looks up the key.
+        // `name` is already set; the caller looks up `key_ref`.
         _ => {}
     }
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_models_own_table_holds_and_the_default_table_stands_above_it() {
+    fn the_default_table_overrides_a_models_own_table() {
         let text = "[model]\nname = \"ollama/a\"\ntemperature = 0.5\n\
                     [models.\"ollama/a\"]\ntemperature = 1.5\nmax_output = 100\n\
                     price = { input = 2.5, cached = 0.25, output = 10 }\nkey_ref = \"MINE\"\n";
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_a_word_or_a_number_of_tokens() {
+    fn reasoning_is_a_level_or_a_number_of_tokens() {
         let of = |value: &str| {
             let read = settings(&format!("[model]\nreasoning = {value}"), vec![]);
             read.model("ollama/a", true, |_| None).unwrap().reasoning

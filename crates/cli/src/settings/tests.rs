@@ -1,8 +1,8 @@
-//! Which layer wins, and what is said of it; settings for the tests of others.
+//! Tests of the layers and their origins, and settings for other modules' tests.
 
 use super::*;
 
-/// Settings of a file with this text, and of flags, without the environment.
+/// Settings from a file with this text and from flags, without the environment.
 pub(crate) fn settings(text: &str, given: Vec<Given>) -> Settings {
     load(text, given, &[]).unwrap()
 }
@@ -18,7 +18,7 @@ fn load(text: &str, given: Vec<Given>, env: &[(&str, &str)]) -> Result<Settings>
 }
 
 #[test]
-fn a_flag_stands_above_the_environment_above_the_file_above_the_default() {
+fn flags_override_environment_overrides_file_overrides_default() {
     let text = "listen = \"h:1\"\nlog = \"debug\"\nhosts = [\"a\"]\n";
     let env = [("VIV_LISTEN", "h:2"), ("VIV_LOG", "info")];
     let read = load(text, vec![("listen", json!("h:3"))], &env).unwrap();
@@ -30,14 +30,14 @@ fn a_flag_stands_above_the_environment_above_the_file_above_the_default() {
 }
 
 #[test]
-fn paths_of_the_file_are_relative_to_it() {
+fn paths_in_the_file_are_relative_to_it() {
     let read = settings("data_dir = \"data\"\nagents_dir = \"/srv/agents\"", vec![]);
     assert!(read.data_dir().is_absolute() && read.data_dir().ends_with("data"));
     assert_eq!(read.agents_dir(), Path::new("/srv/agents"));
 }
 
 #[test]
-fn what_the_file_says_of_its_model_does_not_hold_for_another() {
+fn model_settings_do_not_apply_to_another_model() {
     let text = "[model]\nname = \"ollama/a\"\nbase_url = \"http://h/v1\"\ncontext_window = 4096\n";
     let other = settings(text, vec![("model.name", json!("ollama/b"))]);
     assert_eq!(other.get("model.base_url").value, Value::Null);
@@ -48,7 +48,7 @@ fn what_the_file_says_of_its_model_does_not_hold_for_another() {
 }
 
 #[test]
-fn a_bad_variable_is_named() {
+fn the_error_names_the_bad_variable() {
     let failure = load("", vec![], &[("VIV_ALLOW_REMOTE", "maybe")]).unwrap_err();
     assert_eq!(failure.message, "`VIV_ALLOW_REMOTE`: wanted true or false, got \"maybe\"");
 }
@@ -60,7 +60,7 @@ fn headers_are_not_shown() {
 }
 
 #[test]
-fn how_much_goes_on_at_once_is_what_the_runtime_has_by_default_and_can_be_set() {
+fn concurrency_limits_default_to_the_runtimes_and_can_be_set() {
     assert_eq!(settings("", vec![]).bounds(), runtime::Bounds::default());
     let read = settings("awake_max = 8\nrequests_per_provider = 2", vec![]);
     assert_eq!(read.bounds(), runtime::Bounds { awake: 8, requests_per_provider: 2 });

@@ -1,5 +1,5 @@
-//! `docs/errors.md`, made of the code: the doors' codes from their enum, the commands' codes and
-//! exit families from where they are raised.
+//! Generates and checks `docs/errors.md`: the API's codes from their enum, the commands' codes and exit
+//! codes from where they are raised.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,25 +9,25 @@ use server::problem::Code;
 use crate::root;
 
 const PAGE: &str = "docs/errors.md";
-/// Set by `make docs`: pages are written instead of compared.
+/// Set by `make docs`: write pages instead of comparing them.
 const WRITE: &str = "VIV_WRITE_DOCS";
 
 #[test]
-fn the_page_of_errors_lists_every_code() {
+fn the_errors_page_lists_every_code() {
     let path = root().join(PAGE);
     let wanted = page();
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(&path, &wanted).unwrap();
     }
     let is = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(is == wanted, "{PAGE} is not what the code says now: run `make docs`");
+    assert!(is == wanted, "{PAGE} is out of date: run `make docs`");
 }
 
 fn page() -> String {
     let mut page = String::from(
         "# Errors\n\n\
-         Every refusal says what was wanted, what stood in the way and, where there is something to do, a hint. Its\n\
-         code is stable: scripts may rely on it, words may change. This page is generated from the code\n\
+         Every error states what was wanted and what stood in the way, and has a hint if something can be done. Its\n\
+         code is stable: scripts may rely on it, the message may change. This page is generated from the code\n\
          (`make docs`).\n\n\
          ## Exit codes of `viv`\n\n| code | means |\n|---|---|\n",
     );
@@ -51,7 +51,7 @@ fn page() -> String {
     page
 }
 
-/// The families from their enum: name, number and first line of documentation.
+/// The exit codes from their enum: name, number and first line of documentation.
 fn exits() -> Vec<(String, i32, String)> {
     let text = std::fs::read_to_string(root().join("crates/cli/src/errors.rs")).unwrap();
     let body = text.split("enum Exit {").nth(1).unwrap().split('}').next().unwrap();
@@ -64,11 +64,11 @@ fn exits() -> Vec<(String, i32, String)> {
             exits.push((name.to_owned(), number.parse().unwrap(), std::mem::take(&mut meaning)));
         }
     }
-    assert!(exits.len() > 4, "the families of exit codes are not where this test looks");
+    assert!(exits.len() > 4, "the exit codes are not where this test looks");
     exits
 }
 
-/// Every code that a command raises, its family and the words of its first place.
+/// Every code that a command raises, its exit code and the message of its first occurrence.
 fn raised() -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     let mut files = Vec::new();
@@ -84,7 +84,8 @@ fn raised() -> BTreeMap<(String, String), String> {
             let (Some(code), Some(gap), Some(words)) = (parts.next(), parts.next(), parts.next()) else {
                 continue;
             };
-            // Words made elsewhere are not looked for: what follows then is a hint, or the next statement.
+            // If the message is built elsewhere, the next string is a hint or belongs to the next
+            // statement.
             let example = if gap.contains([';', '}']) || gap.contains(".hint(") { "" } else { words };
             let example = example.replace("\\\n", " ").replace('|', "\\|");
             let example = example.split_whitespace().collect::<Vec<_>>().join(" ");

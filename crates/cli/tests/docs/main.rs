@@ -1,5 +1,5 @@
-//! The pages for people: every command that they show is run as a reader would run it, what they
-//! say of its output is compared, and pages that are generated equal what the code says now.
+//! Tests of the documentation: every command on a page is run as a reader would run it, its output is
+//! compared with the page, and generated pages must be up to date.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
@@ -13,12 +13,26 @@ mod tables;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The top of the repository.
+/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// One test for each page, by its name in `docs/`.
+/// The pages below `docs/`, as paths from the top of the repository.
+pub(crate) fn docs() -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in ["docs", "docs/internals"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let name = format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy());
+            if name.ends_with(".md") {
+                found.push(name);
+            }
+        }
+    }
+    found
+}
+
+/// One test for each page.
 macro_rules! pages {
     ($($test:ident = $file:literal;)+) => {
         $(#[test]
@@ -27,13 +41,12 @@ macro_rules! pages {
         })+
 
         #[test]
-        fn every_page_is_played() {
+        fn every_page_is_listed() {
             let listed: BTreeSet<&str> = [$($file),+].into();
-            for entry in std::fs::read_dir(root().join("docs")).unwrap() {
-                let name = format!("docs/{}", entry.unwrap().file_name().to_string_lossy());
+            for name in docs() {
                 assert!(
-                    !name.ends_with(".md") || listed.contains(name.as_str()),
-                    "`{name}` is not in the list of this test: its commands would be run by nobody"
+                    listed.contains(name.as_str()),
+                    "`{name}` is not in the list of this test, so its commands would not be run"
                 );
             }
         }
@@ -48,7 +61,12 @@ pages! {
     models = "docs/models.md";
     operating = "docs/operating.md";
     reliability = "docs/reliability.md";
-    density = "docs/density.md";
+    tools = "docs/tools.md";
+    protocol = "docs/internals/protocol.md";
+    storage = "docs/internals/storage.md";
+    prompt = "docs/internals/prompt.md";
+    decisions = "docs/internals/decisions.md";
+    internals = "docs/internals/README.md";
     performance = "docs/performance.md";
     concepts = "docs/concepts.md";
     spaces = "docs/spaces.md";

@@ -1,4 +1,4 @@
-//! Commands that a sentence names are run by nobody: they are held to what `--help` says.
+//! Commands within sentences are not run: only their names and flags are checked against `--help`.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::root;
 
 const NO_COMMAND: &str = "there is no such command";
 
-/// Everything between two backticks outside of fenced blocks, with single spaces.
+/// Everything between two backticks outside fenced blocks, with single spaces.
 fn named(text: &str) -> Vec<String> {
     let mut fenced = false;
     let lines = text.lines().filter(|line| {
@@ -19,9 +19,9 @@ fn named(text: &str) -> Vec<String> {
     codes.map(|code| code.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// What is wrong with a command such as `viv up --prune`, if anything is.
+/// What is wrong with a command such as `viv up --prune`, if anything.
 fn flaw(code: &str) -> Option<String> {
-    // A variable may stand before it.
+    // A variable may precede it.
     let (_, line) =
         code.split_once("viv ").filter(|(before, _)| before.is_empty() || before.ends_with(' '))?;
     let words: Vec<&str> = line.split(' ').collect();
@@ -29,10 +29,9 @@ fn flaw(code: &str) -> Option<String> {
     let flags: Vec<&str> = flags.map(|flag| flag.split(['=', ',']).next().unwrap_or(flag)).collect();
     let plain = |word: &&&str| word.chars().all(|c| c.is_ascii_lowercase());
     let path: Vec<&str> = words.iter().take_while(plain).copied().collect();
-    let help = (0..=path.len()).rev().find_map(|most| {
-        let help =
-            Command::new(env!("CARGO_BIN_EXE_viv")).args(&path[..most]).arg("--help").output().unwrap();
-        (help.status.success() && (most > 0 || path.is_empty())).then_some(help)
+    let help = (0..=path.len()).rev().find_map(|max| {
+        let help = Command::new(env!("CARGO_BIN_EXE_viv")).args(&path[..max]).arg("--help").output().unwrap();
+        (help.status.success() && (max > 0 || path.is_empty())).then_some(help)
     });
     let Some(help) = help else { return Some(format!("`{code}`: {NO_COMMAND}")) };
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
@@ -41,14 +40,13 @@ fn flaw(code: &str) -> Option<String> {
 }
 
 #[test]
-fn every_command_that_a_sentence_names_is_one_and_takes_what_is_named() {
+fn every_command_named_in_a_sentence_exists_with_its_flags() {
     let mut pages = vec![root().join("README.md"), root().join("CHANGELOG.md")];
-    let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    pages.extend(docs.filter(|path| path.extension().is_some_and(|kind| kind == "md")));
+    pages.extend(crate::docs().into_iter().map(|page| root().join(page)));
     let mut flaws = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for page in pages {
-        // What changed is told there also of words that are no command.
+        // The changelog may name commands that no longer exist.
         let history = page.ends_with("CHANGELOG.md");
         for code in named(&std::fs::read_to_string(&page).unwrap()) {
             if seen.insert(code.clone())
@@ -63,7 +61,7 @@ fn every_command_that_a_sentence_names_is_one_and_takes_what_is_named() {
 }
 
 #[test]
-fn a_command_or_a_flag_that_is_none_is_found() {
+fn an_unknown_command_or_flag_is_found() {
     assert_eq!(flaw("viv up --log x"), Some("`viv up --log x`: there is no --log".to_owned()));
     assert_eq!(flaw("viv fly"), Some("`viv fly`: there is no such command".to_owned()));
     for good in ["viv up --prune", "VIV_LOG=info viv up", "viv dead retry EVENT", "viv --help", "vivarium"] {

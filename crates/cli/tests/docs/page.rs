@@ -1,33 +1,33 @@
-//! A page of Markdown as far as its fenced blocks go. Runs nothing.
+//! Parses the fenced blocks of a Markdown page. Runs nothing.
 
-/// What a reader does with a block of commands, named behind `sh` in its fence.
+/// How a block of commands is run, given by the word after `sh` in its fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// Runs it to its end; it succeeds.
+pub(crate) enum BlockKind {
+    /// Runs to its end and succeeds.
     Runs,
-    /// Runs it to its end; it ends with this code (`sh fails=4`).
+    /// Runs to its end and exits with this code (`sh fails=4`).
     Fails(i32),
-    /// Starts a server in another terminal and leaves it there (`sh background`).
+    /// Starts a server in the background (`sh background`).
     Background,
-    /// Watches it until something was shown, then ends it (`sh follows`).
+    /// Runs until something was printed, then is ended (`sh follows`).
     Follows,
-    /// Ends the server at once, as a crash would (`sh kills`); the words are for the reader.
+    /// Kills the server, as a crash would (`sh kills`); its commands are only for the reader.
     Kills,
-    /// What the project's own check does, or what comes before there is a project (`sh elsewhere`):
-    /// `make`, `git clone` and `cd` only.
+    /// Is not run: `make`, `git clone` and `cd` only, which the project's own check runs or which create
+    /// the project (`sh elsewhere`).
     Elsewhere,
 }
 
-/// Commands, and what the page says they print.
+/// Commands, and the output that the page shows for them.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// Where the fence opens, counted from 1.
+    /// Line of the opening fence, starting at 1.
     pub(crate) line: usize,
-    pub(crate) manner: Manner,
+    pub(crate) kind: BlockKind,
     pub(crate) commands: String,
-    /// The `text` block right behind it.
+    /// The `text` block that follows.
     pub(crate) output: Option<String>,
-    /// A file that the reader writes first: a block whose fence is `LANG file=PATH`.
+    /// A file that the reader writes first: a block with the fence `LANG file=PATH`.
     pub(crate) file: Option<String>,
 }
 
@@ -46,29 +46,30 @@ pub(crate) fn steps(text: &str) -> Vec<Step> {
         let line = index + 1;
         if let Some(path) = word.and_then(|word| word.strip_prefix("file=")) {
             let file = Some(path.to_owned());
-            steps.push(Step { line, manner: Manner::Runs, commands: body, output: None, file });
+            steps.push(Step { line, kind: BlockKind::Runs, commands: body, output: None, file });
         } else if language == "sh" {
-            let manner = manner(word).unwrap_or_else(|| panic!("line {line}: `{info}` says no known manner"));
-            steps.push(Step { line, manner, commands: body, output: None, file: None });
+            let kind =
+                kind(word).unwrap_or_else(|| panic!("line {line}: `{info}` names no known kind of block"));
+            steps.push(Step { line, kind, commands: body, output: None, file: None });
         } else if language == "text" && word.is_none() {
-            // A drawing says so (`text picture`); anything else is what the commands before it print.
+            // `text picture` is a drawing; any other `text` block is the output of the commands before it.
             let step = steps.last_mut().unwrap_or_else(|| panic!("line {line}: output of no command"));
             assert!(step.output.is_none() && step.file.is_none(), "line {line}: output of no command");
             step.output = Some(body);
         } else if ["bash", "shell", "console"].contains(&language) {
-            panic!("line {line}: a block of commands is called `sh`");
+            panic!("line {line}: use `sh` for a block of commands");
         }
     }
     steps
 }
 
-fn manner(word: Option<&str>) -> Option<Manner> {
+fn kind(word: Option<&str>) -> Option<BlockKind> {
     Some(match word {
-        None => Manner::Runs,
-        Some("background") => Manner::Background,
-        Some("follows") => Manner::Follows,
-        Some("kills") => Manner::Kills,
-        Some("elsewhere") => Manner::Elsewhere,
-        Some(other) => Manner::Fails(other.strip_prefix("fails=")?.parse().ok()?),
+        None => BlockKind::Runs,
+        Some("background") => BlockKind::Background,
+        Some("follows") => BlockKind::Follows,
+        Some("kills") => BlockKind::Kills,
+        Some("elsewhere") => BlockKind::Elsewhere,
+        Some(other) => BlockKind::Fails(other.strip_prefix("fails=")?.parse().ok()?),
     })
 }

@@ -1,10 +1,10 @@
-//! Whether output is what a page says: `…` in a line stands for anything, a line that is only `…`
-//! for any number of lines.
+//! Compares output with a page: `…` in a line stands for anything, a line that is only `…` for any number
+//! of lines.
 
-/// The mark for what differs from run to run.
+/// The mark for text that differs from run to run.
 const ANY: &str = "…";
 
-/// Whether `got` is what `wanted` says, trailing blanks and empty lines at the end aside.
+/// Whether `got` matches `wanted`; trailing blanks and empty lines at the end are ignored.
 pub(crate) fn fits(wanted: &str, got: &str) -> bool {
     let lines = |text: &str| -> Vec<String> {
         text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
@@ -41,7 +41,7 @@ fn line_fits(wanted: &str, got: &str) -> bool {
 }
 
 #[test]
-fn a_mark_stands_for_anything_and_nothing_else_does() {
+fn only_the_mark_matches_anything() {
     let check = |wanted: &str, got: &str, fit: bool| assert_eq!(fits(wanted, got), fit, "{wanted} / {got}");
     check("id …, 3 s\n", "id 01a2, 3 s\n\n", true);
     check("id …, 3 s", "id 01a2, 4 s", false);

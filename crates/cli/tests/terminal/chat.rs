@@ -1,9 +1,9 @@
-//! Chats where input is piped.
+//! Chats with piped input.
 
 use crate::world::{Server, run_with};
 
 #[test]
-fn piped_lines_are_said_one_by_one_and_their_answers_printed() {
+fn piped_lines_are_posted_one_by_one_and_their_replies_printed() {
     let server = Server::start();
     let ran = run_with(server.dir.path(), &["chat"], "hello\n\n/quit\nnever said\n", &[]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
@@ -13,7 +13,7 @@ fn piped_lines_are_said_one_by_one_and_their_answers_printed() {
 }
 
 #[test]
-fn foreign_text_cannot_steer_the_terminal() {
+fn foreign_text_cannot_control_the_terminal() {
     let server = Server::start();
     let ran = run_with(server.dir.path(), &["say", "--wait", "-"], "a\x1b[31mb\u{9b}2J", &[]);
     assert_eq!(ran.code, 0, "{}", ran.shown());

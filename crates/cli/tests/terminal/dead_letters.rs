@@ -1,4 +1,4 @@
-//! Single events from the command line: dead events, and taking back what waits.
+//! Single events on the command line: dead events, and canceling waiting ones.
 
 use serde_json::{Value, json};
 
@@ -20,13 +20,13 @@ fn state(server: &Server, event: &str) -> Value {
 }
 
 #[test]
-fn what_waits_is_taken_back_by_id_or_by_its_place() {
+fn a_waiting_event_is_canceled_by_id_or_by_seq() {
     let server = Server::start();
     assert_eq!(server.run(&["agents", "suspend", "ada"]).code, 0);
     let (first, second) = (sent(&server, "1"), sent(&server, "2"));
     let by_id = server.run(&["cancel", &first]);
     assert_eq!((by_id.code, by_id.err.as_str()), (0, ""), "{}", by_id.shown());
-    assert_eq!(by_id.out, format!("event {first} of `ada` is taken back\n"));
+    assert_eq!(by_id.out, format!("event {first} of `ada` is canceled\n"));
     let seq =
         server.run(&["show", "inbox", "ada", "--state", "waiting", "--json"]).json()["events"][0]["seq"]
             .clone();
@@ -43,7 +43,7 @@ fn what_waits_is_taken_back_by_id_or_by_its_place() {
 }
 
 #[test]
-fn what_was_lived_is_sent_again_as_an_event_that_cites_it() {
+fn a_processed_event_is_retried_as_a_new_event_that_cites_it() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
     let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
@@ -58,7 +58,7 @@ fn what_was_lived_is_sent_again_as_an_event_that_cites_it() {
 }
 
 #[test]
-fn dead_letters_are_listed_with_what_killed_them_and_shown_in_full() {
+fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
     let event = json!({
         "seq": 3, "id": DEAD, "kind": "service", "urgent": false, "at": "2999-11-21T14:00:00Z",
         "envelope": {"principal": {"kind": "credential", "id": "k"}, "channel": "api", "trust": "operator", "root": DEAD, "hop": 0},
@@ -95,7 +95,7 @@ fn dead_letters_are_listed_with_what_killed_them_and_shown_in_full() {
 }
 
 #[test]
-fn a_call_is_found_with_its_agent_and_taken_back_by_its_id() {
+fn a_call_is_listed_with_its_agent_and_canceled_by_id() {
     const CALL: &str = "c0123456789abcdef01234567";
     let call = json!({
         "id": CALL, "agent": ADA, "cycle": DEAD, "step": 1, "tool": "build", "arguments": "{\"target\":\"all\"}",
@@ -128,13 +128,13 @@ fn a_call_is_found_with_its_agent_and_taken_back_by_its_id() {
     let dir = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| run_with(dir.path(), args, "", &settings);
     let shown = run(&["show", "agent", "ada"]);
-    let line = format!("{CALL}  build {{\"target\":\"all\"}} (at work)");
+    let line = format!("{CALL}  build {{\"target\":\"all\"}} (running)");
     assert!(shown.code == 0 && shown.out.contains(&line), "{}", shown.shown());
     let done = run(&["cancel", CALL]);
     assert_eq!((done.code, done.err.as_str()), (0, ""), "{}", done.shown());
-    let told = done.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    let words = format!("call {CALL} of `build` is canceled; `ada` reads: canceled by an operator after");
-    assert!(told.starts_with(&words), "{told}");
+    let text = done.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = format!("call {CALL} of `build` is canceled; `ada` receives: canceled by an operator after");
+    assert!(text.starts_with(&words), "{text}");
     let unknown = run(&["cancel", "c0123456789abcdef00000000"]);
     assert!(unknown.code == 4 && unknown.err.contains("no agent has a call"), "{}", unknown.shown());
 }

@@ -1,4 +1,4 @@
-//! The admin key of a data directory, replaced where it was lost.
+//! Replacing a lost admin key of a data directory.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use serde_json::json;
 
 use crate::world::{Ran, Server, run, run_with, viv};
 
-/// What a server answers to that key.
-fn asked_with(server: &Server, key: &str) -> Ran {
+/// Runs a command with this key.
+fn entities_with_key(server: &Server, key: &str) -> Ran {
     let settings = [("VIV_URL", server.url()), ("VIV_KEY", key)];
     run_with(server.dir.path(), &["entities", "--json"], "", &settings)
 }
 
 #[test]
-fn a_lost_admin_key_is_replaced_while_the_server_is_stopped_and_no_other_key_changes() {
+fn resetting_the_admin_key_needs_a_stopped_server_and_changes_no_other_key() {
     let server = Server::start();
     let old = server.key().to_owned();
     assert_eq!(server.run(&["entities", "add", "husam"]).code, 0);
@@ -30,33 +30,33 @@ fn a_lost_admin_key_is_replaced_while_the_server_is_stopped_and_no_other_key_cha
         refused.shown()
     );
     assert!(error["error"]["hint"].as_str().unwrap().contains("stop viv first"), "{error}");
-    assert_eq!(asked_with(&server, &old).code, 0, "a refused reset changes nothing");
+    assert_eq!(entities_with_key(&server, &old).code, 0, "a refused reset changes nothing");
 
-    // The first start may die before anybody has read what it printed.
+    // The first start may crash before anyone has read its output.
     let dir = server.kill();
     let reset = run_with(dir.path(), &["keys", "admin", "--reset"], "", &[("VIV_LOG", "trace")]);
     assert_eq!(reset.code, 0, "{}", reset.shown());
     let new = reset.out.strip_suffix('\n').unwrap().to_owned();
     assert!(new.starts_with("viv_") && new.len() == 68 && new != old, "{}", reset.shown());
-    assert!(!reset.err.contains(&new) && reset.err.contains("shown this once"), "{}", reset.shown());
+    assert!(!reset.err.contains(&new) && reset.err.contains("shown only this once"), "{}", reset.shown());
 
     let server = Server::start_in(dir);
     assert_eq!(server.ready["admin_key"], json!(null));
-    assert_eq!(asked_with(&server, &new).code, 0);
-    let refused = asked_with(&server, &old);
+    assert_eq!(entities_with_key(&server, &new).code, 0);
+    let refused = entities_with_key(&server, &old);
     let error = refused.error();
     assert_eq!((refused.code, &error["error"]["code"]), (3, &json!("key_invalid")), "{}", refused.shown());
     assert!(error["error"]["hint"].as_str().unwrap().contains("viv keys admin --reset"), "{error}");
     let settings = [("VIV_URL", server.url()), ("VIV_KEY", person.as_str())];
     let read = run_with(server.dir.path(), &["spaces", "read", "home"], "", &settings);
-    assert_eq!(read.code, 0, "the person's key opens what it opened: {}", read.shown());
+    assert_eq!(read.code, 0, "the person's key still works: {}", read.shown());
     assert_eq!(server.run(&["ps"]).code, 0, "commands on this machine have a key of their own");
 
     let (_, dir) = server.stop();
     let again = run(dir.path(), &["keys", "admin", "--reset", "--json"]);
     let newest = again.json()["admin_key"].as_str().unwrap().to_owned();
     let server = Server::start_in(dir);
-    assert_eq!((asked_with(&server, &newest).code, asked_with(&server, &new).code), (0, 3));
+    assert_eq!((entities_with_key(&server, &newest).code, entities_with_key(&server, &new).code), (0, 3));
     let (_, dir) = server.stop();
     assert_eq!(run(dir.path(), &["verify"]).code, 0);
     let stored = fs::read(dir.path().join("vivarium.db")).unwrap();
@@ -65,20 +65,20 @@ fn a_lost_admin_key_is_replaced_while_the_server_is_stopped_and_no_other_key_cha
 }
 
 #[test]
-fn where_there_is_no_store_no_key_is_made_and_nothing_is_written() {
+fn without_a_store_no_key_is_created_and_nothing_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = dir.path().join("nowhere");
-    for place in [dir.path(), &nowhere] {
-        let ran = run(place, &["keys", "admin", "--reset", "--json"]);
+    for data_dir in [dir.path(), &nowhere] {
+        let ran = run(data_dir, &["keys", "admin", "--reset", "--json"]);
         assert_eq!((ran.code, &ran.error()["error"]["code"]), (4, &json!("no_store")), "{}", ran.shown());
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_key_is_not_replaced_by_a_command_that_does_not_say_so() {
+fn the_admin_key_is_replaced_only_with_reset() {
     let dir = tempfile::tempdir().unwrap();
-    let said = viv(dir.path(), &["keys", "admin"]).output().unwrap();
-    assert_eq!(said.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("--reset"));
+    let ran = viv(dir.path(), &["keys", "admin"]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("--reset"));
 }

@@ -1,4 +1,4 @@
-//! What follows a running server: `watch`, `tail`, `top`.
+//! Tests of the commands that follow a running server: `watch`, `tail`, `top`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Stdio};
@@ -7,15 +7,15 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Value;
 
 use crate::pty::Pty;
-use crate::world::{Server, run_with, steady, viv};
+use crate::world::{Server, run_with, stable, viv};
 
-/// A command that goes on, read line by line.
-struct Going {
+/// A running command whose output is read line by line.
+struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
-impl Going {
+impl Running {
     fn start(server: &Server, args: &[&str]) -> Self {
         let mut command = viv(server.dir.path(), args);
         let mut child = command.env("TZ", "UTC").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -38,7 +38,7 @@ impl Going {
         }
     }
 
-    /// Asks it to end, as a supervisor would.
+    /// Terminates it, as a supervisor would.
     fn end(mut self) -> i32 {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap().code().unwrap_or(-1)
@@ -46,89 +46,90 @@ impl Going {
 }
 
 /// The line without its time of day.
-fn timeless(line: &str) -> String {
+fn without_time(line: &str) -> String {
     let (time, rest) = line.split_at(9.min(line.len()));
     assert!(time.len() == 9 && time.as_bytes()[2] == b':', "{line:?} begins with no time");
-    steady(rest)
+    stable(rest)
 }
 
 #[test]
-fn a_piped_watch_tells_the_past_and_what_happens_then() {
+fn a_piped_watch_prints_past_and_new_updates() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "remember that I like tea"]).code, 0);
-    let mut watch = Going::start(&server, &["watch"]);
-    let past: Vec<String> = watch.until("completed").iter().map(|line| timeless(line)).collect();
+    let mut watch = Running::start(&server, &["watch"]);
+    let past: Vec<String> = watch.until("completed").iter().map(|line| without_time(line)).collect();
     assert_eq!(past[0], "owner → home: remember that I like tea");
     assert!(
         past[1].starts_with("ada → home: ") && past[2].starts_with("ada completed: 2 steps, "),
         "{past:#?}"
     );
     assert_eq!(server.run(&["say", "and coffee"]).code, 0);
-    let now: Vec<String> = watch.until("completed").iter().map(|line| timeless(line)).collect();
+    let now: Vec<String> = watch.until("completed").iter().map(|line| without_time(line)).collect();
     assert_eq!(now[..2], ["owner → home: and coffee", "ada thinking"]);
     assert!(now.iter().all(|line| !line.contains('\x1b')), "{now:?}");
     assert_eq!(watch.end(), 0);
 }
 
 #[test]
-fn a_watch_says_once_who_cannot_think_and_why() {
+fn a_watch_reports_once_that_an_agent_backs_off_and_why() {
     let nobody = "http://127.0.0.1:1/v1";
     let model = ["--model", "openai-compatible/x", "--base-url", nobody];
     let server = Server::start_as(tempfile::tempdir().unwrap(), &model);
     assert_eq!(server.run(&["agents", "set", "ada", "limits.model_retries=0"]).code, 0);
-    let mut watch = Going::start(&server, &["watch", "home"]);
+    let mut watch = Running::start(&server, &["watch", "home"]);
     assert_eq!(server.run(&["say", "anybody?"]).code, 0);
-    let told = watch.until("cannot think now: ");
-    let line = timeless(told.last().unwrap());
-    assert!(line.starts_with("ada cannot think now: ") && line.contains("; it tries again at "), "{told:#?}");
+    let lines = watch.until("is backing off: ");
+    let line = without_time(lines.last().unwrap());
+    assert!(line.starts_with("ada is backing off: ") && line.contains("; retries at "), "{lines:#?}");
     assert_eq!(watch.end(), 0);
-    // Whoever comes later finds it in the snapshot.
-    let mut late = Going::start(&server, &["watch", "home", "--history", "0"]);
-    let told = late.until("cannot think now: ");
-    assert_eq!((told.len(), told[0].matches("cannot think").count()), (1, 1), "{told:#?}");
+    // A later watcher gets it from the snapshot.
+    let mut late = Running::start(&server, &["watch", "home", "--history", "0"]);
+    let lines = late.until("is backing off: ");
+    assert_eq!((lines.len(), lines[0].matches("backing off").count()), (1, 1), "{lines:#?}");
     assert_eq!(late.end(), 0);
 }
 
 #[test]
-fn agents_that_only_listen_are_one_short_row_each() {
+fn agents_that_do_not_reply_are_one_short_row_each() {
     let server = Server::start();
-    let made = server.run(&["agents", "create", "bob", "--instructions", "You listen.", "--space", "home"]);
-    assert_eq!(made.code, 0, "{}", made.shown());
+    let created =
+        server.run(&["agents", "create", "bob", "--instructions", "You listen.", "--space", "home"]);
+    assert_eq!(created.code, 0, "{}", created.shown());
     assert_eq!(server.run(&["say", "--space", "home", "first"]).code, 0);
     let subjects =
         [(&["watch", "home", "--history", "100"][..], "second"), (&["watch", "--history", "100"], "third")];
     for (subject, text) in subjects {
-        let mut watch = Going::start(&server, subject);
+        let mut watch = Running::start(&server, subject);
         watch.until("owner → home: first");
         assert_eq!(server.run(&["say", "--space", "home", text]).code, 0);
         watch.until(&format!("owner → home: {text}"));
-        // Both answer a person; then each hears the other.
-        let told = watch.until("skipped");
-        let last = timeless(told.last().unwrap());
+        // Both reply to the person; then each receives the other's message.
+        let lines = watch.until("skipped");
+        let last = without_time(lines.last().unwrap());
         let who = last.split(' ').next().unwrap();
-        assert_eq!(last, format!("{who} skipped (agents talking among themselves)"), "{told:#?}");
-        assert!(["ada", "bob"].contains(&who), "{told:#?}");
+        assert_eq!(last, format!("{who} skipped (agents talking among themselves)"), "{lines:#?}");
+        assert!(["ada", "bob"].contains(&who), "{lines:#?}");
         assert_eq!(watch.end(), 0);
     }
 }
 
 #[test]
-fn one_space_or_one_agent_is_told_with_its_tools() {
+fn a_watch_of_a_space_or_an_agent_includes_tool_calls() {
     let server = Server::start();
     for subject in ["home", "agent:ada", "space:home"] {
-        let mut watch = Going::start(&server, &["watch", subject, "--history", "0", "--json"]);
+        let mut watch = Running::start(&server, &["watch", subject, "--history", "0", "--json"]);
         let first: Value = serde_json::from_str(&watch.until("snapshot")[0]).unwrap();
         assert_eq!(first["type"], "snapshot", "{subject}");
         assert_eq!(server.run(&["say", "--wait", "remember that I like tea"]).code, 0);
-        let told = watch.until("cycle.ended");
-        let types: Vec<String> = told
+        let lines = watch.until("cycle.ended");
+        let types: Vec<String> = lines
             .iter()
             .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().to_owned())
             .collect();
         for wanted in ["message", "draft", "agent.state", "tool.started", "tool.done", "cycle.ended"] {
             assert!(types.iter().any(|name| name == wanted), "{subject}: no {wanted} in {types:?}");
         }
-        let ended: Value = serde_json::from_str(told.last().unwrap()).unwrap();
+        let ended: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
         assert_eq!(
             (&ended["ending"], &ended["spent"]["steps"]),
             (&"completed".into(), &2.into()),
@@ -139,30 +140,30 @@ fn one_space_or_one_agent_is_told_with_its_tools() {
 }
 
 #[test]
-fn a_watch_goes_on_across_a_restart_and_tells_what_it_missed() {
+fn a_watch_survives_a_restart_and_prints_what_it_missed() {
     let server = Server::start();
     let mut watch = Pty::run(&server, &["watch"], 80);
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
     watch.until("owner → home: hello");
     watch.until("completed");
     let dir = server.kill();
-    watch.until("(no server; looking for it, Ctrl-C ends)");
+    watch.until("(connection lost; reconnecting, Ctrl-C quits)");
     let server = Server::start_in(dir);
-    // It may be said before or after the line is found again.
+    // It may be posted before or after the reconnect.
     assert_eq!(server.run(&["say", "still there?"]).code, 0);
-    watch.until("(the server is back)");
+    watch.until("(reconnected)");
     watch.until("owner → home: still there?");
     watch.until("completed");
     kill_process(Pid::from_child(&watch.child), Signal::INT).unwrap();
-    assert_eq!(watch.leaves(), 0);
+    assert_eq!(watch.exit_code(), 0);
 }
 
 #[test]
-fn a_tail_is_one_line_for_each_thing() {
+fn a_tail_prints_one_line_for_each_item() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "two\nlines"]).code, 0);
     let ran = server.run(&["tail", "--no-follow"]);
-    let lines: Vec<String> = ran.out.lines().map(timeless).collect();
+    let lines: Vec<String> = ran.out.lines().map(without_time).collect();
     assert_eq!(
         (ran.code, lines.len(), lines[0].as_str()),
         (0, 3, "owner → home: two lines"),
@@ -181,7 +182,7 @@ fn a_tail_is_one_line_for_each_thing() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused_with_a_hint() {
+fn a_subject_that_cannot_be_followed_is_refused_with_a_hint() {
     let server = Server::start();
     for (args, code) in [
         (&["watch", "nobody"][..], 4),
@@ -205,7 +206,7 @@ fn what_cannot_be_followed_is_refused_with_a_hint() {
 }
 
 #[test]
-fn without_a_terminal_top_is_one_table() {
+fn without_a_terminal_top_prints_one_table() {
     let server = Server::start();
     insta::assert_snapshot!("top_fresh", server.run(&["top"]).shown());
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
@@ -215,11 +216,11 @@ fn without_a_terminal_top_is_one_table() {
     assert!(agents[0].get("config").is_none() && agents[0]["cost_micros"].is_null(), "{agents}");
     assert_eq!(agents[0]["unpriced"], 1);
     let none = server.run(&["top", "--filter", "nobody"]);
-    assert_eq!((none.out.as_str(), none.err.as_str()), ("", "no agent passes the filter\n"));
+    assert_eq!((none.out.as_str(), none.err.as_str()), ("", "no agent matches the filter\n"));
 }
 
 #[test]
-fn top_shows_who_is_at_work_and_gives_the_terminal_back() {
+fn top_shows_working_agents_and_restores_the_terminal() {
     let server = Server::start();
     let mut top = Pty::run(&server, &["top"], 80);
     top.until("sleeping");
@@ -238,11 +239,11 @@ fn top_shows_who_is_at_work_and_gives_the_terminal_back() {
     top.press("s");
     top.until("resumed");
     top.press("q");
-    assert_eq!(top.leaves(), 0);
+    assert_eq!(top.exit_code(), 0);
 }
 
 #[test]
-fn top_gives_the_terminal_back_when_it_is_stopped_or_ended_from_outside() {
+fn top_restores_the_terminal_when_stopped_or_terminated() {
     let server = Server::start();
     let mut top = Pty::run(&server, &["top"], 40);
     top.until("sleeping");
@@ -250,24 +251,25 @@ fn top_gives_the_terminal_back_when_it_is_stopped_or_ended_from_outside() {
     top.press("\x1a");
     let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
     assert!(status.stopped(), "{status:?}");
-    top.is_given_back();
+    top.assert_restored();
     kill_process(pid, Signal::CONT).unwrap();
     top.until("sleeping");
     kill_process(pid, Signal::TERM).unwrap();
-    assert_eq!(top.leaves(), 0);
+    assert_eq!(top.exit_code(), 0);
 }
 
 #[test]
-fn top_looks_for_a_server_that_is_gone_and_finds_it() {
+fn top_reconnects_to_a_restarted_server() {
     let server = Server::start();
     let mut top = Pty::run(&server, &["top"], 80);
     top.until("sleeping");
     let dir = server.kill();
-    top.until("looking");
+    top.until("connected");
     let server = Server::start_in(dir);
-    // Only what differs is drawn again: a word that shares no letter with what stood there.
-    top.until("tokens");
+    // Only changed cells are redrawn: wait for a word that shares no character with the old text in its
+    // position.
+    top.until("state");
     drop(server);
     top.press("\x03");
-    assert_eq!(top.leaves(), 0);
+    assert_eq!(top.exit_code(), 0);
 }

@@ -1,8 +1,9 @@
-//! The terminal, as people and scripts meet it: the built binary, whole output and exit codes.
+//! The command line as people and scripts see it: the built binary, its full output and exit codes.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
 mod chat;
+mod damaged;
 mod dead_letters;
 mod keys;
 mod live;
@@ -16,7 +17,6 @@ mod scenarios;
 mod screens;
 mod stub;
 mod talking;
-mod torn;
 mod transfer;
 mod upkeep;
 mod world;

@@ -1,9 +1,9 @@
-//! Agents, spaces and people, made and changed from the command line against a real server.
+//! Agents, spaces and people, created and changed from the command line against a real server.
 
 use crate::world::{Server, run, run_with};
 
 #[test]
-fn an_agent_a_person_and_a_space_are_made_used_and_ended() {
+fn agents_people_and_spaces_are_created_changed_and_ended() {
     let server = Server::start();
     let file = server.dir.path().join("bob.txt");
     std::fs::write(&file, "You are Bob.\n").unwrap();
@@ -54,19 +54,19 @@ fn an_agent_a_person_and_a_space_are_made_used_and_ended() {
         let shown = args.join(" ").replace(file, "bob.txt");
         all.push_str(&format!("$ viv {shown}\n{}\n", server.run(args).shown()));
     }
-    // How long ago somebody was made decides how wide a column is.
+    // The width of a column depends on an age.
     let all: Vec<String> = all.lines().map(|line| line.trim_end().to_owned()).collect();
     insta::assert_snapshot!("manage", all.join("\n"));
 }
 
 #[test]
-fn a_key_made_here_opens_the_house_for_its_person() {
+fn a_created_key_gives_its_person_access() {
     let server = Server::start();
     assert_eq!(server.run(&["entities", "add", "husam"]).code, 0);
     assert_eq!(server.run(&["spaces", "add", "home", "husam"]).code, 0);
-    let made = server.run(&["entities", "key", "husam", "--quiet"]);
-    assert_eq!((made.code, made.err.as_str()), (0, ""), "{}", made.shown());
-    let settings = [("VIV_URL", server.url()), ("VIV_KEY", made.out.trim())];
+    let created = server.run(&["entities", "key", "husam", "--quiet"]);
+    assert_eq!((created.code, created.err.as_str()), (0, ""), "{}", created.shown());
+    let settings = [("VIV_URL", server.url()), ("VIV_KEY", created.out.trim())];
     let elsewhere = tempfile::tempdir().unwrap();
     let ran = run_with(elsewhere.path(), &["say", "it is me"], "", &settings);
     assert_eq!(ran.code, 0, "{}", ran.shown());
@@ -74,7 +74,7 @@ fn a_key_made_here_opens_the_house_for_its_person() {
 }
 
 #[test]
-fn quiet_leaves_only_the_answer_and_errors_stay() {
+fn quiet_prints_only_results_and_errors() {
     let server = Server::start();
     let loud = server.run(&["say", "--wait", "hello"]);
     let quiet = server.run(&["say", "--wait", "--quiet", "hello"]);
@@ -86,7 +86,7 @@ fn quiet_leaves_only_the_answer_and_errors_stay() {
 }
 
 #[test]
-fn completions_and_pages_are_made_of_the_command_line() {
+fn completions_and_man_pages_are_generated_from_the_command_line() {
     let dir = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = run(dir.path(), &["completions", shell]);
@@ -106,7 +106,7 @@ fn completions_and_pages_are_made_of_the_command_line() {
 }
 
 #[test]
-fn help_is_grouped_and_viv_alone_is_friendly() {
+fn help_is_grouped_and_viv_alone_shows_first_steps() {
     let dir = tempfile::tempdir().unwrap();
     let mut all = String::new();
     for args in [

@@ -1,11 +1,11 @@
-//! Bad input and bad surroundings: one clear message each, the right exit code, nothing half-written.
+//! Bad input and a bad environment: one clear message each, the right exit code, nothing half-written.
 
 use std::fs;
 
 use crate::world::{Server, run, run_with};
 
 #[test]
-fn wrong_names_are_named() {
+fn errors_quote_the_wrong_name() {
     let server = Server::start();
     let mut all = String::new();
     for args in [
@@ -25,7 +25,7 @@ fn wrong_names_are_named() {
 }
 
 #[test]
-fn servers_that_cannot_start_say_why_and_leave_nothing() {
+fn a_failed_start_gives_a_reason_and_leaves_no_files() {
     let server = Server::start();
     let listen = server.url().trim_start_matches("http://").to_owned();
     let mut all = String::new();
@@ -57,7 +57,7 @@ fn a_second_server_on_the_same_directory_is_refused() {
 }
 
 #[test]
-fn a_file_that_is_no_store_is_left_as_it_is() {
+fn a_file_that_is_not_a_store_is_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("vivarium.db");
     fs::write(&file, "not a database, just words ".repeat(400)).unwrap();
@@ -69,7 +69,7 @@ fn a_file_that_is_no_store_is_left_as_it_is() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_unreachable() {
+fn a_missing_server_is_unreachable() {
     let dir = tempfile::tempdir().unwrap();
     let ran = run(dir.path(), &["ps", "--json"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (5, &"no_server".into()));
@@ -91,7 +91,7 @@ fn a_wrong_key_is_refused() {
 }
 
 #[test]
-fn a_secrets_file_that_others_may_read_stops_the_start() {
+fn a_secrets_file_readable_by_others_prevents_the_start() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("secrets.toml"), "OPENAI_API_KEY = \"sk-canary\"").unwrap();
     let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--json"]);

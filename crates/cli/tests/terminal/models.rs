@@ -7,7 +7,7 @@ use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 use crate::world::{Ran, run, run_with};
 
 const PARIS: &str = r#"{"city":"Paris","unit":"celsius"}"#;
-/// The smallest world.
+/// The smallest scenario.
 const SCENARIO: &str = "\
 scenario: one
 people: [mira]
@@ -46,26 +46,26 @@ fn verdicts(mode: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_tried_in_every_mode_and_the_best_is_advised() {
+async fn a_model_is_tested_in_every_mode_and_the_best_is_recommended() {
     let stub = Stub::start(Vendor::OpenAi).await;
     in_native_mode(&stub);
     with_a_schema(&stub);
     let ran = viv(&["models", "try", "llamacpp/able", "--base-url", &stub.url(), "--json"]);
-    let told = ran.json();
+    let report = ran.json();
     assert_eq!(
-        (ran.code, &told["usable"], &told["tool_mode"]),
+        (ran.code, &report["usable"], &report["tool_mode"]),
         (0, &json!(true), &json!("native")),
         "{}",
         ran.shown()
     );
-    assert_eq!(told["advice"], "good enough as it is");
-    let modes = told["modes"].as_array().unwrap();
-    assert_eq!(verdicts(&modes[0]), ["ok", "ok", "ok", "ok", "ok"], "{told:#}");
-    assert_eq!(verdicts(&modes[1]), ["ok", "ok", "no", "ok", "ok"], "{told:#}");
+    assert_eq!(report["advice"], "good enough as it is");
+    let modes = report["modes"].as_array().unwrap();
+    assert_eq!(verdicts(&modes[0]), ["ok", "ok", "ok", "ok", "ok"], "{report:#}");
+    assert_eq!(verdicts(&modes[1]), ["ok", "ok", "no", "ok", "ok"], "{report:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_native_calls_is_advised_to_be_used_with_a_schema() {
+async fn without_native_calls_the_schema_mode_is_recommended() {
     let stub = Stub::start(Vendor::OpenAi).await;
     stub.demand(Some(Demands { alternate: true, ..Demands::default() }));
     stub.push(pieces("one, two, three"));
@@ -89,7 +89,7 @@ async fn a_server_without_native_calls_is_advised_to_be_used_with_a_schema() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_that_calls_nothing_is_not_good_enough() {
+async fn a_model_that_calls_no_tools_is_not_good_enough() {
     let stub = Stub::start(Vendor::Anthropic).await;
     for _ in 0..6 {
         stub.push(pieces("It is sunny."));
@@ -104,7 +104,7 @@ async fn a_model_that_calls_nothing_is_not_good_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_model_server_gets_one_clear_message() {
+async fn an_address_without_a_model_server_gives_one_clear_error() {
     let stub = Stub::start(Vendor::OpenAi).await;
     stub.demand(None);
     let url = stub.url();
@@ -113,7 +113,7 @@ async fn what_is_no_model_server_gets_one_clear_message() {
         Answer::status(200, "<!doctype html><title>Welcome</title>").header("content-type", "text/html");
     for answer in [page, Answer::status(404, "not found"), Answer::status(401, "no"), Answer::raw("").hangs()]
     {
-        // The last takes the question and says nothing.
+        // The last answer accepts the request and sends nothing.
         stub.push(answer);
         let ran = viv(&["models", "try", "openai-compatible/x", "--base-url", &url, "--timeout", "1"]);
         assert_eq!(ran.out.lines().filter(|line| line.starts_with("CHECK")).count(), 0);
@@ -126,7 +126,7 @@ async fn what_is_no_model_server_gets_one_clear_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_of_web_pages_is_asked_once_and_its_page_is_not_quoted() {
+async fn a_web_server_is_asked_once_and_its_page_is_not_quoted() {
     let stub = Stub::start(Vendor::OpenAi).await;
     stub.demand(None);
     let dir = tempfile::tempdir().unwrap();
@@ -140,17 +140,17 @@ async fn a_server_of_web_pages_is_asked_once_and_its_page_is_not_quoted() {
         stub.push(Answer::status(501, page).header("content-type", "text/html;charset=utf-8"));
         let before = stub.requests().len();
         let ran = run(dir.path(), &args);
-        let told = format!(
+        let report = format!(
             "error: `{url}` answers, but not as a model server would (HTTP 501, text/html)\n\
              hint: check `--base-url`: the address usually ends in `/v1`\n"
         );
-        assert_eq!((ran.err.as_str(), ran.code), (told.as_str(), exit), "{}", ran.shown());
+        assert_eq!((ran.err.as_str(), ran.code), (report.as_str(), exit), "{}", ran.shown());
         assert_eq!(stub.requests().len(), before + 1, "{}", ran.shown());
     }
 }
 
 #[test]
-fn a_model_server_that_is_not_there_is_unreachable_for_every_command() {
+fn a_missing_model_server_is_unreachable_for_every_command() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("one.yaml"), SCENARIO).unwrap();
     let file = dir.path().join("one.yaml").display().to_string();
@@ -166,7 +166,7 @@ fn a_model_server_that_is_not_there_is_unreachable_for_every_command() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_goes_silent_is_not_asked_for_the_rest() {
+async fn a_server_that_stops_replying_is_not_asked_again() {
     let stub = Stub::start(Vendor::OpenAi).await;
     stub.push(pieces("one, two, three"));
     stub.push(Answer::raw("").hangs());
@@ -178,19 +178,19 @@ async fn a_server_that_goes_silent_is_not_asked_for_the_rest() {
         ran.shown()
     );
     for wanted in [
-        " tokens, assumed: nobody states it (--context-window N does)\n",
+        " tokens, assumed (set it with --context-window N)\n",
         "streams            ok       untried\ncalls a tool       no       untried\ntwo calls at once  untried  untried\n",
-        "  calls a tool: no word within 1 s; agents act by calls alone\n",
+        "  calls a tool: no answer within 1 s; agents act by calls alone\n",
         "  two calls at once: not tried: a check before it ran out of time\n",
         "  streams: not tried: the server went silent before\n",
-        "not good enough: native: no word within 1 s; json_schema: not tried: the server went silent before\n",
+        "not good enough: native: no answer within 1 s; json_schema: not tried: the server went silent before\n",
     ] {
         assert!(ran.out.contains(wanted), "wanted `{wanted}` in {}", ran.shown());
     }
 }
 
 #[test]
-fn a_name_that_cannot_be_tried_is_told_why() {
+fn the_error_of_an_unusable_model_name_gives_the_reason() {
     let mut all = String::new();
     for args in [
         &["models", "try", "demo"][..],
@@ -210,29 +210,29 @@ fn a_name_that_cannot_be_tried_is_told_why() {
 }
 
 #[test]
-fn the_catalog_is_listed_without_asking_anyone() {
-    let told = viv(&["models", "--all", "--json"]).json();
-    let models = told["models"].as_array().unwrap();
+fn the_catalog_is_listed_without_requests() {
+    let report = viv(&["models", "--all", "--json"]).json();
+    let models = report["models"].as_array().unwrap();
     let named = |name: &str| models.iter().find(|model| model["name"] == name).unwrap();
     assert_eq!(
         named("anthropic/claude-opus-5")["price"],
         json!({"input": 5.0, "cached": 0.5, "output": 25.0})
     );
-    assert_eq!(named("anthropic/claude-haiku-5-5")["price"], Value::Null, "what is unknown is not nothing");
+    assert_eq!(named("anthropic/claude-haiku-5-5")["price"], Value::Null, "an unknown price is not zero");
     let ran = viv(&["models", "--all", "--provider", "ollama"]);
     assert_eq!((ran.code, ran.out.lines().count()), (0, 1), "{}", ran.shown());
 }
 
 #[test]
-fn without_keys_it_says_which_are_missing_and_what_would_be_taken() {
-    let told = viv(&["models", "--json"]).json();
-    let providers = told["providers"].as_array().unwrap();
+fn without_keys_the_missing_ones_and_the_default_are_shown() {
+    let report = viv(&["models", "--json"]).json();
+    let providers = report["providers"].as_array().unwrap();
     let hosted: Vec<_> = providers.iter().filter(|provider| provider["local"] == false).collect();
     assert!(
         hosted.len() >= 5 && hosted.iter().all(|provider| provider["status"] == "key_missing"),
-        "{told:#}"
+        "{report:#}"
     );
-    assert!(told["default"]["model"].is_string() && told["default"]["why"].is_string());
+    assert!(report["default"]["model"].is_string() && report["default"]["why"].is_string());
     let ran = viv(&["models"]);
     assert!(
         ran.out.starts_with("default: ") && ran.out.contains("no key: anthropic (ANTHROPIC_API_KEY)"),

@@ -1,5 +1,5 @@
-//! What the first message to a fresh agent costs: the shipped binary with its defaults, on every wire, by
-//! layer. A change of any word that models read shows its price here.
+//! What the first message to a new agent costs: the shipped binary with its defaults, with every API, by
+//! layer. Any change of a text that models read shows its cost here.
 
 use std::fmt::Write as _;
 
@@ -9,19 +9,19 @@ use testkit::stubs::{Answer, Stub, Vendor};
 
 use crate::world::{Server, run};
 
-/// Tokens of a request whose tools are tools, and of one whose tools are a schema of the reply.
-const NATIVE_MOST: u32 = 1_500;
-const SCHEMA_MOST: u32 = 2_000;
+/// Maximum number of tokens of a request with native tools, and of one with a schema of the reply.
+const NATIVE_MAX: u32 = 1_500;
+const SCHEMA_MAX: u32 = 2_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_message_costs_what_the_snapshot_says_and_is_answered_with_one_request() {
+async fn a_first_message_costs_the_recorded_tokens_and_one_request() {
     let mut table = String::new();
-    for (name, vendor, key, mode, most) in [
-        ("anthropic/claude-sonnet-5", Vendor::Anthropic, "ANTHROPIC_API_KEY", "native", NATIVE_MOST),
-        ("google/gemini-3-flash", Vendor::Gemini, "GEMINI_API_KEY", "native", NATIVE_MOST),
-        ("openai-responses/gpt-5", Vendor::Responses, "OPENAI_API_KEY", "native", NATIVE_MOST),
-        ("openai-compatible/x", Vendor::OpenAi, "OPENAI_COMPATIBLE_API_KEY", "native", NATIVE_MOST),
-        ("llamacpp/small", Vendor::OpenAi, "LLAMACPP_API_KEY", "json_schema", SCHEMA_MOST),
+    for (name, vendor, key, mode, max) in [
+        ("anthropic/claude-sonnet-5", Vendor::Anthropic, "ANTHROPIC_API_KEY", "native", NATIVE_MAX),
+        ("google/gemini-3-flash", Vendor::Gemini, "GEMINI_API_KEY", "native", NATIVE_MAX),
+        ("openai-responses/gpt-5", Vendor::Responses, "OPENAI_API_KEY", "native", NATIVE_MAX),
+        ("openai-compatible/x", Vendor::OpenAi, "OPENAI_COMPATIBLE_API_KEY", "native", NATIVE_MAX),
+        ("llamacpp/small", Vendor::OpenAi, "LLAMACPP_API_KEY", "json_schema", SCHEMA_MAX),
     ] {
         let stub = Stub::start(vendor).await;
         stub.push(match mode {
@@ -35,14 +35,14 @@ async fn a_first_message_costs_what_the_snapshot_says_and_is_answered_with_one_r
         let server =
             Server::start_with(tempfile::tempdir().unwrap(), &model, &[(key, "sk-canary-0123456789")]);
         let ran = run(server.dir.path(), &["say", "--wait", "hi"]);
-        // Some servers are asked for their window first.
+        // Some servers are asked for their context window first.
         let asked = stub.requests().into_iter().filter(|request| !request.body.is_null());
         let requests: Vec<_> = asked.collect();
         assert_eq!(requests.len(), 1, "{name}: {}", ran.shown());
         assert!(mode != "native" || ran.out.contains("Hello!"), "{name}: {}", ran.shown());
         let layers = layers(&requests[0].body);
         let all: u32 = layers.iter().map(|(_, tokens)| tokens).sum();
-        assert!(all <= most, "{name}: {all} tokens, {layers:?}");
+        assert!(all <= max, "{name}: {all} tokens, {layers:?}");
         let shown: Vec<_> = layers.iter().map(|(layer, tokens)| format!("{layer} {tokens}")).collect();
         let _ = writeln!(table, "{name} ({mode}): {all} = {}", shown.join(" + "));
     }
@@ -56,12 +56,12 @@ fn layers(body: &Value) -> Vec<(&'static str, u32)> {
     let is_system = |turn: &&Value| turn["role"] == "system" || turn["role"] == "developer";
     let first = turns.iter().find(is_system).unwrap_or(&Value::Null);
     let system = texts(of(&["system", "systemInstruction", "instructions"])) + &texts(first);
-    let said: Vec<String> = turns.iter().filter(|turn| !is_system(turn)).map(texts).collect();
+    let turn_texts: Vec<String> = turns.iter().filter(|turn| !is_system(turn)).map(texts).collect();
     let json = |value: &Value| if value.is_null() { 0 } else { estimate(&value.to_string()) };
     let mut layers = vec![
         ("system", estimate(&system)),
         ("tools", json(of(&["tools"]))),
-        ("inbox and workspace", estimate(&steady(&said.join("\n")))),
+        ("inbox and workspace", estimate(&stable(&turn_texts.join("\n")))),
     ];
     let schema = of(&["response_format"]);
     if !schema.is_null() {
@@ -70,7 +70,7 @@ fn layers(body: &Value) -> Vec<(&'static str, u32)> {
     layers
 }
 
-/// All texts of a layer, wherever the vendor wants them.
+/// All texts of a layer, wherever the API puts them.
 fn texts(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -82,8 +82,8 @@ fn texts(value: &Value) -> String {
     }
 }
 
-/// With one time for all times, so that the count is the same in each run.
-fn steady(text: &str) -> String {
+/// Replaces all times by one, so that the count is the same in each run.
+fn stable(text: &str) -> String {
     let shown = |word: &str| match word.split_once("T").is_some_and(|(day, _)| day.len() == 10) {
         true => "2026-01-01T00:00:00Z".to_owned(),
         false => word.to_owned(),

@@ -1,4 +1,4 @@
-//! Projects: agents as files, `vivarium.toml`, `viv init` and `viv config`, by the built binary.
+//! Projects: agents as files, `vivarium.toml`, `viv init` and `viv config`, with the built binary.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::world::{Ran, viv};
 
-/// A command in a project, with nothing that would tell it where the data is.
+/// A command in a project, without a variable that names the data directory.
 fn command(project: &Path, args: &[&str]) -> Command {
     let mut command = viv(project, args);
     command.env_remove("VIV_DATA_DIR").current_dir(project);
@@ -30,7 +30,7 @@ fn run(project: &Path, args: &[&str]) -> Ran {
 struct Up {
     child: Child,
     out: BufReader<ChildStdout>,
-    /// What it said of the files when it was ready.
+    /// What it reported about the files when it was ready.
     files: Value,
 }
 
@@ -43,7 +43,7 @@ impl Up {
         Self { child, out, files: ready["files"].clone() }
     }
 
-    /// The next line that it says: waits for it.
+    /// Waits for the next line of its output.
     fn next(&mut self) -> Value {
         line(&mut self.out)
     }
@@ -51,7 +51,7 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as well.
+        // It may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -85,7 +85,7 @@ const ADA: &str = "---\ndescription: first\n---\nYou are Ada.\nBe kind.\n";
 const BOB: &str = "---\nspaces: [garden]\n---\nYou are Bob.\n";
 
 #[test]
-fn init_writes_a_project_that_starts_and_never_writes_over_one() {
+fn init_writes_a_project_that_starts_and_never_overwrites_one() {
     let dir = project(&[(".gitignore", "target\n"), ("notes.txt", "mine")]);
     let ran = run(dir.path(), &["init"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
@@ -107,16 +107,16 @@ fn init_writes_a_project_that_starts_and_never_writes_over_one() {
 
     let up = Up::start(dir.path(), &[]);
     assert_eq!(names(&up.files["created"]), ["helper", "ops"]);
-    let said = run(dir.path(), &["say", "--wait", "--agent", "helper", "hello"]);
-    assert_eq!(said.code, 0, "{}", said.shown());
+    let ran = run(dir.path(), &["say", "--wait", "--agent", "helper", "hello"]);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
     let event = run(dir.path(), &["event", "ops", "deploy", "{\"ok\": false}", "--key", "one", "--json"]);
     assert_eq!(event.json()["duplicate"], json!(false), "{}", event.shown());
     assert_eq!(run(dir.path(), &["event", "ops", "deploy", "{no"]).code, 2);
-    assert_eq!(run(dir.path(), &["show", "agent", "ada"]).code, 4, "no agent is made beside the files");
+    assert_eq!(run(dir.path(), &["show", "agent", "ada"]).code, 4, "agents exist only for files");
 }
 
 #[test]
-fn a_scenario_plays_the_agent_that_a_file_says_and_a_key_beside_it_stands_above() {
+fn a_scenario_uses_an_agent_file_and_its_own_keys_override_it() {
     let file = "---\nmodel: openai/gpt-5\nspaces: [far]\nlimits: {max_steps: 7}\n---\nYou are Ops.\n";
     let world = |beside: &str| {
         format!(
@@ -127,7 +127,7 @@ fn a_scenario_plays_the_agent_that_a_file_says_and_a_key_beside_it_stands_above(
     };
     let plain = world("");
     let dir = project(&[("agents/ops.md", file), ("scenarios/one.yaml", &plain)]);
-    // From another folder than the file's own: the path is the scenario's.
+    // Run from another folder than the file's: the path is relative to the scenario.
     let ran = run(dir.path(), &["scenario", "run", "scenarios"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
     let check = |beside: &str, file: &str| {
@@ -156,7 +156,7 @@ fn a_scenario_plays_the_agent_that_a_file_says_and_a_key_beside_it_stands_above(
 }
 
 #[test]
-fn init_makes_the_folder_and_takes_back_what_it_began() {
+fn init_creates_the_folder_and_undoes_a_partial_write() {
     let dir = project(&[("agents", "a file where the folder would be")]);
     let ran = run(dir.path(), &["init", "--json"]);
     assert_eq!(
@@ -172,7 +172,7 @@ fn init_makes_the_folder_and_takes_back_what_it_began() {
 }
 
 #[test]
-fn a_start_makes_changes_and_keeps_agents_as_their_files_say() {
+fn a_start_creates_changes_and_keeps_agents_according_to_their_files() {
     let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
     {
         let up = Up::start(dir.path(), &[]);
@@ -198,7 +198,7 @@ fn a_start_makes_changes_and_keeps_agents_as_their_files_say() {
 }
 
 #[test]
-fn an_agent_without_its_file_lives_on_until_it_is_pruned() {
+fn an_agent_without_its_file_is_kept_until_it_is_pruned() {
     let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
     drop(Up::start(dir.path(), &[]));
     fs::rename(dir.path().join("agents/bob.md"), dir.path().join("agents/eve.md")).unwrap();
@@ -211,18 +211,18 @@ fn an_agent_without_its_file_lives_on_until_it_is_pruned() {
         let up = Up::start(dir.path(), &["--prune"]);
         assert_eq!((names(&up.files["retired"]), &up.files["left"]), (vec!["bob"], &json!([])));
     }
-    // A folder that is not there is a wrong path, not a wish that all agents go.
+    // A missing folder is a wrong path, not a request to retire all agents.
     let ran =
         run(dir.path(), &["up", "--prune", "--agents", "elsewhere", "--listen", "127.0.0.1:0", "--json"]);
     assert_eq!(ran.code, 2, "{}", ran.shown());
     write(dir.path(), "agents/bob.md", BOB);
     let up = Up::start(dir.path(), &["--prune"]);
-    assert_eq!(names(&up.files["left"]), ["bob"], "retired is for good");
+    assert_eq!(names(&up.files["left"]), ["bob"], "a retired agent stays retired");
     assert_eq!(up.files["unchanged"], json!(["ada", "eve"]));
 }
 
 #[test]
-fn a_renamed_file_is_told_how_to_keep_the_life_and_nothing_is_renamed() {
+fn a_renamed_file_gets_a_hint_and_no_agent_is_renamed() {
     let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
     {
         let mut up = Up::start(dir.path(), &[]);
@@ -231,7 +231,7 @@ fn a_renamed_file_is_told_how_to_keep_the_life_and_nothing_is_renamed() {
         let news = up.next()["files"].clone();
         assert_eq!((names(&news["created"]), names(&news["left"])), (vec!["eve"], vec!["bob"]));
         assert_eq!(news["created"][0]["was"], "bob");
-        // Its first own file had another name and nearly the same words.
+        // Its first own file has another name and nearly the same text.
         write(
             dir.path(),
             "agents/ada.md",
@@ -243,10 +243,10 @@ fn a_renamed_file_is_told_how_to_keep_the_life_and_nothing_is_renamed() {
     {
         let up = Up::start(dir.path(), &[]);
         assert_eq!((&up.files["created"], names(&up.files["left"])), (&json!([]), vec!["ada", "eve"]));
-        let made = ["agents", "create", "zoe", "--instructions", "You count the boats of the harbour."];
-        assert_eq!(run(dir.path(), &made).code, 0);
+        let created = ["agents", "create", "zoe", "--instructions", "You count the boats of the harbour."];
+        assert_eq!(run(dir.path(), &created).code, 0);
     }
-    // One that never had a file: only the very same words are hers.
+    // An agent that never had a file is matched only by an identical text.
     write(dir.path(), "agents/yan.md", "---\n---\nYou count the boats of the old harbour.");
     write(dir.path(), "agents/zed.md", "---\n---\nYou count the boats of the harbour.\n");
     let up = Up::start(dir.path(), &[]);
@@ -255,7 +255,7 @@ fn a_renamed_file_is_told_how_to_keep_the_life_and_nothing_is_renamed() {
 }
 
 #[test]
-fn a_changed_file_is_applied_while_the_server_runs_and_a_broken_one_is_not() {
+fn a_running_server_applies_a_changed_file_but_not_a_broken_one() {
     let dir = project(&[("agents/ada.md", ADA)]);
     let mut up = Up::start(dir.path(), &[]);
     write(dir.path(), "agents/ada.md", &ADA.replace("first", "while it runs"));
@@ -272,7 +272,7 @@ fn a_changed_file_is_applied_while_the_server_runs_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn everything_wrong_with_the_files_is_said_before_anything_is_written() {
+fn all_problems_of_agent_files_are_reported_before_anything_is_written() {
     let dir = project(&[
         ("agents/a.md", "---\nmodle: x\nlimits:\n  max_steps: 0\n---\nx"),
         ("agents/b.md", "---\ntools: [snd_message]\n---\nx"),
@@ -298,7 +298,7 @@ fn everything_wrong_with_the_files_is_said_before_anything_is_written() {
 }
 
 #[test]
-fn a_person_keeps_the_name() {
+fn an_agent_file_cannot_take_a_persons_name() {
     let dir = project(&[]);
     {
         let _up = Up::start(dir.path(), &[]);
@@ -310,7 +310,7 @@ fn a_person_keeps_the_name() {
 }
 
 #[test]
-fn settings_come_from_file_environment_and_flag_and_clients_find_the_data() {
+fn settings_come_from_file_environment_and_flags_and_clients_find_the_data() {
     let text = "data_dir = \"data\"\nlog = \"error\"\n\n[model]\nname = \"demo\"\n";
     let dir = project(&[("vivarium.toml", text)]);
     let mut shown = command(dir.path(), &["config", "show", "--origin", "--json", "--listen", "127.0.0.1:1"]);
@@ -336,7 +336,7 @@ fn settings_come_from_file_environment_and_flag_and_clients_find_the_data() {
 }
 
 #[test]
-fn a_check_refuses_the_address_that_a_start_would_refuse() {
+fn config_check_refuses_the_address_that_up_would_refuse() {
     let project = tempfile::tempdir().unwrap();
     for (listen, code) in [("nope", 2), ("0.0.0.0:7878", 3)] {
         fs::write(project.path().join("vivarium.toml"), format!("listen = \"{listen}\"\n")).unwrap();
@@ -349,7 +349,7 @@ fn a_check_refuses_the_address_that_a_start_would_refuse() {
 }
 
 #[test]
-fn all_keys_are_listed_for_people_scripts_and_pages() {
+fn all_config_keys_are_listed_for_people_scripts_and_pages() {
     let dir = project(&[]);
     let of_agents = run(dir.path(), &["config", "keys", "--agent", "--json"]).json();
     let keys: Vec<&str> =

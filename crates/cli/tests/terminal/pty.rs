@@ -1,4 +1,4 @@
-//! Commands in a terminal: a real pseudo-terminal, keys and rows. The chat is tested here.
+//! Commands in a real pseudo-terminal: keys and rows. The chat is tested here.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,8 +11,8 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::world::{Server, viv};
 
-/// Longer than any answer takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any reply takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Pty {
     keys: File,
@@ -27,7 +27,7 @@ impl Pty {
         Self::run(server, &["chat"], columns)
     }
 
-    /// Runs a command in a terminal of that width.
+    /// Runs a command in a terminal of this width.
     pub(crate) fn run(server: &Server, args: &[&str], columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
@@ -57,9 +57,9 @@ impl Pty {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the text was printed, after what was waited for before.
+    /// Waits until the text is printed, after the text that was waited for before.
     pub(crate) fn until(&mut self, text: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             if let Some(at) = self.seen.find(text) {
                 self.seen.drain(..at + text.len());
@@ -73,36 +73,45 @@ impl Pty {
         }
     }
 
-    /// The end of what was printed.
+    /// The end of the output.
     fn tail(&self) -> String {
         let count = self.seen.chars().count();
         self.seen.chars().skip(count.saturating_sub(2_000)).collect()
     }
 
-    /// Everything that it prints to its end, as rows.
+    /// All rows that it prints until it ends, and its exit code.
     pub(crate) fn rows(mut self) -> (Vec<String>, i32) {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
-        // What it wrote is in the terminal; a word of ours behind it tells where that ends.
+        // Its output is in the terminal; a marker that we write after it shows where it ends.
         self.slave.write_all(b"<end>").unwrap();
         while !self.seen.contains("<end>") {
-            let bytes = self.output.recv_timeout(PATIENCE).unwrap();
+            let bytes = self.output.recv_timeout(TIMEOUT).unwrap();
             self.seen.push_str(&String::from_utf8_lossy(&bytes));
         }
         let rows = self.seen.lines().map(str::trim_end).filter(|row| *row != "<end>");
         (rows.map(str::to_owned).collect(), code)
     }
 
-    /// Waits for its end, which must leave the terminal as it was.
-    pub(crate) fn leaves(mut self) -> i32 {
-        let code = self.child.wait().unwrap().code().unwrap_or(-1);
-        self.is_given_back();
+    /// Waits for its end and checks that the terminal is restored.
+    pub(crate) fn exit_code(mut self) -> i32 {
+        let end = Instant::now() + TIMEOUT;
+        let code = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status.code().unwrap_or(-1);
+            }
+            assert!(Instant::now() < end, "it did not end; seen: {:?}", self.tail());
+            if let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(20)) {
+                self.seen.push_str(&String::from_utf8_lossy(&bytes));
+            }
+        };
+        self.assert_restored();
         code
     }
 
-    /// The terminal is as it was before.
-    pub(crate) fn is_given_back(&self) {
+    /// Checks that the terminal's modes are as before.
+    pub(crate) fn assert_restored(&self) {
         let modes = tcgetattr(&self.slave).unwrap().local_modes;
-        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "the terminal was not given back");
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "the terminal was not restored");
     }
 }
 
@@ -113,7 +122,7 @@ impl Drop for Pty {
 }
 
 #[test]
-fn a_person_talks_in_a_narrow_terminal_and_leaves() {
+fn a_chat_works_in_a_narrow_terminal() {
     let server = Server::start();
     let mut chat = Pty::chat(&server, 40);
     chat.until("demo");
@@ -123,7 +132,7 @@ fn a_person_talks_in_a_narrow_terminal_and_leaves() {
     chat.until("is thinking");
     chat.until("Ada: ");
     chat.press("\x04");
-    assert_eq!(chat.leaves(), 0);
+    assert_eq!(chat.exit_code(), 0);
 }
 
 #[test]
@@ -134,11 +143,11 @@ fn errors_and_hints_fit_a_narrow_terminal() {
         assert_eq!(code, 4);
         assert!(rows.iter().all(|row| row.chars().count() <= usize::from(columns)), "{rows:#?}");
         let whole = "error: no agent is called `nobody` \
-            hint: `viv agents`, `viv spaces` and `viv entities` list what there is";
+            hint: `viv agents`, `viv spaces` and `viv entities` list what exists";
         assert_eq!(rows.iter().map(|row| row.trim()).collect::<Vec<_>>().join(" "), whole);
         assert!(rows[0].starts_with("error: ") && rows[1].starts_with("hint: "), "{rows:#?}");
     }
-    // Where nobody looks at it, a line stays a line.
+    // Without a terminal a line is not folded.
     assert_eq!(server.run(&["show", "agent", "nobody"]).err.lines().count(), 2);
 }
 
@@ -157,7 +166,7 @@ fn help_fits_a_narrow_terminal() {
 }
 
 #[test]
-fn ctrl_c_cancels_what_works_and_leaves_where_nobody_does() {
+fn ctrl_c_cancels_running_cycles_else_quits() {
     let server = Server::start();
     let mut chat = Pty::chat(&server, 80);
     chat.until("> ");
@@ -166,7 +175,7 @@ fn ctrl_c_cancels_what_works_and_leaves_where_nobody_does() {
     chat.press("\x03");
     chat.until("(Ada stopped: canceled)");
     chat.press("\x03");
-    assert_eq!(chat.leaves(), 0);
+    assert_eq!(chat.exit_code(), 0);
 }
 
 #[test]
@@ -175,10 +184,10 @@ fn a_chat_survives_the_servers_restart() {
     let mut chat = Pty::chat(&server, 80);
     chat.until("> ");
     let dir = server.kill();
-    chat.until("the server is gone");
+    chat.until("connection lost");
     // Any free port will do: the credential file names it.
     let server = Server::start_in(dir);
-    chat.until("the server is back");
+    chat.until("reconnected");
     chat.press("still there?\r");
     chat.until("Owner: still there?");
     chat.until("Ada: ");

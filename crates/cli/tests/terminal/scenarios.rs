@@ -1,4 +1,4 @@
-//! `viv scenario`: what is shipped passes, what fails is told, what was processed is recorded.
+//! `viv scenario`: the shipped scenarios pass, failures are reported, processed events can be recorded.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -17,46 +17,46 @@ fn written(dir: &Path, name: &str, text: impl AsRef<[u8]>) -> String {
     path.display().to_string()
 }
 
-/// Plays one file in a directory of its own.
+/// Runs one file in its own directory.
 fn played(text: impl AsRef<[u8]>, args: &[&str]) -> Ran {
     let dir = tempfile::tempdir().unwrap();
     let file = written(dir.path(), "one.yaml", text);
     let mut line = vec!["scenario", "run", &file];
     line.extend(args);
     let ran = run(dir.path(), &line);
-    let place = format!("{}/", dir.path().display());
-    Ran { out: ran.out.replace(&place, ""), err: ran.err.replace(&place, ""), code: ran.code }
+    let prefix = format!("{}/", dir.path().display());
+    Ran { out: ran.out.replace(&prefix, ""), err: ran.err.replace(&prefix, ""), code: ran.code }
 }
 
 #[test]
-fn what_is_shipped_passes() {
+fn the_shipped_scenarios_pass() {
     let dir = tempfile::tempdir().unwrap();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
     let ran = run(dir.path(), &["scenario", "run", shipped, "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
-    let told = ran.json();
-    assert_eq!((&told["passed"], &told["ok"]), (&told["runs"], &true.into()));
-    assert!(told["runs"].as_u64().unwrap() >= 7, "{told}");
+    let report = ran.json();
+    assert_eq!((&report["passed"], &report["ok"]), (&report["runs"], &true.into()));
+    assert!(report["runs"].as_u64().unwrap() >= 7, "{report}");
     assert_eq!(run(dir.path(), &["scenario", "check", shipped]).code, 0);
 }
 
 #[test]
-fn one_that_passes_is_one_line_and_quietly_none() {
+fn a_passed_scenario_is_one_line_and_none_with_quiet() {
     let ran = played(FILE, &[]);
     assert!(ran.out.starts_with("✓ one.yaml  Hello\n1 scenario: 1 passed ("), "{}", ran.shown());
     let quiet = played(FILE, &["--quiet"]);
     assert!(quiet.out.starts_with("1 scenario: 1 passed"), "{}", quiet.shown());
-    let told = played(FILE, &["--transcript"]);
-    assert!(told.out.contains("0.1 s  lobby  ada    good morning\n"), "{}", told.shown());
+    let report = played(FILE, &["--transcript"]);
+    assert!(report.out.contains("0.1 s  lobby  ada    good morning\n"), "{}", report.shown());
 }
 
 #[test]
-fn one_that_fails_shows_the_difference_and_what_happened() {
+fn a_failed_scenario_shows_the_difference_and_the_transcript() {
     let ran = played(FILE.replace("lobby: good morning", "lobby: good evening"), &[]);
     assert_eq!(ran.code, 1);
     let expected = "✗ one.yaml  Hello\n    one.yaml:12: ada said in lobby\n      \
         wanted   a message of `ada` in `lobby` with `good evening` in it\n      \
-        got      1 there, none of them so\n      \
+        got      1 there, none of them matches\n      \
         - wanted good evening\n      + said   good morning\n                    ^\n    \
         what happened (0.2 s, 1 cycle)\n      0.0 s  lobby  husam  hi\n      0.1 s  lobby  ada    good morning\n      \
         0.2 s         ada    [cycle 1: 1 event, 2 steps]\n1 scenario: 0 passed, 1 failed (";
@@ -64,17 +64,17 @@ fn one_that_fails_shows_the_difference_and_what_happened() {
 }
 
 #[test]
-fn bad_files_are_told_with_their_places_and_nothing_is_played() {
-    let check = |text: &[u8], code: i32, told: &str| {
+fn errors_of_bad_files_have_positions_and_nothing_is_run() {
+    let check = |text: &[u8], code: i32, report: &str| {
         let ran = played(text, &[]);
         assert_eq!(ran.code, code, "{}", ran.shown());
-        assert!(ran.err.contains(told), "{}", ran.shown());
+        assert!(ran.err.contains(report), "{}", ran.shown());
         assert!(ran.out.is_empty() && ran.err.contains("\nhint: "), "{}", ran.shown());
     };
     check(
         FILE.replace("husam says", "husan says").as_bytes(),
         2,
-        "error: not a valid scenario:\n  one.yaml:10:5: `husan` is no person",
+        "error: not a valid scenario:\n  one.yaml:10:5: there is no person or agent `husan`",
     );
     check(b"scenario: \xff\n", 2, "one.yaml:1:1: wanted UTF-8 text");
     check(b"", 2, "one.yaml: the file is empty");
@@ -87,7 +87,7 @@ fn bad_files_are_told_with_their_places_and_nothing_is_played() {
 }
 
 #[test]
-fn files_that_are_not_there_are_told() {
+fn missing_files_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().display().to_string();
     let none = run(dir.path(), &["scenario", "check", &path]);
@@ -110,11 +110,11 @@ fn a_check_lists_every_flaw() {
     let path = dir.path().display().to_string();
     let ran = run(dir.path(), &["scenario", "check", &path, "--json"]);
     assert_eq!(ran.code, 2, "{}", ran.shown());
-    let told = ran.json();
-    assert_eq!(told["files"][0]["flaws"][0]["line"], 12, "{told}");
-    let message = told["files"][0]["flaws"][0]["message"].as_str().unwrap();
+    let report = ran.json();
+    assert_eq!(report["files"][0]["flaws"][0]["line"], 12, "{report}");
+    let message = report["files"][0]["flaws"][0]["message"].as_str().unwrap();
     assert_eq!(message, "`at: 1s` is impossible: line 10 has reached 5s, and time does not run backwards");
-    assert_eq!(told["files"][1]["flaws"][0]["message"], "unknown key `exepct`; did you mean `expect`?");
+    assert_eq!(report["files"][1]["flaws"][0]["message"], "unknown key `exepct`; did you mean `expect`?");
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn each_of_several_flaws_keeps_its_own_hint() {
     let text = text.replace("- ada said in lobby: good morning", "- ada sings");
     let ran = played(&text, &[]);
     assert_eq!((ran.code, ran.err.matches("hint: ").count()), (2, 1), "{}", ran.shown());
-    for told in [
+    for report in [
         "    (put no quotes around",
         "    (end with `- the server starts`)",
-        "    (what can: ",
+        "    (known sentences: ",
         "nothing was run",
     ] {
-        assert!(ran.err.contains(told), "{told}: {}", ran.shown());
+        assert!(ran.err.contains(report), "{report}: {}", ran.shown());
     }
     let one = played(FILE.replace("- husam says in lobby: hi", "- \"husam says in lobby: hi\""), &[]);
     assert!(
@@ -141,7 +141,7 @@ fn each_of_several_flaws_keeps_its_own_hint() {
 }
 
 #[test]
-fn a_real_voice_plays_in_real_time_and_again() {
+fn a_real_model_runs_a_scenario_repeatedly_in_real_time() {
     let text = FILE.replace("    script:\n      - say: good morning\n", "    tools: [send_message, done]\n");
     let text = text.replace("ada said in lobby: good morning", "ada said in lobby: Hello Husam");
     let ran = played(text, &["--model", "demo", "--repeat", "2", "--at-least", "50%"]);
@@ -154,39 +154,39 @@ fn a_real_voice_plays_in_real_time_and_again() {
 }
 
 #[test]
-fn a_model_that_is_not_there_is_told_before_anything_is_played() {
-    for (answer, exit, told) in [
+fn a_missing_model_is_reported_before_anything_is_run() {
+    for (answer, exit, report) in [
         (
             None,
             5,
             "error: cannot reach `openai-compatible/x`: `http://127.0.0.1:<port>/v1/chat/completions` cannot be",
         ),
         (Some("HTTP/1.1 500 Oops\r\n\r\n<h1>Oops</h1>"), 2, "failed: HTTP 500: <h1>Oops</h1>\n"),
-        (Some(""), 6, "took the question and said nothing within 1 s\n"),
+        (Some(""), 6, "accepted the request and sent nothing within 1 s\n"),
     ] {
-        let url = answers_in_turn(answer.into_iter().collect());
+        let url = serve_answers(answer.into_iter().collect());
         let ran = played(FILE, &["--model", "openai-compatible/x", "--base-url", &url, "--timeout", "1"]);
-        assert!(ran.code == exit && ran.out.is_empty() && ran.shown().contains(told), "{}", ran.shown());
+        assert!(ran.code == exit && ran.out.is_empty() && ran.shown().contains(report), "{}", ran.shown());
         assert!(ran.err.matches("hint: ").count() == 1, "{}", ran.shown());
     }
 }
 
 #[test]
-fn a_model_that_dies_in_the_middle_ends_the_run_with_its_error() {
-    let begun = std::time::Instant::now();
+fn a_model_that_fails_during_a_run_ends_it_with_its_error() {
+    let started = std::time::Instant::now();
     let hello = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
                  data: {\"choices\":[{\"delta\":{\"content\":\"Yes\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-    let url = answers_in_turn(vec![hello]);
-    // The story goes on at a time of its own: what stands there must not be waited for either.
+    let url = serve_answers(vec![hello]);
+    // A later part of the story must not be waited for.
     let story = FILE.replace("expect:", "  - after: 1h\n    husam says in lobby: still there?\nexpect:");
     let ran = played(story, &["--model", "openai-compatible/x", "--base-url", &url, "--timeout", "100"]);
-    let told = "broken off: line 11: the model does not answer: network: `http://127.0.0.1:<port>/v1/chat/completions` cannot be";
-    assert!(ran.code == 1 && ran.shown().contains(told), "{}", ran.shown());
-    assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+    let report = "aborted: line 11: the model does not answer: network: `http://127.0.0.1:<port>/v1/chat/completions` cannot be";
+    assert!(ran.code == 1 && ran.shown().contains(report), "{}", ran.shown());
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
 
-/// A server that gives each answer once, to one `POST` each (an empty one: never), and is gone then.
-fn answers_in_turn(answers: Vec<&'static str>) -> String {
+/// A server that gives each answer once, to one `POST` each (an empty one: never), then closes.
+fn serve_answers(answers: Vec<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -207,14 +207,14 @@ fn answers_in_turn(answers: Vec<&'static str>) -> String {
             }
         }
         drop(listener);
-        // What was never answered stays open as long as the test lasts.
+        // Unanswered connections stay open as long as the test runs.
         kept.into_iter().for_each(std::mem::forget);
     });
     url
 }
 
 #[test]
-fn what_an_agent_lived_becomes_a_scenario_that_passes() {
+fn recorded_cycles_become_a_scenario_that_passes() {
     let server = Server::start();
     let none = server.run(&["scenario", "record", "ada"]);
     assert!(none.code == 4 && none.err.contains("has run no cycle yet"), "{}", none.shown());

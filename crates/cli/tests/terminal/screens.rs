@@ -1,5 +1,5 @@
-//! Whole screens over fixed answers: wide, usual and narrow terminals, without UTF-8, with and without
-//! colours, and where there is no terminal at all.
+//! Whole screens with fixed answers: wide, usual and narrow terminals, without UTF-8, with and without
+//! colours, and without a terminal.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,15 +10,15 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 
 use crate::stub::Stub;
-use crate::world::{run_with, steady, viv};
+use crate::world::{run_with, stable, viv};
 
 const AGENT: &str = "019a0000-0000-7000-8000-0000000000a1";
 const OWNER: &str = "019a0000-0000-7000-8000-0000000000b1";
 const SPACE: &str = "019a0000-0000-7000-8000-0000000000c1";
 const RUN: &str = "019a0000-0000-7000-8000-0000000000d1";
 
-/// A server with one agent, one person and one space, in which one run was processed long ago.
-fn house() -> Stub {
+/// A server with one agent, one person, one space and one old run.
+fn garden_server() -> Stub {
     let agent = agent();
     let page = |items: Value| json!({"items": items, "next": null});
     let run_path = format!("/v1/runs/{RUN}");
@@ -35,12 +35,12 @@ fn house() -> Stub {
         (&by_id(""), agent),
         (&by_id("/facts"), json!({"spaces": [], "memories": [], "goals": [], "plans": []})),
         (&by_id("/runs"), page(json!([run()]))),
-        (&by_id("/mind"), mind()),
+        (&by_id("/context"), mind()),
         (&by_id("/consciousness"), consciousness()),
         (&run_path, detail()),
         ("/v1/spaces", page(json!([space()]))),
         ("/v1/spaces/home", space()),
-        (&messages, page(json!([message(1, OWNER, "You", "What grows here? Look it up."), said()]))),
+        (&messages, page(json!([message(1, OWNER, "You", "What grows here? Look it up."), adas_message()]))),
         (
             &members,
             page(
@@ -81,7 +81,7 @@ fn message(seq: u64, sender: &str, name: &str, text: &str) -> Value {
         "cycle": null, "call": null, "data": null, "root": "m", "hop": 0})
 }
 
-fn said() -> Value {
+fn adas_message() -> Value {
     message(2, AGENT, "Ada", "Straßen, plum trees \u{1b}[31mand a very old pear.\nMore than you would think.")
 }
 
@@ -104,7 +104,7 @@ fn run() -> Value {
 
 fn detail() -> Value {
     let mut detail = run();
-    detail["messages"] = json!([said()]);
+    detail["messages"] = json!([adas_message()]);
     detail
 }
 
@@ -130,7 +130,7 @@ fn consciousness() -> Value {
         entry(2, 0, "assistant", call)]})
 }
 
-/// A terminal of that width as standard output; its whole output.
+/// Runs a command with a terminal of this width as standard output; returns its whole output.
 fn on_terminal(stub: &Stub, columns: u16, settings: &[(&str, &str)], args: &[&str]) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -143,18 +143,18 @@ fn on_terminal(stub: &Stub, columns: u16, settings: &[(&str, &str)], args: &[&st
     command.envs(stub.settings()).env("TERM", "xterm").envs(settings.iter().copied());
     command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::from(slave));
     let mut child = command.spawn().unwrap();
-    // The last writer closes the terminal with its end, which reading takes for an error.
+    // When the last writer closes the terminal, reading reports an error.
     drop(command);
     let mut out = Vec::new();
     let _ = File::from(master).read_to_end(&mut out);
     let mut err = String::new();
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert!(child.wait().unwrap().success(), "{err}");
-    assert_eq!(err, "", "nothing beside the answer");
+    assert_eq!(err, "", "nothing in addition to the answer");
     ago_named(&String::from_utf8(out).unwrap().replace("\r\n", "\n"))
 }
 
-/// How long ago something fixed was differs from day to day.
+/// Replaces ages of fixed dates, which differ from day to day.
 fn ago_named(text: &str) -> String {
     let mut out = String::new();
     for line in text.split_inclusive('\n') {
@@ -171,7 +171,7 @@ fn ago_named(text: &str) -> String {
 
 /// All screens of one command, one below the other.
 fn screens(args: &[&str]) -> String {
-    let stub = house();
+    let stub = garden_server();
     let mut all = String::new();
     let plain = [("LC_ALL", "C")];
     for (title, columns, settings) in [
@@ -203,12 +203,12 @@ fn screens(args: &[&str]) -> String {
 }
 
 #[test]
-fn a_run_is_a_waterfall() {
+fn a_run_is_shown_as_a_waterfall() {
     insta::assert_snapshot!("screen_show_run", screens(&["show", "run", "ada"]));
 }
 
 #[test]
-fn a_mind_is_its_entries_and_its_layers() {
+fn a_context_is_shown_as_entries_and_layers() {
     insta::assert_snapshot!("screen_show_mind", screens(&["show", "context", "ada"]));
 }
 
@@ -222,19 +222,19 @@ fn lists_fit_every_terminal() {
     let all: Vec<String> =
         [&["ps"][..], &["agents"], &["spaces"], &["spaces", "members", "home"], &["entities"], &["open"]]
             .iter()
-            .map(|args| format!("$ viv {}\n{}", args.join(" "), steady(&screens(args))))
+            .map(|args| format!("$ viv {}\n{}", args.join(" "), stable(&screens(args))))
             .collect();
     insta::assert_snapshot!("screen_lists", all.join("\n"));
 }
 
 #[test]
-fn what_was_said_is_folded_and_cannot_steer_the_terminal() {
+fn messages_are_folded_and_cannot_control_the_terminal() {
     insta::assert_snapshot!("screen_read", screens(&["spaces", "read", "home"]));
 }
 
 #[test]
-fn colours_are_shown_where_they_are_wanted_and_only_there() {
-    let stub = house();
+fn colours_are_used_only_where_supported_and_wanted() {
+    let stub = garden_server();
     let coloured = on_terminal(&stub, 80, &[("NO_COLOR", "")], &["show", "run", "ada"]);
     assert!(coloured.contains("\x1b[1;36m"), "{coloured:?}");
     let dumb = on_terminal(&stub, 80, &[("NO_COLOR", ""), ("TERM", "dumb")], &["show", "run", "ada"]);

@@ -1,5 +1,5 @@
-//! A server whose answers are fixed, so that whole screens can be compared: times, tokens and ids are
-//! the same in each run.
+//! A server with fixed answers, so that whole screens can be compared: times, tokens and ids are the same
+//! in each run.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// A server of fixed answers. Its thread ends with the test's process.
+/// A server with fixed answers. Its thread ends with the test's process.
 pub(crate) struct Stub {
     address: SocketAddr,
 }
 
 impl Stub {
-    /// Answers `GET` of these paths (queries are not looked at); everything else is not found.
+    /// Answers `GET` of these paths (queries are ignored); everything else is not found.
     pub(crate) fn serve(answers: Vec<(&str, Value)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -29,13 +29,13 @@ impl Stub {
         Self { address }
     }
 
-    /// What a command must find in its environment to speak to it.
+    /// The environment variables that a command needs to use it.
     pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         vec![("VIV_URL", format!("http://{}", self.address)), ("VIV_KEY", "viv_stub".to_owned())]
     }
 }
 
-/// One request per connection.
+/// Handles one request per connection.
 fn answer(mut stream: TcpStream, answers: &HashMap<String, Value>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);
@@ -61,6 +61,6 @@ fn answer(mut stream: TcpStream, answers: &HashMap<String, Value>) {
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    // A client that went away has what it wanted.
+    // The client may have closed the connection.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
 }

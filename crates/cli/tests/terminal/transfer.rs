@@ -1,4 +1,4 @@
-//! One agent as a file, by the built binary: out of a running server, into one that is at rest.
+//! One agent as a file, with the built binary: exported from a running server, imported into a stopped one.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{Server, run, viv};
 
 #[test]
-fn an_agent_moves_into_another_house_and_lives_on_there() {
+fn an_agent_moves_to_another_server_and_continues() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "my name is Husam and I like rain"]).code, 0);
     let away = tempfile::tempdir().unwrap();
@@ -19,7 +19,7 @@ fn an_agent_moves_into_another_house_and_lives_on_there() {
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(out.json()["lines"], json!(text.lines().count()));
     assert_eq!(server.run(&["export", "agent", "ada"]).out, text, "without a file it is printed");
-    assert!(!text.contains(server.key()) && !text.contains("secret_hash"), "keys stay where they are");
+    assert!(!text.contains(server.key()) && !text.contains("secret_hash"), "keys are not exported");
     let again = server.run(&["export", "agent", "ada", &file, "--json"]);
     assert_eq!((again.code, &again.error()["error"]["code"]), (3, &json!("would_overwrite")));
     let nobody = server.run(&["export", "agent", "eve", "--json"]);
@@ -29,14 +29,15 @@ fn an_agent_moves_into_another_house_and_lives_on_there() {
     drop(server);
 
     let fresh = tempfile::tempdir().unwrap();
-    let taken = run(fresh.path(), &["import", "agent", &file, "--as", "grace"]);
-    assert_eq!(taken.code, 0, "{}", taken.shown());
-    assert!(taken.out.contains("agent `grace` lives here, suspended, as it was"), "{}", taken.shown());
+    let imported = run(fresh.path(), &["import", "agent", &file, "--as", "grace"]);
+    assert_eq!(imported.code, 0, "{}", imported.shown());
+    assert!(imported.out.contains("imported agent `grace`: suspended, as before"), "{}", imported.shown());
     assert_eq!(run(fresh.path(), &["verify"]).code, 0);
     let twice = run(fresh.path(), &["import", "agent", &file, "--json"]);
     assert_eq!((twice.code, &twice.error()["error"]["code"]), (2, &json!("bad_export")));
 
-    // The first person and the first space are made as in every server, and it is there.
+    // The first person and the first space are created as in every server, and the imported agent is in the
+    // space.
     let server = Server::start_in(fresh);
     let before = server.run(&["show", "context", "grace"]);
     assert!(before.out.contains("my name is Husam and I like rain"), "{}", before.shown());
@@ -55,7 +56,7 @@ fn an_agent_moves_into_another_house_and_lives_on_there() {
 }
 
 #[test]
-fn a_file_that_was_cut_or_changed_is_told_with_its_lines() {
+fn a_truncated_or_changed_export_is_refused_with_its_lines() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
     let text = server.run(&["export", "agent", "ada"]).out;
@@ -71,17 +72,17 @@ fn a_file_that_was_cut_or_changed_is_told_with_its_lines() {
     fs::write(&file, text.replacen("hello", "jello", 1)).unwrap();
     let changed = run(dir.path(), &["import", "agent", name]);
     assert_eq!(changed.code, 2, "{}", changed.shown());
-    assert!(changed.err.contains("one of them was changed"), "{}", changed.shown());
+    assert!(changed.err.contains("a line was changed"), "{}", changed.shown());
     fs::write(&file, &text).unwrap();
-    assert_eq!(run(dir.path(), &["import", "agent", name]).code, 0, "nothing of the others was left");
+    assert_eq!(run(dir.path(), &["import", "agent", name]).code, 0, "a refused import leaves nothing");
 }
 
 #[test]
-fn pipes_are_refused_where_files_are_wanted() {
+fn pipes_are_refused_where_files_are_needed() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
-    assert!(made.success());
+    let created = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(created.success());
     let pipe = pipe.to_str().unwrap();
     for args in
         [&["verify", pipe, "--json"][..], &["restore", pipe, "--json"], &["import", "agent", pipe, "--json"]]
@@ -96,7 +97,7 @@ fn pipes_are_refused_where_files_are_wanted() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_export_that_finds_no_room_names_what_it_could_not_write() {
+fn an_export_onto_a_full_disk_names_the_file() {
     let server = Server::start();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let mut export = viv(server.dir.path(), &["export", "agent", "ada", "--json"]);

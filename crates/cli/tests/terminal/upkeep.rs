@@ -1,4 +1,4 @@
-//! The store as a whole, by the built binary: copied beside a running server, put in place, judged.
+//! The intact store, with the built binary: backed up while a server runs, restored, verified.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{Server, run};
 
 #[test]
-fn a_house_is_backed_up_while_it_lives_and_lives_on_from_the_backup() {
+fn a_running_server_is_backed_up_and_the_backup_starts() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "remember me"]).code, 0);
     let away = tempfile::tempdir().unwrap();
@@ -17,7 +17,7 @@ fn a_house_is_backed_up_while_it_lives_and_lives_on_from_the_backup() {
     let file = backup.json()["file"].as_str().unwrap().to_owned();
     assert!(file.starts_with(folder) && file.ends_with("Z.db"), "{file}");
     assert_eq!((&backup.json()["ok"], &backup.json()["agents"]), (&json!(true), &json!(1)));
-    // A server is said to have it before that it is there is told.
+    // A running server is reported before an existing store.
     let refused = server.run(&["restore", &file, "--json"]);
     assert_eq!((refused.code, &refused.error()["error"]["code"]), (3, &json!("data_dir_in_use")));
     let again = server.run(&["backup", &file, "--json"]);
@@ -42,45 +42,45 @@ fn a_house_is_backed_up_while_it_lives_and_lives_on_from_the_backup() {
 }
 
 #[test]
-fn a_store_that_is_none_is_told_apart_from_one_that_is_damaged() {
+fn foreign_and_damaged_stores_give_different_errors() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
     let (_, dir) = server.stop();
-    let whole = fs::read(dir.path().join("vivarium.db")).unwrap();
+    let intact = fs::read(dir.path().join("vivarium.db")).unwrap();
     let code = |bytes: &[u8], args: &[&str]| {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("vivarium.db"), bytes).unwrap();
         let ran = run(dir.path(), args);
-        assert_eq!(fs::read(dir.path().join("vivarium.db")).unwrap(), bytes, "it stays as it is");
+        assert_eq!(fs::read(dir.path().join("vivarium.db")).unwrap(), bytes, "it is not changed");
         let code = ran.error()["error"]["code"].as_str().unwrap_or_default().to_owned();
         (ran.code, code)
     };
     for args in [&["verify", "--json"][..], &["backup", "nowhere.db", "--json"]] {
         assert_eq!(code(&[], args), (1, "store_foreign".into()));
-        assert_eq!(code(&whole[..60], args), (1, "store_damaged".into()));
+        assert_eq!(code(&intact[..60], args), (1, "store_damaged".into()));
         assert_eq!(code(&b"just words ".repeat(900), args), (1, "store_foreign".into()));
-        assert_eq!(code(&whole[..whole.len() / 2], args), (1, "store_damaged".into()));
+        assert_eq!(code(&intact[..intact.len() / 2], args), (1, "store_damaged".into()));
         let nothing = tempfile::tempdir().unwrap();
         let ran = run(nothing.path(), args);
         assert_eq!((ran.code, &ran.error()["error"]["code"]), (4, &json!("no_store")), "{}", ran.shown());
         assert_eq!(fs::read_dir(nothing.path()).unwrap().count(), 0);
     }
     let up = ["up", "--listen", "127.0.0.1:0", "--model", "demo", "--json"];
-    assert_eq!(code(&whole[..whole.len() / 2], &up), (1, "store_damaged".into()));
-    assert_eq!(code(&whole[..60], &up), (1, "store_damaged".into()));
+    assert_eq!(code(&intact[..intact.len() / 2], &up), (1, "store_damaged".into()));
+    assert_eq!(code(&intact[..60], &up), (1, "store_damaged".into()));
     assert_eq!(code(&[], &up), (1, "store_foreign".into()));
     assert_eq!(code(&b"just words ".repeat(900), &up), (1, "store_foreign".into()));
     let flipped = |at: usize| {
-        let mut bytes = whole.clone();
+        let mut bytes = intact.clone();
         bytes[at] ^= 0x04;
         bytes
     };
-    // In the name of the format, in the kind of the first page, in what programs the file is of.
+    // One bit in the format's name, in the kind of the first page, and in the application id.
     assert_eq!(code(&flipped(3), &up), (1, "store_foreign".into()));
     assert_eq!(code(&flipped(100), &up), (1, "store_damaged".into()));
     assert_eq!(code(&flipped(70), &up), (1, "store_foreign".into()));
-    // The header says how the tables are to be read: one bit of it makes another version of them.
-    let mut newer = whole.clone();
+    // One bit in the header's schema version makes it a newer one.
+    let mut newer = intact.clone();
     newer[63] |= 0x80;
     assert_eq!(code(&newer, &up), (3, "store_newer".into()));
     assert_eq!(code(&newer, &["verify", "--json"]), (3, "store_newer".into()));
@@ -89,7 +89,7 @@ fn a_store_that_is_none_is_told_apart_from_one_that_is_damaged() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_data_directory_that_cannot_be_written_is_refused_and_named() {
-    // Nobody may write there, not even whoever may write everywhere.
+    // Nobody may write there, not even root.
     let there = std::path::Path::new("/sys/kernel");
     for dir in [there.to_owned(), there.join("viv")] {
         let up = ["up", "--listen", "127.0.0.1:0", "--model", "demo", "--json"];
@@ -102,17 +102,17 @@ fn a_data_directory_that_cannot_be_written_is_refused_and_named() {
 }
 
 #[test]
-fn what_is_wrong_is_listed_and_fails() {
+fn verify_lists_flaws_and_fails() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "a word to be found again"]).code, 0);
     let (_, dir) = server.stop();
-    // A copy has no log beside it that knows better.
+    // A copy has no log that could hide the damage.
     let file = dir.path().join("copy.db").to_str().unwrap().to_owned();
     assert_eq!(run(dir.path(), &["backup", &file]).code, 0);
     let mut bytes = fs::read(&file).unwrap();
     let shown = br#"{"role":"user","parts":[{"type":"text","text":""#;
     let begins: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(shown)).collect();
-    assert!(!begins.is_empty(), "what the agent was shown stands in its log");
+    assert!(!begins.is_empty(), "what the agent was shown is in its log");
     begins.iter().for_each(|at| bytes[at + shown.len()] ^= 0x02);
     fs::write(&file, bytes).unwrap();
     let ran = run(dir.path(), &["verify", &file]);
@@ -120,22 +120,22 @@ fn what_is_wrong_is_listed_and_fails() {
     assert!(ran.out.contains("agent `ada`, entry `1`: entry 1: its checksum does not match"), "{}", ran.out);
     let listed = run(dir.path(), &["verify", &file, "--json"]);
     assert_eq!((listed.code, &listed.json()["flaws"][0]["agent"]), (1, &json!("ada")));
-    // One record is no reason to do without all others.
+    // One damaged record is no reason to lose all others.
     let restored = run(dir.path(), &["restore", &file, "--replace"]);
     assert!(restored.code == 0 && restored.out.contains("`viv verify` lists"), "{}", restored.shown());
     let backup = run(dir.path(), &["backup", dir.path().join("b.db").to_str().unwrap()]);
     assert!(backup.code == 0 && backup.out.contains("the store has 1 flaw"), "{}", backup.shown());
 
-    // Whoever cannot read its own log is quarantined; all others live on.
+    // An agent whose log cannot be read is quarantined; all others keep running.
     let server = Server::start_in(dir);
     assert_eq!(server.run(&["agents", "create", "bob", "--space", "home"]).code, 0);
     assert_eq!(server.run(&["say", "--agent", "ada", "are you there?"]).code, 0);
-    let apart = (0..200).find_map(|_| {
+    let damage = (0..200).find_map(|_| {
         let shown = server.run(&["show", "agent", "ada", "--json"]).json();
         shown["agent"]["damage"].as_str().map(str::to_owned)
     });
-    assert!(apart.is_some_and(|why| why.contains("entry 1: its checksum does not match")));
-    assert!(server.run(&["show", "agent", "ada"]).out.contains("set apart"));
+    assert!(damage.is_some_and(|why| why.contains("entry 1: its checksum does not match")));
+    assert!(server.run(&["show", "agent", "ada"]).out.contains("quarantined"));
     let ps = server.run(&["ps"]);
     assert!(ps.out.contains("sleeping (damaged)"), "{}", ps.shown());
     let doctor = server.run(&["doctor"]);
@@ -145,7 +145,7 @@ fn what_is_wrong_is_listed_and_fails() {
 }
 
 #[test]
-fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_without_what_is_lost() {
+fn a_damaged_log_is_reported_and_the_next_start_continues_without_the_lost_frames() {
     let server = Server::start();
     for word in ["one", "two", "three", "four"] {
         assert_eq!(server.run(&["say", "--agent", "ada", word]).code, 0);
@@ -158,12 +158,8 @@ fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_with
     fs::write(&log, bytes).unwrap();
 
     let doctor = run(dir.path(), &["doctor", "--model", "demo"]);
-    assert!(
-        doctor.code == 1 && doctor.out.contains("frames stand behind a broken one"),
-        "{}",
-        doctor.shown()
-    );
-    assert!(doctor.out.contains("`viv restore` puts a backup in place"), "{}", doctor.shown());
+    assert!(doctor.code == 1 && doctor.out.contains("frames follow a broken one"), "{}", doctor.shown());
+    assert!(doctor.out.contains("`viv restore` restores a backup"), "{}", doctor.shown());
     let verified = run(dir.path(), &["verify", "--json"]);
     let flaw = &verified.json()["flaws"][0];
     assert_eq!((verified.code, flaw["table"].as_str(), flaw["id"].as_str()), (1, Some("file"), Some("log")));
@@ -176,7 +172,7 @@ fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_with
 }
 
 #[test]
-fn what_a_killed_backup_has_left_is_named_by_doctor() {
+fn doctor_lists_leftovers_of_a_killed_backup() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("friday.db.4194399.viv-partial"), "half of a copy").unwrap();
     let doctor = run(dir.path(), &["doctor", "--model", "demo", "--json"]);

@@ -1,4 +1,4 @@
-//! A server of its own for each test, and commands run against it.
+//! A separate server for each test, and commands that are run against it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The binary under test, with nothing of the environment that would change what it does.
+/// The binary under test, without environment variables that would change its behaviour.
 pub(crate) fn viv(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_viv"));
     for (name, _) in std::env::vars() {
@@ -24,7 +24,7 @@ pub(crate) fn viv(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// What a command printed and how it ended.
+/// The output and exit code of a command.
 pub(crate) struct Ran {
     pub(crate) out: String,
     pub(crate) err: String,
@@ -32,9 +32,9 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// All of it as one text in which what differs from run to run is named instead.
+    /// Everything as one text; values that differ from run to run are replaced by placeholders.
     pub(crate) fn shown(&self) -> String {
-        steady(&format!("{}--- stderr\n{}--- exit {}\n", self.out, self.err, self.code))
+        stable(&format!("{}--- stderr\n{}--- exit {}\n", self.out, self.err, self.code))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -51,7 +51,7 @@ pub(crate) fn run(dir: &Path, args: &[&str]) -> Ran {
     run_with(dir, args, "", &[])
 }
 
-/// Runs a command to its end with input and settings.
+/// Runs a command to its end, with input and environment variables.
 pub(crate) fn run_with(dir: &Path, args: &[&str], input: &str, settings: &[(&str, &str)]) -> Ran {
     let mut command = viv(dir, args);
     command.envs(settings.iter().copied());
@@ -74,12 +74,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A fresh one that plays the demo model.
+    /// A new server with the demo model.
     pub(crate) fn start() -> Self {
         Self::start_in(tempfile::tempdir().unwrap())
     }
 
-    /// One on a data directory that may have been used before.
+    /// A server on a data directory that may have been used before.
     pub(crate) fn start_in(dir: TempDir) -> Self {
         Self::start_as(dir, &["--model", "demo"])
     }
@@ -88,7 +88,7 @@ impl Server {
         Self::start_with(dir, model, &[])
     }
 
-    /// With something in its environment.
+    /// A server with additional environment variables.
     pub(crate) fn start_with(dir: TempDir, model: &[&str], settings: &[(&str, &str)]) -> Self {
         let mut command = viv(dir.path(), &["up", "--json", "--listen", "127.0.0.1:0"]);
         command.args(model).envs(settings.iter().copied());
@@ -111,14 +111,14 @@ impl Server {
         run(self.dir.path(), args)
     }
 
-    /// Ends it as a crash would, and gives the directory on.
+    /// Kills it, as a crash would, and returns the directory.
     pub(crate) fn kill(mut self) -> TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }
 
-    /// Asks it to stop; returns how it ended, and the directory.
+    /// Stops it; returns its exit code and the directory.
     pub(crate) fn stop(mut self) -> (i32, TempDir) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -129,14 +129,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as well.
+        // It may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The text with ids, keys, ports, times and directories named instead.
-pub(crate) fn steady(text: &str) -> String {
+/// The text with ids, keys, ports, times and directories replaced by placeholders.
+pub(crate) fn stable(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

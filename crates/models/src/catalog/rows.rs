@@ -1,11 +1,11 @@
-//! Well-known models: windows, outputs and prices, as their vendors publish them. What is not certain
-//! is left out.
+//! Well-known models: windows, output limits and prices, as their vendors publish them. Uncertain
+//! values are left out.
 //!
-//! Where a vendor asks more for long prompts (from 200 000 tokens on, or later), the price is that of
-//! shorter ones; where a discount runs out, it is the price after it: a budget then holds too early
-//! and never too late.
+//! If a vendor charges more for long prompts (from 200 000 tokens, or more), the price is that of
+//! shorter ones. If a discount is temporary, the price is the one after it, so that a budget stops an
+//! agent too early rather than too late.
 
-/// A row: model, window, output, and micro-dollars per million tokens sent, cached and generated.
+/// A row: model, window, output limit, and micro-dollars per million input, cached and output tokens.
 pub(super) type Row = (&'static str, u32, u32, Option<(u64, u64, u64)>);
 
 pub(super) const ANTHROPIC: [Row; 20] = [

@@ -1,4 +1,4 @@
-//! What is asked, and how the answer came.
+//! The requests of the checks, and when the pieces of the answers arrived.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,41 +18,41 @@ use serde_json::json;
 use super::Speed;
 use crate::model_book::ToolMode;
 
-/// The tool that is offered.
+/// The name of the offered tool.
 pub(super) const TOOL: &str = "get_weather";
-/// What its field `unit` may hold.
+/// The values of its field `unit`.
 pub(super) const UNITS: [&str; 2] = ["celsius", "fahrenheit"];
-/// More of an answer is not kept for quoting.
-const SAID_MAX_BYTES: usize = 1_024;
-/// What it is waited for the first sign of an answer, where the whole may take longer.
+/// Bytes of an answer that are kept for quoting.
+const TEXT_MAX_BYTES: usize = 1_024;
+/// How long a request waits for the first piece of an answer, if the whole answer may take longer.
 const FIRST_WAIT: Duration = Duration::from_secs(30);
-/// A generation shorter than this says nothing about speed.
+/// The speed of a generation shorter than this is not measured.
 const SPEED_MIN_MS: u64 = 20;
 
-/// What is asked of the model.
+/// A request to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// For a text of some length.
+    /// Asks for a text of some length.
     Count,
-    /// For one call.
+    /// Asks for one call.
     OneCall,
-    /// For two calls.
+    /// Asks for two calls.
     TwoCalls,
-    /// For a text that takes long.
+    /// Asks for a text that takes long to generate.
     Story,
-    /// For a word.
+    /// Asks for a greeting.
     Hello,
 }
 
 impl Question {
-    fn words(self) -> &'static str {
+    fn text(self) -> &'static str {
         match self {
             Self::Count => "Count from one to twenty in words, separated by commas. Write nothing else.",
             Self::OneCall => {
-                "What is the weather in Paris, in celsius? TrialRequest the tool get_weather to find out."
+                "What is the weather in Paris, in celsius? Call the tool get_weather to find out."
             }
             Self::TwoCalls => {
-                "What is the weather in Paris and in Rome, both in celsius? TrialRequest the tool get_weather twice in \
+                "What is the weather in Paris and in Rome, both in celsius? Call the tool get_weather twice in \
                  this one reply, once for each city."
             }
             Self::Story => "Write a story of a thousand words about a lighthouse.",
@@ -60,15 +60,15 @@ impl Question {
         }
     }
 
-    /// The question as a prompt. Where a text is wanted no tool is offered, unless the mode is about
-    /// how tools are offered: then the text travels in its form too.
+    /// The question as a prompt. A question for text offers no tool in native mode. In
+    /// `JsonSchema` mode it offers one, because there a text has the form of that mode too.
     pub(super) fn prompt(self, mode: ToolMode) -> Prompt {
         let calls = matches!(self, Self::OneCall | Self::TwoCalls);
         let tools = if calls || mode == ToolMode::JsonSchema { vec![weather()] } else { Vec::new() };
         Prompt {
             system: Arc::from("You are a helpful assistant. Do exactly what you are asked."),
             tools: tools.into(),
-            items: vec![Item::Layer(Arc::from(self.words()))],
+            items: vec![Item::Layer(Arc::from(self.text()))],
             choice: if calls { ToolChoice::Auto } else { ToolChoice::None },
             cycle: CycleId(hashed_uuid(&["conformance"])),
             reasoning_from: 0,
@@ -79,7 +79,7 @@ impl Question {
 fn weather() -> ToolSpec {
     ToolSpec {
         name: TOOL.to_owned(),
-        description: "Tells the weather in a city.".to_owned(),
+        description: "Returns the weather in a city.".to_owned(),
         schema: Arc::new(json!({
             "type": "object",
             "properties": {
@@ -97,18 +97,18 @@ fn weather() -> ToolSpec {
     }
 }
 
-/// A whole answer, and when its pieces came.
+/// A complete answer, and when its pieces arrived.
 pub(super) struct Collected {
-    /// What was said.
+    /// The reply.
     pub(super) reply: Reply,
-    /// When each piece of text, reasoning or arguments came, in milliseconds from the question.
+    /// When each piece of text, reasoning or arguments arrived, in milliseconds after the request.
     pub(super) pieces: Vec<u64>,
     /// When it ended.
     pub(super) end_ms: u64,
 }
 
 impl Collected {
-    /// When it began; its end where nothing was said.
+    /// When the first piece arrived; the end if there was none.
     pub(super) fn first_ms(&self) -> u64 {
         self.pieces.first().copied().unwrap_or(self.end_ms)
     }
@@ -125,15 +125,15 @@ impl Collected {
     }
 }
 
-/// Asks and listens to the end. `said` is the text so far, also where there is no end.
-pub(super) async fn listen(
+/// Sends the request and reads the answer to its end. `so_far` is the text received, even after an error.
+pub(super) async fn read_answer(
     model: &dyn Model,
     clock: &dyn Clock,
     wait: Duration,
     prompt: &Prompt,
-    said: &mut String,
+    so_far: &mut String,
 ) -> Result<Collected, ModelError> {
-    said.clear();
+    so_far.clear();
     let mut call = TrialRequest::start(model, clock, wait, prompt);
     let mut pieces = Vec::new();
     loop {
@@ -141,8 +141,8 @@ pub(super) async fn listen(
             Piece::Done(reply) => return Ok(Collected { reply, pieces, end_ms: call.elapsed() }),
             Piece::Delta { text, .. } => {
                 pieces.push(call.elapsed());
-                if said.len() < SAID_MAX_BYTES {
-                    said.push_str(&text);
+                if so_far.len() < TEXT_MAX_BYTES {
+                    so_far.push_str(&text);
                 }
             }
             Piece::Start { .. } | Piece::Alive => {}
@@ -150,8 +150,8 @@ pub(super) async fn listen(
     }
 }
 
-/// Asks, and hangs up when something was said.
-pub(super) async fn begin(
+/// Sends the request and disconnects after the first piece of the answer.
+pub(super) async fn read_first_piece(
     model: &dyn Model,
     clock: &dyn Clock,
     wait: Duration,
@@ -165,13 +165,13 @@ pub(super) async fn begin(
     }
 }
 
-/// How long it is waited for the first sign of an answer, where the whole may take `whole`. A slow
-/// machine reads a short question within this, cold as it is; a server that is none never answers.
+/// How long to wait for the first piece of an answer that may take `whole`. It is enough for a slow
+/// machine that first loads its model and reads a short prompt.
 pub(super) fn first_wait(whole: Duration) -> Duration {
     whole.min(FIRST_WAIT).max(whole / 2)
 }
 
-/// One request on its way, under its time-outs. Dropping it hangs up.
+/// A running request with its time-outs. Dropping it closes the connection.
 struct TrialRequest<'a> {
     stream: BoxStream<'static, Result<Piece, ModelError>>,
     deadline: agent::port::BoxFuture<'static, ()>,
@@ -201,8 +201,8 @@ impl<'a> TrialRequest<'a> {
             Either::Left((Some(piece), _)) => {
                 if !self.begun {
                     self.begun = true;
-                    let gone = Duration::from_millis(self.elapsed());
-                    self.deadline = self.clock.sleep(self.wait.saturating_sub(gone));
+                    let elapsed = Duration::from_millis(self.elapsed());
+                    self.deadline = self.clock.sleep(self.wait.saturating_sub(elapsed));
                 }
                 piece
             }

@@ -1,4 +1,4 @@
-//! Verdicts on answers. Pure.
+//! Verdicts on answers. Pure functions.
 
 use agent::port::{Reply, ReplyPart, StopReason};
 use agent::run::Usage;
@@ -7,45 +7,45 @@ use serde_json::Value;
 use super::ask::{Collected, TOOL, UNITS};
 use super::{Verdict, calls};
 
-/// Characters of the model's words that are quoted.
+/// Characters of the model's text that are quoted.
 const QUOTED_CHARS: usize = 60;
-/// Pieces that no generation produces within [`AT_ONCE_MS`].
+/// So many pieces within [`AT_ONCE_MS`] were buffered: no model generates that fast.
 const AT_ONCE_PIECES: usize = 8;
-/// What comes within this time was not generated in it.
+/// The time in which buffered pieces arrive.
 const AT_ONCE_MS: u64 = 5;
-/// A buffer is only suspected of an answer that took at least this long.
+/// A shorter answer is never taken for buffered.
 const BUFFERED_MS: u64 = 500;
-/// How much later than the first answer of all an answer behind a canceled one may begin.
+/// How much later than the first answer of the trial the answer after a canceled one may begin.
 const CANCEL_GRACE_MS: u64 = 2_000;
 const CANCEL_FACTOR: u64 = 3;
 
 type Judged = (Verdict, String);
 
-/// A text piece by piece.
-pub(super) fn stream(heard: &Collected) -> Judged {
-    let text = text(&heard.reply);
+/// Judges [`super::Check::Stream`].
+pub(super) fn stream(answer: &Collected) -> Judged {
+    let text = text(&answer.reply);
     if text.trim().is_empty() {
-        let why = match heard.reply.stop {
+        let why = match answer.reply.stop {
             StopReason::Length => "the output limit was reached before any text".to_owned(),
             StopReason::Refused(ref why) => format!("it refused: `{}`", cut(why)),
             StopReason::End => "asked for a text, it gave none".to_owned(),
         };
         return (Verdict::No, why);
     }
-    let (count, first, end) = (heard.pieces.len(), heard.first_ms(), heard.end_ms);
+    let (count, first, end) = (answer.pieces.len(), answer.first_ms(), answer.end_ms);
     if count < 2 {
         return (Verdict::Partly, format!("the whole text came in one piece after {}", seconds(first)));
     }
-    let spread = heard.pieces.last().copied().unwrap_or(first).saturating_sub(first);
+    let spread = answer.pieces.last().copied().unwrap_or(first).saturating_sub(first);
     if end >= BUFFERED_MS && spread <= AT_ONCE_MS && count >= AT_ONCE_PIECES {
         return (Verdict::Partly, format!("all {count} pieces came at once after {}", seconds(first)));
     }
-    let speed = heard.speed().tokens_per_second.map(|speed| format!(", {speed:.0} tokens/s"));
+    let speed = answer.speed().tokens_per_second.map(|speed| format!(", {speed:.0} tokens/s"));
     let speed = speed.unwrap_or_default();
     (Verdict::Ok, format!("{count} pieces, the first after {}{speed}", seconds(first)))
 }
 
-/// One call.
+/// Judges [`super::Check::Call`].
 pub(super) fn one_call(reply: &Reply) -> Judged {
     let all: Vec<_> = calls(reply).collect();
     let [(name, arguments), rest @ ..] = all.as_slice() else { return (Verdict::No, no_call(reply)) };
@@ -61,7 +61,7 @@ pub(super) fn one_call(reply: &Reply) -> Judged {
     }
 }
 
-/// Two calls in one reply.
+/// Judges [`super::Check::Parallel`].
 pub(super) fn two_calls(reply: &Reply) -> Judged {
     let all: Vec<_> = calls(reply).collect();
     if all.is_empty() {
@@ -84,15 +84,15 @@ pub(super) fn two_calls(reply: &Reply) -> Judged {
     }
 }
 
-/// Counts of tokens.
+/// Judges [`super::Check::Usage`].
 pub(super) fn usage(reported: &[Usage]) -> Judged {
     if reported.is_empty() {
         return (Verdict::No, "there was no reply to report on".to_owned());
     }
     let mut sum = Usage::default();
     reported.iter().for_each(|usage| sum.add(usage));
-    let counted = |n: Option<u64>| n.map_or_else(|| "not said".to_owned(), |n| n.to_string());
-    let told = format!(
+    let counted = |n: Option<u64>| n.map_or_else(|| "not reported".to_owned(), |n| n.to_string());
+    let counts = format!(
         "input {}, cached {}, output {}",
         counted(sum.input),
         counted(sum.cached),
@@ -100,30 +100,30 @@ pub(super) fn usage(reported: &[Usage]) -> Judged {
     );
     let nothing = |n: Option<u64>| n.is_none_or(|n| n == 0);
     match (nothing(sum.input), nothing(sum.output)) {
-        (false, false) => (Verdict::Ok, told),
-        (true, true) => (Verdict::No, told),
-        _ => (Verdict::Partly, told),
+        (false, false) => (Verdict::Ok, counts),
+        (true, true) => (Verdict::No, counts),
+        _ => (Verdict::Partly, counts),
     }
 }
 
-/// Whether the server was free at once for the question behind a canceled one.
+/// Judges [`super::Check::Cancel`]: whether the server was free for the request after a canceled one.
 pub(super) fn cancel(next_ms: u64, before_ms: u64) -> Judged {
-    let patience = (before_ms * CANCEL_FACTOR).max(before_ms + CANCEL_GRACE_MS);
-    if next_ms <= patience {
+    let latest_ms = (before_ms * CANCEL_FACTOR).max(before_ms + CANCEL_GRACE_MS);
+    if next_ms <= latest_ms {
         return (Verdict::Ok, format!("the next answer began after {}", seconds(next_ms)));
     }
     let why = format!("the next answer began only after {}, {} before", seconds(next_ms), seconds(before_ms));
     (Verdict::No, why)
 }
 
-/// The city of a call that is as the tool's schema wants it, or what is wrong.
+/// The city of a call that fits the tool's schema, or what is wrong with it.
 fn city(name: &str, arguments: &str) -> Result<String, String> {
     if name != TOOL {
         return Err(format!("it called `{}`, which was not offered", cut(name)));
     }
     let bad = |what: &str| format!("{what}: `{}`", cut(arguments));
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
-        return Err(bad("the arguments are no JSON object"));
+        return Err(bad("the arguments are not a JSON object"));
     };
     let unit = fields.get("unit").and_then(Value::as_str).is_some_and(|unit| UNITS.contains(&unit));
     match fields.get("city").and_then(Value::as_str) {
@@ -154,7 +154,7 @@ fn named(city: &str, wanted: &str) -> bool {
     city.to_lowercase().contains(wanted)
 }
 
-/// The beginning of the model's words, on one line.
+/// The beginning of the model's text, on one line.
 pub(super) fn cut(text: &str) -> String {
     let line = text.replace(['\n', '\r', '`'], " ");
     match line.char_indices().nth(QUOTED_CHARS) {
@@ -182,16 +182,16 @@ mod tests {
         ReplyPart::Call { name: name.into(), arguments: arguments.into() }
     }
 
-    fn said(text: &str) -> ReplyPart {
+    fn text_part(text: &str) -> ReplyPart {
         ReplyPart::Text(text.into())
     }
 
     const PARIS: &str = r#"{"city":"Paris","unit":"celsius"}"#;
 
     #[test]
-    fn a_call_is_right_only_as_the_schema_wants_it() {
+    fn a_call_passes_only_if_it_fits_the_schema() {
         for (parts, verdict, why) in [
-            (vec![said("ok"), call(TOOL, PARIS)], Verdict::Ok, "fit the schema"),
+            (vec![text_part("ok"), call(TOOL, PARIS)], Verdict::Ok, "fit the schema"),
             (vec![call(TOOL, r#"{"unit":"celsius","city":"PARIS, France"}"#)], Verdict::Ok, ""),
             (vec![call(TOOL, r#"{"city":"Lyon","unit":"celsius"}"#)], Verdict::Partly, "called for `Lyon`"),
             (vec![call(TOOL, PARIS), call(TOOL, PARIS)], Verdict::Partly, "it made 2"),
@@ -199,9 +199,13 @@ mod tests {
             (vec![call(TOOL, r#"{"city":"Paris"}"#)], Verdict::No, "do not fit the schema"),
             (vec![call(TOOL, r#"{"city":"Paris","unit":"kelvin"}"#)], Verdict::No, "do not fit"),
             (vec![call(TOOL, r#"{"city":"Paris","unit":"celsius","x":1}"#)], Verdict::No, "do not fit"),
-            (vec![call(TOOL, r#"{"city":"Par"#)], Verdict::No, "no JSON object"),
-            (vec![said("It is\nsunny.")], Verdict::No, "it answered in words: `It is sunny.`"),
-            (vec![said("get_weather {\"city\": \"Paris\"}")], Verdict::No, "wrote the call as plain text"),
+            (vec![call(TOOL, r#"{"city":"Par"#)], Verdict::No, "not a JSON object"),
+            (vec![text_part("It is\nsunny.")], Verdict::No, "it answered in words: `It is sunny.`"),
+            (
+                vec![text_part("get_weather {\"city\": \"Paris\"}")],
+                Verdict::No,
+                "wrote the call as plain text",
+            ),
             (vec![], Verdict::No, "an empty reply"),
         ] {
             let judged = one_call(&reply(parts));
@@ -220,47 +224,47 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_comes_in_pieces_that_were_not_held_back() {
-        let heard = |pieces: &[u64], end_ms| Collected {
-            reply: reply(vec![said("x")]),
+    fn a_stream_passes_only_if_its_pieces_were_not_buffered() {
+        let answer = |pieces: &[u64], end_ms| Collected {
+            reply: reply(vec![text_part("x")]),
             pieces: pieces.into(),
             end_ms,
         };
         let check = |pieces: &[u64], end_ms, verdict, why: &str| {
-            let judged = stream(&heard(pieces, end_ms));
+            let judged = stream(&answer(pieces, end_ms));
             assert!(judged.0 == verdict && judged.1.contains(why), "{judged:?}");
         };
         check(&[100, 140, 190], 200, Verdict::Ok, "3 pieces, the first after 100 ms");
         check(&[0, 0], 0, Verdict::Ok, "2 pieces");
         check(&[1_240], 1_300, Verdict::Partly, "in one piece after 1.2 s");
         check(&[3_000; 20], 3_001, Verdict::Partly, "all 20 pieces came at once after 3.0 s");
-        let mut mute = heard(&[], 5);
+        let mut mute = answer(&[], 5);
         mute.reply = Reply { stop: StopReason::Length, ..reply(vec![]) };
         assert_eq!(stream(&mute).0, Verdict::No);
     }
 
     #[test]
-    fn speed_is_told_only_where_it_can_be_known() {
-        let mut heard = Collected { reply: reply(vec![said("x")]), pieces: vec![500], end_ms: 1_500 };
-        assert_eq!(heard.speed().tokens_per_second, None);
-        heard.reply.usage.output = Some(40);
-        let speed = heard.speed();
+    fn speed_is_reported_only_if_it_can_be_measured() {
+        let mut answer = Collected { reply: reply(vec![text_part("x")]), pieces: vec![500], end_ms: 1_500 };
+        assert_eq!(answer.speed().tokens_per_second, None);
+        answer.reply.usage.output = Some(40);
+        let speed = answer.speed();
         assert_eq!(speed.first_ms, Some(500));
         assert!(speed.tokens_per_second.is_some_and(|speed| (speed - 40.0).abs() < 0.01));
-        heard.end_ms = 501;
-        assert_eq!(heard.speed().tokens_per_second, None);
+        answer.end_ms = 501;
+        assert_eq!(answer.speed().tokens_per_second, None);
     }
 
     #[test]
-    fn usage_that_is_missing_is_said_to_be() {
+    fn missing_usage_is_reported_as_missing() {
         let of = |input, output| usage(&[Usage { input, output, ..Usage::default() }]);
-        assert_eq!(of(Some(9), Some(3)), (Verdict::Ok, "input 9, cached not said, output 3".into()));
+        assert_eq!(of(Some(9), Some(3)), (Verdict::Ok, "input 9, cached not reported, output 3".into()));
         assert_eq!(of(Some(9), Some(0)).0, Verdict::Partly);
         assert_eq!((of(None, None).0, usage(&[]).0), (Verdict::No, Verdict::No));
     }
 
     #[test]
-    fn a_server_that_goes_on_keeps_the_next_question_waiting() {
+    fn a_server_that_continues_a_canceled_answer_delays_the_next_one() {
         assert_eq!(cancel(1_900, 100).0, Verdict::Ok);
         assert_eq!(cancel(14_000, 5_000).0, Verdict::Ok);
         let (verdict, why) = cancel(9_000, 100);

@@ -1,40 +1,40 @@
-//! Reads what the rules wrote for a model: the lines of an inbox entry, the memories of a
-//! workspace. Tolerant: a line that is not understood is one that needs no answer.
+//! Parses the text of a prompt: the lines of an inbox entry, the spaces and memories of a workspace. A
+//! line that cannot be parsed needs no answer.
 
 use serde_json::Deserializer;
 
 /// One line of an inbox entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Something said in a space.
-    Said(ReadMessage),
-    /// Something that a service told: its name and what it sent, as JSON.
-    Told(String, String),
-    /// A plan, an outcome: nothing that a script could answer.
+    /// A message in a space.
+    Message(ReadMessage),
+    /// An event of a service: its name and its payload, as JSON.
+    ServiceEvent(String, String),
+    /// A plan or an outcome, which the demo model does not answer.
     Other,
 }
 
 impl Line {
-    pub(super) fn heard(&self) -> Option<&ReadMessage> {
+    pub(super) fn message(&self) -> Option<&ReadMessage> {
         match self {
-            Self::Said(heard) => Some(heard),
-            Self::Told(..) | Self::Other => None,
+            Self::Message(message) => Some(message),
+            Self::ServiceEvent(..) | Self::Other => None,
         }
     }
 }
 
-/// Something said in a space.
+/// A message in a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReadMessage {
-    /// The space's id.
+    /// The space's handle.
     pub(super) space: String,
     /// The sender's name.
     pub(super) sender: String,
-    /// Whether an agent said it.
+    /// Whether the sender is an agent.
     pub(super) by_agent: bool,
-    /// Whether it names the reader.
+    /// Whether it mentions the reader.
     pub(super) mentions_me: bool,
-    /// The words.
+    /// The message's text.
     pub(super) text: String,
 }
 
@@ -52,8 +52,9 @@ pub(super) fn lines(entry: &str) -> Vec<Line> {
 }
 
 fn read(line: &str) -> Line {
-    let service = || service_line(line).map_or(Line::Other, |(name, payload)| Line::Told(name, payload));
-    said(line).map_or_else(service, Line::Said)
+    let service =
+        || service_line(line).map_or(Line::Other, |(name, payload)| Line::ServiceEvent(name, payload));
+    message_line(line).map_or_else(service, Line::Message)
 }
 
 fn service_line(line: &str) -> Option<(String, String)> {
@@ -62,7 +63,7 @@ fn service_line(line: &str) -> Option<(String, String)> {
     Some((name, payload.to_owned()))
 }
 
-fn said(line: &str) -> Option<ReadMessage> {
+fn message_line(line: &str) -> Option<ReadMessage> {
     let rest = line.strip_prefix("[space ")?;
     let (space, rest) = rest.split_once("] ")?;
     let (sender, rest) = match literal(rest) {
@@ -70,9 +71,9 @@ fn said(line: &str) -> Option<ReadMessage> {
         None => rest.split_once(" (").map(|(name, _)| (name.to_owned(), &rest[name.len() + 1..]))?,
     };
     let (kind, rest) = rest.strip_prefix('(')?.split_once("), ")?;
-    // What stands before the words is ours and holds no quote.
-    let (when, words) = rest.split_once(": ")?;
-    let text = literal(words).map_or_else(|| words.trim_matches('"').to_owned(), |(text, _)| text);
+    // The part before the text is written by the server and holds no quote.
+    let (when, quoted) = rest.split_once(": ")?;
+    let text = literal(quoted).map_or_else(|| quoted.trim_matches('"').to_owned(), |(text, _)| text);
     Some(ReadMessage {
         space: space.to_owned(),
         sender,
@@ -82,7 +83,7 @@ fn said(line: &str) -> Option<ReadMessage> {
     })
 }
 
-/// A JSON string at the beginning of `text`, and what follows it.
+/// The JSON string at the beginning of `text`, and the rest.
 fn literal(text: &str) -> Option<(String, &str)> {
     if !text.starts_with('"') {
         return None;
@@ -92,8 +93,8 @@ fn literal(text: &str) -> Option<(String, &str)> {
     Some((value, &text[values.byte_offset()..]))
 }
 
-/// The handle of the space where the reader of a workspace stands, else of the first one that is open to it.
-pub(super) fn place(workspace: &str) -> Option<String> {
+/// The handle of the agent's active space in a workspace, else of its first open space.
+pub(super) fn active_space(workspace: &str) -> Option<String> {
     let lines = workspace.lines().skip_while(|line| !line.starts_with("Your spaces")).skip(1);
     let mut first = None;
     for line in lines.take_while(|line| !line.is_empty()) {
@@ -114,7 +115,7 @@ pub(super) fn place(workspace: &str) -> Option<String> {
     first
 }
 
-/// The memories that a workspace shows: `- "key": "value"` under their title.
+/// The memories in a workspace: lines `- "key": "value"` under their title.
 pub(super) fn memories(workspace: &str) -> Vec<(String, String)> {
     let lines = workspace.lines().skip_while(|line| !line.starts_with("Your memories")).skip(1);
     lines
@@ -127,7 +128,7 @@ pub(super) fn memories(workspace: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What follows a phrase, up to the end of its sentence.
+/// The text after a phrase, up to the end of its sentence.
 pub(super) fn after(text: &str, phrase: &str) -> Option<String> {
     let at = text.to_ascii_lowercase().find(phrase)?;
     let rest = text.get(at + phrase.len()..)?;

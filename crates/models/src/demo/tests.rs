@@ -1,4 +1,4 @@
-//! What the demo model answers to prompts as the rules write them.
+//! Tests of the demo model's answers to real prompts.
 
 use super::*;
 use std::sync::Arc;
@@ -57,108 +57,120 @@ fn prompt(items: Vec<Item>) -> Prompt {
     }
 }
 
-fn said(who: &str, text: &str) -> String {
+fn message_from(who: &str, text: &str) -> String {
     format!("[space {SPACE}] {who} (@someone, human), 2.1 s ago: {}", json!(text))
 }
 
 #[test]
-fn a_person_is_answered_where_they_spoke_and_told_that_it_is_a_demo() {
-    let acts = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "Tell \"Muhammad\"\nat 3pm")])]));
-    assert_eq!(acts.len(), 1);
-    assert_eq!(acts[0].tool, "send_message");
-    assert!(acts[0].arguments.to_string().starts_with(&format!("{{\"space\":\"{SPACE}\",\"text\":\"")));
-    let text = acts[0].arguments["text"].as_str().unwrap();
+fn a_person_is_answered_in_their_space_by_a_message_that_says_it_is_a_demo() {
+    let calls =
+        tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "Tell \"Muhammad\"\nat 3pm")])]));
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].tool, "send_message");
+    assert!(calls[0].arguments.to_string().starts_with(&format!("{{\"space\":\"{SPACE}\",\"text\":\"")));
+    let text = calls[0].arguments["text"].as_str().unwrap();
     assert!(text.contains("Husam") && text.contains("“Tell \"Muhammad\"\nat 3pm”"), "{text}");
     assert!(text.contains("demo") && text.contains("no language model"), "{text}");
 }
 
 #[test]
-fn two_spaces_get_one_answer_each_and_one_space_one_for_all() {
-    let other = said("\"Ann (human), x\"", "b").replace(SPACE, "other");
-    let acts = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "a"), &other, &said("Husam", "c")])]));
-    assert_eq!(acts.len(), 2);
-    let text = acts[0].arguments["text"].as_str().unwrap();
+fn each_space_gets_one_answer_to_all_its_messages() {
+    let other = message_from("\"Ann (human), x\"", "b").replace(SPACE, "other");
+    let calls = tool_calls(&prompt(vec![inbox(
+        1,
+        1,
+        &[&message_from("Husam", "a"), &other, &message_from("Husam", "c")],
+    )]));
+    assert_eq!(calls.len(), 2);
+    let text = calls[0].arguments["text"].as_str().unwrap();
     assert!(text.contains("“a”, then “c”") && text.starts_with("Hello Husam!"), "{text}");
-    assert_eq!(acts[1].arguments["space"], "other");
+    assert_eq!(calls[1].arguments["space"], "other");
 }
 
 #[test]
-fn what_it_is_told_to_remember_it_keeps_and_recalls_from_the_workspace() {
-    let told = acts(&prompt(vec![inbox(
+fn it_stores_memories_on_request_and_recalls_them_from_the_workspace() {
+    let told = tool_calls(&prompt(vec![inbox(
         1,
         1,
-        &[&said("Husam", "My name is Husam Ali. Remember that tea is at 5!")],
+        &[&message_from("Husam", "My name is Husam Ali. Remember that tea is at 5!")],
     )]));
     assert_eq!(told[0].tool, "set_memories");
     assert_eq!(told[0].arguments["memories"], json!([{"key": "name of Husam", "value": "Husam Ali"}]));
-    let told = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "Remember that tea is at 5!")])]));
+    let told =
+        tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "Remember that tea is at 5!")])]));
     assert_eq!(told[0].arguments["memories"][0]["value"], "tea is at 5");
 
     let workspace = "[WORKSPACE — current facts]\n\nNow: x\n\nYour memories:\n- \"tea\": \"at 5\"\n\nYour plans:\n- \"a\": \"b\"\n";
-    let items =
-        vec![inbox(9, 1, &[&said("Husam", "What do you remember?")]), Item::Layer(Arc::from(workspace))];
-    let asked = acts(&prompt(items));
+    let items = vec![
+        inbox(9, 1, &[&message_from("Husam", "What do you remember?")]),
+        Item::Layer(Arc::from(workspace)),
+    ];
+    let asked = tool_calls(&prompt(items));
     let text = asked[0].arguments["text"].as_str().unwrap();
     assert!(text.contains("I remember: tea: at 5."), "{text}");
-    assert_eq!(asked.len(), 1, "a question is not kept");
+    assert_eq!(asked.len(), 1, "a question is not stored");
 }
 
 #[test]
-fn a_note_whose_key_is_its_beginning_is_said_once() {
-    let told = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "Remember that I like green.")])]));
+fn a_memory_whose_key_repeats_its_value_is_shown_once() {
+    let told =
+        tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "Remember that I like green.")])]));
     let text = told[1].arguments["text"].as_str().unwrap();
     assert!(text.contains("I will remember “I like green”. "), "{text}");
-    let told = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "My name is Ali.")])]));
+    let told = tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "My name is Ali.")])]));
     let text = told[1].arguments["text"].as_str().unwrap();
     assert!(text.contains("I will remember “Ali” (name of Husam). "), "{text}");
 
     let workspace = "Your memories:\n- \"I like green\": \"I like green\"\n- \"tea\": \"at 5\"\n\n";
-    let asks = inbox(9, 1, &[&said("Husam", "What do you remember?")]);
-    let asked = acts(&prompt(vec![asks, Item::Layer(Arc::from(workspace))]));
+    let asks = inbox(9, 1, &[&message_from("Husam", "What do you remember?")]);
+    let asked = tool_calls(&prompt(vec![asks, Item::Layer(Arc::from(workspace))]));
     let text = asked[0].arguments["text"].as_str().unwrap();
     assert!(text.contains("I remember: I like green; tea: at 5."), "{text}");
 }
 
 #[test]
-fn agents_among_themselves_are_skipped_and_one_that_names_it_is_answered() {
+fn a_message_of_an_agent_is_answered_only_if_it_mentions_the_demo_model() {
     let chatter = format!("[space {SPACE}] Bot (@bot, agent), just now: \"hello all\"");
-    assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&chatter])]))[0].tool, "skip");
+    assert_eq!(tool_calls(&prompt(vec![inbox(1, 1, &[&chatter])]))[0].tool, "skip");
     let naming = chatter.replace("just now", "just now, mentions you");
-    assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&naming])]))[0].tool, "send_message");
+    assert_eq!(tool_calls(&prompt(vec![inbox(1, 1, &[&naming])]))[0].tool, "send_message");
     let service = "[service \"jira\"] 4.0 s ago: {\"issue\":\"OPS-7\"}";
-    assert_eq!(acts(&prompt(vec![inbox(1, 1, &[service, &chatter])]))[0].tool, "done");
+    assert_eq!(tool_calls(&prompt(vec![inbox(1, 1, &[service, &chatter])]))[0].tool, "done");
 }
 
 #[test]
-fn after_it_has_spoken_it_is_done() {
-    let items = vec![inbox(1, 1, &[&said("Husam", "hi")]), step(2, 1)];
-    let after = acts(&prompt(items));
+fn it_calls_done_after_its_answer() {
+    let items = vec![inbox(1, 1, &[&message_from("Husam", "hi")]), step(2, 1)];
+    let after = tool_calls(&prompt(items));
     assert_eq!((after.len(), after[0].tool), (1, "done"));
-    // A cycle of the past is no step of this one.
-    let items =
-        vec![inbox(1, 9, &[&said("Husam", "old")]), step(2, 9), inbox(3, 1, &[&said("Husam", "new")])];
-    let again = acts(&prompt(items));
+    // A step of an earlier cycle does not count.
+    let items = vec![
+        inbox(1, 9, &[&message_from("Husam", "old")]),
+        step(2, 9),
+        inbox(3, 1, &[&message_from("Husam", "new")]),
+    ];
+    let again = tool_calls(&prompt(items));
     let text = again[0].arguments["text"].as_str().unwrap();
     assert!(text.contains("“new”") && !text.contains("old") && text.contains("demo"), "{text}");
 }
 
 #[test]
-fn a_tool_that_the_agent_has_not_got_is_not_called() {
-    let mut prompt = prompt(vec![inbox(1, 1, &[&said("Husam", "Remember that a is b")])]);
+fn a_tool_that_the_agent_does_not_have_is_not_called() {
+    let mut prompt = prompt(vec![inbox(1, 1, &[&message_from("Husam", "Remember that a is b")])]);
     prompt.tools = prompt.tools.iter().filter(|tool| tool.name != "set_memories").cloned().collect();
-    assert_eq!(acts(&prompt).len(), 1);
+    assert_eq!(tool_calls(&prompt).len(), 1);
 }
 
 #[test]
 fn an_answer_is_streamed_word_by_word() {
-    let acts = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "hi")])]));
-    let pieces = acts[0].pieces();
+    let calls = tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "hi")])]));
+    let pieces = calls[0].pieces();
     assert!(pieces.len() > 20);
-    assert_eq!(pieces.concat(), acts[0].arguments.to_string());
+    assert_eq!(pieces.concat(), calls[0].arguments.to_string());
 }
 
 #[tokio::test]
-async fn it_streams_without_waiting_where_no_pause_is_wanted_and_says_what_it_is() {
+async fn it_streams_without_pauses_if_the_pause_is_zero() {
     struct Still;
     impl Clock for Still {
         fn now(&self) -> Timestamp {
@@ -174,7 +186,7 @@ async fn it_streams_without_waiting_where_no_pause_is_wanted_and_says_what_it_is
     use futures_util::StreamExt as _;
     let model = DemoModel::with_pause(Arc::new(Still), Duration::ZERO);
     assert!(model.info().demo);
-    let prompt = prompt(vec![inbox(1, 1, &[&said("Husam", "hi")])]);
+    let prompt = prompt(vec![inbox(1, 1, &[&message_from("Husam", "hi")])]);
     let (mut memo, timeouts) = (agent::port::Memo::default(), agent::config::ModelTimeouts::default());
     let request = ModelRequest { prompt: &prompt, memo: &mut memo, timeouts: &timeouts };
     let pieces: Vec<_> = model.stream(request).map(Result::unwrap).collect().await;
@@ -183,7 +195,7 @@ async fn it_streams_without_waiting_where_no_pause_is_wanted_and_says_what_it_is
     assert!(matches!(pieces.last(), Some(Piece::Done(reply)) if reply.parts.len() == 1));
 }
 
-/// A workspace whose agent is a member of two spaces.
+/// A workspace sender agent is a member of two spaces.
 fn workspace(marks: &str) -> Item {
     Item::Layer(
         format!(
@@ -195,12 +207,12 @@ fn workspace(marks: &str) -> Item {
 }
 
 #[test]
-fn what_a_service_told_is_one_line_where_the_agent_stands() {
+fn events_of_services_get_one_message_in_the_active_space() {
     let event = "[service \"ops\"] 4 s ago: {\"text\":\"deploy: done\"}";
     let spoken = |marks: &str, lines: &[&str]| {
-        let acts = acts(&prompt(vec![inbox(1, 1, lines), workspace(marks)]));
-        assert_eq!((acts.len(), acts[0].tool), (1, "send_message"), "{acts:?}");
-        let of = |key: &str| acts[0].arguments[key].as_str().unwrap().to_owned();
+        let calls = tool_calls(&prompt(vec![inbox(1, 1, lines), workspace(marks)]));
+        assert_eq!((calls.len(), calls[0].tool), (1, "send_message"), "{calls:?}");
+        let of = |key: &str| calls[0].arguments[key].as_str().unwrap().to_owned();
         (of("space"), of("text"))
     };
     let (space, text) = spoken("", &[event]);
@@ -211,8 +223,8 @@ fn what_a_service_told_is_one_line_where_the_agent_stands() {
     assert!(text.contains("; and 2 more."), "{text}");
     let bare = event.replace("{\"text\":\"deploy: done\"}", "null");
     assert!(spoken("", &[&bare]).1.starts_with("An event woke me: `ops`. (The demo model"));
-    let nowhere = acts(&prompt(vec![inbox(1, 1, &[event])]));
+    let nowhere = tool_calls(&prompt(vec![inbox(1, 1, &[event])]));
     assert_eq!((nowhere.len(), nowhere[0].tool), (1, "done"));
-    let after = acts(&prompt(vec![inbox(1, 1, &[event]), step(2, 1), workspace("")]));
-    assert_eq!((after.len(), after[0].tool), (1, "done"), "it is told once");
+    let after = tool_calls(&prompt(vec![inbox(1, 1, &[event]), step(2, 1), workspace("")]));
+    assert_eq!((after.len(), after[0].tool), (1, "done"), "it is reported once");
 }

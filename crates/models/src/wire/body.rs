@@ -1,5 +1,5 @@
-//! A request body as a chain of shared segments with a known length: what was encoded once is
-//! handed to the socket again and again without being copied.
+//! A request body as a list of shared segments with a known length. Segments of earlier requests are
+//! sent again without being copied or encoded.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 
-/// The chain.
+/// A request body.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     segments: VecDeque<Bytes>,
@@ -25,7 +25,7 @@ impl Body {
         }
     }
 
-    /// Bytes that are left to send.
+    /// Bytes left to send.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -35,12 +35,12 @@ impl Body {
         self.len == 0
     }
 
-    /// Segments that are left to send.
+    /// Number of segments left to send.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// All of it in one piece: for tests and for looking at requests, never on the way out.
+    /// The whole body as one copy. For tests and for inspecting requests.
     pub fn concat(&self) -> Bytes {
         let mut all = BytesMut::with_capacity(usize::try_from(self.len).unwrap_or(0));
         for segment in &self.segments {

@@ -1,6 +1,6 @@
-//! The transcript as a chain of encoded fragments, kept from request to request: only what is new
-//! is encoded, older fragments are coalesced, and the whole is handed out as shared segments. So
-//! the work of a step does not grow with the history behind it.
+//! The encoded transcript, kept from request to request: only new items are encoded, older fragments
+//! are merged into larger segments, and a request shares these segments. So the work of a step does not
+//! grow with the length of the history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use agent::port::{Memo, ReasoningReplay, ToolSpec};
 use agent::prompt::{Item, Prompt};
 use bytes::{Bytes, BytesMut};
 
-use super::{Between, Body, Lane, Modes, Opening, Wire};
+use super::{Between, Body, EncodeContext, Opening, Turn, Wire};
 
-/// What else than the item its bytes depend on.
+/// What the bytes of an item depend on in addition to the item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flags {
     reasoning: bool,
@@ -24,16 +24,17 @@ struct Flags {
 struct Mark {
     item: Item,
     flags: Flags,
-    /// Who spoke last, this item included.
-    lane: Option<Lane>,
-    /// Whether anything of it is sent.
+    /// The last turn up to and including this item.
+    turn: Option<Turn>,
+    /// Whether anything of the item is sent.
     sent: bool,
-    /// Length of the chain behind it.
+    /// Length of the chain up to the end of this item.
     end: usize,
 }
 
 impl Mark {
-    /// Whether it was made of this. Nearly always the very same allocation, so no text is compared.
+    /// Whether it was encoded from this item and these flags. Usually both are the same allocation, so
+    /// that no text is compared.
     fn is_of(&self, item: &Item, flags: Flags) -> bool {
         self.flags == flags
             && match (&self.item, item) {
@@ -55,7 +56,7 @@ impl Chain {
         self.marks.last().map_or(0, |mark| mark.end)
     }
 
-    /// Forgets everything behind the first `keep` items.
+    /// Removes everything after the first `keep` items.
     fn truncate(&mut self, keep: usize) {
         self.marks.truncate(keep);
         let mut left = self.len();
@@ -76,7 +77,7 @@ impl Chain {
             return;
         }
         self.segments.push(fresh.freeze());
-        // Sizes at least halve from segment to segment: few of them, each byte copied O(log n) times.
+        // Each segment is at most half as long as the one before: few segments, each byte copied O(log n) times.
         while let [.., a, b] = self.segments.as_slice() {
             if a.len() > b.len() * 2 {
                 break;
@@ -89,8 +90,8 @@ impl Chain {
         }
     }
 
-    /// The chain's segments, with `mark` inserted before the last byte of each fragment that ends
-    /// at one of `cuts` (ascending).
+    /// Appends the chain's segments to `body`, with `mark` inserted before the last byte of each fragment
+    /// that ends at one of `cuts` (ascending).
     fn write(&self, cuts: &[usize], mark: &'static str, body: &mut Body) {
         let mut cuts = cuts.iter().map(|end| end - 1).peekable();
         let mut start = 0;
@@ -108,33 +109,33 @@ impl Chain {
     }
 }
 
-/// What a model keeps in the memo of one warm agent. Valid for one model, system layer and set of
-/// tools; everything else is checked item by item.
+/// What a model keeps in the memo of one warm agent. It is valid for one model, system layer and set of
+/// tools; the items are compared one by one.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CachedTranscript {
     origin: Origin,
     system: Arc<str>,
     tools: Arc<[ToolSpec]>,
     head: Bytes,
     chain: Chain,
-    /// Set once the vendor has refused this conversation's reasoning; stays set. Then it is asked to
-    /// drop what it thinks belongs elsewhere, or, where it cannot be asked, nothing of it is sent.
+    /// Set when the vendor refuses this conversation's reasoning, and never reset. From then on the vendor
+    /// is asked to drop the refused reasoning, or, if the wire cannot ask, no reasoning is sent.
     drop_block: Arc<AtomicBool>,
 }
 
-/// A request, ready to be sent.
+/// An encoded request.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     /// The body.
     pub body: Body,
-    /// What its opening says.
+    /// The options of its opening.
     pub opening: Opening,
-    /// Fragments that had to be encoded for it; the others were kept.
+    /// Number of fragments that were encoded for it; the others were reused.
     pub fresh: usize,
 }
 
-impl Kept {
-    /// What the memo holds, where it is of use for this prompt; else an empty chain.
+impl CachedTranscript {
+    /// The memo's content if it fits this prompt; else an empty chain, which is put into the memo.
     pub(crate) fn open<'a>(memo: &'a mut Memo, wire: &dyn Wire, prompt: &Prompt) -> &'a mut Self {
         let fits = |kept: &Self| {
             kept.origin == *wire.origin()
@@ -153,27 +154,27 @@ impl Kept {
             })
         });
         let slot = memo.0.insert(kept);
-        // The slot was filled with this very type in the line above.
-        slot.downcast_mut::<Self>().expect("the memo holds what was just put there")
+        // The line above put this type into the slot.
+        slot.downcast_mut::<Self>().expect("the memo holds the value that was just inserted")
     }
 
-    /// The flag that outlives the request: the stream sets it when the vendor refuses.
+    /// The flag that the stream sets when the vendor refuses the reasoning. It outlives the request.
     pub(crate) fn drop_block(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.drop_block)
     }
 
-    /// Brings the chain up to date and hands out the request.
+    /// Updates the chain and returns the request.
     pub(crate) fn encode(&mut self, wire: &dyn Wire, prompt: &Prompt) -> Encoded {
         let fresh = self.extend(wire, prompt);
         let opening = Opening {
             drop_block: self.drop_block.load(Ordering::Relaxed),
-            no_thinking: wire.keeps_last_turn() && !thinks(wire, prompt),
+            no_thinking: wire.keeps_last_turn() && !may_think(wire, prompt),
         };
         let body = self.body(wire, prompt, opening);
         Encoded { body, opening, fresh }
     }
 
-    /// The request once more, with another opening.
+    /// The body with another opening.
     pub(crate) fn body(&self, wire: &dyn Wire, prompt: &Prompt, opening: Opening) -> Body {
         let mut body = Body::default();
         body.push(wire.opening(prompt, opening));
@@ -192,7 +193,7 @@ impl Kept {
         cuts.sort_unstable();
         cuts.dedup();
         self.chain.write(&cuts, wire.breakpoint(), body);
-        let before = self.chain.marks.last().and_then(|mark| mark.lane);
+        let before = self.chain.marks.last().and_then(|mark| mark.turn);
         let end = wire.glue(Between { before, after: None, bridge: false });
         body.push(Bytes::from_static(end.as_bytes()));
         body.push(Bytes::from_static(wire.tail().as_bytes()));
@@ -202,7 +203,7 @@ impl Kept {
     fn sent_before(&self, index: usize) -> Option<&Mark> {
         let upto = self.chain.marks.get(..=index)?;
         let mark = upto.iter().rev().find(|mark| mark.sent)?;
-        (mark.lane != Some(Lane::Assistant)).then_some(mark)
+        (mark.turn != Some(Turn::Assistant)).then_some(mark)
     }
 
     fn extend(&mut self, wire: &dyn Wire, prompt: &Prompt) -> usize {
@@ -210,12 +211,12 @@ impl Kept {
         if !wire.binds_reasoning() && self.drop_block.load(Ordering::Relaxed) {
             policy.replay = ReasoningReplay::None;
         }
-        let mut asked: Option<&Arc<Entry>> = None;
+        let mut caller: Option<&Arc<Entry>> = None;
         let mut fresh = BytesMut::new();
         let mut encoded = 0;
         let mut same = true;
         for (index, item) in prompt.items.iter().enumerate() {
-            let flags = policy.flags(wire, item, asked);
+            let flags = policy.flags(wire, item, caller);
             let kept = same && self.chain.marks.get(index).is_some_and(|mark| mark.is_of(item, flags));
             if same && !kept {
                 self.chain.truncate(index);
@@ -223,9 +224,9 @@ impl Kept {
             }
             if !kept {
                 encoded += 1;
-                self.encode_item(wire, item, flags, asked, &mut fresh);
+                self.encode_item(wire, item, flags, caller, &mut fresh);
             }
-            asked = assistant(item).or(asked);
+            caller = assistant(item).or(caller);
         }
         if same {
             self.chain.truncate(prompt.items.len());
@@ -239,32 +240,32 @@ impl Kept {
         wire: &dyn Wire,
         item: &Item,
         flags: Flags,
-        asked: Option<&Arc<Entry>>,
+        caller: Option<&Arc<Entry>>,
         fresh: &mut BytesMut,
     ) {
-        let before = self.chain.marks.last().and_then(|mark| mark.lane);
+        let before = self.chain.marks.last().and_then(|mark| mark.turn);
         let mut end = self.chain.len();
-        let mut lane = before;
-        let live = Modes { reasoning: flags.reasoning, asked: asked.map(Arc::as_ref) };
-        let fragment = wire.fragment(item, live);
+        let mut turn = before;
+        let context = EncodeContext { reasoning: flags.reasoning, caller: caller.map(Arc::as_ref) };
+        let fragment = wire.fragment(item, context);
         let sent = fragment.is_some();
         if let Some((after, bytes)) = fragment {
             let glue = wire.glue(Between { before, after: Some(after), bridge: flags.bridge });
             fresh.extend_from_slice(glue.as_bytes());
             fresh.extend_from_slice(&bytes);
-            lane = Some(after);
+            turn = Some(after);
             end += glue.len() + bytes.len();
         }
-        self.chain.marks.push(Mark { item: item.clone(), flags, lane, sent, end });
+        self.chain.marks.push(Mark { item: item.clone(), flags, turn, sent, end });
     }
 }
 
-/// Which entries are sent with their reasoning, and where a bridge stands.
+/// Decides which entries are sent with their reasoning and where a bridge is inserted.
 struct Policy {
     replay: ReasoningReplay,
     cycle: agent::id::CycleId,
     from: u64,
-    /// The turn before the cycle, on models that want it kept.
+    /// The last turn before the cycle, for models that need its reasoning.
     last_turn: Option<u64>,
     manual: bool,
 }
@@ -295,22 +296,22 @@ impl Policy {
         sent && entry.seq >= self.from && entry.message.role == Role::Assistant
     }
 
-    fn flags(&self, wire: &dyn Wire, item: &Item, asked: Option<&Arc<Entry>>) -> Flags {
+    fn flags(&self, wire: &dyn Wire, item: &Item, caller: Option<&Arc<Entry>>) -> Flags {
         let Some(entry) = entry(item) else { return Flags::default() };
-        // Manual-thinking models want the last turn of a tool loop to begin with reasoning. Where the
-        // cycle before cannot show any, a plain word of ours ends that loop.
+        // Manual-thinking models require the last turn of a tool loop to begin with reasoning. If the
+        // cycle before has none to send, a short assistant message ends that loop.
         let bridge = self.manual
             && entry.cycle == self.cycle
-            && asked.is_some_and(|before| {
+            && caller.is_some_and(|before| {
                 before.cycle != self.cycle && !(self.reasoning(before) && wire.reasons(before))
             });
         Flags { reasoning: self.reasoning(entry), bridge }
     }
 }
 
-/// Whether a manual-thinking model may think in this request: not in the middle of a tool loop
-/// whose last turn shows no reasoning.
-fn thinks(wire: &dyn Wire, prompt: &Prompt) -> bool {
+/// Whether a manual-thinking model may think in this request. It may not in the middle of a tool loop
+/// whose last turn has no reasoning.
+fn may_think(wire: &dyn Wire, prompt: &Prompt) -> bool {
     let policy = Policy::of(wire, prompt);
     let last = prompt.items.iter().rev().find_map(assistant);
     last.is_none_or(|entry| {
@@ -337,7 +338,7 @@ mod tests {
 
     fn mark(end: usize) -> Mark {
         let item = Item::Layer(Arc::from(""));
-        Mark { item, flags: Flags::default(), lane: Some(Lane::User), sent: true, end }
+        Mark { item, flags: Flags::default(), turn: Some(Turn::User), sent: true, end }
     }
 
     #[test]
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_breakpoint_stands_inside_the_last_block_of_its_fragment() {
+    fn a_breakpoint_is_inside_the_last_block_of_its_fragment() {
         let mut chain = Chain::default();
         for end in [2, 4, 6] {
             chain.marks.push(mark(end));

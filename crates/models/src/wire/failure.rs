@@ -1,4 +1,4 @@
-//! Error classes: from what a vendor says (status, headers, body) to what the caller does next.
+//! Error classes: maps a vendor's error (status, headers, body) to a [`ModelError`].
 
 use std::time::Duration;
 
@@ -10,60 +10,60 @@ use serde_json::Value;
 use super::form;
 use crate::bounds::{ERROR_BODY_MAX_BYTES, ERROR_SHOWN_MAX_CHARS};
 
-/// What of an answer's headers matters here.
+/// The headers of an error that are used here.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// `retry-after`: seconds or a date.
     pub retry_after: Option<String>,
     /// `retry-after-ms`.
     pub retry_after_ms: Option<String>,
-    /// `date`: the vendor's clock, against which a date is to be read.
+    /// `date`: the vendor's clock, which a date in `retry-after` is compared with.
     pub date: Option<String>,
     /// `x-should-retry`.
     pub should_retry: Option<String>,
 }
 
-/// The class of an answer that is no reply.
+/// The class of an error answer.
 pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
-    let said = ErrorText::read(body);
-    let message = said.shown(status);
-    let retry_after = retry_after(hints).or(said.retry_delay);
+    let error_text = ErrorText::read(body);
+    let message = error_text.shown(status);
+    let retry_after = retry_after(hints).or(error_text.retry_delay);
     let should_retry = hints.should_retry.as_deref().map(str::trim);
     let failed = |message| ModelError::Failed { message, retry_after };
     match status {
-        400 | 413 | 422 | 500 if said.is_about(&TOO_LONG) => ModelError::TooLong(message),
-        // One request above a limit per minute never fits; others merely come too soon.
-        429 if said.is_about(&["request too large"]) => ModelError::TooLong(message),
-        403 if said.is_about(&FLAGGED) => ModelError::Invalid(message),
+        400 | 413 | 422 | 500 if error_text.is_about(&TOO_LONG) => ModelError::TooLong(message),
+        // A request that alone exceeds the limit per minute never succeeds; others only have to wait.
+        429 if error_text.is_about(&["request too large"]) => ModelError::TooLong(message),
+        403 if error_text.is_about(&FLAGGED) => ModelError::Invalid(message),
         401..=403 => ModelError::Auth(message),
-        400 | 422 | 429 if said.is_about(&UNPAID) => ModelError::Auth(message),
-        400 | 422 if said.is_about(&BAD_KEY) => ModelError::Auth(message),
-        400 | 422 if said.is_about(&NO_MODEL) => ModelError::NoModel(message),
-        400 | 422 | 500 if said.is_about_form() => ModelError::Unsupported(message),
+        400 | 422 | 429 if error_text.is_about(&UNPAID) => ModelError::Auth(message),
+        400 | 422 if error_text.is_about(&BAD_KEY) => ModelError::Auth(message),
+        400 | 422 if error_text.is_about(&NO_MODEL) => ModelError::NoModel(message),
+        400 | 422 | 500 if error_text.is_about_form() => ModelError::Unsupported(message),
         406 | 415 => ModelError::Unsupported(message),
         404 | 405 | 410 => ModelError::NoModel(message),
         300..=399 => ModelError::NoModel(format!("{message}; redirects are not followed, set `base_url`")),
         413 => ModelError::TooLong(message),
         429 => ModelError::RateLimited { message, retry_after },
-        // llama.cpp answers so when the model's words do not fit its own grammar for calls.
-        500 if said.is_about(&GRAMMAR) => ModelError::Garbage(message),
+        // llama.cpp sends this when the model's output does not fit the grammar of calls.
+        500 if error_text.is_about(&GRAMMAR) => ModelError::Garbage(message),
         500..=599 if should_retry == Some("false") => ModelError::Invalid(message),
-        // Only who says so is overloaded: a 500 comes from anything that listens at an address.
+        // A plain 500 is no overload: any server may send one.
         498 | 503 | 529 => ModelError::Overloaded { message, retry_after },
-        500..=599 if said.is_about(&BUSY) => ModelError::Overloaded { message, retry_after },
+        500..=599 if error_text.is_about(&BUSY) => ModelError::Overloaded { message, retry_after },
         _ if should_retry == Some("true") => failed(message),
-        // No model's door answers so: the address is wrong, and not what was sent there.
-        501 | 505 if said.page => ModelError::NoModel(message),
+        // A model server does not answer like this: the address is wrong, not the request.
+        501 | 505 if error_text.page => ModelError::NoModel(message),
         501 | 505 => ModelError::Unsupported(message),
         408 | 409 | 425 | 500..=599 => failed(message),
         _ => ModelError::Invalid(message),
     }
 }
 
-/// What stands in a failure's message instead of a page for browsers.
+/// Replaces the text of an HTML page in an error message.
 const PAGE: &str = "text/html";
 
-/// Whether what came back was a page for browsers, which no model server sends.
+/// Whether the answer was an HTML page, which no model server sends.
 pub fn is_page(error: &ModelError) -> bool {
     match error {
         ModelError::NoModel(why) | ModelError::Invalid(why) | ModelError::Garbage(why) => why.ends_with(PAGE),
@@ -72,42 +72,42 @@ pub fn is_page(error: &ModelError) -> bool {
     }
 }
 
-/// Whether a body is a page for browsers.
+/// Whether a body is an HTML page.
 pub(crate) fn looks_like_page(body: &str) -> bool {
     let begin: String = body.trim_start().chars().take(14).collect::<String>().to_lowercase();
     begin.starts_with("<!doctype html") || begin.starts_with("<html")
 }
 
-/// An answer that is a page, in a few words and without its markup.
+/// A short message for an answer that is an HTML page.
 pub(crate) fn page(status: u16) -> String {
     format!("HTTP {status}, {PAGE}")
 }
 
-/// The same where it came instead of a reply, as if all were well.
-pub(crate) fn stranger(status: u16) -> String {
-    format!("what answers there is no model server: {}", page(status))
+/// The message for an HTML page that came with a status of success.
+pub(crate) fn not_a_model_server(status: u16) -> String {
+    format!("the server there is not a model server: {}", page(status))
 }
 
-/// The class of an error that came inside a stream which had begun well.
+/// The class of an error inside a stream.
 pub fn in_stream(data: &str) -> ModelError {
-    let said = ErrorText::read(data);
-    let status = said.code.or_else(|| status_of(&said.kind)).unwrap_or(500);
+    let error_text = ErrorText::read(data);
+    let status = error_text.code.or_else(|| status_of(&error_text.kind)).unwrap_or(500);
     classify(status, &Hints::default(), data)
 }
 
-const AT_ONCE: &str = "the server does not stream: it answered with the whole reply at once. Let it stream (a \
-                       gateway may be set to gather), or name another";
+const AT_ONCE: &str = "the server does not stream: it sent the whole reply at once. Turn on streaming (a \
+gateway may buffer replies), or use another server";
 
-/// The class of an answer that is one document and no stream, as if all were well.
-pub(crate) fn no_stream(text: &str) -> ModelError {
+/// The class of an answer with a status of success that is one document instead of a stream.
+pub(crate) fn not_a_stream(text: &str) -> ModelError {
     let read = |text: &str| serde_json::from_str::<Value>(text.trim()).ok();
-    // Some stream one object a line, which is no stream of events either.
+    // Some servers send one object per line, which is not a stream of events either.
     let value = read(text).or_else(|| read(text.trim_start().lines().next()?));
     let shown = || text.chars().take(200).collect::<String>();
     let Some(value) = value.filter(|value| value.is_object() || value.is_array()) else {
         return match text.trim_start().starts_with(['{', '[']) {
             true if text.len() < ERROR_BODY_MAX_BYTES => {
-                ModelError::Cut("the answer is no stream of events, and ended in the middle".to_owned())
+                ModelError::Cut("the answer is not a stream of events, and it was cut".to_owned())
             }
             true => ModelError::Unsupported(AT_ONCE.to_owned()),
             false => ModelError::Garbage(format!("wanted a stream of events, got `{}`", shown())),
@@ -124,7 +124,7 @@ pub(crate) fn no_stream(text: &str) -> ModelError {
     })
 }
 
-/// The vendors' names of errors as statuses.
+/// The HTTP status that corresponds to a vendor's error name.
 fn status_of(kind: &str) -> Option<u16> {
     Some(match kind {
         "authentication_error" | "invalid_api_key" => 401,
@@ -176,19 +176,19 @@ const GRAMMAR: [&str; 5] = [
     "unexpected empty grammar stack",
 ];
 
-/// A vendor's words, wherever in the body it puts them.
+/// A vendor's error, read from the fields that different vendors use.
 #[derive(Debug, Default)]
 struct ErrorText {
     message: String,
     kind: String,
     code: Option<u16>,
-    /// The field of the request that it names apart from its words.
-    place: Option<String>,
-    /// When to come back, where the body says it (Google's `RetryInfo`).
+    /// The field of the request that it names, outside the message.
+    named_field: Option<String>,
+    /// When to retry, if the body says it (Google's `RetryInfo`).
     retry_delay: Option<Duration>,
-    /// Everything above in lower case, to be searched.
+    /// The texts above in lower case, for searching.
     all: String,
-    /// A page for browsers, of which nothing is shown.
+    /// Whether it is an HTML page; its text is not shown.
     page: bool,
 }
 
@@ -213,13 +213,13 @@ impl ErrorText {
         let code = number.and_then(|n| u16::try_from(n).ok()).filter(|n| (400..600).contains(n));
         let kinds = field("type").unwrap_or_default();
         let retry_delay = retry_delay(error);
-        let place = field("param").or_else(|| place(value, error));
+        let named_field = field("param").or_else(|| violated_field(value, error));
         let all = format!("{message} {code_name} {kinds}").to_lowercase();
-        Self { message, kind, code, place, retry_delay, all, page: looks_like_page(body) }
+        Self { message, kind, code, named_field, retry_delay, all, page: looks_like_page(body) }
     }
 
     fn is_about_form(&self) -> bool {
-        form::is_refused(self.place.as_deref(), &self.message)
+        form::is_refused(self.named_field.as_deref(), &self.message)
     }
 
     fn is_about(&self, phrases: &[&str]) -> bool {
@@ -240,7 +240,7 @@ impl ErrorText {
 }
 
 /// The field that FastAPI's `detail` or Google's `fieldViolations` name first.
-fn place(value: &Value, error: &Value) -> Option<String> {
+fn violated_field(value: &Value, error: &Value) -> Option<String> {
     let detail = value.get("detail").or_else(|| value.get("message")?.get("detail"));
     let loc = detail.and_then(|detail| detail.get(0)?.get("loc")?.get(1)?.as_str());
     let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
@@ -258,7 +258,7 @@ fn retry_delay(error: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds.max(0.0)).ok().map(|wait| wait.min(most))
 }
 
-/// When to come back. A date is read against the vendor's own clock, so that ours may be wrong.
+/// When to retry. A date is compared with the vendor's clock, so that ours may be wrong.
 fn retry_after(hints: &Hints) -> Option<Duration> {
     let most = Duration::from_millis(limits::RETRY_AFTER_MAX_MS);
     let number = |text: &Option<String>| text.as_deref()?.trim().parse::<f64>().ok();
@@ -339,8 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn a_document_instead_of_a_stream_says_what_it_is() {
-        let class = |text: &str| no_stream(text).to_string();
+    fn a_document_instead_of_a_stream_is_classed_by_its_content() {
+        let class = |text: &str| not_a_stream(text).to_string();
         for reply in [
             r#"{"id":"c","object":"chat.completion","choices":[{"message":{"content":"hi"}}],"error":null}"#,
             r#"{"id":"m","type":"message","role":"assistant","content":[]}"#,
@@ -354,12 +354,12 @@ mod tests {
         assert!(class(r#"{"error":{"code":429,"message":"x"}}"#).starts_with("rate limited"));
         assert!(class(r#"{"choices":[{"mess"#).starts_with("the stream was cut"));
         let long = format!(r#"{{"choices":["{}"#, "x".repeat(ERROR_BODY_MAX_BYTES));
-        assert!(class(&long).starts_with("unsupported"), "only its beginning was read");
+        assert!(class(&long).starts_with("unsupported"), "only the beginning of a long document is read");
         assert!(class("hello").starts_with("garbage"));
     }
 
     #[test]
-    fn a_page_for_browsers_is_named_and_not_quoted() {
+    fn an_html_page_is_named_and_not_quoted() {
         let body = "\n<!DOCTYPE HTML>\n<html lang=\"en\"><p>Unsupported method ('POST').</p></html>";
         for (status, class) in [(501, "no such model"), (404, "no such model"), (502, "the server failed")] {
             let error = classify(status, &Hints::default(), body);
@@ -367,7 +367,7 @@ mod tests {
             assert!(is_page(&error) && error.fault() == Fault::Surroundings, "{error}");
         }
         let refused = classify(400, &Hints::default(), "<html><h1>Bad Request</h1></html>");
-        assert_eq!(refused.fault(), Fault::Content, "a gateway may mean what was sent");
+        assert_eq!(refused.fault(), Fault::Content, "a gateway may have refused the content");
         assert!(!is_page(&classify(404, &Hints::default(), "not found")));
     }
 
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vendor_that_says_whether_to_retry_is_believed() {
+    fn a_vendors_should_retry_header_decides() {
         let says = |word: &str| Hints { should_retry: Some(word.into()), ..Hints::default() };
         assert!(classify(400, &says("true"), "").retryable());
         assert!(!classify(500, &says("false"), "").retryable());

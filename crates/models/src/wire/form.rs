@@ -1,10 +1,10 @@
-//! Whether a refusal is about the form of a request (its tools, its schema, that it wants a stream) and
-//! not about what is said in it. Every request of that model would meet it, so it is nobody's message that
-//! is at fault.
+//! Decides whether a refusal is about the form of a request (its tools, its schema, streaming) or about
+//! its content. A refusal of the form would meet every request to that model, so no message is the cause.
 //!
-//! In doubt it is about the content: that is given up after a few attempts, while this would be rested for.
+//! In doubt it is about the content: then the event is set aside after a few attempts, while a refusal
+//! of the form makes the agent back off.
 
-/// Fields of a request that hold no conversation, on all wires, without their underscores.
+/// Fields of a request that hold no conversation, of all wires, without underscores.
 const FORM: [&str; 29] = [
     "functioncall",
     "functions",
@@ -36,7 +36,7 @@ const FORM: [&str; 29] = [
     "toolconfig",
     "tools",
 ];
-/// Fields that hold what was said.
+/// Fields that hold the conversation.
 const CONTENT: [&str; 10] = [
     "content",
     "contents",
@@ -49,7 +49,7 @@ const CONTENT: [&str; 10] = [
     "system",
     "systeminstruction",
 ];
-/// Every request begins with a system message, and none of these takes one.
+/// Refusals of system messages. Every request has one.
 const NO_SYSTEM: [&str; 6] = [
     "developer instruction is not enabled",
     "does not support 'developer'",
@@ -58,8 +58,8 @@ const NO_SYSTEM: [&str; 6] = [
     "system messages are not supported",
     "system role not supported",
 ];
-/// What servers say of a form that they do not take.
-const SAID: [&str; 15] = [
+/// Messages of servers that refuse a request's form.
+const FORM_ERRORS: [&str; 15] = [
     "error parsing grammar",
     "failed to convert json schema",
     "failed to parse grammar",
@@ -76,8 +76,8 @@ const SAID: [&str; 15] = [
     "unrecognized request argument",
     "unknown parameter",
 ];
-/// What a request may ask for and a server may not have.
-const ASKED_FOR: [&str; 11] = [
+/// Features that a request may use and a server may not support.
+const FEATURES: [&str; 11] = [
     "argument",
     "function call",
     "grammar",
@@ -90,20 +90,20 @@ const ASKED_FOR: [&str; 11] = [
     "thinking",
     "tool",
 ];
-/// Words of refusals that are, or may be, about what is said.
-const OF_CONTENT: [&str; 9] =
+/// Words of refusals that may be about the content.
+const CONTENT_WORDS: [&str; 9] =
     ["audio", "content", "file", "image", "message", "role", "tool_call_id", "turn", "video"];
-/// How much of a refusal is looked at: further on it may quote what was said.
-const LOOKED_AT_CHARS: usize = 400;
+/// Characters of a refusal that are read: what follows may be a quotation of the content.
+const READ_CHARS: usize = 400;
 
-/// Whether it is. `place` is the field that the refusal names apart from its words.
-pub(super) fn is_refused(place: Option<&str>, words: &str) -> bool {
-    let words: String = words.chars().take(LOOKED_AT_CHARS).collect::<String>().to_lowercase();
-    let says = |phrases: &[&str]| phrases.iter().any(|phrase| words.contains(phrase));
-    if says(&NO_SYSTEM) {
+/// Whether a refusal is about the form. `named_field` is the field that it names outside its message.
+pub(super) fn is_refused(named_field: Option<&str>, message: &str) -> bool {
+    let message: String = message.chars().take(READ_CHARS).collect::<String>().to_lowercase();
+    let contains = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    if contains(&NO_SYSTEM) {
         return true;
     }
-    for field in place.into_iter().chain(named(&words)).map(field_of) {
+    for field in named_field.into_iter().chain(field_in_message(&message)).map(top_field) {
         if CONTENT.contains(&field.as_str()) {
             return false;
         }
@@ -111,25 +111,26 @@ pub(super) fn is_refused(place: Option<&str>, words: &str) -> bool {
             return true;
         }
     }
-    let lacks = words.contains("support") && (words.contains("not ") || words.contains("n't "));
-    let lacks = lacks || says(&["unsupported", "not enabled for", "is not allowed", "are not allowed"]);
-    says(&SAID) || (lacks && says(&ASKED_FOR) && !says(&OF_CONTENT))
+    let unsupported = message.contains("support") && (message.contains("not ") || message.contains("n't "));
+    let unsupported =
+        unsupported || contains(&["unsupported", "not enabled for", "is not allowed", "are not allowed"]);
+    contains(&FORM_ERRORS) || (unsupported && contains(&FEATURES) && !contains(&CONTENT_WORDS))
 }
 
-/// The field that the words themselves name: at their beginning, or in the ways of Google and pydantic.
-fn named(words: &str) -> Option<&str> {
-    let behind = |mark: &str| words.split_once(mark).map(|(_, rest)| rest);
+/// The field that the message names: at its beginning, or in the formats of Google and pydantic.
+fn field_in_message(message: &str) -> Option<&str> {
+    let behind = |mark: &str| message.split_once(mark).map(|(_, rest)| rest);
     let google = || behind(" at '").or_else(|| behind("generatecontentrequest."));
     let begins = || {
-        let words = words.trim_start_matches(['\'', '"', '`', '*', ' ']);
-        let end = words.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
-        words[end..].starts_with(['.', ':', '[', '\'']).then_some(words)
+        let message = message.trim_start_matches(['\'', '"', '`', '*', ' ']);
+        let end = message.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
+        message[end..].starts_with(['.', ':', '[', '\'']).then_some(message)
     };
     behind("'loc': ('body', '").or_else(google).or_else(begins)
 }
 
-/// `tools` of `tools[0].function.name`.
-fn field_of(path: &str) -> String {
+/// The top field of a path: `tools` of `tools[0].function.name`.
+fn top_field(path: &str) -> String {
     let path = path.trim_start_matches("body.");
     let field = path.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_');
     field.filter(|c| *c != '_').collect::<String>().to_lowercase()
@@ -140,22 +141,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_known_however_it_is_written() {
-        for (place, form) in [
+    fn the_named_field_is_found_in_every_format() {
+        for (named_field, form) in [
             ("tools[0].function.parameters", true),
             ("body.tool_choice", true),
             ("toolConfig.functionCallingConfig", true),
             ("messages[1].tools", false),
             ("contents[2].parts", false),
         ] {
-            assert_eq!(is_refused(Some(place), "tools are not supported"), form, "{place}");
-            assert_eq!(is_refused(None, &format!("{place}: no")), form, "{place}");
+            assert_eq!(is_refused(Some(named_field), "tools are not supported"), form, "{named_field}");
+            assert_eq!(is_refused(None, &format!("{named_field}: no")), form, "{named_field}");
         }
     }
 
     #[test]
-    fn what_may_be_a_quotation_is_not_looked_at() {
-        let quotes = format!("no: {} tools are not supported", "x".repeat(LOOKED_AT_CHARS));
+    fn text_that_may_be_a_quotation_is_not_read() {
+        let quotes = format!("no: {} tools are not supported", "x".repeat(READ_CHARS));
         assert!(!is_refused(None, &quotes));
     }
 }

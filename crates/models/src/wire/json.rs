@@ -1,4 +1,5 @@
-//! JSON whose values keep their bytes, and the few repairs that every wire needs.
+//! JSON objects whose values keep their bytes, and the repairs of names, ids and arguments that all wires
+//! share.
 
 use std::fmt;
 
@@ -8,12 +9,12 @@ use serde_json::value::RawValue;
 
 use super::text::Pieces;
 
-/// An object in its order, with the bytes of each value as received.
+/// An object that keeps the order of its fields and the bytes of each value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawObject(pub(crate) Vec<(String, Box<RawValue>)>);
 
 impl RawObject {
-    /// Reads an object; `None` where the text is none.
+    /// Parses an object; `None` if the text is not one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -23,17 +24,17 @@ impl RawObject {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.get())
     }
 
-    /// A value that is a string.
+    /// The value, if it is a string.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?).ok()
     }
 
-    /// A value that is a whole number.
+    /// The value, if it is an unsigned integer.
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
         serde_json::from_str(self.get(key)?).ok()
     }
 
-    /// Sets a value from its JSON text, in place where the key is known.
+    /// Sets a value from its JSON text. A known key keeps its position.
     pub(crate) fn set(&mut self, key: &str, json: String) {
         let Ok(value) = RawValue::from_string(json) else { return };
         match self.0.iter_mut().find(|(name, _)| name == key) {
@@ -47,7 +48,7 @@ impl RawObject {
         self.set(key, string(text));
     }
 
-    /// The object's text.
+    /// Appends the object's JSON to `out`.
     pub(crate) fn write(&self, out: &mut String) {
         out.push('{');
         for (index, (key, value)) in self.0.iter().enumerate() {
@@ -62,13 +63,13 @@ impl RawObject {
     }
 }
 
-/// Fields that deltas bring and that we do not know, merged as they come: text is appended to text,
-/// lists to lists, anything else replaces. Appending is cheap however long it goes on.
+/// Unknown fields of deltas, merged as they arrive: text is appended to text, lists to lists, any other
+/// value replaces the old one. The cost of appending does not grow with the length.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Merged(Vec<(String, Held)>);
+pub(crate) struct Merged(Vec<(String, MergedValue)>);
 
 #[derive(Clone, Debug)]
-enum Held {
+enum MergedValue {
     Text(String, Pieces),
     /// The inside of a list.
     List(String),
@@ -76,21 +77,23 @@ enum Held {
 }
 
 impl Merged {
-    /// Takes one more piece of a field; `first` is what stood there before all deltas.
+    /// Adds a piece of a field; `first` is the field's value before all deltas.
     pub(crate) fn merge(&mut self, key: &str, json: &str, first: Option<&str>) -> Result<(), ModelError> {
         let at = match self.0.iter().position(|(name, _)| name == key) {
             Some(at) => at,
             None => {
-                self.0.push((key.to_owned(), Held::read(first.unwrap_or("null"))?));
+                self.0.push((key.to_owned(), MergedValue::read(first.unwrap_or("null"))?));
                 self.0.len() - 1
             }
         };
         let held = &mut self.0[at].1;
         match held {
             _ if json == "null" => {}
-            Held::Text(old, pieces) if json.starts_with('"') => old.push_str(&pieces.take(Some(json))?),
-            held => match (held, Held::read(json)?) {
-                (Held::List(old), Held::List(new)) => {
+            MergedValue::Text(old, pieces) if json.starts_with('"') => {
+                old.push_str(&pieces.take(Some(json))?)
+            }
+            held => match (held, MergedValue::read(json)?) {
+                (MergedValue::List(old), MergedValue::List(new)) => {
                     if !old.is_empty() && !new.is_empty() {
                         old.push(',');
                     }
@@ -102,11 +105,11 @@ impl Merged {
         Ok(())
     }
 
-    /// Whether every text of it came whole.
+    /// An error if any text is incomplete.
     pub(crate) fn whole(&self) -> Result<(), ModelError> {
         self.0.iter().try_for_each(|(_, held)| match held {
-            Held::Text(_, pieces) => pieces.whole(),
-            Held::List(_) | Held::Other(_) => Ok(()),
+            MergedValue::Text(_, pieces) => pieces.whole(),
+            MergedValue::List(_) | MergedValue::Other(_) => Ok(()),
         })
     }
 
@@ -114,16 +117,16 @@ impl Merged {
     pub(crate) fn write_into(&self, object: &mut RawObject) {
         for (key, held) in &self.0 {
             let json = match held {
-                Held::Text(text, _) => string(text),
-                Held::List(inner) => format!("[{inner}]"),
-                Held::Other(json) => json.clone(),
+                MergedValue::Text(text, _) => string(text),
+                MergedValue::List(inner) => format!("[{inner}]"),
+                MergedValue::Other(json) => json.clone(),
             };
             object.set(key, json);
         }
     }
 }
 
-impl Held {
+impl MergedValue {
     fn read(json: &str) -> Result<Self, ModelError> {
         if json.starts_with('"') {
             let mut pieces = Pieces::default();
@@ -161,8 +164,8 @@ pub(crate) fn string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A JSON string literal without its quotes: to be framed by the glue.
-pub(crate) fn bare(text: &str) -> String {
+/// A JSON string literal without its quotes, which the glue adds.
+pub(crate) fn unquoted(text: &str) -> String {
     let mut literal = string(text);
     literal.pop();
     literal.remove(0);
@@ -171,41 +174,41 @@ pub(crate) fn bare(text: &str) -> String {
 
 /// Whether `text` is one JSON object.
 pub(crate) fn is_object(text: &str) -> bool {
-    // Most of what is asked about is cut: its ends tell without reading what is between.
+    // Most texts that are checked are cut, which the first and last character show without parsing.
     let ends = text.trim_start().starts_with('{') && text.trim_end().ends_with('}');
     ends && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Arguments in a form that goes into a request: as generated where they are an object, `{}` where
-/// there are none, else wrapped. A vendor (or a chat template) that parses old arguments would
-/// refuse the whole transcript for ever after.
-pub(crate) fn sound_arguments(raw: &str) -> String {
+/// Arguments in a form that a vendor accepts: unchanged if they are an object, `{}` if there are none,
+/// else wrapped. A vendor or chat template that parses old arguments would otherwise refuse every later
+/// request with this transcript.
+pub(crate) fn valid_arguments(raw: &str) -> String {
     if raw.trim().is_empty() {
         return "{}".to_owned();
     }
-    // Read as a vendor would: a number or a half of a pair that no type can hold is no JSON to them.
+    // Parsed into a `Value`, because vendors also refuse numbers out of range and lone surrogates.
     let sound = raw.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(raw).is_ok();
     if sound { raw.to_owned() } else { format!("{{\"INVALID_JSON\":{}}}", string(raw)) }
 }
 
-/// A tool name that every vendor takes back, however the model spelled it.
-pub(crate) fn sound_name(name: &str) -> String {
+/// A tool name that every vendor accepts, whatever the model wrote.
+pub(crate) fn valid_name(name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name: String = name.chars().take(64).map(|c| if fits(c) { c } else { '_' }).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// An id where the vendor gave none (or one twice): a function of `seed`, different for each place.
-pub(crate) fn made_up_id(seed: &str, place: usize) -> String {
-    format!("call_{}_{place}", base62(fnv(seed.as_bytes()), 10))
+/// An id for a call whose id is missing or used twice: a function of `seed` and the call's position.
+pub(crate) fn generated_id(seed: &str, position: usize) -> String {
+    format!("call_{}_{position}", base62(fnv(seed.as_bytes()), 10))
 }
 
-/// A short name for a text: the same for the same text, and telling nothing of it.
+/// A short hash of a text, which does not reveal the text.
 pub(crate) fn fingerprint(text: &str) -> String {
     base62(fnv(text.as_bytes()), 11)
 }
 
-/// Nine letters and digits: the only ids that Mistral's checks accept.
+/// An id of nine letters and digits, the only form that Mistral accepts.
 pub(crate) fn short_id(id: &str) -> String {
     if id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return id.to_owned();
@@ -255,18 +258,18 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_kept_or_wrapped_never_rewritten() {
-        assert_eq!(sound_arguments("{ \"a\":1.0 }"), "{ \"a\":1.0 }");
-        assert_eq!(sound_arguments(" "), "{}");
-        assert_eq!(sound_arguments("{\"a\":"), r#"{"INVALID_JSON":"{\"a\":"}"#);
+    fn arguments_are_kept_or_wrapped_and_never_rewritten() {
+        assert_eq!(valid_arguments("{ \"a\":1.0 }"), "{ \"a\":1.0 }");
+        assert_eq!(valid_arguments(" "), "{}");
+        assert_eq!(valid_arguments("{\"a\":"), r#"{"INVALID_JSON":"{\"a\":"}"#);
     }
 
     #[test]
-    fn names_and_ids_fit_what_vendors_take() {
-        assert_eq!(sound_name("functions.send message"), "functions_send_message");
-        assert_eq!(sound_name(""), "unknown");
+    fn names_and_ids_have_a_form_that_vendors_accept() {
+        assert_eq!(valid_name("functions.send message"), "functions_send_message");
+        assert_eq!(valid_name(""), "unknown");
         assert_eq!(short_id("gSIMJiOkT"), "gSIMJiOkT");
         assert_eq!(short_id("call_abc").len(), 9);
-        assert_ne!(made_up_id("a", 0), made_up_id("a", 1));
+        assert_ne!(generated_id("a", 0), generated_id("a", 1));
     }
 }

@@ -1,5 +1,5 @@
-//! The seam between prompts and vendors: for each wire format a pure encoder of one entry, a pure
-//! streaming decoder, and one table of error classes.
+//! Wire formats: for each one a pure encoder of single entries and a pure streaming decoder, and one
+//! table of error classes for all.
 //!
 //! Nothing here opens a connection or reads a clock.
 
@@ -25,53 +25,53 @@ use agent::prompt::{Item, Prompt};
 use bytes::Bytes;
 
 pub use body::Body;
+pub(crate) use chain::CachedTranscript;
 pub use chain::Encoded;
-pub(crate) use chain::Kept;
 pub use feed::Feed;
 
 use crate::sse::SseEvent;
 
-/// Who wire_format, as far as the frame around a fragment depends on it.
+/// Whose turn a fragment belongs to. The JSON between two fragments depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// The world.
+pub enum Turn {
+    /// Input to the agent: inbox entries, layers.
     User,
-    /// The agent.
+    /// The agent's own reply.
     Assistant,
-    /// Outcomes of calls.
+    /// Outcomes of the agent's calls.
     Outcomes,
 }
 
-/// What the encoding of an entry depends on besides the entry itself.
+/// What the encoding of an entry depends on in addition to the entry.
 #[derive(Clone, Copy, Debug)]
-pub struct Modes<'a> {
-    /// Whether its reasoning is sent.
+pub struct EncodeContext<'a> {
+    /// Whether the entry's reasoning is sent.
     pub reasoning: bool,
-    /// The assistant entry whose calls an outcomes entry answers.
-    pub asked: Option<&'a Entry>,
+    /// The assistant entry whose calls an entry of outcomes answers.
+    pub caller: Option<&'a Entry>,
 }
 
-/// The frame between two neighbours.
+/// The position between two neighboring fragments.
 #[derive(Clone, Copy, Debug)]
 pub struct Between {
-    /// Who spoke before; `None` at the beginning.
-    pub before: Option<Lane>,
-    /// Who wire_format next; `None` at the end.
-    pub after: Option<Lane>,
-    /// Whether a word of the assistant must stand between outcomes and what follows.
+    /// The turn before; `None` at the beginning.
+    pub before: Option<Turn>,
+    /// The turn after; `None` at the end.
+    pub after: Option<Turn>,
+    /// Whether a short assistant message must separate outcomes from the next fragment.
     pub bridge: bool,
 }
 
-/// What varies from request to request without touching the transcript.
+/// What varies from request to request without changing the transcript.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Opening {
-    /// Ask the vendor to drop reasoning that it thinks belongs elsewhere.
+    /// Ask the vendor to drop reasoning that it takes for another conversation's.
     pub drop_block: bool,
-    /// The last turn lacks the reasoning that a manual-thinking model would demand.
+    /// The last turn lacks the reasoning that a manual-thinking model would require.
     pub no_thinking: bool,
 }
 
-/// How a call is written into a header of the request.
+/// The header that carries the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyHeader {
     /// `Authorization: Bearer KEY`.
@@ -80,31 +80,31 @@ pub enum KeyHeader {
     Named(&'static str),
 }
 
-/// One wire format, set up for one model.
+/// One wire format, configured for one model.
 pub trait Wire: Send + Sync {
-    /// What native blocks are marked with.
+    /// The mark of this wire and model in native blocks.
     fn origin(&self) -> &Origin;
-    /// Appended to the base URL.
+    /// The path that is appended to the base URL.
     fn path(&self) -> &str;
-    /// Where the key goes.
+    /// The header for the key.
     fn key_header(&self) -> KeyHeader;
-    /// Headers of every request: name and value.
+    /// Additional headers: name and value.
     fn headers(&self, opening: Opening) -> Vec<(&'static str, &'static str)>;
-    /// The beginning of the body: everything that may differ between two requests of one view.
+    /// The beginning of the body: all that may differ between two requests with the same view.
     fn opening(&self, prompt: &Prompt, opening: Opening) -> Bytes;
-    /// Behind the opening: system layer and tools, up to where the messages begin.
+    /// The part after the opening: system layer and tools, up to the first message.
     fn head(&self, prompt: &Prompt) -> Bytes;
-    /// One entry or layer, pure; `None` where nothing of it is sent.
-    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)>;
-    /// The frame between two fragments.
+    /// Encodes one entry or layer; a pure function. `None` if nothing of it is sent.
+    fn fragment(&self, item: &Item, context: EncodeContext<'_>) -> Option<(Turn, Bytes)>;
+    /// The JSON between two fragments.
     fn glue(&self, between: Between) -> &'static str;
     /// The end of the body.
     fn tail(&self) -> &'static str;
-    /// Indices of the items behind which the vendor's cache should remember the prefix.
+    /// Indices of the items after which the vendor should cache the prefix.
     fn breakpoints(&self, _items: &[Item], _prompt: &Prompt) -> Vec<usize> {
         Vec::new()
     }
-    /// What marks a breakpoint: inserted before the last byte of the fragment.
+    /// The JSON of a cache breakpoint, which is inserted before the last byte of the fragment.
     fn breakpoint(&self) -> &'static str {
         ""
     }
@@ -114,16 +114,16 @@ pub trait Wire: Send + Sync {
     fn binds_reasoning(&self) -> bool {
         false
     }
-    /// Whether the answer says that the vendor cannot open the reasoning that was sent back. From then
-    /// on the conversation goes without.
-    fn refuses_reasoning(&self, _status: u16, _said: &str) -> bool {
+    /// Whether the answer says that the vendor cannot decrypt the reasoning that was sent back. After that
+    /// the conversation's reasoning is no longer sent.
+    fn refuses_reasoning(&self, _status: u16, _text: &str) -> bool {
         false
     }
-    /// Whether the turn before the cycle keeps its reasoning too (manual-thinking models).
+    /// Whether the last turn before the cycle keeps its reasoning too (manual-thinking models).
     fn keeps_last_turn(&self) -> bool {
         false
     }
-    /// Whether an entry, as it would be sent with its reasoning, holds any.
+    /// Whether the entry has reasoning that can be sent.
     fn reasons(&self, _entry: &Entry) -> bool {
         false
     }
@@ -131,14 +131,14 @@ pub trait Wire: Send + Sync {
     fn decoder(&self) -> Box<dyn Decoder>;
 }
 
-/// Turns one answer's events into pieces. Pure: whoever drives it does the waiting.
+/// Turns the events of one answer into pieces. Pure: the caller does the waiting.
 pub trait Decoder: Send {
-    /// One event. Pieces that can be shown are appended; an error ends the answer.
+    /// Reads one event and appends its pieces to `out`. An error ends the answer.
     fn event(&mut self, event: &SseEvent, out: &mut Vec<Piece>) -> Result<(), ModelError>;
-    /// Whether the vendor said why it stopped: from here on a cut loses nothing that counts.
+    /// Whether the stop reason has arrived: from now on the reply is complete, even if the stream is cut.
     fn finished(&self) -> bool;
-    /// Whether nothing more is to come.
+    /// Whether the stream has ended properly.
     fn closed(&self) -> bool;
-    /// The reply. Without a finish there is none: [`ModelError::Cut`].
+    /// The reply; [`ModelError::Cut`] if no stop reason arrived.
     fn reply(self: Box<Self>) -> Result<Reply, ModelError>;
 }

@@ -1,6 +1,6 @@
-//! Text that comes in pieces, each a JSON string. Vendors cut between UTF-16 units, so that a piece may
-//! end with one half of a character whose other half begins the next. Halves are put together; whatever
-//! is no text, or stays half, makes the stream garbage: no part of what was said is ever left out.
+//! Text that arrives in pieces, each a JSON string. Vendors split between UTF-16 units, so a piece may
+//! end with a high surrogate whose low surrogate begins the next piece. Such halves are joined. A piece
+//! that is not a string, or a half that stays alone, makes the stream garbage: no text is left out.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 /// The pieces of one text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
-    /// The first half of a character.
+    /// A high surrogate that waits for its low one.
     half: Option<u16>,
     broken: bool,
 }
 
 impl Pieces {
-    /// Takes the raw JSON of a piece and hands out what is whole of it; nothing of a piece that is not
-    /// there, or null.
+    /// Reads the raw JSON of a piece and returns its complete characters. A missing or null piece is
+    /// empty.
     pub(crate) fn take(&mut self, raw: Option<&str>) -> Result<String, ModelError> {
         let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(String::new()) };
         if !raw.starts_with('"') {
@@ -33,7 +33,7 @@ impl Pieces {
         joined.ok_or_else(half_lost)
     }
 
-    /// Whether everything of it was handed out; else the stream is garbage.
+    /// An error if the text is incomplete: then the stream is garbage.
     pub(crate) fn whole(&self) -> Result<(), ModelError> {
         if self.broken || self.half.is_some() { Err(half_lost()) } else { Ok(()) }
     }
@@ -57,7 +57,7 @@ impl Pieces {
     }
 }
 
-/// A text that comes whole.
+/// A text that arrives in one piece.
 pub(crate) fn whole(raw: Option<&str>) -> Result<String, ModelError> {
     let mut pieces = Pieces::default();
     let text = pieces.take(raw)?;
@@ -66,17 +66,16 @@ pub(crate) fn whole(raw: Option<&str>) -> Result<String, ModelError> {
 }
 
 fn half_lost() -> ModelError {
-    ModelError::Garbage("half of a character came, and its other half did not".to_owned())
+    ModelError::Garbage("half of a UTF-16 character arrived without its other half".to_owned())
 }
 
-/// Which half of a character three bytes stand for, if they do.
+/// The surrogate that three bytes encode, if they encode one.
 fn half([a, b, c]: [u8; 3]) -> Option<u16> {
     let unit = || 0xd000 | u16::from(b & 0x3f) << 6 | u16::from(c & 0x3f);
     (a == 0xed && b >= 0xa0).then(unit)
 }
 
-/// The bytes of a JSON string, as UTF-8 but for halves of characters, each of which is three bytes as if
-/// it were one.
+/// The bytes of a JSON string as WTF-8: UTF-8, in which a lone surrogate is encoded in three bytes.
 struct Wtf8(Vec<u8>);
 
 impl<'de> Deserialize<'de> for Wtf8 {
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_joined_and_what_is_before_them_waits_for_nothing() {
+    fn halves_of_characters_are_joined_and_the_text_before_them_is_not_delayed() {
         let mut pieces = Pieces::default();
         let mut take = |raw| pieces.take(Some(raw)).unwrap();
         assert_eq!(take(r#""do NOT \ud83d""#), "do NOT ");
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_broken_once_stays_broken() {
+    fn a_broken_text_stays_broken() {
         for raw in [r#""\ude00""#, r#""\ud83dx""#, r#""\ud83d\ud83d""#, "7", "[]"] {
             let mut pieces = Pieces::default();
             assert!(matches!(pieces.take(Some(raw)), Err(ModelError::Garbage(_))), "{raw}");

@@ -1,6 +1,4 @@
-//! When agents are to be looked at: one time for each, by the clock that never jumps.
-//!
-//! It must not know why.
+//! When agents are to be checked: at most one monotonic time for each. Must not know why.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,37 +9,37 @@ use agent::limits;
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
     order: BTreeSet<(u64, AgentId)>,
-    of: HashMap<AgentId, u64>,
+    by_agent: HashMap<AgentId, u64>,
 }
 
 impl Alarms {
-    /// Sets the agent's alarm, unless it rings before that time anyway. One that finds no room is found
-    /// again by the sweep.
+    /// Sets the agent's alarm, unless an earlier one is set. If there is no room, the sweep finds the agent.
     pub(crate) fn set(&mut self, agent: AgentId, at: u64) {
-        let known = self.of.get(&agent).copied();
-        if known.is_some_and(|known| known <= at) || (known.is_none() && self.of.len() >= limits::SIGNALS_MAX)
+        let known = self.by_agent.get(&agent).copied();
+        if known.is_some_and(|known| known <= at)
+            || (known.is_none() && self.by_agent.len() >= limits::SIGNALS_MAX)
         {
             return;
         }
         self.clear(agent);
         self.order.insert((at, agent));
-        self.of.insert(agent, at);
+        self.by_agent.insert(agent, at);
     }
 
-    /// The agent is not to be looked at.
+    /// Removes the agent's alarm.
     pub(crate) fn clear(&mut self, agent: AgentId) {
-        if let Some(at) = self.of.remove(&agent) {
+        if let Some(at) = self.by_agent.remove(&agent) {
             self.order.remove(&(at, agent));
         }
     }
 
-    /// When the next one rings.
+    /// The time of the next alarm.
     pub(crate) fn next(&self) -> Option<u64> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Whose alarm has rung, earliest first.
-    pub(crate) fn rung(&mut self, now: u64) -> Option<AgentId> {
+    /// Removes an alarm that is due, the earliest first, and returns its agent.
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<AgentId> {
         let (at, agent) = *self.order.first()?;
         if at > now {
             return None;
@@ -61,21 +59,21 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_has_one_alarm_and_the_earliest_holds() {
+    fn an_agent_has_one_alarm_and_the_earliest_time_wins() {
         let mut alarms = Alarms::default();
         for (n, at) in [(1, 30), (2, 20), (1, 10), (1, 40)] {
             alarms.set(agent(n), at);
         }
-        assert_eq!((alarms.next(), alarms.rung(9)), (Some(10), None));
-        assert_eq!(std::iter::from_fn(|| alarms.rung(50)).collect::<Vec<_>>(), [agent(1), agent(2)]);
+        assert_eq!((alarms.next(), alarms.pop_due(9)), (Some(10), None));
+        assert_eq!(std::iter::from_fn(|| alarms.pop_due(50)).collect::<Vec<_>>(), [agent(1), agent(2)]);
         assert_eq!(alarms.next(), None);
     }
 
     #[test]
-    fn one_that_is_cleared_does_not_ring() {
+    fn an_alarm_that_is_cleared_does_not_ring() {
         let mut alarms = Alarms::default();
         alarms.set(agent(1), 10);
         alarms.clear(agent(1));
-        assert_eq!(alarms.rung(50), None);
+        assert_eq!(alarms.pop_due(50), None);
     }
 }

@@ -1,6 +1,6 @@
-//! The keeper: one per node. Sees everything that can wake the node, and nothing else does.
+//! The keeper: one per node. It alone starts activations: on signals, on alarms and by sweeps.
 //!
-//! Nobody is spawned at start: work is found by index, and an agent that sleeps costs no task, no
+//! Nothing is spawned per agent at start: the store finds due work by index, and a sleeping agent costs no task, no
 //! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
 
 mod alarms;
@@ -23,7 +23,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
-use crate::activation::{Activated, NodeContext, Unwritten, live};
+use crate::activation::{Activated, NodeContext, StoreFailure, activate};
 use crate::answered::Answered;
 use crate::breaker::Breakers;
 use crate::detached_calls::DetachedCalls;
@@ -36,28 +36,28 @@ use crate::warm::Warm;
 use alarms::Alarms;
 use turns::Turns;
 
-/// Everything that can wake the node.
+/// Everything that the keeper reacts to.
 enum Event {
     Signal(Signal),
     Tick,
-    /// The store takes commits again.
-    StoreWorks,
-    /// Somebody is called for a permit, or takes no place any more.
-    Stirred,
-    /// A suspect has shown that it was not the cause.
+    /// The store accepts commits again.
+    StoreRecovered,
+    /// A queued agent got a permit, or an awake one waits for one.
+    PermitsChanged,
+    /// A suspect has shown that it is not the cause.
     Cleared(AgentId),
-    Finished(AgentId, Result<Activated, Unwritten>),
-    Broke(tokio::task::Id, JoinError),
+    Finished(AgentId, Result<Activated, StoreFailure>),
+    Panicked(tokio::task::Id, JoinError),
     Stop,
 }
 
-/// What came of an activation: whose, and how it went.
-type Finished = (AgentId, Result<Activated, Unwritten>);
+/// The agent of an activation, and how it went.
+type Finished = (AgentId, Result<Activated, StoreFailure>);
 
 struct Awake {
     task: AbortHandle,
     recheck: Arc<Notify>,
-    /// A signal arrived meanwhile: look again when the activation ends.
+    /// A signal arrived meanwhile: activate it again when this activation ends.
     again: bool,
 }
 
@@ -88,8 +88,8 @@ pub fn start(ports: Ports) -> Keeper {
         stopping: stopping.clone(),
     });
     let (clear, cleared) = mpsc::channel(2 * limits::SUSPECTS_AT_ONCE);
-    let keeping = Keeping {
-        lead: node_context.ports.clock.lead(),
+    let keeper = KeeperLoop {
+        clock_lead: node_context.ports.clock.lead(),
         node_context,
         signals,
         awake: HashMap::new(),
@@ -97,12 +97,12 @@ pub fn start(ports: Ports) -> Keeper {
         turns: Turns::default(),
         cleared,
         clear,
-        found_to: None,
+        due_cursor: None,
         alarms: Alarms::default(),
         next_sweep: 0,
-        taken_up: None,
+        detached_cursor: None,
     };
-    let task = tokio::spawn(keeping.run());
+    let task = tokio::spawn(keeper.run());
     Keeper { node, stopping, task }
 }
 
@@ -112,83 +112,85 @@ impl Keeper {
         &self.node
     }
 
-    /// Stops: steps in progress are finished or parked within [`limits::DRAIN_MS`], then dropped; what
-    /// was dropped resumes from its last commit at the next start.
+    /// Stops: steps in progress are finished or parked within [`limits::DRAIN_MS`], then dropped. A dropped cycle
+    /// resumes from its last commit at the next start.
     pub async fn stop(self) {
         self.stopping.cancel();
-        // The keeper's task only ends by itself; a panic in it is a programmer's error that must
-        // not keep the process from closing its store.
+        // A panic in the keeper's task is a bug, but must not keep the process from closing its store.
         let _ = self.task.await;
     }
 
-    /// Ends at once, as a crash would: nothing is parked.
+    /// Ends at once, as in a crash: nothing is parked.
     pub fn kill(self) {
         self.task.abort();
     }
 }
 
-/// One activation. An agent of which a record cannot be read is quarantined and asks for nothing any more; all
-/// others live on.
-async fn lived(
+/// Runs one activation. An agent with an unreadable record is quarantined; all others continue.
+async fn activate_or_quarantine(
     node_context: &NodeContext,
     turn: Turn,
     watch: Option<Watch>,
     recheck: &Notify,
-) -> Result<Activated, Unwritten> {
+) -> Result<Activated, StoreFailure> {
     let agent = turn.agent;
-    let why = match live(node_context, turn, watch, recheck).await {
-        Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
-        lived => return lived,
+    let why = match activate(node_context, turn, watch, recheck).await {
+        Err(StoreFailure { error: StoreError::Damaged(why), .. }) => why,
+        result => return result,
     };
-    tracing::error!(%agent, why, "a record cannot be read: the agent is quarantined");
+    tracing::error!(%agent, why, "cannot read a record of the agent: it is quarantined");
     node_context.ports.store.quarantine(agent, why.clone()).await?;
     node_context.ports.live.idle(agent, Some(why));
     Ok(Activated::Ended(ActivationEnd::Idle))
 }
 
-struct Keeping {
+struct KeeperLoop {
     node_context: Arc<NodeContext>,
     signals: mpsc::Receiver<Signal>,
     awake: HashMap<AgentId, Awake>,
     tasks: JoinSet<Finished>,
-    /// Due, and not awake yet.
+    /// Agents that are due and not awake yet.
     turns: Turns,
-    /// Who of the suspects has shown that it was not the cause.
+    /// Suspects that have shown that they are not the cause.
     cleared: mpsc::Receiver<AgentId>,
     clear: mpsc::Sender<AgentId>,
-    /// Behind whom the look for due work goes on; begins again where it is `None`.
-    found_to: Option<Due>,
+    /// The last due agent of the page before; the next page begins after it, or anew if `None`.
+    due_cursor: Option<Due>,
     alarms: Alarms,
-    /// Monotonic time of the next look for due work.
+    /// Monotonic time of the next sweep.
     next_sweep: u64,
-    /// How far the wall clock was ahead of the monotonic one at most, since it was set back last.
-    lead: i64,
-    /// Behind which call the next look for calls that nobody runs goes on.
-    taken_up: Option<CallId>,
+    /// The most that the wall clock was ahead of the monotonic one since it was last set back.
+    clock_lead: i64,
+    /// The last call of the page before, in the search for detached calls that nobody runs.
+    detached_cursor: Option<CallId>,
 }
 
-impl Keeping {
+impl KeeperLoop {
     async fn run(mut self) {
         loop {
             let event = self.next_event().await;
-            self.look_at_clock();
+            self.check_clock();
             match event {
-                Event::Signal(Signal::Due(waken)) => self.signalled(waken),
-                Event::Signal(Signal::Look(agent)) => self.look(agent),
+                Event::Signal(Signal::Due(wakeup)) => self.signalled(wakeup),
+                Event::Signal(Signal::Recheck(agent)) => self.recheck(agent),
                 Event::Signal(Signal::Resume(agent)) => {
                     self.node_context.breakers.grant(agent);
-                    // A suspect goes on when its turn comes, which is now.
-                    if self.turns.hurry(agent) { self.admit() } else { self.look(agent) }
+                    // A suspect runs when its turn comes, which is now.
+                    if self.turns.resume(agent) { self.admit() } else { self.recheck(agent) }
                 }
-                Event::Signal(Signal::Over(call)) => self.node_context.detached.drop_call(&call),
+                Event::Signal(Signal::Answered(call)) => self.node_context.detached.drop_call(&call),
                 Event::Tick => self.tick().await,
-                Event::StoreWorks => {
+                Event::StoreRecovered => {
                     self.node_context.ports.live.store_refuses(None);
-                    self.turns.store_works();
+                    self.turns.store_recovered();
                     self.admit();
                 }
-                Event::Stirred => {
-                    self.node_context.permits.called().into_iter().for_each(|agent| self.call(agent));
+                Event::PermitsChanged => {
+                    self.node_context
+                        .permits
+                        .granted()
+                        .into_iter()
+                        .for_each(|agent| self.permit_granted(agent));
                     self.admit();
                 }
                 Event::Cleared(agent) => {
@@ -199,8 +201,8 @@ impl Keeping {
                     self.finished(agent, result);
                     self.refill().await;
                 }
-                Event::Broke(task, error) => {
-                    self.broke(task, &error);
+                Event::Panicked(task, error) => {
+                    self.panicked(task, &error);
                     self.refill().await;
                 }
                 Event::Stop => return self.drain().await,
@@ -218,33 +220,33 @@ impl Keeping {
             () = stopping.cancelled() => Event::Stop,
             Some(ended) = self.tasks.join_next_with_id() => match ended {
                 Ok((_, (agent, result))) => Event::Finished(agent, result),
-                Err(error) => Event::Broke(error.id(), error),
+                Err(error) => Event::Panicked(error.id(), error),
             },
-            () = node_context.health.works() => Event::StoreWorks,
-            () = node_context.permits.stirred() => Event::Stirred,
+            () = node_context.health.recovered() => Event::StoreRecovered,
+            () = node_context.permits.changed() => Event::PermitsChanged,
             Some(agent) = self.cleared.recv() => Event::Cleared(agent),
             Some(signal) = self.signals.recv() => Event::Signal(signal),
             () = sleep => Event::Tick,
         }
     }
 
-    /// Until the next alarm, turn or sweep.
+    /// The time until the next alarm, turn or sweep.
     fn pause(&self) -> Duration {
         let next = [self.alarms.next(), self.turns.next_at()].into_iter().flatten().min();
         let next = next.map_or(self.next_sweep, |next| next.min(self.next_sweep));
         Duration::from_millis(next.saturating_sub(self.clock_ms()))
     }
 
-    /// The clock that never jumps.
+    /// The monotonic clock.
     fn clock_ms(&self) -> u64 {
         self.node_context.ports.clock.monotonic_ms()
     }
 
-    /// Something was accepted for an agent. What is urgent breaks into the open cycle, whatever keeps
-    /// the agent back otherwise.
-    fn signalled(&mut self, waken: Wakeup) {
+    /// An event was accepted for an agent. An urgent one interrupts the open cycle, even if the agent is backing
+    /// off.
+    fn signalled(&mut self, wakeup: Wakeup) {
         failpoint::hit!("accept.signalled");
-        let Wakeup { agent, at, urgent } = waken;
+        let Wakeup { agent, at, urgent } = wakeup;
         match self.awake.get(&agent) {
             Some(awake) if urgent => awake.recheck.notify_one(),
             _ => {}
@@ -253,66 +255,67 @@ impl Keeping {
     }
 
     fn due(&mut self, agent: AgentId, at: Timestamp) {
-        if self.turns.rests(agent, self.clock_ms()) || self.node_context.permits.waits(agent) {
+        if self.turns.is_backing_off(agent, self.clock_ms()) || self.node_context.permits.is_queued(agent) {
             return;
         }
         match self.ahead(at) {
-            0 => self.activate(agent),
+            0 => self.enqueue(agent),
             ahead => self.alarms.set(agent, self.clock_ms() + ahead),
         }
     }
 
-    /// Milliseconds until then.
+    /// Milliseconds until that time; 0 if it has passed.
     fn ahead(&self, at: Timestamp) -> u64 {
         let now = self.node_context.ports.clock.now().as_millisecond();
         u64::try_from(at.as_millisecond() - now).unwrap_or(0)
     }
 
-    /// Something about an agent changed: tell its activation, or see whether there is one to begin.
-    fn look(&mut self, agent: AgentId) {
+    /// Something about an agent changed: notifies its activation, or queues a new one.
+    fn recheck(&mut self, agent: AgentId) {
         match self.awake.get_mut(&agent) {
             Some(awake) => {
                 awake.again = true;
                 awake.recheck.notify_one();
             }
             None => {
-                self.turns.reconsider(agent);
-                self.activate(agent);
+                self.turns.forget_suspect(agent);
+                self.enqueue(agent);
             }
         }
     }
 
-    fn activate(&mut self, agent: AgentId) {
+    /// Queues the agent for an activation; if it is awake, for another one afterwards.
+    fn enqueue(&mut self, agent: AgentId) {
         if let Some(awake) = self.awake.get_mut(&agent) {
             awake.again = true;
             return;
         }
-        self.turns.join(agent, self.clock_ms());
+        self.turns.enqueue(agent, self.clock_ms());
         self.admit();
         self.publish_queued(agent);
     }
 
-    /// Whoever stands in line waits for a place, or for the store, as all do while it refuses.
+    /// A queued agent waits for a free slot; while the store refuses commits, for the store.
     fn publish_queued(&self, agent: AgentId) {
-        if self.turns.in_line(agent) {
-            self.node_context.ports.live.wait(agent, Wait::Place(self.node_context.ports.bounds.awake));
+        if self.turns.is_queued(agent) {
+            self.node_context.ports.live.begin_wait(agent, Wait::Slot(self.node_context.ports.bounds.awake));
         }
     }
 
-    /// The agent has got what it waited for.
-    fn call(&mut self, agent: AgentId) {
+    /// The agent got the permit that it waited for.
+    fn permit_granted(&mut self, agent: AgentId) {
         match self.awake.get_mut(&agent) {
             Some(awake) => awake.again = true,
-            None => self.turns.call(agent),
+            None => self.turns.permit_granted(agent),
         }
     }
 
-    /// Wakes those whose turn it is, as many as may be awake.
+    /// Activates the next agents, as many as may be awake.
     fn admit(&mut self) {
         loop {
             let bound = self.node_context.ports.bounds.awake;
-            let beside = self.turns.beside() + self.node_context.permits.inside().min(bound);
-            let awake = self.awake.len().saturating_sub(beside);
+            let uncounted = self.turns.watched() + self.node_context.permits.waiting_awake().min(bound);
+            let awake = self.awake.len().saturating_sub(uncounted);
             let turn = self.turns.next(self.clock_ms(), awake < bound);
             let Some(turn) = turn else { return };
             self.begin(turn);
@@ -321,15 +324,17 @@ impl Keeping {
 
     fn begin(&mut self, turn: Turn) {
         let (agent, recheck) = (turn.agent, Arc::new(Notify::new()));
-        let (node_context, hear) = (Arc::clone(&self.node_context), Arc::clone(&recheck));
+        let (node_context, notified) = (Arc::clone(&self.node_context), Arc::clone(&recheck));
         let watch = turn.watched.then(|| Watch { agent, cleared: self.clear.clone() });
-        let task = self.tasks.spawn(async move { (agent, lived(&node_context, turn, watch, &hear).await) });
+        let task = self.tasks.spawn(async move {
+            (agent, activate_or_quarantine(&node_context, turn, watch, &notified).await)
+        });
         self.awake.insert(agent, Awake { task, recheck, again: false });
     }
 
     async fn drain(mut self) {
         let deadline = self.node_context.ports.clock.sleep(Duration::from_millis(limits::DRAIN_MS));
-        // Who is done at the last moment is not late.
+        // `biased`: work that ends at the deadline is still in time.
         tokio::select! {
             biased;
             () = async {
@@ -338,6 +343,6 @@ impl Keeping {
             } => {}
             () = deadline => self.tasks.abort_all(),
         }
-        self.node_context.detached.let_go();
+        self.node_context.detached.abort_all();
     }
 }

@@ -1,4 +1,5 @@
-//! What no signal told: due work, plans that fire and calls that nobody runs, found by index now and then.
+//! The sweep: finds by index, at intervals, what no signal announced: due work, plans that fire, and detached calls
+//! that nobody runs.
 
 use std::sync::Arc;
 
@@ -7,13 +8,13 @@ use agent::port::{Due, StoreError};
 use agent::waits;
 use jiff::Timestamp;
 
-use super::Keeping;
+use super::KeeperLoop;
 
-impl Keeping {
-    /// Looks for due work by index, whatever was signalled.
+impl KeeperLoop {
+    /// Handles due alarms and, when it is time, sweeps the store.
     pub(super) async fn tick(&mut self) {
-        while let Some(agent) = self.alarms.rung(self.clock_ms()) {
-            self.activate(agent);
+        while let Some(agent) = self.alarms.pop_due(self.clock_ms()) {
+            self.enqueue(agent);
         }
         self.admit();
         if self.clock_ms() < self.next_sweep {
@@ -29,67 +30,67 @@ impl Keeping {
         };
         match found.await {
             Ok((fired, next)) => {
-                fired.into_iter().for_each(|waken| self.due(waken.agent, waken.at));
+                fired.into_iter().for_each(|wakeup| self.due(wakeup.agent, wakeup.at));
                 if let Some(at) = next {
-                    self.wake_up_at(at);
+                    self.sweep_at(at);
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "the store could not be asked for due work");
+                tracing::error!(%error, "cannot read due plans from the store");
                 self.next_sweep = self.clock_ms() + limits::STORE_PROBE_MS;
             }
         }
-        self.look_for_due().await;
-        if self.found_to.is_some() {
+        self.find_due().await;
+        if self.due_cursor.is_some() {
             self.sweep_soon();
         }
         self.take_up().await;
     }
 
-    /// One page of those who are due, behind the page before; after the last one it begins again. So
-    /// whoever stays due for long, awake or not, hides nobody behind it.
-    async fn look_for_due(&mut self) {
+    /// Queues one page of due agents, after the page before; after the last page it begins again. So agents that
+    /// stay due for long never hide those behind them.
+    async fn find_due(&mut self) {
         if !self.turns.has_room() {
             return;
         }
         let now = self.node_context.ports.clock.now();
-        let due = match self.node_context.ports.store.due(now, self.found_to.take(), limits::DUE_BATCH).await
-        {
-            Ok(due) => due,
-            Err(error) => {
-                self.next_sweep = self.next_sweep.min(self.clock_ms() + limits::STORE_PROBE_MS);
-                return tracing::error!(%error, "the store could not be asked who is due");
-            }
-        };
-        self.found_to = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
-        // One that is awake has its own reasons to look again, and one that waits for a permit is called.
+        let due =
+            match self.node_context.ports.store.due(now, self.due_cursor.take(), limits::DUE_BATCH).await {
+                Ok(due) => due,
+                Err(error) => {
+                    self.next_sweep = self.next_sweep.min(self.clock_ms() + limits::STORE_PROBE_MS);
+                    return tracing::error!(%error, "cannot read due agents from the store");
+                }
+            };
+        self.due_cursor = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
+        // An awake agent checks again by itself, and one that waits for a permit is activated when it gets it.
         for Due { agent, .. } in due {
-            if !self.awake.contains_key(&agent) && !self.node_context.permits.waits(agent) {
-                self.activate(agent);
+            if !self.awake.contains_key(&agent) && !self.node_context.permits.is_queued(agent) {
+                self.enqueue(agent);
             }
         }
     }
 
-    /// Goes on with a look that found more than a page, as soon as the line is short: no place stays
-    /// empty until the next sweep. Some pages at a time: all on them may wait for something else.
+    /// Reads further pages of due agents as soon as the queue is short, so that no slot stays empty until the next
+    /// sweep. A few pages at a time: all agents on them may wait for something else.
     pub(super) async fn refill(&mut self) {
         for _ in 0..limits::DUE_PAGES {
-            if self.found_to.is_none() || !self.turns.is_short() {
+            if self.due_cursor.is_none() || !self.turns.is_short() {
                 return;
             }
-            self.look_for_due().await;
+            self.find_due().await;
         }
     }
 
-    /// Where the wall clock was set back, whatever is due by it seems to be ahead, until the store has followed: that
-    /// is asked of it at once.
-    pub(super) fn look_at_clock(&mut self) {
+    /// If the wall clock was set back, times in the store seem to lie ahead until the store has adjusted them. A
+    /// sweep makes it do so at once.
+    pub(super) fn check_clock(&mut self) {
         let lead = self.node_context.ports.clock.lead();
-        let back = waits::set_back(self.lead, lead);
+        let back = waits::set_back(self.clock_lead, lead);
         if back.is_some() {
             self.next_sweep = self.clock_ms();
         }
-        self.lead = if back.is_some() { lead } else { lead.max(self.lead) };
+        self.clock_lead = if back.is_some() { lead } else { lead.max(self.clock_lead) };
     }
 
     pub(super) fn sweep_soon(&mut self) {
@@ -97,20 +98,20 @@ impl Keeping {
         self.next_sweep = self.next_sweep.min(soon);
     }
 
-    /// Looks for calls that go on beyond their cycle and that nobody runs, some at a time.
+    /// Resumes detached calls that nobody runs, a page at a time.
     async fn take_up(&mut self) {
-        match self.node_context.detached.take_up(self.taken_up.take()).await {
-            Ok(next) => self.taken_up = next,
-            Err(error) => tracing::error!(%error, "the store could not be asked for calls that nobody runs"),
+        match self.node_context.detached.take_up(self.detached_cursor.take()).await {
+            Ok(next) => self.detached_cursor = next,
+            Err(error) => tracing::error!(%error, "cannot resume detached calls"),
         }
-        if self.taken_up.is_some() {
+        if self.detached_cursor.is_some() {
             self.sweep_soon();
         }
     }
 
-    /// Looks for due work at that time, should it come before the next sweep; but not again at once, so that
-    /// many times close together are met by one look.
-    fn wake_up_at(&mut self, at: Timestamp) {
+    /// Sweeps at that time, if it is before the next sweep; but not at once again, so that many times close together
+    /// need one sweep.
+    fn sweep_at(&mut self, at: Timestamp) {
         let ahead = self.ahead(at).max(limits::SWEEP_LEAST_MS);
         self.next_sweep = self.next_sweep.min(self.clock_ms() + ahead);
     }

@@ -1,19 +1,19 @@
-//! Dice: everything that is left to chance in a simulated world, from one seed.
+//! The random choices of a simulated world, all from one seed.
 //!
-//! This module must not know what is decided by it.
+//! Must not know what they decide.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use runtime::Bounds;
 
-/// Numbers that repeat with their seed (SplitMix64).
+/// Random numbers determined by a seed (SplitMix64).
 #[derive(Debug)]
 pub(crate) struct Dice(Mutex<u64>);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        // Neighbouring seeds must not be neighbouring worlds.
+        // Neighbouring seeds must not give similar worlds.
         Self(Mutex::new(seed.wrapping_mul(0xA076_1D64_78BD_642F) ^ 0xE703_7ED1_A0B4_28DB))
     }
 
@@ -36,8 +36,8 @@ impl Dice {
         from + self.below(to - from + 1)
     }
 
-    /// Whether something happens that happens so often in a thousand times. What never happens costs no
-    /// roll, so that a world without a fault is that world with nothing else changed.
+    /// `true` that often in a thousand times. A chance of zero uses no random number, so that a world without one
+    /// fault is otherwise unchanged.
     pub(crate) fn chance(&self, permille: u64) -> bool {
         permille > 0 && self.below(1_000) < permille
     }
@@ -59,55 +59,55 @@ impl Dice {
     }
 }
 
-/// What may go wrong in one world: most worlds know a few kinds of trouble and no others, so that each
-/// kind is met alone and in company. Chances are in a thousand.
+/// What may fail in one world. Most worlds have only a few kinds of faults, so that each kind occurs alone and
+/// together with others. Chances are in a thousand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// The store answers that it is busy.
     pub(crate) busy: u64,
-    /// The store has no room.
+    /// The store answers that it is full.
     pub(crate) full: u64,
-    /// The store has done it, and the answer is lost.
+    /// The store commits, and its answer is lost.
     pub(crate) unanswered: u64,
-    /// A question waits, before it is looked up or after.
+    /// A read is delayed, before or after it runs.
     pub(crate) slow_reads: u64,
     /// Longest wait for a sync, in milliseconds.
     pub(crate) sync_ms: u64,
     /// A signal is lost.
-    pub(crate) deaf: u64,
-    /// A signal comes twice.
+    pub(crate) lost_signals: u64,
+    /// A signal arrives twice.
     pub(crate) doubled: u64,
-    /// The client says it again though it was answered.
+    /// A client repeats a request that was answered.
     pub(crate) repeated: u64,
     /// The model fails, in one of its ways.
     pub(crate) model: u64,
-    /// The model falls silent.
+    /// The model stops sending.
     pub(crate) silence: u64,
     /// How often the process may die.
     pub(crate) deaths: u64,
-    /// Touches of the world after which it dies, at most.
+    /// The most interactions with the world after which it dies.
     pub(crate) fuse: u64,
-    /// A node sleeps while another one takes its place, and goes on.
+    /// A node is halted while another one takes over, and continues later.
     pub(crate) zombies: bool,
-    /// The wall clock is set.
+    /// The wall clock jumps.
     pub(crate) jumps: bool,
-    /// Events that no model can answer, and events that kill.
+    /// Some events cannot be answered by any model, and some kill the process.
     pub(crate) poison: bool,
-    /// People cancel, suspend, amend.
-    pub(crate) meddling: bool,
-    /// Whoever says something is sent away for a moment.
-    pub(crate) unwelcome: u64,
-    /// The store takes nothing for a while.
+    /// Operators cancel, suspend, amend.
+    pub(crate) operators: bool,
+    /// The sender of a message loses its membership for a moment.
+    pub(crate) removals: u64,
+    /// The store refuses everything for a while.
     pub(crate) outages: bool,
-    /// Agents that may be awake at once, where they are few.
-    pub(crate) places: Option<usize>,
+    /// Agents that may be awake at once, if only few may.
+    pub(crate) slots: Option<usize>,
 }
 
 impl Faults {
-    /// How much goes on at once on a node of this world.
+    /// How much runs at once on a node of this world.
     pub(crate) fn bounds(&self) -> Bounds {
         let few = |awake| Bounds { awake, requests_per_provider: awake };
-        self.places.map_or_else(Bounds::default, few)
+        self.slots.map_or_else(Bounds::default, few)
     }
 
     pub(crate) fn of(dice: &Dice) -> Self {
@@ -118,7 +118,7 @@ impl Faults {
             unanswered: some(300, 80),
             slow_reads: some(300, 200),
             sync_ms: if dice.chance(250) { 3_000 } else { dice.between(0, 30) },
-            deaf: some(300, 600),
+            lost_signals: some(300, 600),
             doubled: some(300, 400),
             repeated: some(400, 500),
             model: some(500, 250),
@@ -128,28 +128,28 @@ impl Faults {
             zombies: dice.chance(300),
             jumps: dice.chance(200),
             poison: dice.chance(150),
-            meddling: dice.chance(500),
-            unwelcome: some(500, 400),
+            operators: dice.chance(500),
+            removals: some(500, 400),
             outages: dice.chance(250),
-            places: dice.chance(250).then(|| if dice.chance(500) { 1 } else { 2 }),
+            slots: dice.chance(250).then(|| if dice.chance(500) { 1 } else { 2 }),
         }
     }
 }
 
-/// For whoever looks at one world.
-#[expect(clippy::print_stdout, reason = "it is what they asked for")]
+/// Prints a line of a loud world.
+#[expect(clippy::print_stdout, reason = "the caller asked for it")]
 pub(crate) fn show(line: &str) {
     println!("{line}");
 }
 
-/// What happened in one world, line by line; its hash tells whether two worlds were the same.
+/// What happened in one world, line by line. Two worlds are the same if their hashes are.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     hash: u64,
     pub(crate) lines: u64,
     /// Whether every line is printed.
     pub(crate) loud: bool,
-    /// How often what happened.
+    /// How often each thing happened.
     pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 
@@ -163,7 +163,7 @@ impl Trace {
             show(line);
         }
         self.lines += 1;
-        // FNV-1a, begun anew with each line's number so that an empty line counts.
+        // FNV-1a, started with the line's number, so that an empty line counts.
         let mut hash = self.hash ^ 0xCBF2_9CE4_8422_2325 ^ self.lines;
         for byte in line.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);

@@ -1,8 +1,8 @@
-//! A store that can lose what was not synced. What is submitted waits, with whatever else comes, until
-//! the disk has synced; only then is it there, and answered. When a process dies, a part of what it had
-//! submitted is there and nobody was told; the rest never was.
+//! A store that can lose what was not synced. Submitted commands wait until the disk syncs; only then are they applied
+//! and answered. When a process dies, some of its submitted commands are applied without an answer, and the others
+//! are lost.
 //!
-//! What is there is SQLite in memory, kept across all deaths. This module must not know what commands mean.
+//! The data is SQLite in memory, kept across all deaths. Must not know what commands mean.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,8 +12,8 @@ use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
 use agent::id::{AgentId, CallId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
-    Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, Detached, Due, Finish, FinishedCall, Lookup,
-    Messages, Registry as _, RequestKey, Store, StoreError, Wakeup,
+    Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, DetachedCall, Due, Finish, FinishedCall,
+    Lookup, Messages, Registry as _, RequestKey, Store, StoreError, Wakeup,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -21,10 +21,10 @@ use jiff::Timestamp;
 use storage::sqlite::Sqlite;
 use tokio::sync::oneshot;
 
-use crate::nature::{Nature, Pulse};
-use crate::toll;
+use crate::command_cost;
+use crate::environment::{Environment, Liveness};
 
-/// Does a command, and gives back how to answer it.
+/// Applies a command and returns how to answer it.
 type Apply = Box<dyn FnOnce(&Sqlite) -> Box<dyn FnOnce() + Send> + Send>;
 
 struct Command {
@@ -35,30 +35,30 @@ struct Command {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Command>,
-    /// When the disk has synced what waits.
+    /// When the next sync is.
     due: Option<u64>,
 }
 
 pub(crate) struct Disk {
-    nature: Arc<Nature>,
+    env: Arc<Environment>,
     sqlite: Mutex<Sqlite>,
     queue: Mutex<Queue>,
-    /// Which node committed under which epoch of whom.
+    /// The node that committed under an agent's epoch.
     writers: Mutex<BTreeMap<(AgentId, u64), u64>>,
     epochs: Mutex<BTreeMap<AgentId, u64>>,
 }
 
-/// What a store in memory answers at once.
+/// The answer of a store in memory, which is ready at once.
 pub(crate) fn now<T>(answer: BoxFuture<'_, T>) -> T {
     answer.now_or_never().expect("a store in memory answers at once")
 }
 
 impl Disk {
-    pub(crate) fn new(nature: &Arc<Nature>) -> Arc<Self> {
-        let sqlite = Sqlite::in_memory(Arc::new(nature.clock.clone())).unwrap();
+    pub(crate) fn new(env: &Arc<Environment>) -> Arc<Self> {
+        let sqlite = Sqlite::in_memory(Arc::new(env.clock.clone())).unwrap();
         sqlite.count_steps().unwrap();
         Arc::new(Self {
-            nature: Arc::clone(nature),
+            env: Arc::clone(env),
             sqlite: Mutex::new(sqlite),
             queue: Mutex::default(),
             writers: Mutex::default(),
@@ -70,7 +70,7 @@ impl Disk {
         self.sqlite.lock().unwrap().clone()
     }
 
-    /// ToolContext a command to the disk.
+    /// Submits a command to the disk.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         node: u64,
@@ -84,17 +84,17 @@ impl Disk {
         let mut queue = self.queue.lock().unwrap();
         queue.waiting.push(Command { node, apply });
         if queue.due.is_none() {
-            let most = if self.nature.is_calm() { 0 } else { self.nature.faults.sync_ms };
-            queue.due = Some(self.nature.ms() + self.nature.dice.between(0, most));
+            let most = if self.env.faults_ended() { 0 } else { self.env.faults.sync_ms };
+            queue.due = Some(self.env.ms() + self.env.dice.between(0, most));
         }
     }
 
-    /// When it will have synced what waits.
+    /// When the next sync is, if a command waits.
     pub(crate) fn due(&self) -> Option<u64> {
         self.queue.lock().unwrap().due
     }
 
-    /// It has synced: all of it is there, then all of it is answered.
+    /// Syncs: applies all waiting commands, then answers them all.
     pub(crate) fn sync(&self) {
         let group = std::mem::take(&mut *self.queue.lock().unwrap()).waiting;
         let sqlite = self.sqlite();
@@ -102,12 +102,12 @@ impl Disk {
         answers.into_iter().for_each(|answer| answer());
     }
 
-    /// A process is gone: some of what it submitted is there all the same.
+    /// A process died: some of its submitted commands are applied all the same.
     pub(crate) fn crash(&self, node: u64) {
         let waiting = std::mem::take(&mut self.queue.lock().unwrap().waiting);
         let (lost, kept): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|command| command.node == node);
-        let there = usize::try_from(self.nature.dice.below(lost.len() as u64 + 1)).unwrap();
-        self.nature.note("lost", &format!("{} of {}", lost.len() - there, lost.len()));
+        let there = usize::try_from(self.env.dice.below(lost.len() as u64 + 1)).unwrap();
+        self.env.note("lost", &format!("{} of {}", lost.len() - there, lost.len()));
         let sqlite = self.sqlite();
         for command in lost.into_iter().take(there) {
             drop((command.apply)(&sqlite));
@@ -119,15 +119,15 @@ impl Disk {
         }
     }
 
-    /// The store is opened again.
+    /// Opens the store again.
     pub(crate) fn restart(&self, peaceful: bool) {
         let mut sqlite = self.sqlite.lock().unwrap();
         *sqlite = sqlite.restarted(peaceful).unwrap();
     }
 
-    /// One writer: nobody else commits under an epoch, and no epoch comes back.
+    /// Checks that only one node commits under an epoch, and that no epoch returns.
     fn committed(&self, node: u64, lease: Lease, changes: &Changes, outcome: &CommitOutcome) {
-        let word = match outcome {
+        let what = match outcome {
             CommitOutcome::Committed { .. } => "committed",
             CommitOutcome::Lost => "lost its lease",
             CommitOutcome::Refused(_) => "refused a call",
@@ -139,39 +139,38 @@ impl Disk {
         let Lease { agent, epoch } = lease;
         let (cycle, step) = (changes.cycle, changes.step);
         let kind = changes.kind.as_str();
-        self.nature
-            .note(word, &format!("{kind} {agent} epoch {epoch} cycle {cycle} step {step} node {node}"));
-        let bill = &self.nature.bill;
+        self.env.note(what, &format!("{kind} {agent} epoch {epoch} cycle {cycle} step {step} node {node}"));
+        let audit = &self.env.audit;
         if matches!(outcome, CommitOutcome::Lost | CommitOutcome::Gone(_)) {
-            bill.lost(agent, node);
+            audit.lost(agent, node);
         }
         if !matches!(outcome, CommitOutcome::Committed { .. }) {
             return;
         }
         if changes.kind == CommitKind::Sent {
-            self.nature.note("suspected", &agent.to_string());
+            self.env.note("suspected", &agent.to_string());
         }
-        let ago = self.nature.clock.now().as_millisecond() - changes.at.as_millisecond();
-        let made = self.nature.ms().saturating_sub(u64::try_from(ago).unwrap_or(0));
-        if let Err(why) = bill.committed(agent, node, changes, made) {
-            self.nature.wrong(format!("P6: {agent} at {}: {why}", self.nature.ms()));
+        let ago = self.env.clock.now().as_millisecond() - changes.at.as_millisecond();
+        let made = self.env.ms().saturating_sub(u64::try_from(ago).unwrap_or(0));
+        if let Err(why) = audit.committed(agent, node, changes, made) {
+            self.env.violation(format!("P6: {agent} at {}: {why}", self.env.ms()));
         }
         let writer = *self.writers.lock().unwrap().entry((agent, epoch)).or_insert(node);
-        self.nature.hold(writer == node, || {
+        self.env.check(writer == node, || {
             format!("P3: nodes {writer} and {node} both committed for {agent} under epoch {epoch}")
         });
         let mut epochs = self.epochs.lock().unwrap();
         let last = epochs.entry(agent).or_default();
-        self.nature.hold(epoch >= *last, || format!("P3: {agent} went back from epoch {last} to {epoch}"));
+        self.env.check(epoch >= *last, || format!("P3: {agent} went back from epoch {last} to {epoch}"));
         *last = epoch;
     }
 }
 
-/// The store as one process meets it.
+/// The store as one process sees it.
 pub(crate) struct Port {
-    pub(crate) nature: Arc<Nature>,
+    pub(crate) env: Arc<Environment>,
     pub(crate) disk: Arc<Disk>,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) liveness: Arc<Liveness>,
 }
 
 impl Port {
@@ -180,20 +179,20 @@ impl Port {
         whose: Option<AgentId>,
         apply: impl FnOnce(&Sqlite) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.pulse.beat().await;
-        let aimed = whose.is_none_or(|agent| !self.nature.spares(agent));
-        let meets = aimed || self.nature.is_shut();
-        if let Some(refusal) = meets.then(|| self.nature.refusal()).flatten() {
+        self.liveness.touch().await;
+        let aimed = whose.is_none_or(|agent| !self.env.is_bystander(agent));
+        let meets = aimed || self.env.is_closed();
+        if let Some(refusal) = meets.then(|| self.env.refusal()).flatten() {
             return Err(refusal);
         }
         let (reply, answer) = oneshot::channel();
-        // Whoever asked may be gone.
-        self.disk.submit(self.pulse.node, apply, |done| drop(reply.send(done)));
+        // The caller may be gone.
+        self.disk.submit(self.liveness.node, apply, |done| drop(reply.send(done)));
         let Ok(done) = answer.await else { return std::future::pending().await };
-        self.pulse.beat().await;
-        if aimed && done.is_ok() && self.nature.strikes(|faults| faults.unanswered) {
-            self.nature.note("unanswered", "");
-            self.nature.patience.refused();
+        self.liveness.touch().await;
+        if aimed && done.is_ok() && self.env.fault(|faults| faults.unanswered) {
+            self.env.note("unanswered", "");
+            self.env.waits.refused();
             return Err(StoreError::Busy("the answer was lost".into()));
         }
         done
@@ -204,40 +203,40 @@ impl Port {
         whose: Option<AgentId>,
         look: impl FnOnce(&Sqlite) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.pulse.beat().await;
-        let aimed = whose.is_none_or(|agent| !self.nature.spares(agent));
-        if aimed && self.nature.strikes(|faults| faults.busy) {
-            self.nature.patience.refused();
+        self.liveness.touch().await;
+        let aimed = whose.is_none_or(|agent| !self.env.is_bystander(agent));
+        if aimed && self.env.fault(|faults| faults.busy) {
+            self.env.waits.refused();
             return Err(StoreError::Busy("on purpose".into()));
         }
-        self.nature.dawdle(self.pulse.node).await;
+        self.env.maybe_delay(self.liveness.node).await;
         let found = look(&self.disk.sqlite());
-        self.nature.dawdle(self.pulse.node).await;
-        self.pulse.beat().await;
+        self.env.maybe_delay(self.liveness.node).await;
+        self.liveness.touch().await;
         found
     }
 
-    /// Whether the store did what an activation asked of it.
+    /// Notes a failed request of an activation to the store.
     fn answered<T>(&self, agent: AgentId, what: Option<CommitKind>, done: &Result<T, StoreError>) {
         if done.is_err() {
-            self.nature.bill.refused(agent, self.pulse.node, what, self.nature.ms());
+            self.env.audit.refused(agent, self.liveness.node, what, self.env.ms());
         }
     }
 
     /// Signals are hints: some are lost, some come twice.
     fn hints(&self, wake: Vec<Wakeup>) -> Vec<Wakeup> {
-        let mut heard = Vec::new();
-        for waken in wake {
-            if !self.nature.hears(waken.agent) {
-                self.nature.note("deaf", &waken.agent.to_string());
+        let mut arrived = Vec::new();
+        for wakeup in wake {
+            if !self.env.signal_arrives(wakeup.agent) {
+                self.env.note("signal lost", &wakeup.agent.to_string());
                 continue;
             }
-            heard.push(waken);
-            if self.nature.strikes(|faults| faults.doubled) {
-                heard.push(waken);
+            arrived.push(wakeup);
+            if self.env.fault(|faults| faults.doubled) {
+                arrived.push(wakeup);
             }
         }
-        heard
+        arrived
     }
 
     fn echo(&self, echo: Notifications) -> Notifications {
@@ -251,9 +250,9 @@ impl Store for Port {
         what: Accept,
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        let nature = Arc::clone(&self.nature);
+        let env = Arc::clone(&self.env);
         Box::pin(self.write(None, move |sqlite| {
-            nature.command(sqlite, "accept", 0, || now(sqlite.accept(what, request)))
+            env.command(sqlite, "accept", 0, || now(sqlite.accept(what, request)))
         }))
     }
 
@@ -284,18 +283,18 @@ impl Store for Port {
         lease: Lease,
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>> {
-        let (disk, node, kind) = (Arc::clone(&self.disk), self.pulse.node, changes.kind);
-        // Sent away for a moment, just before what it says is to be written.
-        let said = changes.inward.messages.last().map(|message| message.space);
-        let unwelcome = said.filter(|_| self.nature.strikes(|faults| faults.unwelcome));
+        let (disk, node, kind) = (Arc::clone(&self.disk), self.liveness.node, changes.kind);
+        // The membership is removed for a moment, just before the message is written.
+        let space = changes.inward.messages.last().map(|message| message.space);
+        let removal = space.filter(|_| self.env.fault(|faults| faults.removals));
         Box::pin(async move {
             let done = self.write(Some(lease.agent), move |sqlite| {
                 let (entity, at) = (lease.agent.entity(), changes.at);
-                let sent_away = unwelcome.filter(|space| now(sqlite.remove_member(*space, entity)).is_ok());
-                let (what, bytes) = (changes.kind.as_str(), toll::bytes(&changes));
+                let removed_from = removal.filter(|space| now(sqlite.remove_member(*space, entity)).is_ok());
+                let (what, bytes) = (changes.kind.as_str(), command_cost::bytes(&changes));
                 let commit = || now(sqlite.commit(lease, changes.clone()));
-                let outcome = disk.nature.command(sqlite, what, bytes, commit);
-                if let Some(space) = sent_away {
+                let outcome = disk.env.command(sqlite, what, bytes, commit);
+                if let Some(space) = removed_from {
                     now(sqlite.add_member(space, entity, "member".into(), at)).unwrap();
                 }
                 if let Ok((outcome, _)) = &outcome {
@@ -329,17 +328,16 @@ impl Store for Port {
 
     fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
         Box::pin(async move {
-            let nature = Arc::clone(&self.nature);
-            let fire = move |sqlite: &Sqlite| {
-                nature.command(sqlite, "fire_due", 0, || now(sqlite.fire_due(at, limit)))
-            };
+            let env = Arc::clone(&self.env);
+            let fire =
+                move |sqlite: &Sqlite| env.command(sqlite, "fire_due", 0, || now(sqlite.fire_due(at, limit)));
             let fired = self.write(None, fire).await?;
             Ok(self.hints(fired))
         })
     }
 }
 
-/// What a call's answer says of the store alone.
+/// Separates a failure of the store from an unknown call.
 fn known<T>(answer: Result<T, CallError>) -> Result<Result<T, CallId>, StoreError> {
     match answer {
         Ok(done) => Ok(Ok(done)),
@@ -353,7 +351,7 @@ impl Calls for Port {
         &self,
         after: Option<CallId>,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Vec<DetachedCall>, StoreError>> {
         Box::pin(self.read(None, move |sqlite| now(sqlite.detached(after, limit))))
     }
 
@@ -363,9 +361,9 @@ impl Calls for Port {
     }
 
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
-        let nature = Arc::clone(&self.nature);
+        let env = Arc::clone(&self.env);
         let done = self.write(None, move |sqlite| {
-            known(nature.command(sqlite, "finish", 0, || now(sqlite.finish(answer))))
+            known(env.command(sqlite, "finish", 0, || now(sqlite.finish(answer))))
         });
         Box::pin(async move {
             Ok(match done.await?.map_err(CallError::Unknown)? {
@@ -401,7 +399,7 @@ impl Lookup for Port {
     }
 }
 
-/// Waits for some time of the world.
-pub(crate) async fn wait(nature: &Nature, ms: u64) {
-    nature.clock.sleep(Duration::from_millis(ms)).await;
+/// Waits that long in simulated time.
+pub(crate) async fn wait(env: &Environment, ms: u64) {
+    env.clock.sleep(Duration::from_millis(ms)).await;
 }

@@ -1,6 +1,6 @@
-//! Tools of each effect, quick and slow, good and bad, and the ledger of what they did outside.
+//! Tools of each effect, fast and slow, working and failing, and the record of what they did outside.
 //!
-//! This module must not know who calls them.
+//! Must not know who calls them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::disk::wait;
-use crate::nature::{Nature, Pulse};
+use crate::environment::{Environment, Liveness};
 
 #[derive(Clone, Copy, PartialEq)]
-enum Deed {
-    /// Does what it does, after so long at most.
+enum Behaviour {
+    /// Takes effect, after that many milliseconds at most.
     Work(u64),
     Fail,
     Panic,
@@ -30,21 +30,21 @@ enum Deed {
 
 struct WorldTool {
     spec: ToolSpec,
-    deed: Deed,
-    nature: Arc<Nature>,
-    pulse: Arc<Pulse>,
+    behaviour: Behaviour,
+    env: Arc<Environment>,
+    liveness: Arc<Liveness>,
 }
 
-/// The prebuilt tools and those of this world, as one process has them.
+/// The prebuilt tools and those of this world, for one process.
 pub(crate) struct Toolkit {
     prebuilt: Arc<dyn Toolbox>,
     own: Vec<Arc<dyn Tool>>,
 }
 
 impl Toolkit {
-    pub(crate) fn new(nature: &Arc<Nature>, pulse: &Arc<Pulse>) -> Self {
+    pub(crate) fn new(env: &Arc<Environment>, liveness: &Arc<Liveness>) -> Self {
         let (look, put, fire) = (Effect::ReadOnly, Effect::Idempotent, Effect::Unsafe);
-        let (quick, slow) = (Deed::Work(400), Deed::Work(90_000));
+        let (quick, slow) = (Behaviour::Work(400), Behaviour::Work(90_000));
         let hour = Duration::from_secs(3_600);
         let rows = [
             ("look", look, quick, None),
@@ -55,11 +55,11 @@ impl Toolkit {
             ("nap_fire", fire, slow, None),
             ("errand", put, slow, Some(hour)),
             ("order", fire, slow, Some(hour)),
-            ("fail", fire, Deed::Fail, None),
-            ("boom", fire, Deed::Panic, None),
-            ("alarm", Effect::Inward, Deed::Alarm, None),
+            ("fail", fire, Behaviour::Fail, None),
+            ("boom", fire, Behaviour::Panic, None),
+            ("alarm", Effect::Inward, Behaviour::Alarm, None),
         ];
-        let own = rows.map(|(name, effect, deed, asynchronous)| {
+        let own = rows.map(|(name, effect, behaviour, asynchronous)| {
             let spec = ToolSpec {
                 name: name.to_owned(),
                 description: String::new(),
@@ -70,8 +70,8 @@ impl Toolkit {
                 asynchronous: asynchronous.is_some(),
                 version: "1".to_owned(),
             };
-            let (nature, pulse) = (Arc::clone(nature), Arc::clone(pulse));
-            Arc::new(WorldTool { spec, deed, nature, pulse }) as Arc<dyn Tool>
+            let (env, liveness) = (Arc::clone(env), Arc::clone(liveness));
+            Arc::new(WorldTool { spec, behaviour, env, liveness }) as Arc<dyn Tool>
         });
         Self { prebuilt: Arc::new(tools::prebuilt()), own: own.into() }
     }
@@ -87,7 +87,7 @@ impl Toolbox for Toolkit {
         self.prebuilt.names().into_iter().chain(own).collect()
     }
 
-    /// All of them: no agent of this world names any.
+    /// All tools are: no agent of this world configures tools.
     fn is_prebuilt(&self, name: &str) -> bool {
         self.tool(name).is_some()
     }
@@ -95,35 +95,35 @@ impl Toolbox for Toolkit {
 
 impl WorldTool {
     async fn act(&self, arguments: Value, call: CallId) -> Result<Done, ToolError> {
-        let nature = &self.nature;
-        self.pulse.beat().await;
-        match self.deed {
-            Deed::Fail => return Err(ToolError::new("it never works")),
-            // By no hook, so that a panic which nobody meant is heard.
-            Deed::Panic => std::panic::resume_unwind(Box::new("on purpose")),
-            Deed::Alarm => return Ok(self.alarm(&arguments)),
-            Deed::Work(most) => {
-                let most = if nature.is_calm() { 1_000 } else { most };
-                let (before, after) = (nature.dice.below(most), nature.dice.below(most));
-                wait(nature, before).await;
-                self.pulse.beat().await;
+        let env = &self.env;
+        self.liveness.touch().await;
+        match self.behaviour {
+            Behaviour::Fail => return Err(ToolError::new("it never works")),
+            // Without the panic hook, which counts unintended panics.
+            Behaviour::Panic => std::panic::resume_unwind(Box::new("on purpose")),
+            Behaviour::Alarm => return Ok(self.alarm(&arguments)),
+            Behaviour::Work(most) => {
+                let most = if env.faults_ended() { 1_000 } else { most };
+                let (before, after) = (env.dice.below(most), env.dice.below(most));
+                wait(env, before).await;
+                self.liveness.touch().await;
                 if self.spec.effect != Effect::ReadOnly {
-                    nature.note("effect", &format!("{} {}", self.spec.name, call.0));
-                    let mut effects = nature.effects.lock().unwrap();
+                    env.note("effect", &format!("{} {}", self.spec.name, call.0));
+                    let mut effects = env.effects.lock().unwrap();
                     let effect = effects.entry(call.clone()).or_default();
                     effect.begun += 1;
                     effect.repeatable = self.spec.effect == Effect::Idempotent;
                 }
-                wait(nature, after).await;
-                self.pulse.beat().await;
+                wait(env, after).await;
+                self.liveness.touch().await;
             }
         }
         Ok(Done { outcome: Outcome::ok("{\"success\":true}"), inward: Inward::default() })
     }
 
     fn alarm(&self, arguments: &Value) -> Done {
-        let (nature, minutes) = (&self.nature, arguments["minutes"].as_i64().unwrap_or(1));
-        let now = agent::port::Clock::now(&nature.clock);
+        let (env, minutes) = (&self.env, arguments["minutes"].as_i64().unwrap_or(1));
+        let now = agent::port::Clock::now(&env.clock);
         let at = now + SignedDuration::from_mins(minutes) + SignedDuration::from_secs(1);
         let schedule = match arguments["again"].as_bool() {
             Some(true) => {
@@ -132,8 +132,8 @@ impl WorldTool {
             _ => Schedule::At { at },
         };
         let next_at = agent::plan::next_after(&schedule, now).ok();
-        // Where the same happens again and again it is the same plan.
-        let id = PlanId(if nature.steady { Uuid::nil() } else { nature.ids.uuid() });
+        // In the steady world it is always the same plan.
+        let id = PlanId(if env.steady { Uuid::nil() } else { env.ids.uuid() });
         let (name, instruction) = ("alarm".to_owned(), "see to it".to_owned());
         let plan = Plan { id, name, instruction, schedule, next_at };
         let inward = Inward { plans: vec![PlanChange::Set(plan)], ..Inward::default() };

@@ -1,4 +1,4 @@
-//! Who is there: people, agents with their configs, spaces with their members.
+//! Reads people, agents with their configs, and spaces with their members.
 
 use agent::config::{AgentConfig, BadConfig, WakeOn};
 use serde_json::{Map, Value};
@@ -9,14 +9,14 @@ use crate::flaw::{FileFlaw, meant, shown};
 use crate::scene::{Actor, Room};
 use crate::yaml::{Is, YamlNode};
 
-/// Every name of a scenario, to check the others against.
+/// All names that a scenario defines.
 #[derive(Debug, Default)]
 pub(super) struct Cast {
     pub(super) agents: Vec<String>,
     /// People and agents.
     pub(super) actors: Vec<String>,
     pub(super) spaces: Vec<String>,
-    /// Names that the story gave to messages and events.
+    /// Names of messages and events in the story.
     pub(super) ids: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Cast {
     }
 }
 
-/// Keys of an agent that are no config.
+/// Keys of an agent that do not belong to its config.
 const OWN_KEYS: &[&str] = &["script", "file"];
 
 impl Reader<'_> {
@@ -40,7 +40,7 @@ impl Reader<'_> {
             let Some(text) = self.text(item, "a handle") else { continue };
             let Some(name) = self.handle(item.place, &text) else { continue };
             if names.contains(&name) {
-                self.wrong(item.place, format!("`{name}` stands here twice"));
+                self.wrong(item.place, format!("`{name}` is listed twice"));
             } else {
                 names.push(name);
             }
@@ -53,7 +53,8 @@ impl Reader<'_> {
         for (key, value) in self.map(node, "a mapping from handles to configs") {
             let Some(name) = self.handle(key.place, &key.text) else { continue };
             if cast.actors.contains(&name) {
-                let message = format!("two are called `{name}`: people and agents need different handles");
+                let message =
+                    format!("the handle `{name}` is used twice: people and agents need different handles");
                 self.wrong(key.place, message);
                 continue;
             }
@@ -78,12 +79,12 @@ impl Reader<'_> {
             Some((_, file)) => self.file_keys(file),
             None => Map::new(),
         };
-        let beside = pairs.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.text.as_str()));
-        for (key, value) in beside {
-            lay_over(config.entry(key.text.clone()).or_insert(Value::Null), value.json());
+        let own_keys = pairs.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.text.as_str()));
+        for (key, value) in own_keys {
+            override_with(config.entry(key.text.clone()).or_insert(Value::Null), value.json());
         }
         for (key, value) in pairs {
-            for item in names_tools(&key.text, value) {
+            for item in tool_names(&key.text, value) {
                 if let Some(name) = item.words() {
                     self.tool(item.place, name);
                 }
@@ -95,7 +96,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The keys of an agent file; what is wrong there is told where the file is named here.
+    /// The keys of an agent file. Flaws of that file are reported where the scenario names it.
     fn file_keys(&mut self, node: &YamlNode) -> Map<String, Value> {
         let Some(path) = self.text(node, "the path of an agent file") else { return Map::new() };
         (self.agent_files)(&path).unwrap_or_else(|problems| {
@@ -111,7 +112,7 @@ impl Reader<'_> {
         for (key, value) in self.map(node, "a mapping from handles to lists of members") {
             let Some(name) = self.handle(key.place, &key.text) else { continue };
             if cast.spaces.contains(&name) {
-                self.wrong(key.place, format!("two spaces are called `{name}`"));
+                self.wrong(key.place, format!("the handle `{name}` is used for two spaces"));
                 continue;
             }
             if spaces.len() == bounds::CAST_MAX {
@@ -124,7 +125,7 @@ impl Reader<'_> {
         spaces
     }
 
-    /// A list of members, or a mapping with more about the space.
+    /// A space: a list of members, or a mapping.
     fn space(&mut self, name: String, node: &YamlNode, cast: &Cast) -> Room {
         let mut room = Room { name, ..Room::default() };
         let Is::Map(pairs) = &node.is else {
@@ -156,7 +157,7 @@ impl Reader<'_> {
                 continue;
             };
             if members.contains(&member) {
-                self.wrong(item.place, format!("`{member}` stands here twice"));
+                self.wrong(item.place, format!("`{member}` is listed twice"));
             } else {
                 members.push(member);
             }
@@ -165,8 +166,8 @@ impl Reader<'_> {
     }
 }
 
-/// The names of tools that stand under a key of a config.
-fn names_tools<'n>(key: &str, value: &'n YamlNode) -> Vec<&'n YamlNode> {
+/// The names of tools in the value of a config key.
+fn tool_names<'n>(key: &str, value: &'n YamlNode) -> Vec<&'n YamlNode> {
     let items = |node: &'n YamlNode| match &node.is {
         Is::List(items) => items.iter().collect(),
         _ => Vec::new(),
@@ -186,19 +187,19 @@ fn names_tools<'n>(key: &str, value: &'n YamlNode) -> Vec<&'n YamlNode> {
     }
 }
 
-/// A value above another: of two mappings each key by itself.
-fn lay_over(under: &mut Value, above: Value) {
+/// Overrides a value by another. Two mappings are merged key by key.
+fn override_with(under: &mut Value, above: Value) {
     match (under, above) {
         (Value::Object(under), Value::Object(above)) => {
             for (key, value) in above {
-                lay_over(under.entry(key).or_insert(Value::Null), value);
+                override_with(under.entry(key).or_insert(Value::Null), value);
             }
         }
         (under, above) => *under = above,
     }
 }
 
-/// A bad config at the place of the key that is bad.
+/// A flaw at the position of the bad config key.
 fn bad_config(bad: &BadConfig, node: &YamlNode) -> FileFlaw {
     let text = bad.to_string();
     let path = bad.key().unwrap_or("");

@@ -1,4 +1,4 @@
-//! What must be true in the end: sentences.
+//! Reads the expectations, which are sentences.
 
 use agent::run::Ending;
 
@@ -10,7 +10,7 @@ use crate::flaw::{FileFlaw, shown};
 use crate::scene::{Amount, CycleShape, Expectation, Expected, TextPattern};
 use crate::yaml::{Is, YamlKey, YamlNode};
 
-/// What can be expected, as sentences.
+/// The sentences of expectations.
 const SENTENCES: &[&str] = &[
     "WHO said in SPACE: TEXT",
     "WHO did not say in SPACE: TEXT",
@@ -32,7 +32,7 @@ const SOME: Amount = Amount::AtLeast(1);
 
 impl Reader<'_> {
     pub(super) fn expect(&mut self, node: &YamlNode, cast: &Cast) -> Vec<Expectation> {
-        let items = self.list(node, "a list of what must be true in the end", bounds::LINES_MAX);
+        let items = self.list(node, "a list of what must be true at the end", bounds::LINES_MAX);
         if items.is_empty() {
             let message = format!("nothing is expected: add a sentence such as `{}`", SENTENCES[0]);
             self.wrong(node.place, message);
@@ -64,41 +64,42 @@ impl Reader<'_> {
             [space, "heard"] => self.heard(key, space, value, cast)?,
             [who, "called", tool] => self.called(key, who, tool, value, cast)?,
             [who, "did", "not", "call", tool] => {
-                self.nothing_behind(key, value);
-                let agent = self.its(key, who, cast);
+                self.no_value(key, value);
+                let agent = self.expected_agent(key, who, cast);
                 let tool = self.tool(key.place, tool);
                 Expected::Called { agent: agent?, tool: tool?, with: Vec::new(), times: NEVER }
             }
             [who, "skipped"] => {
-                let agent = self.its(key, who, cast)?;
+                let agent = self.expected_agent(key, who, cast)?;
                 let times = if matches!(value.is, Is::Nothing) { SOME } else { self.count(value)? };
                 Expected::Skipped { agent, times }
             }
             [who, "did", "not", "skip"] => {
-                self.nothing_behind(key, value);
-                Expected::Skipped { agent: self.its(key, who, cast)?, times: NEVER }
+                self.no_value(key, value);
+                Expected::Skipped { agent: self.expected_agent(key, who, cast)?, times: NEVER }
             }
             [who, "ran", "cycles"] => self.cycles(key, who, value, cast)?,
             [who, state @ ("processed" | "skipped"), "ids"] => {
-                let agent = self.its(key, who, cast)?;
+                let agent = self.expected_agent(key, who, cast)?;
                 let ids = self.ids(value, cast);
                 Expected::Ids { agent, state: (*state).to_owned(), ids }
             }
             [who, "used", "tokens"] => {
-                Expected::Tokens { agent: self.its(key, who, cast)?, count: self.count(value)? }
+                Expected::Tokens { agent: self.expected_agent(key, who, cast)?, count: self.count(value)? }
             }
             [who, "remembers", kept @ ..] if !kept.is_empty() => {
-                let agent = self.its(key, who, cast)?;
+                let agent = self.expected_agent(key, who, cast)?;
                 let words = self.anything_or(value, &mut SOME.clone());
                 Expected::Remembers { agent, key: kept.join(" "), words }
             }
             [who, "does", "not", "remember", kept @ ..] if !kept.is_empty() => {
-                self.nothing_behind(key, value);
-                Expected::Forgot { agent: self.its(key, who, cast)?, key: kept.join(" ") }
+                self.no_value(key, value);
+                Expected::Forgot { agent: self.expected_agent(key, who, cast)?, key: kept.join(" ") }
             }
             _ => {
                 let text = format!("`{}` is not a known expectation", shown(&key.text));
-                let hint = quoted_whole(key).unwrap_or_else(|| format!("what can: {}", listed(SENTENCES)));
+                let hint =
+                    quoted_whole(key).unwrap_or_else(|| format!("known sentences: {}", listed(SENTENCES)));
                 self.flaws.add(FileFlaw::new(key.place, text).hint(hint));
                 return None;
             }
@@ -107,13 +108,13 @@ impl Reader<'_> {
         Some(Expectation { what, sentence, place: key.place })
     }
 
-    fn its(&mut self, key: &YamlKey, name: &str, cast: &Cast) -> Option<String> {
+    fn expected_agent(&mut self, key: &YamlKey, name: &str, cast: &Cast) -> Option<String> {
         self.known(key.place, "agent", name, &cast.agents)
     }
 
-    fn nothing_behind(&mut self, key: &YamlKey, value: &YamlNode) {
+    fn no_value(&mut self, key: &YamlKey, value: &YamlNode) {
         if !matches!(value.is, Is::Nothing) {
-            self.wrong(value.place, format!("nothing is wanted behind `{}:`", shown(&key.text)));
+            self.wrong(value.place, format!("wanted no value after `{}:`", shown(&key.text)));
         }
     }
 
@@ -142,7 +143,7 @@ impl Reader<'_> {
         for item in self.list(value, "a list of who said what, such as `- ada: hello`", bounds::LINES_MAX) {
             let pairs = match &item.is {
                 Is::Map(pairs) => pairs.as_slice(),
-                // Only who.
+                // Only the sender.
                 Is::Scalar { written, .. } => {
                     let who = self.known(item.place, "person or agent", written, &cast.actors);
                     messages.extend(who.map(|who| (who, TextPattern::default())));
@@ -170,7 +171,7 @@ impl Reader<'_> {
         value: &YamlNode,
         cast: &Cast,
     ) -> Option<Expected> {
-        let agent = self.its(key, who, cast);
+        let agent = self.expected_agent(key, who, cast);
         let tool = self.tool(key.place, tool);
         let mut with = Vec::new();
         let mut times = SOME;
@@ -191,7 +192,7 @@ impl Reader<'_> {
     }
 
     fn cycles(&mut self, key: &YamlKey, who: &str, value: &YamlNode, cast: &Cast) -> Option<Expected> {
-        let agent = self.its(key, who, cast)?;
+        let agent = self.expected_agent(key, who, cast)?;
         let Is::List(items) = &value.is else {
             return Some(Expected::Cycles { agent, times: self.count(value)? });
         };
@@ -232,7 +233,7 @@ impl Reader<'_> {
             } else {
                 let flaw =
                     FileFlaw::new(item.place, format!("nothing in the story has the id `{}`", shown(&name)));
-                self.flaws.add(flaw.hint("give one with `id: NAME` beside the sentence"));
+                self.flaws.add(flaw.hint("add `id: NAME` to the sentence"));
             }
         }
         ids

@@ -1,5 +1,5 @@
-//! Reads scenario files: YAML whose keys are sentences. All flaws of a file are found at once, each
-//! with its place. This module must not know how a scenario is played.
+//! Reads scenario files: YAML whose keys are sentences. All flaws of a file are found at once, each with its
+//! position. This module must not know how a scenario is run.
 
 mod cast;
 mod expect;
@@ -16,19 +16,19 @@ use crate::yaml::{self, Is, YamlKey, YamlNode};
 use cast::Cast;
 use value::Reader;
 
-/// The sections of a file, in the order in which they read best.
+/// The sections of a file, in their usual order.
 const SECTIONS: &[&str] = &["scenario", "about", "people", "agents", "spaces", "story", "expect"];
 
-/// Where the configs of agents come from that a scenario takes from their files: the path as it stands there
-/// to the keys of the config, or what is wrong, each with its place in that file.
+/// Reads agent files that a scenario names: from the path in the scenario to the keys of the config, or the
+/// flaws of that file, each with its position there.
 pub type AgentFiles<'a> = dyn Fn(&str) -> Result<Map<String, Value>, Vec<String>> + 'a;
 
-/// Reads one file in which every agent is written out. `tools` are the names of the tools that there are.
+/// Reads one file that names no agent files. `tools` are the names of all tools.
 pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<FileFlaw>> {
     read_with(bytes, tools, &|_| Err(vec!["no agent files can be read here".to_owned()]))
 }
 
-/// Reads one file whose agents may stand in files of their own.
+/// Reads one file whose agents may be defined in agent files.
 pub fn read_with(
     bytes: &[u8],
     tools: &[String],
@@ -84,7 +84,7 @@ impl Reader<'_> {
         if let Some(value) = section(pairs, "spaces") {
             scenario.spaces = self.spaces(value, &mut cast);
         }
-        // Scripts speak of spaces, which stand below them.
+        // Scripts name spaces, which are defined below them.
         self.scripts(section(pairs, "agents"), &mut scenario.agents, &cast);
         match section(pairs, "story") {
             Some(value) => scenario.story = self.story(value, &mut cast, &scenario.spaces),
@@ -92,7 +92,7 @@ impl Reader<'_> {
         }
         match section(pairs, "expect") {
             Some(value) => scenario.expect = self.expect(value, &cast),
-            None => self.wrong(node.place, "`expect` is missing: a list of what must be true in the end"),
+            None => self.wrong(node.place, "`expect` is missing: a list of what must be true at the end"),
         }
         scenario
     }
@@ -107,7 +107,7 @@ fn listed(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// What to do where quotes around a whole sentence make one text of it.
+/// The hint for a sentence that is quoted as a whole, so that YAML reads it as one text.
 fn quoted_whole(key: &YamlKey) -> Option<String> {
     let (sentence, text) = key.text.split_once(": ").or_else(|| key.text.split_once(':'))?;
     if sentence.split_whitespace().count() < 2 {
@@ -115,7 +115,7 @@ fn quoted_whole(key: &YamlKey) -> Option<String> {
     }
     let (sentence, text) = (shown(sentence), shown(text.trim()));
     Some(format!(
-        "put no quotes around the whole sentence, only around what is behind it: `- {sentence}: \"{text}\"`"
+        "put no quotes around the whole sentence, only around the text after it: `- {sentence}: \"{text}\"`"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! What scripted agents think: rules with a condition and steps.
+//! Reads scripts: rules with a condition and steps.
 
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ use crate::flaw::{meant, shown};
 use crate::scene::{Act, Actor, Condition, Rule};
 use crate::yaml::{Is, YamlKey, YamlNode};
 
-/// What a scripted agent can do, as keys.
+/// The keys for actions of a scripted agent.
 const ACTS: &[&str] = &["think", "wait", "say", "say in SPACE", "call TOOL", "skip", "done"];
 
 impl Reader<'_> {
-    /// The scripts of all agents, once all spaces are known.
+    /// Reads the scripts of all agents, after all spaces are known.
     pub(super) fn scripts(&mut self, agents: Option<&YamlNode>, actors: &mut [Actor], cast: &Cast) {
         let Some(YamlNode { is: Is::Map(pairs), .. }) = agents else { return };
         for (key, value) in pairs {
@@ -29,7 +29,7 @@ impl Reader<'_> {
     }
 
     fn script(&mut self, node: &YamlNode, cast: &Cast) -> Vec<Rule> {
-        // One rule needs no list.
+        // A single rule needs no list.
         if matches!(node.is, Is::Map(_) | Is::Scalar { .. }) {
             return vec![self.rule(node, cast)];
         }
@@ -54,7 +54,7 @@ impl Reader<'_> {
         match section(pairs, "steps") {
             Some(steps) => {
                 if let Some((key, _)) = acts.first() {
-                    let message = format!("`{}` belongs into one of the `steps`", shown(&key.text));
+                    let message = format!("`{}` belongs in one of the `steps`", shown(&key.text));
                     self.wrong(key.place, message);
                 }
                 for step in self.list(steps, "a list of steps", bounds::LINES_MAX) {
@@ -73,14 +73,14 @@ impl Reader<'_> {
     fn condition(&mut self, node: &YamlNode) -> Condition {
         let mut condition = Condition::default();
         let Is::Map(pairs) = &node.is else {
-            condition.inbox = self.texts(node, "words that the inbox must hold");
+            condition.inbox = self.texts(node, "texts that the inbox must contain");
             return condition;
         };
         for (key, value) in pairs {
             match key.text.as_str() {
-                "inbox" => condition.inbox = self.texts(value, "words that the inbox must hold"),
-                "shown" => condition.shown = self.texts(value, "words that it must be shown meanwhile"),
-                "knows" => condition.knows = self.texts(value, "words that the agent must have seen"),
+                "inbox" => condition.inbox = self.texts(value, "texts that the inbox must contain"),
+                "shown" => condition.shown = self.texts(value, "texts that it must be shown meanwhile"),
+                "knows" => condition.knows = self.texts(value, "texts that the agent must have seen"),
                 "cycle" => {
                     let number = value.words().and_then(|words| words.parse::<u64>().ok());
                     match number.filter(|number| *number > 0) {
@@ -98,7 +98,7 @@ impl Reader<'_> {
         condition
     }
 
-    /// What is done in one step: a mapping, or a word such as `skip`.
+    /// The actions of one step: a mapping, or a word such as `skip`.
     fn step(&mut self, node: &YamlNode, cast: &Cast) -> Vec<Act> {
         match &node.is {
             Is::Map(pairs) => pairs.iter().filter_map(|(key, value)| self.act(key, value, cast)).collect(),
@@ -107,7 +107,7 @@ impl Reader<'_> {
                 let nothing = YamlNode { place: node.place, is: Is::Nothing };
                 self.act(&key, &nothing, cast).into_iter().collect()
             }
-            // The same key twice in one step, as in two messages to one space.
+            // A list allows the same key twice in a step, such as two messages to one space.
             Is::List(items) => items.iter().flat_map(|item| self.step(item, cast)).collect(),
             Is::Nothing => {
                 self.wrong(node.place, format!("wanted a step with {}, got nothing", listed(ACTS)));
@@ -119,15 +119,15 @@ impl Reader<'_> {
     fn act(&mut self, key: &YamlKey, value: &YamlNode, cast: &Cast) -> Option<Act> {
         let words: Vec<&str> = key.text.split_whitespace().collect();
         match words.as_slice() {
-            ["think"] => self.text(value, "what it writes to itself").map(Act::Think),
+            ["think"] => self.text(value, "its private text").map(Act::Think),
             ["wait"] => self.time(value).map(Act::Wait),
             ["say"] => {
-                let text = self.text(value, "what it says")?;
+                let text = self.text(value, "the text of the message")?;
                 Some(Act::Say { space: None, text })
             }
             ["say", "in", space] => {
                 let space = self.known(key.place, "space", space, &cast.spaces);
-                let text = self.text(value, "what it says")?;
+                let text = self.text(value, "the text of the message")?;
                 Some(Act::Say { space: Some(space?), text })
             }
             ["call", tool] => {
@@ -142,7 +142,7 @@ impl Reader<'_> {
             ["done"] => Some(Act::Done(self.remark(value))),
             _ => {
                 let hint = meant(&key.text, ACTS.iter().copied());
-                let message = format!("`{}` is nothing that an agent does{hint}", shown(&key.text));
+                let message = format!("`{}` is not a known action{hint}", shown(&key.text));
                 self.wrong(key.place, message);
                 None
             }
@@ -150,6 +150,6 @@ impl Reader<'_> {
     }
 
     fn remark(&mut self, value: &YamlNode) -> Option<String> {
-        if matches!(value.is, Is::Nothing) { None } else { self.text(value, "a few words") }
+        if matches!(value.is, Is::Nothing) { None } else { self.text(value, "a short text") }
     }
 }

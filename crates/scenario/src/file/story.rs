@@ -1,4 +1,4 @@
-//! What happens: sentences, in order, each with its time.
+//! Reads the story: sentences in order, each with its time.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::value::{self, Reader};
 use super::{listed, quoted_whole, section};
 use crate::bounds;
 use crate::flaw::{FileFlaw, FilePosition, shown};
-use crate::scene::{Amount, ProviderState, Room, Server, StoryEvent, What, When};
+use crate::scene::{Amount, ProviderState, Room, Server, StoryAction, StoryEvent, When};
 use crate::yaml::{Is, YamlKey, YamlNode};
 
-/// What can happen, as sentences.
+/// The sentences of a story.
 const SENTENCES: &[&str] = &[
     "WHO says in SPACE: TEXT",
     "SERVICE calls AGENT: PAYLOAD",
@@ -30,21 +30,21 @@ const SENTENCES: &[&str] = &[
     "everyone is quiet",
 ];
 
-/// Keys of a happening that are no sentences.
+/// Keys of a story entry that are not sentences.
 const TIMES: &[&str] = &["at", "after", "id", "times"];
 
-/// How far the story has come.
-struct Course {
-    /// The time that it has reached at least; nobody knows how long quiet takes.
+/// How far the story has progressed.
+struct Progress {
+    /// The earliest time that it can have reached. How long agents take to become idle is unknown.
     earliest: Duration,
-    /// The line that says so.
+    /// The line that sets this time.
     line: u64,
 }
 
-/// What the story has made of the world so far.
-struct Sofar {
+/// The state of the world at this point of the story.
+struct WorldState {
     rooms: Vec<Room>,
-    /// Whether a server runs.
+    /// Whether the server runs.
     up: bool,
     /// Whether the provider of the models works.
     works: bool,
@@ -57,47 +57,47 @@ impl Reader<'_> {
             let message = format!("nothing happens: a story needs a sentence such as `{}`", SENTENCES[0]);
             self.wrong(node.place, message);
         }
-        let mut sofar = Sofar { rooms: rooms.to_vec(), up: true, works: true };
+        let mut now = WorldState { rooms: rooms.to_vec(), up: true, works: true };
         let mut story = Vec::with_capacity(items.len());
-        let mut course = Course { earliest: Duration::ZERO, line: node.place.line };
+        let mut progress = Progress { earliest: Duration::ZERO, line: node.place.line };
         for item in items {
-            let Some(happening) = self.happening(item, cast, &mut sofar) else { continue };
-            self.in_order(item, &happening, &mut course);
-            story.push(happening);
+            let Some(entry) = self.entry(item, cast, &mut now) else { continue };
+            self.in_order(item, &entry, &mut progress);
+            story.push(entry);
         }
-        if !sofar.up && !story.is_empty() {
-            let message = "the server does not run in the end, so that nobody could do anything";
+        if !now.up && !story.is_empty() {
+            let message = "the server does not run at the end of the story, so no agent could act";
             self.flaws.add(FileFlaw::new(node.place, message).hint("end with `- the server starts`"));
         }
-        if !sofar.works && !story.is_empty() {
-            let message = "the provider does not work in the end, so that nobody could think";
+        if !now.works && !story.is_empty() {
+            let message = "the provider does not work at the end of the story, so no model could answer";
             self.flaws.add(FileFlaw::new(node.place, message).hint("end with `- the provider works`"));
         }
         story
     }
 
-    /// A time that is over before its sentence comes is a mistake: nothing could happen then.
-    fn in_order(&mut self, item: &YamlNode, happening: &StoryEvent, course: &mut Course) {
-        let reached = match happening.when {
+    /// Reports a time that lies before the time of an earlier entry.
+    fn in_order(&mut self, item: &YamlNode, entry: &StoryEvent, progress: &mut Progress) {
+        let reached = match entry.when {
             When::At(time) => time,
-            When::After(time) => course.earliest.saturating_add(time),
+            When::After(time) => progress.earliest.saturating_add(time),
             When::Quiet => return,
         };
-        if reached < course.earliest {
+        if reached < progress.earliest {
             let place = self.place_of_time(item);
             let time = value::shown_time(reached);
-            let before = value::shown_time(course.earliest);
-            let line = course.line;
+            let before = value::shown_time(progress.earliest);
+            let line = progress.line;
             let message = format!(
                 "`at: {time}` is impossible: line {line} has reached {before}, and time does not run backwards"
             );
-            let hint = "put what happens in the order of its times, or say with `after` how long it waits";
+            let hint = "sort the entries by time, or use `after` for a pause";
             self.flaws.add(FileFlaw::new(place, message).hint(hint));
             return;
         }
-        // `after: 0s` stays at the time of the line that said one.
-        if reached > course.earliest || matches!(happening.when, When::At(_)) {
-            *course = Course { earliest: reached, line: happening.place.line };
+        // `after: 0s` keeps the time and the line of the entry before.
+        if reached > progress.earliest || matches!(entry.when, When::At(_)) {
+            *progress = Progress { earliest: reached, line: entry.place.line };
         }
     }
 
@@ -106,7 +106,7 @@ impl Reader<'_> {
         section(pairs, "at").map_or(item.place, |at| at.place)
     }
 
-    fn happening(&mut self, node: &YamlNode, cast: &mut Cast, sofar: &mut Sofar) -> Option<StoryEvent> {
+    fn entry(&mut self, node: &YamlNode, cast: &mut Cast, now: &mut WorldState) -> Option<StoryEvent> {
         let nothing = YamlNode { place: node.place, is: Is::Nothing };
         let pairs: Vec<(YamlKey, &YamlNode)> = match &node.is {
             Is::Map(pairs) => pairs.iter().map(|(key, value)| (key.clone(), value)).collect(),
@@ -124,14 +124,14 @@ impl Reader<'_> {
         let times = section(own, "times").map_or(1, |node| self.times(node));
         let mut what = Vec::new();
         for (key, value) in pairs.iter().filter(|(key, _)| !TIMES.contains(&key.text.as_str())) {
-            what.extend(self.sentence(key, value, id.as_deref(), cast, sofar));
+            what.extend(self.sentence(key, value, id.as_deref(), cast, now));
         }
         if what.is_empty() && pairs.iter().all(|(key, _)| TIMES.contains(&key.text.as_str())) {
-            self.wrong(node.place, "a time, and nothing that happens then");
+            self.wrong(node.place, "a time without anything that happens then");
         }
         if let Some(id) = id {
             if what.len() > 1 || times > 1 {
-                self.wrong(node.place, "an `id` names one message or event: write the others apart");
+                self.wrong(node.place, "an `id` names one message or event: write the others separately");
             }
             cast.ids.push(id);
         }
@@ -159,7 +159,7 @@ impl Reader<'_> {
         }
         match (at, after) {
             (Some((_, Some(time))), _) => When::At(time),
-            // It is told already; taken for a time it would be one that is over.
+            // The flaw is already reported. A time of zero here could cause a second one.
             (Some((_, None)), _) => When::After(Duration::ZERO),
             (_, Some(time)) => When::After(time.unwrap_or(Duration::ZERO)),
             (None, None) => When::Quiet,
@@ -172,46 +172,46 @@ impl Reader<'_> {
         value: &YamlNode,
         id: Option<&str>,
         cast: &Cast,
-        sofar: &mut Sofar,
-    ) -> Option<What> {
+        now: &mut WorldState,
+    ) -> Option<StoryAction> {
         let words: Vec<&str> = key.text.split_whitespace().collect();
         let what = match words.as_slice() {
             [who, "says", "in", space] => {
-                let (who, space) = self.who_where(key.place, who, space, cast, sofar, true)?;
-                let text = self.text(value, "what is said")?;
-                return Some(What::Says { who, space, text, id: id.map(str::to_owned) });
+                let (who, space) = self.who_where(key.place, who, space, cast, now, true)?;
+                let text = self.text(value, "the text of the message")?;
+                return Some(StoryAction::Says { who, space, text, id: id.map(str::to_owned) });
             }
             [service, "calls", agent] => {
                 let agent = self.known(key.place, "agent", agent, &cast.agents)?;
                 let payload = if matches!(value.is, Is::Nothing) { Value::Null } else { value.json() };
                 let service = (*service).to_owned();
-                return Some(What::Calls { service, agent, payload, id: id.map(str::to_owned) });
+                return Some(StoryAction::Calls { service, agent, payload, id: id.map(str::to_owned) });
             }
             [who, "joins", space] => {
-                let (who, space) = self.who_where(key.place, who, space, cast, sofar, false)?;
-                let room = sofar.rooms.iter_mut().find(|room| room.name == space);
+                let (who, space) = self.who_where(key.place, who, space, cast, now, false)?;
+                let room = now.rooms.iter_mut().find(|room| room.name == space);
                 room.into_iter().for_each(|room| room.members.push(who.clone()));
-                What::Joins { who, space }
+                StoryAction::Joins { who, space }
             }
             [who, "leaves", space] => {
-                let (who, space) = self.who_where(key.place, who, space, cast, sofar, true)?;
-                let room = sofar.rooms.iter_mut().find(|room| room.name == space);
+                let (who, space) = self.who_where(key.place, who, space, cast, now, true)?;
+                let room = now.rooms.iter_mut().find(|room| room.name == space);
                 room.into_iter().for_each(|room| room.members.retain(|member| *member != who));
-                What::Leaves { who, space }
+                StoryAction::Leaves { who, space }
             }
-            [agent, "is", "suspended"] => What::Suspended(self.agent(key, agent, cast)?),
-            [agent, "is", "resumed"] => What::Resumed(self.agent(key, agent, cast)?),
-            [agent, "is", "canceled"] => What::Canceled(self.agent(key, agent, cast)?),
-            ["the", "server", verb @ ..] => self.server(key, verb, sofar)?,
-            ["the", "provider", verb] => self.provider(key, verb, sofar)?,
-            ["everyone", "is", "quiet"] => What::Quiet,
+            [agent, "is", "suspended"] => StoryAction::Suspended(self.agent(key, agent, cast)?),
+            [agent, "is", "resumed"] => StoryAction::Resumed(self.agent(key, agent, cast)?),
+            [agent, "is", "canceled"] => StoryAction::Canceled(self.agent(key, agent, cast)?),
+            ["the", "server", verb @ ..] => self.server(key, verb, now)?,
+            ["the", "provider", verb] => self.provider(key, verb, now)?,
+            ["everyone", "is", "quiet"] => StoryAction::Quiet,
             _ => {
-                self.no_sentence(key);
+                self.unknown_sentence(key);
                 return None;
             }
         };
         if !matches!(value.is, Is::Nothing) {
-            self.wrong(value.place, format!("nothing is wanted behind `{}:`", shown(&key.text)));
+            self.wrong(value.place, format!("wanted no value after `{}:`", shown(&key.text)));
         }
         Some(what)
     }
@@ -220,74 +220,75 @@ impl Reader<'_> {
         self.known(key.place, "agent", name, &cast.agents)
     }
 
-    /// Who and where; with `inside`, who must be a member by now, else must not.
+    /// An actor and a space. With `inside` the actor must be a member at that point, otherwise it must not be one.
     fn who_where(
         &mut self,
         place: FilePosition,
         who: &str,
         space: &str,
         cast: &Cast,
-        sofar: &Sofar,
+        now: &WorldState,
         inside: bool,
     ) -> Option<(String, String)> {
         let who = self.known(place, "person or agent", who, &cast.actors);
         let space = self.known(place, "space", space, &cast.spaces);
         let who = who?;
         let space = space?;
-        let members = sofar.rooms.iter().find(|room| room.name == space).map(|room| &room.members);
+        let members = now.rooms.iter().find(|room| room.name == space).map(|room| &room.members);
         let is_member = members.is_some_and(|members| members.contains(&who));
         if is_member == inside {
             return Some((who, space));
         }
         let flaw = if inside {
-            FileFlaw::new(place, format!("`{who}` is no member of `{space}` at that time"))
+            FileFlaw::new(place, format!("`{who}` is not a member of `{space}` at that time"))
                 .hint(format!("add it to the members of `{space}`, or let it join before"))
         } else {
-            FileFlaw::new(place, format!("`{who}` is a member of `{space}` already"))
+            FileFlaw::new(place, format!("`{who}` is already a member of `{space}`"))
         };
         self.flaws.add(flaw);
         None
     }
 
-    fn server(&mut self, key: &YamlKey, verb: &[&str], sofar: &mut Sofar) -> Option<What> {
+    fn server(&mut self, key: &YamlKey, verb: &[&str], now: &mut WorldState) -> Option<StoryAction> {
         let server = match verb {
             ["stops"] => Server::Stops,
             ["is", "killed"] => Server::Killed,
             ["starts"] => Server::Starts,
             ["restarts"] => Server::Restarts,
             _ => {
-                self.no_sentence(key);
+                self.unknown_sentence(key);
                 return None;
             }
         };
-        if (server == Server::Starts) == sofar.up {
-            let state = if sofar.up { "runs already" } else { "does not run" };
+        if (server == Server::Starts) == now.up {
+            let state = if now.up { "already runs" } else { "does not run" };
             self.wrong(key.place, format!("`{}`: it {state} at that time", shown(&key.text)));
         }
-        sofar.up = matches!(server, Server::Starts | Server::Restarts);
-        Some(What::Server(server))
+        now.up = matches!(server, Server::Starts | Server::Restarts);
+        Some(StoryAction::Server(server))
     }
 
-    fn provider(&mut self, key: &YamlKey, verb: &str, sofar: &mut Sofar) -> Option<What> {
+    fn provider(&mut self, key: &YamlKey, verb: &str, now: &mut WorldState) -> Option<StoryAction> {
         let provider = match verb {
             "fails" => ProviderState::Fails,
             "works" => ProviderState::Works,
             _ => {
-                self.no_sentence(key);
+                self.unknown_sentence(key);
                 return None;
             }
         };
-        if (provider == ProviderState::Works) == sofar.works {
-            let state = if sofar.works { "works" } else { "fails" };
-            self.wrong(key.place, format!("`{}`: it {state} already at that time", shown(&key.text)));
+        if (provider == ProviderState::Works) == now.works {
+            let state = if now.works { "works" } else { "fails" };
+            self.wrong(key.place, format!("`{}`: it already {state} at that time", shown(&key.text)));
         }
-        sofar.works = provider == ProviderState::Works;
-        Some(What::Provider(provider))
+        now.works = provider == ProviderState::Works;
+        Some(StoryAction::Provider(provider))
     }
 
-    fn no_sentence(&mut self, key: &YamlKey) {
-        let flaw = FileFlaw::new(key.place, format!("`{}` is nothing that can happen", shown(&key.text)));
-        let hint = quoted_whole(key).unwrap_or_else(|| format!("what can: {}", listed(SENTENCES)));
+    fn unknown_sentence(&mut self, key: &YamlKey) {
+        let flaw =
+            FileFlaw::new(key.place, format!("`{}` is not a known sentence of a story", shown(&key.text)));
+        let hint = quoted_whole(key).unwrap_or_else(|| format!("known sentences: {}", listed(SENTENCES)));
         self.flaws.add(flaw.hint(hint));
     }
 }

@@ -1,15 +1,15 @@
-//! Reading files: what may be written, and what every flaw is told as.
+//! Tests of reading files: valid files, and the message of every flaw.
 
 use super::*;
 use agent::config::WakeOn;
 
-use crate::scene::{Act, Amount, Condition, Expected, Room, Server, What, When};
+use crate::scene::{Act, Amount, Condition, Expected, Room, Server, StoryAction, When};
 
 fn tools() -> Vec<String> {
     ["send_message", "read_messages", "set_memories", "skip", "done"].map(str::to_owned).to_vec()
 }
 
-/// A whole file around some sections.
+/// A complete file with this story and these expectations.
 fn file(story: &str, expect: &str) -> String {
     format!(
         "scenario: A test\npeople: [husam]\nagents:\n  ada:\n    script:\n      - say: hello\n\
@@ -29,14 +29,14 @@ const HELLO: &str = "  - husam says in lobby: hi\n";
 const ANSWER: &str = "  - ada said in lobby: hello\n";
 
 #[test]
-fn a_whole_file_is_read_as_it_is_meant() {
+fn a_complete_file_is_read() {
     let text = "\u{feff}scenario: All of it\nabout: |\n  More.\npeople: [Husam, ahmad]\nagents:\n  ada:\n    \
                 instructions: Be kind.\n    debounce: 500\n    script:\n      - when: [one, two]\n        \
                 think: hm\n        say in ops: 4\n      - when: {inbox: x, knows: y, cycle: 2}\n        \
                 steps:\n          - call read_messages: {space: ops}\n          - wait: 2s\n            \
                 done: all good\n      - skip\nspaces:\n  ops: [husam, ada]\nstory:\n  - husam says in ops: one\n  \
                 - at: 5s\n    jira calls ada: {issue: 7}\n    ahmad joins ops\n  - everyone is quiet\n";
-    // A mapping wants a value for each key.
+    // In a mapping each key needs a colon.
     let text = text.replace("ahmad joins ops\n", "ahmad joins ops:\n");
     let text = format!(
         "{text}  - after: 300ms\n    id: m1\n    ahmad says in ops: two\n  - the server is killed\n  \
@@ -68,8 +68,8 @@ fn a_whole_file_is_read_as_it_is_meant() {
     assert_eq!(scenario.story[0].when, When::Quiet);
     assert_eq!((scenario.story[1].when, scenario.story[1].what.len()), (When::At(time(5_000)), 2));
     assert_eq!(scenario.story[3].when, When::After(time(300)));
-    assert!(matches!(&scenario.story[3].what[0], What::Says { id: Some(id), .. } if id == "m1"));
-    assert_eq!(scenario.story[4].what, [What::Server(Server::Killed)]);
+    assert!(matches!(&scenario.story[3].what[0], StoryAction::Says { id: Some(id), .. } if id == "m1"));
+    assert_eq!(scenario.story[4].what, [StoryAction::Server(Server::Killed)]);
     let Expected::Said { words, times, .. } = &scenario.expect[0].what else { panic!() };
     assert_eq!((words.equals.as_deref(), *times), (Some("4"), Amount::AtMost(2)));
     assert_eq!(scenario.expect[0].sentence, "ada said in ops");
@@ -85,36 +85,36 @@ fn an_unknown_actor_space_or_tool_names_the_nearest() {
     assert_eq!(
         flaws(&file(story, ANSWER)),
         [
-            "11:5: `husan` is no person or agent of this scenario; did you mean `husam`?",
-            "12:5: `loby` is no space of this scenario; did you mean `lobby`?",
-            "13:5: `mallory` is no person or agent of this scenario; there are `husam`, `ada`",
+            "11:5: there is no person or agent `husan` in this scenario; did you mean `husam`?",
+            "12:5: there is no space `loby` in this scenario; did you mean `lobby`?",
+            "13:5: there is no person or agent `mallory` in this scenario; there are `husam`, `ada`",
         ]
     );
     let expect = "  - husam skipped: 1\n  - ada called read_mesages: 2\n";
     assert_eq!(
         flaws(&file(HELLO, expect)),
         [
-            "13:5: `husam` is no agent of this scenario; there are `ada`",
+            "13:5: there is no agent `husam` in this scenario; there are `ada`",
             "14:5: there is no tool `read_mesages`; did you mean `read_messages`?",
         ]
     );
 }
 
 #[test]
-fn who_speaks_must_be_there_by_then() {
+fn a_sender_must_be_a_member_at_that_time() {
     let story = "  - husam says in empty: hi\n  - husam joins empty\n  - husam says in empty: hi\n  \
                  - husam joins lobby\n";
     assert_eq!(
         flaws(&file(story, ANSWER)),
         [
-            "11:5: `husam` is no member of `empty` at that time",
-            "14:5: `husam` is a member of `lobby` already",
+            "11:5: `husam` is not a member of `empty` at that time",
+            "14:5: `husam` is already a member of `lobby`",
         ]
     );
 }
 
 #[test]
-fn a_sentence_may_happen_many_times_at_once_but_names_nothing_then() {
+fn a_sentence_with_times_happens_several_times_and_takes_no_id() {
     let scenario =
         read(file("  - times: 1_000\n    husam says in lobby: hi\n", ANSWER).as_bytes(), &tools()).unwrap();
     assert_eq!((scenario.story[0].times, scenario.story[0].what.len()), (1_000, 1));
@@ -125,13 +125,13 @@ fn a_sentence_may_happen_many_times_at_once_but_names_nothing_then() {
         [
             "11:12: wanted a number from 1 to 1000",
             "13:12: wanted a number from 1 to 1000",
-            "15:5: an `id` names one message or event: write the others apart",
+            "15:5: an `id` names one message or event: write the others separately",
         ]
     );
 }
 
 #[test]
-fn an_impossible_time_says_what_is_possible() {
+fn an_impossible_time_is_refused_with_the_reason() {
     let story = "  - at: -2s\n    husam says in lobby: hi\n  - after: 999h\n    husam says in lobby: hi\n  \
                  - at: soon\n    after: 1s\n    husam says in lobby: hi\n  - at: 3s\n";
     let wanted = "wanted a time such as `300ms`, `2s`, `5m`, `1h` or `2d`, got";
@@ -139,16 +139,16 @@ fn an_impossible_time_says_what_is_possible() {
         flaws(&file(story, ANSWER)),
         [
             format!("11:9: {wanted} `-2s`: time does not run backwards"),
-            format!("13:12: {wanted} `999h`: at most 30 d are possible"),
+            format!("13:12: {wanted} `999h`: at most 30 d are allowed"),
             format!("15:9: {wanted} `soon`"),
             "15:9: wanted `at` or `after`, got both".to_owned(),
-            "18:5: a time, and nothing that happens then".to_owned(),
+            "18:5: a time without anything that happens then".to_owned(),
         ]
     );
 }
 
 #[test]
-fn a_time_that_is_over_by_then_is_told_with_the_one_before_it() {
+fn a_time_before_an_earlier_entry_is_refused_and_names_that_entry() {
     let story = "  - at: 90s\n    husam says in lobby: a\n  - husam says in lobby: b\n  - at: 1m\n    \
                  husam says in lobby: c\n  - at: 90s\n    husam says in lobby: d\n  - after: 2m\n    \
                  husam says in lobby: e\n  - after: 0s\n    husam says in lobby: f\n  - at: 3m\n    \
@@ -175,22 +175,22 @@ fn a_time_that_is_over_by_then_is_told_with_the_one_before_it() {
 }
 
 #[test]
-fn unknown_keys_and_sentences_are_told_with_what_there_is() {
+fn unknown_keys_and_sentences_are_reported_with_the_known_ones() {
     let text = file(HELLO, ANSWER).replace("scenario: A test", "scenario: A test\nexepct: []");
     assert_eq!(flaws(&text), ["2:1: unknown key `exepct`; did you mean `expect`?"]);
     let story = "  - husam shouts in lobby: hi\n";
     let found = read(file(story, ANSWER).as_bytes(), &tools()).unwrap_err();
-    assert_eq!(found[0].to_string(), "`husam shouts in lobby` is nothing that can happen");
+    assert_eq!(found[0].to_string(), "`husam shouts in lobby` is not a known sentence of a story");
     assert!(found[0].hint.as_ref().unwrap().contains("`WHO says in SPACE: TEXT`"));
     let expect = "  - ada said: hello\n";
     let found = read(file(HELLO, expect).as_bytes(), &tools()).unwrap_err();
     assert_eq!(found[0].to_string(), "`ada said` is not a known expectation");
     let text = file(HELLO, ANSWER).replace("- say: hello", "- sya: hello");
-    assert_eq!(flaws(&text), ["6:9: `sya` is nothing that an agent does; did you mean `say`?"]);
+    assert_eq!(flaws(&text), ["6:9: `sya` is not a known action; did you mean `say`?"]);
 }
 
 #[test]
-fn a_config_is_checked_where_it_stands() {
+fn a_config_is_checked_with_positions() {
     let with =
         |config: &str| file(HELLO, ANSWER).replace("    script:", &format!("    {config}\n    script:"));
     assert_eq!(
@@ -217,28 +217,28 @@ fn a_config_is_checked_where_it_stands() {
 }
 
 #[test]
-fn names_that_stand_twice_are_refused() {
+fn duplicate_names_are_refused() {
     let text = file(HELLO, ANSWER).replace("people: [husam]", "people: [husam, Husam, ada]");
     assert_eq!(
         flaws(&text)[..2],
         [
-            "2:17: `husam` stands here twice",
-            "4:3: two are called `ada`: people and agents need different handles",
+            "2:17: `husam` is listed twice",
+            "4:3: the handle `ada` is used twice: people and agents need different handles",
         ]
     );
     let twice = file(HELLO, ANSWER).replace("  empty: [ada]", "  lobby: [ada]");
-    assert_eq!(flaws(&twice), ["9:3: `lobby` stands here twice"]);
+    assert_eq!(flaws(&twice), ["9:3: the key `lobby` is given twice"]);
 }
 
 #[test]
-fn wrong_types_and_missing_sections_are_told() {
+fn wrong_types_and_missing_sections_are_reported() {
     assert_eq!(
         flaws("people: husam\n"),
         [
             "1:1: `scenario` is missing: say in a sentence what it shows",
             "1:9: wanted a list of people such as `[husam, ahmad]`, got `husam`",
             "1:1: `story` is missing: a list of what happens",
-            "1:1: `expect` is missing: a list of what must be true in the end",
+            "1:1: `expect` is missing: a list of what must be true at the end",
         ]
     );
     assert!(flaws("")[0].starts_with("0:0: the file is empty; a scenario has the keys `scenario`"));
@@ -254,19 +254,19 @@ fn wrong_types_and_missing_sections_are_told() {
 }
 
 #[test]
-fn a_server_cannot_start_twice_nor_stay_down() {
+fn a_server_cannot_start_twice_or_be_stopped_at_the_end() {
     let story = "  - the server starts\n  - the server stops\n";
     assert_eq!(
         flaws(&file(story, ANSWER)),
         [
-            "11:5: `the server starts`: it runs already at that time",
-            "11:3: the server does not run in the end, so that nobody could do anything",
+            "11:5: `the server starts`: it already runs at that time",
+            "11:3: the server does not run at the end of the story, so no agent could act",
         ]
     );
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused_with_their_line() {
+fn bytes_that_are_not_utf8_are_refused_with_their_line() {
     let found = read(b"scenario: x\npeople: [\xff]\n", &tools()).unwrap_err();
     assert_eq!(
         (found[0].place.line, found[0].to_string().as_str()),
@@ -277,7 +277,7 @@ fn bytes_that_are_no_text_are_refused_with_their_line() {
 }
 
 #[test]
-fn an_id_that_nothing_has_is_refused() {
+fn an_unknown_id_is_refused() {
     assert_eq!(
         flaws(&file(HELLO, "  - ada processed ids: [m1]\n")),
         ["13:25: nothing in the story has the id `m1`"]
@@ -285,13 +285,13 @@ fn an_id_that_nothing_has_is_refused() {
 }
 
 #[test]
-fn no_more_flaws_are_told_than_a_person_reads() {
+fn the_number_of_reported_flaws_is_limited() {
     let story = "  - nonsense\n".repeat(500);
     assert_eq!(flaws(&file(&story, ANSWER)).len(), bounds::FLAWS_MAX);
 }
 
 #[test]
-fn an_agent_of_a_file_has_the_keys_beside_it_above_those_of_the_file() {
+fn keys_in_the_scenario_override_those_of_the_agent_file() {
     let text = "scenario: x\npeople: [mira]\nagents:\n  ops: {file: o.md, limits: {max_steps: 3}}\n\
                 spaces: {home: [mira, ops]}\nstory: [{mira says in home: hi}]\nexpect: [{ops ran cycles: 1}]\n";
     let of_file = serde_json::json!({"instructions": "You are Ops.", "limits": {"max_steps": 9, "events_per_cycle": 4}});
@@ -308,7 +308,7 @@ fn an_agent_of_a_file_has_the_keys_beside_it_above_those_of_the_file() {
 }
 
 #[test]
-fn a_space_is_a_list_of_members_or_a_mapping_with_its_rule() {
+fn a_space_is_a_list_of_members_or_a_mapping() {
     let with = |space: &str| {
         let text = format!(
             "scenario: x\npeople: [husam]\nspaces:\n  ops: {space}\nstory:\n  - husam says in ops: hi\nexpect:\n  - husam said in ops\n"
@@ -330,7 +330,7 @@ fn a_space_is_a_list_of_members_or_a_mapping_with_its_rule() {
 }
 
 #[test]
-fn quotes_around_a_whole_sentence_are_told_as_such() {
+fn quotes_around_a_whole_sentence_are_reported() {
     let check = |story: &str, expect: &str, wanted: &str| {
         let flaws = read(file(story, expect).as_bytes(), &tools()).unwrap_err();
         let hints: Vec<String> = flaws.into_iter().filter_map(|flaw| flaw.hint).collect();
@@ -341,5 +341,5 @@ fn quotes_around_a_whole_sentence_are_told_as_such() {
     check("  - \"husam says in lobby: hi: you\"\n", ANSWER, sentence);
     check(HELLO, "  - 'ada said in lobby: hello'\n", "`- ada said in lobby: \"hello\"`");
     let other = read(file("  - husam sings\n", ANSWER).as_bytes(), &tools()).unwrap_err();
-    assert!(other[0].hint.as_ref().unwrap().starts_with("what can: "), "{other:?}");
+    assert!(other[0].hint.as_ref().unwrap().starts_with("known sentences: "), "{other:?}");
 }

@@ -1,5 +1,4 @@
-//! Single values of a file: texts, handles, times, counts. Whatever is not as wanted becomes a flaw
-//! and reading goes on.
+//! Single values of a file: texts, handles, times, counts. A wrong value becomes a flaw, and reading continues.
 
 use std::time::Duration;
 
@@ -11,12 +10,12 @@ use crate::flaw::{FileFlaw, FilePosition, Flaws, meant, shown};
 use crate::scene::{Amount, TextPattern};
 use crate::yaml::{Is, YamlKey, YamlNode};
 
-/// What reading a file needs to know and what it found wrong.
+/// The inputs of reading a file, and the flaws found so far.
 pub(super) struct Reader<'a> {
     pub(super) flaws: Flaws,
-    /// Tools that there are.
+    /// The names of all tools.
     pub(super) tools: &'a [String],
-    /// Configs of agents that stand in files of their own.
+    /// Reads agent files.
     pub(super) agent_files: &'a AgentFiles<'a>,
 }
 
@@ -25,7 +24,7 @@ impl Reader<'_> {
         self.flaws.add(FileFlaw::new(place, message));
     }
 
-    /// The pairs of a mapping.
+    /// The pairs of a mapping; empty, with a flaw, if it is not one.
     pub(super) fn map<'n>(&mut self, node: &'n YamlNode, what: &str) -> &'n [(YamlKey, YamlNode)] {
         match &node.is {
             Is::Map(pairs) => pairs,
@@ -36,7 +35,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The items of a list of at most `most`.
+    /// The items of a list with at most `most` items.
     pub(super) fn list<'n>(&mut self, node: &'n YamlNode, what: &str, most: usize) -> &'n [YamlNode] {
         let Is::List(items) = &node.is else {
             self.wrong(node.place, format!("wanted {what}, got {}", node.kind()));
@@ -49,7 +48,7 @@ impl Reader<'_> {
         items
     }
 
-    /// Words that are not blank.
+    /// A text that is not blank.
     pub(super) fn text(&mut self, node: &YamlNode, what: &str) -> Option<String> {
         match node.words() {
             Some(words) if !words.trim().is_empty() => Some(words.to_owned()),
@@ -83,7 +82,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One of the names that there are.
+    /// One of the known names.
     pub(super) fn known(
         &mut self,
         place: FilePosition,
@@ -96,11 +95,11 @@ impl Reader<'_> {
             return Some(lower);
         }
         let hint = meant(&lower, there.iter().map(String::as_str));
-        self.wrong(place, format!("`{}` is no {what} of this scenario{hint}", shown(name)));
+        self.wrong(place, format!("there is no {what} `{}` in this scenario{hint}", shown(name)));
         None
     }
 
-    /// A tool that there is.
+    /// The name of an existing tool.
     pub(super) fn tool(&mut self, place: FilePosition, name: &str) -> Option<String> {
         if self.tools.iter().any(|tool| tool == name) {
             return Some(name.to_owned());
@@ -110,7 +109,7 @@ impl Reader<'_> {
         None
     }
 
-    /// A key that means nothing here.
+    /// Reports an unknown key.
     pub(super) fn unknown(&mut self, key: &YamlKey, keys: &[&str]) {
         let hint = meant(&key.text, keys.iter().copied());
         self.wrong(key.place, format!("unknown key `{}`{hint}", shown(&key.text)));
@@ -145,7 +144,7 @@ impl Reader<'_> {
         count
     }
 
-    /// Which texts are meant, and how many of them: a text that is found in them, or a mapping.
+    /// A pattern of texts and their number: texts that must be contained, or a mapping.
     pub(super) fn words(&mut self, node: &YamlNode, times: &mut Amount) -> TextPattern {
         let mut words = TextPattern::default();
         let Is::Map(pairs) = &node.is else {
@@ -169,7 +168,7 @@ impl Reader<'_> {
     }
 }
 
-/// A time as it is written in a file, in the largest unit that leaves nothing over.
+/// A time as in a file, in the largest unit that gives a whole number.
 pub(crate) fn shown_time(time: Duration) -> String {
     let ms = time.as_millis();
     let fitting = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")]
@@ -194,16 +193,16 @@ fn time(text: &str) -> Result<Duration, String> {
         "d" => number * 86_400.0,
         "" if number == 0.0 => 0.0,
         "" => return Err(": a unit is missing".into()),
-        _ => return Err(format!(": `{unit}` is no unit")),
+        _ => return Err(format!(": `{unit}` is not a unit")),
     };
     if seconds.is_sign_negative() && seconds != 0.0 {
         return Err(": time does not run backwards".into());
     }
     let most = bounds::TIME_MAX;
     if !seconds.is_finite() || seconds > most.as_secs_f64() {
-        return Err(format!(": at most {} d are possible", most.as_secs() / 86_400));
+        return Err(format!(": at most {} d are allowed", most.as_secs() / 86_400));
     }
-    // Rounded to whole milliseconds, which is what every clock here counts.
+    // Rounded to whole milliseconds, the unit of every clock here.
     Ok(Duration::from_millis((seconds * 1_000.0).round() as u64))
 }
 
@@ -212,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_a_unit_and_a_bound() {
+    fn times_have_a_unit_and_a_limit() {
         let check = |text: &str, ms: u64| assert_eq!(time(text), Ok(Duration::from_millis(ms)), "{text}");
         check("300ms", 300);
         check("2s", 2_000);
@@ -225,9 +224,9 @@ mod tests {
         let refused = |text: &str, why: &str| assert_eq!(time(text).unwrap_err(), why, "{text}");
         refused("-1s", ": time does not run backwards");
         refused("2", ": a unit is missing");
-        refused("2 weeks", ": `weeks` is no unit");
-        refused("721h", ": at most 30 d are possible");
-        refused("31d", ": at most 30 d are possible");
+        refused("2 weeks", ": `weeks` is not a unit");
+        refused("721h", ": at most 30 d are allowed");
+        refused("31d", ": at most 30 d are allowed");
         refused("soon", "");
         refused("NaNs", "");
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a text that is no YAML, in our words: its parser's are made for programmers.
+//! Error messages for invalid YAML, rewritten because those of the parser are made for programmers.
 
 use serde_saphyr::granit_parser::ErrorKind;
 use serde_saphyr::localizer::ExternalMessageSource;
@@ -6,12 +6,12 @@ use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use crate::flaw::{FileFlaw, FilePosition};
 
-/// What helps with most texts that were not meant to be anything else.
+/// The hint for plain texts that YAML reads as something else.
 const QUOTES: &str = "a text with `: ` or ` #` in it, or one that begins with `@`, `*` or `&`, needs quotes";
-/// What helps where keys or items stand askew.
-const COLUMN: &str = "what belongs together stands in one column";
+/// The hint for keys or items with wrong indentation.
+const COLUMN: &str = "keys or items that belong together start in the same column";
 
-/// The flaw that a parser's error is, at its place.
+/// Turns an error of the parser into a flaw at its position.
 pub(super) fn flaw(error: &Error) -> FileFlaw {
     let location = error.location();
     let place = location.map(|at| FilePosition { line: at.line(), column: at.column() }).unwrap_or_default();
@@ -19,40 +19,44 @@ pub(super) fn flaw(error: &Error) -> FileFlaw {
     FileFlaw::new(place, message).hint(hint)
 }
 
-/// What we say of it, and what to do.
+/// The message, and the hint.
 fn explain(error: &Error) -> (String, String) {
     let (message, hint) = match error {
         Error::AliasError { error, .. } => return explain(error),
         Error::ExternalMessage { source, .. } => match &**source {
-            ExternalMessageSource::Parser(error) => return told_of_parser(error.kind()),
-            _ => return foreign(&error.to_string()),
+            ExternalMessageSource::Parser(error) => return explain_parser_error(error.kind()),
+            _ => return other_error(&error.to_string()),
         },
         Error::DuplicateMappingKey { key: Some(key), .. } => {
-            return (format!("`{key}` stands here twice"), "put both into one".to_owned());
+            return (format!("the key `{key}` is given twice"), "merge the two".to_owned());
         }
         Error::UnsupportedTag { tag, .. } => {
             let hint = "a text that begins with `!` needs quotes";
             return (format!("expected no tag, got `{tag}`"), hint.to_owned());
         }
-        Error::DuplicateMappingKey { .. } => ("a key stands here twice", "put both into one"),
+        Error::DuplicateMappingKey { .. } => ("a key is given twice", "merge the two"),
         Error::MultipleDocuments { .. } => {
-            ("expected one document, and a second one begins", "leave the line `---` out")
+            ("expected one document, but a second one begins", "remove the line `---`")
         }
         Error::Budget { .. } => ("it is too large or nested too deeply", "split it"),
-        Error::UnknownAnchor { .. } => ("expected a name behind `*` that some `&` gave before", QUOTES),
-        Error::RecursiveReferencesRequireWeakTypes { .. } => ("a `*` refers to what it stands in", QUOTES),
+        Error::UnknownAnchor { .. } => ("expected a name after `*` that a `&` has defined before", QUOTES),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            ("a `*` refers to the value that contains it", QUOTES)
+        }
         Error::MergeValueNotMapOrSeqOfMaps { .. } => {
-            ("expected a mapping behind `<<`", "put the key in quotes if it is none")
+            ("expected a mapping after `<<`", "put the key in quotes if it is meant as a text")
         }
         Error::NullIntoString { .. } => ("expected a text as a key, got nothing", "put the key in quotes"),
         Error::Unexpected { .. } => ("expected a text as a key, got a list or a mapping", QUOTES),
-        Error::NonFiniteFloat { .. } => ("expected a finite number", "put it in quotes if it is a text"),
-        other => return foreign(&DefaultMessageFormatter.format_message(other)),
+        Error::NonFiniteFloat { .. } => {
+            ("expected a finite number", "put it in quotes if it is meant as a text")
+        }
+        other => return other_error(&DefaultMessageFormatter.format_message(other)),
     };
     (message.to_owned(), hint.to_owned())
 }
 
-fn told_of_parser(kind: &ErrorKind) -> (String, String) {
+fn explain_parser_error(kind: &ErrorKind) -> (String, String) {
     use ErrorKind as E;
     let closing = |open: &char| if *open == '[' { ']' } else { '}' };
     let (message, hint) = match kind {
@@ -66,18 +70,17 @@ fn told_of_parser(kind: &ErrorKind) -> (String, String) {
         }
         E::UnexpectedCharacter { character } if character.is_control() => {
             let code = u32::from(*character);
-            let message = format!("expected signs that can be shown, got the one with the number {code:x}");
+            let message = format!("expected printable characters, got the character with the code {code:x}");
             let hint = "delete it, or write it as `\\u` with four digits in double quotes";
             return (message, hint.to_owned());
         }
-        E::UnexpectedCharacter { character: sign } => {
-            let hint = format!("a text that begins with `{sign}` needs quotes");
-            return (format!("expected a value that does not begin with `{sign}`"), hint);
+        E::UnexpectedCharacter { character } => {
+            let hint = format!("a text that begins with `{character}` needs quotes");
+            return (format!("expected a value that does not begin with `{character}`"), hint);
         }
-        E::SimpleKeyExpected => (
-            "expected a `:` behind this",
-            "a sentence that stands beside others ends with `:`, also where nothing follows",
-        ),
+        E::SimpleKeyExpected => {
+            ("expected a `:` after this", "a sentence in a mapping ends with `:`, even if no value follows")
+        }
         E::MappingValueNotAllowed => ("expected no `:` here", QUOTES),
         E::InvalidColonPlacement => ("expected no `:` here", "is a `[` before this not closed by a `]`?"),
         E::ExpectedBlockSequenceEntry => ("expected another `- ` of the list above", COLUMN),
@@ -86,37 +89,37 @@ fn told_of_parser(kind: &ErrorKind) -> (String, String) {
         E::ExpectedFlowSequenceSeparator => ("expected `,` or `]`", "the list before this is not closed"),
         E::MisplacedFlowCollectionEnd => ("a bracket closes what was never opened", QUOTES),
         E::TabInBlockIndentation | E::TabInIndentation | E::TabNotAllowed => {
-            ("expected spaces before what stands here, got a tab", "indent with spaces alone")
+            ("expected spaces as indentation, got a tab", "indent with spaces only")
         }
         E::InvalidQuotedScalarIndent | E::UnclosedQuotedScalar => {
             ("expected the closing quote of a text", "close it, or indent its further lines")
         }
         E::InvalidTrailingSingleQuotedScalar | E::InvalidTrailingDoubleQuotedScalar => (
-            "expected nothing behind the closing quote",
-            "a quote inside of single quotes is written twice, inside of double quotes as `\\\"`",
+            "expected nothing after the closing quote",
+            "write a quote inside single quotes twice, inside double quotes as `\\\"`",
         ),
         E::UnknownQuotedScalarEscape => {
-            ("expected another sign behind a `\\`", "write `\\\\` for one backslash, or use single quotes")
+            ("expected a valid character after `\\`", "write `\\\\` for one backslash, or use single quotes")
         }
         E::BlockSequenceEntryNotAllowed => {
-            ("expected no list behind a key in the same line", "begin it in the next line, or write `[a, b]`")
+            ("expected no list after a key in the same line", "start it in the next line, or write `[a, b]`")
         }
         E::InvalidBlockScalarHeader => {
-            ("expected nothing behind `|` or `>`", "such a text begins in the next line")
+            ("expected nothing after `|` or `>`", "start the text in the next line")
         }
         E::CommentInterceptedScalar => {
-            ("expected no comment inside of a text", "put the comment above the text")
+            ("expected no comment inside a text", "put the comment above the text")
         }
         E::UnexpectedEofBlockMapping | E::UnexpectedEof => ("expected a value", QUOTES),
-        E::RecursionLimitExceeded => ("it is nested too deeply", "write it flatter"),
-        other => return foreign(&other.to_string()),
+        E::RecursionLimitExceeded => ("it is nested too deeply", "use fewer levels"),
+        other => return other_error(&other.to_string()),
     };
     (message.to_owned(), hint.to_owned())
 }
 
-/// What people hardly ever meet is told in the parser's words.
-fn foreign(message: &str) -> (String, String) {
-    (format!("this is no YAML: {message}"), QUOTES.to_owned())
+/// Rare errors keep the message of the parser.
+fn other_error(message: &str) -> (String, String) {
+    (format!("this is not valid YAML: {message}"), QUOTES.to_owned())
 }
 
 #[cfg(test)]
@@ -136,30 +139,30 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_wrong_is_told_in_our_words_with_its_place() {
+    fn common_mistakes_are_reported_in_plain_words_with_their_position() {
         for (text, expected) in [
             ("a: 1\nb: [1,\nc: }\n", "2:4: expected a `]` that closes this `[`, got `}`"),
             ("a: {b: 1", "1:4: expected a `}` that closes this `{`"),
-            ("a: x\na: y\n", "2:1: `a` stands here twice"),
+            ("a: x\na: y\n", "2:1: the key `a` is given twice"),
             ("a: \"open\nb: 1\n", "2:1: expected the closing quote of a text"),
-            ("a:\n\tb: 1\n", "2:2: expected spaces before what stands here, got a tab"),
+            ("a:\n\tb: 1\n", "2:2: expected spaces as indentation, got a tab"),
             ("a: 1\n b: 2", "2:3: expected no `:` here"),
             ("a: b: c\n", "1:5: expected no `:` here"),
-            ("a: *x", "1:4: expected a name behind `*` that some `&` gave before"),
+            ("a: *x", "1:4: expected a name after `*` that a `&` has defined before"),
             ("a: @x\n", "1:4: expected a value that does not begin with `@`"),
-            ("a: \u{7}x\n", "1:4: expected signs that can be shown, got the one with the number 7"),
+            ("a: \u{7}x\n", "1:4: expected printable characters, got the character with the code 7"),
             ("- a\nb: 1\n", "2:1: expected another `- ` of the list above"),
             ("a:\n    b: 1\n  c: 2\n", "3:3: expected a key"),
-            ("a: 1\nb\n", "2:1: expected a `:` behind this"),
-            ("a: \"\\q\"\n", "1:4: expected another sign behind a `\\`"),
-            ("a: 1\n---\nb: 2\n", "3:1: expected one document, and a second one begins"),
+            ("a: 1\nb\n", "2:1: expected a `:` after this"),
+            ("a: \"\\q\"\n", "1:4: expected a valid character after `\\`"),
+            ("a: 1\n---\nb: 2\n", "3:1: expected one document, but a second one begins"),
             ("a: !foo 1\n", "1:9: expected no tag, got `!foo`"),
-            ("a: |x\n  b\n", "1:4: expected nothing behind `|` or `>`"),
+            ("a: |x\n  b\n", "1:4: expected nothing after `|` or `>`"),
             ("a: ]\n", "1:4: a bracket closes what was never opened"),
             ("people: [a\nagents:\n  x: 1\n", "2:7: expected no `:` here"),
-            ("a: - b\n", "1:4: expected no list behind a key in the same line"),
-            ("a: 'it's'\n", "1:8: expected nothing behind the closing quote"),
-            ("a: # c\n b: 1 # d\n  c: 1\n", "2:7: expected no comment inside of a text"),
+            ("a: - b\n", "1:4: expected no list after a key in the same line"),
+            ("a: 'it's'\n", "1:8: expected nothing after the closing quote"),
+            ("a: # c\n b: 1 # d\n  c: 1\n", "2:7: expected no comment inside a text"),
             ("a: {x: 1\nb: 2\n", "2:2: expected `,` or `}`"),
             ("a: , b\n", "1:4: expected a value"),
         ] {

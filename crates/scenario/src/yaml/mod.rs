@@ -1,5 +1,5 @@
-//! YAML as a tree in which every value knows where it stands, so that whatever is wrong with it can
-//! be shown at its place. This module must not know what the text says.
+//! YAML as a tree in which every value has its position in the file, so that errors can name it. This module
+//! must not know the meaning of the text.
 
 mod errors;
 
@@ -12,25 +12,25 @@ use serde_saphyr::{Location, Spanned};
 use crate::bounds;
 use crate::flaw::{FileFlaw, FilePosition, shown};
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub struct YamlNode {
-    /// Where.
+    /// The position.
     pub place: FilePosition,
-    /// What it is.
+    /// The value.
     pub is: Is,
 }
 
-/// What a value is.
+/// A value.
 #[derive(Clone, Debug)]
 pub enum Is {
     /// Nothing, or `null`.
     Nothing,
-    /// Anything else that is no list and no mapping.
+    /// A text, number or boolean.
     Scalar {
-        /// As it is written.
+        /// The text in the file.
         written: String,
-        /// What YAML makes of it.
+        /// The value that YAML gives it.
         value: Value,
     },
     /// Items, in order.
@@ -39,17 +39,17 @@ pub enum Is {
     Map(Vec<(YamlKey, YamlNode)>),
 }
 
-/// A key of a mapping and where it stands.
+/// A key of a mapping and its position.
 #[derive(Clone, Debug)]
 pub struct YamlKey {
-    /// Where.
+    /// The position.
     pub place: FilePosition,
     /// The key.
     pub text: String,
 }
 
 impl YamlNode {
-    /// What it is, for errors.
+    /// A description for errors.
     pub(crate) fn kind(&self) -> String {
         match &self.is {
             Is::Nothing => "nothing".to_owned(),
@@ -59,7 +59,7 @@ impl YamlNode {
         }
     }
 
-    /// A scalar as it is written: where words are wanted, `4` and `yes` are words.
+    /// A scalar as it is written in the file. Where a text is wanted, `4` and `yes` are texts too.
     pub(crate) fn words(&self) -> Option<&str> {
         match &self.is {
             Is::Scalar { written, .. } => Some(written),
@@ -67,7 +67,7 @@ impl YamlNode {
         }
     }
 
-    /// The same as JSON.
+    /// The value as JSON.
     pub fn json(&self) -> Value {
         match &self.is {
             Is::Nothing => Value::Null,
@@ -80,7 +80,8 @@ impl YamlNode {
         }
     }
 
-    /// The place of a key by its path (`limits.max_steps`), also within lists; else of the nearest above it.
+    /// The position of a key by its path (`limits.max_steps`), also within lists. If the key is missing, the
+    /// position of the nearest key above it.
     pub fn place_of(&self, path: &str) -> Option<FilePosition> {
         match &self.is {
             Is::Map(pairs) => pairs.iter().find_map(|(key, value)| {
@@ -95,7 +96,7 @@ impl YamlNode {
         }
     }
 
-    /// Numbers and truths get the words back that they were written as.
+    /// Stores the original text of numbers and booleans.
     fn spell(&mut self, source: &str, span: Option<(usize, usize)>) {
         if let (Is::Scalar { written, value }, Some((from, length))) = (&mut self.is, span)
             && !value.is_string()
@@ -106,7 +107,7 @@ impl YamlNode {
     }
 }
 
-/// Reads one YAML document, or says where it is none, and why.
+/// Reads one YAML document. The error says where and why it is invalid.
 pub fn read(text: &str) -> Result<YamlNode, FileFlaw> {
     let budget = serde_saphyr::budget! {
         max_nodes: bounds::NODES_MAX,
@@ -114,7 +115,7 @@ pub fn read(text: &str) -> Result<YamlNode, FileFlaw> {
     };
     let options = serde_saphyr::options! {
         with_snippet: false,
-        // As YAML 1.2 has it: `no` is a word, not a switch.
+        // As in YAML 1.2, `no` is a text, not a boolean.
         strict_booleans: true,
         reject_unsupported_tags: true,
         budget: budget
@@ -128,7 +129,7 @@ fn place_of(location: Location) -> FilePosition {
     FilePosition { line: location.line(), column: location.column() }
 }
 
-/// A value as the library hands it over.
+/// A value as the library returns it.
 struct Raw(Spanned<RawIs>);
 
 enum RawIs {
@@ -246,7 +247,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_value_and_key_knows_its_place() {
+    fn every_value_and_key_has_its_position() {
         let node = read("a: 1\nb:\n  - two words\n  - {c: yes}\n").unwrap();
         let Is::Map(pairs) = &node.is else { panic!("{node:?}") };
         assert_eq!((pairs[1].0.place.line, pairs[1].0.place.column), (2, 1));
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_are_what_yaml_1_2_says() {
+    fn scalars_are_read_as_in_yaml_1_2() {
         let of = |text: &str| read(&format!("k: {text}")).unwrap().json()["k"].clone();
         assert_eq!(of("no"), json!("no"));
         assert_eq!(of("true"), json!(true));
@@ -281,14 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn where_words_are_wanted_numbers_are_words_as_written() {
+    fn numbers_are_read_as_written_where_a_text_is_wanted() {
         let Is::List(items) = read("[0755, 1.50, true, 007, \"4\"]").unwrap().is else { panic!() };
         let words: Vec<_> = items.iter().map(|item| item.words().unwrap()).collect();
         assert_eq!(words, ["0755", "1.50", "true", "007", "4"]);
     }
 
     #[test]
-    fn what_is_no_yaml_says_where() {
+    fn an_error_in_yaml_has_its_position() {
         let flaw = read("a: 1\nb: [1,\nc: }\n").unwrap_err();
         assert!(flaw.place.line >= 2, "{flaw:?}");
         let flaw = read("a: x\na: y\n").unwrap_err();

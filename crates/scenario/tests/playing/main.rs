@@ -1,5 +1,4 @@
-//! Scenarios from their text to their outcome: on the simulated clock, SQLite in memory, the real
-//! tools.
+//! Runs scenarios from text to result: on the simulated clock, with SQLite in memory and the real tools.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop at once")]
 

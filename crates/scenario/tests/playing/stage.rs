@@ -1,4 +1,4 @@
-//! What the tests of this folder share: a text is read and played.
+//! Helpers of these tests: read and run a text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use runtime::Ports;
 use scenario::clock::{SimClock, SimIds};
 use scenario::file;
 use scenario::model::Scripts;
-use scenario::play::{Minds, PlayResult, play};
-use scenario::transcript::{Deed, Line};
+use scenario::play::{PlayResult, ReplySource, play};
+use scenario::transcript::{Line, LineContent};
 use scenario::world::World;
 use storage::sqlite::Sqlite;
 
@@ -21,7 +21,7 @@ pub(crate) fn file(script: &str, story: &str, expect: &str) -> String {
     )
 }
 
-/// Plays a file.
+/// Runs a file.
 pub(crate) async fn played(text: &str) -> PlayResult {
     let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
     let scenario = file::read(text.as_bytes(), &toolbox.names()).unwrap_or_else(|flaws| panic!("{flaws:?}"));
@@ -31,20 +31,20 @@ pub(crate) async fn played(text: &str) -> PlayResult {
     let scripts = Arc::new(Scripts::of(&scenario, &time));
     let ids = Arc::new(SimIds::new(7, clock.clone()));
     let ports = Ports::new(Arc::new(sqlite), scripts, toolbox, time, ids);
-    play(&scenario, World::new(ports, clock), Minds::Scripts, Duration::from_secs(86_400)).await
+    play(&scenario, World::new(ports, clock), ReplySource::Scripts, Duration::from_secs(86_400)).await
 }
 
-/// A transcript in short.
+/// A short form of a transcript.
 pub(crate) fn shown(lines: &[Line]) -> Vec<String> {
     let shown = |line: &Line| {
         let what = match &line.what {
-            Deed::Said(text) => format!("says {text}"),
-            Deed::Thought(text) => format!("thinks {text}"),
-            Deed::Called(tool, arguments) => format!("calls {tool} {arguments}"),
-            Deed::Failed(tool, _) => format!("{tool} failed"),
-            Deed::Cycle(words) => words.clone(),
-            Deed::Skipped(reason) => format!("skips: {}", reason.as_deref().unwrap_or_default()),
-            Deed::Happened(what) => what.clone(),
+            LineContent::Said(text) => format!("says {text}"),
+            LineContent::Thought(text) => format!("thinks {text}"),
+            LineContent::Called(tool, arguments) => format!("calls {tool} {arguments}"),
+            LineContent::Failed(tool, _) => format!("{tool} failed"),
+            LineContent::Cycle(words) => words.clone(),
+            LineContent::Skipped(reason) => format!("skips: {}", reason.as_deref().unwrap_or_default()),
+            LineContent::Happened(what) => what.clone(),
         };
         format!("{} {} {what}", line.at.as_millis(), line.who.as_deref().unwrap_or("-"))
     };

@@ -1,4 +1,4 @@
-//! Agents, their events, runs and consciousness.
+//! The JSON of agents, their events, runs and consciousness.
 
 use agent::config::WakeOn;
 use agent::entry::EntryKind;
@@ -16,95 +16,96 @@ use utoipa::ToSchema;
 
 use super::{MemberJson, MessageJson, UsageJson, names};
 
-/// An agent as operators see it.
+/// An agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Agent {
-    /// Identity, and its entity's.
+    /// Unique id, which is also the id of its entity.
     #[schema(value_type = Uuid)]
     pub id: AgentId,
-    /// Unique handle.
+    /// Unique handle, `[a-z0-9_-]{1,40}`.
     pub name: String,
-    /// Free text for people.
+    /// Name shown to people; free text.
     pub display_name: String,
-    /// One sentence, from its config.
+    /// One-sentence description, taken from its config.
     pub description: String,
-    /// What it does now.
+    /// What the agent is doing now.
     #[schema(value_type = names::AgentState)]
     pub state: AgentState,
-    /// Why it sleeps although something may wait.
+    /// Why the agent sleeps although events may be waiting; left out if there is no special reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::SleepReason>)]
     pub reason: Option<String>,
-    /// The reason in words, possibly the vendor's. Known if it began after the server's start.
+    /// The reason as text, possibly from the model provider. Left out if the state began before the server started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Whether it may live.
+    /// Whether the agent may run: `active`, `suspended` or `retired`.
     #[schema(value_type = names::Standing)]
     pub standing: Standing,
-    /// Its model, as `provider/model`; `null` if the server has none.
+    /// Model that the agent uses, as `provider/model`; `null` if neither its config nor the server names one.
     pub model: Option<String>,
-    /// Its newest config, every key; left out of a brief list.
+    /// Current config with every key; left out if the list was requested with `brief`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]
     pub config: Value,
-    /// Revision of that config.
+    /// Revision of the config; increases with every change.
     pub config_rev: u64,
-    /// Its open cycle.
+    /// Id of the open cycle; left out if none is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
-    /// Events that wait.
+    /// Number of events waiting in the inbox.
     pub waiting: u32,
-    /// Events held by the bound on agent-to-agent messages.
+    /// Number of events held back by the limit on agent-to-agent messages.
     pub held: u32,
-    /// Cycles in which something was processed.
+    /// Number of cycles that processed at least one event.
     pub cycles: u64,
-    /// Cycles that were skipped.
+    /// Number of cycles that were skipped.
     pub skips: u64,
-    /// Tokens of all its life, with what is estimated of aborted generations.
+    /// Tokens used since the agent was created, including estimates for aborted generations.
     pub usage: UsageJson,
-    /// Until when it is not at what waits for it.
+    /// Time before which the agent does not start on waiting events; left out if it may start now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub not_before: Option<Timestamp>,
-    /// Where it would speak.
+    /// Id of the space that the agent posts to by default; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uuid>)]
     pub active_space: Option<SpaceId>,
-    /// When it was made.
+    /// When the agent was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// Commits of its life.
+    /// Number of commits since the agent was created.
     pub commit_n: u64,
-    /// What its runs cost together, in micro-dollars; `null` where no run has a price.
+    /// Total cost of its runs in micro-dollars (1/1,000,000 USD); `null` if no run has a price.
     #[serde(default)]
     pub cost_micros: Option<u64>,
-    /// Runs whose cost is unknown, and not in `cost_micros`.
+    /// Number of runs whose cost is unknown; `cost_micros` does not include them.
     #[serde(default)]
     pub unpriced: u64,
-    /// Its newest run.
+    /// The newest run; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastRunJson>,
-    /// When its next plan fires.
+    /// When the next plan is due; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_plan: Option<Timestamp>,
-    /// Why it was quarantined: a record of its own cannot be read. It is suspended until it is resumed.
+    /// Why the agent is quarantined: which of its records cannot be read. A quarantined agent is suspended until it
+    /// is resumed. Left out if it is not quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
 
-/// The newest run of an agent, in short.
+/// Summary of an agent's newest run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = LastRun)]
 pub struct LastRunJson {
-    /// The run, which is its cycle's id.
+    /// Id of the run, which is the id of its cycle.
     #[schema(value_type = Uuid)]
     pub id: CycleId,
-    /// How it ended.
+    /// How the run ended.
     #[schema(value_type = names::Ending)]
     pub ending: Ending,
-    /// When.
+    /// When it ended.
     #[schema(value_type = String, format = DateTime)]
     pub ended_at: Timestamp,
 }
@@ -116,125 +117,128 @@ impl From<agent::port::LastRun> for LastRunJson {
     }
 }
 
-/// An agent to be made.
+/// The agent to create.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewAgent)]
 pub struct NewAgentJson {
-    /// Handle, `[a-z0-9_-]{1,40}`; upper case is lowered.
+    /// Unique handle, `[a-z0-9_-]{1,40}`. Upper-case letters are converted to lower case.
     pub name: String,
-    /// Free text for people; the handle where left out. At most 200 bytes.
+    /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Its config; keys left out have their defaults.
+    /// Config of the agent. Keys that are left out have their defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub config: Option<Value>,
 }
 
-/// A change of an agent.
+/// The changes to an agent. Fields that are left out stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentChange {
-    /// Free text for people. At most 200 bytes.
+    /// Name shown to people; free text, at most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Keys of its config that change; objects merge. Live at its next cycle.
+    /// Config keys to change; objects are merged into the current ones. Takes effect in the agent's next cycle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub config: Option<Value>,
 }
 
-/// Which cycle is to be canceled.
+/// The cycle to cancel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequest {
-    /// Only this one; else whichever is open.
+    /// Cancel only if this cycle is the open one. Default: cancel whichever cycle is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
 }
 
-/// What is being canceled.
+/// The cycle that is being canceled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Canceled {
-    /// The cycle. It ends at its next commit.
+    /// Id of the cycle. It ends at its next commit.
     #[schema(value_type = Uuid)]
     pub cycle: CycleId,
 }
 
-/// An event to be sent to an agent.
+/// The event to send to an agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewEvent {
-    /// Name of the service that calls. 1 to 200 bytes.
+    /// Name of the service that sends the event. 1 to 200 bytes, no control characters.
     pub service: String,
-    /// What it sends. At most 256 KiB.
+    /// Content of the event: any JSON, at most 256 KiB. Default: `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// Whether it may break into a running cycle.
+    /// Whether the event may interrupt a running cycle.
     #[serde(default)]
     pub urgent: bool,
 }
 
-/// That an event is durable.
+/// An accepted event. It is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventAccepted {
-    /// Its id.
+    /// Id of the event.
     #[schema(value_type = String)]
     pub event_id: EventId,
-    /// Whether it was accepted before under the same `Idempotency-Key`.
+    /// `true` if the event was already accepted under the same `Idempotency-Key`.
     pub duplicate: bool,
 }
 
-/// A row of an agent's ledger.
+/// An event in an agent's inbox, with its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LoggedEvent {
-    /// Place in the agent's inbox.
+    /// Position in the agent's inbox; increases with every event.
     pub seq: u64,
-    /// Identity, unique per agent.
+    /// Id of the event, unique per agent.
     #[schema(value_type = String)]
     pub id: EventId,
-    /// What happened.
+    /// Kind of event.
     #[schema(value_type = names::EventKind)]
     pub kind: EventKind,
-    /// Whether it may break into a running cycle.
+    /// Whether the event may interrupt a running cycle.
     pub urgent: bool,
-    /// When it happened.
+    /// When the event happened.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// Where it comes from: principal, channel, trust, root, hop.
+    /// Origin of the event: on whose behalf it was sent (`principal`), through which `channel`, how far the agent
+    /// may trust it (`trust`), the first event or message of the causal chain (`root`), and the number of agent
+    /// messages since then (`hop`).
     #[schema(value_type = Object)]
     pub envelope: Envelope,
-    /// Its content, by `type`.
+    /// Content of the event; `type` is its form.
     #[schema(value_type = Object)]
     pub data: EventData,
-    /// What became of it, by `state`.
+    /// State of the event: `state` is `waiting`, `held`, `processed`, `skipped`, `canceled`, `dead` or `dropped`.
     #[schema(value_type = Object)]
     pub state: EventState,
-    /// How far it has come: `taken` by the open cycle, `shown` in it, and in the end `addressed` where the cycle
-    /// spoke in the event's space or named it as dealt with, else `read`; the other stages are states.
+    /// Progress of the event. `taken`: the open cycle has taken it. `shown`: that cycle has shown it to the model.
+    /// After the cycle's end: `addressed` if the cycle posted in the event's space or named the event as handled,
+    /// else `read`. The other values are states.
     #[schema(value_type = names::EventProgress)]
     pub progress: EventProgress,
-    /// The cycle that has taken or processed it.
+    /// Id of the cycle that has taken or processed the event; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
-    /// That cycle's ordinal: the one that its run has, or will have.
+    /// Ordinal of that cycle, which is the `ordinal` of its run; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordinal: Option<u64>,
-    /// The step that shows or has shown it.
+    /// Step of the cycle in which the model was shown the event; left out if it was not shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
-    /// When time alone lets it go; only while it is held.
+    /// When a held event is released at the latest; left out if the event is not held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub release_at: Option<Timestamp>,
-    /// Failed attempts; only while it waits.
+    /// Number of failed attempts so far; counted while the event waits.
     pub attempts: u32,
-    /// Text of the message it refers to, shortened.
+    /// Shortened text of the message that the event refers to.
     pub preview: String,
-    /// The event that was sent again by this one.
+    /// Id of the earlier event that this event repeats; left out if it repeats none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub cites: Option<EventId>,
@@ -265,48 +269,49 @@ impl From<InboxRow> for LoggedEvent {
     }
 }
 
-/// The run of one cycle.
+/// A run: the record of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Run)]
 pub struct RunJson {
-    /// The cycle.
+    /// Id of the run, which is the id of its cycle.
     #[schema(value_type = Uuid)]
     pub id: CycleId,
-    /// Whose.
+    /// Id of the agent.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
-    /// 1 for the first cycle in which something was processed, then counting.
+    /// Number of the run: 1 for the agent's first cycle that processed an event, and so on.
     pub ordinal: u64,
-    /// Why it woke, in words.
+    /// Why the agent woke, as text.
     pub woke_for: String,
-    /// Events it processed.
+    /// Number of events that the cycle processed.
     pub events: u32,
-    /// When it opened.
+    /// When the cycle opened.
     #[schema(value_type = String, format = DateTime)]
     pub opened_at: Timestamp,
-    /// When it came to rest.
+    /// When the cycle ended.
     #[schema(value_type = String, format = DateTime)]
     pub ended_at: Timestamp,
-    /// What each step did.
+    /// The steps of the cycle, in order.
     #[schema(value_type = Vec<Object>)]
     pub steps: Vec<StepRecord>,
-    /// All model calls together as the provider reported them, replies of which nothing came included.
+    /// Tokens of all model calls as reported by the provider, including replies that were discarded.
     pub usage: UsageJson,
-    /// Generations that were aborted, which no provider reports: estimated. Not in `usage`, but in `cost_micros`.
+    /// Estimated tokens of aborted generations, which providers do not report. Included in `cost_micros`, not in
+    /// `usage`.
     #[serde(default)]
     pub estimated: UsageJson,
-    /// In micro-dollars; `null` where a price or a usage is unknown.
+    /// Cost in micro-dollars (1/1,000,000 USD); `null` if a price or the usage is unknown.
     pub cost_micros: Option<u64>,
-    /// The model, as `provider/model`.
+    /// Model of the run, as `provider/model`.
     pub model: String,
-    /// Revision of the config that it ran under.
+    /// Revision of the agent's config during the run.
     pub config_rev: u64,
-    /// How it ended.
+    /// How the cycle ended.
     #[schema(value_type = names::Ending)]
     pub ending: Ending,
-    /// Why, where the ending does not say it all.
+    /// Details of the ending; `null` if there are none.
     pub reason: Option<String>,
-    /// The agent's own words at the end.
+    /// The agent's own summary of the cycle; `null` if it wrote none.
     pub summary: Option<String>,
 }
 
@@ -336,91 +341,91 @@ impl From<run::Run> for RunJson {
     }
 }
 
-/// A run with the messages it sent.
+/// A run with the messages that it posted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunDetail {
     /// The run.
     #[serde(flatten)]
     pub run: RunJson,
-    /// Messages that the cycle sent, in order.
+    /// Messages that the cycle posted, in order.
     pub messages: Vec<MessageJson>,
 }
 
-/// A part of an agent's log.
+/// A range of entries of an agent's consciousness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Consciousness {
-    /// Whose.
+    /// Id of the agent.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
-    /// Entries, oldest first.
+    /// The entries, oldest first.
     pub entries: Vec<LogEntry>,
-    /// Tokens of these entries together.
+    /// Sum of the entries' `tokens`.
     pub total_tokens: u64,
-    /// `after` of the next part; `null` where this is the last.
+    /// Pass as `after` to get the following entries; `null` if there are no more.
     pub next: Option<u64>,
 }
 
-/// One element of an agent's consciousness.
+/// An entry of an agent's consciousness.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogEntry {
-    /// Place in the log.
+    /// Position in the log: 1, 2, 3 and so on.
     pub seq: u64,
-    /// The cycle that appended it.
+    /// Id of the cycle that appended the entry.
     #[schema(value_type = Uuid)]
     pub cycle: CycleId,
-    /// The step of that cycle.
+    /// Step of that cycle.
     pub step: u32,
-    /// What it is.
+    /// Kind of entry.
     #[schema(value_type = names::EntryKind)]
     pub kind: EntryKind,
-    /// The content: role and typed parts.
+    /// Content: a role and typed parts.
     #[schema(value_type = Object)]
     pub message: ModelMessage,
-    /// Size under the reference estimator.
+    /// Estimated size in tokens.
     pub tokens: u32,
-    /// When it was appended.
+    /// When the entry was appended.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// Whether the agent still sees it; else it is in the archive.
+    /// Whether the entry is in the view, which is sent to the model. Other entries are in the archive.
     pub in_view: bool,
 }
 
-/// What an agent knows apart from its log.
+/// What an agent knows in addition to its consciousness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Facts)]
 pub struct FactsJson {
-    /// Spaces that it is a member of, as many as it is shown.
+    /// Spaces that the agent is a member of: as many as its model is shown.
     pub spaces: Vec<SpaceOfAgent>,
-    /// How many more it is in, counted up to 1 000 in all.
+    /// Number of further spaces, counted up to 1,000 spaces in total.
     #[serde(default)]
     pub more_spaces: usize,
-    /// Its memories, most recent first.
+    /// Memories of the agent, most recent first.
     #[schema(value_type = Vec<Object>)]
     pub memories: Vec<Memory>,
-    /// Its goals, highest priority first.
+    /// Goals of the agent, highest priority first.
     #[schema(value_type = Vec<Object>)]
     pub goals: Vec<Goal>,
-    /// Its pending plans, next first.
+    /// Pending plans of the agent, the next one first.
     #[schema(value_type = Vec<Object>)]
     pub plans: Vec<Plan>,
 }
 
-/// A space as its member sees it.
+/// A space of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SpaceOfAgent {
-    /// Identity.
+    /// Id of the space.
     #[schema(value_type = Uuid)]
     pub id: SpaceId,
-    /// Handle.
+    /// Unique handle of the space.
     pub name: String,
-    /// Free text for people.
+    /// Name shown to people; free text.
     pub display_name: String,
-    /// Which messages of agents wake the other agents there.
+    /// Which messages of agents wake the other agents in the space.
     #[schema(value_type = names::WakeOn)]
     pub wake_on: WakeOn,
-    /// Its members, as many as the agent is shown.
+    /// Members of the space: as many as the agent's model is shown.
     pub members: Vec<MemberJson>,
-    /// How many more there are.
+    /// Number of further members.
     #[serde(default)]
     pub more_members: usize,
 }

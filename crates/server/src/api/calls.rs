@@ -1,4 +1,4 @@
-//! Calls of an agent's tools.
+//! The JSON of tool calls.
 
 use agent::call::{CallRow, CallState, Effect, OutcomeStatus, head_and_tail};
 use agent::id::{AgentId, CallId, CycleId};
@@ -8,41 +8,41 @@ use utoipa::ToSchema;
 
 use super::names;
 
-/// A call of a tool.
+/// A call of a tool by an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Call {
-    /// Identity, and the key under which its effect happens once.
+    /// Id of the call. It is also the idempotency key of the call's effect.
     #[schema(value_type = String)]
     pub id: CallId,
-    /// Whose.
+    /// Id of the agent.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
-    /// The cycle that decided it.
+    /// Id of the cycle that made the call.
     #[schema(value_type = Uuid)]
     pub cycle: CycleId,
-    /// The step of that cycle.
+    /// Step of that cycle.
     pub step: u32,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// Its arguments as the model wrote them, long ones as head and tail.
+    /// Arguments as the model wrote them. Long ones are cut to their beginning and end.
     pub arguments: String,
-    /// What repeating it would do.
+    /// Whether the call may be repeated after a crash.
     #[schema(value_type = names::Effect)]
     pub effect: Effect,
-    /// Its state.
+    /// State of the call.
     #[schema(value_type = names::CallState)]
     pub state: CallState,
-    /// How it ended; none while it is open.
+    /// How the call ended; left out if there is no outcome yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::OutcomeStatus>)]
     pub status: Option<OutcomeStatus>,
-    /// What its agent reads of that, long texts as head and tail.
+    /// Outcome as the agent reads it. A long text is cut to its beginning and end. Left out if there is none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
 }
 
 impl Call {
-    /// A call of that agent from its row.
+    /// The JSON of a row of that agent.
     pub(crate) fn of(agent: AgentId, row: CallRow) -> Self {
         let bound = |text: &str| head_and_tail(text, limits::TOOL_SHOWN_MAX_BYTES);
         Self {

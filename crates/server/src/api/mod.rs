@@ -1,12 +1,12 @@
-//! The JSON of the doors: what requests and answers are made of. Used by the server to speak and by
-//! the command line to listen. Must not know how anything is done.
+//! The JSON types of requests and responses. The server writes them and the command line reads them. Must not
+//! know how requests are handled.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 mod agents;
 mod calls;
-mod mind;
+mod context;
 mod names;
 mod people;
 mod spaces;
@@ -17,7 +17,7 @@ pub use agents::{
     LogEntry, LoggedEvent, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
 };
 pub use calls::Call;
-pub use mind::{MindJson, MindLayer};
+pub use context::{ContextJson, ContextLayer};
 pub(crate) use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, NewEntity, NewKey, Whoami};
 pub use spaces::{
@@ -28,179 +28,179 @@ pub use watch::{
     SpaceSnapshot,
 };
 
-/// That the process answers.
+/// The health of the server process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
     /// Always `ok`.
     pub status: String,
-    /// Of the server.
+    /// Version of the server.
     pub version: String,
 }
 
-/// That the server can do its work.
+/// The readiness of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Ready)]
 pub struct ReadyJson {
-    /// Whether it can.
+    /// Always `true`; a server that is not ready answers with an error.
     pub ready: bool,
-    /// Of the server.
+    /// Version of the server.
     pub version: String,
-    /// The model that agents use which name none; `null` where there is none.
+    /// Default model, used by agents whose config names none; `null` if there is none.
     pub model: Option<ModelSummary>,
-    /// Figures of the whole store.
+    /// Counts over the whole store.
     #[schema(value_type = Object)]
     pub totals: agent::port::Totals,
 }
 
-/// A model in short.
+/// Summary of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ModelSummary {
-    /// As `provider/model`.
+    /// Name of the model, as `provider/model`.
     pub name: String,
-    /// Whether it is scripted and no model at all.
+    /// `true` for the demo model, which gives scripted replies and is not an LLM.
     pub demo: bool,
-    /// Its bound on tokens.
+    /// Largest number of tokens that the model takes, sent and generated together.
     pub context_window: u32,
 }
 
-/// One page of a list.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Page)]
 pub struct PageJson<T> {
-    /// The rows.
+    /// The items of the page.
     pub items: Vec<T>,
-    /// The cursor of the next page; `null` where this is the last.
+    /// Pass as `cursor` to get the next page; `null` on the last page.
     pub next: Option<String>,
 }
 
 impl<T> PageJson<T> {
-    /// A page of rows turned into their JSON form.
+    /// Converts the rows of a page into JSON.
     pub fn of<U>(page: agent::port::Page<U>, turn: impl FnMut(U) -> T) -> Self {
         Self { items: page.items.into_iter().map(turn).collect(), next: page.next }
     }
 }
 
-/// Which page of a list.
+/// The page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageQuery {
-    /// `next` of the page before.
+    /// `next` of the previous page. Default: the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows, 1 to 200; 50 by default.
+    /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Which page of a list of agents.
+/// The page of a list of agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AgentQuery {
-    /// Leave the configs out; false by default.
+    /// Whether to leave out `config`. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brief: Option<bool>,
-    /// `next` of the page before.
+    /// `next` of the previous page. Default: the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows, 1 to 200; 50 by default.
+    /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Which part of the recent past.
+/// The part of the recent history to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RecentQuery {
-    /// Only of these agents, by id or handle, with commas between them, at most 32: their runs, and
-    /// what is said in their spaces.
+    /// Agents by id or handle, separated by commas, at most 32: return only their runs and the messages in their
+    /// spaces. Default: all agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<String>,
-    /// Only what happened after that moment.
+    /// Return only items after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<String>, format = DateTime)]
     pub since: Option<jiff::Timestamp>,
-    /// Rows, 1 to 200; 50 by default.
+    /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Which page of a list of entities.
+/// The page of a list of entities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EntityQuery {
-    /// Only these: `human` or `agent`.
+    /// Return only entities of this kind: `human` or `agent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline, value_type = Option<names::EntityKind>)]
     pub kind: Option<agent::entity::EntityKind>,
-    /// `next` of the page before.
+    /// `next` of the previous page. Default: the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows, 1 to 200; 50 by default.
+    /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Which page of an inbox.
+/// The page of an inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct InboxQuery {
-    /// Only events in this state.
+    /// Return only events in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(inline, value_type = Option<names::FateState>)]
+    #[param(inline, value_type = Option<names::EventState>)]
     pub state: Option<String>,
-    /// `next` of the page before.
+    /// `next` of the previous page. Default: the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows, 1 to 200; 50 by default.
+    /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Which part of a log.
+/// The part of a log to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LogQuery {
-    /// Entries behind this seq; 0 by default.
+    /// Return entries with a `seq` greater than this. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// Rows, 1 to 200; 50 by default.
+    /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Which part of a timeline. With `after` the oldest messages behind it, else the newest.
+/// The part of a timeline to read. With `after` the oldest messages after it are returned, otherwise the newest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TimelineQuery {
-    /// Messages behind this seq.
+    /// Return messages with a `seq` greater than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// Messages before this seq.
+    /// Return messages with a `seq` less than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
-    /// Rows, 1 to 200; 50 by default.
+    /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Tokens as the provider reports them; `null` where it reported nothing.
+/// Token counts as reported by the model provider; `null` if it reported none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Usage)]
 pub struct UsageJson {
-    /// Sent, cached ones included.
+    /// Tokens sent, including cached ones.
     pub input: Option<u64>,
-    /// Of these, read from the provider's cache.
+    /// Tokens of `input` that were read from the provider's cache.
     pub cached: Option<u64>,
-    /// Generated, reasoning included.
+    /// Tokens generated, including reasoning.
     pub output: Option<u64>,
-    /// Of these, reasoning.
+    /// Tokens of `output` that are reasoning.
     pub reasoning: Option<u64>,
 }
 

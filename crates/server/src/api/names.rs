@@ -1,17 +1,8 @@
-//! Names of the closed lists of `agent`, for the document only: the rules know no OpenAPI.
+//! OpenAPI schemas of the enums of the crate `agent`, which itself does not depend on OpenAPI.
 
 use std::borrow::Cow;
 
-use agent::call::{CallState as Call, Effect as Does, OutcomeStatus as Came};
-use agent::config::WakeOn as Wakes;
-use agent::entity::EntityKind as Kind;
-use agent::entry::EntryKind as Entry;
-use agent::event::EventKind as Event;
-use agent::event::EventProgress as Reached;
-use agent::life::{IdleReason as Rest, Standing as Stand};
-use agent::run::Ending as End;
-use agent::space::MessageKind as Said;
-use agent::update::AgentState as State;
+use agent::{call, config, entity, entry, event, life, run, space, update};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -37,62 +28,77 @@ macro_rules! names {
 }
 
 names! {
-    /// Human or agent.
-    EntityKind: [Kind::Human.as_str(), Kind::Agent.as_str()];
-    /// Words or a tool at work.
-    MessageKind: [Said::Text.as_str(), Said::Tool.as_str()];
+    /// A person or an agent.
+    EntityKind: [entity::EntityKind::Human.as_str(), entity::EntityKind::Agent.as_str()];
+    /// Text, or a call of a visible tool.
+    MessageKind: [space::MessageKind::Text.as_str(), space::MessageKind::Tool.as_str()];
     /// What an agent is doing.
     AgentState: [
-        State::Sleeping.as_str(), State::Thinking.as_str(), State::Processing.as_str(),
-        State::Paused.as_str(), State::Retired.as_str(),
+        update::AgentState::Sleeping.as_str(), update::AgentState::Thinking.as_str(),
+        update::AgentState::Processing.as_str(),
+        update::AgentState::Paused.as_str(), update::AgentState::Retired.as_str(),
     ];
-    /// Whether an agent may live.
-    Standing: [Stand::Active.as_str(), Stand::Suspended.as_str(), Stand::Retired.as_str()];
-    /// Which agents' messages wake agents: all of them, or only those that name them.
-    WakeOn: [Wakes::All.as_str(), Wakes::Mention.as_str()];
-    /// What happened.
+    /// Whether an agent may run.
+    Standing: [
+        life::Standing::Active.as_str(), life::Standing::Suspended.as_str(),
+        life::Standing::Retired.as_str(),
+    ];
+    /// Which messages of agents wake another agent: all, or only those that mention it.
+    WakeOn: [config::WakeOn::All.as_str(), config::WakeOn::Mention.as_str()];
+    /// The kind of an event.
     EventKind: [
-        Event::SpaceMessage.as_str(), Event::Mention.as_str(), Event::Service.as_str(),
-        Event::Plan.as_str(), Event::Timer.as_str(), Event::ToolResult.as_str(), Event::Heartbeat.as_str(),
+        event::EventKind::SpaceMessage.as_str(), event::EventKind::Mention.as_str(),
+        event::EventKind::Service.as_str(),
+        event::EventKind::Plan.as_str(), event::EventKind::Timer.as_str(),
+        event::EventKind::ToolResult.as_str(), event::EventKind::Heartbeat.as_str(),
     ];
-    /// The one state of an accepted event.
-    FateState: ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];
-    /// How far an event has come.
+    /// The state of an event.
+    EventState: ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];
+    /// The progress of an event.
     EventProgress: [
-        Reached::Waiting.as_str(), Reached::Taken.as_str(), Reached::Held.as_str(), Reached::Shown.as_str(),
-        Reached::Addressed.as_str(), Reached::Read.as_str(), Reached::Skipped.as_str(),
-        Reached::Canceled.as_str(), Reached::Dead.as_str(), Reached::Dropped.as_str(),
+        event::EventProgress::Waiting.as_str(), event::EventProgress::Taken.as_str(),
+        event::EventProgress::Held.as_str(), event::EventProgress::Shown.as_str(),
+        event::EventProgress::Addressed.as_str(), event::EventProgress::Read.as_str(),
+        event::EventProgress::Skipped.as_str(),
+        event::EventProgress::Canceled.as_str(), event::EventProgress::Dead.as_str(),
+        event::EventProgress::Dropped.as_str(),
     ];
-    /// What an entry is.
+    /// The kind of an entry.
     EntryKind: [
-        Entry::Inbox.as_str(), Entry::Injection.as_str(), Entry::Assistant.as_str(),
-        Entry::Outcomes.as_str(), Entry::Notice.as_str(),
+        entry::EntryKind::Inbox.as_str(), entry::EntryKind::Injection.as_str(),
+        entry::EntryKind::Assistant.as_str(),
+        entry::EntryKind::Outcomes.as_str(), entry::EntryKind::Notice.as_str(),
     ];
-    /// Why a cycle ended.
+    /// How a cycle ended.
     Ending: [
-        End::Completed.as_str(), End::Skipped.as_str(), End::Exhausted.as_str(), End::Canceled.as_str(),
-        End::Failed.as_str(),
+        run::Ending::Completed.as_str(), run::Ending::Skipped.as_str(), run::Ending::Exhausted.as_str(),
+        run::Ending::Canceled.as_str(),
+        run::Ending::Failed.as_str(),
     ];
-    /// What repeating a call would do.
+    /// Whether a call may be repeated after a crash.
     Effect: [
-        Does::Inward.as_str(), Does::ReadOnly.as_str(), Does::Idempotent.as_str(), Does::Unsafe.as_str(),
+        call::Effect::Inward.as_str(), call::Effect::ReadOnly.as_str(),
+        call::Effect::Idempotent.as_str(), call::Effect::Unsafe.as_str(),
     ];
-    /// Where a call stands.
+    /// The state of a call.
     CallState: [
-        Call::Planned.as_str(), Call::Started.as_str(), Call::Detached.as_str(), Call::Done.as_str(),
+        call::CallState::Planned.as_str(), call::CallState::Started.as_str(),
+        call::CallState::Detached.as_str(), call::CallState::Done.as_str(),
     ];
     /// How a call ended.
     OutcomeStatus: [
-        Came::Ok.as_str(), Came::Error.as_str(), Came::Pending.as_str(), Came::Unknown.as_str(),
-        Came::Canceled.as_str(),
+        call::OutcomeStatus::Ok.as_str(), call::OutcomeStatus::Error.as_str(),
+        call::OutcomeStatus::Pending.as_str(), call::OutcomeStatus::Unknown.as_str(),
+        call::OutcomeStatus::Canceled.as_str(),
     ];
-    /// Why a sleeping agent does not do what waits.
+    /// Why an agent sleeps although events may be waiting.
     SleepReason: [
-        Rest::Provider.as_str(), Rest::Backoff.as_str(), Rest::Debounce.as_str(), "suspended", "damaged", "place",
+        life::IdleReason::Provider.as_str(), life::IdleReason::Backoff.as_str(),
+        life::IdleReason::Debounce.as_str(), "suspended", "damaged", "place",
         "requests", "crash", "store", "broke",
     ];
 }
 
-/// The names that `state` of an inbox may have.
+/// The values that the query parameter `state` of an inbox may have.
 pub(crate) const EVENT_STATES: [&str; 7] =
     ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];

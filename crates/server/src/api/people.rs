@@ -1,4 +1,4 @@
-//! Entities and keys.
+//! The JSON of entities and keys.
 
 use agent::entity;
 use agent::id::{CredentialId, EntityId};
@@ -8,23 +8,23 @@ use utoipa::ToSchema;
 
 use super::names;
 
-/// A human or an agent, as members know it.
+/// A person or an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Entity)]
 pub struct EntityJson {
-    /// Identity; an agent's is also its agent id.
+    /// Unique id. For an agent it is also the agent's id.
     #[schema(value_type = Uuid)]
     pub id: EntityId,
-    /// Human or agent.
+    /// Whether the entity is a person or an agent.
     #[schema(value_type = names::EntityKind)]
     pub kind: entity::EntityKind,
-    /// Unique handle.
+    /// Unique handle, `[a-z0-9_-]{1,40}`.
     pub name: String,
-    /// Free text for people.
+    /// Name shown to people; free text.
     pub display_name: String,
-    /// The id in the client's own auth; humans only.
+    /// Id of the person in the client's own user database; `null` if none was set, and for agents.
     pub external_id: Option<String>,
-    /// When it was made.
+    /// When the entity was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
@@ -36,46 +36,46 @@ impl From<entity::Entity> for EntityJson {
     }
 }
 
-/// A person to be made.
+/// The person to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewEntity {
-    /// Handle, `[a-z0-9_-]{1,40}`; upper case is lowered.
+    /// Unique handle, `[a-z0-9_-]{1,40}`. Upper-case letters are converted to lower case.
     pub name: String,
-    /// Free text for people; the handle where left out. At most 200 bytes.
+    /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// The id in the client's own auth. At most 200 bytes.
+    /// Id of the person in the client's own user database. At most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
 }
 
-/// A key to be made for a person.
+/// The key to create for a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
-    /// What it is for. At most 4 KiB.
+    /// What the key is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
 
-/// A key, shown this once.
+/// A new key. The secret is shown only in this response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Key)]
 pub struct KeyJson {
-    /// Identity of the credential.
+    /// Id of the credential.
     #[schema(value_type = Uuid)]
     pub id: CredentialId,
-    /// The secret. It is stored hashed and cannot be shown again.
+    /// The secret. Only its hash is stored, so it cannot be shown again.
     pub key: String,
 }
 
-/// Whose key it is.
+/// The owner of the key that the request was sent with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Whoami {
-    /// `admin` or `entity`.
+    /// Kind of key: `admin` or `entity`.
     pub kind: String,
-    /// The entity that the key is bound to.
+    /// Entity that the key is bound to; left out for an admin key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<EntityJson>,
 }

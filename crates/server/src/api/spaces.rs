@@ -1,4 +1,4 @@
-//! Spaces, members and messages.
+//! The JSON of spaces, members and messages.
 
 use agent::config::WakeOn;
 use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
@@ -11,30 +11,30 @@ use uuid::Uuid;
 
 use super::{EntityJson, names};
 
-/// A shared timeline where members speak.
+/// A space: a shared timeline in which its members post messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Space)]
 pub struct SpaceJson {
-    /// Identity.
+    /// Unique id.
     #[schema(value_type = Uuid)]
     pub id: SpaceId,
-    /// Unique handle among spaces.
+    /// Handle, `[a-z0-9_-]{1,40}`, unique among spaces.
     pub name: String,
-    /// Free text for people.
+    /// Name shown to people; free text.
     pub display_name: String,
-    /// What the space is for.
+    /// What the space is for; may be empty.
     pub description: String,
-    /// The last message's seq; 0 where nothing was said.
+    /// `seq` of the last message; 0 if there are no messages.
     pub head_seq: u64,
-    /// Raised by every durable change.
+    /// Revision of the space; increases with every durable change.
     pub rev: u64,
-    /// A closed space takes no more messages.
+    /// Whether the space is closed to new messages.
     pub closed: bool,
-    /// Which messages of agents wake the other agents there, beside `wake_on` in each agent's config: the
-    /// stricter of the two holds. People's messages always wake.
+    /// Which messages of agents wake the other agents in the space. If an agent's config has a stricter `wake_on`,
+    /// that one applies to this agent. Messages of people always wake all agents.
     #[schema(value_type = names::WakeOn)]
     pub wake_on: WakeOn,
-    /// When it was opened.
+    /// When the space was opened.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
@@ -47,54 +47,54 @@ impl From<entity::Space> for SpaceJson {
     }
 }
 
-/// A space to be opened.
+/// The space to open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSpace)]
 pub struct NewSpaceJson {
-    /// Handle, `[a-z0-9_-]{1,40}`; upper case is lowered.
+    /// Handle, `[a-z0-9_-]{1,40}`, unique among spaces. Upper-case letters are converted to lower case.
     pub name: String,
-    /// Free text for people; the handle where left out. At most 200 bytes.
+    /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
     /// What the space is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Which messages of agents wake the other agents there; `all` where left out.
+    /// Which messages of agents wake the other agents in the space. Default: `all`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::WakeOn>)]
     pub wake_on: Option<String>,
-    /// First members, by id or handle. At most 256.
+    /// Initial members, by id or handle. At most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
 }
 
-/// What is to be changed of a space; what is left out stays as it is.
+/// The changes to a space. Fields that are left out stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SpaceChange)]
 pub struct SpaceChangeJson {
-    /// Free text for people. At most 200 bytes.
+    /// Name shown to people; free text, at most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
     /// What the space is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Which messages of agents wake the other agents there, from the next message on.
+    /// Which messages of agents wake the other agents in the space. Applies from the next message on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::WakeOn>)]
     pub wake_on: Option<String>,
 }
 
-/// An entity in a space.
+/// A member of a space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Member)]
 pub struct MemberJson {
-    /// Who.
+    /// Person or agent that is the member.
     pub entity: EntityJson,
-    /// Free text: `owner`, `reviewer`, ….
+    /// Role in the space; free text, for example `owner` or `reviewer`.
     pub role: String,
-    /// Since when.
+    /// When the member was added.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
 }
@@ -106,70 +106,70 @@ impl From<entity::Member> for MemberJson {
     }
 }
 
-/// A member to be added; adding one again changes the role.
+/// The member to add. Adding a member again changes its role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMember {
-    /// Who, by id or handle.
+    /// Person or agent, by id or handle.
     pub entity: String,
-    /// Free text; `member` where left out. At most 200 bytes.
+    /// Role in the space; free text, at most 200 bytes. Default: `member`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
 }
 
-/// Something said in a space.
+/// A message in a space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Message)]
 pub struct MessageJson {
-    /// Identity.
+    /// Unique id.
     #[schema(value_type = Uuid)]
     pub id: MessageId,
-    /// Where.
+    /// Id of the space.
     #[schema(value_type = Uuid)]
     pub space: SpaceId,
-    /// Place there: 1, 2, 3 … without gaps.
+    /// Position in the space: 1, 2, 3 and so on, without gaps.
     pub seq: u64,
-    /// The space's `rev` when it was last changed.
+    /// `rev` of the space when the message was last changed.
     pub rev: u64,
-    /// Who.
+    /// Id of the sender.
     #[schema(value_type = Uuid)]
     pub sender: EntityId,
-    /// The sender's display name.
+    /// Display name of the sender.
     pub sender_name: String,
-    /// Human or agent.
+    /// Whether the sender is a person or an agent.
     #[schema(value_type = names::EntityKind)]
     pub sender_kind: entity::EntityKind,
-    /// Words or a tool.
+    /// `text` for a posted message, `tool` for a call of a visible tool.
     #[schema(value_type = names::MessageKind)]
     pub kind: space::MessageKind,
-    /// The words.
+    /// Text of the message.
     pub text: String,
-    /// Members named in it.
+    /// Ids of the members that the message mentions.
     #[schema(value_type = Vec<Uuid>)]
     pub mentions: Vec<EntityId>,
-    /// Whether its sender marked it urgent.
+    /// Whether the sender marked the message as urgent.
     pub urgent: bool,
-    /// When.
+    /// When the message was posted.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// The cycle that said it; people's messages have none.
+    /// Id of the cycle that posted the message; `null` for messages of people.
     #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
-    /// The call that said it.
+    /// Id of the tool call that posted the message; `null` if there was none.
     #[schema(value_type = Option<String>)]
     pub call: Option<CallId>,
-    /// The client's own data.
+    /// Data that the client stored with the message; `null` if there is none.
     pub data: Option<Value>,
-    /// The happening that it goes back to.
+    /// First event or message of the causal chain that led to this message.
     #[schema(value_type = String)]
     pub root: RootId,
-    /// Agents' messages since then.
+    /// Number of agent messages between `root` and this message.
     pub hop: u32,
 }
 
-impl From<space::Spoken> for MessageJson {
-    fn from(spoken: space::Spoken) -> Self {
-        let space::Spoken { message, sender_name, sender_kind } = spoken;
+impl From<space::PostedMessage> for MessageJson {
+    fn from(posted: space::PostedMessage) -> Self {
+        let space::PostedMessage { message, sender_name, sender_kind } = posted;
         let space::Message { id, space, seq, rev, sender, kind, text, mentions, urgent, at, .. } = message;
         let space::Message { cycle, call, data, root, hop, .. } = message;
         Self {
@@ -194,26 +194,27 @@ impl From<space::Spoken> for MessageJson {
     }
 }
 
-/// Something to be said.
+/// The message to post.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewMessage)]
 pub struct NewMessageJson {
-    /// The words; not blank, at most 64 KiB.
+    /// Text of the message. Not blank, at most 64 KiB.
     pub text: String,
-    /// Who says it, by id or handle: with an admin key required, with an entity's key refused.
+    /// Sender, by id or handle. Required with an admin key, not allowed with an entity's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
-    /// Members to mention in addition to those in the text, by id or handle. At most 64.
+    /// Members to mention in addition to those named in the text, by id or handle. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mentions: Vec<String>,
-    /// Whether it may break into a running cycle.
+    /// Whether the message may interrupt a running cycle.
     #[serde(default)]
     pub urgent: bool,
-    /// Its id, chosen by the client: a UUID of version 4 or 7. Sending it again is a duplicate.
+    /// Id of the message, chosen by the client: a UUID of version 4 or 7. Sent again, the message is not posted
+    /// twice. Default: an id chosen by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
-    /// The client's own data, kept and given back.
+    /// Any JSON that the client wants to store with the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }

@@ -1,4 +1,4 @@
-//! Events of streams besides the updates themselves.
+//! The JSON of snapshots and control events of streams, and of the recent history.
 
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
 use agent::life::IdleReason;
@@ -9,143 +9,144 @@ use utoipa::ToSchema;
 
 use super::{MemberJson, MessageJson, RunJson, SpaceJson, names};
 
-/// `snapshot` of a space's stream.
+/// The event `snapshot` of the stream of a space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SpaceSnapshot {
     /// The space.
     pub space: SpaceJson,
-    /// Its members.
+    /// Members of the space.
     pub members: Vec<MemberJson>,
-    /// Its `rev`: updates with ids above it follow.
+    /// `rev` of the space. Updates with greater ids follow.
     pub rev: u64,
-    /// Its last message's seq.
+    /// `seq` of the last message; 0 if there are no messages.
     pub head_seq: u64,
-    /// Messages being written.
+    /// Messages that are being written.
     pub drafts: Vec<DraftNow>,
-    /// Agents at work in a cycle that touched the space.
+    /// Agents that are running a cycle which involves the space.
     pub agents: Vec<AgentNow>,
-    /// Agents that cannot think just now, though something of the space waits for them.
+    /// Agents that are backing off although events of the space wait for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<IdleNow>,
 }
 
-/// An agent that cannot think just now.
+/// An agent that is backing off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IdleNow {
-    /// Who.
+    /// Id of the agent.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
-    /// `provider`: its model cannot be reached; `backoff`: what it was sent failed.
+    /// `provider`: the model provider cannot be reached. `backoff`: the last attempt failed.
     #[schema(value_type = String)]
     pub reason: IdleReason,
-    /// When it tries again.
+    /// When the agent tries again.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
-    /// The reason in words, a vendor's perhaps: told to operators, of rests that began since the server did.
+    /// The reason as text, possibly from the model provider. Only for admin keys; left out if the back-off began
+    /// before the server started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// A message being written.
+/// A message that is being written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DraftNow {
-    /// Where.
+    /// Id of the space.
     #[schema(value_type = Uuid)]
     pub space: SpaceId,
-    /// The id it will have.
+    /// Id that the message will have.
     #[schema(value_type = Uuid)]
     pub message: MessageId,
-    /// Who writes.
+    /// Id of the agent that writes it.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
-    /// The visible tool whose input this is; words have none.
+    /// Visible tool whose input this is; left out for the text of a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The text so far.
+    /// Text written so far.
     pub text: String,
 }
 
-/// An agent at work.
+/// An agent that is running a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentNow {
-    /// Who.
+    /// Id of the agent.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
-    /// What it does.
+    /// What the agent is doing.
     #[schema(value_type = names::AgentState)]
     pub state: AgentState,
-    /// In which cycle.
+    /// Id of the cycle.
     #[schema(value_type = Uuid)]
     pub cycle: CycleId,
 }
 
-/// `snapshot` of an agent's stream.
+/// The event `snapshot` of the stream of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentSnapshot {
-    /// Who.
+    /// Id of the agent.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
-    /// What it does.
+    /// What the agent is doing.
     #[schema(value_type = names::AgentState)]
     pub state: AgentState,
-    /// Why it sleeps, where there is a reason.
+    /// Why the agent sleeps although events may be waiting; left out if there is no special reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The same in words, a vendor's perhaps.
+    /// The reason as text, possibly from the model provider; left out if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Its open cycle.
+    /// Id of the open cycle; `null` if none is open.
     #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
-    /// Its last commit: `commit` updates with ids above it follow.
+    /// Number of the last commit. Updates `commit` with greater ids follow.
     pub commit_n: u64,
-    /// Messages that it is writing.
+    /// Messages that the agent is writing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drafts: Vec<DraftNow>,
 }
 
-/// `snapshot` of the stream of the whole server.
+/// The event `snapshot` of the stream of the whole server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServerSnapshot {
-    /// Agents at work.
+    /// Agents that are running a cycle.
     pub agents: Vec<AgentNow>,
-    /// Messages being written.
+    /// Messages that are being written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drafts: Vec<DraftNow>,
 }
 
-/// The recent past.
+/// The recent history of the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Recent {
-    /// What happened, oldest first.
+    /// Messages and runs, oldest first.
     pub items: Vec<RecentItemJson>,
 }
 
-/// Something of the recent past.
+/// An item of the recent history; `type` is `message` or `run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[schema(as = RecentItem)]
 pub enum RecentItemJson {
-    /// Said in a space.
+    /// A message that was posted.
     Message(Box<MessageJson>),
-    /// A cycle came to rest.
+    /// The run of a cycle that ended.
     Run(Box<RunJson>),
 }
 
-/// `gap`: durable updates of this range are not replayed; the snapshot that follows is the truth.
+/// The event `gap`: durable updates in this range are not replayed. Use the `snapshot` that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Gap {
-    /// The last id that the client had.
+    /// Last id that the client had.
     pub from: u64,
-    /// The id of now.
+    /// Current id.
     pub to: u64,
 }
 
-/// `closed`: the last event of a stream.
+/// The event `closed`: the last event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Closed {
-    /// `slow_reader`, `not_member`, `key_revoked`, `shutdown` or `store`.
+    /// Why the stream ends: `slow_reader`, `not_member`, `key_revoked`, `shutdown` or `store`.
     pub reason: String,
-    /// The last id that was handed to the connection; `Last-Event-ID` of the next one.
+    /// Last id that was sent; use it as `Last-Event-ID` to continue. `null` if none was sent.
     pub last_id: Option<u64>,
 }

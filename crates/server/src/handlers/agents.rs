@@ -1,4 +1,4 @@
-//! Agents: make, look at, change, suspend, resume, retire, cancel.
+//! Agents: create, read, change, suspend, resume, retire, cancel.
 
 use std::time::Duration;
 
@@ -16,137 +16,148 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgentJson, PageJson};
-use crate::app_state::{AppState, HallState};
+use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
-use crate::extract::{At, Body, MaybeBody, Query, page, text, to_the_end};
-use crate::problem::{Code, Made, Problem};
+use crate::extract::{Body, MaybeBody, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::problem::{Code, Problem, WriteResponse};
 
-/// Makes an agent.
+/// Creates an agent.
 #[utoipa::path(post, path = "/v1/agents", tag = "agents", request_body = NewAgentJson,
-    responses((status = 201, description = "Made.", body = Agent)))]
-pub(super) async fn create(State(app): HallState, body: Body<NewAgentJson>) -> Result<Made<Agent>, Problem> {
+    responses((status = 201, description = "The new agent.", body = Agent)))]
+pub(super) async fn create(
+    State(app): SharedState,
+    body: Body<NewAgentJson>,
+) -> Result<WriteResponse<Agent>, Problem> {
     let NewAgentJson { name, display_name, config } = body.value;
     let name = handle(&name)?;
-    let display_name =
-        text("display_name", display_name.unwrap_or_else(|| name.clone()), limits::DISPLAY_NAME_MAX_BYTES)?;
+    let display_name = bounded_text(
+        "display_name",
+        display_name.unwrap_or_else(|| name.clone()),
+        limits::DISPLAY_NAME_MAX_BYTES,
+    )?;
     let config = AgentConfig::from_json(&config.unwrap_or_else(|| Value::Object(serde_json::Map::new())))?;
     check_names(&app, &config)?;
     let id = AgentId(app.ports.ids.uuid());
     let new = agent::port::NewAgent { id, name, display_name, config, at: app.ports.clock.now() };
-    to_the_end(async move {
+    run_to_completion(async move {
         app.ports.registry.create_agent(new).await?;
-        let made = card(&app, id).await?;
-        let place = format!("/v1/agents/{}", made.id);
-        Ok(Made::At(place, made))
+        let created = card(&app, id).await?;
+        let location = format!("/v1/agents/{}", created.id);
+        Ok(WriteResponse::Created(location, created))
     })
     .await
 }
 
-/// Agents by name, with what they do now, what they used and how they ended last.
+/// Lists agents by name, each with its state, its usage and its last run.
 #[utoipa::path(get, path = "/v1/agents", tag = "agents", params(AgentQuery),
-    responses((status = 200, description = "A page.", body = PageJson<Agent>)))]
+    responses((status = 200, description = "A page of agents.", body = PageJson<Agent>)))]
 pub(super) async fn list(
-    State(app): HallState,
+    State(app): SharedState,
     Query(query): Query<AgentQuery>,
 ) -> Result<Json<PageJson<Agent>>, Problem> {
     let found = app.ports.reader.agents(page(query.cursor, query.limit)?).await?;
     let now = app.ports.clock.now();
     let brief = query.brief.unwrap_or(false);
     Ok(Json(PageJson::of(found, |card| {
-        let agent = shown(&app, card, now);
-        // Instructions may be long, and whoever looks every few seconds needs none.
+        let agent = agent_json(&app, card, now);
+        // Configs contain long instructions, which a client that polls does not need.
         if brief { Agent { config: Value::Null, ..agent } } else { agent }
     })))
 }
 
-/// One agent.
+/// Returns an agent.
 #[utoipa::path(get, path = "/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent.", body = Agent)))]
-pub(super) async fn get(State(app): HallState, At(name): At<String>) -> Result<Json<Agent>, Problem> {
-    let card = agent_called(&app, &name).await?;
-    Ok(Json(shown(&app, card, app.ports.clock.now())))
+pub(super) async fn get(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<Json<Agent>, Problem> {
+    let card = find_agent(&app, &name).await?;
+    Ok(Json(agent_json(&app, card, app.ports.clock.now())))
 }
 
-/// Changes an agent. A changed config is live at its next cycle.
+/// Changes an agent. A changed config takes effect in the agent's next cycle.
 #[utoipa::path(patch, path = "/v1/agents/{agent}", tag = "agents", request_body = AgentChange,
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn amend(
-    State(app): HallState,
-    At(name): At<String>,
+pub(super) async fn change_agent(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
     body: Body<AgentChange>,
 ) -> Result<Json<Agent>, Problem> {
     let AgentChange { display_name, config } = body.value;
-    let found = agent_called(&app, &name).await?;
-    let display_name =
-        display_name.map(|value| text("display_name", value, limits::DISPLAY_NAME_MAX_BYTES)).transpose()?;
+    let found = find_agent(&app, &name).await?;
+    let display_name = display_name
+        .map(|value| bounded_text("display_name", value, limits::DISPLAY_NAME_MAX_BYTES))
+        .transpose()?;
     if let Some(patch) = &config {
         check_names(&app, &found.config.amended(patch)?)?;
     }
     let id = found.id;
     let now = app.ports.clock.now();
-    to_the_end(async move {
+    run_to_completion(async move {
         let configured = config.is_some();
         let amended = app.ports.registry.amend_agent(id, display_name, config, now).await;
         if let Err(error) = amended {
-            return Err(refused(&app, error, id, &found.entity.name).await);
+            return Err(change_error(&app, error, id, &found.entity.name).await);
         }
         if configured {
-            app.node.reconsider(id);
+            app.node.retry(id);
         }
         Ok(Json(card(&app, id).await?))
     })
     .await
 }
 
-/// Suspends an agent: nothing opens, events keep waiting, an open cycle parks. Once this is answered no request to a
-/// model begins for it; a request without any reply yet is dropped, a reply that has begun is read to its end.
+/// Suspends an agent. It opens no cycle, its events keep waiting, and an open cycle pauses. After the response the
+/// agent starts no request to a model: a request without any reply yet is aborted, a reply that has begun is read
+/// to its end.
 #[utoipa::path(post, path = "/v1/agents/{agent}/suspend", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn suspend(app: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
-    stand(app, name, Standing::Suspended).await
+pub(super) async fn suspend(app: SharedState, name: PathParam<String>) -> Result<Json<Agent>, Problem> {
+    change_standing(app, name, Standing::Suspended).await
 }
 
-/// Resumes a suspended agent. One that backs off, suspended or not, retries at once, and asks its provider even
-/// while its circuit breaker is open.
+/// Resumes a suspended agent. If the agent is backing off, suspended or not, it retries at once, even if the circuit
+/// breaker of its model provider is open.
 #[utoipa::path(post, path = "/v1/agents/{agent}/resume", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn resume(app: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
-    stand(app, name, Standing::Active).await
+pub(super) async fn resume(app: SharedState, name: PathParam<String>) -> Result<Json<Agent>, Problem> {
+    change_standing(app, name, Standing::Active).await
 }
 
-/// Retires an agent for good; its history is kept.
+/// Retires an agent. This cannot be undone; the agent's history is kept.
 #[utoipa::path(post, path = "/v1/agents/{agent}/retire", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn retire(app: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
-    stand(app, name, Standing::Retired).await
+pub(super) async fn retire(app: SharedState, name: PathParam<String>) -> Result<Json<Agent>, Problem> {
+    change_standing(app, name, Standing::Retired).await
 }
 
-async fn stand(
-    State(app): HallState,
-    At(name): At<String>,
+async fn change_standing(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
     standing: Standing,
 ) -> Result<Json<Agent>, Problem> {
-    let found = agent_called(&app, &name).await?;
+    let found = find_agent(&app, &name).await?;
     let id = found.id;
     let name = found.entity.name;
     let now = app.ports.clock.now();
-    to_the_end(async move {
+    run_to_completion(async move {
         if let Err(error) = app.ports.registry.set_standing(id, standing, now).await {
-            return Err(refused(&app, error, id, &name).await);
+            return Err(change_error(&app, error, id, &name).await);
         }
         match standing {
             Standing::Active => app.node.resume(id),
             Standing::Suspended | Standing::Retired => {
                 app.node.suspend(id);
-                // The answer is a promise: wait until the request under way is dropped or being answered.
+                // The response promises that no request starts: wait until a running one is aborted or replied to.
                 let timeout = app.ports.clock.sleep(Duration::from_millis(limits::SUSPEND_WAIT_MS));
                 tokio::select! {
-                    () = app.node.asks_nothing(id) => {}
+                    () = app.node.no_pending_request(id) => {}
                     () = timeout => {}
                 }
             }
@@ -156,62 +167,62 @@ async fn stand(
     .await
 }
 
-/// Why an agent cannot be changed. Where a record of its own cannot be read it is quarantined, as it would be at
-/// its next activation.
-async fn refused(app: &AppState, error: RegistryError, id: AgentId, name: &str) -> Problem {
-    let torn = match &error {
+/// The error of a change that failed. If one of the agent's own records cannot be read, the agent is quarantined, as
+/// it would be at its next activation.
+async fn change_error(app: &AppState, error: RegistryError, id: AgentId, name: &str) -> Problem {
+    let damage = match &error {
         RegistryError::Store(StoreError::Damaged(why)) if why.contains(&id.to_string()) => Some(why.clone()),
         _ => None,
     };
-    let problem = Problem::from(error).calls(&id, name);
-    let Some(why) = torn else { return problem };
+    let problem = Problem::from(error).with_name(&id, name);
+    let Some(why) = damage else { return problem };
     if let Err(error) = app.ports.store.quarantine(id, why).await {
         return error.into();
     }
     problem.hint(format!(
-        "`{name}` is set apart and all others live on: `viv verify` lists what is wrong, `viv restore` puts a backup \
-         in place, `viv agents retire {name} --yes` ends it"
+        "`{name}` is quarantined; all other agents keep running. `viv verify` lists what is wrong, `viv restore` \
+         restores a backup, `viv agents retire {name} --yes` retires the agent"
     ))
 }
 
-/// Cancels the open cycle of an agent. Its generation stops; what it committed stays. With an entity's key
-/// only a cycle that answers something of that entity.
+/// Cancels the open cycle of an agent. The generation stops; what the cycle has committed stays. With an entity's
+/// key only a cycle that is processing an event of this entity can be canceled.
 #[utoipa::path(post, path = "/v1/agents/{agent}/cancel", tag = "agents", request_body = Option<CancelRequest>,
     params(("agent" = String, Path, description = "Id or handle.")),
-    responses((status = 200, description = "The cycle that will end.", body = Canceled)))]
+    responses((status = 200, description = "The cycle that is being canceled.", body = Canceled)))]
 pub(super) async fn cancel(
-    State(app): HallState,
-    At(name): At<String>,
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
     caller: Caller,
     MaybeBody(mut body): MaybeBody<CancelRequest>,
 ) -> Result<Json<Canceled>, Problem> {
     let card = match caller.entity() {
-        None => agent_called(&app, &name).await?,
+        None => find_agent(&app, &name).await?,
         Some(entity) => {
-            // A stranger is not told which agents there are, nor what they do.
-            let card = agent_called(&app, &name).await.map_err(|_| not_yours())?;
+            // A caller without access must not learn which agents exist, nor what they are doing.
+            let card = find_agent(&app, &name).await.map_err(|_| not_own_cycle())?;
             body.cycle = Some(own_cycle(&app, &card, entity, body.cycle).await?);
             card
         }
     };
     let id = card.id;
     let name = card.entity.name;
-    to_the_end(async move {
+    run_to_completion(async move {
         let cycle = app.ports.registry.cancel(id, body.cycle).await;
-        let cycle = cycle.map_err(|error| Problem::from(error).calls(&id, &name))?;
-        app.node.look(id);
+        let cycle = cycle.map_err(|error| Problem::from(error).with_name(&id, &name))?;
+        app.node.recheck(id);
         Ok(Json(Canceled { cycle }))
     })
     .await
 }
 
-fn not_yours() -> Problem {
-    let detail = "only a person whom the cycle answers may cancel it; otherwise use an admin key";
+fn not_own_cycle() -> Problem {
+    let detail = "with this key you can cancel only a cycle that processes your own events; use an admin key";
     Problem::new(Code::Forbidden, detail)
 }
 
-/// The open cycle of the agent where it lives something of this entity. Named to the store, so that it is
-/// none that opens meanwhile.
+/// The id of the agent's open cycle, if it is processing an event of this entity. The store is given this id, so that
+/// it does not cancel another cycle that opens in the meantime.
 async fn own_cycle(
     app: &AppState,
     card: &AgentCard,
@@ -219,65 +230,67 @@ async fn own_cycle(
     wanted: Option<CycleId>,
 ) -> Result<CycleId, Problem> {
     if !app.ports.reader.share_a_space(card.entity.id, entity).await? {
-        return Err(not_yours());
+        return Err(not_own_cycle());
     }
     let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));
     let none = if wanted.is_some() { Denial::OtherCycle(card.id) } else { Denial::NoOpenCycle(card.id) };
-    let open = open.ok_or_else(|| Problem::from(none).calls(&card.id, &card.entity.name))?;
+    let open = open.ok_or_else(|| Problem::from(none).with_name(&card.id, &card.entity.name))?;
     let asked = open.requesters.iter().any(|one| one.principal == Principal::Entity(entity));
-    if asked { Ok(open.id) } else { Err(not_yours()) }
+    if asked { Ok(open.id) } else { Err(not_own_cycle()) }
 }
 
 async fn card(app: &AppState, id: AgentId) -> Result<Agent, Problem> {
     let card = app.ports.reader.agent(id).await?;
     let card = card.ok_or_else(|| Problem::not_found("agent", &id.to_string()))?;
-    Ok(shown(app, card, app.ports.clock.now()))
+    Ok(agent_json(app, card, app.ports.clock.now()))
 }
 
-/// What an agent does now.
-pub(crate) struct Doing {
+/// What an agent is doing now.
+pub(crate) struct CurrentState {
     pub(crate) state: AgentState,
-    /// The class of why it sleeps.
+    /// The code of the reason why it sleeps.
     pub(crate) reason: Option<&'static str>,
-    /// The same in words, a vendor's perhaps.
+    /// The reason as text, possibly from the model provider.
     pub(crate) why: Option<String>,
-    /// Until when, where that is known.
+    /// When it continues, if that is known.
     pub(crate) until: Option<Timestamp>,
 }
 
-/// What an agent does now: derived from its rows and from what is live on this node.
-pub(crate) fn state_of(app: &AppState, card: &AgentCard, now: Timestamp) -> Doing {
+/// What an agent is doing now, derived from its rows in the store and from the live state of this node.
+pub(crate) fn current_state(app: &AppState, card: &AgentCard, now: Timestamp) -> CurrentState {
     let live = app.node.live();
-    let kept_back = card.not_before.filter(|until| *until > now);
-    let doing = |state| Doing { state, reason: None, why: None, until: kept_back };
+    let not_before = card.not_before.filter(|until| *until > now);
+    let in_state = |state| CurrentState { state, reason: None, why: None, until: not_before };
     if card.standing == Standing::Retired {
-        return doing(AgentState::Retired);
+        return in_state(AgentState::Retired);
     }
     if let Some(activity) = live.activity(card.id)
         && activity.state != AgentState::Sleeping
     {
-        return doing(activity.state);
+        return in_state(activity.state);
     }
-    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why, until: kept_back };
-    match card.idle_reason.zip(kept_back) {
+    let asleep = |reason, why| CurrentState { state: AgentState::Sleeping, reason, why, until: not_before };
+    match card.idle_reason.zip(not_before) {
         _ if card.damage.is_some() => asleep(Some("damaged"), None),
         _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
-        Some((reason, until)) => asleep(Some(reason.as_str()), live.why(card.id, until)),
-        None => match live.waits(card.id) {
-            Some(wait) => Doing { until: wait.until(), ..asleep(Some(wait.class()), Some(wait.words())) },
+        Some((reason, until)) => asleep(Some(reason.as_str()), live.idle_reason(card.id, until)),
+        None => match live.waiting_for(card.id) {
+            Some(wait) => {
+                CurrentState { until: wait.until(), ..asleep(Some(wait.class()), Some(wait.describe())) }
+            }
             None => asleep(None, None),
         },
     }
 }
 
-/// The cycle that an agent lives or has open.
+/// The cycle that an agent is running or has open.
 pub(crate) fn cycle_of(app: &AppState, card: &AgentCard) -> Option<CycleId> {
     let live = app.node.live().activity(card.id).map(|activity| activity.cycle);
     live.or_else(|| card.open.as_ref().map(|open| open.id))
 }
 
-fn shown(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
-    let Doing { state, reason, why, until } = state_of(app, &card, now);
+fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
+    let CurrentState { state, reason, why, until } = current_state(app, &card, now);
     let cycle = cycle_of(app, &card);
     let named = card.config.model.clone();
     let model = app.ports.models.model(named.as_deref()).ok();
@@ -325,7 +338,7 @@ fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem> {
 }
 
 /// The agent with that id or handle.
-pub(super) async fn agent_called(app: &AppState, name: &str) -> Result<AgentCard, Problem> {
+pub(super) async fn find_agent(app: &AppState, name: &str) -> Result<AgentCard, Problem> {
     let missing = || Problem::not_found("agent", name);
     let id: AgentId = match name.parse() {
         Ok(id) => id,

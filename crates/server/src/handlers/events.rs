@@ -1,4 +1,4 @@
-//! Events sent to an agent, and its ledger.
+//! Events of an agent: send, read, cancel, retry, drop, list.
 
 use std::sync::Arc;
 
@@ -11,63 +11,66 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 
-use super::agents::agent_called;
+use super::agents::find_agent;
 use crate::api::{EVENT_STATES, EventAccepted, InboxQuery, LoggedEvent, NewEvent, PageJson};
-use crate::app_state::{AppState, HallState};
+use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
-use crate::extract::{At, Body, Idempotency, Query, page, to_the_end};
-use crate::problem::{Code, Made, Problem};
+use crate::extract::{Body, Idempotency, PathParam, Query, page, run_to_completion};
+use crate::problem::{Code, Problem, WriteResponse};
 
-/// Sends an event to an agent. Durable when answered; under one `Idempotency-Key` it is processed once.
+/// Sends an event to an agent. After the response the event is on disk. Sent again with the same
+/// `Idempotency-Key`, it is processed only once.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events", tag = "events", request_body = NewEvent,
     params(("agent" = String, Path, description = "Id or handle."),
-           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable characters.")),
-    responses((status = 201, description = "Accepted.", body = EventAccepted),
-              (status = 200, description = "Accepted before.", body = EventAccepted)))]
+           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable ASCII characters.")),
+    responses((status = 201, description = "The event is accepted.", body = EventAccepted),
+              (status = 200, description = "The event was accepted before.", body = EventAccepted)))]
 pub(super) async fn send(
-    State(app): HallState,
-    At(name): At<String>,
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
     caller: Caller,
     idempotency: Idempotency,
     body: Body<NewEvent>,
-) -> Result<Made<EventAccepted>, Problem> {
-    let to = agent_called(&app, &name).await?.id;
+) -> Result<WriteResponse<EventAccepted>, Problem> {
+    let to = find_agent(&app, &name).await?.id;
     let request = idempotency.request(caller.credential.id, &format!("event {to}"), &body.raw);
     let NewEvent { service, payload, urgent } = body.value;
     let payload = payload.unwrap_or(Value::Null);
     check_service(&service, &payload)?;
-    let id = fresh_id(&app, &caller, &idempotency);
+    let id = new_event_id(&app, &caller, &idempotency);
     let credential = caller.credential.id.to_string();
     let event = Event::of_service(id.clone(), credential, service, payload, app.ports.clock.now());
     let event = Event { urgent, ..event };
-    to_the_end(async move {
-        let place = place(to, &id);
+    run_to_completion(async move {
+        let location = event_location(to, &id);
         match app.ports.store.accept(Accept::Event(to, event), request).await? {
             Accepted::Fresh { wake, .. } => {
                 failpoint::hit!("accept.committed");
                 app.node.signal(&wake);
                 publish_progress(&app, to, id.clone(), EventProgress::Waiting);
-                Ok(Made::At(place, EventAccepted { event_id: id, duplicate: false }))
+                Ok(WriteResponse::Created(location, EventAccepted { event_id: id, duplicate: false }))
             }
-            Accepted::Duplicate { .. } => Ok(Made::Before(EventAccepted { event_id: id, duplicate: true })),
-            Accepted::Conflict => Err(reused()),
+            Accepted::Duplicate { .. } => {
+                Ok(WriteResponse::Existing(EventAccepted { event_id: id, duplicate: true }))
+            }
+            Accepted::Conflict => Err(key_reused()),
             Accepted::Denied(denial) => Err(denial.into()),
         }
     })
     .await
 }
 
-/// The id of a new event: the same for the same key of the same credential.
-fn fresh_id(app: &AppState, caller: &Caller, idempotency: &Idempotency) -> EventId {
-    // The prefix is ours and the credential's id is in it: no client reaches another's ids.
+/// The id of a new event. The same idempotency key of the same credential yields the same id.
+fn new_event_id(app: &AppState, caller: &Caller, idempotency: &Idempotency) -> EventId {
+    // The id contains the credential's id, so that no client can produce an id of another client.
     EventId(match &idempotency.0 {
         Some(key) => format!("api:{}:{key}", caller.credential.id),
         None => app.ports.ids.uuid().to_string(),
     })
 }
 
-fn place(agent: AgentId, event: &EventId) -> String {
-    format!("/v1/agents/{agent}/events/{}", percent(&event.0))
+fn event_location(agent: AgentId, event: &EventId) -> String {
+    format!("/v1/agents/{agent}/events/{}", percent_encode(&event.0))
 }
 
 fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
@@ -85,20 +88,20 @@ fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Tells watchers of an agent how far an event of its inbox has come.
+/// Publishes the progress of an event to the streams of its agent.
 pub(super) fn publish_progress(app: &AppState, agent: AgentId, event: EventId, progress: EventProgress) {
     let update = Update::EventProgress { agent, event, progress, cycle: None, step: None };
     app.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
 }
 
-/// The refusal of a reused idempotency key.
-pub(super) fn reused() -> Problem {
+/// The error for an idempotency key that was used for another request.
+pub(super) fn key_reused() -> Problem {
     Problem::new(Code::KeyReused, "`idempotency-key` was used for another request")
         .hint("use a new key for a new request")
 }
 
-/// One path segment.
-fn percent(text: &str) -> String {
+/// Percent-encodes a path segment.
+fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -111,119 +114,121 @@ fn percent(text: &str) -> String {
     out
 }
 
-/// One event of an agent and what became of it.
+/// Returns an event of an agent, with its state.
 #[utoipa::path(get, path = "/v1/agents/{agent}/events/{event}", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."),
            ("event" = String, Path, description = "The event's id.")),
     responses((status = 200, description = "The event.", body = LoggedEvent)))]
 pub(super) async fn get(
-    State(app): HallState,
-    At((name, event)): At<(String, String)>,
+    State(app): SharedState,
+    PathParam((name, event)): PathParam<(String, String)>,
 ) -> Result<Json<LoggedEvent>, Problem> {
-    let agent = agent_called(&app, &name).await?.id;
-    logged(&app, agent, &event).await
+    let agent = find_agent(&app, &name).await?.id;
+    read_event(&app, agent, &event).await
 }
 
-async fn logged(app: &AppState, agent: AgentId, event: &str) -> Result<Json<LoggedEvent>, Problem> {
+async fn read_event(app: &AppState, agent: AgentId, event: &str) -> Result<Json<LoggedEvent>, Problem> {
     let found = app.ports.reader.event(agent, EventId(event.to_owned())).await?;
     Ok(Json(found.ok_or_else(|| Problem::not_found("event", event))?.into()))
 }
 
-/// Takes back an event that waits or is held. What the open cycle has taken is refused: cancel the
+/// Cancels an event that is waiting or held. An event that the open cycle has taken cannot be canceled: cancel the
 /// cycle instead.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/cancel", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."),
            ("event" = String, Path, description = "The event's id.")),
     responses((status = 200, description = "The event as it is now.", body = LoggedEvent)))]
 pub(super) async fn cancel(
-    State(app): HallState,
-    At((name, event)): At<(String, String)>,
+    State(app): SharedState,
+    PathParam((name, event)): PathParam<(String, String)>,
 ) -> Result<Json<LoggedEvent>, Problem> {
-    let agent = agent_called(&app, &name).await?.id;
-    to_the_end(async move {
+    let agent = find_agent(&app, &name).await?.id;
+    run_to_completion(async move {
         app.ports.registry.cancel_event(agent, EventId(event.clone())).await?;
-        // Whoever is just waking with it must look again.
-        app.node.look(agent);
+        // An activation that starts right now may have taken the event: it must check again.
+        app.node.recheck(agent);
         publish_progress(&app, agent, EventId(event.clone()), EventProgress::Canceled);
-        logged(&app, agent, &event).await
+        read_event(&app, agent, &event).await
     })
     .await
 }
 
-/// Gives a dead event up for good; its row in the ledger stays.
+/// Drops a dead event: it cannot be retried any more. The event stays listed in the inbox.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/drop", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."),
            ("event" = String, Path, description = "The event's id.")),
     responses((status = 200, description = "The event as it is now.", body = LoggedEvent)))]
-pub(super) async fn give_up(
-    State(app): HallState,
-    At((name, event)): At<(String, String)>,
+pub(super) async fn drop_event(
+    State(app): SharedState,
+    PathParam((name, event)): PathParam<(String, String)>,
 ) -> Result<Json<LoggedEvent>, Problem> {
-    let agent = agent_called(&app, &name).await?.id;
-    to_the_end(async move {
+    let agent = find_agent(&app, &name).await?.id;
+    run_to_completion(async move {
         app.ports.registry.drop_event(agent, EventId(event.clone())).await?;
         publish_progress(&app, agent, EventId(event.clone()), EventProgress::Dropped);
-        logged(&app, agent, &event).await
+        read_event(&app, agent, &event).await
     })
     .await
 }
 
-/// Sends an event again. A dead one waits again, and its attempts start again at zero; a held one is released with
-/// all that is held of its space; a processed or skipped one is sent as a new event that cites it.
+/// Retries an event. A dead event waits again, with its attempts reset to zero. A held event is released, together
+/// with all held events of its space. A processed or skipped event is sent as a new event that refers to it.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/retry", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."),
            ("event" = String, Path, description = "The event's id."),
-           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable characters.")),
+           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable ASCII characters.")),
     responses((status = 201, description = "Sent as a new event.", body = EventAccepted),
-              (status = 200, description = "It waits again, or was sent again before.", body = EventAccepted)))]
+              (status = 200, description = "The event waits again, or was retried before.", body = EventAccepted)))]
 pub(super) async fn retry(
-    State(app): HallState,
-    At((name, event)): At<(String, String)>,
+    State(app): SharedState,
+    PathParam((name, event)): PathParam<(String, String)>,
     caller: Caller,
     idempotency: Idempotency,
-) -> Result<Made<EventAccepted>, Problem> {
-    let agent = agent_called(&app, &name).await?.id;
+) -> Result<WriteResponse<EventAccepted>, Problem> {
+    let agent = find_agent(&app, &name).await?.id;
     let request = idempotency.request(caller.credential.id, &format!("retry {agent} {event}"), &[]);
-    let fresh = fresh_id(&app, &caller, &idempotency);
+    let fresh = new_event_id(&app, &caller, &idempotency);
     let at = app.ports.clock.now();
-    to_the_end(async move {
+    run_to_completion(async move {
         let old = EventId(event);
         let sent = app.ports.registry.send_again(agent, old.clone(), fresh, request, at).await?;
         match sent {
             SentAgain::Waits(wake) => {
                 app.node.signal(wake.as_slice());
                 publish_progress(&app, agent, old.clone(), EventProgress::Waiting);
-                Ok(Made::Before(EventAccepted { event_id: old, duplicate: false }))
+                Ok(WriteResponse::Existing(EventAccepted { event_id: old, duplicate: false }))
             }
-            SentAgain::Anew(event_id, wake) => {
+            SentAgain::AsNew(event_id, wake) => {
                 app.node.signal(wake.as_slice());
                 publish_progress(&app, agent, event_id.clone(), EventProgress::Waiting);
-                let place = place(agent, &event_id);
-                Ok(Made::At(place, EventAccepted { event_id, duplicate: false }))
+                let location = event_location(agent, &event_id);
+                Ok(WriteResponse::Created(location, EventAccepted { event_id, duplicate: false }))
             }
-            SentAgain::Before(event_id) => Ok(Made::Before(EventAccepted { event_id, duplicate: true })),
-            SentAgain::Conflict => Err(reused()),
+            SentAgain::Repeated(event_id) => {
+                Ok(WriteResponse::Existing(EventAccepted { event_id, duplicate: true }))
+            }
+            SentAgain::Conflict => Err(key_reused()),
         }
     })
     .await
 }
 
-/// An agent's ledger, newest first.
+/// Lists the events of an agent, newest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/inbox", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."), InboxQuery),
-    responses((status = 200, description = "A page.", body = PageJson<LoggedEvent>)))]
+    responses((status = 200, description = "A page of events.", body = PageJson<LoggedEvent>)))]
 pub(super) async fn inbox(
-    State(app): HallState,
-    At(name): At<String>,
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
     Query(query): Query<InboxQuery>,
 ) -> Result<Json<PageJson<LoggedEvent>>, Problem> {
     if let Some(state) = query.state.as_deref().filter(|state| !EVENT_STATES.contains(state)) {
         let shown: String = state.chars().take(80).collect();
-        return Err(Problem::new(Code::BadQuery, format!("`state`: no event state is `{shown}`"))
+        return Err(Problem::new(Code::BadQuery, format!("`state`: there is no event state `{shown}`"))
             .hint(format!("known are `{}`", EVENT_STATES.join("`, `"))));
     }
     let which = page(query.cursor, query.limit)?;
-    let agent = agent_called(&app, &name).await?.id;
+    let agent = find_agent(&app, &name).await?.id;
     let found = app.ports.reader.inbox(agent, query.state, which).await?;
     Ok(Json(PageJson::of(found, LoggedEvent::from)))
 }

@@ -1,4 +1,4 @@
-//! Speaking and reading what was said.
+//! Messages: post and read.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,67 +9,69 @@ use agent::event::EventProgress;
 use agent::id::{EntityId, EventId, MessageId};
 use agent::limits;
 use agent::port::{Accept, Accepted, Denial, StoreError};
-use agent::space::Spoken;
+use agent::space::PostedMessage;
 use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
-use super::entities::called;
-use super::events::{publish_progress, reused};
+use super::entities::find_entity;
+use super::events::{key_reused, publish_progress};
 use crate::api::{MessageJson, NewMessageJson, PageJson, TimelineQuery};
-use crate::app_state::{AppState, HallState};
+use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
-use crate::extract::{At, Body, Idempotency, Query, rows, to_the_end};
-use crate::problem::{Code, Made, Problem};
+use crate::extract::{Body, Idempotency, PathParam, Query, rows, run_to_completion};
+use crate::problem::{Code, Problem, WriteResponse};
 
-/// Says something in a space. Durable when answered; sent again with the same `id` or the same
-/// `Idempotency-Key` it is said once.
+/// Posts a message in a space. After the response the message is on disk. Sent again with the same `id` or the same
+/// `Idempotency-Key`, it is posted only once.
 #[utoipa::path(post, path = "/v1/spaces/{space}/messages", tag = "messages", request_body = NewMessageJson,
     params(("space" = String, Path, description = "Id or handle."),
-           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable characters.")),
-    responses((status = 201, description = "Said.", body = MessageJson),
-              (status = 200, description = "Said before: the original.", body = MessageJson)))]
-pub(super) async fn say(
-    State(app): HallState,
+           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable ASCII characters.")),
+    responses((status = 201, description = "The new message.", body = MessageJson),
+              (status = 200, description = "The message was posted before.", body = MessageJson)))]
+pub(super) async fn post_message(
+    State(app): SharedState,
     caller: Caller,
     InSpace(space): InSpace,
     idempotency: Idempotency,
     body: Body<NewMessageJson>,
-) -> Result<Made<MessageJson>, Problem> {
-    let request = idempotency.request(caller.credential.id, &format!("say {}", space.id), &body.raw);
+) -> Result<WriteResponse<MessageJson>, Problem> {
+    let request = idempotency.request(caller.credential.id, &format!("post {}", space.id), &body.raw);
     let sender = sender(&app, &caller, &body.value).await?;
-    let new = checked(&app, &space, &sender, body.value).await?;
+    let new = validate(&app, &space, &sender, body.value).await?;
     let own_key = caller.entity().is_some();
-    to_the_end(async move {
+    run_to_completion(async move {
         let topic = Topic::Space(space.id);
         match app.ports.store.accept(Accept::Message(new), request).await? {
             Accepted::Fresh { message: Some(message), wake } => {
                 failpoint::hit!("accept.committed");
-                // The agents first: watchers can wait a microsecond longer than they.
+                // Agents are signaled before streams are updated: their latency matters more.
                 app.node.signal(&wake);
-                let spoken = Spoken {
+                let posted = PostedMessage {
                     message: message.clone(),
                     sender_name: sender.display_name,
                     sender_kind: sender.kind,
                 };
-                app.ports.live.bus().publish(&[topic], Arc::new(Update::Message { message: spoken.clone() }));
-                for waken in &wake {
+                app.ports.live.bus().publish(&[topic], Arc::new(Update::Message { message: posted.clone() }));
+                for wakeup in &wake {
                     let event = EventId(message.id.to_string());
-                    publish_progress(&app, waken.agent, event, EventProgress::Waiting);
+                    publish_progress(&app, wakeup.agent, event, EventProgress::Waiting);
                 }
-                let place = format!("/v1/messages/{}", message.id);
-                Ok(Made::At(place, spoken.into()))
+                let location = format!("/v1/messages/{}", message.id);
+                Ok(WriteResponse::Created(location, posted.into()))
             }
             Accepted::Duplicate { message: Some(message) } => {
-                let original = named(&app, vec![message]).await?.into_iter().next();
-                original.map(Made::Before).ok_or_else(|| Problem::internal(&"one message became none"))
+                let original = messages_json(&app, vec![message]).await?.into_iter().next();
+                original
+                    .map(WriteResponse::Existing)
+                    .ok_or_else(|| Problem::internal(&"the original message is missing"))
             }
             Accepted::Fresh { message: None, .. } | Accepted::Duplicate { message: None } => {
-                Err(Problem::internal(&"the store accepted a message and gave none back"))
+                Err(Problem::internal(&"the store accepted a message and returned none"))
             }
-            Accepted::Conflict => Err(reused()),
-            // Removed in this very moment: like a stranger.
+            Accepted::Conflict => Err(key_reused()),
+            // The sender was removed from the space in the meantime: it must not learn that the space exists.
             Accepted::Denied(Denial::NotMember { .. }) if own_key => {
                 Err(Problem::not_found("space", &space.name))
             }
@@ -79,31 +81,31 @@ pub(super) async fn say(
     .await
 }
 
-/// Who speaks: named with an admin key, the key's own with an entity's.
+/// The sender of a message: `sender` with an admin key, the key's own entity otherwise.
 async fn sender(app: &AppState, caller: &Caller, new: &NewMessageJson) -> Result<Entity, Problem> {
     let sender = match (caller.entity(), &new.sender) {
-        (None, Some(name)) => called(app, name).await?,
+        (None, Some(name)) => find_entity(app, name).await?,
         (None, None) => {
-            return Err(Problem::new(Code::SenderRequired, "an admin key speaks for a member")
-                .hint("name the member in `sender`"));
+            return Err(Problem::new(Code::SenderRequired, "with an admin key a message needs a sender")
+                .hint("name a member of the space in `sender`"));
         }
         (Some(_), Some(_)) => {
-            return Err(Problem::new(Code::SenderRefused, "this key speaks for its own entity")
+            return Err(Problem::new(Code::SenderRefused, "this key can post only as its own entity")
                 .hint("leave out `sender`"));
         }
         (Some(own), None) => match &caller.member {
             Some(member) => Entity::clone(member),
-            None => called(app, &own.to_string()).await?,
+            None => find_entity(app, &own.to_string()).await?,
         },
     };
     if sender.kind != EntityKind::Human {
-        let detail = format!("`{}` is an agent, and agents speak by themselves", sender.name);
+        let detail = format!("`{}` is an agent; only people can post through the API", sender.name);
         return Err(Problem::new(Code::NotHuman, detail));
     }
     Ok(sender)
 }
 
-async fn checked(
+async fn validate(
     app: &AppState,
     space: &Space,
     sender: &Entity,
@@ -111,17 +113,17 @@ async fn checked(
 ) -> Result<agent::space::NewMessage, Problem> {
     let NewMessageJson { text, mentions, urgent, id, data, .. } = new;
     if text.trim().is_empty() {
-        return Err(Problem::new(Code::BadValue, "`text` must say something"));
+        return Err(Problem::new(Code::BadValue, "`text` must not be blank"));
     }
-    let text = crate::extract::text("text", text, limits::MESSAGE_MAX_BYTES)?;
-    let mentions = mentioned(app, space, &mentions).await?;
+    let text = crate::extract::bounded_text("text", text, limits::MESSAGE_MAX_BYTES)?;
+    let mentions = resolve_mentions(app, space, &mentions).await?;
     let id = MessageId(chosen_id(id)?.unwrap_or_else(|| app.ports.ids.uuid()));
     let new = agent::space::NewMessage::of_person(id, space.id, sender.id, text, app.ports.clock.now());
     Ok(agent::space::NewMessage { mentions, urgent, data, ..new })
 }
 
-/// What an agent says has an id that anyone can compute beforehand (version 8); a client that could
-/// take it would silence the agent.
+/// Checks the version of an id chosen by the client. The ids of agents' messages (version 8) can be computed in
+/// advance; a client that used one first would block that message.
 fn chosen_id(id: Option<Uuid>) -> Result<Option<Uuid>, Problem> {
     match id {
         Some(id) if !matches!(id.get_version_num(), 4 | 7) => {
@@ -131,7 +133,7 @@ fn chosen_id(id: Option<Uuid>) -> Result<Option<Uuid>, Problem> {
     }
 }
 
-async fn mentioned(app: &AppState, space: &Space, names: &[String]) -> Result<Vec<EntityId>, Problem> {
+async fn resolve_mentions(app: &AppState, space: &Space, names: &[String]) -> Result<Vec<EntityId>, Problem> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -156,13 +158,13 @@ async fn mentioned(app: &AppState, space: &Space, names: &[String]) -> Result<Ve
     Ok(ids)
 }
 
-/// Messages of a space, oldest first. `next` continues in the direction of the question: as `after`
-/// where `after` was given, else as `before`.
+/// Lists messages of a space, oldest first. To continue, pass `next` as `after` if the request had `after`, else as
+/// `before`.
 #[utoipa::path(get, path = "/v1/spaces/{space}/messages", tag = "messages",
     params(("space" = String, Path, description = "Id or handle."), TimelineQuery),
-    responses((status = 200, description = "A page.", body = PageJson<MessageJson>)))]
+    responses((status = 200, description = "A page of messages.", body = PageJson<MessageJson>)))]
 pub(super) async fn list(
-    State(app): HallState,
+    State(app): SharedState,
     InSpace(space): InSpace,
     Query(query): Query<TimelineQuery>,
 ) -> Result<Json<PageJson<MessageJson>>, Problem> {
@@ -171,17 +173,17 @@ pub(super) async fn list(
     let full = found.len() as u64 >= u64::from(limit);
     let edge = if query.after.is_some() { found.last() } else { found.first() };
     let next = edge.map(|message| message.seq.to_string()).filter(|_| full);
-    Ok(Json(PageJson { items: named(&app, found).await?, next }))
+    Ok(Json(PageJson { items: messages_json(&app, found).await?, next }))
 }
 
-/// One message.
+/// Returns a message.
 #[utoipa::path(get, path = "/v1/messages/{message}", tag = "messages",
     params(("message" = String, Path, description = "The message's id.")),
     responses((status = 200, description = "The message.", body = MessageJson)))]
 pub(super) async fn get(
-    State(app): HallState,
+    State(app): SharedState,
     caller: Caller,
-    At(id): At<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<Json<MessageJson>, Problem> {
     let missing = || Problem::not_found("message", &id);
     let message: MessageId = id.parse().map_err(|_| missing())?;
@@ -190,36 +192,37 @@ pub(super) async fn get(
         let space = app.ports.reader.space(found.space.to_string()).await?.ok_or_else(missing)?;
         membership(&app, &space, entity).await?.ok_or_else(missing)?;
     }
-    let mut shown = named(&app, vec![found]).await?;
+    let mut shown = messages_json(&app, vec![found]).await?;
     Ok(Json(shown.pop().ok_or_else(missing)?))
 }
 
-/// The messages with their senders' names, as answers have them.
-pub(super) async fn named(
+/// The JSON of messages, with the names of their senders.
+pub(super) async fn messages_json(
     app: &AppState,
     messages: Vec<agent::space::Message>,
 ) -> Result<Vec<MessageJson>, Problem> {
-    Ok(spoken(app, messages).await?.into_iter().map(MessageJson::from).collect())
+    Ok(with_senders(app, messages).await?.into_iter().map(MessageJson::from).collect())
 }
 
-/// The messages with their senders' names; each sender is looked up once.
-pub(crate) async fn spoken(
+/// Messages with the names of their senders; each sender is read once.
+pub(crate) async fn with_senders(
     app: &AppState,
     messages: Vec<agent::space::Message>,
-) -> Result<Vec<Spoken>, StoreError> {
+) -> Result<Vec<PostedMessage>, StoreError> {
     let mut senders: HashMap<EntityId, (String, EntityKind)> = HashMap::new();
     let mut out = Vec::with_capacity(messages.len());
     for message in messages {
         let (sender_name, sender_kind) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(place) => {
+            Entry::Vacant(vacant) => {
                 let entity = app.ports.reader.entity(message.sender.to_string()).await?;
-                let missing = || StoreError::Broken(format!("no entity `{}` that spoke", message.sender));
+                let missing =
+                    || StoreError::Broken(format!("the sender `{}` does not exist", message.sender));
                 let entity = entity.ok_or_else(missing)?;
-                place.insert((entity.display_name, entity.kind)).clone()
+                vacant.insert((entity.display_name, entity.kind)).clone()
             }
         };
-        out.push(Spoken { message, sender_name, sender_kind });
+        out.push(PostedMessage { message, sender_name, sender_kind });
     }
     Ok(out)
 }

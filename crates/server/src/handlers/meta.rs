@@ -1,4 +1,4 @@
-//! The server itself: health, readiness, the document, whose key it is.
+//! The server itself: health, readiness, the OpenAPI document, the owner of a key.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,22 +6,22 @@ use axum::http::header;
 use axum::response::IntoResponse;
 
 use crate::api::{Health, ModelSummary, ReadyJson, Whoami};
-use crate::app_state::HallState;
+use crate::app_state::SharedState;
 use crate::auth::Caller;
 
 use crate::problem::Problem;
 
-/// Whether the process answers.
+/// Returns whether the server process responds.
 #[utoipa::path(get, path = "/v1/health", tag = "server",
-    responses((status = 200, description = "It does.", body = Health)))]
-pub(super) async fn health(State(app): HallState) -> Json<Health> {
+    responses((status = 200, description = "The process responds.", body = Health)))]
+pub(super) async fn health(State(app): SharedState) -> Json<Health> {
     Json(Health { status: "ok".to_owned(), version: app.options.version.clone() })
 }
 
-/// Whether the server can do its work: the store answers.
+/// Returns whether the server can serve requests: it reads from the store.
 #[utoipa::path(get, path = "/v1/ready", tag = "server",
-    responses((status = 200, description = "It can.", body = ReadyJson)))]
-pub(super) async fn ready(State(app): HallState) -> Result<Json<ReadyJson>, Problem> {
+    responses((status = 200, description = "The server is ready.", body = ReadyJson)))]
+pub(super) async fn ready(State(app): SharedState) -> Result<Json<ReadyJson>, Problem> {
     let totals = app.ports.reader.totals().await?;
     let model = app.ports.models.model(None).ok().map(|model| {
         let info = model.info();
@@ -30,19 +30,19 @@ pub(super) async fn ready(State(app): HallState) -> Result<Json<ReadyJson>, Prob
     Ok(Json(ReadyJson { ready: true, version: app.options.version.clone(), model, totals }))
 }
 
-/// This document, OpenAPI 3.1.
+/// Returns the OpenAPI 3.1 document of this API.
 #[utoipa::path(get, path = "/openapi.json", tag = "server",
     responses((status = 200, description = "The document.", body = Object)))]
-pub(super) async fn document(State(app): HallState) -> Result<impl IntoResponse, Problem> {
+pub(super) async fn document(State(app): SharedState) -> Result<impl IntoResponse, Problem> {
     let document = app.document.get().cloned();
-    let document = document.ok_or_else(|| Problem::internal(&"the document was not made"))?;
+    let document = document.ok_or_else(|| Problem::internal(&"the OpenAPI document is not built"))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], document))
 }
 
-/// Whose key this is.
+/// Returns the owner of the key that the request was sent with.
 #[utoipa::path(get, path = "/v1/whoami", tag = "server",
-    responses((status = 200, description = "Whose.", body = Whoami)))]
-pub(super) async fn whoami(State(app): HallState, caller: Caller) -> Result<Json<Whoami>, Problem> {
+    responses((status = 200, description = "The owner.", body = Whoami)))]
+pub(super) async fn whoami(State(app): SharedState, caller: Caller) -> Result<Json<Whoami>, Problem> {
     let Some(id) = caller.entity() else {
         return Ok(Json(Whoami { kind: "admin".to_owned(), entity: None }));
     };

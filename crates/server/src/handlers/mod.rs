@@ -1,5 +1,4 @@
-//! The route table in one view: every route with its access policy. What a route does stands in the
-//! file of its subject.
+//! The list of all routes with their access policies. Each submodule handles the routes of one subject.
 
 use utoipa_axum::routes as doc;
 
@@ -10,14 +9,14 @@ pub(crate) mod agents;
 mod calls;
 mod entities;
 mod events;
+mod history;
 pub(crate) mod messages;
 mod meta;
-mod minds;
 mod recent;
 mod spaces;
 mod streams;
 
-/// All routes of the doors.
+/// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use Access::{Admin, AnyKey, Member, Public};
     routes
@@ -28,7 +27,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(agents::create))
         .add(Admin, doc!(agents::list))
         .add(Admin, doc!(agents::get))
-        .add(Admin, doc!(agents::amend))
+        .add(Admin, doc!(agents::change_agent))
         .add(Admin, doc!(agents::suspend))
         .add(Admin, doc!(agents::resume))
         .add(Admin, doc!(agents::retire))
@@ -39,29 +38,29 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(events::get))
         .add(Admin, doc!(events::cancel))
         .add(Admin, doc!(events::retry))
-        .add(Admin, doc!(events::give_up))
+        .add(Admin, doc!(events::drop_event))
         .add(Admin, doc!(events::inbox))
-        .add(Admin, doc!(minds::runs))
-        .add(Admin, doc!(minds::run))
-        .add(Admin, doc!(minds::consciousness))
-        .add(Admin, doc!(minds::facts))
-        .add(Admin, doc!(minds::mind))
+        .add(Admin, doc!(history::runs))
+        .add(Admin, doc!(history::run))
+        .add(Admin, doc!(history::consciousness))
+        .add(Admin, doc!(history::facts))
+        .add(Admin, doc!(history::context))
         .add(Admin, doc!(recent::list))
-        .add(Admin, doc!(streams::everything))
+        .add(Admin, doc!(streams::server_stream))
         .add(Admin, doc!(streams::agent))
         .add(Admin, doc!(entities::create))
         .add(Admin, doc!(entities::list))
         .add(Admin, doc!(entities::get))
-        .add(Admin, doc!(entities::make_key))
+        .add(Admin, doc!(entities::create_key))
         .add(Admin, doc!(spaces::open))
         .add(AnyKey, doc!(spaces::list))
         .add(Member, doc!(spaces::get))
-        .add(Admin, doc!(spaces::amend))
+        .add(Admin, doc!(spaces::change_space))
         .add(Admin, doc!(spaces::close))
         .add(Member, doc!(spaces::members))
         .add(Admin, doc!(spaces::add_member))
         .add(Admin, doc!(spaces::remove_member))
-        .add(Member, doc!(messages::say))
+        .add(Member, doc!(messages::post_message))
         .add(Member, doc!(messages::list))
         .add(AnyKey, doc!(messages::get))
         .add(Member, doc!(streams::space))

@@ -5,69 +5,69 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 
-use super::agents::agent_called;
-use crate::app_state::HallState;
+use super::agents::find_agent;
+use crate::app_state::SharedState;
 use crate::auth::{Caller, InSpace};
-use crate::extract::At;
+use crate::extract::PathParam;
 use crate::problem::Problem;
 use crate::stream::{SocketTakeover, Subject, last_seen, open};
 
-/// Everything that happens on the server, as it happens: `text/event-stream`. First a `snapshot` of the
-/// agents at work; then everything of the streams of spaces and agents, except `thought` and `commit`.
-/// Nothing has an `id`: a client that was away reads `/v1/recent`. If updates were lost, a `snapshot` comes
-/// again. Before the end, `closed` says why.
+/// Streams everything that happens on the server (`text/event-stream`). The first event is a `snapshot` with the
+/// agents that are running a cycle. It is followed by the events of all streams of spaces and agents, except
+/// `thought` and `commit`. Events have no `id`: a client that was disconnected reads `/v1/recent`. If updates were
+/// lost, a new `snapshot` is sent. The last event is `closed`, with the reason.
 #[utoipa::path(get, path = "/v1/stream", tag = "streams",
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
-pub(super) async fn everything(
-    State(app): HallState,
+pub(super) async fn server_stream(
+    State(app): SharedState,
     caller: Caller,
-    line: Option<Extension<SocketTakeover>>,
+    takeover: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
-    Ok(open(app, caller, Subject::Everything, None, line.map(|Extension(line)| line)))
+    Ok(open(app, caller, Subject::Everything, None, takeover.map(|Extension(takeover)| takeover)))
 }
 
-/// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
-/// `member`, `draft`, `tool.input`, `draft.reset`, `agent.state`, `cycle.ended`. A call of a visible
-/// tool is a message of kind `tool`, sent again under the same id when it changes; other calls are sent
-/// only on the agent's stream. The `message` of a `message` is as `GET …/messages` has it, with `sender_name`
-/// and `sender_kind`. An `agent.state` of an agent that cannot think has a `rest` with its `reason` and `until`;
-/// only operators get the reason in words. Durable ones (`message`, `member`) carry the space's `rev` as `id`;
-/// `Last-Event-ID` replays messages after it, or a `gap` says that they are too many. Before the end,
-/// `closed` says why.
+/// Streams what happens in a space (`text/event-stream`). The first event is a `snapshot`. It is followed by
+/// `message`, `member`, `draft`, `tool.input`, `draft.reset`, `agent.state` and `cycle.ended`. The field `message` of
+/// the event `message` has the same form as in `GET …/messages`. A call of a visible tool is a message of kind
+/// `tool`, which is sent again under the same id when it changes; other calls are sent only on the stream of the
+/// agent. An `agent.state` of an agent that is backing off has an object `idle` with `reason` and `until`; the reason
+/// as text is sent only with an admin key. Durable events (`message`, `member`) have the space's `rev` as `id`. With
+/// `Last-Event-ID` the messages after that id are replayed; if there are too many, a `gap` is sent instead. The last
+/// event is `closed`, with the reason.
 #[utoipa::path(get, path = "/v1/spaces/{space}/stream", tag = "streams",
     params(("space" = String, Path, description = "Id or handle."),
-           ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),
+           ("last-event-id" = Option<u64>, Header, description = "The last `id` that the client received.")),
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
 pub(super) async fn space(
-    State(app): HallState,
+    State(app): SharedState,
     caller: Caller,
     InSpace(space): InSpace,
     headers: HeaderMap,
-    line: Option<Extension<SocketTakeover>>,
+    takeover: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
-    Ok(open(app, caller, Subject::Space(space.id), seen, line.map(|Extension(line)| line)))
+    Ok(open(app, caller, Subject::Space(space.id), seen, takeover.map(|Extension(takeover)| takeover)))
 }
 
-/// What an agent does, as it does it: `text/event-stream`. First a `snapshot`; then `agent.state`,
-/// `draft`, `tool.input`, `draft.reset`, `tool.started`, then `tool.done` (with its `status`: `ok`, or
-/// `pending` where the answer comes later) or, for a call that failed, `tool.error` (with the `reason`);
-/// `event.progress` (how far an event of its inbox has come: `waiting`, `taken`, `shown`, then `addressed`, `read`,
-/// `skipped`, `canceled` or `dead`), `thought`, `commit`, `cycle.ended`. The durable ones (`commit`) carry the number
-/// of the commit as `id`; `Last-Event-ID` replays those after it, or a `gap` says that they are too many. Before
-/// the end, `closed` says why.
+/// Streams what an agent does (`text/event-stream`). The first event is a `snapshot`. It is followed by
+/// `agent.state`, `draft`, `tool.input`, `draft.reset`, `thought`, `commit`, `cycle.ended`, the progress of tool calls
+/// and the progress of events. A tool call is `tool.started`, then `tool.done` with a `status` (`ok`, or `pending` if
+/// the result comes later), or `tool.error` with a `reason`. An `event.progress` has the progress of an event in the
+/// inbox: `waiting`, `taken`, `shown`, then `addressed`, `read`, `skipped`, `canceled` or `dead`. Durable events
+/// (`commit`) have the number of the commit as `id`. With `Last-Event-ID` the commits after that id are replayed; if
+/// there are too many, a `gap` is sent instead. The last event is `closed`, with the reason.
 #[utoipa::path(get, path = "/v1/agents/{agent}/stream", tag = "streams",
     params(("agent" = String, Path, description = "Id or handle."),
-           ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),
+           ("last-event-id" = Option<u64>, Header, description = "The last `id` that the client received.")),
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
 pub(super) async fn agent(
-    State(app): HallState,
+    State(app): SharedState,
     caller: Caller,
-    At(name): At<String>,
+    PathParam(name): PathParam<String>,
     headers: HeaderMap,
-    line: Option<Extension<SocketTakeover>>,
+    takeover: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
-    let id = agent_called(&app, &name).await?.id;
-    Ok(open(app, caller, Subject::Agent(id), seen, line.map(|Extension(line)| line)))
+    let id = find_agent(&app, &name).await?.id;
+    Ok(open(app, caller, Subject::Agent(id), seen, takeover.map(|Extension(takeover)| takeover)))
 }

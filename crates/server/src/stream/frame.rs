@@ -1,5 +1,5 @@
-//! One event as it goes onto the wire. Drafts that follow on each other become one frame as long as
-//! nobody has taken it. Must not know buffers.
+//! One event as it is sent to a client. Consecutive drafts of a message are merged into one frame until the frame is
+//! taken. Must not know buffers.
 
 use std::sync::Arc;
 
@@ -13,89 +13,89 @@ use serde::Serialize;
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     content: Content,
-    /// The `id:` line, where it has one.
+    /// The value of the `id:` line, if there is one.
     pub(super) id: Option<u64>,
-    /// May be dropped.
+    /// Whether the frame may be dropped.
     pub(super) transient: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// Nothing comes to it any more.
-    Whole(Bytes),
-    /// A draft as it was told; its bytes are shared by all who are sent it.
+    /// Encoded; nothing is merged into it.
+    Complete(Bytes),
+    /// One published draft; its bytes are shared by all clients.
     Draft(Arc<Published>, Bytes),
-    /// Several drafts of one message as one, encoded when it is taken.
-    Gathered(Box<Update>),
+    /// Several drafts of one message merged, encoded when the frame is taken.
+    Merged(Box<Update>),
 }
 
 impl Frame {
-    /// An event of that name.
+    /// A frame with the event `name`.
     pub(super) fn new(name: &str, id: Option<u64>, data: &impl Serialize, transient: bool) -> Self {
-        Self { content: Content::Whole(encode(name, id, data)), id, transient }
+        Self { content: Content::Complete(encode(name, id, data)), id, transient }
     }
 
-    /// An update that every client is shown the same way: encoded once for all of them.
+    /// A frame of an update that is the same for every client; the update is encoded once.
     pub(super) fn shared(published: &Arc<Published>, id: Option<u64>) -> Self {
         let bytes = published.encoded(|update| encode(update.name(), None, update));
         let content = match id {
-            Some(id) => Content::Whole([format!("id: {id}\n").as_bytes(), &bytes].concat().into()),
+            Some(id) => Content::Complete([format!("id: {id}\n").as_bytes(), &bytes].concat().into()),
             None if draft(published).is_some() => Content::Draft(Arc::clone(published), bytes),
-            None => Content::Whole(bytes),
+            None => Content::Complete(bytes),
         };
         Self { content, id, transient: published.is_transient() }
     }
 
-    /// These very bytes.
-    pub(super) fn bare(bytes: Bytes, id: Option<u64>, transient: bool) -> Self {
-        Self { content: Content::Whole(bytes), id, transient }
+    /// A frame of these bytes.
+    pub(super) fn from_bytes(bytes: Bytes, id: Option<u64>, transient: bool) -> Self {
+        Self { content: Content::Complete(bytes), id, transient }
     }
 
-    /// A sign of life.
+    /// A keep-alive comment.
     pub(super) fn ping() -> Self {
-        Self::bare(Bytes::from_static(b": ping\n\n"), None, true)
+        Self::from_bytes(Bytes::from_static(b": ping\n\n"), None, true)
     }
 
-    /// What it weighs in a buffer.
+    /// Size in a buffer, in bytes.
     pub(super) fn size(&self) -> usize {
         match &self.content {
-            Content::Whole(bytes) | Content::Draft(_, bytes) => bytes.len(),
-            Content::Gathered(update) => draft(update).map_or(0, |(_, delta, _)| delta.len()) + FRAMING,
+            Content::Complete(bytes) | Content::Draft(_, bytes) => bytes.len(),
+            Content::Merged(update) => draft(update).map_or(0, |(_, delta, _)| delta.len()) + DRAFT_OVERHEAD,
         }
     }
 
-    /// Its bytes.
+    /// The encoded frame.
     pub(super) fn into_bytes(self) -> Bytes {
         match self.content {
-            Content::Whole(bytes) | Content::Draft(_, bytes) => bytes,
-            Content::Gathered(update) => encode(update.name(), None, &update),
+            Content::Complete(bytes) | Content::Draft(_, bytes) => bytes,
+            Content::Merged(update) => encode(update.name(), None, &update),
         }
     }
 
-    /// Takes `next` in, where both are drafts of one message.
-    pub(super) fn absorb(&mut self, next: &Self) -> bool {
+    /// Merges `next` into this frame if both are drafts of one message; returns whether it did.
+    pub(super) fn merge(&mut self, next: &Self) -> bool {
         let (Some(mine), Some(later)) = (self.draft(), next.draft()) else { return false };
-        if !follows(mine, later) {
+        if !same_message(mine, later) {
             return false;
         }
         if let Content::Draft(published, _) = &self.content {
-            self.content = Content::Gathered(Box::new(Update::clone(published)));
+            self.content = Content::Merged(Box::new(Update::clone(published)));
         }
-        let Content::Gathered(update) = &mut self.content else { return false };
-        absorb(update, later)
+        let Content::Merged(update) = &mut self.content else { return false };
+        merge(update, later)
     }
 
     fn draft(&self) -> Option<&Update> {
         match &self.content {
-            Content::Whole(_) => None,
+            Content::Complete(_) => None,
             Content::Draft(published, _) => Some(published),
-            Content::Gathered(update) => Some(update),
+            Content::Merged(update) => Some(update),
         }
     }
 }
 
-/// About what a draft weighs in addition to its text.
-const FRAMING: usize = 256;
+/// Approximate size of an encoded draft without its text, in bytes.
+const DRAFT_OVERHEAD: usize = 256;
 
 fn draft(update: &Update) -> Option<(MessageId, &str, u64)> {
     match update {
@@ -106,18 +106,18 @@ fn draft(update: &Update) -> Option<(MessageId, &str, u64)> {
     }
 }
 
-/// Whether it is a piece of what is being written.
+/// Whether the update is a piece of a message that is being written.
 pub(super) fn is_draft(update: &Update) -> bool {
     draft(update).is_some()
 }
 
-fn follows(update: &Update, later: &Update) -> bool {
+fn same_message(update: &Update, later: &Update) -> bool {
     matches!((draft(update), draft(later)), (Some((one, ..)), Some((other, ..))) if one == other)
 }
 
-/// Takes `later` in, where both are drafts of one message.
-pub(super) fn absorb(update: &mut Update, later: &Update) -> bool {
-    if !follows(update, later) {
+/// Merges `later` into `update` if both are drafts of one message; returns whether it did.
+pub(super) fn merge(update: &mut Update, later: &Update) -> bool {
+    if !same_message(update, later) {
         return false;
     }
     if let (
@@ -131,12 +131,13 @@ pub(super) fn absorb(update: &mut Update, later: &Update) -> bool {
     true
 }
 
-/// What of a draft is new to a client that has its first `known` characters; `None` if all of it is.
-pub(super) fn behind(update: &Update, known: u64) -> Option<Update> {
+/// The part of a draft that is new to a client which has the first `known` characters of the message. `None` if all
+/// of the draft is new.
+pub(super) fn unseen_part(update: &Update, known: u64) -> Option<Update> {
     let (_, delta, chars) = draft(update)?;
     let before = chars.saturating_sub(delta.chars().count() as u64);
-    let twice = usize::try_from(known.checked_sub(before)?).ok().filter(|twice| *twice > 0)?;
-    let rest: String = delta.chars().skip(twice).collect();
+    let overlap = usize::try_from(known.checked_sub(before)?).ok().filter(|overlap| *overlap > 0)?;
+    let rest: String = delta.chars().skip(overlap).collect();
     let mut update = update.clone();
     if let Update::Draft { delta, .. } | Update::ToolInput { delta, .. } = &mut update {
         *delta = rest;
@@ -145,7 +146,7 @@ pub(super) fn behind(update: &Update, known: u64) -> Option<Update> {
 }
 
 fn encode(name: &str, id: Option<u64>, data: &impl Serialize) -> Bytes {
-    // Closed types of ours with string keys only: they serialise. JSON escapes line ends.
+    // These types always serialise. JSON escapes line ends, so the data is one line.
     let data = serde_json::to_string(data).expect("an update serialises");
     let id_line = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     Bytes::from(format!("{id_line}event: {name}\ndata: {data}\n\n"))
@@ -157,47 +158,48 @@ mod tests {
     use agent::id::{AgentId, SpaceId};
     use uuid::Uuid;
 
-    fn growing(message: u128, delta: &str, chars: u64) -> Arc<Published> {
+    fn draft_update(message: u128, delta: &str, chars: u64) -> Arc<Published> {
         let (space, agent) = (SpaceId(Uuid::nil()), AgentId(Uuid::nil()));
         let (message, delta) = (MessageId(Uuid::from_u128(message)), delta.to_owned());
         Arc::new(Published::new(Arc::new(Update::Draft { space, message, agent, delta, chars }), 1))
     }
 
     #[test]
-    fn a_frame_is_one_event_whatever_the_text_contains() {
+    fn text_cannot_break_out_of_its_frame() {
         let bytes = Frame::new("draft", Some(3), &"a\n\nevent: forged\r", false).into_bytes();
         let text = std::str::from_utf8(&bytes).unwrap();
         assert_eq!(text, "id: 3\nevent: draft\ndata: \"a\\n\\nevent: forged\\r\"\n\n");
     }
 
     #[test]
-    fn drafts_of_one_message_become_one_and_nothing_else_does() {
-        let mut frame = Frame::shared(&growing(1, "Sal", 3), None);
-        assert!(frame.absorb(&Frame::shared(&growing(1, "a", 4), None)));
-        assert!(frame.absorb(&Frame::shared(&growing(1, "m", 5), None)));
-        assert!(!frame.absorb(&Frame::shared(&growing(2, "x", 1), None)), "another message");
-        assert!(!frame.absorb(&Frame::new("message", Some(1), &"x", false)));
-        assert!(!Frame::new("message", Some(1), &"x", false).absorb(&frame));
-        let alone = Frame::shared(&growing(1, "Salam", 5), None);
+    fn only_drafts_of_the_same_message_are_merged() {
+        let mut frame = Frame::shared(&draft_update(1, "Sal", 3), None);
+        assert!(frame.merge(&Frame::shared(&draft_update(1, "a", 4), None)));
+        assert!(frame.merge(&Frame::shared(&draft_update(1, "m", 5), None)));
+        assert!(!frame.merge(&Frame::shared(&draft_update(2, "x", 1), None)), "another message");
+        assert!(!frame.merge(&Frame::new("message", Some(1), &"x", false)));
+        assert!(!Frame::new("message", Some(1), &"x", false).merge(&frame));
+        let alone = Frame::shared(&draft_update(1, "Salam", 5), None);
         assert_eq!(frame.into_bytes(), alone.into_bytes());
     }
 
     #[test]
-    fn an_update_is_encoded_once_for_all() {
-        let published = growing(1, "Sal", 3);
+    fn an_update_is_encoded_once_for_all_clients() {
+        let published = draft_update(1, "Sal", 3);
         let [one, other] = [Frame::shared(&published, None), Frame::shared(&published, None)];
         assert_eq!(one.into_bytes().as_ptr(), other.into_bytes().as_ptr());
     }
 
     #[test]
-    fn whoever_has_the_beginning_of_a_draft_is_sent_the_rest_of_it() {
-        let published = growing(1, "lām 😀", 7);
+    fn a_client_with_the_beginning_of_a_draft_is_sent_only_the_rest() {
+        let published = draft_update(1, "lām 😀", 7);
         let rest = |known| {
-            behind(&published, known).map(|update| Frame::new("draft", None, &update, true).into_bytes())
+            unseen_part(&published, known).map(|update| Frame::new("draft", None, &update, true).into_bytes())
         };
-        let sent = |delta: &str| Some(Frame::new("draft", None, &**growing(1, delta, 7), true).into_bytes());
+        let sent =
+            |delta: &str| Some(Frame::new("draft", None, &**draft_update(1, delta, 7), true).into_bytes());
         assert_eq!(rest(4), sent("m 😀"));
         assert_eq!(rest(7), sent(""));
-        assert_eq!((rest(2), rest(1)), (None, None), "all of it is news, or more than that is missing");
+        assert_eq!((rest(2), rest(1)), (None, None), "all of it is new, or something before it is missing");
     }
 }

@@ -1,7 +1,7 @@
-//! Event streams. One relay per topic listens to the bus and writes what is news for all to their sockets.
-//! Each client has a task besides, and a bounded buffer, for whatever is its own: its snapshot, what it
-//! missed, what its socket did not take. The publisher never waits for any of them. Updates carry no
-//! truth: whatever was missed is read from the store. Must not know how updates come about.
+//! Event streams. One relay per topic listens to the bus and writes new updates directly to the sockets of all
+//! clients. Each client also has a task and a bounded buffer for everything that concerns only this client: its
+//! snapshot, updates that it missed, and bytes that its socket did not take. A publisher never waits for a client.
+//! The store is the source of truth: missed updates are read from it. Must not know where updates come from.
 
 use std::sync::Arc;
 
@@ -22,55 +22,55 @@ mod subject;
 mod subscriber;
 mod takeover;
 
-use outbox::{Outbox, Outlet};
+use outbox::{Outbox, OutboxReader};
 pub(crate) use subject::Subject;
-pub(crate) use takeover::{Opened, SocketTakeover};
+pub(crate) use takeover::{OpenedStream, SocketTakeover};
 
-/// Answers with the stream of a subject.
+/// Responds with the stream of a subject.
 pub(crate) fn open(
     app: Arc<AppState>,
     caller: Caller,
     subject: Subject,
     last_seen: Option<u64>,
-    line: Option<SocketTakeover>,
+    takeover: Option<SocketTakeover>,
 ) -> Response {
-    // Listening begins before anything is read, so that nothing falls between the two.
+    // Subscribe before the store is read, so that no update is lost in between.
     let operator = caller.entity().is_none();
-    let place = app.relays.join(&**app.ports.live.bus(), &app.ports.clock, subject, operator);
+    let subscription = app.relays.join(&**app.ports.live.bus(), &app.ports.clock, subject, operator);
     let outbox = Arc::new(Outbox::default());
-    let outlet = Outlet(Arc::clone(&outbox));
+    let reader = OutboxReader(Arc::clone(&outbox));
     let pump = pump::Pump::new(app, caller, subject, Arc::clone(&outbox));
-    let body = match line {
-        Some(line) => {
-            line.open(Opened { pump, place, last_seen, outlet });
+    let body = match takeover {
+        Some(takeover) => {
+            takeover.open(OpenedStream { pump, subscription, last_seen, reader });
             Body::empty()
         }
         None => {
             tokio::spawn(async move {
                 tokio::select! {
-                    () = pump.run(place, last_seen) => {}
-                    () = outbox.gone() => {}
+                    () = pump.run(subscription, last_seen) => {}
+                    () = outbox.wait_gone() => {}
                 }
             });
-            Body::from_stream(outlet)
+            Body::from_stream(reader)
         }
     };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        // Proxies that buffer would hold every update back.
+        // Tells proxies not to buffer, which would delay every update.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     (headers, body).into_response()
 }
 
-/// What the client had seen when it was here last.
+/// The last id that the client received, from the header `last-event-id`.
 pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     match value.to_str().map(str::trim) {
         Ok("") => Ok(None),
         Ok(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-            // A number beyond all numbers is from the future.
+            // A number above `u64::MAX` is treated like any other id that does not exist yet.
             Ok(Some(text.parse().unwrap_or(u64::MAX)))
         }
         _ => {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_id_seen_is_a_number_or_refused() {
+    fn last_event_id_must_be_a_number() {
         let check = |text: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert("last-event-id", HeaderValue::from_static(text));

@@ -1,5 +1,5 @@
-//! What waits for one client of a stream: bounded in number and bytes. Whoever puts something in
-//! never waits; what a later update replaces is the first to go. Must not know what the frames say.
+//! The buffer of one client of a stream, bounded in frames and bytes. The writer never waits: if the buffer is full,
+//! transient frames are dropped first. Must not know the content of frames.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,106 +15,106 @@ use tokio::sync::Notify;
 use super::frame::Frame;
 
 #[derive(Debug, Default)]
-struct Buffered {
+struct Buffer {
     queue: VecDeque<Frame>,
     bytes: usize,
-    /// Size of the last lasting frame, where it did not fit.
-    refused: usize,
-    /// Frames taken so far: tells whether the client reads.
+    /// Size of the last durable frame if it did not fit, else 0.
+    rejected: usize,
+    /// Frames taken so far; shows whether the client reads.
     taken: u64,
     last_id: Option<u64>,
     reader: Option<Waker>,
-    /// Nothing is put in any more.
+    /// The stream has ended: no more frames are accepted.
     ended: bool,
-    /// Nobody takes any more.
+    /// The client is gone: no more frames are taken.
     gone: bool,
 }
 
-/// The buffer between the one who listens to the bus and the socket.
+/// The buffer between the task of a client and its socket.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    inside: Mutex<Buffered>,
-    /// The reader took something, or is gone.
-    moved: Notify,
+    buffer: Mutex<Buffer>,
+    /// Notified when the reader took a frame or is gone.
+    changed: Notify,
 }
 
 impl Outbox {
-    /// Puts a frame in, if it fits; a lasting one may push out transient ones.
+    /// Adds a frame if it fits; returns whether it did. Transient frames are dropped to make room for a durable one.
     pub(super) fn offer(&self, frame: Frame) -> bool {
-        let mut inside = self.lock();
-        if inside.ended || inside.gone {
+        let mut buffer = self.lock();
+        if buffer.ended || buffer.gone {
             return false;
         }
-        if !inside.fits(&frame) && !frame.transient {
-            inside.drop_transient();
+        if !buffer.fits(&frame) && !frame.transient {
+            buffer.drop_transient();
         }
-        if inside.absorb(&frame) {
+        if buffer.merge(&frame) {
             return true;
         }
-        if !inside.fits(&frame) {
+        if !buffer.fits(&frame) {
             if !frame.transient {
-                inside.refused = frame.size();
+                buffer.rejected = frame.size();
             }
             return false;
         }
-        inside.refused = 0;
-        inside.push(frame);
+        buffer.rejected = 0;
+        buffer.push(frame);
         true
     }
 
-    /// Ends the stream: what waits is given up, `farewell` makes the last frame from the last id that
-    /// the client was handed.
+    /// Ends the stream: drops all waiting frames and adds the frame that `farewell` creates from the last id that was
+    /// taken.
     pub(super) fn end(&self, farewell: impl FnOnce(Option<u64>) -> Frame) {
-        let mut inside = self.lock();
-        inside.queue.clear();
-        inside.bytes = 0;
-        inside.ended = true;
-        let last = farewell(inside.last_id);
-        inside.push(last);
+        let mut buffer = self.lock();
+        buffer.queue.clear();
+        buffer.bytes = 0;
+        buffer.ended = true;
+        let last = farewell(buffer.last_id);
+        buffer.push(last);
     }
 
-    /// Frames that wait, and frames taken so far.
+    /// The number of waiting frames, and the number of frames taken so far.
     pub(super) fn progress(&self) -> (usize, u64) {
-        let inside = self.lock();
-        (inside.queue.len(), inside.taken)
+        let buffer = self.lock();
+        (buffer.queue.len(), buffer.taken)
     }
 
-    /// Waits until at least half of the buffer is free and what was refused fits; for ever where nobody
-    /// takes any more. Whoever came back sooner would be refused again, and again, without a pause.
-    pub(super) async fn room(&self) {
-        self.until(Buffered::has_room).await;
+    /// Waits until at least half of the buffer is free and the rejected frame fits; forever if the client is gone.
+    /// A writer that retried earlier would be rejected again and again without a pause.
+    pub(super) async fn wait_for_room(&self) {
+        self.until(Buffer::has_room).await;
     }
 
     /// Waits until the client is gone.
-    pub(super) async fn gone(&self) {
-        self.until(|inside| inside.gone).await;
+    pub(super) async fn wait_gone(&self) {
+        self.until(|buffer| buffer.gone).await;
     }
 
-    /// Waits until everything was taken, or the client is gone.
-    pub(super) async fn empty(&self) {
-        self.until(|inside| inside.gone || inside.queue.is_empty()).await;
+    /// Waits until all frames were taken or the client is gone.
+    pub(super) async fn wait_empty(&self) {
+        self.until(|buffer| buffer.gone || buffer.queue.is_empty()).await;
     }
 
-    async fn until(&self, reached: impl Fn(&Buffered) -> bool) {
+    async fn until(&self, reached: impl Fn(&Buffer) -> bool) {
         loop {
-            let moved = self.moved.notified();
-            tokio::pin!(moved);
-            // Registered before looking, so that nothing between the two is missed.
-            moved.as_mut().enable();
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the check, so that no notification in between is missed.
+            changed.as_mut().enable();
             if reached(&self.lock()) {
                 return;
             }
-            moved.await;
+            changed.await;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Buffered> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Buffered {
-    /// One frame always fits into an empty buffer, whatever its size.
+impl Buffer {
+    /// Whether the frame fits. An empty buffer takes any frame, whatever its size.
     fn fits(&self, frame: &Frame) -> bool {
         self.queue.is_empty()
             || (self.queue.len() < limits::STREAM_BUFFER
@@ -125,15 +125,15 @@ impl Buffered {
         let most = limits::STREAM_BUFFER / 2;
         let bytes = limits::STREAM_BUFFER_BYTES;
         let half = self.queue.len() <= most && self.bytes <= bytes / 2;
-        !self.gone && (self.queue.is_empty() || (half && self.bytes + self.refused <= bytes))
+        !self.gone && (self.queue.is_empty() || (half && self.bytes + self.rejected <= bytes))
     }
 
-    /// Whether the last frame that waits takes this one in: the client did not yet come to it.
-    fn absorb(&mut self, frame: &Frame) -> bool {
+    /// Merges the frame into the last waiting frame if possible; returns whether it did.
+    fn merge(&mut self, frame: &Frame) -> bool {
         let Some(last) = self.queue.back_mut() else { return false };
         let before = last.size();
         let room = limits::STREAM_BUFFER_BYTES.saturating_sub(self.bytes);
-        if frame.size() > room || !last.absorb(frame) {
+        if frame.size() > room || !last.merge(frame) {
             return false;
         }
         self.bytes = self.bytes - before + last.size();
@@ -154,25 +154,25 @@ impl Buffered {
     }
 }
 
-/// The reading end: the body of the answer. Dropping it means that the client is gone.
+/// The reading end, which is the body of the response. It is dropped when the client is gone.
 #[derive(Debug)]
-pub(super) struct Outlet(pub(super) Arc<Outbox>);
+pub(super) struct OutboxReader(pub(super) Arc<Outbox>);
 
-impl Stream for Outlet {
+impl Stream for OutboxReader {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(bytes) = self.taken() {
+        if let Some(bytes) = self.next_frame() {
             return Poll::Ready(Some(Ok(bytes)));
         }
-        let mut inside = self.0.lock();
-        match (inside.queue.is_empty(), inside.ended) {
+        let mut buffer = self.0.lock();
+        match (buffer.queue.is_empty(), buffer.ended) {
             (true, true) => Poll::Ready(None),
             (true, false) => {
-                inside.reader = Some(cx.waker().clone());
+                buffer.reader = Some(cx.waker().clone());
                 Poll::Pending
             }
-            // Something was put in between the two looks.
+            // A frame was added between the two checks.
             (false, _) => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -181,28 +181,28 @@ impl Stream for Outlet {
     }
 }
 
-impl Outlet {
+impl OutboxReader {
     /// The next frame, if one waits.
-    pub(super) fn taken(&self) -> Option<Bytes> {
-        let mut inside = self.0.lock();
-        let frame = inside.queue.pop_front()?;
-        inside.bytes -= frame.size();
-        inside.taken += 1;
-        inside.last_id = frame.id.or(inside.last_id);
-        if inside.queue.is_empty() {
-            // Most clients wait for nothing most of the time: a thousand of them keep no room for it.
-            inside.queue = VecDeque::new();
+    pub(super) fn next_frame(&self) -> Option<Bytes> {
+        let mut buffer = self.0.lock();
+        let frame = buffer.queue.pop_front()?;
+        buffer.bytes -= frame.size();
+        buffer.taken += 1;
+        buffer.last_id = frame.id.or(buffer.last_id);
+        if buffer.queue.is_empty() {
+            // Most buffers are empty most of the time: an empty one holds no memory.
+            buffer.queue = VecDeque::new();
         }
-        drop(inside);
-        self.0.moved.notify_waiters();
+        drop(buffer);
+        self.0.changed.notify_waiters();
         Some(frame.into_bytes())
     }
 }
 
-impl Drop for Outlet {
+impl Drop for OutboxReader {
     fn drop(&mut self) {
         self.0.lock().gone = true;
-        self.0.moved.notify_waiters();
+        self.0.changed.notify_waiters();
     }
 }
 
@@ -212,17 +212,17 @@ mod tests {
     use futures_util::{FutureExt, StreamExt};
 
     fn frame(id: Option<u64>, size: usize, transient: bool) -> Frame {
-        Frame::bare(Bytes::from(vec![b'x'; size]), id, transient)
+        Frame::from_bytes(Bytes::from(vec![b'x'; size]), id, transient)
     }
 
     #[test]
-    fn a_full_buffer_loses_what_is_transient_first_and_never_grows() {
+    fn a_full_buffer_drops_transient_frames_first_and_never_grows() {
         let outbox = Outbox::default();
         for _ in 0..limits::STREAM_BUFFER {
             assert!(outbox.offer(frame(None, 1, true)));
         }
         assert!(!outbox.offer(frame(None, 1, true)), "a transient one is dropped");
-        assert!(outbox.offer(frame(Some(1), 1, false)), "a lasting one takes its place");
+        assert!(outbox.offer(frame(Some(1), 1, false)), "a durable one takes its place");
         assert_eq!(outbox.progress().0, 1);
         let many =
             (2..2 * limits::STREAM_BUFFER as u64).filter(|id| outbox.offer(frame(Some(*id), 1, false)));
@@ -230,57 +230,57 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_too_but_one_frame_always_fits() {
+    fn bytes_are_bounded_but_an_empty_buffer_takes_any_frame() {
         let outbox = Outbox::default();
         assert!(outbox.offer(frame(Some(1), 2 * limits::STREAM_BUFFER_BYTES, false)));
         assert!(!outbox.offer(frame(Some(2), 1, false)));
     }
 
     #[test]
-    fn the_farewell_names_the_last_id_that_was_handed_over() {
+    fn the_last_frame_has_the_last_id_that_was_taken() {
         let outbox = Arc::new(Outbox::default());
-        let mut outlet = Outlet(Arc::clone(&outbox));
+        let mut reader = OutboxReader(Arc::clone(&outbox));
         outbox.offer(frame(Some(7), 1, false));
         outbox.offer(frame(Some(8), 1, false));
-        outlet.next().now_or_never().unwrap();
-        let mut published = None;
+        reader.next().now_or_never().unwrap();
+        let mut last_id = None;
         outbox.end(|last| {
-            published = last;
+            last_id = last;
             frame(None, 1, false)
         });
-        assert_eq!(published, Some(7));
-        assert!(outlet.next().now_or_never().unwrap().is_some());
-        assert!(outlet.next().now_or_never().unwrap().is_none());
+        assert_eq!(last_id, Some(7));
+        assert!(reader.next().now_or_never().unwrap().is_some());
+        assert!(reader.next().now_or_never().unwrap().is_none());
         assert!(!outbox.offer(frame(None, 1, false)));
     }
 
     #[test]
-    fn there_is_room_when_what_was_refused_fits_and_not_before() {
+    fn there_is_room_only_once_the_rejected_frame_fits() {
         let outbox = Arc::new(Outbox::default());
-        let outlet = Outlet(Arc::clone(&outbox));
+        let reader = OutboxReader(Arc::clone(&outbox));
         assert!(outbox.offer(frame(None, 9, false)));
         let large = frame(None, limits::STREAM_BUFFER_BYTES, false);
         assert!(!outbox.offer(large.clone()));
-        assert!(outbox.room().now_or_never().is_none(), "it would be refused again");
-        outlet.taken().unwrap();
-        assert!(outbox.room().now_or_never().is_some());
+        assert!(outbox.wait_for_room().now_or_never().is_none(), "it would be rejected again");
+        reader.next_frame().unwrap();
+        assert!(outbox.wait_for_room().now_or_never().is_some());
         assert!(outbox.offer(large), "it fits into an empty buffer");
     }
 
     #[test]
-    fn nobody_makes_room_for_a_client_that_is_gone() {
+    fn there_is_never_room_for_a_client_that_is_gone() {
         let outbox = Arc::new(Outbox::default());
-        drop(Outlet(Arc::clone(&outbox)));
+        drop(OutboxReader(Arc::clone(&outbox)));
         assert!(!outbox.offer(frame(None, 1, false)));
-        assert!(outbox.room().now_or_never().is_none(), "it would be refused again");
+        assert!(outbox.wait_for_room().now_or_never().is_none(), "it would be rejected again");
     }
 
     #[test]
-    fn a_client_that_leaves_is_noticed() {
+    fn dropping_the_reader_means_that_the_client_is_gone() {
         let outbox = Arc::new(Outbox::default());
-        let outlet = Outlet(Arc::clone(&outbox));
-        assert!(outbox.gone().now_or_never().is_none());
-        drop(outlet);
-        assert!(outbox.gone().now_or_never().is_some());
+        let reader = OutboxReader(Arc::clone(&outbox));
+        assert!(outbox.wait_gone().now_or_never().is_none());
+        drop(reader);
+        assert!(outbox.wait_gone().now_or_never().is_some());
     }
 }

@@ -1,8 +1,9 @@
-//! The task behind one client of a stream: listens, keeps order, catches up from the store where
-//! something was lost, and ends the stream where it must end.
+//! The task of one client of a stream: receives updates, keeps their order, reads lost ones from the store, and ends
+//! the stream when necessary.
 //!
-//! Ids never go back. An update whose id is the next one is passed on; a later id means that the
-//! ones between are on their way or lost, and the store is asked; an earlier one was sent already.
+//! The ids that a client receives never decrease. An update with the next id is sent. If its id is greater, the
+//! updates in between are on their way or lost, and they are read from the store. If its id is less, the update was
+//! sent already.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -18,15 +19,15 @@ use agent::update::Update;
 
 use super::frame::{self, Frame};
 use super::outbox::Outbox;
-use super::relay::StreamPosition;
+use super::relay::Subscription;
 use super::subject::{Shown, Subject, visible};
 use crate::api::{Closed, Gap};
 use crate::app_state::AppState;
-use crate::auth::{Caller, known};
+use crate::auth::{Caller, find_credential};
 
-/// Why a stream ends, other than by its client.
+/// Why the server ends a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum CloseReason {
     SlowReader,
     NotMember,
     KeyRevoked,
@@ -34,7 +35,7 @@ enum End {
     Store,
 }
 
-impl End {
+impl CloseReason {
     fn as_str(self) -> &'static str {
         match self {
             Self::SlowReader => "slow_reader",
@@ -46,46 +47,46 @@ impl End {
     }
 }
 
-impl From<StoreError> for End {
+impl From<StoreError> for CloseReason {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "a stream cannot read");
+        tracing::warn!(%error, "a stream cannot read from the store");
         Self::Store
     }
 }
 
-/// What a stream wakes up for.
-enum Turn {
+/// Why the task of a stream woke up.
+enum WakeReason {
     Shutdown,
-    /// Time to look after the client.
+    /// It is time to check the client and its key.
     Tick,
-    /// There is room again for what it has missed.
+    /// The buffer has room for updates that the client missed.
     Room,
     Delivered(Option<Delivered>),
 }
 
-/// The task behind one client.
+/// The task of one client.
 pub(super) struct Pump {
     app: Arc<AppState>,
     caller: Caller,
     subject: Subject,
     outbox: Arc<Outbox>,
-    /// The last durable change that the client was sent, or has by its snapshot.
+    /// The id of the last durable update that the client was sent or has through its snapshot.
     last: u64,
-    /// Length of the drafts that the client has by its snapshot: what led there is not repeated.
+    /// The length in characters of the drafts in the client's snapshot: earlier pieces of them are not sent again.
     drafts: HashMap<MessageId, u64>,
-    /// Messages that were read from the store, of which the bus may not have told yet: pieces of them that are
-    /// still on their way are no news.
-    ahead: VecDeque<(u64, MessageId)>,
-    /// Durable changes after `last` are to be read from the store.
+    /// Messages that were read from the store before the bus delivered them: pieces of their drafts that are still on
+    /// their way are not sent.
+    sent_early: VecDeque<(u64, MessageId)>,
+    /// Durable updates after `last` must be read from the store.
     behind: bool,
-    /// More than that was lost: the client needs a snapshot.
-    stale: bool,
-    /// The client has seen nothing of the subject yet: its first snapshot is where it stands.
-    fresh: bool,
-    /// Frames that waited at the last ping, and frames taken by then.
+    /// Other updates were lost: the client needs a snapshot.
+    needs_snapshot: bool,
+    /// The client has no state yet: its first snapshot sets `last`.
+    first_snapshot: bool,
+    /// Frames that waited at the last ping, and frames taken until then.
     progress: (usize, u64),
-    /// The last durable change that went past this stream to the client.
-    handed: Option<u64>,
+    /// The id of the last durable update that the relay wrote to the socket directly.
+    written_directly: Option<u64>,
 }
 
 impl Pump {
@@ -97,109 +98,113 @@ impl Pump {
             outbox,
             last: 0,
             drafts: HashMap::new(),
-            ahead: VecDeque::new(),
+            sent_early: VecDeque::new(),
             behind: false,
-            stale: true,
-            fresh: true,
+            needs_snapshot: true,
+            first_snapshot: true,
             progress: (0, 0),
-            handed: None,
+            written_directly: None,
         }
     }
 
-    /// Time.
+    /// The clock.
     pub(super) fn clock(&self) -> &Arc<dyn Clock> {
         &self.app.ports.clock
     }
 
-    /// Runs until the stream must end, and its end was taken or nobody takes it. A client that leaves
-    /// is noticed by whoever runs this.
+    /// Runs until the stream ends and the client took the last frame, or a timeout passes. The caller must drop this
+    /// future when the client disconnects.
     #[expect(clippy::manual_async_fn, reason = "an `async fn` would keep room for the pump twice")]
-    pub(super) fn run(mut self, place: StreamPosition, last_seen: Option<u64>) -> impl Future<Output = ()> {
+    pub(super) fn run(
+        mut self,
+        subscription: Subscription,
+        last_seen: Option<u64>,
+    ) -> impl Future<Output = ()> {
         async move {
-            let end = self.live(place, last_seen).await;
-            let handed = self.handed;
+            let end = self.run_until_closed(subscription, last_seen).await;
+            let written_directly = self.written_directly;
             self.outbox.end(|last_id| {
-                let last_id = last_id.max(handed);
+                let last_id = last_id.max(written_directly);
                 Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
             });
-            // A client that does not take even this much is gone.
-            let patience = self.clock().sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
+            // A client that does not read the last frame in time is gone.
+            let timeout = self.clock().sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
             tokio::select! {
-                () = self.outbox.empty() => {}
-                () = patience => {}
+                () = self.outbox.wait_empty() => {}
+                () = timeout => {}
             }
         }
     }
 
-    async fn live(&mut self, place: StreamPosition, last_seen: Option<u64>) -> End {
+    async fn run_until_closed(&mut self, subscription: Subscription, last_seen: Option<u64>) -> CloseReason {
         self.last = last_seen.unwrap_or(0);
-        self.fresh = last_seen.is_none();
+        self.first_snapshot = last_seen.is_none();
         if let Err(end) = self.catch_up().await {
             return end;
         }
         let shutdown = self.app.options.shutdown.clone();
-        // Made once: to take one's place among a thousand who wait costs more than to look.
+        // Created once: registering a waiter among thousands costs more than polling it.
         let mut shutdown = pin!(shutdown.cancelled());
         let outbox = Arc::clone(&self.outbox);
         let mut tick = self.tick();
-        let mut in_a_row = 0;
+        let mut turns = 0;
         loop {
-            let behind = self.behind || self.stale;
-            let idle = !behind && self.drafts.is_empty() && self.ahead.is_empty();
-            let turn = {
-                let mut room = pin!(outbox.room());
+            let behind = self.behind || self.needs_snapshot;
+            let idle = !behind && self.drafts.is_empty() && self.sent_early.is_empty();
+            let wakeup = {
+                let mut room = pin!(outbox.wait_for_room());
                 let last = &mut self.last;
-                let handed = &mut self.handed;
+                let written_directly = &mut self.written_directly;
                 poll_fn(|cx| {
-                    // From here on nothing goes past this stream.
-                    if let Some(passed) = place.seat().shut().filter(|passed| passed != last) {
-                        (*last, *handed) = (passed, Some(passed));
+                    // From here on the relay does not write to the socket.
+                    if let Some(sent) = subscription.subscriber().shut_gate().filter(|sent| sent != last) {
+                        (*last, *written_directly) = (sent, Some(sent));
                     }
                     if shutdown.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(Turn::Shutdown);
+                        return Poll::Ready(WakeReason::Shutdown);
                     }
                     if tick.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(Turn::Tick);
+                        return Poll::Ready(WakeReason::Tick);
                     }
                     if behind && room.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(Turn::Room);
+                        return Poll::Ready(WakeReason::Room);
                     }
-                    let heard = place.poll_delivered(cx).map(Turn::Delivered);
-                    if idle && heard.is_pending() {
-                        place.seat().ready(*last);
+                    let delivered = subscription.poll_delivered(cx).map(WakeReason::Delivered);
+                    if idle && delivered.is_pending() {
+                        subscription.subscriber().caught_up(*last);
                     }
-                    heard
+                    delivered
                 })
                 .await
             };
-            let done = match turn {
-                Turn::Shutdown => Err(End::Shutdown),
-                Turn::Tick => {
+            let done = match wakeup {
+                WakeReason::Shutdown => Err(CloseReason::Shutdown),
+                WakeReason::Tick => {
                     tick = self.tick();
-                    Box::pin(self.look_after()).await
+                    Box::pin(self.check_client()).await
                 }
-                Turn::Room => self.catch_up().await,
-                Turn::Delivered(heard) => self.hear(heard).await,
+                WakeReason::Room => self.catch_up().await,
+                WakeReason::Delivered(delivered) => self.handle(delivered).await,
             };
             if let Err(end) = done {
                 return end;
             }
-            in_a_row += 1;
-            if in_a_row % limits::STREAM_TURN == 0 {
-                // What was put in is written before more is.
+            turns += 1;
+            if turns % limits::STREAM_TURN == 0 {
+                // Let the writer run, so that the buffered frames are written.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    async fn hear(&mut self, heard: Option<Delivered>) -> Result<(), End> {
-        match heard {
-            Some(Delivered::Update(published)) => self.pass(&published).await,
+    async fn handle(&mut self, delivered: Option<Delivered>) -> Result<(), CloseReason> {
+        match delivered {
+            Some(Delivered::Update(published)) => self.forward(&published).await,
             Some(Delivered::Missed(_)) => {
-                self.stale = true;
+                self.needs_snapshot = true;
                 Ok(())
             }
-            None => Err(End::Shutdown),
+            None => Err(CloseReason::Shutdown),
         }
     }
 
@@ -207,23 +212,24 @@ impl Pump {
         self.app.ports.clock.sleep(Duration::from_millis(limits::STREAM_PING_MS))
     }
 
-    /// Brings the client up to now: a snapshot where one is due, then durable changes in order, as
-    /// many as there is room for.
-    fn catch_up(&mut self) -> BoxFuture<'_, Result<(), End>> {
-        // Seldom needed and large: it must not lie in the task of everyone who listens.
+    /// Brings the client up to date: sends a snapshot if one is due, then durable updates in order, as many as there
+    /// is room for.
+    fn catch_up(&mut self) -> BoxFuture<'_, Result<(), CloseReason>> {
+        // Boxed, because it is large and seldom needed: each client's task would hold its memory.
         Box::pin(self.catch_up_now())
     }
 
-    async fn catch_up_now(&mut self) -> Result<(), End> {
-        if self.stale {
+    async fn catch_up_now(&mut self) -> Result<(), CloseReason> {
+        if self.needs_snapshot {
             if let Some(entity) = self.caller.entity() {
-                self.still_member(entity).await?;
+                self.check_membership(entity).await?;
             }
-            let now = self.subject.snapshot(&self.app, self.is_operator()).await?.ok_or(End::Store)?;
-            if self.fresh {
-                (self.last, self.fresh) = (now.mark, false);
+            let now =
+                self.subject.snapshot(&self.app, self.is_operator()).await?.ok_or(CloseReason::Store)?;
+            if self.first_snapshot {
+                (self.last, self.first_snapshot) = (now.mark, false);
             }
-            // From the future, or too far back to be replayed.
+            // The id does not exist yet, or it is too old for a replay.
             let replayable = self.last <= now.mark && now.mark - self.last <= limits::STREAM_REPLAY_MAX;
             if !replayable {
                 let gap = Gap { from: self.last, to: now.mark };
@@ -236,74 +242,74 @@ impl Pump {
                 return Ok(());
             }
             self.drafts = now.drafts.into_iter().collect();
-            (self.stale, self.behind) = (false, true);
+            (self.needs_snapshot, self.behind) = (false, true);
         }
         while self.behind {
             let missed = self.subject.since(&self.app, self.last).await?;
             if let Some(entity) = self.caller.entity() {
-                // After the page was read: who was sent away before is shown nothing of what came then.
-                self.still_member(entity).await?;
+                // Checked after the page was read: a removed member must not receive later updates.
+                self.check_membership(entity).await?;
             }
-            let whole = missed.len() < limits::STREAM_REPLAY_PAGE as usize;
+            let last_page = missed.len() < limits::STREAM_REPLAY_PAGE as usize;
             for (id, update) in missed {
                 if !self.send(Some(id), &update) {
                     return Ok(());
                 }
                 if let Update::Message { message } = &update {
-                    if self.ahead.len() == limits::STREAM_BUFFER {
-                        self.ahead.pop_front();
+                    if self.sent_early.len() == limits::STREAM_BUFFER {
+                        self.sent_early.pop_front();
                     }
-                    self.ahead.push_back((id, message.id));
+                    self.sent_early.push_back((id, message.id));
                 }
                 self.last = id;
             }
-            self.behind = !whole;
+            self.behind = !last_page;
         }
         Ok(())
     }
 
-    /// Passes an update on.
-    async fn pass(&mut self, published: &Arc<Published>) -> Result<(), End> {
+    /// Sends an update from the bus.
+    async fn forward(&mut self, published: &Arc<Published>) -> Result<(), CloseReason> {
         let update: &Update = published;
         if let (Update::Member { entity, joined: false, .. }, Some(own)) = (update, self.caller.entity())
             && *entity == own
         {
-            Box::pin(self.still_member(own)).await?;
+            Box::pin(self.check_membership(own)).await?;
         }
-        if self.stale {
-            // The snapshot that is due contains it, or what was published after it does.
+        if self.needs_snapshot {
+            // The snapshot that is due contains the update or a later state.
             return Ok(());
         }
         let id = self.subject.id_of(update);
         if self.behind || id.is_some_and(|id| id > self.last + 1) {
-            // Nothing overtakes what is durable: an end of a cycle comes after what it said.
+            // No update may overtake a durable one: the end of a cycle must come after the cycle's messages.
             self.behind = true;
             self.catch_up().await?;
         }
         let Some(id) = id else {
-            self.pass_passing(published);
+            self.forward_transient(published);
             return Ok(());
         };
         self.forget_draft(update);
-        self.ahead.retain(|(ahead, _)| *ahead > id);
+        self.sent_early.retain(|(ahead, _)| *ahead > id);
         let member = matches!(update, Update::Member { .. });
         match update {
-            // Members are not replayed from the store: the snapshot has them.
-            _ if self.behind => self.stale |= member,
+            // Member updates are not replayed from the store: the client needs a snapshot.
+            _ if self.behind => self.needs_snapshot |= member,
             Update::Member { space, entity, rev, .. } if id <= self.last => {
-                // Published late: the order is not known, but how it is now.
+                // Published late: the order is unknown, so the current membership is sent.
                 let joined = Box::pin(self.subject.has_member(&self.app, *entity)).await?;
                 let update = Update::Member { space: *space, entity: *entity, joined, rev: *rev };
-                self.stale |= !self.send(Some(self.last), &update);
+                self.needs_snapshot |= !self.send(Some(self.last), &update);
             }
             _ if id <= self.last => {}
-            _ if self.send_on(Some(id), published) => self.last = id,
-            _ => (self.behind, self.stale) = (true, member),
+            _ if self.send_shared(Some(id), published) => self.last = id,
+            _ => (self.behind, self.needs_snapshot) = (true, member),
         }
         Ok(())
     }
 
-    /// From here on every piece of the draft is news, or none comes any more.
+    /// Removes the draft's length: from here on all its pieces are new, or there are no more.
     fn forget_draft(&mut self, update: &Update) {
         let message = match update {
             Update::Draft { message, .. } | Update::ToolInput { message, .. } => *message,
@@ -315,29 +321,29 @@ impl Pump {
         self.drafts.remove(&message);
     }
 
-    /// Passes on what is not durable, or drops it.
-    fn pass_passing(&mut self, published: &Arc<Published>) {
+    /// Sends an update that is not durable, or drops it.
+    fn forward_transient(&mut self, published: &Arc<Published>) {
         let update: &Update = published;
         let mut rest = None;
         if let Update::Draft { message, chars, .. } | Update::ToolInput { message, chars, .. } = update {
             match self.drafts.get(message) {
-                _ if self.ahead.iter().any(|(_, ahead)| ahead == message) => return,
+                _ if self.sent_early.iter().any(|(_, ahead)| ahead == message) => return,
                 Some(known) if chars <= known => return,
-                Some(known) => rest = frame::behind(update, *known),
+                Some(known) => rest = frame::unseen_part(update, *known),
                 None => {}
             }
         }
         self.forget_draft(update);
-        let passed = match rest {
+        let sent = match rest {
             _ if self.behind => false,
             Some(rest) => self.send(None, &rest),
-            None => self.send_on(None, published),
+            None => self.send_shared(None, published),
         };
-        // Only a snapshot can tell what else was lost.
-        self.stale |= !passed && !published.is_transient();
+        // What was lost cannot be read from the store: the client needs a snapshot.
+        self.needs_snapshot |= !sent && !published.is_transient();
     }
 
-    /// Sends what was read for this client alone.
+    /// Sends an update that was read for this client only.
     fn send(&self, id: Option<u64>, update: &Update) -> bool {
         let frame = |shown: &Update| Frame::new(shown.name(), id, shown, shown.is_transient());
         match self.visible(update) {
@@ -347,8 +353,8 @@ impl Pump {
         }
     }
 
-    /// Sends what all clients were told.
-    fn send_on(&self, id: Option<u64>, published: &Arc<Published>) -> bool {
+    /// Sends an update that the bus delivered to all clients.
+    fn send_shared(&self, id: Option<u64>, published: &Arc<Published>) -> bool {
         match self.visible(published) {
             Shown::Not => true,
             Shown::AsItIs => self.outbox.offer(Frame::shared(published, id)),
@@ -364,21 +370,21 @@ impl Pump {
         self.caller.entity().is_none()
     }
 
-    /// At every ping: does the client read, and may it still?
-    async fn look_after(&mut self) -> Result<(), End> {
+    /// Checks at every ping whether the client reads and whether it still has access.
+    async fn check_client(&mut self) -> Result<(), CloseReason> {
         let (waiting, taken) = self.outbox.progress();
-        // It waited for a whole interval, not only since a moment ago.
+        // Frames have waited for a whole interval, and none was taken.
         if waiting > 0 && self.progress.0 > 0 && taken == self.progress.1 {
-            return Err(End::SlowReader);
+            return Err(CloseReason::SlowReader);
         }
         self.progress = (waiting, taken);
-        match known(&self.app, &self.caller.hash).await {
+        match find_credential(&self.app, &self.caller.hash).await {
             Ok(Some(_)) => {}
-            Ok(None) => return Err(End::KeyRevoked),
-            Err(_) => return Err(End::Store),
+            Ok(None) => return Err(CloseReason::KeyRevoked),
+            Err(_) => return Err(CloseReason::Store),
         }
         if let Some(entity) = self.caller.entity() {
-            self.still_member(entity).await?;
+            self.check_membership(entity).await?;
         }
         if waiting == 0 {
             self.outbox.offer(Frame::ping());
@@ -386,10 +392,10 @@ impl Pump {
         Ok(())
     }
 
-    async fn still_member(&self, entity: EntityId) -> Result<(), End> {
+    async fn check_membership(&self, entity: EntityId) -> Result<(), CloseReason> {
         match self.subject.has_member(&self.app, entity).await? {
             true => Ok(()),
-            false => Err(End::NotMember),
+            false => Err(CloseReason::NotMember),
         }
     }
 }

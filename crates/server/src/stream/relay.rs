@@ -1,7 +1,6 @@
-//! One task per topic that hears the bus for all who watch it. What they are all shown alike is encoded
-//! once and written to their sockets in one go: a thousand tasks that wake up for it cost more than what
-//! they write. A client with anything else to receive gets it from its own task. Must not know what an update means
-//! for one client.
+//! One task per topic that listens to the bus for all subscribers. An update that is the same for all is encoded once
+//! and written to their sockets in one pass: waking a thousand tasks costs more than the writes. Everything else a
+//! client receives from its own task. Must not know what an update means for one client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,123 +18,125 @@ use super::frame::{self, Frame};
 use super::subject::{Shown, Subject, visible};
 use super::subscriber::{Batch, DeliveryMode, Subscriber};
 
-/// The relays of all topics that are watched.
+/// The relays of all topics that have subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Relays(Mutex<HashMap<Topic, Relay>>);
 
 #[derive(Debug)]
 struct Relay {
-    seats: Arc<Mutex<Seats>>,
+    slots: Arc<Mutex<SubscriberSlots>>,
     task: AbortHandle,
 }
 
-/// A seat stays where it is until it is given up: whoever goes through them meets each once.
+/// The subscriber slots of a relay. A slot keeps its index until it is freed, so that an iteration in several parts
+/// visits each subscriber once.
 #[derive(Debug, Default)]
-struct Seats {
-    places: Vec<Option<Arc<Subscriber>>>,
+struct SubscriberSlots {
+    subscribers: Vec<Option<Arc<Subscriber>>>,
     free: usize,
 }
 
-/// A seat that is taken; dropping it gives it up.
+/// An occupied subscriber slot; dropping this frees it.
 #[derive(Debug)]
-pub(crate) struct StreamPosition {
+pub(crate) struct Subscription {
     relays: Arc<Relays>,
     topic: Topic,
-    seats: Arc<Mutex<Seats>>,
+    slots: Arc<Mutex<SubscriberSlots>>,
     at: usize,
-    seat: Arc<Subscriber>,
+    subscriber: Arc<Subscriber>,
 }
 
 impl Relays {
-    /// Takes a seat: everything that is told from now on is heard there.
+    /// Subscribes: every update that is published from now on is delivered to the slot.
     pub(super) fn join(
         self: &Arc<Self>,
         bus: &dyn Bus,
         clock: &Arc<dyn Clock>,
         subject: Subject,
         operator: bool,
-    ) -> StreamPosition {
+    ) -> Subscription {
         let topic = subject.topic();
-        let seat = Arc::new(Subscriber::new(operator));
+        let subscriber = Arc::new(Subscriber::new(operator));
         let mut relays = lock(&self.0);
-        // One that broke has closed its seats; whoever comes now is served by another.
+        // A relay that panicked has closed its slots; replace it.
         if relays.get(&topic).is_some_and(|relay| relay.task.is_finished()) {
             relays.remove(&topic);
         }
         let relay = relays.entry(topic).or_insert_with(|| {
-            let seats = Arc::default();
-            let relay = run(subject, bus.subscribe(topic), Arc::clone(&seats), Arc::clone(clock));
-            Relay { seats, task: tokio::spawn(relay).abort_handle() }
+            let slots = Arc::default();
+            let relay = run(subject, bus.subscribe(topic), Arc::clone(&slots), Arc::clone(clock));
+            Relay { slots, task: tokio::spawn(relay).abort_handle() }
         });
-        let seats = Arc::clone(&relay.seats);
-        let mut all = lock(&seats);
-        let at = all.take(Arc::clone(&seat));
-        // The relay waits for the seats: whatever it tells from here on is either new or known to be old.
-        seat.begin(bus.published());
-        drop(all);
+        let slots = Arc::clone(&relay.slots);
+        let mut locked = lock(&slots);
+        let at = locked.occupy(Arc::clone(&subscriber));
+        // The relay waits for this lock: every update it delivers from here on has a number that shows whether it is
+        // new.
+        subscriber.skip_until(bus.published());
+        drop(locked);
         drop(relays);
-        StreamPosition { relays: Arc::clone(self), topic, seats, at, seat }
+        Subscription { relays: Arc::clone(self), topic, slots, at, subscriber }
     }
 }
 
-impl StreamPosition {
-    /// The seat.
-    pub(super) fn seat(&self) -> &Arc<Subscriber> {
-        &self.seat
+impl Subscription {
+    /// The subscriber.
+    pub(super) fn subscriber(&self) -> &Arc<Subscriber> {
+        &self.subscriber
     }
 
-    /// The next that was heard; `None` once the bus is closed.
+    /// The next delivered update; `None` once the bus is closed.
     pub(super) fn poll_delivered(&self, cx: &Context<'_>) -> Poll<Option<Delivered>> {
-        self.seat.poll_delivered(cx)
+        self.subscriber.poll_delivered(cx)
     }
 }
 
-impl Drop for StreamPosition {
+impl Drop for Subscription {
     fn drop(&mut self) {
         let mut relays = lock(&self.relays.0);
-        let nobody_left = lock(&self.seats).give_up(self.at);
-        let relay = relays.get(&self.topic).filter(|relay| Arc::ptr_eq(&relay.seats, &self.seats));
-        if let Some(relay) = relay.filter(|_| nobody_left) {
-            // A topic that nobody watches costs nothing.
+        let none_left = lock(&self.slots).free_slot(self.at);
+        let relay = relays.get(&self.topic).filter(|relay| Arc::ptr_eq(&relay.slots, &self.slots));
+        if let Some(relay) = relay.filter(|_| none_left) {
+            // A topic without subscribers needs no relay.
             relay.task.abort();
             relays.remove(&self.topic);
         }
     }
 }
 
-impl Seats {
-    fn take(&mut self, seat: Arc<Subscriber>) -> usize {
-        let free = (self.free > 0).then(|| self.places.iter().position(Option::is_none)).flatten();
+impl SubscriberSlots {
+    fn occupy(&mut self, subscriber: Arc<Subscriber>) -> usize {
+        let free = (self.free > 0).then(|| self.subscribers.iter().position(Option::is_none)).flatten();
         let Some(at) = free else {
-            self.places.push(Some(seat));
-            return self.places.len() - 1;
+            self.subscribers.push(Some(subscriber));
+            return self.subscribers.len() - 1;
         };
-        self.places[at] = Some(seat);
+        self.subscribers[at] = Some(subscriber);
         self.free -= 1;
         at
     }
 
-    /// Whether nobody is left.
-    fn give_up(&mut self, at: usize) -> bool {
-        self.places[at] = None;
+    /// Frees a slot; returns whether no slot is occupied any more.
+    fn free_slot(&mut self, at: usize) -> bool {
+        self.subscribers[at] = None;
         self.free += 1;
-        while self.places.pop_if(|place| place.is_none()).is_some() {
+        while self.subscribers.pop_if(|slot| slot.is_none()).is_some() {
             self.free -= 1;
         }
-        self.places.is_empty()
+        self.subscribers.is_empty()
     }
 
     fn len(&self) -> usize {
-        self.places.len() - self.free
+        self.subscribers.len() - self.free
     }
 }
 
-/// However a relay ends, nobody waits at it for ever.
-struct Closing(Arc<Mutex<Seats>>);
+/// Closes all subscribers when a relay ends, even by a panic, so that none waits forever.
+struct Closing(Arc<Mutex<SubscriberSlots>>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        lock(&self.0).places.iter().flatten().for_each(|seat| seat.close());
+        lock(&self.0).subscribers.iter().flatten().for_each(|subscriber| subscriber.close());
     }
 }
 
@@ -143,70 +144,80 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Until the bus is closed. What was told while others were written to goes out together; in a crowd drafts
-/// are left to gather for a while behind each that is sent, and are one draft for everybody.
+/// Runs until the bus is closed. Updates that were published during a pass are written together in the next one. If
+/// there are many subscribers, the relay waits a moment after each pass with drafts and merges the drafts that
+/// arrive meanwhile.
 async fn run(
     subject: Subject,
     mut listener: Box<dyn Listener>,
-    seats: Arc<Mutex<Seats>>,
+    slots: Arc<Mutex<SubscriberSlots>>,
     clock: Arc<dyn Clock>,
 ) {
-    let _closing = Closing(Arc::clone(&seats));
-    let (mut grew, mut full) = (false, false);
+    let _closing = Closing(Arc::clone(&slots));
+    let (mut merging, mut full) = (false, false);
     loop {
-        let first = match grew {
+        let first = match merging {
             true if full => None,
             true => {
                 clock.sleep(Duration::from_millis(limits::STREAM_GATHER_MS)).await;
                 None
             }
             false => match listener.next().await {
-                Some(heard) => Some(heard),
+                Some(delivered) => Some(delivered),
                 None => return,
             },
         };
-        let mut heard =
-            Gathered { of: subject, draft: None, together: grew, published: Vec::new(), bytes: 0, missed: 0 };
-        full = heard.gather(first, &mut *listener);
-        if heard.missed > 0 {
-            all(&seats, |seat| seat.miss(heard.missed)).await;
+        let mut pass = RelayPass {
+            of: subject,
+            draft: None,
+            merge_drafts: merging,
+            published: Vec::new(),
+            bytes: 0,
+            missed: 0,
+        };
+        full = pass.gather(first, &mut *listener);
+        if pass.missed > 0 {
+            for_each_subscriber(&slots, |subscriber| subscriber.lost(pass.missed)).await;
         }
-        grew = heard.published.iter().any(|(published, _)| published.is_transient())
-            && lock(&seats).len() > limits::STREAM_CROWD;
-        if !heard.published.is_empty() {
-            let batch = Batch::new(heard.published);
-            all(&seats, |seat| seat.pass(&batch)).await;
+        merging = pass.published.iter().any(|(published, _)| published.is_transient())
+            && lock(&slots).len() > limits::STREAM_CROWD;
+        if !pass.published.is_empty() {
+            let batch = Batch::new(pass.published);
+            for_each_subscriber(&slots, |subscriber| subscriber.deliver(&batch)).await;
         }
     }
 }
 
-/// What goes out in one go.
-struct Gathered {
+/// The updates of one pass.
+struct RelayPass {
     of: Subject,
-    /// Drafts of one message that follow on each other are one.
-    together: bool,
+    /// Whether consecutive drafts of one message are merged.
+    merge_drafts: bool,
     draft: Option<(Update, u64)>,
     published: Vec<(Arc<Published>, DeliveryMode)>,
     bytes: usize,
-    /// Updates that are gone, before those.
+    /// Number of updates that were lost before these.
     missed: u64,
 }
 
-impl Gathered {
-    /// That, and what else was told by now, as much as goes out at once. Whether there may be more.
+impl RelayPass {
+    /// Collects `first` and further updates that are ready, up to the size of a pass. Returns whether there may be
+    /// more.
     fn gather(&mut self, first: Option<Delivered>, listener: &mut dyn Listener) -> bool {
         let mut next = first;
         let mut full = false;
         for _ in 0..limits::BUS_BUFFER {
-            let Some(heard) = next.take().or_else(|| listener.next().now_or_never().flatten()) else { break };
-            match heard {
+            let Some(delivered) = next.take().or_else(|| listener.next().now_or_never().flatten()) else {
+                break;
+            };
+            match delivered {
                 Delivered::Missed(count) => {
-                    // What is behind a gap comes with the snapshot, and what is before it, too.
+                    // The snapshot that follows a loss contains the updates before it too.
                     self.missed += count + self.published.len() as u64;
                     (self.draft, self.bytes) = (None, 0);
                     self.published.clear();
                 }
-                Delivered::Update(published) => self.take(published),
+                Delivered::Update(published) => self.add(published),
             }
             full = self.published.len() >= limits::STREAM_TURN || self.bytes >= limits::STREAM_BUFFER_BYTES;
             if full {
@@ -217,15 +228,15 @@ impl Gathered {
         full
     }
 
-    fn take(&mut self, published: Arc<Published>) {
+    fn add(&mut self, published: Arc<Published>) {
         if let Some((draft, number)) = &mut self.draft
-            && frame::absorb(draft, &published)
+            && frame::merge(draft, &published)
         {
             *number = published.number();
             return;
         }
         self.end_draft();
-        if self.together && frame::is_draft(&published) {
+        if self.merge_drafts && frame::is_draft(&published) {
             self.draft = Some((Update::clone(&published), published.number()));
         } else {
             self.push(published);
@@ -239,21 +250,27 @@ impl Gathered {
     }
 
     fn push(&mut self, published: Arc<Published>) {
-        let way = way(self.of, &published);
-        self.bytes += way.size();
-        self.published.push((published, way));
+        let mode = delivery_mode(self.of, &published);
+        self.bytes += mode.size();
+        self.published.push((published, mode));
     }
 }
 
-/// Does it for everyone, and lets others run between.
-async fn all(seats: &Mutex<Seats>, tell: impl Fn(&Subscriber)) {
+/// Calls `apply` for every subscriber; lets other tasks run in between.
+async fn for_each_subscriber(slots: &Mutex<SubscriberSlots>, apply: impl Fn(&Subscriber)) {
     let mut from = 0;
     loop {
         {
-            let seats = lock(seats);
-            let to = seats.places.len().min(from + limits::STREAM_TURN);
-            seats.places.get(from..to).into_iter().flatten().flatten().for_each(|seat| tell(seat));
-            if to == seats.places.len() {
+            let slots = lock(slots);
+            let to = slots.subscribers.len().min(from + limits::STREAM_TURN);
+            slots
+                .subscribers
+                .get(from..to)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .for_each(|subscriber| apply(subscriber));
+            if to == slots.subscribers.len() {
                 return;
             }
             from = to;
@@ -262,12 +279,12 @@ async fn all(seats: &Mutex<Seats>, tell: impl Fn(&Subscriber)) {
     }
 }
 
-/// How the update reaches those who watch.
-fn way(subject: Subject, published: &Arc<Published>) -> DeliveryMode {
+/// How the update reaches the subscribers.
+fn delivery_mode(subject: Subject, published: &Arc<Published>) -> DeliveryMode {
     let update: &Update = published;
     if matches!(update, Update::Member { .. }) {
-        // It means something else to whom it is about.
-        return DeliveryMode::Apart;
+        // The update has another meaning for the entity that it is about.
+        return DeliveryMode::PerClient;
     }
     let id = subject.id_of(update);
     let bytes = |operator| -> Option<Bytes> {
@@ -277,7 +294,7 @@ fn way(subject: Subject, published: &Arc<Published>) -> DeliveryMode {
             Shown::As(other) => Some(Frame::new(other.name(), id, &other, false).into_bytes()),
         }
     };
-    DeliveryMode::Straight { id, operators: bytes(true), members: bytes(false) }
+    DeliveryMode::Direct { id, operators: bytes(true), members: bytes(false) }
 }
 
 #[cfg(test)]
@@ -290,15 +307,15 @@ mod tests {
     use std::task::Waker;
     use uuid::Uuid;
 
-    /// A bus whose listeners break.
+    /// A bus whose listeners panic.
     #[derive(Default)]
     struct BrokenBus(AtomicU64);
 
-    struct Breaks;
+    struct Panics;
 
-    impl Listener for Breaks {
+    impl Listener for Panics {
         fn next(&mut self) -> BoxFuture<'_, Option<Delivered>> {
-            Box::pin(async { panic!("a relay breaks") })
+            Box::pin(async { panic!("a relay panics") })
         }
     }
 
@@ -309,7 +326,7 @@ mod tests {
         }
         fn subscribe(&self, _: Topic) -> Box<dyn Listener> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Box::new(Breaks)
+            Box::new(Panics)
         }
         fn listeners(&self, _: Topic) -> usize {
             0
@@ -331,34 +348,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_at_a_relay_that_broke_and_the_next_one_gets_another() {
+    async fn a_relay_that_panics_closes_its_subscribers_and_is_replaced() {
         let (relays, bus) = (Arc::<Relays>::default(), BrokenBus::default());
         let clock: Arc<dyn Clock> = Arc::new(NoTime);
         let subject = Subject::Space(SpaceId(Uuid::nil()));
         let join = || relays.join(&bus, &clock, subject, true);
-        let place = join();
-        let over = std::future::poll_fn(|cx| place.poll_delivered(cx)).await;
-        assert!(over.is_none());
+        let subscription = join();
+        let closed = std::future::poll_fn(|cx| subscription.poll_delivered(cx)).await;
+        assert!(closed.is_none());
         while !lock(&relays.0)[&subject.topic()].task.is_finished() {
             tokio::task::yield_now().await;
         }
         let [next, other] = [join(), join()];
         assert_eq!(bus.0.load(Ordering::Relaxed), 2);
-        drop(place);
+        drop(subscription);
         assert!(next.poll_delivered(&Context::from_waker(Waker::noop())).is_pending());
         drop((next, other));
-        assert!(lock(&relays.0).is_empty(), "nobody is left");
+        assert!(lock(&relays.0).is_empty(), "no subscriber is left");
     }
 
     #[test]
-    fn a_seat_stays_where_it_is_until_it_is_given_up() {
-        let mut seats = Seats::default();
-        let seat = || Arc::new(Subscriber::new(true));
-        assert_eq!([seats.take(seat()), seats.take(seat()), seats.take(seat())], [0, 1, 2]);
-        assert!(!seats.give_up(1));
-        assert_eq!((seats.len(), seats.take(seat())), (2, 1));
-        assert!(!seats.give_up(1) && !seats.give_up(2));
-        assert_eq!((seats.len(), seats.places.len()), (1, 1), "empty places at the end are given back");
-        assert!(seats.give_up(0));
+    fn a_slot_keeps_its_index_until_it_is_freed() {
+        let mut slots = SubscriberSlots::default();
+        let subscriber = || Arc::new(Subscriber::new(true));
+        assert_eq!(
+            [slots.occupy(subscriber()), slots.occupy(subscriber()), slots.occupy(subscriber())],
+            [0, 1, 2]
+        );
+        assert!(!slots.free_slot(1));
+        assert_eq!((slots.len(), slots.occupy(subscriber())), (2, 1));
+        assert!(!slots.free_slot(1) && !slots.free_slot(2));
+        assert_eq!((slots.len(), slots.subscribers.len()), (1, 1), "empty slots at the end are removed");
+        assert!(slots.free_slot(0));
     }
 }

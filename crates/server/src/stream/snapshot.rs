@@ -1,4 +1,5 @@
-//! Reads how a stream's subject is now, and what a client of it missed. Must not know buffers or sockets.
+//! Reads the current state of a stream's subject, and the updates that a client missed. Must not know buffers or
+//! sockets.
 
 use agent::entity::Space;
 use agent::id::{EntityId, MessageId};
@@ -12,20 +13,20 @@ use serde_json::Value;
 use super::subject::Subject;
 use crate::api::{AgentNow, AgentSnapshot, DraftNow, IdleNow, MemberJson, ServerSnapshot, SpaceSnapshot};
 use crate::app_state::AppState;
-use crate::handlers::agents::{Doing, cycle_of, state_of};
-use crate::handlers::messages::spoken;
+use crate::handlers::agents::{CurrentState, current_state, cycle_of};
+use crate::handlers::messages::with_senders;
 
-/// How things are at one moment.
+/// The state of a subject at one moment.
 pub(super) struct Snapshot {
     pub(super) data: Value,
-    /// The last durable change that it contains.
+    /// The id of the last durable update that it contains.
     pub(super) mark: u64,
-    /// Drafts in it, with their length in characters.
+    /// The drafts in it, with their lengths in characters.
     pub(super) drafts: Vec<(MessageId, u64)>,
 }
 
 impl Subject {
-    /// How things are now, as an `operator` or a member may see them; `None` where the subject is gone.
+    /// The current state as an `operator` or a member may see it; `None` if the subject does not exist.
     pub(super) async fn snapshot(
         self,
         app: &AppState,
@@ -39,7 +40,8 @@ impl Subject {
             Self::Agent(id) => {
                 let Some(card) = app.ports.reader.agent(id).await? else { return Ok(None) };
                 let (drafts, lengths) = drafts(app, self.topic()).await?;
-                let Doing { state, reason, why, .. } = state_of(app, &card, app.ports.clock.now());
+                let CurrentState { state, reason, why, .. } =
+                    current_state(app, &card, app.ports.clock.now());
                 let cycle = cycle_of(app, &card);
                 let commit_n = card.commit_n;
                 let reason = reason.map(str::to_owned);
@@ -55,14 +57,14 @@ impl Subject {
         }
     }
 
-    /// Durable updates after `id`, oldest first; a page of them. A space's are its messages: who
-    /// joined and left stands in the snapshot.
+    /// A page of the durable updates after `id`, oldest first. For a space these are its messages; members are in the
+    /// snapshot only.
     pub(super) async fn since(self, app: &AppState, id: u64) -> Result<Vec<(u64, Update)>, StoreError> {
         let limit = limits::STREAM_REPLAY_PAGE;
         match self {
             Self::Space(space) => {
                 let messages = app.ports.reader.messages_since_rev(space, id, limit).await?;
-                let messages = spoken(app, messages).await?.into_iter();
+                let messages = with_senders(app, messages).await?.into_iter();
                 Ok(messages.map(|message| (message.rev, Update::Message { message })).collect())
             }
             Self::Agent(agent) => {
@@ -77,7 +79,7 @@ impl Subject {
         }
     }
 
-    /// Whether the entity is a member; nobody is a member of an agent.
+    /// Whether the entity is a member of the space; `false` for other subjects.
     pub(super) async fn has_member(self, app: &AppState, entity: EntityId) -> Result<bool, StoreError> {
         let Self::Space(space) = self else { return Ok(false) };
         let members = app.ports.reader.members(space).await?;
@@ -85,22 +87,22 @@ impl Subject {
     }
 }
 
-/// The rows are read before the drafts: a message committed in between is no draft any more, and
-/// its update, with an id above `rev`, follows.
+/// Reads the rows before the drafts: a message that is committed in between is missing in both, and its update, with
+/// an id greater than `rev`, follows.
 async fn space_snapshot(app: &AppState, space: Space, operator: bool) -> Result<Snapshot, StoreError> {
     let members = app.ports.reader.members(space.id).await?;
     let live = app.node.live();
     let agents = now(live.active_in(space.id));
     let (drafts, lengths) = drafts(app, Topic::Space(space.id)).await?;
-    let resting = app.ports.reader.resting(space.id, app.ports.clock.now()).await?;
+    let idle = app.ports.reader.idle_agents(space.id, app.ports.clock.now()).await?;
     let busy = |agent| agents.iter().any(|now| now.agent == agent);
-    let resting = resting.into_iter().filter(|(agent, _)| !busy(*agent));
-    let resting = resting.map(|(agent, IdleUntil { reason, until })| {
-        // In words for operators only, as in updates.
-        let why = operator.then(|| live.why(agent, until)).flatten();
+    let idle = idle.into_iter().filter(|(agent, _)| !busy(*agent));
+    let idle = idle.map(|(agent, IdleUntil { reason, until })| {
+        // The reason as text is for operators only, as in updates.
+        let why = operator.then(|| live.idle_reason(agent, until)).flatten();
         IdleNow { agent, reason, until, why }
     });
-    let resting = resting.collect();
+    let idle = idle.collect();
     let mark = space.rev;
     let data = SpaceSnapshot {
         rev: space.rev,
@@ -109,16 +111,16 @@ async fn space_snapshot(app: &AppState, space: Space, operator: bool) -> Result<
         members: members.into_iter().map(MemberJson::from).collect(),
         drafts,
         agents,
-        idle: resting,
+        idle,
     };
     Ok(Snapshot { data: json(&data), mark, drafts: lengths })
 }
 
-/// What is being written, and how long each is in characters.
+/// The messages that are being written, and their lengths in characters.
 async fn drafts(app: &AppState, of: Topic) -> Result<(Vec<DraftNow>, Vec<(MessageId, u64)>), StoreError> {
     let (mut drafts, mut lengths) = (Vec::new(), Vec::new());
     for draft in app.node.live().drafts(of) {
-        // Committed, though its writer did not yet say so: no draft.
+        // A message that is already committed is not a draft, although its end was not published yet.
         if app.ports.reader.message(draft.message).await?.is_none() {
             lengths.push((draft.message, draft.chars));
             let Draft { space, message, agent, tool, text, .. } = draft;
@@ -135,6 +137,6 @@ fn now(activities: Vec<Activity>) -> Vec<AgentNow> {
 }
 
 fn json(data: &impl serde::Serialize) -> Value {
-    // Closed types of ours with string keys only.
+    // These types always serialise.
     serde_json::to_value(data).expect("a snapshot serialises")
 }

@@ -1,17 +1,17 @@
-//! What a stream is about: a space, an agent or the whole server; and what of an update is shown there. Must not
-//! know where updates come from.
+//! The subject of a stream (a space, an agent or the whole server), and which parts of an update a caller may see.
+//! Must not know where updates come from.
 
 use agent::id::{AgentId, SpaceId};
 use agent::update::{Topic, Update};
 
-/// What a stream is about.
+/// The subject of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject {
-    /// A space: what is said there, and who is at work.
+    /// A space: its messages and the activity of its agents.
     Space(SpaceId),
-    /// An agent: everything that it does.
+    /// An agent: everything it does.
     Agent(AgentId),
-    /// The whole server: everything at once, for operators.
+    /// The whole server, for operators.
     Everything,
 }
 
@@ -24,12 +24,12 @@ impl Subject {
         }
     }
 
-    /// Whether it shows what an agent thinks.
+    /// Whether the stream contains the agent's private text and its commits.
     pub(super) fn shows_thoughts(self) -> bool {
         matches!(self, Self::Agent(_))
     }
 
-    /// The id that the update has in this stream; only durable ones have one.
+    /// The id of the update in this stream; `None` if the update is not durable.
     pub(super) fn id_of(self, update: &Update) -> Option<u64> {
         match (self, update) {
             (Self::Space(_), Update::Message { message }) => Some(message.rev),
@@ -40,23 +40,23 @@ impl Subject {
     }
 }
 
-/// How a caller is shown an update.
+/// The form in which a caller sees an update.
 #[derive(Debug, PartialEq)]
 pub(super) enum Shown {
     /// Not at all.
     Not,
-    /// As it is.
+    /// Unchanged.
     AsItIs,
-    /// Like this.
+    /// In this changed form.
     As(Box<Update>),
 }
 
-/// The update as this caller may see it.
+/// The form in which a caller may see the update.
 pub(super) fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown {
     match update {
         // An agent's private text is shown on its own stream only, even if it was published elsewhere.
         Update::Thought { .. } | Update::Commit { .. } if !thoughts => Shown::Not,
-        // Reasons are for operators.
+        // Only operators see reasons.
         Update::CycleEnded { agent, cycle, ending, .. } if !operator => {
             Shown::As(Box::new(Update::CycleEnded {
                 agent: *agent,

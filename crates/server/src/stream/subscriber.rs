@@ -1,6 +1,6 @@
-//! What the relay of a topic and the stream of one client share: what the client was not told yet, and a
-//! door to its socket that stands open while nothing else is under way. Must not know how updates are
-//! shown, nor who else watches.
+//! The state that the relay of a topic and the task of one client share: the updates that the client was not sent
+//! yet, and a gate to the client's socket. While the gate is open, the relay may write to the socket directly. Must
+//! not know the form of updates, nor other subscribers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,63 +11,63 @@ use agent::port::{Delivered, Published};
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
-/// How an update reaches those who watch.
+/// How an update reaches the subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeliveryMode {
-    /// Each stream looks at it for itself.
-    Apart,
-    /// These bytes go to each socket whose door is open; none where it is not shown.
-    Straight {
-        /// The id that it has in this stream.
+    /// Each client's task handles the update.
+    PerClient,
+    /// The relay writes these bytes to each socket whose gate is open; `None` if the update is not visible.
+    Direct {
+        /// The id of the update in this stream.
         id: Option<u64>,
-        /// For operators.
+        /// The bytes for operators.
         operators: Option<Bytes>,
-        /// For members.
+        /// The bytes for members.
         members: Option<Bytes>,
     },
 }
 
-/// Whether the relay may write to the socket.
+/// Whether the relay may write to the socket directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Gate {
-    /// The stream is at work, or has something to catch up with.
+enum WriteGate {
+    /// No: the client's task is working or must catch up.
     #[default]
     Shut,
-    /// The stream is up to date; what it put in may not be written yet.
+    /// Not yet: the task is up to date, but its bytes may not be written yet.
     Ready,
-    /// All of it is written.
+    /// Yes: all bytes of the task are written.
     Open,
 }
 
-/// Updates that follow on each other, as they reach those who watch.
+/// Consecutive updates, with their delivery modes.
 #[derive(Debug)]
 pub(super) struct Batch {
     published: Vec<(Arc<Published>, DeliveryMode)>,
-    /// All of them as one, where none is apart and no id is left out.
-    whole: Option<Whole>,
+    /// All of them in one piece, if all are direct and their ids have no gaps.
+    combined: Option<Combined>,
 }
 
 #[derive(Debug)]
-struct Whole {
-    /// The first durable change, and the last.
+struct Combined {
+    /// The ids of the first and the last durable update.
     ids: Option<(u64, u64)>,
     operators: Bytes,
     members: Bytes,
 }
 
 impl Batch {
-    /// Of these, in this order.
+    /// A batch of these updates, in this order.
     pub(super) fn new(published: Vec<(Arc<Published>, DeliveryMode)>) -> Self {
-        let whole = Whole::of(&published);
-        Self { published, whole }
+        let combined = Combined::of(&published);
+        Self { published, combined }
     }
 }
 
-impl Whole {
+impl Combined {
     fn of(published: &[(Arc<Published>, DeliveryMode)]) -> Option<Self> {
         let mut ids: Option<(u64, u64)> = None;
-        for (_, way) in published {
-            let DeliveryMode::Straight { id, .. } = way else { return None };
+        for (_, mode) in published {
+            let DeliveryMode::Direct { id, .. } = mode else { return None };
             ids = match (ids, *id) {
                 (ids, None) => ids,
                 (None, Some(id)) => Some((id, id)),
@@ -76,7 +76,7 @@ impl Whole {
             };
         }
         let all = |pick: fn(&DeliveryMode) -> Option<&Bytes>| {
-            let mut parts = published.iter().filter_map(|(_, way)| pick(way));
+            let mut parts = published.iter().filter_map(|(_, mode)| pick(mode));
             match (parts.next(), parts.next()) {
                 (None, _) => Bytes::new(),
                 (Some(only), None) => only.clone(),
@@ -88,21 +88,19 @@ impl Whole {
                     .into(),
             }
         };
-        Some(Self { ids, operators: all(|way| way.bytes(true)), members: all(|way| way.bytes(false)) })
+        Some(Self { ids, operators: all(|mode| mode.bytes(true)), members: all(|mode| mode.bytes(false)) })
     }
 }
 
 impl DeliveryMode {
     fn bytes(&self, operator: bool) -> Option<&Bytes> {
         match self {
-            Self::Apart => None,
-            Self::Straight { operators, members, .. } => {
-                (if operator { operators } else { members }).as_ref()
-            }
+            Self::PerClient => None,
+            Self::Direct { operators, members, .. } => (if operator { operators } else { members }).as_ref(),
         }
     }
 
-    /// Bytes of the larger of its two forms.
+    /// Size in bytes of the larger of the two forms.
     pub(super) fn size(&self) -> usize {
         [true, false]
             .map(|operator| self.bytes(operator).map_or(0, Bytes::len))
@@ -114,144 +112,144 @@ impl DeliveryMode {
 
 #[derive(Debug, Default)]
 struct SubscriberState {
-    /// The number of the last update that was told before the client came.
-    from: u64,
-    door: Gate,
-    /// The last durable change that the client was sent, while the door is not shut.
+    /// The number of the last update that was published before the client subscribed.
+    skip_until: u64,
+    gate: WriteGate,
+    /// The id of the last durable update that the client was sent; valid unless the gate is shut.
     last: u64,
-    /// What the socket did not take of an update that went straight to it.
-    left: Bytes,
-    heard: VecDeque<Arc<Published>>,
-    /// Updates that are gone, before those that were heard.
+    /// The rest of a direct write that the socket did not take.
+    unwritten: Bytes,
+    queued: VecDeque<Arc<Published>>,
+    /// Number of updates that were lost before those in `queued`.
     missed: u64,
     /// The bus is closed.
-    over: bool,
-    stream: Option<Waker>,
+    bus_closed: bool,
+    task: Option<Waker>,
 }
 
-/// One client's place at a relay.
+/// The slot of one client at a relay.
 #[derive(Debug, Default)]
 pub(super) struct Subscriber {
     operator: bool,
     socket: OnceLock<Arc<TcpStream>>,
-    inside: Mutex<SubscriberState>,
+    state: Mutex<SubscriberState>,
 }
 
 impl Subscriber {
-    /// With a door that is shut.
+    /// A subscriber whose gate is shut.
     pub(super) fn new(operator: bool) -> Self {
         Self { operator, ..Self::default() }
     }
 
-    /// Hears nothing up to that number: it was told before the client came, and its snapshot has what came
-    /// of it.
-    pub(super) fn begin(&self, from: u64) {
-        self.lock().from = from;
+    /// Ignores updates up to that number: they were published before the client subscribed, so its snapshot contains
+    /// them.
+    pub(super) fn skip_until(&self, number: u64) {
+        self.lock().skip_until = number;
     }
 
-    /// The socket behind the door; without one it never opens.
+    /// Sets the socket behind the gate; without a socket nothing is written directly.
     pub(super) fn connect(&self, socket: Arc<TcpStream>) {
-        // A stream has one socket.
+        // Set at most once: a stream has one socket.
         let _ = self.socket.set(socket);
     }
 
-    /// By the stream, before it does anything: nothing goes past it from now on. The last durable change
-    /// that the client was sent, where the relay may have sent some.
-    pub(super) fn shut(&self) -> Option<u64> {
-        let mut inside = self.lock();
-        let door = std::mem::take(&mut inside.door);
-        (door != Gate::Shut).then_some(inside.last)
+    /// Called by the client's task before it does anything: from now on the relay writes nothing. Returns the id of
+    /// the last durable update that the client was sent, if the relay may have written any.
+    pub(super) fn shut_gate(&self) -> Option<u64> {
+        let mut state = self.lock();
+        let gate = std::mem::take(&mut state.gate);
+        (gate != WriteGate::Shut).then_some(state.last)
     }
 
-    /// By the stream, once it has nothing more to do: the client has everything up to `last`.
-    pub(super) fn ready(&self, last: u64) {
-        let mut inside = self.lock();
-        (inside.door, inside.last) = (Gate::Ready, last);
+    /// Called by the client's task when it has nothing more to do: the client has everything up to `last`.
+    pub(super) fn caught_up(&self, last: u64) {
+        let mut state = self.lock();
+        (state.gate, state.last) = (WriteGate::Ready, last);
     }
 
-    /// By whoever writes to the socket, once nothing is left to be written.
-    pub(super) fn open(&self) {
-        let mut inside = self.lock();
-        if inside.door == Gate::Ready && inside.left.is_empty() {
-            inside.door = Gate::Open;
+    /// Called by the writer of the socket when nothing is left to write.
+    pub(super) fn open_gate(&self) {
+        let mut state = self.lock();
+        if state.gate == WriteGate::Ready && state.unwritten.is_empty() {
+            state.gate = WriteGate::Open;
         }
     }
 
-    /// What the socket did not take: goes before everything else.
-    pub(super) fn left(&self) -> Bytes {
-        std::mem::take(&mut self.lock().left)
+    /// Takes the rest of a direct write; it must be written before everything else.
+    pub(super) fn take_unwritten(&self) -> Bytes {
+        std::mem::take(&mut self.lock().unwritten)
     }
 
-    /// The next that was heard; `None` once the bus is closed.
+    /// The next delivered update; `None` once the bus is closed.
     pub(super) fn poll_delivered(&self, cx: &Context<'_>) -> Poll<Option<Delivered>> {
-        let mut inside = self.lock();
-        if inside.missed > 0 {
-            return Poll::Ready(Some(Delivered::Missed(std::mem::take(&mut inside.missed))));
+        let mut state = self.lock();
+        if state.missed > 0 {
+            return Poll::Ready(Some(Delivered::Missed(std::mem::take(&mut state.missed))));
         }
-        if let Some(published) = inside.heard.pop_front() {
-            if inside.heard.is_empty() {
-                // Most have nothing to hear most of the time: a thousand of them keep no room for it.
-                inside.heard = VecDeque::new();
+        if let Some(published) = state.queued.pop_front() {
+            if state.queued.is_empty() {
+                // Most queues are empty most of the time: an empty one holds no memory.
+                state.queued = VecDeque::new();
             }
             return Poll::Ready(Some(Delivered::Update(published)));
         }
-        if inside.over {
+        if state.bus_closed {
             return Poll::Ready(None);
         }
-        if !inside.stream.as_ref().is_some_and(|stream| stream.will_wake(cx.waker())) {
-            inside.stream = Some(cx.waker().clone());
+        if !state.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            state.task = Some(cx.waker().clone());
         }
         Poll::Pending
     }
 
-    /// Straight to the socket, where that goes; else the stream hears it.
-    pub(super) fn pass(&self, batch: &Batch) {
-        let mut inside = self.lock();
-        let new = batch.published.partition_point(|(published, _)| published.number() <= inside.from);
-        if let (0, Some(whole)) = (new, &batch.whole)
-            && inside.is_next(whole.ids.map(|(first, _)| first))
+    /// Writes the updates to the socket directly if possible, else queues them for the client's task.
+    pub(super) fn deliver(&self, batch: &Batch) {
+        let mut state = self.lock();
+        let new = batch.published.partition_point(|(published, _)| published.number() <= state.skip_until);
+        if let (0, Some(combined)) = (new, &batch.combined)
+            && state.is_next(combined.ids.map(|(first, _)| first))
             && let Some(socket) = self.socket.get()
         {
-            inside.last = whole.ids.map_or(inside.last, |(_, last)| last);
-            return inside.write(socket, if self.operator { &whole.operators } else { &whole.members });
+            state.last = combined.ids.map_or(state.last, |(_, last)| last);
+            return state.write(socket, if self.operator { &combined.operators } else { &combined.members });
         }
-        for (published, way) in &batch.published[new..] {
-            match (way, self.socket.get()) {
-                (DeliveryMode::Straight { id, .. }, Some(socket)) if inside.is_next(*id) => {
-                    inside.last = id.unwrap_or(inside.last);
-                    inside.write(socket, way.bytes(self.operator).unwrap_or(&Bytes::new()));
+        for (published, mode) in &batch.published[new..] {
+            match (mode, self.socket.get()) {
+                (DeliveryMode::Direct { id, .. }, Some(socket)) if state.is_next(*id) => {
+                    state.last = id.unwrap_or(state.last);
+                    state.write(socket, mode.bytes(self.operator).unwrap_or(&Bytes::new()));
                 }
                 _ => {
-                    inside.hear(published);
-                    inside.wake();
+                    state.enqueue(published);
+                    state.wake();
                 }
             }
         }
     }
 
-    /// So many updates are gone.
-    pub(super) fn miss(&self, count: u64) {
-        let mut inside = self.lock();
-        inside.lose(count);
-        inside.wake();
+    /// Records that `count` updates were lost.
+    pub(super) fn lost(&self, count: u64) {
+        let mut state = self.lock();
+        state.drop_queue(count);
+        state.wake();
     }
 
-    /// Nothing is told any more.
+    /// Records that the bus is closed.
     pub(super) fn close(&self) {
-        let mut inside = self.lock();
-        inside.over = true;
-        inside.wake();
+        let mut state = self.lock();
+        state.bus_closed = true;
+        state.wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, SubscriberState> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SubscriberState {
-    /// Whether nothing is under way, and this durable change is the next one.
+    /// Whether the gate is open, nothing is queued, and this id is the next one.
     fn is_next(&self, id: Option<u64>) -> bool {
-        let quiet = self.door == Gate::Open && self.heard.is_empty() && self.missed == 0;
+        let quiet = self.gate == WriteGate::Open && self.queued.is_empty() && self.missed == 0;
         quiet && id.is_none_or(|id| id == self.last + 1)
     }
 
@@ -259,32 +257,32 @@ impl SubscriberState {
         if bytes.is_empty() {
             return;
         }
-        // Whatever goes wrong with the socket, its stream finds out when it writes what is left.
+        // If the socket fails, the client's task notices it when it writes the rest.
         let written = socket.try_write(bytes).unwrap_or(0);
         if written < bytes.len() {
-            self.left = bytes.slice(written..);
-            self.door = Gate::Ready;
+            self.unwritten = bytes.slice(written..);
+            self.gate = WriteGate::Ready;
             self.wake();
         }
     }
 
-    fn hear(&mut self, published: &Arc<Published>) {
-        if self.heard.len() < limits::BUS_BUFFER {
-            self.heard.push_back(Arc::clone(published));
+    fn enqueue(&mut self, published: &Arc<Published>) {
+        if self.queued.len() < limits::BUS_BUFFER {
+            self.queued.push_back(Arc::clone(published));
         } else {
-            self.lose(1);
+            self.drop_queue(1);
         }
     }
 
-    /// What was lost makes what was heard before of no use: the client needs a snapshot.
-    fn lose(&mut self, count: u64) {
-        self.missed += count + self.heard.len() as u64;
-        self.heard = VecDeque::new();
+    /// After a loss the client needs a snapshot, so the queued updates are dropped too.
+    fn drop_queue(&mut self, count: u64) {
+        self.missed += count + self.queued.len() as u64;
+        self.queued = VecDeque::new();
     }
 
     fn wake(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            stream.wake();
+        if let Some(task) = self.task.take() {
+            task.wake();
         }
     }
 }
@@ -305,13 +303,13 @@ mod tests {
         Arc::new(Published::new(Arc::new(Update::Draft { space, message, agent, delta, chars: 0 }), 7))
     }
 
-    fn straight(id: Option<u64>, text: &'static str) -> DeliveryMode {
+    fn direct(id: Option<u64>, text: &'static str) -> DeliveryMode {
         let operators = Some(Bytes::from_static(text.as_bytes()));
-        DeliveryMode::Straight { id, operators, members: None }
+        DeliveryMode::Direct { id, operators, members: None }
     }
 
-    fn one(way: DeliveryMode) -> Batch {
-        Batch::new(vec![(published(), way)])
+    fn one(mode: DeliveryMode) -> Batch {
+        Batch::new(vec![(published(), mode)])
     }
 
     async fn pair() -> (Arc<TcpStream>, TcpStream) {
@@ -322,107 +320,116 @@ mod tests {
         (Arc::new(server), client)
     }
 
-    fn heard(seat: &Subscriber) -> Option<Option<Delivered>> {
-        match seat.poll_delivered(&Context::from_waker(Waker::noop())) {
-            Poll::Ready(heard) => Some(heard),
+    fn next(subscriber: &Subscriber) -> Option<Option<Delivered>> {
+        match subscriber.poll_delivered(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(next) => Some(next),
             Poll::Pending => None,
         }
     }
 
     #[tokio::test]
-    async fn an_open_door_lets_the_next_one_through_and_nothing_else() {
+    async fn an_open_gate_passes_only_the_next_update() {
         let (server, mut client) = pair().await;
-        let seat = Subscriber::new(true);
-        seat.connect(server);
-        seat.pass(&one(straight(Some(5), "shut")));
-        assert!(matches!(heard(&seat), Some(Some(Delivered::Update(_)))), "the stream is at work");
-        seat.ready(4);
-        seat.pass(&one(straight(Some(5), "not yet written")));
-        assert!(heard(&seat).is_some(), "what was put in before goes first");
-        seat.open();
-        seat.pass(&one(straight(Some(5), "five")));
-        seat.pass(&one(straight(None, "passing")));
-        assert!(heard(&seat).is_none());
-        seat.pass(&one(straight(Some(7), "seven")));
-        seat.pass(&one(straight(None, "behind it")));
-        assert!(heard(&seat).is_some() && heard(&seat).is_some(), "six is missing, and nothing overtakes");
-        assert_eq!(seat.shut(), Some(5));
-        assert_eq!(seat.shut(), None);
+        let subscriber = Subscriber::new(true);
+        subscriber.connect(server);
+        subscriber.deliver(&one(direct(Some(5), "shut")));
+        assert!(matches!(next(&subscriber), Some(Some(Delivered::Update(_)))), "the task is working");
+        subscriber.caught_up(4);
+        subscriber.deliver(&one(direct(Some(5), "not yet written")));
+        assert!(next(&subscriber).is_some(), "buffered frames go first");
+        subscriber.open_gate();
+        subscriber.deliver(&one(direct(Some(5), "five")));
+        subscriber.deliver(&one(direct(None, "passing")));
+        assert!(next(&subscriber).is_none());
+        subscriber.deliver(&one(direct(Some(7), "seven")));
+        subscriber.deliver(&one(direct(None, "behind it")));
+        assert!(
+            next(&subscriber).is_some() && next(&subscriber).is_some(),
+            "six is missing, and nothing overtakes"
+        );
+        assert_eq!(subscriber.shut_gate(), Some(5));
+        assert_eq!(subscriber.shut_gate(), None);
         let mut bytes = [0; 11];
         client.read_exact(&mut bytes).await.unwrap();
         assert_eq!(&bytes, b"fivepassing");
     }
 
     #[tokio::test]
-    async fn a_batch_is_one_write_or_as_much_of_it_as_is_next() {
+    async fn a_batch_is_written_at_once_or_up_to_a_gap_in_its_ids() {
         let (server, mut client) = pair().await;
-        let seat = Subscriber::new(true);
-        seat.connect(server);
+        let subscriber = Subscriber::new(true);
+        subscriber.connect(server);
         let batch = |ids: &[u64]| {
-            let all = ids
-                .iter()
-                .map(|id| (published(), straight(Some(*id), ["", "1", "2", "3", "4"][*id as usize])));
+            let all =
+                ids.iter().map(|id| (published(), direct(Some(*id), ["", "1", "2", "3", "4"][*id as usize])));
             Batch::new(all.collect())
         };
-        assert!(batch(&[1, 2, 3]).whole.is_some() && batch(&[1, 3]).whole.is_none());
-        seat.ready(0);
-        seat.open();
-        seat.pass(&batch(&[1, 2]));
-        seat.pass(&batch(&[3, 1, 4]));
-        assert_eq!(seat.shut(), Some(3));
-        assert!(heard(&seat).is_some() && heard(&seat).is_some() && heard(&seat).is_none(), "1 and 4");
-        seat.begin(7);
-        seat.pass(&batch(&[4]));
-        assert!(heard(&seat).is_none(), "it was published before the client came");
+        assert!(batch(&[1, 2, 3]).combined.is_some() && batch(&[1, 3]).combined.is_none());
+        subscriber.caught_up(0);
+        subscriber.open_gate();
+        subscriber.deliver(&batch(&[1, 2]));
+        subscriber.deliver(&batch(&[3, 1, 4]));
+        assert_eq!(subscriber.shut_gate(), Some(3));
+        assert!(
+            next(&subscriber).is_some() && next(&subscriber).is_some() && next(&subscriber).is_none(),
+            "1 and 4"
+        );
+        subscriber.skip_until(7);
+        subscriber.deliver(&batch(&[4]));
+        assert!(next(&subscriber).is_none(), "it was published before the client subscribed");
         let mut bytes = [0; 3];
         client.read_exact(&mut bytes).await.unwrap();
         assert_eq!(&bytes, b"123");
     }
 
     #[tokio::test]
-    async fn members_are_passed_by_what_only_operators_are_shown() {
+    async fn members_are_not_sent_updates_for_operators_only() {
         let (server, client) = pair().await;
-        let seat = Subscriber::new(false);
-        seat.connect(server);
-        seat.ready(4);
-        seat.open();
-        seat.pass(&one(straight(Some(5), "secret")));
-        assert!(heard(&seat).is_none());
-        assert_eq!(seat.shut(), Some(5), "they have everything up to there all the same");
+        let subscriber = Subscriber::new(false);
+        subscriber.connect(server);
+        subscriber.caught_up(4);
+        subscriber.open_gate();
+        subscriber.deliver(&one(direct(Some(5), "secret")));
+        assert!(next(&subscriber).is_none());
+        assert_eq!(subscriber.shut_gate(), Some(5), "the update still counts as sent");
         assert!(client.try_read(&mut [0; 9]).is_err());
     }
 
     #[tokio::test]
-    async fn what_a_socket_leaves_shuts_the_door_until_it_is_written() {
+    async fn an_incomplete_write_shuts_the_gate_until_the_rest_is_written() {
         let (server, _client) = pair().await;
-        let seat = Subscriber::new(true);
-        seat.connect(server);
-        seat.ready(0);
-        seat.open();
+        let subscriber = Subscriber::new(true);
+        subscriber.connect(server);
+        subscriber.caught_up(0);
+        subscriber.open_gate();
         let much = Bytes::from(vec![b'x'; 64 * 1024 * 1024]);
-        seat.pass(&one(DeliveryMode::Straight { id: None, operators: Some(much.clone()), members: None }));
-        seat.open();
-        seat.pass(&one(straight(None, "next")));
-        assert!(heard(&seat).is_some());
-        let left = seat.left();
-        assert!(!left.is_empty() && left.len() < much.len());
-        assert!(seat.left().is_empty());
+        subscriber.deliver(&one(DeliveryMode::Direct {
+            id: None,
+            operators: Some(much.clone()),
+            members: None,
+        }));
+        subscriber.open_gate();
+        subscriber.deliver(&one(direct(None, "next")));
+        assert!(next(&subscriber).is_some());
+        let unwritten = subscriber.take_unwritten();
+        assert!(!unwritten.is_empty() && unwritten.len() < much.len());
+        assert!(subscriber.take_unwritten().is_empty());
     }
 
     #[test]
-    fn who_does_not_listen_loses_all_and_is_told_how_many() {
-        let seat = Subscriber::new(true);
+    fn a_full_queue_is_dropped_and_the_number_of_lost_updates_is_reported() {
+        let subscriber = Subscriber::new(true);
         for _ in 0..=limits::BUS_BUFFER {
-            seat.pass(&one(DeliveryMode::Apart));
+            subscriber.deliver(&one(DeliveryMode::PerClient));
         }
-        seat.pass(&one(DeliveryMode::Apart));
+        subscriber.deliver(&one(DeliveryMode::PerClient));
         let missed = limits::BUS_BUFFER as u64 + 1;
-        assert!(matches!(heard(&seat), Some(Some(Delivered::Missed(count))) if count == missed));
-        assert!(matches!(heard(&seat), Some(Some(Delivered::Update(_)))));
-        seat.miss(3);
-        assert!(matches!(heard(&seat), Some(Some(Delivered::Missed(3)))));
-        assert!(heard(&seat).is_none());
-        seat.close();
-        assert!(matches!(heard(&seat), Some(None)));
+        assert!(matches!(next(&subscriber), Some(Some(Delivered::Missed(count))) if count == missed));
+        assert!(matches!(next(&subscriber), Some(Some(Delivered::Update(_)))));
+        subscriber.lost(3);
+        assert!(matches!(next(&subscriber), Some(Some(Delivered::Missed(3)))));
+        assert!(next(&subscriber).is_none());
+        subscriber.close();
+        assert!(matches!(next(&subscriber), Some(None)));
     }
 }

@@ -1,5 +1,5 @@
-//! A stream on a socket of its own: one task that listens to the bus and writes, with nothing between
-//! the two but the bounded buffer. Must not know what the frames say, nor how requests are read.
+//! A stream that takes over the socket of its request: one task receives updates and writes them, with only the
+//! bounded buffer in between. Must not know the content of frames, nor how requests are read.
 
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
@@ -13,73 +13,73 @@ use axum::http::{HeaderValue, header};
 use bytes::{Buf, Bytes};
 use tokio::net::TcpStream;
 
-use super::outbox::Outlet;
+use super::outbox::OutboxReader;
 use super::pump::Pump;
-use super::relay::StreamPosition;
+use super::relay::Subscription;
 use super::subscriber::Subscriber;
 
-/// What a request offers that came over a socket: that a stream takes the socket over. An HTTP
-/// connection holds 16 KiB of buffers and puts a second task before each write.
+/// Lets the stream of a request take over the request's socket. An HTTP connection would hold 16 KiB of buffers and
+/// need a second task for each write.
 #[derive(Clone, Default)]
-pub(crate) struct SocketTakeover(Arc<Mutex<Option<Opened>>>);
+pub(crate) struct SocketTakeover(Arc<Mutex<Option<OpenedStream>>>);
 
 impl SocketTakeover {
-    /// The stream, where the request opened one.
-    pub(crate) fn opened(&self) -> Option<Opened> {
+    /// Takes the stream, if the request opened one.
+    pub(crate) fn take(&self) -> Option<OpenedStream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Opens a stream.
-    pub(super) fn open(&self, opened: Opened) {
+    /// Sets the stream that takes over the socket.
+    pub(super) fn open(&self, opened: OpenedStream) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
     }
 }
 
-/// A stream that has begun to listen.
-pub(crate) struct Opened {
+/// A stream that is subscribed and not yet running.
+pub(crate) struct OpenedStream {
     pub(super) pump: Pump,
-    pub(super) place: StreamPosition,
+    pub(super) subscription: Subscription,
     pub(super) last_seen: Option<u64>,
-    pub(super) outlet: Outlet,
+    pub(super) reader: OutboxReader,
 }
 
-impl Opened {
-    /// Answers with `head` and the stream, to its end. Nothing tells its length: it ends with the
-    /// connection. No `async fn`: that would keep room for its arguments besides what they become, in
-    /// each of a thousand streams.
-    pub(crate) fn pour(self, head: Parts, socket: TcpStream) -> impl Future<Output = ()> {
-        let Self { pump, place, last_seen, outlet } = self;
+impl OpenedStream {
+    /// Writes `head` and then the stream to its end. The response has no length: it ends with the connection. Not an
+    /// `async fn`, which would hold the memory of its arguments in each of thousands of streams.
+    pub(crate) fn serve(self, head: Parts, socket: TcpStream) -> impl Future<Output = ()> {
+        let Self { pump, subscription, last_seen, reader } = self;
         let clock = Arc::clone(pump.clock());
         let socket = Arc::new(socket);
-        let seat = Arc::clone(place.seat());
-        seat.connect(Arc::clone(&socket));
-        let mut sink = Sink { socket, seat, outlet, rest: written(head, &clock.now()) };
-        let pump = pump.run(place, last_seen);
+        let subscriber = Arc::clone(subscription.subscriber());
+        subscriber.connect(Arc::clone(&socket));
+        let mut writer =
+            SocketWriter { socket, subscriber, reader, unwritten: head_bytes(head, &clock.now()) };
+        let pump = pump.run(subscription, last_seen);
         async move {
-            if poured(pump, &mut sink).await.is_err() {
+            if run_pump(pump, &mut writer).await.is_err() {
                 return;
             }
-            // A client that does not take even the last message is gone.
-            let patience = clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
+            // A client that does not read the last event in time is gone.
+            let timeout = clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
             tokio::select! {
-                _ = poll_fn(|cx| sink.poll(cx)) => {}
-                () = patience => {}
+                _ = poll_fn(|cx| writer.poll(cx)) => {}
+                () = timeout => {}
             }
         }
     }
 }
 
-/// Runs the pump to its end, and writes what it puts in. The pump has a box of its own: pinned in the
-/// stream's future it would take its room there twice.
-fn poured<'a>(
+/// Runs the pump to its end and writes its frames. The pump is boxed: pinned inside this future, its memory would be
+/// needed twice.
+fn run_pump<'a>(
     pump: impl Future<Output = ()> + 'a,
-    sink: &'a mut Sink,
+    writer: &'a mut SocketWriter,
 ) -> impl Future<Output = Result<(), Gone>> + 'a {
     let mut pump = Box::pin(pump);
     poll_fn(move |cx| {
         let ended = pump.as_mut().poll(cx).is_ready();
-        // What the pump has just put in is written in the same turn.
-        match sink.poll(cx) {
+        // Frames that the pump has just added are written in the same poll.
+        match writer.poll(cx) {
             Poll::Ready(Err(Gone)) => Poll::Ready(Err(Gone)),
             _ if ended => Poll::Ready(Ok(())),
             _ => Poll::Pending,
@@ -87,41 +87,41 @@ fn poured<'a>(
     })
 }
 
-/// The client is not there any more.
+/// The client is gone.
 struct Gone;
 
-struct Sink {
+struct SocketWriter {
     socket: Arc<TcpStream>,
-    seat: Arc<Subscriber>,
-    outlet: Outlet,
-    /// Taken, and not yet written.
-    rest: Bytes,
+    subscriber: Arc<Subscriber>,
+    reader: OutboxReader,
+    /// Bytes that are taken and not yet written.
+    unwritten: Bytes,
 }
 
-impl Sink {
-    /// Writes all that there is; pending while there is more than the socket takes.
+impl SocketWriter {
+    /// Writes everything that is buffered; pending while the socket takes no more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        if self.is_left(cx) {
+        if self.client_left(cx) {
             return Poll::Ready(Err(Gone));
         }
-        if self.rest.is_empty() {
-            self.rest = self.seat.left();
+        if self.unwritten.is_empty() {
+            self.unwritten = self.subscriber.take_unwritten();
         }
         loop {
-            if self.rest.is_empty() {
-                let Some(frame) = self.outlet.taken() else {
-                    self.seat.open();
+            if self.unwritten.is_empty() {
+                let Some(frame) = self.reader.next_frame() else {
+                    self.subscriber.open_gate();
                     return Poll::Ready(Ok(()));
                 };
-                self.rest = frame;
+                self.unwritten = frame;
             }
-            match self.socket.try_write(&self.rest) {
+            match self.socket.try_write(&self.unwritten) {
                 Ok(0) => return Poll::Ready(Err(Gone)),
-                Ok(written) if written == self.rest.len() => {
-                    // Bytes that are used up still hold what they were cut from: a whole snapshot.
-                    self.rest = Bytes::new();
+                Ok(written) if written == self.unwritten.len() => {
+                    // An empty slice would keep its whole buffer alive, for example a snapshot.
+                    self.unwritten = Bytes::new();
                 }
-                Ok(written) => self.rest.advance(written),
+                Ok(written) => self.unwritten.advance(written),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if ready!(self.socket.poll_write_ready(cx)).is_err() {
                         return Poll::Ready(Err(Gone));
@@ -133,11 +133,11 @@ impl Sink {
         }
     }
 
-    /// Whether the client hung up. It has nothing more to say: what it says is thrown away.
-    fn is_left(&self, cx: &mut Context<'_>) -> bool {
-        let mut words = [0; 256];
+    /// Whether the client closed the connection. Bytes that it sends are ignored.
+    fn client_left(&self, cx: &mut Context<'_>) -> bool {
+        let mut ignored = [0; 256];
         while let Poll::Ready(ready) = self.socket.poll_read_ready(cx) {
-            match ready.and_then(|()| self.socket.try_read(&mut words)) {
+            match ready.and_then(|()| self.socket.try_read(&mut ignored)) {
                 Ok(0) => return true,
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
@@ -148,9 +148,9 @@ impl Sink {
     }
 }
 
-/// The head of the answer as bytes.
-fn written(mut head: Parts, now: &jiff::Timestamp) -> Bytes {
-    // The body that was put in for it is empty, and was counted.
+/// The head of the response as bytes.
+fn head_bytes(mut head: Parts, now: &jiff::Timestamp) -> Bytes {
+    // The length is that of the empty placeholder body.
     head.headers.remove(header::CONTENT_LENGTH);
     head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(now);

@@ -1,10 +1,10 @@
-//! The store in one SQLite file: one writer thread that owns the only writable connection, a few
-//! read-only ones, an exclusive lock on the data directory. For tests and simulation the same code
-//! runs inline on `:memory:`, synchronously on its caller.
+//! The store in one SQLite file: one writer thread owns the only writable connection, a few
+//! connections only read, and the data directory is locked exclusively. For tests and simulation
+//! the same code runs inline on `:memory:`, synchronously on the caller's thread.
 //!
-//! From below: `engine` moves commands and keeps the file, `tables` has rows in and rows out, `ports` answers what
-//! `agent` asks, `upkeep` and `verify` are for whoever keeps a store running. None imports what overrides it
-//! (tidy). A later backend keeps these names.
+//! From the bottom up: `engine` runs commands and manages the file, `tables` reads and writes rows, `ports`
+//! implements the ports of `agent`, `upkeep` and `verify` are for operators. No folder imports one above it
+//! (tidy checks that). Another backend would keep these names.
 
 mod engine;
 mod ports;

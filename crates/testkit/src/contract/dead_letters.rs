@@ -1,4 +1,4 @@
-//! What operators may do with single events: take them back, send them again, give them up.
+//! Promises about what operators do with single events: cancel them, send them again, drop them.
 
 use agent::changes::CommitKind;
 use agent::event::{EventProgress, EventState, Trust};
@@ -7,7 +7,7 @@ use agent::life::Standing;
 use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Wakeup};
 
 use super::Backend;
-use super::world::{World, at, everything, saying, service, world};
+use super::world::{World, at, everything, message_from, service, world};
 
 fn denied<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> Denial {
     match result {
@@ -21,16 +21,16 @@ fn id(text: &str) -> EventId {
 }
 
 impl World {
-    /// Ends a cycle over all that waits of Ada, with that fate for each event.
-    async fn ends(&self, state: EventState) {
-        let mut living = self.open(self.ada).await;
-        let mut end = living.closing();
-        (end.settle, end.run) = (living.settled(&state), None);
+    /// Closes a cycle with all of Ada's waiting events and gives each event this state.
+    async fn close_with(&self, state: EventState) {
+        let mut driver = self.open(self.ada).await;
+        let mut end = driver.closing();
+        (end.settle, end.run) = (driver.settlements(&state), None);
         end.blame = matches!(state, EventState::Dead { .. });
-        living.done(self, end).await;
+        driver.commit(self, end).await;
     }
 
-    async fn again(
+    async fn send_again(
         &self,
         event: &str,
         anew: &str,
@@ -39,7 +39,7 @@ impl World {
         self.b.registry.send_again(self.ada, id(event), id(anew), key, at(900)).await
     }
 
-    pub(super) async fn waiting(&self) -> u32 {
+    pub(super) async fn waiting_count(&self) -> u32 {
         self.b.reader.agent(self.ada).await.unwrap().unwrap().waiting
     }
 }
@@ -48,52 +48,52 @@ fn dead() -> EventState {
     EventState::Dead { reason: "it broke the model".into() }
 }
 
-/// It waits as if it had just come, in its old place.
-pub async fn a_dead_event_is_sent_again_and_its_attempts_begin_anew(b: Backend) {
+/// It waits as if it had just arrived, but keeps its number.
+pub async fn a_dead_event_is_sent_again_with_its_attempts_reset(b: Backend) {
     let w = world(b).await;
     w.event(w.ada, service("poison")).await;
-    w.ends(dead()).await;
-    assert_eq!((w.due(9_000).await, w.waiting().await), (vec![], 0));
+    w.close_with(dead()).await;
+    assert_eq!((w.due(9_000).await, w.waiting_count().await), (vec![], 0));
     let row = w.b.reader.event(w.ada, id("poison")).await.unwrap().unwrap();
-    assert_eq!((row.state, row.attempts), (dead(), 1), "how often it was tried is still told");
-    let sent = w.again("poison", "unused", None).await.unwrap();
+    assert_eq!((row.state, row.attempts), (dead(), 1), "the attempts are still shown");
+    let sent = w.send_again("poison", "unused", None).await.unwrap();
     assert_eq!(sent, SentAgain::Waits(Some(Wakeup { agent: w.ada, at: at(900), urgent: false })));
-    assert_eq!((w.due(900).await, w.waiting().await), (vec![w.ada], 1));
+    assert_eq!((w.due(900).await, w.waiting_count().await), (vec![w.ada], 1));
     let activation = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap();
     assert_eq!((activation.waiting[0].seq, activation.waiting[0].attempts), (1, 0));
     assert_eq!(activation.waiting[0].event, service("poison"));
     assert_eq!(w.state(w.ada, "poison").await, "waiting");
     assert_eq!(w.b.reader.totals().await.unwrap().dead, 0);
-    let twice = denied(w.again("poison", "unused", None).await);
+    let twice = denied(w.send_again("poison", "unused", None).await);
     let wanted = "dead, held, processed or skipped";
     assert_eq!(twice, Denial::EventState { event: id("poison"), state: "waiting", wanted });
-    let nothing = denied(w.again("nothing", "unused", None).await);
+    let nothing = denied(w.send_again("nothing", "unused", None).await);
     assert_eq!(nothing, Denial::NotFound { what: "event", name: "nothing".into() });
 }
 
-/// The first stays as it was; the second has its content, its origin and a name of its own.
-pub async fn a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it(b: Backend) {
+/// The first event is unchanged. The second has its content and origin, and a new id.
+pub async fn a_processed_or_skipped_event_is_sent_again_as_a_new_event_that_cites_it(b: Backend) {
     let w = world(b).await;
-    let said = saying(w.husam, w.family, "hello");
+    let said = message_from(w.husam, w.family, "hello");
     let name = said.id.to_string();
     w.accept(said).await;
-    w.ends(EventState::Skipped { reason: None }).await;
-    let sent = w.again(&name, "anew", None).await.unwrap();
-    assert_eq!(sent, SentAgain::Anew(id("anew"), Some(Wakeup { agent: w.ada, at: at(900), urgent: false })));
+    w.close_with(EventState::Skipped { reason: None }).await;
+    let sent = w.send_again(&name, "anew", None).await.unwrap();
+    assert_eq!(sent, SentAgain::AsNew(id("anew"), Some(Wakeup { agent: w.ada, at: at(900), urgent: false })));
     assert_eq!(w.state(w.ada, &name).await, "skipped");
     let waiting = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap().waiting;
     assert_eq!(waiting[0].event.cites, Some(id(&name)));
-    assert_eq!((waiting[0].words(), waiting[0].event.at), ("hello", at(900)));
+    assert_eq!((waiting[0].text(), waiting[0].event.at), ("hello", at(900)));
     let old = w.b.reader.event(w.ada, id(&name)).await.unwrap().unwrap();
     assert_eq!((&waiting[0].event.envelope, &waiting[0].event.data), (&old.event.envelope, &old.event.data));
-    let mut living = w.open(w.ada).await;
-    let decision = living.decision();
-    living.done(&w, decision).await;
-    assert!(matches!(w.again("anew", "third", None).await.unwrap(), SentAgain::Anew(..)));
+    let mut driver = w.open(w.ada).await;
+    let decision = driver.decision();
+    driver.commit(&w, decision).await;
+    assert!(matches!(w.send_again("anew", "third", None).await.unwrap(), SentAgain::AsNew(..)));
     assert_eq!(w.b.reader.event(w.ada, id("third")).await.unwrap().unwrap().event.cites, Some(id("anew")));
 }
 
-/// Whatever became of the event meanwhile.
+/// Even if the state of the event has changed meanwhile.
 pub async fn a_request_key_sends_an_event_again_once(b: Backend) {
     let w = world(b).await;
     let key = |body: &str| {
@@ -101,49 +101,49 @@ pub async fn a_request_key_sends_an_event_again_once(b: Backend) {
         Some(RequestKey { credential, key: "k-1".into(), body_hash: body.into() })
     };
     w.event(w.ada, service("poison")).await;
-    w.ends(dead()).await;
-    assert!(matches!(w.again("poison", "anew", key("a")).await.unwrap(), SentAgain::Waits(_)));
-    w.ends(EventState::Skipped { reason: None }).await;
-    let before = w.again("poison", "anew", key("a")).await.unwrap();
-    assert_eq!((before, w.waiting().await), (SentAgain::Before(id("poison")), 0));
-    assert_eq!(w.again("other", "anew", key("b")).await.unwrap(), SentAgain::Conflict);
+    w.close_with(dead()).await;
+    assert!(matches!(w.send_again("poison", "anew", key("a")).await.unwrap(), SentAgain::Waits(_)));
+    w.close_with(EventState::Skipped { reason: None }).await;
+    let before = w.send_again("poison", "anew", key("a")).await.unwrap();
+    assert_eq!((before, w.waiting_count().await), (SentAgain::Repeated(id("poison")), 0));
+    assert_eq!(w.send_again("other", "anew", key("b")).await.unwrap(), SentAgain::Conflict);
     let other = key("c").map(|key| RequestKey { key: "k-2".into(), ..key });
-    assert!(matches!(w.again("poison", "anew", other.clone()).await.unwrap(), SentAgain::Anew(..)));
-    let before = w.again("poison", "anew", other).await.unwrap();
-    assert_eq!((before, w.waiting().await), (SentAgain::Before(id("anew")), 1));
+    assert!(matches!(w.send_again("poison", "anew", other.clone()).await.unwrap(), SentAgain::AsNew(..)));
+    let before = w.send_again("poison", "anew", other).await.unwrap();
+    assert_eq!((before, w.waiting_count().await), (SentAgain::Repeated(id("anew")), 1));
 }
 
-/// Its row says so for ever, and its id is still known.
-pub async fn a_dropped_event_keeps_its_row_and_never_comes_back(b: Backend) {
+/// Its row keeps the state forever, and its id is still recognized.
+pub async fn a_dropped_event_keeps_its_row_and_is_never_accepted_again(b: Backend) {
     let w = world(b).await;
     w.event(w.ada, service("poison")).await;
     let waits = denied(w.b.registry.drop_event(w.ada, id("poison")).await);
     assert_eq!(waits, Denial::EventState { event: id("poison"), state: "waiting", wanted: "dead" });
-    w.ends(dead()).await;
+    w.close_with(dead()).await;
     w.b.registry.drop_event(w.ada, id("poison")).await.unwrap();
     assert_eq!(w.state(w.ada, "poison").await, "dropped");
     assert!(matches!(
-        denied(w.again("poison", "anew", None).await),
+        denied(w.send_again("poison", "anew", None).await),
         Denial::EventState { state: "dropped", .. }
     ));
     assert_eq!(w.event(w.ada, service("poison")).await, agent::port::Accepted::Duplicate { message: None });
     assert_eq!(w.due(9_000).await, []);
 }
 
-/// Until a cycle takes it; then the cycle is what can be canceled.
-pub async fn a_waiting_event_is_taken_back_and_a_taken_one_is_not(b: Backend) {
+/// Once a cycle has taken the event, only the cycle can be canceled.
+pub async fn a_waiting_event_can_be_canceled_and_a_taken_one_cannot(b: Backend) {
     let w = world(b).await;
     w.event(w.ada, service("a")).await;
     w.event(w.ada, service("b")).await;
     w.b.registry.cancel_event(w.ada, id("a")).await.unwrap();
-    assert_eq!((w.state(w.ada, "a").await, w.waiting().await), ("canceled", 1));
+    assert_eq!((w.state(w.ada, "a").await, w.waiting_count().await), ("canceled", 1));
     assert_eq!(w.due(1_000).await, [w.ada], "the other one still waits");
     let gone = denied(w.b.registry.cancel_event(w.ada, id("a")).await);
     let wanted = "waiting or held";
     assert_eq!(gone, Denial::EventState { event: id("a"), state: "canceled", wanted });
-    let living = w.open(w.ada).await;
+    let driver = w.open(w.ada).await;
     let taken = denied(w.b.registry.cancel_event(w.ada, id("b")).await);
-    assert_eq!(taken, Denial::EventTaken { event: id("b"), cycle: living.open.id });
+    assert_eq!(taken, Denial::EventTaken { event: id("b"), cycle: driver.open.id });
     w.event(w.ada, service("c")).await;
     w.b.registry.cancel_event(w.ada, id("c")).await.unwrap();
     assert_eq!(w.due(1_000).await, [w.ada], "an open cycle is due by itself");
@@ -151,102 +151,111 @@ pub async fn a_waiting_event_is_taken_back_and_a_taken_one_is_not(b: Backend) {
     assert_eq!(activation.waiting.iter().map(|w| w.event.id.0.as_str()).collect::<Vec<_>>(), ["b"]);
     w.event(w.bob, service("alone")).await;
     w.b.registry.cancel_event(w.bob, id("alone")).await.unwrap();
-    assert_eq!(w.due(1_000).await, [w.ada], "nothing waits for the other one");
-    // Whoever read it while it waited opens on an outdated inbox.
+    assert_eq!(w.due(1_000).await, [w.ada], "nothing waits for Bob");
+    // An opening that still lists the canceled event is based on an outdated inbox.
     w.event(w.bob, service("late")).await;
     let activation = w.wake(w.bob).await;
     w.b.registry.cancel_event(w.bob, id("late")).await.unwrap();
-    let living = super::world::Living::about_to_open(w.bob, &activation);
-    let open = living.changes(CommitKind::Open);
-    assert_eq!(w.commit(living.lease, open).await, agent::changes::CommitOutcome::Lost);
+    let driver = super::world::CycleDriver::about_to_open(w.bob, &activation);
+    let open = driver.changes(CommitKind::Open);
+    assert_eq!(w.commit(driver.lease, open).await, agent::changes::CommitOutcome::Lost);
 }
 
-/// With its agent, but for what an open cycle has taken: that goes with the cycle.
-pub async fn what_waits_for_an_agent_that_retires_is_taken_back(b: Backend) {
+/// Except for the events of an open cycle, which are canceled with the cycle.
+pub async fn waiting_events_of_a_retiring_agent_are_canceled(b: Backend) {
     let w = world(b).await;
-    w.event(w.ada, service("in hand")).await;
-    let mut living = w.open(w.ada).await;
-    w.event(w.ada, service("behind it")).await;
+    w.event(w.ada, service("taken")).await;
+    let mut driver = w.open(w.ada).await;
+    w.event(w.ada, service("waiting")).await;
     for n in 1..=9 {
-        let mut message = saying(w.bob.entity(), w.team, &format!("reply {n}"));
+        let mut message = message_from(w.bob.entity(), w.team, &format!("reply {n}"));
         (message.root, message.hop, message.trust) = (RootId("one root".into()), n, Trust::Agent);
         w.accept(message).await;
     }
     w.b.registry.set_standing(w.ada, Standing::Retired, at(50)).await.unwrap();
-    let told = EventState::Canceled { reason: Some("the agent is retired".into()) };
+    let reported = EventState::Canceled { reason: Some("the agent is retired".into()) };
     let rows = async || w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
-    let taken_back: Vec<bool> = rows().await.iter().rev().map(|row| row.state == told).collect();
-    assert_eq!(taken_back, [&[false][..], &[true; 10]].concat());
+    let canceled: Vec<bool> = rows().await.iter().rev().map(|row| row.state == reported).collect();
+    assert_eq!(canceled, [&[false][..], &[true; 10]].concat());
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.waiting, card.held), (1, 0));
-    let mut end = living.canceled();
-    end.settle = living.settled(&EventState::Canceled { reason: None });
-    living.done(&w, end).await;
-    assert_eq!((w.waiting().await, w.due(99_000).await), (0, vec![]));
+    let mut end = driver.canceled();
+    end.settle = driver.settlements(&EventState::Canceled { reason: None });
+    driver.commit(&w, end).await;
+    assert_eq!((w.waiting_count().await, w.due(99_000).await), (0, vec![]));
     assert!(rows().await.iter().all(|row| matches!(row.state, EventState::Canceled { .. })));
 }
 
-/// From waiting to the answer: taken by a cycle, shown at a step, addressed or only read.
-pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
+/// An event waits, is taken by a cycle, is shown at a step, and is then addressed or only read.
+pub async fn the_progress_of_an_event_is_reported_at_each_step(b: Backend) {
     let w = world(b).await;
-    let (asked, aside) = (saying(w.husam, w.team, "what now?"), saying(w.husam, w.family, "by the way"));
+    let (asked, aside) =
+        (message_from(w.husam, w.team, "what now?"), message_from(w.husam, w.family, "by the way"));
     let (first, second) = (id(&asked.id.to_string()), id(&aside.id.to_string()));
     w.accept(asked).await;
     w.accept(aside).await;
     let row = async |event: &EventId| w.b.reader.event(w.ada, event.clone()).await.unwrap().unwrap();
     assert_eq!((row(&first).await.progress, row(&first).await.cycle), (EventProgress::Waiting, None));
     let activation = w.wake(w.ada).await;
-    let mut living = super::world::Living::about_to_open(w.ada, &activation);
-    let opening = living.changes(CommitKind::Open);
-    let told = |echo: agent::changes::Notifications| -> Vec<(EventId, EventProgress, Option<u32>)> {
-        echo.stages.into_iter().map(|staged| (staged.event, staged.progress, staged.step)).collect()
-    };
+    let mut driver = super::world::CycleDriver::about_to_open(w.ada, &activation);
+    let opening = driver.changes(CommitKind::Open);
+    let reported =
+        |notifications: agent::changes::Notifications| -> Vec<(EventId, EventProgress, Option<u32>)> {
+            notifications
+                .progress
+                .into_iter()
+                .map(|moved| (moved.event, moved.progress, moved.step))
+                .collect()
+        };
     let both = |progress, step| vec![(first.clone(), progress, step), (second.clone(), progress, step)];
-    assert_eq!(told(living.done(&w, opening).await.1), both(EventProgress::Taken, None));
-    let cycle = living.open.id;
+    assert_eq!(reported(driver.commit(&w, opening).await.1), both(EventProgress::Taken, None));
+    let cycle = driver.open.id;
     assert_eq!((row(&first).await.progress, row(&first).await.cycle), (EventProgress::Taken, Some(cycle)));
     assert_eq!(
         (row(&first).await.ordinal, row(&first).await.step),
         (Some(1), Some(0)),
-        "as its run will have it"
+        "the number that its run will have"
     );
-    let decision = living.decision();
-    assert_eq!(told(living.done(&w, decision).await.1), both(EventProgress::Shown, Some(0)));
+    let decision = driver.decision();
+    assert_eq!(reported(driver.commit(&w, decision).await.1), both(EventProgress::Shown, Some(0)));
     let shown = row(&first).await;
     assert_eq!((shown.progress, shown.cycle, shown.ordinal), (EventProgress::Shown, Some(cycle), Some(1)));
-    let mut answer = living.changes(CommitKind::Decide);
-    answer.inward.messages = vec![living.says(0, w.team, "this")];
-    answer.calls = vec![living.call(0)];
+    let mut answer = driver.changes(CommitKind::Decide);
+    answer.inward.messages = vec![driver.message(0, w.team, "this")];
+    answer.calls = vec![driver.call(0)];
     let addressed = vec![(first.clone(), EventProgress::Addressed, Some(0))];
-    assert_eq!(told(living.done(&w, answer).await.1), addressed);
+    assert_eq!(reported(driver.commit(&w, answer).await.1), addressed);
     assert_eq!(
         (row(&first).await.progress, row(&second).await.progress),
         (EventProgress::Addressed, EventProgress::Shown)
     );
-    let closing = living.closing();
-    assert_eq!(told(living.done(&w, closing).await.1), [(second.clone(), EventProgress::Read, Some(0))]);
+    let closing = driver.closing();
+    assert_eq!(
+        reported(driver.commit(&w, closing).await.1),
+        [(second.clone(), EventProgress::Read, Some(0))]
+    );
     assert_eq!(
         (row(&first).await.progress, row(&second).await.progress),
         (EventProgress::Addressed, EventProgress::Read)
     );
-    // What was said before an event was seen does not answer it.
-    w.say(w.team, "and then?").await;
-    let mut living = w.open(w.ada).await;
-    let mut early = living.changes(CommitKind::Decide);
-    early.inward.messages = vec![living.says(0, w.team, "still about the first")];
-    early.calls = vec![living.call(0)];
-    early.open = Some(agent::life::OpenCycle { decided: true, step: 1, ..living.open.clone() });
-    living.done(&w, early).await;
-    let mut later = living.changes(CommitKind::Decide);
-    later.settle = living.settled(&EventState::Processed { cycle: living.open.id, step: 1 });
-    later.open.as_mut().unwrap().listed.clone_from(&living.open.taken);
-    living.done(&w, later).await;
+    // A message that was posted before the agent saw an event does not answer it.
+    w.post(w.team, "and then?").await;
+    let mut driver = w.open(w.ada).await;
+    let mut early = driver.changes(CommitKind::Decide);
+    early.inward.messages = vec![driver.message(0, w.team, "still about the first")];
+    early.calls = vec![driver.call(0)];
+    early.open = Some(agent::life::OpenCycle { decided: true, step: 1, ..driver.open.clone() });
+    driver.commit(&w, early).await;
+    let mut later = driver.changes(CommitKind::Decide);
+    later.settle = driver.settlements(&EventState::Processed { cycle: driver.open.id, step: 1 });
+    later.open.as_mut().unwrap().listed.clone_from(&driver.open.taken);
+    driver.commit(&w, later).await;
     let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
     assert_eq!((rows[0].progress, rows[0].ordinal), (EventProgress::Shown, Some(2)));
-    // What its agent names as dealt with is addressed, wherever it came from, and nothing of another cycle.
-    let mut named = living.changes(CommitKind::Settle);
-    named.addressed = [rows[0].seq, rows[1].seq, 999].map(agent::changes::Named::Seq).to_vec();
-    living.done(&w, named).await;
+    // Events that the agent marks as handled become addressed, but only those of its own cycle.
+    let mut named = driver.changes(CommitKind::Settle);
+    named.addressed = [rows[0].seq, rows[1].seq, 999].map(agent::changes::EventRef::Seq).to_vec();
+    driver.commit(&w, named).await;
     let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
     assert_eq!((rows[0].progress, rows[1].progress), (EventProgress::Addressed, EventProgress::Read));
 }

@@ -1,4 +1,4 @@
-//! Calls that go on beyond their cycle: found again by whoever starts next, told by one event each.
+//! Promises about calls that outlive their cycle: the next start finds them, and each result is one event.
 
 use agent::call::{CallState, Outcome, OutcomeStatus};
 use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome};
@@ -8,18 +8,18 @@ use agent::limits;
 use agent::port::{Finish, FinishedCall};
 
 use super::Backend;
-use super::outside::asked;
-use super::world::{Living, World, at, world};
+use super::outside::cycle_with_call;
+use super::world::{CycleDriver, World, at, world};
 
-fn detaching(living: &Living, call: &CallId) -> Changes {
+fn detaching(driver: &CycleDriver, call: &CallId) -> Changes {
     let (id, outcome) = (call.clone(), Some(Outcome::pending(call)));
     let change = CallChange { id, state: CallState::Detached, outcome };
-    Changes { call_changes: vec![change], ..living.changes(CommitKind::Settle) }
+    Changes { call_changes: vec![change], ..driver.changes(CommitKind::Settle) }
 }
 
-async fn detach(w: &World, living: &mut Living, call: &CallId) {
-    let settle = detaching(living, call);
-    living.done(w, settle).await;
+async fn detach(w: &World, driver: &mut CycleDriver, call: &CallId) {
+    let settle = detaching(driver, call);
+    driver.commit(w, settle).await;
 }
 
 async fn finish(w: &World, call: &CallId, text: &str) -> Finish {
@@ -32,23 +32,23 @@ async fn found(w: &World, after: Option<CallId>) -> Vec<CallId> {
     found.into_iter().map(|detached| detached.row.id).collect()
 }
 
-/// What the agent is told, without being awake.
+/// The late results that wait for the agent.
 async fn results(w: &World) -> Vec<EventData> {
     let activation = w.b.store.wake(w.ada, at(3_000), None).await.unwrap().unwrap();
     let late = activation.waiting.into_iter().filter(|waiting| waiting.event.kind == EventKind::ToolResult);
     late.map(|waiting| waiting.event.data).collect()
 }
 
-/// By its id, page by page; each start that takes it up is counted before it does; none does once it is
-/// answered.
-pub async fn a_detached_call_is_found_taken_up_and_answered_by_an_event(b: Backend) {
+/// Detached calls are listed in pages by id. Each start that takes one over is counted first. An answered call
+/// is not taken over.
+pub async fn a_detached_call_is_found_taken_over_and_answered_by_an_event(b: Backend) {
     let w = world(b).await;
-    let (mut living, id) = asked(&w, false).await;
-    assert_eq!(found(&w, None).await, [], "one that is not begun belongs to its cycle");
+    let (mut driver, id) = cycle_with_call(&w, false).await;
+    assert_eq!(found(&w, None).await, [], "a call that has not started belongs to its cycle");
     assert_eq!(w.b.calls.take_up(id.clone()).await.unwrap(), None);
-    detach(&w, &mut living, &id).await;
-    let closing = living.closing();
-    living.done(&w, closing).await;
+    detach(&w, &mut driver, &id).await;
+    let closing = driver.closing();
+    driver.commit(&w, closing).await;
     assert_eq!(found(&w, None).await, std::slice::from_ref(&id));
     assert_eq!(found(&w, Some(id.clone())).await, []);
     let page = w.b.calls.detached(None, 10).await.unwrap();
@@ -58,8 +58,10 @@ pub async fn a_detached_call_is_found_taken_up_and_answered_by_an_event(b: Backe
     }
     let pending = w.wake(w.ada).await.facts.pending;
     assert_eq!(pending.iter().map(|call| &call.id).collect::<Vec<_>>(), [&id]);
-    let Finish::Late(agent, echo) = finish(&w, &id, "at last").await else { panic!("wanted it late") };
-    assert_eq!((agent, echo.wake.len()), (w.ada, 1));
+    let Finish::Late(agent, notifications) = finish(&w, &id, "at last").await else {
+        panic!("wanted it late")
+    };
+    assert_eq!((agent, notifications.wake.len()), (w.ada, 1));
     assert_eq!(finish(&w, &id, "again").await, Finish::Already);
     assert_eq!((found(&w, None).await, w.b.calls.take_up(id.clone()).await.unwrap()), (vec![], None));
     let [EventData::ToolResult { call, text, status, .. }] = &results(&w).await[..] else {
@@ -69,43 +71,43 @@ pub async fn a_detached_call_is_found_taken_up_and_answered_by_an_event(b: Backe
     assert!(w.wake(w.ada).await.facts.pending.is_empty());
 }
 
-/// It was awaited, it timed out: its answer is an event also while the cycle is open.
-pub async fn what_its_cycle_detaches_is_awaited_no_more(b: Backend) {
+/// After an awaited call has timed out, its answer is an event, even while the cycle is open.
+pub async fn a_detached_call_is_no_longer_awaited(b: Backend) {
     let w = world(b).await;
-    let (mut living, id) = asked(&w, true).await;
+    let (mut driver, id) = cycle_with_call(&w, true).await;
     let (glance, _) = {
-        let settle = detaching(&living, &id);
-        living.done(&w, settle).await
+        let settle = detaching(&driver, &id);
+        driver.commit(&w, settle).await
     };
     assert_eq!(glance.detached, 1);
     assert!(matches!(finish(&w, &id, "late").await, Finish::Late(..)));
-    let glance = w.news(living.lease).await.glance;
+    let glance = w.news(driver.lease).await.glance;
     assert_eq!((glance.answered, glance.detached, glance.waiting), (0, 0, 1));
 }
 
-/// Where the cycle waits it is the outcome, and the detachment is not written; where it does not, it is
-/// an event, and the detachment says nothing of it.
-pub async fn an_answer_that_comes_before_the_detachment_is_told_once(b: Backend) {
+/// If the cycle awaits the call, the answer is the outcome and the detachment is not written. If not, the
+/// answer is an event and the detachment reports nothing.
+pub async fn an_answer_before_the_detachment_is_reported_once(b: Backend) {
     let w = world(b).await;
-    let (mut living, id) = asked(&w, true).await;
+    let (mut driver, id) = cycle_with_call(&w, true).await;
     assert!(matches!(finish(&w, &id, "just in time").await, Finish::Awaited(..)));
     let answered = CommitOutcome::Answered(vec![(id.clone(), Outcome::ok("just in time"))]);
-    assert_eq!(w.commit(living.lease, detaching(&living, &id)).await, answered);
-    let closing = living.closing();
-    living.done(&w, closing).await;
+    assert_eq!(w.commit(driver.lease, detaching(&driver, &id)).await, answered);
+    let closing = driver.closing();
+    driver.commit(&w, closing).await;
     assert_eq!(results(&w).await, []);
-    let (mut living, id) = asked(&w, false).await;
+    let (mut driver, id) = cycle_with_call(&w, false).await;
     assert!(matches!(finish(&w, &id, "very soon").await, Finish::Late(..)));
-    detach(&w, &mut living, &id).await;
+    detach(&w, &mut driver, &id).await;
     assert_eq!((results(&w).await.len(), found(&w, None).await), (1, vec![]));
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(Outcome::ok("very soon")));
 }
 
-/// Head and tail; the row has all of it.
-pub async fn a_late_answer_is_told_in_short_and_kept_whole(b: Backend) {
+/// The event has the start and the end of the text, the row has all of it.
+pub async fn a_late_answer_is_shown_shortened_and_stored_in_full(b: Backend) {
     let w = world(b).await;
-    let (mut living, id) = asked(&w, false).await;
-    detach(&w, &mut living, &id).await;
+    let (mut driver, id) = cycle_with_call(&w, false).await;
+    detach(&w, &mut driver, &id).await;
     let text = "x".repeat(10 * limits::RESULT_MAX_BYTES);
     finish(&w, &id, &text).await;
     let [EventData::ToolResult { text: short, .. }] = &results(&w).await[..] else { panic!("wanted one") };
@@ -113,17 +115,17 @@ pub async fn a_late_answer_is_told_in_short_and_kept_whole(b: Backend) {
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(Outcome::ok(text)));
 }
 
-/// Else two agents that answer by way of calls would never come to their end.
-pub async fn a_late_answer_descends_from_what_asked_for_it(b: Backend) {
+/// Otherwise two agents that answer each other through calls would never stop.
+pub async fn a_late_answer_keeps_the_root_and_hop_of_its_call(b: Backend) {
     let w = world(b).await;
-    w.say(w.family, "hello").await;
-    let mut living = w.open(w.ada).await;
-    living.open.root = RootId("a long story".into());
-    living.open.hop = 5;
-    let decision = living.asking(vec![living.outward(0, false)]);
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    driver.open.root = RootId("a long story".into());
+    driver.open.hop = 5;
+    let decision = driver.decision_with(vec![driver.outward(0, false)]);
     let id = decision.calls[0].id.clone();
-    living.done(&w, decision).await;
-    detach(&w, &mut living, &id).await;
+    driver.commit(&w, decision).await;
+    detach(&w, &mut driver, &id).await;
     let page = w.b.calls.detached(None, 10).await.unwrap();
     assert_eq!((page[0].root.0.as_str(), page[0].hop), ("a long story", 5));
     finish(&w, &id, "x").await;

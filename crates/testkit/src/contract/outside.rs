@@ -1,4 +1,4 @@
-//! Calls answered from outside, what an agent may read, and the pages of the console.
+//! Promises about calls that are answered from outside, what an agent may read, and paged lists.
 
 use agent::call::{CallState, Outcome};
 use agent::config::AgentConfig;
@@ -8,26 +8,26 @@ use agent::limits;
 use agent::port::{CallError, Finish, FinishedCall, NewHuman, PageRequest, RecentItem, Wakeup};
 
 use super::Backend;
-use super::world::{Living, World, at, everything, fresh, saying, world};
+use super::world::{CycleDriver, World, at, everything, fresh, message_from, world};
 
-/// A cycle with one outward call that nobody has begun.
-pub(super) async fn asked(w: &World, awaited: bool) -> (Living, CallId) {
-    w.say(w.family, "hello").await;
-    let mut living = w.open(w.ada).await;
-    let decision = living.asking(vec![living.outward(0, awaited)]);
+/// A cycle with one outward call that has not started.
+pub(super) async fn cycle_with_call(w: &World, awaited: bool) -> (CycleDriver, CallId) {
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    let decision = driver.decision_with(vec![driver.outward(0, awaited)]);
     let id = decision.calls[0].id.clone();
-    living.done(w, decision).await;
-    (living, id)
+    driver.commit(w, decision).await;
+    (driver, id)
 }
 
 fn answer(id: &CallId, text: &str) -> FinishedCall {
     FinishedCall { id: id.clone(), outcome: Outcome::ok(text), at: at(2_000) }
 }
 
-/// Whoever is first wins, also of two at once.
+/// The first answer wins, also of two concurrent ones.
 pub async fn a_call_is_answered_once(b: Backend) {
     let w = world(b).await;
-    let (_, id) = asked(&w, true).await;
+    let (_, id) = cycle_with_call(&w, true).await;
     let (first, second) = futures_util::future::join(
         w.b.calls.finish(answer(&id, "first")),
         w.b.calls.finish(answer(&id, "second")),
@@ -40,33 +40,41 @@ pub async fn a_call_is_answered_once(b: Backend) {
     assert!(matches!(w.b.calls.finish(answer(&unknown, "x")).await, Err(CallError::Unknown(_))));
 }
 
-/// A paused cycle goes on when its answer comes; the outcome waits in the call row.
+/// A parked cycle continues when the answer arrives. The outcome waits in the call row.
 pub async fn an_awaited_answer_makes_its_agent_due(b: Backend) {
     let w = world(b).await;
-    let (mut living, id) = asked(&w, true).await;
-    let mut park = living.changes(agent::changes::CommitKind::Park);
+    let (mut driver, id) = cycle_with_call(&w, true).await;
+    let mut park = driver.changes(agent::changes::CommitKind::Park);
     park.idle = Some(agent::changes::Idle { not_before: Some(at(900_000)), reason: None });
-    living.done(&w, park).await;
+    driver.commit(&w, park).await;
     assert_eq!(w.due(10_000).await, []);
     let finished = w.b.calls.finish(answer(&id, "yes")).await.unwrap();
-    let Finish::Awaited(agent, echo) = finished else { panic!("wanted it awaited, got {finished:?}") };
-    assert_eq!((agent, echo.wake), (w.ada, vec![Wakeup { agent: w.ada, at: at(2_000), urgent: false }]));
+    let Finish::Awaited(agent, notifications) = finished else {
+        panic!("wanted it awaited, got {finished:?}")
+    };
+    assert_eq!(
+        (agent, notifications.wake),
+        (w.ada, vec![Wakeup { agent: w.ada, at: at(2_000), urgent: false }])
+    );
     assert_eq!(w.due(2_000).await, [w.ada]);
     let activation = w.wake(w.ada).await;
     assert_eq!((activation.calls[0].state, activation.waiting.len()), (CallState::Done, 0));
     assert_eq!(activation.calls[0].outcome, Some(Outcome::ok("yes")));
 }
 
-/// With the ledger as its dedupe, like any other.
+/// The ledger recognizes repeats, as for any other event.
 pub async fn a_late_answer_becomes_an_event(b: Backend) {
     let w = world(b).await;
-    let (mut living, id) = asked(&w, true).await;
-    let closing = living.closing();
-    living.done(&w, closing).await;
-    let Finish::Late(agent, echo) = w.b.calls.finish(answer(&id, "at last")).await.unwrap() else {
+    let (mut driver, id) = cycle_with_call(&w, true).await;
+    let closing = driver.closing();
+    driver.commit(&w, closing).await;
+    let Finish::Late(agent, notifications) = w.b.calls.finish(answer(&id, "at last")).await.unwrap() else {
         panic!("wanted it late")
     };
-    assert_eq!((agent, echo.wake), (w.ada, vec![Wakeup { agent: w.ada, at: at(2_000), urgent: false }]));
+    assert_eq!(
+        (agent, notifications.wake),
+        (w.ada, vec![Wakeup { agent: w.ada, at: at(2_000), urgent: false }])
+    );
     assert_eq!(w.b.calls.finish(answer(&id, "again")).await.unwrap(), Finish::Already);
     let waiting = w.b.store.wake(w.ada, at(2_000), None).await.unwrap().unwrap().waiting;
     assert_eq!((waiting.len(), waiting[0].event.kind), (1, EventKind::ToolResult));
@@ -75,17 +83,17 @@ pub async fn a_late_answer_becomes_an_event(b: Backend) {
         panic!("wanted an outcome")
     };
     assert_eq!((text.as_str(), *error), ("at last", false));
-    // One that no cycle ever waits for is late at once.
-    let (_, detached) = asked(&w, false).await;
+    // The answer to a call that is never awaited is always late.
+    let (_, detached) = cycle_with_call(&w, false).await;
     assert!(matches!(w.b.calls.finish(answer(&detached, "x")).await.unwrap(), Finish::Late(..)));
 }
 
-/// Not a member: nothing.
-pub async fn an_agent_reads_only_what_is_its_own(b: Backend) {
+/// If it is not a member, it reads nothing.
+pub async fn an_agent_reads_only_spaces_it_is_a_member_of(b: Backend) {
     let w = world(b).await;
-    w.say(w.family, "hello").await;
+    w.post(w.family, "hello").await;
     for n in 0..4 {
-        w.accept(saying(w.husam, w.family, &format!("more {n}"))).await;
+        w.accept(message_from(w.husam, w.family, &format!("more {n}"))).await;
     }
     assert_eq!(w.b.lookup.messages(w.bob, w.family, None, 10).await.unwrap(), None);
     let nowhere = SpaceId(fresh());
@@ -97,24 +105,24 @@ pub async fn an_agent_reads_only_what_is_its_own(b: Backend) {
     assert_eq!(w.b.lookup.messages(w.ada, w.family, None, 10).await.unwrap(), None);
 }
 
-/// The active one and those in which something was said last; of the others it knows how many there are.
-pub async fn an_agent_of_many_spaces_knows_the_liveliest_and_finds_the_others(b: Backend) {
+/// It is given the active space, the spaces with the newest messages, and the number of the others.
+pub async fn an_agent_in_many_spaces_is_given_the_most_active_and_can_look_up_the_others(b: Backend) {
     let w = world(b).await;
     let members = [w.husam, w.ada.entity()];
     let mut rooms = Vec::new();
     for n in 0..limits::SPACES_SHOWN_MAX + 5 {
         rooms.push(super::world::space(&w.b, &format!("room-{n}"), &members).await);
     }
-    // Something is said last in the oldest ones; where it lives now is older still.
-    let mut said = saying(w.husam, w.team, "hello");
+    // The oldest rooms get the newest messages. The active space has none.
+    let mut said = message_from(w.husam, w.team, "hello");
     said.at = at(1_000);
     w.accept(said).await;
-    let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
+    let mut driver = w.open(w.ada).await;
+    let mut decision = driver.decision();
     decision.inward.active_space = Some(w.family);
-    living.done(&w, decision).await;
+    driver.commit(&w, decision).await;
     for (n, room) in rooms.iter().take(3).enumerate() {
-        let mut said = saying(w.husam, *room, "hello");
+        let mut said = message_from(w.husam, *room, "hello");
         said.at = at(2_000 + n as i64);
         w.accept(said).await;
     }
@@ -128,15 +136,15 @@ pub async fn an_agent_of_many_spaces_knows_the_liveliest_and_finds_the_others(b:
         let found = w.b.lookup.space(w.ada, text.clone()).await.unwrap().unwrap();
         assert_eq!((found.members.len(), found.more_members), (2, 0), "{text}");
     }
-    assert_eq!(w.b.lookup.space(w.bob, unknown.to_string()).await.unwrap(), None, "it is none of his");
+    assert_eq!(w.b.lookup.space(w.bob, unknown.to_string()).await.unwrap(), None, "he is not a member");
     assert_eq!(w.b.lookup.space(w.ada, "nowhere".into()).await.unwrap(), None);
     assert!(w.b.reader.share_a_space(w.husam, w.ada.entity()).await.unwrap());
     w.b.registry.remove_member(w.team, w.bob.entity()).await.unwrap();
     assert!(!w.b.reader.share_a_space(w.husam, w.bob.entity()).await.unwrap());
 }
 
-/// Itself among them.
-pub async fn of_a_crowded_space_the_first_members_are_known_and_all_can_be_found(b: Backend) {
+/// The agent itself is always among them.
+pub async fn an_agent_is_given_the_first_members_of_a_large_space_and_can_look_up_all(b: Backend) {
     let w = world(b).await;
     let mut crowd = vec![w.husam];
     for n in 0..limits::MEMBERS_SHOWN_MAX + 8 {
@@ -157,8 +165,8 @@ pub async fn of_a_crowded_space_the_first_members_are_known_and_all_can_be_found
     assert_eq!((whole.members.len(), whole.more_members), (crowd.len(), 0));
 }
 
-/// Every row once, in order, whatever the size of a page.
-pub async fn pages_lead_through_everything_once(b: Backend) {
+/// In order, for any page size.
+pub async fn pages_return_every_row_once(b: Backend) {
     let w = world(b).await;
     let page = |cursor| PageRequest { cursor, limit: 2 };
     let first = w.b.reader.entities(None, page(None)).await.unwrap();
@@ -171,7 +179,7 @@ pub async fn pages_lead_through_everything_once(b: Backend) {
     assert_eq!(spaces.iter().map(|space| space.id).collect::<Vec<_>>(), [w.team]);
     assert_eq!(w.b.reader.members(w.team).await.unwrap().len(), 3);
     for n in 0..5 {
-        w.say(w.family, &format!("{n}")).await;
+        w.post(w.family, &format!("{n}")).await;
     }
     let newest = w.b.reader.inbox(w.ada, Some("waiting".into()), page(None)).await.unwrap();
     let rest = w.b.reader.inbox(w.ada, None, page(newest.next.clone())).await.unwrap();
@@ -190,31 +198,31 @@ pub async fn pages_lead_through_everything_once(b: Backend) {
     assert_eq!(w.b.reader.run(CycleId(fresh())).await.unwrap(), None);
 }
 
-/// The newest things of all places, oldest first; of some agents, and after a moment, where asked.
-pub async fn the_recent_past_is_read_across_spaces_and_agents(b: Backend) {
+/// The newest items of all spaces, oldest first, optionally only of some agents or after a time.
+pub async fn recent_items_are_read_across_spaces_and_agents(b: Backend) {
     let w = world(b).await;
-    w.say(w.team, "to the team").await;
-    w.say(w.family, "to the family").await;
-    let mut living = w.open(w.ada).await;
-    let decision = living.decision();
-    living.done(&w, decision).await;
-    let closing = living.closing();
-    living.done(&w, closing).await;
-    let told = |found: Vec<RecentItem>| -> Vec<String> {
-        let told = |happening| match happening {
+    w.post(w.team, "to the team").await;
+    w.post(w.family, "to the family").await;
+    let mut driver = w.open(w.ada).await;
+    let decision = driver.decision();
+    driver.commit(&w, decision).await;
+    let closing = driver.closing();
+    driver.commit(&w, closing).await;
+    let texts = |found: Vec<RecentItem>| -> Vec<String> {
+        let texts = |item| match item {
             RecentItem::Message(message) => message.text,
             RecentItem::Run(run) => format!("run {}", run.ordinal),
         };
-        found.into_iter().map(told).collect()
+        found.into_iter().map(texts).collect()
     };
     let recent = |agents, since, limit| w.b.reader.recent(agents, since, limit);
     let all = recent(None, None, 10).await.unwrap();
     let since = all[0].at();
-    let mut sorted = told(all);
+    let mut sorted = texts(all);
     sorted.sort();
     assert_eq!(sorted, ["run 1", "to the family", "to the team"]);
     assert_eq!(recent(None, None, 2).await.unwrap().len(), 2);
-    assert_eq!(told(recent(Some(vec![w.bob]), None, 10).await.unwrap()), ["to the team"]);
-    assert_eq!(told(recent(Some(Vec::new()), None, 10).await.unwrap()), [""; 0]);
-    assert!(recent(None, Some(since), 10).await.unwrap().iter().all(|happening| happening.at() > since));
+    assert_eq!(texts(recent(Some(vec![w.bob]), None, 10).await.unwrap()), ["to the team"]);
+    assert_eq!(texts(recent(Some(Vec::new()), None, 10).await.unwrap()), [""; 0]);
+    assert!(recent(None, Some(since), 10).await.unwrap().iter().all(|item| item.at() > since));
 }

@@ -1,4 +1,4 @@
-//! What administrators and people do.
+//! Promises about what administrators and people change.
 
 use agent::config::{AgentConfig, WakeOn};
 use agent::entity::EntityKind;
@@ -40,8 +40,8 @@ fn key(hash: &str, label: &str, kind: CredentialKind) -> NewCredential {
     }
 }
 
-/// All of it together, and never twice.
-pub async fn the_world_is_founded_once(b: Backend) {
+/// Everything is created together, and never twice.
+pub async fn the_first_world_is_created_once(b: Backend) {
     let founding = || {
         let human = human("you");
         let agent = NewAgent {
@@ -70,7 +70,7 @@ pub async fn the_world_is_founded_once(b: Backend) {
     let members = b.reader.members(home.id).await.unwrap();
     assert_eq!(members.iter().map(|member| member.entity.name.as_str()).collect::<Vec<_>>(), ["you", "viv"]);
     assert!(b.registry.credential("hash".into()).await.unwrap().is_some());
-    // Another admin key of that label stands in its place; a person's key of the same label is theirs.
+    // A new admin key replaces the admin key of the same label, but not a person's key of that label.
     let you = b.reader.entity("you".into()).await.unwrap().unwrap().id;
     b.registry.add_credential(key("yours", "admin", CredentialKind::Entity(you))).await.unwrap();
     b.registry.add_credential(key("second", "admin", CredentialKind::Admin)).await.unwrap();
@@ -79,7 +79,7 @@ pub async fn the_world_is_founded_once(b: Backend) {
     }
 }
 
-/// Each denial says what it is about.
+/// Each denial names the entity, space or agent.
 pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
     let w = world(b).await;
     let taken = w.b.registry.create_human(human("ada")).await;
@@ -109,14 +109,14 @@ pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
     assert_eq!(people.items.len(), 1);
 }
 
-/// Revisions are append-only; a cycle keeps the one that it was opened under.
-pub async fn an_amendment_makes_a_revision_only_where_something_changes(b: Backend) {
+/// Revisions are append-only, and a cycle keeps the one with which it was opened.
+pub async fn changing_an_agent_creates_a_revision_only_if_a_cycle_uses_the_old_one(b: Backend) {
     let w = world(b).await;
     let amend =
         |name: Option<&str>, config| w.b.registry.amend_agent(w.ada, name.map(Into::into), config, at(5));
     assert_eq!(amend(Some("Ada L."), None).await.unwrap(), 1);
     assert_eq!(amend(None, Some(json!({"limits": {"max_steps": 20}}))).await.unwrap(), 1);
-    w.say(w.family, "hello").await;
+    w.post(w.family, "hello").await;
     w.open(w.ada).await;
     assert_eq!(amend(None, Some(json!({"limits": {"max_steps": 3}}))).await.unwrap(), 2);
     let bad = amend(None, Some(json!({"limit": 1}))).await;
@@ -129,8 +129,8 @@ pub async fn an_amendment_makes_a_revision_only_where_something_changes(b: Backe
     assert_eq!(w.wake(w.bob).await.facts.space(w.team).unwrap().members[1].entity.display_name, "Ada L.");
 }
 
-/// Readers, members and the next message see what holds now; nothing named changes nothing.
-pub async fn a_space_is_amended_only_where_something_changes(b: Backend) {
+/// Readers and members see the new values at once. An empty change changes nothing.
+pub async fn a_space_is_updated_only_if_something_changes(b: Backend) {
     let w = world(b).await;
     let before = w.b.reader.space("family".into()).await.unwrap().unwrap();
     assert_eq!(before.wake_on, WakeOn::All);
@@ -149,7 +149,7 @@ pub async fn a_space_is_amended_only_where_something_changes(b: Backend) {
     assert_eq!((named.display_name.as_str(), named.description.as_str()), ("The family", "at home"));
     assert_eq!((named.wake_on, named.rev), (WakeOn::Mention, after.rev + 1));
     assert_eq!(w.b.reader.space("family".into()).await.unwrap(), Some(named.clone()));
-    w.say(w.family, "hello").await;
+    w.post(w.family, "hello").await;
     let seen = w.wake(w.ada).await.facts.space(w.family).unwrap().space.clone();
     assert_eq!((seen.wake_on, seen.display_name), (WakeOn::Mention, named.display_name));
     let nowhere = SpaceId(fresh());
@@ -157,8 +157,8 @@ pub async fn a_space_is_amended_only_where_something_changes(b: Backend) {
     assert_eq!(denied(unknown), Denial::NotFound { what: "space", name: nowhere.to_string() });
 }
 
-/// Joining again changes the role; leaving twice is told.
-pub async fn members_raise_the_rev_and_a_full_space_takes_no_more(b: Backend) {
+/// Adding a member again changes the role. Removing one twice is denied.
+pub async fn membership_changes_raise_the_rev_and_a_full_space_accepts_no_more(b: Backend) {
     let w = world(b).await;
     let rev = w.b.reader.space("family".into()).await.unwrap().unwrap().rev;
     let founders = w.b.reader.members(w.family).await.unwrap();
@@ -182,7 +182,7 @@ pub async fn members_raise_the_rev_and_a_full_space_takes_no_more(b: Backend) {
     assert_eq!(denied(full), Denial::SpaceFull(hall));
 }
 
-/// The secret itself is nowhere.
+/// The secret itself is not stored.
 pub async fn a_key_is_found_by_its_hash_and_replaced_by_its_label(b: Backend) {
     let w = world(b).await;
     let kind = CredentialKind::Entity(w.husam);
@@ -193,20 +193,20 @@ pub async fn a_key_is_found_by_its_hash_and_replaced_by_its_label(b: Backend) {
     assert_eq!(w.b.registry.credential("first".into()).await.unwrap(), None);
     w.b.registry.add_credential(key("admin", "cli", CredentialKind::Admin)).await.unwrap();
     let found = w.b.registry.credential("second".into()).await.unwrap().unwrap();
-    assert_eq!(found.kind, kind, "another holder's key of that label is none of theirs");
+    assert_eq!(found.kind, kind, "a key of another holder with the same label does not replace it");
     let nobody = CredentialKind::Entity(EntityId(Uuid::from_u128(7)));
     assert!(w.b.registry.add_credential(key("third", "x", nobody)).await.is_err());
 }
 
-/// That one, where it is named.
+/// If a cycle is named, it must be the open one.
 pub async fn only_an_open_cycle_can_be_canceled(b: Backend) {
     let w = world(b).await;
     assert_eq!(denied(w.b.registry.cancel(w.ada, None).await), Denial::NoOpenCycle(w.ada));
-    w.say(w.family, "hello").await;
-    let living = w.open(w.ada).await;
+    w.post(w.family, "hello").await;
+    let driver = w.open(w.ada).await;
     let other = Some(CycleId(fresh()));
     assert_eq!(denied(w.b.registry.cancel(w.ada, other).await), Denial::OtherCycle(w.ada));
-    assert!(!w.news(living.lease).await.glance.cancel);
-    assert_eq!(w.b.registry.cancel(w.ada, Some(living.open.id)).await.unwrap(), living.open.id);
-    assert!(w.news(living.lease).await.glance.cancel);
+    assert!(!w.news(driver.lease).await.glance.cancel);
+    assert_eq!(w.b.registry.cancel(w.ada, Some(driver.open.id)).await.unwrap(), driver.open.id);
+    assert!(w.news(driver.lease).await.glance.cancel);
 }

@@ -1,5 +1,5 @@
-//! The protocol's machine and a real store, step by step side by side: what the one says the other must
-//! say, and what stands in the one must stand in the other.
+//! Runs the protocol model and a real store side by side. After each step both must give the same reply and
+//! hold the same data.
 
 use agent::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Idle, Settlement, Tried};
@@ -16,57 +16,57 @@ use super::Backend;
 use super::world::{self, at, role_of, service};
 use crate::protocol::explore::explore;
 use crate::protocol::model::{Action, ProtocolState};
-use crate::protocol::promises::at_rest;
-use crate::protocol::stored::{self, Call, Commit, Flaw, IDEMPOTENT, Kind, Rows, Told, UNSAFE};
+use crate::protocol::promises::is_idle;
+use crate::protocol::stored::{self, Call, Commit, Flaw, IDEMPOTENT, Kind, Rows, StoreReply, UNSAFE};
 
-/// Walks per store.
+/// Number of walks per store.
 const WALKS: u64 = 60;
-/// Steps that may go wrong; then it is walked on to rest.
+/// Steps with faults; after them the walk continues without faults until the agent is idle.
 const STEPS: usize = 40;
 
-/// Whatever happens in whatever order, the store does as the protocol says, and comes to rest.
-pub async fn random_walks_of_the_protocol_are_walked_alike(b: Backend) {
+/// The store does what the model does in any order of actions, and the agent becomes idle.
+pub async fn the_store_behaves_like_the_model_on_random_walks(b: Backend) {
     let mut lost = 0;
     for seed in 0..WALKS {
-        let mut walk = Walk::new(&b, seed, ProtocolState::new(2, 2, 2).taking_back(1), Flaw::Sound).await;
+        let mut walk = Walk::new(&b, seed, ProtocolState::new(2, 2, 2).with_cancels(1), Flaw::None).await;
         let mut dice = seed;
         for step in 0.. {
-            let mut may = walk.model.actions(Flaw::Sound);
+            let mut possible = walk.model.actions(Flaw::None);
             if step >= STEPS {
-                may.retain(|action| !walk.model.is_fault(*action));
+                possible.retain(|action| !walk.model.is_fault(*action));
             }
-            if may.is_empty() || (step >= STEPS && at_rest(&walk.model)) {
+            if possible.is_empty() || (step >= STEPS && is_idle(&walk.model)) {
                 break;
             }
-            let action = may[below(&mut dice, may.len())];
-            walk.step(action).await.unwrap_or_else(|why| panic!("walk {seed}: {:?}: {why}", walk.way));
+            let action = possible[below(&mut dice, possible.len())];
+            walk.step(action).await.unwrap_or_else(|why| panic!("walk {seed}: {:?}: {why}", walk.path));
         }
-        assert!(at_rest(&walk.model), "walk {seed} did not come to rest: {:?}", walk.way);
+        assert!(is_idle(&walk.model), "walk {seed} did not become idle: {:?}", walk.path);
         lost += u32::from(walk.lost);
     }
-    assert!(lost > 0, "no walk met a node that was out of date");
+    assert!(lost > 0, "no walk met an outdated node");
 }
 
-/// A flaw of the store breaks a promise on some way, and the store under test parts from that way: so would a
-/// walk notice such a flaw.
-pub async fn the_ways_on_which_a_flaw_breaks_a_promise_are_not_walked(b: Backend) {
-    let flaws = [Flaw::DrainFirst, Flaw::NoEpoch, Flaw::NoDedup, Flaw::OpeningsAlike];
+/// Each flaw breaks a promise on some path. The store under test differs from the flawed model on that path,
+/// so a walk would notice a store with that flaw.
+pub async fn the_store_differs_from_the_model_where_a_flaw_breaks_a_promise(b: Backend) {
+    let flaws = [Flaw::DrainFirst, Flaw::NoEpoch, Flaw::NoDedup, Flaw::ConfusesOpenings];
     for (seed, flaw) in (1_000..).zip(flaws) {
         let world = ProtocolState::new(1, 1, 0);
-        let (_, way) = explore(world, flaw).broken.expect("the flaw shows");
+        let (_, path) = explore(world, flaw).broken.expect("the flaw shows");
         let mut walk = Walk::new(&b, seed, world, flaw).await;
-        let mut parted = None;
-        for action in way {
-            parted = walk.step(action).await.err();
-            if parted.is_some() {
+        let mut differs = None;
+        for action in path {
+            differs = walk.step(action).await.err();
+            if differs.is_some() {
                 break;
             }
         }
-        assert!(parted.is_some(), "the store has {flaw:?}: it went {:?}", walk.way);
+        assert!(differs.is_some(), "the store has {flaw:?}, path {:?}", walk.path);
     }
 }
 
-/// Chance that repeats (SplitMix64).
+/// Repeatable random numbers (SplitMix64).
 fn below(dice: &mut u64, bound: usize) -> usize {
     *dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *dice;
@@ -75,69 +75,69 @@ fn below(dice: &mut u64, bound: usize) -> usize {
     usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap()
 }
 
-/// One agent of the store, and the machine beside it.
+/// One agent of the store, and the model of it.
 struct Walk<'a> {
     b: &'a Backend,
     agent: AgentId,
     seed: u64,
     flaw: Flaw,
     model: ProtocolState,
-    way: Vec<Action>,
-    /// Whether a node was told that it is out of date.
+    path: Vec<Action>,
+    /// Whether a node was refused because it is outdated.
     lost: bool,
 }
 
 impl<'a> Walk<'a> {
     async fn new(b: &'a Backend, seed: u64, model: ProtocolState, flaw: Flaw) -> Self {
         let agent = world::agent(b, &format!("walk-{seed}"), AgentConfig::default()).await;
-        Self { b, agent, seed, flaw, model, way: Vec::new(), lost: false }
+        Self { b, agent, seed, flaw, model, path: Vec::new(), lost: false }
     }
 
-    /// Takes the step in both and compares; in words where they part.
+    /// Takes the step in both and compares them. The error describes the difference.
     async fn step(&mut self, action: Action) -> Result<(), String> {
-        self.way.push(action);
+        self.path.push(action);
         let before = self.model;
-        let (after, told) = before.after(action, self.flaw);
+        let (after, wanted) = before.after(action, self.flaw);
         self.model = after;
-        let said = match action {
+        let got = match action {
             Action::Accept(event) => self.accept(event).await,
-            Action::Commit { node, doing, .. } => {
-                let commit = before.asked(node, doing, self.flaw);
+            Action::Commit { node, commit, .. } => {
+                let commit = before.requested_commit(node, commit, self.flaw);
                 let changes = self.changes(&commit, &before);
                 self.commit(commit.lease, changes).await
             }
-            Action::TakeBack(place) => self.take_back(&before, place).await,
-            Action::Wake(_) | Action::Act { .. } | Action::Crash(_) => Told::Nothing,
+            Action::Cancel(index) => self.cancel(&before, index).await,
+            Action::Wake(_) | Action::Call { .. } | Action::Crash(_) => StoreReply::NotAsked,
         };
-        if said != told {
-            return Err(format!("wanted {told:?}, the store said {said:?}"));
+        if got != wanted {
+            return Err(format!("wanted {wanted:?}, the store replied {got:?}"));
         }
-        self.lost |= told == Told::Lost;
+        self.lost |= wanted == StoreReply::Lost;
         self.compare().await
     }
 
-    async fn accept(&self, event: u8) -> Told {
+    async fn accept(&self, event: u8) -> StoreReply {
         let event = Accept::Event(self.agent, service(&name(event)));
         match self.b.store.accept(event, None).await.unwrap() {
-            Accepted::Fresh { .. } => Told::Fresh,
-            Accepted::Duplicate { .. } => Told::Duplicate,
+            Accepted::Fresh { .. } => StoreReply::Fresh,
+            Accepted::Duplicate { .. } => StoreReply::Duplicate,
             other => panic!("not accepted: {other:?}"),
         }
     }
 
-    async fn take_back(&self, before: &ProtocolState, place: usize) -> Told {
-        let event = before.stored.rows[place].unwrap().event;
+    async fn cancel(&self, before: &ProtocolState, index: usize) -> StoreReply {
+        let event = before.stored.rows[index].unwrap().event;
         self.b.registry.cancel_event(self.agent, EventId(name(event))).await.unwrap();
-        Told::Nothing
+        StoreReply::NotAsked
     }
 
-    async fn commit(&self, epoch: u8, changes: Changes) -> Told {
+    async fn commit(&self, epoch: u8, changes: Changes) -> StoreReply {
         let lease = Lease { agent: self.agent, epoch: u64::from(epoch) };
         match self.b.store.commit(lease, changes).await.unwrap().0 {
-            CommitOutcome::Committed { .. } => Told::Committed,
-            CommitOutcome::Lost => Told::Lost,
-            CommitOutcome::Gone(_) => Told::Gone,
-            other => panic!("not a word of the protocol: {other:?}"),
+            CommitOutcome::Committed { .. } => StoreReply::Committed,
+            CommitOutcome::Lost => StoreReply::Lost,
+            CommitOutcome::Gone(_) => StoreReply::Gone,
+            other => panic!("not a reply of the protocol: {other:?}"),
         }
     }
 
@@ -161,7 +161,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The commit as the port takes it.
+    /// The commit, as the port takes it.
     fn changes(&self, commit: &Commit, before: &ProtocolState) -> Changes {
         let (cycle, step) = (self.cycle(commit.cycle), u32::from(commit.step));
         let mut changes = Changes::new(kind(commit.kind), cycle, step, commit.expect.into(), at(1_000));
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
         let head = before.stored.log().count() as u64;
         let entries = commit.entries.into_iter().flatten();
         changes.entries =
-            (head + 1..).zip(entries).map(|(seq, entry)| said(seq, cycle, step, entry)).collect();
+            (head + 1..).zip(entries).map(|(seq, entry)| log_entry(seq, cycle, step, entry)).collect();
         if let Some((rows, state)) = commit.settle {
             let state = match state {
                 stored::RowState::Waiting => EventState::Waiting,
@@ -228,48 +228,48 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// All that stands in the one stands in the other.
+    /// Compares everything that the model holds with the store.
     async fn compare(&self) -> Result<(), String> {
         let activation = self.b.store.wake(self.agent, at(1_000), None).await.unwrap().unwrap();
         let stored = &self.model.stored;
-        let alike = |what: &str, wanted: String, got: String| match wanted == got {
+        let same = |what: &str, wanted: String, got: String| match wanted == got {
             true => Ok(()),
             false => Err(format!("{what}: wanted {wanted}, the store has {got}")),
         };
         let counts = (u64::from(stored.epoch), u64::from(stored.n), stored.log().count() as u64);
         let got = (activation.life.epoch, activation.life.commit_n, activation.life.head_seq);
-        alike("epoch, commits, log", format!("{counts:?}"), format!("{got:?}"))?;
+        same("epoch, commits, log", format!("{counts:?}"), format!("{got:?}"))?;
         let open = stored.open.map(|open| self.open(open));
-        alike("open cycle", format!("{open:?}"), format!("{:?}", activation.life.open))?;
+        same("open cycle", format!("{open:?}"), format!("{:?}", activation.life.open))?;
         let rows =
-            stored.rows.iter().enumerate().filter_map(|(place, row)| Some((place as u64 + 1, (*row)?)));
+            stored.rows.iter().enumerate().filter_map(|(index, row)| Some((index as u64 + 1, (*row)?)));
         let waits = |(seq, row): (u64, stored::Row)| {
             (row.state == stored::RowState::Waiting).then(|| (seq, row.attempts.into(), row.deaths.into()))
         };
         let waiting: Vec<(u64, u32, u32)> = rows.filter_map(waits).collect();
         let got = activation.waiting.iter().map(|waiting| (waiting.seq, waiting.attempts, waiting.deaths));
         let got: Vec<(u64, u32, u32)> = got.collect();
-        alike("what waits", format!("{waiting:?}"), format!("{got:?}"))?;
+        same("waiting events", format!("{waiting:?}"), format!("{got:?}"))?;
         let calls: Vec<_> = stored
             .open
             .iter()
             .filter(|open| open.decided && open.step == 0)
             .flat_map(|_| stored.calls)
             .collect();
-        alike("calls", format!("{calls:?}"), format!("{:?}", states(&activation)))?;
+        same("calls", format!("{calls:?}"), format!("{:?}", states(&activation)))?;
         for row in stored.rows() {
             let event = self.b.reader.event(self.agent, EventId(name(row.event))).await.unwrap();
             let state = event.map(|event| event.state.as_str());
             let wanted = format!("{:?}", row.state).to_lowercase();
-            alike("an event's state", wanted, state.unwrap_or("unknown").to_owned())?;
+            same("an event's state", wanted, state.unwrap_or("unknown").to_owned())?;
         }
         let log = self.b.reader.entries(self.agent, 0, 100).await.unwrap();
         let wanted: Vec<_> = stored.log().map(entry_kind).collect();
         let got: Vec<_> = log.iter().map(|entry| entry.kind).collect();
-        alike("the log", format!("{wanted:?}"), format!("{got:?}"))?;
+        same("the log", format!("{wanted:?}"), format!("{got:?}"))?;
         let due = self.b.store.due(at(1_000), None, u32::MAX).await.unwrap();
         let due = due.iter().any(|due| due.agent == self.agent);
-        alike("due", format!("{}", !at_rest(&self.model)), format!("{due}"))
+        same("due", format!("{}", !is_idle(&self.model)), format!("{due}"))
     }
 }
 
@@ -299,28 +299,28 @@ fn entry_kind(entry: stored::Entry) -> EntryKind {
     }
 }
 
-fn said(seq: u64, cycle: CycleId, step: u32, entry: stored::Entry) -> Entry {
+fn log_entry(seq: u64, cycle: CycleId, step: u32, entry: stored::Entry) -> Entry {
     let kind = entry_kind(entry);
     let message = ModelMessage { role: role_of(kind), ..ModelMessage::user(format!("{entry:?}")) };
     Entry { seq, cycle, step, kind, message, tokens: 3, at: at(1_000) }
 }
 
-/// What an opening counts. Of what has changed since it was read nothing is written anyway.
+/// The counts that an opening writes. If something has changed since they were read, the opening is refused.
 fn tried(commit: &Commit, before: &ProtocolState) -> Vec<Tried> {
-    let places = commit.tried.iter().zip(before.stored.rows).enumerate();
-    let tried = places.filter_map(|(place, (deaths, row))| {
-        let (seq, attempts) = (place as u64 + 1, row?.attempts.into());
+    let indexes = commit.tried.iter().zip(before.stored.rows).enumerate();
+    let tried = indexes.filter_map(|(index, (deaths, row))| {
+        let (seq, attempts) = (index as u64 + 1, row?.attempts.into());
         Some(Tried { seq, attempts, deaths: (*deaths)?.into() })
     });
     tried.collect()
 }
 
-/// Places in the inbox, which begin at one.
+/// Numbers in the inbox, which start at one.
 fn seqs(rows: Rows) -> Vec<u64> {
-    (0..8).filter(|place| rows & 1 << place != 0).map(|place| place + 1).collect()
+    (0..8).filter(|index| rows & 1 << index != 0).map(|index| index + 1).collect()
 }
 
-/// How the rows of the open cycle's calls stand, in the protocol's words.
+/// The states of the open cycle's calls, as the model names them.
 fn states(activation: &Activation) -> Vec<Call> {
     let state = |row: &CallRow| match (row.state, row.outcome.as_ref().map(|outcome| outcome.status)) {
         (CallState::Planned, _) => Call::Planned,

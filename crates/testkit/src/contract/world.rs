@@ -1,4 +1,4 @@
-//! A small world to try promises in, and the verbs that tests speak: say, open, decide, close.
+//! A small world in which promises are tested, and helpers for tests: post, open, decide, close.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,35 +20,35 @@ use super::Backend;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// An id that no other call gives.
+/// A unique id.
 pub(super) fn fresh() -> Uuid {
     Uuid::from_u128(
         0x0192_0000_0000_7000_8000_0000_0000_0000 + u128::from(NEXT.fetch_add(1, Ordering::Relaxed)),
     )
 }
 
-/// Behind the clock of every store.
+/// Later than the clock of any store, as milliseconds for [`at`].
 pub(super) const AHEAD: i64 = i32::MAX as i64 * 1_000;
 
-/// A time, in milliseconds after the world began, which was before the clock of any store.
+/// The time `ms` milliseconds after the start of the world. The start lies before the clock of any store.
 pub(super) fn at(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(1_700_000_000_000 + ms).expect("a time within this century")
 }
 
-/// The page that holds everything there is in a small world.
+/// A page that is large enough for everything in a small world.
 pub(super) fn everything() -> PageRequest {
     PageRequest { cursor: None, limit: 200 }
 }
 
-/// Husam (a person) and two agents; Ada is in both spaces, Bob in one.
+/// Husam (a person) and the agents Ada and Bob. Ada is in both spaces, Bob in one.
 pub(super) struct World {
     pub(super) b: Backend,
     pub(super) husam: EntityId,
     pub(super) ada: AgentId,
     pub(super) bob: AgentId,
-    /// Husam and Ada.
+    /// The space of Husam and Ada.
     pub(super) family: SpaceId,
-    /// All three.
+    /// The space of all three.
     pub(super) team: SpaceId,
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn world(b: Backend) -> World {
     world_with(b, AgentConfig::default()).await
 }
 
-/// The same with another config for Ada.
+/// The same world with another config for Ada.
 pub(super) async fn world_with(b: Backend, config: AgentConfig) -> World {
     let husam = EntityId(fresh());
     let human = NewHuman { display_name: "Husam".into(), ..NewHuman::new(husam, "husam", at(0)) };
@@ -83,8 +83,8 @@ pub(super) async fn space(b: &Backend, name: &str, members: &[EntityId]) -> Spac
     id
 }
 
-/// Something that `sender` says, ready to be accepted.
-pub(super) fn saying(sender: EntityId, space: SpaceId, text: &str) -> NewMessage {
+/// A message of `sender`, ready to be accepted.
+pub(super) fn message_from(sender: EntityId, space: SpaceId, text: &str) -> NewMessage {
     NewMessage::of_person(MessageId(fresh()), space, sender, text, at(10))
 }
 
@@ -94,9 +94,9 @@ pub(super) fn service(id: &str) -> Event {
 }
 
 impl World {
-    /// Husam says something.
-    pub(super) async fn say(&self, space: SpaceId, text: &str) -> Accepted {
-        self.accept(saying(self.husam, space, text)).await
+    /// Posts a message of Husam.
+    pub(super) async fn post(&self, space: SpaceId, text: &str) -> Accepted {
+        self.accept(message_from(self.husam, space, text)).await
     }
 
     pub(super) async fn accept(&self, message: NewMessage) -> Accepted {
@@ -108,7 +108,7 @@ impl World {
     }
 
     pub(super) async fn wake(&self, agent: AgentId) -> Activation {
-        self.b.store.wake(agent, at(1_000), None).await.unwrap().expect("the agent lives in this world")
+        self.b.store.wake(agent, at(1_000), None).await.unwrap().expect("the agent exists in this world")
     }
 
     /// Agents that are due at a time.
@@ -116,13 +116,13 @@ impl World {
         self.b.store.due(at(ms), None, 100).await.unwrap().into_iter().map(|due| due.agent).collect()
     }
 
-    /// The state of one accepted event, by name.
+    /// The state of one accepted event, as text.
     pub(super) async fn state(&self, agent: AgentId, id: &str) -> &'static str {
         let row = self.b.reader.event(agent, EventId(id.into())).await.unwrap();
         row.map_or("unknown", |row| row.state.as_str())
     }
 
-    /// Everything durable about an agent's log and runs, as text.
+    /// An agent's entries, runs, view and cycle count, as text to compare.
     pub(super) async fn dump(&self, agent: AgentId) -> String {
         let entries = self.b.reader.entries(agent, 0, 1_000).await.unwrap();
         let runs = self.b.reader.runs(agent, everything()).await.unwrap();
@@ -131,32 +131,32 @@ impl World {
         format!("{entries:?}\n{runs:?}\n{view:?}\n{cycles:?}")
     }
 
-    /// Wakes the agent and opens a cycle over all that waits.
-    pub(super) async fn open(&self, agent: AgentId) -> Living {
+    /// Wakes the agent and opens a cycle with all waiting events.
+    pub(super) async fn open(&self, agent: AgentId) -> CycleDriver {
         let activation = self.wake(agent).await;
-        let mut living = Living::about_to_open(agent, &activation);
-        let changes = living.changes(CommitKind::Open);
-        living.done(self, changes).await;
-        living
+        let mut driver = CycleDriver::about_to_open(agent, &activation);
+        let changes = driver.changes(CommitKind::Open);
+        driver.commit(self, changes).await;
+        driver
     }
 
-    /// What came of a commit for its own agent.
+    /// Commits, and returns the outcome without the notifications.
     pub(super) async fn commit(&self, lease: Lease, changes: Changes) -> CommitOutcome {
         self.b.store.commit(lease, changes).await.unwrap().0
     }
 
-    /// What there is besides, as the agent sees it.
+    /// What the agent sees of waiting events and other changes.
     pub(super) async fn news(&self, lease: Lease) -> News {
         self.b.store.glance(lease, None).await.unwrap().expect("the lease is held")
     }
 
-    /// What the agent knows.
+    /// The facts that the agent is given.
     pub(super) async fn facts(&self, lease: Lease) -> Facts {
         self.news(lease).await.facts.expect("nothing was known before")
     }
 }
 
-/// Who speaks in an entry of that kind.
+/// The role of the message in an entry of this kind.
 pub(super) fn role_of(kind: EntryKind) -> Role {
     match kind {
         EntryKind::Inbox | EntryKind::Injection | EntryKind::Notice => Role::User,
@@ -170,9 +170,9 @@ fn fresh_cycle(taken: Vec<u64>) -> OpenCycle {
     OpenCycle { taken, root, trust, woke_for, ..OpenCycle::new(CycleId(fresh()), 1, at(1_000)) }
 }
 
-/// A cycle being processed by hand.
+/// Runs a cycle step by step from a test.
 #[derive(Clone)]
-pub(super) struct Living {
+pub(super) struct CycleDriver {
     pub(super) lease: Lease,
     pub(super) n: u64,
     pub(super) head: u64,
@@ -180,9 +180,9 @@ pub(super) struct Living {
     pub(super) open: OpenCycle,
 }
 
-impl Living {
-    /// A cycle over all that waits, which is not opened yet. One that was left open with nothing lived is
-    /// the same cycle.
+impl CycleDriver {
+    /// A cycle with all waiting events, which is not opened yet. It keeps the id of a cycle that was left open
+    /// before it processed anything.
     pub(super) fn about_to_open(agent: AgentId, activation: &Activation) -> Self {
         let mut open = fresh_cycle(activation.waiting.iter().map(|waiting| waiting.seq).collect());
         open.id = activation.life.open.as_ref().map_or(open.id, |left| left.id);
@@ -204,7 +204,7 @@ impl Living {
         changes
     }
 
-    /// The next entry of the log.
+    /// The log entry `ahead` places after the head.
     pub(super) fn entry(&self, ahead: u64, kind: EntryKind, text: &str) -> Entry {
         Entry {
             seq: self.head + ahead,
@@ -217,28 +217,28 @@ impl Living {
         }
     }
 
-    /// The first decision: appends, and settles what was taken as lived.
+    /// The first decision: appends two entries and marks the taken events as processed.
     pub(super) fn decision(&self) -> Changes {
         let mut changes = self.changes(CommitKind::Decide);
         changes.entries =
             vec![self.entry(1, EntryKind::Inbox, "inbox"), self.entry(2, EntryKind::Assistant, "thought")];
-        changes.settle = self.settled(&EventState::Processed { cycle: self.open.id, step: 0 });
+        changes.settle = self.settlements(&EventState::Processed { cycle: self.open.id, step: 0 });
         let listed = self.open.taken.clone();
         changes.open = Some(OpenCycle { decided: true, step: 1, listed, ..self.open.clone() });
         changes
     }
 
-    /// The first decision of a cycle that goes on with these calls.
-    pub(super) fn asking(&self, calls: Vec<CallRow>) -> Changes {
+    /// The first decision of a cycle that continues with these calls.
+    pub(super) fn decision_with(&self, calls: Vec<CallRow>) -> Changes {
         let open = Some(OpenCycle { decided: true, ..self.open.clone() });
         Changes { calls, open, ..self.decision() }
     }
 
-    pub(super) fn settled(&self, state: &EventState) -> Vec<Settlement> {
+    pub(super) fn settlements(&self, state: &EventState) -> Vec<Settlement> {
         self.open.taken.iter().map(|seq| Settlement { seq: *seq, state: state.clone() }).collect()
     }
 
-    /// The end of the cycle, with its run.
+    /// The commit that closes the cycle, with its run.
     pub(super) fn closing(&self) -> Changes {
         let mut changes = self.changes(CommitKind::Close);
         changes.open = None;
@@ -247,14 +247,14 @@ impl Living {
         changes
     }
 
-    /// The end of a cycle that was canceled.
+    /// The commit that closes a canceled cycle.
     pub(super) fn canceled(&self) -> Changes {
         let run = Some(Run { ending: Ending::Canceled, ..self.record() });
         Changes { run, ..self.closing() }
     }
 
-    /// Whoever takes the cycle over.
-    pub(super) fn heir(&self) -> Self {
+    /// The next activation, which takes over the cycle.
+    pub(super) fn takeover(&self) -> Self {
         let lease = Lease { epoch: self.lease.epoch + 1, ..self.lease };
         let open = OpenCycle { opening: Some(CycleId(fresh())), ..self.open.clone() };
         Self { lease, open, ..self.clone() }
@@ -280,10 +280,10 @@ impl Living {
         }
     }
 
-    /// What its nth inward call says.
-    pub(super) fn says(&self, index: u32, space: SpaceId, text: &str) -> NewMessage {
+    /// The message that the inward call with this index posts.
+    pub(super) fn message(&self, index: u32, space: SpaceId, text: &str) -> NewMessage {
         let call = self.call(index).id;
-        let mut message = saying(self.lease.agent.entity(), space, text);
+        let mut message = message_from(self.lease.agent.entity(), space, text);
         message.id = MessageId::of_call(&call);
         message.trust = Trust::Agent;
         message.cycle = Some(self.open.id);
@@ -293,7 +293,7 @@ impl Living {
         message
     }
 
-    /// The row of its nth call: inward and done.
+    /// The row of an inward call that is done.
     pub(super) fn call(&self, index: u32) -> CallRow {
         CallRow {
             id: CallId::derive(self.lease.agent, self.open.id, self.open.step, index),
@@ -310,7 +310,7 @@ impl Living {
         }
     }
 
-    /// The row of its nth call: outward and open.
+    /// The row of an outward call that is planned.
     pub(super) fn outward(&self, index: u32, awaited: bool) -> CallRow {
         CallRow {
             tool: "fetch".into(),
@@ -322,16 +322,16 @@ impl Living {
         }
     }
 
-    /// Commits, which must succeed, and goes on from there.
-    pub(super) async fn done(&mut self, world: &World, changes: Changes) -> (Glance, Notifications) {
+    /// Commits, which must succeed, and continues from the new state.
+    pub(super) async fn commit(&mut self, world: &World, changes: Changes) -> (Glance, Notifications) {
         let (open, entries) = (changes.open.clone(), changes.entries.len() as u64);
         match world.b.store.commit(self.lease, changes).await.unwrap() {
-            (CommitOutcome::Committed { n, glance }, echo) => {
+            (CommitOutcome::Committed { n, glance }, notifications) => {
                 assert_eq!(n, self.n + 1, "`commit_n` counts without gaps");
                 self.n = n;
                 self.head += entries;
                 self.open = open.unwrap_or_else(|| self.open.clone());
-                (glance, echo)
+                (glance, notifications)
             }
             (other, _) => panic!("wanted the commit to be done, got {other:?}"),
         }

@@ -1,69 +1,69 @@
-//! One who may live the agent: what it believes, what it does next, and with which commits.
+//! A node that may run the agent: what it knows, what it can do next, and the commits it sends.
 //!
-//! This module must not know what the store makes of a commit.
+//! This module must not know how the store handles a commit.
 
 use super::stored::{
-    ASKS, ATTEMPTS, Call, Commit, Entry, Flaw, IDEMPOTENT, Kind, Open, ROWS, Row, RowState, Rows, Stored,
-    UNSAFE,
+    ATTEMPTS, CALLING_EVENT, Call, Commit, Entry, Flaw, IDEMPOTENT, Kind, Open, ROWS, Row, RowState, Rows,
+    Stored, UNSAFE,
 };
 
-/// One who may live the agent.
+/// One node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     pub(crate) awake: bool,
-    /// Whether its opening was answered.
+    /// Whether the store has confirmed its opening.
     pub(crate) opened: bool,
-    /// The epoch that it has, or wants to make.
+    /// The epoch that it holds, or wants to open.
     pub(crate) lease: u8,
-    /// The commit that it knows as the last.
+    /// The number of the last commit it knows.
     pub(super) n: u8,
     pub(super) open: Open,
     pub(super) calls: [Call; 2],
-    /// Deaths that its opening counts, by place in the ledger.
+    /// Deaths that its opening writes, per ledger row.
     pub(super) tried: [Option<u8>; ROWS],
-    /// What it took and has failed as often as it may.
-    pub(super) worn: Rows,
-    /// Whether it notes when it waits for a model: the process has died over this before.
-    pub(super) suspects: bool,
-    /// Whether the model's answer is here.
-    pub(super) heard: bool,
-    /// Whether what it took asks for calls.
-    pub(super) asks: bool,
-    /// Whether it has marked the unsafe call and not made it yet.
+    /// Rows that it took and whose attempts are used up.
+    pub(super) exhausted: Rows,
+    /// Whether it records when it waits for a model, because a process has died over this work before.
+    pub(super) suspect: bool,
+    /// Whether the model's reply has arrived.
+    pub(super) replied: bool,
+    /// Whether the taken events lead to calls.
+    pub(super) wants_calls: bool,
+    /// Whether it has marked the unsafe call as started and not made it yet.
     pub(super) begun: bool,
-    /// Outcomes that came and are not committed.
-    pub(super) hand: [bool; 2],
-    /// What waits beside its own, as its last commit told.
-    pub(super) sees: Rows,
-    /// The commit whose answer was lost: it is sent again.
-    pub(crate) again: Option<Doing>,
+    /// Outcomes that have arrived and are not committed.
+    pub(super) outcomes: [bool; 2],
+    /// Other events that wait, as its last commit reported them.
+    pub(super) others: Rows,
+    /// The commit whose answer was lost and which is sent again.
+    pub(crate) resend: Option<NodeCommit>,
 }
 
-/// What a node does with the store.
+/// The commits that a node can send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Doing {
+pub(crate) enum NodeCommit {
     Open,
-    Bury,
+    MarkDead,
     Decide,
     Skip,
     Fail,
     Start,
     SettleSome,
     SettleAll,
-    Send,
-    Hear,
+    MarkSent,
+    MarkArrived,
     Finish,
-    FinishShowing,
-    BreakOff,
+    FinishWithInjection,
+    Abort,
 }
 
 impl Node {
-    pub(super) fn woken(node: usize, stored: &Stored, flaw: Flaw) -> Self {
-        // No other activation that commits anything has the same name: an opening raises the epoch.
+    pub(super) fn activated(node: usize, stored: &Stored, flaw: Flaw) -> Self {
+        // Unique among activations that commit anything, because an opening raises the epoch.
         let name = 1 + stored.epoch * 2 + u8::from(node == 1);
         let left = stored.open.unwrap_or_default();
-        // Whoever had the cycle may have died of it; not while the model was being waited for.
-        let died = u8::from(stored.open.is_some() && !left.asked && flaw != Flaw::CountsAnew);
+        // The cycle may have killed its previous node, unless that node was waiting for the model.
+        let died = u8::from(stored.open.is_some() && !left.asked && flaw != Flaw::ResetsCounts);
         let open = match stored.open {
             Some(open) if open.decided => {
                 Open { opening: name, deaths: open.deaths + died, asked: false, ..open }
@@ -73,15 +73,15 @@ impl Node {
         };
         let mut tried = [None; ROWS];
         if died > 0 && !open.decided {
-            for (place, tried) in
-                tried.iter_mut().enumerate().filter(|(place, _)| left.taken & 1 << place != 0)
+            for (index, tried) in
+                tried.iter_mut().enumerate().filter(|(index, _)| left.taken & 1 << index != 0)
             {
-                *tried = stored.rows[place].map(|row| row.deaths + 1);
+                *tried = stored.rows[index].map(|row| row.deaths + 1);
             }
         }
-        let deaths = |place: usize| tried[place].or(stored.rows[place].map(|row| row.deaths)).unwrap_or(0);
-        let places = || (0..ROWS).filter(|place| open.taken & 1 << place != 0);
-        let failed = |place: usize| stored.rows[place].map_or(0, |row| row.attempts) + deaths(place);
+        let deaths = |index: usize| tried[index].or(stored.rows[index].map(|row| row.deaths)).unwrap_or(0);
+        let indexes = || (0..ROWS).filter(|index| open.taken & 1 << index != 0);
+        let failed = |index: usize| stored.rows[index].map_or(0, |row| row.attempts) + deaths(index);
         Self {
             awake: true,
             lease: stored.epoch + 1,
@@ -89,60 +89,61 @@ impl Node {
             open,
             calls: if open.decided { stored.calls } else { [Call::Undecided; 2] },
             tried,
-            worn: places()
-                .filter(|place| failed(*place) >= ATTEMPTS)
-                .fold(0, |rows, place| rows | 1 << place),
-            suspects: if open.decided { open.deaths > 0 } else { places().any(|place| deaths(place) > 0) },
-            asks: stored.those(|row: Row| row.event == ASKS) & open.taken != 0,
+            exhausted: indexes()
+                .filter(|index| failed(*index) >= ATTEMPTS)
+                .fold(0, |rows, index| rows | 1 << index),
+            suspect: if open.decided { open.deaths > 0 } else { indexes().any(|index| deaths(index) > 0) },
+            wants_calls: stored.rows_where(|row: Row| row.event == CALLING_EVENT) & open.taken != 0,
             ..Self::default()
         }
     }
 
-    /// Whether the unsafe call had begun in another activation.
+    /// Whether the unsafe call was started by another activation.
     fn in_doubt(&self, flaw: Flaw) -> bool {
-        let begun = self.calls[UNSAFE] == Call::Started && !self.begun && !self.hand[UNSAFE];
+        let begun = self.calls[UNSAFE] == Call::Started && !self.begun && !self.outcomes[UNSAFE];
         begun && flaw != Flaw::RepeatsUnknown
     }
 
-    /// What it may do with the store next.
-    pub(super) fn doings(&self, flaw: Flaw) -> Vec<Doing> {
+    /// The commits that it can send next.
+    pub(super) fn possible_commits(&self, flaw: Flaw) -> Vec<NodeCommit> {
         let Open { decided, step, deaths, asked, .. } = self.open;
         if !self.opened {
-            return vec![Doing::Open];
+            return vec![NodeCommit::Open];
         }
-        if !decided && self.worn != 0 {
-            return vec![Doing::Bury];
+        if !decided && self.exhausted != 0 {
+            return vec![NodeCommit::MarkDead];
         }
         if deaths >= ATTEMPTS {
-            return vec![Doing::BreakOff];
+            return vec![NodeCommit::Abort];
         }
         if !decided || step == 1 {
-            return match (asked, self.suspects && !self.heard) {
-                (true, _) => vec![Doing::Hear],
-                (false, true) => vec![Doing::Send],
-                (false, false) if !decided => vec![Doing::Decide, Doing::Skip, Doing::Fail],
+            return match (asked, self.suspect && !self.replied) {
+                (true, _) => vec![NodeCommit::MarkArrived],
+                (false, true) => vec![NodeCommit::MarkSent],
+                (false, false) if !decided => vec![NodeCommit::Decide, NodeCommit::Skip, NodeCommit::Fail],
                 (false, false) => {
-                    let more = (self.sees != 0).then_some(Doing::FinishShowing);
-                    more.into_iter().chain([Doing::Finish]).collect()
+                    let more = (self.others != 0).then_some(NodeCommit::FinishWithInjection);
+                    more.into_iter().chain([NodeCommit::Finish]).collect()
                 }
             };
         }
-        let came = |call: usize| self.hand[call] || (call == UNSAFE && self.in_doubt(flaw));
+        let came = |call: usize| self.outcomes[call] || (call == UNSAFE && self.in_doubt(flaw));
         if (0..2).all(|call| came(call) || self.calls[call].is_over()) {
-            return vec![Doing::SettleAll];
+            return vec![NodeCommit::SettleAll];
         }
-        let start = self.calls[UNSAFE] == Call::Planned && !self.hand[UNSAFE] && flaw != Flaw::UnmarkedStart;
-        let start = start.then_some(Doing::Start);
-        start.into_iter().chain((0..2).any(came).then_some(Doing::SettleSome)).collect()
+        let start =
+            self.calls[UNSAFE] == Call::Planned && !self.outcomes[UNSAFE] && flaw != Flaw::UnmarkedStart;
+        let start = start.then_some(NodeCommit::Start);
+        start.into_iter().chain((0..2).any(came).then_some(NodeCommit::SettleSome)).collect()
     }
 
-    /// Calls that it may make.
-    pub(super) fn acts(&self, flaw: Flaw) -> impl Iterator<Item = usize> {
+    /// The calls that it can make next.
+    pub(super) fn possible_calls(&self, flaw: Flaw) -> impl Iterator<Item = usize> {
         let acting = self.opened && self.open.decided && self.open.step == 0 && self.open.deaths < ATTEMPTS;
-        let planned = |call: usize| self.calls[call] == Call::Planned && !self.hand[call];
+        let planned = |call: usize| self.calls[call] == Call::Planned && !self.outcomes[call];
         let begun = match flaw {
             Flaw::UnmarkedStart => planned(UNSAFE),
-            Flaw::RepeatsUnknown => self.calls[UNSAFE] == Call::Started && !self.hand[UNSAFE],
+            Flaw::RepeatsUnknown => self.calls[UNSAFE] == Call::Started && !self.outcomes[UNSAFE],
             _ => self.begun,
         };
         [(UNSAFE, begun), (IDEMPOTENT, planned(IDEMPOTENT))]
@@ -150,7 +151,7 @@ impl Node {
             .filter_map(move |(call, may)| (acting && may).then_some(call))
     }
 
-    pub(super) fn changes(&self, doing: Doing, flaw: Flaw) -> Commit {
+    pub(super) fn changes(&self, commit: NodeCommit, flaw: Flaw) -> Commit {
         let open = self.open;
         let mut changes = Commit {
             kind: Kind::Close,
@@ -165,48 +166,48 @@ impl Node {
             settle: None,
             opening: open.opening,
         };
-        match doing {
-            Doing::Open => {
+        match commit {
+            NodeCommit::Open => {
                 (changes.kind, changes.open, changes.tried) = (Kind::Open, Some(open), self.tried);
             }
-            Doing::Bury => changes.settle = Some((self.worn, RowState::Dead)),
-            Doing::Skip => changes.settle = Some((open.taken, RowState::Skipped)),
-            Doing::Fail => changes.settle = Some((open.taken, RowState::Waiting)),
-            Doing::Decide => {
-                let said = if self.asks { Entry::Calling } else { Entry::Assistant };
+            NodeCommit::MarkDead => changes.settle = Some((self.exhausted, RowState::Dead)),
+            NodeCommit::Skip => changes.settle = Some((open.taken, RowState::Skipped)),
+            NodeCommit::Fail => changes.settle = Some((open.taken, RowState::Waiting)),
+            NodeCommit::Decide => {
+                let reply = if self.wants_calls { Entry::Calling } else { Entry::Assistant };
                 changes.kind = Kind::Decide;
-                changes.entries = [Some(Entry::Inbox(open.taken)), Some(said)];
+                changes.entries = [Some(Entry::Inbox(open.taken)), Some(reply)];
                 changes.settle = Some((open.taken, RowState::Processed));
-                changes.calls = [self.asks.then_some(Call::Planned); 2];
-                changes.open = self.asks.then_some(Open { decided: true, deaths: 0, ..open });
+                changes.calls = [self.wants_calls.then_some(Call::Planned); 2];
+                changes.open = self.wants_calls.then_some(Open { decided: true, deaths: 0, ..open });
             }
-            Doing::Start => {
+            NodeCommit::Start => {
                 (changes.kind, changes.open) = (Kind::Start, Some(open));
                 changes.calls[UNSAFE] = Some(Call::Started);
             }
-            Doing::SettleSome => {
+            NodeCommit::SettleSome => {
                 (changes.kind, changes.open) = (Kind::Settle, Some(open));
                 changes.calls = self.arrivals(flaw);
             }
-            Doing::SettleAll => {
+            NodeCommit::SettleAll => {
                 changes.kind = Kind::Settle;
                 changes.calls = self.arrivals(flaw);
                 changes.entries[0] = Some(Entry::Outcomes);
                 changes.open = Some(Open { step: 1, deaths: 0, ..open });
             }
-            Doing::Send => {
+            NodeCommit::MarkSent => {
                 (changes.kind, changes.open) = (Kind::Sent, Some(Open { asked: true, ..open }));
             }
-            Doing::Hear => {
+            NodeCommit::MarkArrived => {
                 (changes.kind, changes.open) = (Kind::Arrived, Some(Open { asked: false, ..open }));
             }
-            Doing::Finish | Doing::FinishShowing => {
-                let shown = (doing == Doing::FinishShowing).then_some(self.sees);
+            NodeCommit::Finish | NodeCommit::FinishWithInjection => {
+                let shown = (commit == NodeCommit::FinishWithInjection).then_some(self.others);
                 changes.kind = Kind::Decide;
                 changes.entries = [shown.map(Entry::Injection), Some(Entry::Assistant)];
                 changes.settle = shown.map(|rows| (rows, RowState::Processed));
             }
-            Doing::BreakOff => {
+            NodeCommit::Abort => {
                 let unanswered = open.step == 0 && flaw != Flaw::LeavesCallsOpen;
                 changes.entries = [unanswered.then_some(Entry::Outcomes), Some(Entry::Notice)];
                 changes.calls = self.given_up();
@@ -215,14 +216,15 @@ impl Node {
         changes
     }
 
-    /// Call rows of what came and is not stored.
+    /// Changes to the call rows for outcomes that have arrived and are not stored.
     fn arrivals(&self, flaw: Flaw) -> [Option<Call>; 2] {
         let unknown = self.in_doubt(flaw).then_some(Call::Unknown);
-        let came = |call: usize| self.hand[call].then_some(Call::Answered);
+        let came = |call: usize| self.outcomes[call].then_some(Call::Answered);
         [came(UNSAFE).or(unknown), came(IDEMPOTENT)]
     }
 
-    /// Call rows of a cycle that is broken off: what had begun is unknown, the rest is not done.
+    /// Changes to the call rows when a cycle is aborted: started calls become unknown, planned
+    /// ones are answered as not made.
     fn given_up(&self) -> [Option<Call>; 2] {
         self.calls.map(|call| match call {
             Call::Started => Some(Call::Unknown),
@@ -231,30 +233,30 @@ impl Node {
         })
     }
 
-    /// Goes on behind a commit that left its cycle open.
-    pub(super) fn committed(&mut self, doing: Doing, open: Open, changes: &Commit, stored: &Stored) {
+    /// Continues after a commit that left the cycle open.
+    pub(super) fn committed(&mut self, commit: NodeCommit, open: Open, changes: &Commit, stored: &Stored) {
         self.open = open;
         self.opened = true;
         self.n = changes.expect + 1;
-        self.again = None;
-        self.begun |= doing == Doing::Start;
-        for ((call, change), hand) in self.calls.iter_mut().zip(changes.calls).zip(&mut self.hand) {
+        self.resend = None;
+        self.begun |= commit == NodeCommit::Start;
+        for ((call, change), outcome) in self.calls.iter_mut().zip(changes.calls).zip(&mut self.outcomes) {
             *call = change.unwrap_or(*call);
-            *hand &= !call.is_over();
+            *outcome &= !call.is_over();
         }
-        self.worn *= u8::from(!open.decided);
+        self.exhausted *= u8::from(!open.decided);
         self.tried = [None; ROWS];
-        (self.suspects, self.heard) = match doing {
-            // What is decided is over: what comes next has not been died of.
-            Doing::Decide | Doing::SettleAll => (false, false),
-            _ => (self.suspects, self.heard || doing == Doing::Hear),
+        (self.suspect, self.replied) = match commit {
+            // The step is complete, and no process has died over the next one yet.
+            NodeCommit::Decide | NodeCommit::SettleAll => (false, false),
+            _ => (self.suspect, self.replied || commit == NodeCommit::MarkArrived),
         };
-        self.sees = stored.waiting() & !open.taken;
+        self.others = stored.waiting() & !open.taken;
     }
 
-    /// Something that it was to show waits no more.
+    /// Handles the reply that an event it wanted to show no longer waits.
     pub(super) fn gone(&mut self, stored: &Stored) {
-        self.sees &= stored.waiting();
-        self.again = None;
+        self.others &= stored.waiting();
+        self.resend = None;
     }
 }

@@ -1,85 +1,85 @@
-//! What every state of the protocol must keep, and every step from one to the next.
+//! The promises that every state of the protocol, and every step between two states, must keep.
 
 use super::model::ProtocolState;
 use super::stored::{Call, Entry, Open, RowState, UNSAFE};
 
-/// A promise, named as it is told when it is broken.
+/// A promise, as it is named when it is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// Every event that arrived has one row in the ledger.
+    /// Every event that arrived has exactly one row in the ledger.
     OneRow,
-    /// An event is in the log exactly if it is processed, and then once.
-    LivedOnce,
+    /// A processed event is in the log exactly once, any other event is not in it.
+    ProcessedOnce,
     /// At most one node holds the epoch.
-    OneLife,
-    /// Epochs never fall, commits are counted without a gap.
+    OneOwner,
+    /// Epochs never decrease, and commits are numbered without a gap.
     EpochsRise,
     /// A call that cannot be repeated is made at most once.
     UnsafeOnce,
-    /// No call is made before its decision, none is left without an outcome.
-    EffectsTold,
-    /// The log is one that a model takes.
-    PrefixValid,
-    /// Whoever takes up what was left open counts it, unless a model was being waited for; no failure is
+    /// No call is made before its decision, and none is left without an outcome.
+    EffectsRecorded,
+    /// A model accepts the log.
+    LogValid,
+    /// A takeover counts one death of the open work, unless its node was waiting for a model. No failure is
     /// forgotten.
-    BudgetsFall,
-    /// From everywhere it comes to rest, if nothing else goes wrong.
-    RestReachable,
+    FailuresCounted,
+    /// An idle state can be reached from every state without further faults.
+    IdleReachable,
 }
 
-const OF_STEPS: [Promise; 8] = [
+const CHECKED_PER_STEP: [Promise; 8] = [
     Promise::OneRow,
-    Promise::LivedOnce,
-    Promise::OneLife,
+    Promise::ProcessedOnce,
+    Promise::OneOwner,
     Promise::UnsafeOnce,
-    Promise::EffectsTold,
-    Promise::PrefixValid,
+    Promise::EffectsRecorded,
+    Promise::LogValid,
     Promise::EpochsRise,
-    Promise::BudgetsFall,
+    Promise::FailuresCounted,
 ];
 
 /// The first promise that a step breaks.
 pub(crate) fn broken(before: &ProtocolState, after: &ProtocolState) -> Option<Promise> {
     let keeps = |promise: &Promise| match promise {
         Promise::OneRow => one_row(after),
-        Promise::LivedOnce => lived_once(after),
-        Promise::OneLife => one_life(after),
-        Promise::UnsafeOnce => after.made[UNSAFE] <= 1,
-        Promise::EffectsTold => effects_reported(after),
-        Promise::PrefixValid => prefix_valid(after),
+        Promise::ProcessedOnce => processed_once(after),
+        Promise::OneOwner => one_owner(after),
+        Promise::UnsafeOnce => after.calls_made[UNSAFE] <= 1,
+        Promise::EffectsRecorded => effects_recorded(after),
+        Promise::LogValid => log_valid(after),
         Promise::EpochsRise => epochs_rise(before, after),
-        Promise::BudgetsFall => budgets_fall(before, after),
-        Promise::RestReachable => true,
+        Promise::FailuresCounted => failures_counted(before, after),
+        Promise::IdleReachable => true,
     };
-    OF_STEPS.iter().find(|promise| !keeps(promise)).copied()
+    CHECKED_PER_STEP.iter().find(|promise| !keeps(promise)).copied()
 }
 
-/// Whether all is done: nothing waits, no cycle is open.
-pub(crate) fn at_rest(world: &ProtocolState) -> bool {
-    world.stored.waiting() == 0 && world.stored.open.is_none()
+/// Whether everything is done: no event waits and no cycle is open.
+pub(crate) fn is_idle(state: &ProtocolState) -> bool {
+    state.stored.waiting() == 0 && state.stored.open.is_none()
 }
 
-fn one_row(world: &ProtocolState) -> bool {
+fn one_row(state: &ProtocolState) -> bool {
     (0..2).all(|event| {
-        let rows = world.stored.rows().filter(|row| row.event == event).count();
-        rows == usize::from(world.sent[usize::from(event)] > 0)
+        let rows = state.stored.rows().filter(|row| row.event == event).count();
+        rows == usize::from(state.sent[usize::from(event)] > 0)
     })
 }
 
-fn lived_once(world: &ProtocolState) -> bool {
-    world.stored.rows().enumerate().all(|(place, row)| {
+fn processed_once(state: &ProtocolState) -> bool {
+    state.stored.rows().enumerate().all(|(index, row)| {
         let shows = |entry: &Entry| match entry {
-            Entry::Inbox(rows) | Entry::Injection(rows) => rows & 1 << place != 0,
+            Entry::Inbox(rows) | Entry::Injection(rows) => rows & 1 << index != 0,
             _ => false,
         };
-        let shown = world.stored.log().filter(shows).count();
+        let shown = state.stored.log().filter(shows).count();
         shown == usize::from(row.state == RowState::Processed)
             && !(row.taken && row.state != RowState::Waiting)
     })
 }
 
-fn one_life(world: &ProtocolState) -> bool {
-    world.nodes.iter().filter(|node| node.opened && node.lease == world.stored.epoch).count() <= 1
+fn one_owner(state: &ProtocolState) -> bool {
+    state.nodes.iter().filter(|node| node.opened && node.lease == state.stored.epoch).count() <= 1
 }
 
 fn epochs_rise(before: &ProtocolState, after: &ProtocolState) -> bool {
@@ -87,21 +87,21 @@ fn epochs_rise(before: &ProtocolState, after: &ProtocolState) -> bool {
     new.epoch >= old.epoch && (new.n == old.n || new.n == old.n + 1)
 }
 
-fn effects_reported(world: &ProtocolState) -> bool {
-    let decided = world.stored.log().any(|entry| entry == Entry::Calling);
-    let marked = world.made[UNSAFE] == 0 || !matches!(world.stored.calls[UNSAFE], Call::Planned);
-    let open = world.stored.open.is_some_and(|open| open.decided && open.step == 0);
-    let told = world.made.iter().zip(world.stored.calls).all(|(made, call)| {
-        // Once the model was answered, a zombie's late call changes nothing that it reads.
-        *made == 0 || (decided && (open || call.is_over()))
+fn effects_recorded(state: &ProtocolState) -> bool {
+    let decided = state.stored.log().any(|entry| entry == Entry::Calling);
+    let marked = state.calls_made[UNSAFE] == 0 || !matches!(state.stored.calls[UNSAFE], Call::Planned);
+    let open = state.stored.open.is_some_and(|open| open.decided && open.step == 0);
+    let recorded = state.calls_made.iter().zip(state.stored.calls).all(|(calls_made, call)| {
+        // A late call of an outdated node does not matter once the outcomes are in the log.
+        *calls_made == 0 || (decided && (open || call.is_over()))
     });
-    told && marked
+    recorded && marked
 }
 
-/// Calls are answered at once or not yet; nothing else stands between; what is open can be gone on with.
-fn prefix_valid(world: &ProtocolState) -> bool {
+/// Outcomes directly follow their calls or are still missing, and an open cycle can be continued.
+fn log_valid(state: &ProtocolState) -> bool {
     let mut before = None;
-    for entry in world.stored.log() {
+    for entry in state.stored.log() {
         let follows = match entry {
             Entry::Outcomes => before == Some(Entry::Calling),
             Entry::Inbox(_) => {
@@ -118,23 +118,23 @@ fn prefix_valid(world: &ProtocolState) -> bool {
         }
         before = Some(entry);
     }
-    let lives = world.stored.open.filter(|open| open.decided);
+    let open = state.stored.open.filter(|open| open.decided);
     match before {
-        Some(Entry::Calling) => lives.is_some_and(|open| open.step == 0),
-        Some(Entry::Outcomes) => lives.is_some_and(|open| open.step == 1),
-        None | Some(Entry::Assistant | Entry::Notice) => lives.is_none(),
+        Some(Entry::Calling) => open.is_some_and(|open| open.step == 0),
+        Some(Entry::Outcomes) => open.is_some_and(|open| open.step == 1),
+        None | Some(Entry::Assistant | Entry::Notice) => open.is_none(),
         Some(Entry::Inbox(_) | Entry::Injection(_)) => false,
     }
 }
 
-/// No failure is forgotten, and each opening of what was left open counts one more.
-fn budgets_fall(before: &ProtocolState, after: &ProtocolState) -> bool {
+/// No failure is forgotten, and each takeover of open work counts one more death.
+fn failures_counted(before: &ProtocolState, after: &ProtocolState) -> bool {
     let (old, new) = (&before.stored, &after.stored);
     let left = old.open.filter(|_| new.epoch > old.epoch);
     let died = u8::from(left.is_some_and(|open| !open.asked));
     let taken = left.filter(|open| !open.decided).map_or(0, |open| open.taken);
-    let rows = old.rows().zip(new.rows()).enumerate().all(|(place, (old, new))| {
-        let counted = died * (taken >> place & 1);
+    let rows = old.rows().zip(new.rows()).enumerate().all(|(index, (old, new))| {
+        let counted = died * (taken >> index & 1);
         new.attempts >= old.attempts && new.deaths == old.deaths + counted
     });
     let of =

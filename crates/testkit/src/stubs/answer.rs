@@ -1,29 +1,29 @@
-//! What a stub answers: what is said, in no vendor's words, and how the bytes reach the client.
+//! An answer of a stub: its content, independent of a vendor, and how its bytes reach the client.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-/// One thing that is said.
+/// One piece of a reply.
 #[derive(Clone, Debug)]
 pub enum ReplyPiece {
-    /// Text, in these pieces.
+    /// Text, streamed in these pieces.
     Text(Vec<String>),
-    /// Readable reasoning, in these pieces; signed by the stub where the vendor signs.
+    /// Readable reasoning, streamed in these pieces. The stub signs it if the vendor does.
     Reasoning(Vec<String>),
-    /// Reasoning that cannot be read.
+    /// Unreadable reasoning.
     Redacted(String),
-    /// A call: the vendor's id, the tool, the argument string in these pieces.
+    /// A tool call.
     Call {
         /// The vendor's id.
         id: String,
         /// The tool.
         name: String,
-        /// The argument string.
+        /// The argument string, streamed in these pieces.
         arguments: Vec<String>,
     },
-    /// A block (Anthropic) or a field of the delta (OpenAI) that nobody knows, as it stands.
+    /// An unknown block (Anthropic) or an unknown field of the delta (OpenAI), sent unchanged.
     Unknown(Value),
 }
 
@@ -33,7 +33,7 @@ pub struct Answer {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Option<Vec<u8>>,
-    pub(super) said: Vec<ReplyPiece>,
+    pub(super) pieces: Vec<ReplyPiece>,
     pub(super) stop: Option<String>,
     pub(super) usage: Value,
     pub(super) error: Option<Value>,
@@ -50,13 +50,13 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// A stream that says nothing and ends well.
+    /// An empty stream that ends normally.
     pub fn new() -> Self {
         Self {
             status: 200,
             headers: Vec::new(),
             body: None,
-            said: Vec::new(),
+            pieces: Vec::new(),
             stop: None,
             usage: Value::Null,
             error: None,
@@ -67,12 +67,12 @@ impl Answer {
         }
     }
 
-    /// An answer that is no stream: status and body as given.
+    /// An answer without a stream: a status and a body.
     pub fn status(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { status, body: Some(body.into()), ..Self::new() }
     }
 
-    /// A stream of these very bytes.
+    /// A stream of exactly these bytes.
     pub fn raw(body: impl Into<Vec<u8>>) -> Self {
         Self { body: Some(body.into()), ..Self::new() }
     }
@@ -84,72 +84,72 @@ impl Answer {
         Self::raw(events.collect::<String>())
     }
 
-    /// A header of the answer.
+    /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Says something.
-    pub fn say(mut self, said: ReplyPiece) -> Self {
-        self.said.push(said);
+    /// Adds a piece to the reply.
+    pub fn say(mut self, piece: ReplyPiece) -> Self {
+        self.pieces.push(piece);
         self
     }
 
-    /// Says a text in one piece.
+    /// Adds a text in one piece.
     pub fn text(self, text: &str) -> Self {
         self.say(ReplyPiece::Text(vec![text.to_owned()]))
     }
 
-    /// Reasons in one piece.
+    /// Adds reasoning in one piece.
     pub fn reasoning(self, text: &str) -> Self {
         self.say(ReplyPiece::Reasoning(vec![text.to_owned()]))
     }
 
-    /// Calls a tool, its argument string in pieces of `chunk` characters.
+    /// Adds a tool call. Its argument string is streamed in pieces of `chunk` characters.
     pub fn call(self, id: &str, name: &str, arguments: &str, chunk: usize) -> Self {
         let chars: Vec<char> = arguments.chars().collect();
         let arguments = chars.chunks(chunk.max(1)).map(|piece| piece.iter().collect()).collect();
         self.say(ReplyPiece::Call { id: id.to_owned(), name: name.to_owned(), arguments })
     }
 
-    /// The vendor's own word for why it stops, instead of the usual one.
+    /// Sets the stop reason, in the vendor's spelling, instead of the usual one.
     pub fn stop(mut self, reason: &str) -> Self {
         self.stop = Some(reason.to_owned());
         self
     }
 
-    /// What it reports as used: tokens sent (cached ones included), cached, generated.
+    /// Sets the reported usage: input tokens (including cached ones), cached tokens, output tokens.
     pub fn usage(mut self, input: u64, cached: u64, output: u64) -> Self {
         self.usage = json!({"input": input, "cached": cached, "output": output});
         self
     }
 
-    /// Says it all, then breaks off with an error of that type inside the stream.
+    /// Sends the whole reply, then an error of this type inside the stream.
     pub fn then_error(mut self, kind: &str, message: &str) -> Self {
         self.error = Some(json!({"type": kind, "message": message}));
         self
     }
 
-    /// The connection breaks after so many bytes of the body.
+    /// Breaks the connection after this many bytes of the body.
     pub fn cut_at(mut self, bytes: usize) -> Self {
         self.cut = Some(bytes);
         self
     }
 
-    /// The body comes in chunks of so many bytes.
+    /// Sends the body in chunks of this many bytes.
     pub fn chunked(mut self, bytes: usize) -> Self {
         self.chunk = bytes.max(1);
         self
     }
 
-    /// Each chunk waits for a permit: a slow drip without a clock.
+    /// Lets each chunk wait for a permit, so that a test controls the pace without a clock.
     pub fn paced(mut self, permits: Arc<Semaphore>) -> Self {
         self.pace = Some(permits);
         self
     }
 
-    /// Says it all, and neither stops nor ends.
+    /// Sends the whole reply, but no stop reason, and never ends the stream.
     pub fn hangs(mut self) -> Self {
         self.hangs = true;
         self

@@ -1,5 +1,5 @@
-//! An answer in the words of the Messages API. Reasoning is signed for the very request that it
-//! answers, so that [`super::rules::check_anthropic`] can tell whether it is sent back in place.
+//! An answer in the format of the Messages API. Reasoning is signed for the request that it answers, so
+//! that [`super::rules::check_anthropic`] can check whether it is sent back at the right position.
 
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     event(json!({"type": "message_start", "message": message}));
     event(json!({"type": "ping"}));
     let mut signer = rules::Signer::of(request);
-    for (index, said) in answer.said.iter().enumerate() {
-        block(index, said, &mut signer, &mut event);
+    for (index, piece) in answer.pieces.iter().enumerate() {
+        block(index, piece, &mut signer, &mut event);
     }
     if let Some(error) = &answer.error {
         event(json!({"type": "error", "error": error}));
@@ -33,7 +33,7 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     if answer.hangs {
         return out;
     }
-    let calls = answer.said.iter().any(|said| matches!(said, ReplyPiece::Call { .. }));
+    let calls = answer.pieces.iter().any(|piece| matches!(piece, ReplyPiece::Call { .. }));
     let reason = answer.stop.as_deref().unwrap_or(if calls { "tool_use" } else { "end_turn" });
     let usage = json!({"output_tokens": answer.usage["output"]});
     event(
@@ -43,11 +43,11 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     out
 }
 
-fn block(index: usize, said: &ReplyPiece, signer: &mut rules::Signer, event: &mut impl FnMut(Value)) {
+fn block(index: usize, piece: &ReplyPiece, signer: &mut rules::Signer, event: &mut impl FnMut(Value)) {
     let mut start =
         |block: Value| event(json!({"type": "content_block_start", "index": index, "content_block": block}));
     let mut deltas: Vec<Value> = Vec::new();
-    match said {
+    match piece {
         ReplyPiece::Text(pieces) => {
             start(json!({"type": "text", "text": ""}));
             deltas.extend(pieces.iter().map(|text| json!({"type": "text_delta", "text": text})));

@@ -1,5 +1,5 @@
-//! An answer in the words of `streamGenerateContent`. The first call of an answer is signed for
-//! itself, so that [`super::rules::check_gemini`] can tell whether the signature stays on its call.
+//! An answer in the format of `streamGenerateContent`. The first call of an answer is signed, so that
+//! [`super::rules::check_gemini`] can check whether the signature stays on its call.
 
 use serde_json::{Map, Value, json};
 
@@ -20,8 +20,8 @@ pub(super) fn stream(answer: &Answer) -> String {
         json!({"promptTokenCount": answer.usage["input"], "totalTokenCount": answer.usage["input"]});
     let mut parts = |part: Value| event(json!([part]), None, running.clone());
     let mut calls = 0;
-    for said in &answer.said {
-        match said {
+    for piece in &answer.pieces {
+        match piece {
             ReplyPiece::Text(pieces) => pieces.iter().for_each(|text| parts(json!({ "text": text }))),
             ReplyPiece::Reasoning(pieces) => {
                 pieces.iter().for_each(|text| parts(json!({"text": text, "thought": true})));
@@ -41,8 +41,8 @@ pub(super) fn stream(answer: &Answer) -> String {
     if answer.hangs {
         return out;
     }
-    // Thinking without a call is signed in a last, empty part.
-    let thought = answer.said.iter().any(|said| matches!(said, ReplyPiece::Reasoning(_)));
+    // Reasoning without a call is signed in a last, empty part.
+    let thought = answer.pieces.iter().any(|piece| matches!(piece, ReplyPiece::Reasoning(_)));
     let last = match thought && calls == 0 {
         true => json!([{"text": "", "thoughtSignature": "c3R1Yg=="}]),
         false => json!([{ "text": "" }]),
@@ -55,7 +55,7 @@ pub(super) fn stream(answer: &Answer) -> String {
     out
 }
 
-/// A call: whole where its argument string comes in one piece, else in pieces with their paths.
+/// Sends a call: whole if its argument string is one piece, otherwise in pieces with their paths.
 fn call(id: &str, name: &str, arguments: &[String], first: bool, part: &mut impl FnMut(Value)) {
     let args: Map<String, Value> = serde_json::from_str(&arguments.concat()).unwrap_or_default();
     let mut call = json!({ "name": name });

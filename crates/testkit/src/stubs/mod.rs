@@ -1,8 +1,8 @@
-//! Local servers that speak the vendors' wire formats, scripted answer by answer, and as strict as
-//! the vendors are: a request that breaks their rules gets their 400.
+//! Local servers that speak the vendors' wire formats. A test scripts each answer. The stubs are as strict
+//! as the vendors: a request that breaks their rules gets their 400.
 //!
-//! The rules themselves are pure functions over a request's JSON ([`rules`]); any test may hold a
-//! request against them without a server.
+//! The rules are pure functions over the JSON of a request ([`rules`]), so a test can also check a request
+//! without a server.
 
 mod answer;
 mod anthropic;

@@ -1,4 +1,4 @@
-//! An answer in the words of chat completions.
+//! An answer in the format of chat completions.
 
 use serde_json::{Value, json};
 
@@ -20,8 +20,8 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     };
     delta(json!({"role": "assistant", "content": null}));
     let mut calls = 0;
-    for said in &answer.said {
-        match said {
+    for piece in &answer.pieces {
+        match piece {
             ReplyPiece::Text(pieces) => pieces.iter().for_each(|text| delta(json!({ "content": text }))),
             ReplyPiece::Reasoning(pieces) => {
                 pieces.iter().for_each(|text| delta(json!({ "reasoning_content": text })))

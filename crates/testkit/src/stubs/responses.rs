@@ -1,5 +1,5 @@
-//! An answer in the words of the Responses API. Ids tell which reasoning they were given with, so
-//! that [`super::rules::check_responses`] can miss it.
+//! An answer in the format of the Responses API. Each id names the reasoning before it, so that
+//! [`super::rules::check_responses`] notices if that reasoning is missing.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{Answer, ReplyPiece, rules};
 struct Writer {
     out: String,
     sequence: u64,
-    /// Items that are done.
+    /// Completed items.
     output: Vec<Value>,
 }
 
@@ -48,12 +48,12 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
         json!({"id": "resp_stub", "object": "response", "status": status, "model": request["model"],
             "output": output, "usage": usage, "error": null, "incomplete_details": null, "store": false})
     };
-    let begun = response("in_progress", &[], &Value::Null);
-    writer.event("response.created", json!({ "response": begun }));
-    writer.event("response.in_progress", json!({ "response": begun }));
+    let created = response("in_progress", &[], &Value::Null);
+    writer.event("response.created", json!({ "response": created }));
+    writer.event("response.in_progress", json!({ "response": created }));
     let mut ids = rules::ItemIds::of(request);
-    for said in &answer.said {
-        item(&mut writer, &mut ids, said);
+    for piece in &answer.pieces {
+        item(&mut writer, &mut ids, piece);
     }
     if let Some(error) = &answer.error {
         let error =
@@ -79,8 +79,8 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     writer.out
 }
 
-fn item(writer: &mut Writer, ids: &mut rules::ItemIds, said: &ReplyPiece) {
-    match said {
+fn item(writer: &mut Writer, ids: &mut rules::ItemIds, piece: &ReplyPiece) {
+    match piece {
         ReplyPiece::Text(pieces) => {
             let id = ids.next("msg");
             let mut item = json!({"id": id, "type": "message", "status": "in_progress", "content": [], "role": "assistant", "phase": "commentary"});
@@ -91,7 +91,7 @@ fn item(writer: &mut Writer, ids: &mut rules::ItemIds, said: &ReplyPiece) {
             writer.done(item);
         }
         ReplyPiece::Reasoning(_) | ReplyPiece::Redacted(_) => {
-            let pieces = match said {
+            let pieces = match piece {
                 ReplyPiece::Reasoning(pieces) => pieces.clone(),
                 _ => Vec::new(),
             };

@@ -1,4 +1,4 @@
-//! The server under all stubs: a loopback port, a queue of answers, a record of requests.
+//! The server of all stubs: a loopback port, a queue of answers, and a record of the requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::{Answer, anthropic, gemini, openai, responses, rules};
 
-/// Whose wire a stub speaks.
+/// The vendor whose wire format a stub speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
     /// Chat completions.
@@ -31,7 +31,7 @@ pub enum Vendor {
     Responses,
 }
 
-/// A request as it came.
+/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// Path, such as `/v1/messages`.
@@ -40,14 +40,14 @@ pub struct Recorded {
     pub headers: HeaderMap,
     /// The bytes of the body.
     pub raw: Bytes,
-    /// The body as JSON; null where it is none.
+    /// The body as JSON; null if it is not JSON.
     pub body: Value,
-    /// What the stub refused it for, if it did.
+    /// Why the stub refused it, if it did.
     pub refused: Option<String>,
 }
 
 impl Recorded {
-    /// A header as text; empty where there is none.
+    /// A header as text; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
     }
@@ -59,7 +59,7 @@ struct Shared {
     demands: Mutex<Option<rules::Demands>>,
     answers: Mutex<VecDeque<Answer>>,
     requests: Mutex<Vec<Recorded>>,
-    /// Answers whose body was dropped before its end: the client hung up.
+    /// Number of answers whose body was dropped before its end, because the client hung up.
     hung_up: Mutex<usize>,
     changed: Notify,
 }
@@ -79,12 +79,12 @@ impl Drop for Stub {
 }
 
 impl Stub {
-    /// A stub of that vendor on a free loopback port, strict by default.
+    /// A stub of this vendor on a free loopback port, strict by default.
     ///
     /// # Panics
-    /// Where no loopback port can be had.
+    /// If no loopback port is free.
     pub async fn start(vendor: Vendor) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port can be had");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared {
             vendor,
@@ -96,7 +96,7 @@ impl Stub {
         });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
-            // The task is aborted with the stub; an error before that shows as refused connections.
+            // The stub aborts the task. Before that, an error shows as refused connections.
             let _ = axum::serve(listener, router).await;
         });
         Self { address, shared, task }
@@ -112,7 +112,7 @@ impl Stub {
         self.address.to_string()
     }
 
-    /// Holds requests to these demands instead; `None` takes everything.
+    /// Checks requests against these demands instead; `None` accepts everything.
     pub fn demand(&self, demands: Option<rules::Demands>) {
         *lock(&self.shared.demands) = demands;
     }
@@ -127,7 +127,7 @@ impl Stub {
         lock(&self.shared.requests).clone()
     }
 
-    /// Waits until a client hung up on an answer.
+    /// Waits until a client has hung up during an answer.
     pub async fn hung_up(&self) {
         loop {
             let changed = self.shared.changed.notified();
@@ -138,7 +138,7 @@ impl Stub {
         }
     }
 
-    /// Waits until so many requests came.
+    /// Waits until this many requests have arrived.
     pub async fn asked(&self, count: usize) {
         loop {
             let changed = self.shared.changed.notified();
@@ -160,8 +160,8 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let body: Value = serde_json::from_slice(&raw).unwrap_or(Value::Null);
     let demands = lock(&shared.demands).clone();
     let path = parts.uri.path().to_owned();
-    let held = |demands| refusal(shared.vendor, &path, &body, &parts.headers, &demands);
-    let refused = demands.and_then(held);
+    let refuse = |demands| refusal(shared.vendor, &path, &body, &parts.headers, &demands);
+    let refused = demands.and_then(refuse);
     let recorded =
         Recorded { path, headers: parts.headers, raw, body: body.clone(), refused: refused.clone() };
     lock(&shared.requests).push(recorded);
@@ -216,12 +216,12 @@ fn error_body(vendor: Vendor, kind: &str, message: &str) -> String {
     body.to_string()
 }
 
-/// Status and body with which a stub of that vendor refuses a request, for tests without a network.
+/// The status and body with which a stub of this vendor refuses a request, for tests without a network.
 pub fn refusal_of(vendor: Vendor, why: &str) -> (u16, String) {
     (400, error_body(vendor, "invalid_request_error", why))
 }
 
-/// The body that a stub of that vendor sends for a request, for tests without a network.
+/// The body that a stub of this vendor sends for a request, for tests without a network.
 pub fn bytes_of(vendor: Vendor, answer: &Answer, request: &Value) -> Vec<u8> {
     match (&answer.body, vendor) {
         (Some(body), _) => body.clone(),
@@ -254,12 +254,12 @@ fn body(shared: &Arc<Shared>, answer: &Answer, bytes: Vec<u8>, cut: bool) -> Bod
         chunks.push_back(Err(io::Error::other("cut")));
     }
     let (pace, hangs) = (answer.pace.clone(), answer.hangs);
-    let guard = HangUp { shared: Arc::clone(shared), over: false };
+    let guard = HangUp { shared: Arc::clone(shared), complete: false };
     let chunks = stream::unfold((chunks, guard), move |(mut chunks, mut guard)| {
         let pace = pace.clone();
         async move {
             if let (Some(pace), false) = (&pace, chunks.is_empty()) {
-                // A closed semaphore paces nothing any more.
+                // A closed semaphore no longer delays anything.
                 if let Ok(permit) = pace.acquire().await {
                     permit.forget();
                 }
@@ -269,10 +269,10 @@ fn body(shared: &Arc<Shared>, answer: &Answer, bytes: Vec<u8>, cut: bool) -> Bod
             }
             let next = chunks.pop_front();
             if matches!(next, Some(Err(_))) {
-                // What was sent is flushed before the connection breaks.
+                // Let the sent bytes be flushed before the connection breaks.
                 tokio::task::yield_now().await;
             }
-            guard.over = chunks.is_empty() && !hangs;
+            guard.complete = chunks.is_empty() && !hangs;
             next.map(|chunk| (chunk, (chunks, guard)))
         }
     });
@@ -285,12 +285,12 @@ fn body(shared: &Arc<Shared>, answer: &Answer, bytes: Vec<u8>, cut: bool) -> Bod
 /// Notices that a body was dropped before its end.
 struct HangUp {
     shared: Arc<Shared>,
-    over: bool,
+    complete: bool,
 }
 
 impl Drop for HangUp {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.complete {
             *lock(&self.shared.hung_up) += 1;
             self.shared.changed.notify_waiters();
         }

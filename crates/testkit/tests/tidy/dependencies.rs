@@ -1,4 +1,4 @@
-//! `deny.toml` against the graph of crates: licences, banned crates, a reason for each dependency.
+//! Checks `deny.toml` against the dependency graph: licences, banned crates, and a reason for each dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::tree;
 const DENY: &str = "deny.toml";
 
 #[test]
-fn every_direct_dependency_has_its_reason_in_deny_toml_and_every_reason_its_dependency() {
+fn direct_dependencies_and_their_reasons_in_deny_toml_agree() {
     let mut report = Report::default();
     let reasons = reasons(&tree::read(DENY), &mut report);
     let mut used = BTreeSet::new();
@@ -33,7 +33,7 @@ fn every_direct_dependency_has_its_reason_in_deny_toml_and_every_reason_its_depe
         if !used.contains(name.as_str()) {
             report.add(
                 format!("{DENY}:{line}"),
-                format!("no crate of ours uses `{name}` any more: remove its line"),
+                format!("no crate of this workspace uses `{name}` any more: remove its line"),
             );
         }
     }
@@ -41,7 +41,7 @@ fn every_direct_dependency_has_its_reason_in_deny_toml_and_every_reason_its_depe
 }
 
 #[test]
-fn every_crate_of_the_graph_has_an_allowed_licence_and_every_allowed_licence_is_needed() {
+fn every_dependency_has_an_allowed_licence_and_every_allowed_licence_is_needed() {
     let mut report = Report::default();
     let allowed = strings(deny()["licenses"]["allow"].as_array().expect("licences are a list"));
     let mut needed = BTreeSet::new();
@@ -64,7 +64,7 @@ fn every_crate_of_the_graph_has_an_allowed_licence_and_every_allowed_licence_is_
 }
 
 #[test]
-fn no_banned_crate_is_in_the_graph() {
+fn no_dependency_is_banned() {
     let mut report = Report::default();
     let deny = deny();
     for ban in deny["bans"]["deny"].as_array().expect("bans are a list") {
@@ -73,11 +73,11 @@ fn no_banned_crate_is_in_the_graph() {
         let wrappers = ban.get("wrappers").and_then(|list| list.as_array()).map_or(&[][..], Vec::as_slice);
         let wrapped =
             |package: &&metadata::Package| wrappers.iter().any(|name| name.as_str() == Some(&package.name));
-        let mut bringers = metadata::packages().iter().filter(|package| package.resolved.contains(name));
-        if !bringers.all(|package| wrapped(&package)) {
+        let mut users = metadata::packages().iter().filter(|package| package.resolved.contains(name));
+        if !users.all(|package| wrapped(&package)) {
             report.add(
                 DENY,
-                format!("`{name}` is banned ({reason}): see `cargo tree --invert {name}` for who brings it"),
+                format!("`{name}` is banned ({reason}): see `cargo tree --invert {name}` for the crates that bring it in"),
             );
         }
     }
@@ -103,7 +103,7 @@ fn reasons(text: &str, report: &mut Report) -> BTreeMap<String, usize> {
         if reason.trim().is_empty() || name <= last.as_str() {
             report.add(
                 format!("{DENY}:{}", index + 1),
-                format!("`{name}` stands out of order, twice, or without a reason"),
+                format!("`{name}` is out of order, listed twice, or without a reason"),
             );
         }
         last = name.to_owned();
@@ -112,10 +112,10 @@ fn reasons(text: &str, report: &mut Report) -> BTreeMap<String, usize> {
     reasons
 }
 
-/// Which allowed licences satisfy an SPDX expression; `None` where they do not. Of several that
-/// would do, the first that is allowed counts, so that no choice hides behind another.
+/// The allowed licences that satisfy an SPDX expression; `None` if they do not. If several alternatives are
+/// allowed, the first one counts.
 fn permits(expression: &str, allowed: &[String]) -> Option<Vec<String>> {
-    // An older spelling of OR that cargo still accepts.
+    // `/` is an older spelling of OR that cargo still accepts.
     let expression = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let tokens: Vec<&str> = expression.split_whitespace().collect();
     let mut rest = tokens.as_slice();
@@ -168,7 +168,7 @@ fn take(rest: &mut &[&str], word: &str) -> bool {
 }
 
 #[test]
-fn a_licence_expression_is_read_as_it_is_meant() {
+fn licence_expressions_are_evaluated_correctly() {
     let allowed = ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
     for (expression, expected) in [
         ("MIT", true),

@@ -1,4 +1,4 @@
-//! The pages for people: what they promise is there.
+//! The pages for people: the commands and links on them exist.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ const README: &str = "README.md";
 const README_LINES: usize = 200;
 
 #[test]
-fn the_readme_is_short_enough_to_be_read() {
+fn the_readme_is_not_too_long() {
     let mut report = Report::default();
     let lines = tree::read(README).lines().count();
     if lines > README_LINES {
@@ -28,12 +28,13 @@ fn every_command_that_a_page_names_exists() {
             let place = format!("{page}:{}", index + 1);
             for word in words_after(line, "make ") {
                 if !targets.contains(&word) {
-                    report.add(&place, format!("`make {word}` is no target of the Makefile"));
+                    report.add(&place, format!("`make {word}` is not a target of the Makefile"));
                 }
             }
             for word in words_after(line, "viv ") {
                 if !commands.contains(&word) {
-                    report.add(&place, format!("`viv {word}` is no command of crates/cli/src/args/mod.rs"));
+                    report
+                        .add(&place, format!("`viv {word}` is not a command in crates/cli/src/args/mod.rs"));
                 }
             }
         }
@@ -42,7 +43,7 @@ fn every_command_that_a_page_names_exists() {
 }
 
 #[test]
-fn the_changelog_has_a_section_for_what_is_not_released() {
+fn the_changelog_has_a_section_for_unreleased_changes() {
     let mut report = Report::default();
     let changelog = tree::read("CHANGELOG.md");
     let changes = section(&changelog, "## [Unreleased]");
@@ -56,7 +57,7 @@ fn the_changelog_has_a_section_for_what_is_not_released() {
 }
 
 #[test]
-fn every_link_of_a_page_leads_to_a_file() {
+fn every_link_on_a_page_leads_to_a_file() {
     let mut report = Report::default();
     for file in tree::text_files().iter().filter(|file| file.path.ends_with(".md")) {
         let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -77,24 +78,23 @@ fn every_link_of_a_page_leads_to_a_file() {
 }
 
 #[test]
-fn no_line_cites_a_page_that_is_not_here() {
+fn no_line_cites_a_page_outside_the_repository() {
     let mut report = Report::default();
     for file in tree::text_files() {
         for (index, line) in file.text.lines().enumerate() {
             let missing = pages(line).find(|page| !tree::root().join(page).is_file());
-            // Sections by their number, and notes by theirs, stand elsewhere.
+            // References to numbered sections and notes point outside the repository.
             let numbers = ["\u{a7}", "seed\u{20}0", "Seed\u{20}0"];
             if let Some(cited) = missing.or_else(|| numbers.into_iter().find(|mark| line.contains(mark))) {
-                let told =
-                    format!("`{cited}` is nothing that a reader of this tree has: say the reason instead");
-                report.add(format!("{}:{}", file.path, index + 1), told);
+                let message = format!("`{cited}` is not part of the repository: give the reason instead");
+                report.add(format!("{}:{}", file.path, index + 1), message);
             }
         }
     }
     report.finish();
 }
 
-/// Pages that the line names: those of the root, which are called in capitals, and those of `docs/`.
+/// Pages that the line names: those in the root, which have names in capitals, and those in `docs/`.
 fn pages(line: &str) -> impl Iterator<Item = &str> {
     let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || "./-_".contains(c)));
     words.filter(|word| {
@@ -104,8 +104,7 @@ fn pages(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The lines of a section with their numbers: below its heading, up to the next of the same or a
-/// higher rank.
+/// The numbered lines of a section: from its heading to the next heading of the same or a higher level.
 pub(crate) fn section<'a>(page: &'a str, heading: &str) -> Vec<(usize, &'a str)> {
     let rank = heading.chars().take_while(|c| *c == '#').count();
     let mut lines = page.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -119,12 +118,12 @@ pub(crate) fn section<'a>(page: &'a str, heading: &str) -> Vec<(usize, &'a str)>
     lines.take_while(|(_, line)| !ends(line)).collect()
 }
 
-/// Everything that stands in backticks.
+/// All texts in backticks.
 pub(crate) fn in_backticks(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Words that follow `command` where it begins a command: in backticks or on a line of its own.
+/// The words after `command` where it starts a command, in backticks or at the start of a line.
 fn words_after(line: &str, command: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in line.match_indices(command) {
@@ -146,7 +145,7 @@ fn make_targets() -> BTreeSet<String> {
     names.filter(|name| !name.is_empty() && !name.contains([' ', '\t', '#'])).map(str::to_owned).collect()
 }
 
-/// The variants of clap's `Command`, as they are typed.
+/// The variants of clap's `Command`, as users type them.
 fn viv_commands() -> BTreeSet<String> {
     let args = tree::read("crates/cli/src/args/mod.rs");
     let inside = args.lines().skip_while(|line| !line.contains("enum Command {")).skip(1);

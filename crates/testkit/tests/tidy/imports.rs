@@ -1,5 +1,5 @@
-//! Who may import whom: the table of ARCHITECTURE.md against the manifests, and the few lines of it
-//! that nobody may rewrite there.
+//! Which crate may import which: checks the table in ARCHITECTURE.md against the manifests, and some rules
+//! that the table must not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::tree;
 const PAGE: &str = "ARCHITECTURE.md";
 const TABLE: &str = "## Who may import whom";
 
-/// Libraries that only compute: any crate but `agent` may use them without a word in the table.
+/// Libraries that only compute. Any crate except `agent` may use them without an entry in the table.
 const COMPUTES: &[&str] = &[
     "bytes",
     "clap_complete",
@@ -34,22 +34,22 @@ const COMPUTES: &[&str] = &[
     "uuid",
 ];
 
-/// All that the rules may use (invariant 1).
+/// Everything that `agent` may use (invariant 1).
 const RULES_USE: &[&str] =
     &["bytes", "croner", "futures-core", "jiff", "serde", "serde_json", "sha2", "strum", "thiserror", "uuid"];
 
-/// Features that would give the rules a clock, randomness or the machine's files.
+/// Features that would give `agent` a clock, randomness or files of the machine.
 const IMPURE: &[&str] =
     &["default", "v1", "v4", "v6", "v7", "rng", "fast-rng", "now", "tz-system", "tzdb-zoneinfo"];
 
 /// Crates that touch the outside world on one side of a port (invariant 3).
 const ADAPTERS: &[&str] = &["storage", "models", "tools", "server"];
 
-/// Programs, which put everything together.
+/// Programs, which assemble all crates.
 const PROGRAMS: &[&str] = &["cli", "bench", "e2e"];
 
 #[test]
-fn a_crate_imports_only_what_the_table_of_architecture_md_gives_it() {
+fn a_crate_imports_only_what_the_table_in_architecture_md_allows() {
     let mut report = Report::default();
     let mut rows = rows();
     for package in metadata::ours() {
@@ -61,13 +61,13 @@ fn a_crate_imports_only_what_the_table_of_architecture_md_gives_it() {
         compare(package, &row, &mut report);
     }
     for name in rows.keys() {
-        report.add(PAGE, format!("`{name}` has a row under `{TABLE}` but is no crate: remove the row"));
+        report.add(PAGE, format!("`{name}` has a row under `{TABLE}` but is not a crate: remove the row"));
     }
     report.finish();
 }
 
 #[test]
-fn the_rules_import_nothing_that_could_wait_or_read_the_world() {
+fn the_agent_crate_imports_nothing_that_waits_or_reads_the_outside_world() {
     let mut report = Report::default();
     let rules = metadata::ours().find(|package| package.name == "agent").expect("the rules are a crate");
     for dependency in &rules.dependencies {
@@ -75,12 +75,14 @@ fn the_rules_import_nothing_that_could_wait_or_read_the_world() {
         if dependency.ours {
             report.add(
                 "crates/agent/Cargo.toml",
-                format!("`{name}` is ours: `agent` imports none of our crates, in tests neither"),
+                format!(
+                    "`{name}` is a crate of this workspace: `agent` imports none of them, not even in tests"
+                ),
             );
         } else if !dependency.dev && !RULES_USE.contains(&name.as_str()) {
             report.add(
                 "crates/agent/Cargo.toml",
-                format!("`{name}` is not among {RULES_USE:?}: hand its result in through a port"),
+                format!("`{name}` is not among {RULES_USE:?}: pass its result in through a port"),
             );
         }
         for feature in
@@ -96,7 +98,7 @@ fn the_rules_import_nothing_that_could_wait_or_read_the_world() {
 }
 
 #[test]
-fn adapters_never_import_each_other_and_nobody_imports_a_program_or_the_testkit() {
+fn adapters_import_no_adapters_and_no_crate_imports_a_program_or_the_testkit() {
     let mut report = Report::default();
     for package in metadata::ours() {
         let manifest = format!("crates/{}/Cargo.toml", package.name);
@@ -107,15 +109,13 @@ fn adapters_never_import_each_other_and_nobody_imports_a_program_or_the_testkit(
             if ADAPTERS.contains(&name) && !program {
                 report.add(
                     &manifest,
-                    format!(
-                        "`{name}` is an adapter: speak to its port in `agent`; only programs see adapters"
-                    ),
+                    format!("`{name}` is an adapter: use its port in `agent`; only programs import adapters"),
                 );
             }
             if PROGRAMS.contains(&name) {
                 report.add(
                     &manifest,
-                    format!("`{name}` is a program: move what is shared to where both may import it"),
+                    format!("`{name}` is a program: move shared code to a crate that both may import"),
                 );
             }
             if name == "testkit" && !matches!(package.name.as_str(), "bench" | "e2e") {
@@ -137,14 +137,14 @@ fn adapters_never_import_each_other_and_nobody_imports_a_program_or_the_testkit(
 /// What one crate may import.
 struct Row {
     ours: Column,
-    outside: Column,
+    external: Column,
 }
 
 /// One cell of the table.
 enum Column {
-    /// The programs put everything together.
+    /// No restriction, for programs.
     Anything,
-    /// These and no others.
+    /// Only these.
     Only(BTreeSet<String>),
 }
 
@@ -154,7 +154,7 @@ impl Column {
         if anything { Self::Anything } else { Self::Only(in_backticks(cell).into_iter().collect()) }
     }
 
-    fn gives(&self, name: &str) -> bool {
+    fn allows(&self, name: &str) -> bool {
         match self {
             Self::Anything => true,
             Self::Only(names) => names.contains(name),
@@ -170,34 +170,34 @@ impl Column {
     }
 }
 
-/// The table: crate, ours, the outside world.
+/// The rows of the table: crate, workspace crates, external crates.
 fn rows() -> BTreeMap<String, Row> {
     let page = tree::read(PAGE);
     let rows = section(&page, TABLE).into_iter().filter_map(|(_, line)| {
         let cells: Vec<&str> = line.strip_prefix('|')?.split('|').collect();
         let name = in_backticks(cells.first()?).into_iter().next()?;
-        Some((name, Row { ours: Column::read(cells.get(1)?), outside: Column::read(cells.get(2)?) }))
+        Some((name, Row { ours: Column::read(cells.get(1)?), external: Column::read(cells.get(2)?) }))
     });
     rows.collect()
 }
 
 fn compare(package: &Package, row: &Row, report: &mut Report) {
     let computes = if package.name == "agent" { RULES_USE } else { COMPUTES };
-    let mut unused: BTreeSet<&String> = row.ours.names().chain(row.outside.names()).collect();
+    let mut unused: BTreeSet<&String> = row.ours.names().chain(row.external.names()).collect();
     for dependency in package.dependencies.iter().filter(|dependency| !dependency.dev) {
         let name = &dependency.name;
-        let column = if dependency.ours { &row.ours } else { &row.outside };
+        let column = if dependency.ours { &row.ours } else { &row.external };
         unused.remove(name);
-        if !column.gives(name) && (dependency.ours || !computes.contains(&name.as_str())) {
+        if !column.allows(name) && (dependency.ours || !computes.contains(&name.as_str())) {
             let user = &package.name;
-            report.add(PAGE, format!("`{user}` imports `{name}`, which its row under `{TABLE}` does not give it: do without it, or change the row on purpose"));
+            report.add(PAGE, format!("`{user}` imports `{name}`, which its row under `{TABLE}` does not allow: do without it, or change the row deliberately"));
         }
     }
     for name in unused {
         report.add(
             PAGE,
             format!(
-                "`{}` does not import `{name}` any more: take it out of its row under `{TABLE}`",
+                "`{}` does not import `{name}` any more: remove it from its row under `{TABLE}`",
                 package.name
             ),
         );

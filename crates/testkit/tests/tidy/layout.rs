@@ -1,4 +1,4 @@
-//! The tree against the code map of ARCHITECTURE.md: a stranger finds any line's home by its name.
+//! Checks the tree against the code map in ARCHITECTURE.md, which lists every crate and module.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,11 +9,11 @@ use crate::tree;
 
 const PAGE: &str = "ARCHITECTURE.md";
 const MAP: &str = "## Code map";
-/// Folders of the root that hold no crate stand under this heading of the map.
-const BESIDE: &str = "### Beside the crates";
+/// The heading of the code map for folders in the root that hold no crate.
+const OTHER_FOLDERS: &str = "### Beside the crates";
 
-/// Names that say nothing about what they hold.
-const NAMELESS: &[&str] = &["common", "core", "helper", "helpers", "misc", "shared", "util", "utils"];
+/// Names that do not say what a module holds.
+const VAGUE_NAMES: &[&str] = &["common", "core", "helper", "helpers", "misc", "shared", "util", "utils"];
 
 #[test]
 fn the_code_map_names_every_crate_and_no_other() {
@@ -29,7 +29,7 @@ fn the_code_map_names_every_crate_and_no_other() {
         if !crates.contains(&name) {
             report.add(
                 format!("{PAGE}:{line}"),
-                format!("`{name}` is no crate of the tree: remove its part of the map"),
+                format!("`{name}` is not a crate of the workspace: remove its section"),
             );
         }
         mapped.insert(name);
@@ -56,27 +56,27 @@ fn the_code_map_names_every_module_of_a_crate_and_no_other() {
 }
 
 #[test]
-fn the_code_map_names_every_folder_beside_the_crates() {
+fn the_code_map_names_every_folder_without_a_crate() {
     let mut report = Report::default();
     let page = tree::read(PAGE);
     let packages = crates();
-    let holds_none = |name: &String| {
+    let holds_no_crate = |name: &String| {
         !packages.iter().any(|package| package == name || package.starts_with(&format!("{name}/")))
     };
     let mut folders = BTreeSet::new();
     for file in tree::text_files() {
         if let Some((folder, _)) = file.path.split_once('/')
-            && holds_none(&folder.to_owned())
+            && holds_no_crate(&folder.to_owned())
         {
             folders.insert(format!("{folder}/"));
         }
     }
-    compare(&bullets(&page, BESIDE), &folders, BESIDE, &mut report);
+    compare(&bullets(&page, OTHER_FOLDERS), &folders, OTHER_FOLDERS, &mut report);
     report.finish();
 }
 
 #[test]
-fn every_port_is_named_on_the_map() {
+fn the_table_of_ports_names_every_port() {
     let mut report = Report::default();
     let page = tree::read(PAGE);
     for (path, stem) in rust_stems("crates/agent/src/port") {
@@ -91,7 +91,7 @@ fn every_port_is_named_on_the_map() {
 }
 
 #[test]
-fn every_file_opens_with_what_it_is_for() {
+fn every_file_begins_with_a_module_comment() {
     let mut report = Report::default();
     for source in tree::rust_files() {
         if !source.lines.first().is_some_and(|line| line.raw.starts_with("//! ")) {
@@ -105,18 +105,18 @@ fn every_file_opens_with_what_it_is_for() {
 }
 
 #[test]
-fn no_crate_or_module_has_a_name_that_says_nothing() {
+fn no_crate_or_module_has_a_vague_name() {
     let mut report = Report::default();
     for source in tree::rust_files() {
         let parts = source.path.trim_end_matches(".rs").split('/');
-        for part in parts.filter(|part| NAMELESS.contains(part)) {
+        for part in parts.filter(|part| VAGUE_NAMES.contains(part)) {
             report.add(&source.path, format!("`{part}` could hold anything: name it after what it holds"));
         }
     }
     report.finish();
 }
 
-/// Folders of our crates, from the root.
+/// Folders of the workspace's crates, from the root.
 fn crates() -> Vec<String> {
     let manifests = tree::text_files()
         .into_iter()
@@ -124,7 +124,7 @@ fn crates() -> Vec<String> {
     manifests.collect()
 }
 
-/// What lies directly in a crate's `src`: modules by name, folders with a slash.
+/// The direct content of a crate's `src`: modules by name, folders with a slash.
 fn modules(folder: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let source = format!("{folder}/src");
@@ -136,7 +136,7 @@ fn modules(folder: &str) -> BTreeSet<String> {
     for entry in fs::read_dir(tree::root().join(&source)).into_iter().flatten().flatten() {
         if entry.path().is_dir() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            // `cycle.rs` beside `cycle/` is one module.
+            // `cycle.rs` and `cycle/` are one module.
             found.remove(&name);
             found.insert(format!("{name}/"));
         }
@@ -152,7 +152,7 @@ fn rust_stems(folder: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// First words of the bullets under a heading, with their lines.
+/// The names of the bullets under a heading, with their line numbers.
 fn bullets(page: &str, heading: &str) -> Vec<(usize, String)> {
     let lines = section(page, heading).into_iter();
     let bullets = lines.filter(|(_, line)| line.starts_with("- `"));

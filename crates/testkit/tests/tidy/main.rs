@@ -1,11 +1,11 @@
-//! Rules of the server that no compiler checks. Each test is one sentence of ARCHITECTURE.md or
-//! CONTRIBUTING.md; a broken one names the place and what to do there.
+//! Rules of the repository that no compiler checks. Each test is one rule of ARCHITECTURE.md or
+//! CONTRIBUTING.md; a failure names the place and what to do there.
 //!
-//! It reads the tree as it lies there and must not know what any of the crates does.
+//! The tests read the files of the tree and must not know what the crates do.
 
-mod circles;
 mod dependencies;
 mod documents;
+mod import_cycles;
 mod imports;
 mod layout;
 mod metadata;

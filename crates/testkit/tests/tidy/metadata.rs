@@ -1,4 +1,4 @@
-//! What cargo knows of the workspace and of everything it is made of.
+//! What cargo knows about the workspace and its dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -13,18 +13,18 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) licence: String,
-    /// Whether it is one of ours.
+    /// Whether it is a crate of this workspace.
     pub(crate) ours: bool,
     pub(crate) dependencies: Vec<Dependency>,
-    /// Names of the crates that cargo resolved for it, optional ones only where something wants them.
+    /// Names of the crates that cargo resolved for it. Optional ones are included only if something enables them.
     pub(crate) resolved: BTreeSet<String>,
 }
 
-/// One line of a manifest.
+/// One dependency in a manifest.
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) dev: bool,
-    /// Whether it is one of ours.
+    /// Whether it is a crate of this workspace.
     pub(crate) ours: bool,
     pub(crate) features: Vec<String>,
 }
@@ -72,8 +72,8 @@ fn load() -> Value {
         .current_dir(tree::root())
         .output()
         .expect("cargo can be run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "`cargo metadata` failed; run `cargo fetch --locked` once\n{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`cargo metadata` failed; run `cargo fetch --locked` once\n{stderr}");
     serde_json::from_slice(&output.stdout).expect("cargo writes JSON")
 }
 

@@ -1,5 +1,5 @@
-//! Named points at which the torture harness lets the process die: all of them are in the code, and
-//! none is in what is shipped.
+//! The failpoints at which the torture harness lets the process die: all of them are in the code, and no
+//! shipped build enables them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::tree;
 const LIST: &str = "crates/failpoint/src/lib.rs";
 
 #[test]
-fn no_default_feature_arms_the_failpoints_and_nobody_asks_for_them() {
+fn only_the_command_line_can_enable_failpoints() {
     let mut report = Report::default();
     for file in tree::text_files().iter().filter(|file| file.path.ends_with("Cargo.toml")) {
         let manifest: toml::Table = file.text.parse().expect("a manifest is TOML");
@@ -33,7 +33,7 @@ fn no_default_feature_arms_the_failpoints_and_nobody_asks_for_them() {
 }
 
 #[test]
-fn every_point_of_the_list_is_in_the_code_and_every_point_of_the_code_in_the_list() {
+fn the_list_of_failpoints_and_the_code_agree() {
     let mut report = Report::default();
     let sources = tree::rust_files();
     let list = sources.iter().find(|source| source.path == LIST).expect("the points have a list");
@@ -43,13 +43,13 @@ fn every_point_of_the_list_is_in_the_code_and_every_point_of_the_code_in_the_lis
     let mut used = BTreeSet::new();
     for source in sources.iter().filter(|source| !source.path.starts_with("crates/failpoint/")) {
         let mut open = 0;
-        // Where a point depends on what is done there, a function of that name tells which it is.
+        // If the point depends on the operation, a function named `points` returns its name.
         let functions = source.functions();
         let points: Vec<_> = functions.iter().filter(|function| function.name == "points").collect();
         for (number, line) in source.shipped() {
             let begins = line.code.contains("failpoint::hit!(");
             let within = points.iter().any(|of| (of.line..of.line + of.length).contains(&number));
-            // A macro over several lines may have a name on each.
+            // A macro call over several lines can have a name on each line.
             if begins || within || open > 0 {
                 let names = line.uncommented.split('"').skip(1).step_by(2);
                 for name in names {
@@ -67,7 +67,7 @@ fn every_point_of_the_list_is_in_the_code_and_every_point_of_the_code_in_the_lis
         }
     }
     for name in listed.difference(&used) {
-        report.add(LIST, format!("no code comes to the point `{name}`: remove it from the list"));
+        report.add(LIST, format!("no code has the point `{name}`: remove it from the list"));
     }
     report.finish();
 }

@@ -1,12 +1,12 @@
-//! Just enough of Rust's grammar to tell code, strings and comments apart and to find functions.
+//! A minimal scanner of Rust: separates code, strings and comments, and finds functions.
 
-/// One line of a file in three shapes of equal meaning for its neighbours.
+/// One line of a file, in three forms.
 pub(crate) struct Line {
     /// As written.
     pub(crate) raw: String,
     /// Without comments.
     pub(crate) uncommented: String,
-    /// Without comments and without what stands in strings.
+    /// Without comments and without the content of strings.
     pub(crate) code: String,
 }
 
@@ -16,7 +16,7 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// Its lines.
     pub(crate) lines: Vec<Line>,
-    /// Index of the first line that only tests need; the number of lines where there is none.
+    /// Index of the first line of the test module; the number of lines if there is none.
     pub(crate) tests_from: usize,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Function {
 }
 
 impl Source {
-    /// Splits a file.
+    /// Splits a file into lines.
     pub(crate) fn new(path: String, text: &str) -> Self {
         let (uncommented, code) = blank(text);
         let lines: Vec<Line> = text
@@ -55,12 +55,12 @@ impl Source {
         &self.path[..end]
     }
 
-    /// Lines that are shipped, numbered from 1.
+    /// The lines outside tests, numbered from 1.
     pub(crate) fn shipped(&self) -> impl Iterator<Item = (usize, &Line)> {
         self.numbered().take(self.tests_from)
     }
 
-    /// Lines that only tests need, numbered from 1.
+    /// The lines of tests, numbered from 1.
     pub(crate) fn tests(&self) -> impl Iterator<Item = (usize, &Line)> {
         self.numbered().skip(self.tests_from)
     }
@@ -83,8 +83,8 @@ impl Source {
         found
     }
 
-    /// Index of the line that closes the body of the function whose signature begins at `start`;
-    /// `None` where it has no body.
+    /// Index of the line that closes the body of the function whose signature starts at `start`; `None` if it
+    /// has no body.
     fn end_of_body(&self, start: usize) -> Option<usize> {
         let mut round = 0i32;
         let mut curly = 0i32;
@@ -115,7 +115,7 @@ fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs")
 }
 
-/// Where the test module at the bottom begins.
+/// Index of the line where the test module at the bottom starts.
 fn bottom_tests(lines: &[Line]) -> usize {
     let begins = |index: usize| {
         lines[index].code.trim() == "#[cfg(test)]"
@@ -135,7 +135,7 @@ fn function_name(code: &str) -> Option<String> {
     (free && !name.is_empty()).then_some(name)
 }
 
-/// The text without comments, and without comments and strings; line for line.
+/// The text without comments, and the text without comments and strings, with the same lines.
 fn blank(text: &str) -> (String, String) {
     let mut scanner = Scanner { rest: text, uncommented: String::new(), code: String::new() };
     while let Some(next) = scanner.rest.chars().next() {
@@ -172,7 +172,7 @@ impl Scanner<'_> {
         self.rest = &self.rest[character.len_utf8()..];
     }
 
-    /// Leaves `length` bytes out of the code; a literal stays in the uncommented text.
+    /// Removes `length` bytes from the code. A literal stays in the uncommented text.
     fn skip(&mut self, length: usize, literal: bool) {
         let (skipped, rest) = self.rest.split_at(length);
         for character in skipped.chars() {
@@ -241,7 +241,7 @@ fn character(text: &str) -> Option<usize> {
 }
 
 #[test]
-fn strings_comments_and_characters_are_told_apart() {
+fn strings_comments_and_characters_are_distinguished() {
     let text = "let a = \"// no\"; // yes\nlet b = 'x'; /* {\n} */ fn f<'a>(c: &'a str) { r#\"}\"# }\n";
     let source = Source::new("crates/x/src/a.rs".to_owned(), text);
     assert_eq!(source.lines[0].uncommented.trim_end(), "let a = \"// no\";");

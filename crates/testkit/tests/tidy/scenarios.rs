@@ -1,4 +1,4 @@
-//! The table of docs/reliability.md: each scenario has its row, and each test that a row names is there.
+//! The table in docs/reliability.md: each scenario has a row, and each test that a row names exists.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use crate::report::Report;
 use crate::tree;
 
 const PAGE: &str = "docs/reliability.md";
-/// Scenarios that concern one machine and what exists.
+/// The numbers of the scenarios that must have a row.
 const ROWS: &[u32] = &[
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 20, 22, 23, 24, 25, 26, 27, 30, 31, 32, 33, 36, 37, 39, 41,
     42, 44, 45, 46, 47, 48, 49,
 ];
 
 #[test]
-fn every_scenario_has_its_row_and_every_test_that_a_row_names_is_there() {
+fn every_scenario_has_a_row_and_every_test_that_a_row_names_exists() {
     let mut report = Report::default();
     let page = tree::read(PAGE);
     let mut missing: BTreeSet<u32> = ROWS.iter().copied().collect();
@@ -37,7 +37,7 @@ fn every_scenario_has_its_row_and_every_test_that_a_row_names_is_there() {
     report.finish();
 }
 
-/// Each test that the line names is there.
+/// Checks that each test that the line names exists.
 fn named(report: &mut Report, place: &str, text: &str) {
     for (path, name) in in_backticks(text).iter().filter_map(|named| named.split_once("::")) {
         let there = tree::root().join(path).is_file();

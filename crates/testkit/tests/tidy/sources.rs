@@ -1,4 +1,4 @@
-//! What stands in the files: sizes, places where certain words belong, and words that belong nowhere.
+//! The content of files: their sizes, words that are allowed only in certain places, and forbidden words.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,19 @@ use crate::tree;
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 100;
 
-/// Longer than they should be, and allowed to shrink only: path and lines. Empty is the aim.
+/// Files that may be longer, but must not grow: path and lines. The aim is an empty list.
 const LONG_FILES: &[(&str, usize)] = &[];
 /// The same for functions: path, name and lines.
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
-/// Bounds that nothing keeps yet. Empty is the aim.
+/// Limits that are not used yet. The aim is an empty list.
 const UNUSED_LIMITS: &[&str] = &[];
 
 #[test]
-fn no_file_is_longer_than_can_be_held_in_mind() {
+fn no_file_is_too_long() {
     let mut report = Report::default();
     let mut known: BTreeSet<&str> = LONG_FILES.iter().map(|(path, _)| *path).collect();
     for source in tree::rust_files() {
-        // Tests at the bottom do not count; a file that is nothing but tests does.
+        // Tests at the bottom of a file do not count; in a file of tests all lines count.
         let lines = if source.tests_from == 0 { source.lines.len() } else { source.tests_from };
         let cap =
             LONG_FILES.iter().find(|(path, _)| *path == source.path).map_or(FILE_LINES, |(_, lines)| *lines);
@@ -42,7 +42,7 @@ fn no_file_is_longer_than_can_be_held_in_mind() {
 }
 
 #[test]
-fn no_function_is_longer_than_a_screen() {
+fn no_function_is_too_long() {
     let mut report = Report::default();
     let mut known: BTreeSet<(&str, &str)> =
         LONG_FUNCTIONS.iter().map(|(path, name, _)| (*path, *name)).collect();
@@ -84,7 +84,7 @@ fn sql_is_written_only_in_storage() {
         "BEGIN IMMEDIATE",
         "rusqlite",
     ];
-    // The floor that `core.accepts_per_fsync` is measured against is a bare insert.
+    // The benchmark `core.accepts_per_fsync` compares with a bare insert.
     let homes = ["crates/storage/", "bench/", TIDY];
     for source in tree::rust_files().iter().filter(|source| outside(source, &homes)) {
         for (line, text) in source.numbered() {
@@ -102,7 +102,7 @@ fn sql_is_written_only_in_storage() {
 #[test]
 fn http_statuses_are_chosen_only_in_problem_rs() {
     let mut report = Report::default();
-    // Clients read statuses, and the stubs of the tests play a vendor's server.
+    // Clients read statuses, and test stubs act as a vendor's server.
     let homes = [
         "crates/server/src/problem.rs",
         "crates/models/",
@@ -144,11 +144,11 @@ fn vendors_are_named_only_in_models() {
     ];
     let homes = [
         "crates/models/",
-        // Servers that speak the vendors' wires, and rules of theirs that transcripts are held against.
+        // Servers that speak the vendors' wire formats, and their rules for transcripts.
         "crates/testkit/src/stubs/",
         "crates/testkit/src/contract/",
         TIDY,
-        // Where a person chooses a provider, and where the models are put together.
+        // Code where a person chooses a provider and where models are assembled.
         "crates/cli/src/args/",
         "crates/cli/src/assemble.rs",
         "crates/cli/src/secrets.rs",
@@ -188,12 +188,12 @@ fn shipped_code_never_unwraps() {
 }
 
 #[test]
-fn tests_never_sleep_and_none_is_ignored() {
+fn no_test_sleeps_or_is_ignored() {
     let mut report = Report::default();
     for source in tree::rust_files().iter().filter(|source| outside(source, &[TIDY])) {
         for (line, text) in source.numbered() {
             if text.code.contains("#[ignore") {
-                report.add(place(source, line), "an ignored test proves nothing: mend it or delete it");
+                report.add(place(source, line), "an ignored test proves nothing: fix it or delete it");
             }
         }
         for (line, text) in source.tests() {
@@ -209,7 +209,7 @@ fn tests_never_sleep_and_none_is_ignored() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_file_contains_a_to_do_marker() {
     let words = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -222,8 +222,10 @@ fn nothing_is_left_for_later() {
     for file in tree::text_files() {
         for (index, line) in file.text.lines().enumerate() {
             if let Some(word) = words.iter().find(|word| line.contains(*word)) {
-                let what =
-                    format!("`{}` is for work in hand: do it, or write an issue", word.trim_end_matches('('));
+                let what = format!(
+                    "`{}` marks unfinished work: do it, or open an issue",
+                    word.trim_end_matches('(')
+                );
                 report.add(format!("{}:{}", file.path, index + 1), what);
             }
         }
@@ -232,7 +234,7 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
-fn no_file_knows_the_machine_it_was_written_on() {
+fn no_file_contains_a_path_or_host_of_one_machine() {
     let words = [
         concat!("/wo", "rk/"),
         concat!("/ro", "ot/"),
@@ -247,7 +249,7 @@ fn no_file_knows_the_machine_it_was_written_on() {
         concat!("proxy.", "golang"),
     ];
     let mut report = Report::default();
-    // Cargo writes the index into its lock file by itself.
+    // Cargo writes the index into its lock file.
     for file in tree::text_files().iter().filter(|file| file.path != "Cargo.lock") {
         for (index, line) in file.text.lines().enumerate() {
             if let Some(word) = words.iter().find(|word| names_machine(line, word)) {
@@ -262,7 +264,7 @@ fn no_file_knows_the_machine_it_was_written_on() {
 }
 
 #[test]
-fn no_file_speaks_of_who_wrote_it() {
+fn no_file_names_its_author() {
     let words = [
         concat!("co-authored", "-by"),
         concat!("generated ", "with"),
@@ -280,7 +282,7 @@ fn no_file_speaks_of_who_wrote_it() {
             if let Some(word) = words.iter().find(|word| lower.contains(*word)) {
                 report.add(
                     format!("{}:{}", file.path, index + 1),
-                    format!("`{word}`: the history tells who wrote what"),
+                    format!("`{word}`: authors belong in the git history only"),
                 );
             }
         }
@@ -289,14 +291,14 @@ fn no_file_speaks_of_who_wrote_it() {
 }
 
 #[test]
-fn no_channel_is_without_a_bound() {
+fn no_channel_is_unbounded() {
     let mut report = Report::default();
     for source in tree::rust_files().iter().filter(|source| outside(source, &[TIDY])) {
         for (line, text) in source.shipped() {
             if text.code.contains("unbounded") || text.code.contains("mpsc::channel()") {
                 report.add(
                     place(source, line),
-                    "a channel without a bound: give it one from crates/agent/src/limits.rs",
+                    "a channel without a limit: give it one from crates/agent/src/limits.rs",
                 );
             }
         }
@@ -305,7 +307,7 @@ fn no_channel_is_without_a_bound() {
 }
 
 #[test]
-fn every_limit_is_kept_somewhere() {
+fn every_limit_is_used() {
     const LIMITS: &str = "crates/agent/src/limits.rs";
     let mut report = Report::default();
     let sources = tree::rust_files();
@@ -321,18 +323,18 @@ fn every_limit_is_kept_somewhere() {
             report.add(
                 place(limits, line),
                 format!(
-                    "nothing keeps the bound `{name}`: use it where the thing it bounds grows, or remove it"
+                    "the limit `{name}` is not used: apply it where the limited thing grows, or remove it"
                 ),
             );
         }
         if used && UNUSED_LIMITS.contains(&name) {
-            report.add(place(limits, line), format!("`{name}` is kept now: take it out of UNUSED_LIMITS"));
+            report.add(place(limits, line), format!("`{name}` is used now: remove it from UNUSED_LIMITS"));
         }
     }
     report.finish();
 }
 
-/// This test names what it forbids.
+/// This test contains the words that it forbids.
 const TIDY: &str = "crates/testkit/tests/tidy/";
 
 fn place(source: &Source, line: usize) -> String {
@@ -343,7 +345,7 @@ fn outside(source: &Source, homes: &[&str]) -> bool {
     !homes.iter().any(|home| source.path.starts_with(home))
 }
 
-/// Whether the line holds a host, or a path that begins at the machine's root: `/v1/spaces/home/` is none.
+/// Whether the line contains the host, or the path from the machine's root. `/v1/spaces/home/` does not match.
 fn names_machine(line: &str, word: &str) -> bool {
     let begins = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "}_-.".contains(c));
     line.match_indices(word).any(|(at, _)| !word.starts_with('/') || begins(at))
@@ -356,8 +358,8 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Whether a number stands there that can hardly be anything but an HTTP status. Documents of routes
-/// (`status = 404`) repeat for readers what `problem.rs` chose.
+/// Whether the line contains a number that is almost certainly an HTTP status. The documentation of routes
+/// (`status = 404`) only repeats what `problem.rs` chose.
 fn status_number(code: &str) -> bool {
     let numbers =
         ["201", "204", "401", "403", "404", "405", "409", "413", "415", "422", "429", "502", "503", "504"];

@@ -1,18 +1,18 @@
-//! The files of the repository, as they lie there.
+//! The files of the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::rust::Source;
 
-/// What is made here and never part of the repository.
-const MADE: &[&str] = &["target", ".git", ".cache", ".viv", "node_modules"];
+/// Generated folders that are not part of the repository.
+const GENERATED: &[&str] = &["target", ".git", ".cache", ".viv", "node_modules"];
 
 /// One text file.
 pub(crate) struct TextFile {
-    /// From the root, with `/`.
+    /// The path from the root, with `/`.
     pub(crate) path: String,
-    /// What stands in it.
+    /// The content.
     pub(crate) text: String,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn text_files() -> Vec<TextFile> {
     texts.collect()
 }
 
-/// One file from the root; the rule that reads it cannot do without.
+/// The content of a file, by its path from the root. Panics if it cannot be read.
 pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: cannot be read: {error}"))
 }
@@ -51,8 +51,8 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the tree can be read").flatten() {
         let path = entry.path();
         let name = entry.file_name();
-        // In a worktree `.git` is a file.
-        if MADE.iter().any(|made| name == *made) {
+        // In a git worktree `.git` is a file.
+        if GENERATED.iter().any(|generated| name == *generated) {
             continue;
         }
         if path.is_dir() {

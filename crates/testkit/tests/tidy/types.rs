@@ -1,21 +1,21 @@
-//! One type name, one type: a reader who has met a name knows what it means everywhere.
+//! A type name means the same type everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::Report;
 use crate::tree;
 
-/// Names that a file may use for something of its own, as long as no other file sees it.
+/// Names that a file may use for a private type.
 const PRIVATE: &[&str] = &["Args", "Error", "Row", "State"];
-/// Names of more than one type, each with its reason. At most ten.
+/// Names that several types share, each with the reason. At most ten.
 const SHARED: &[(&str, &str)] = &[];
 
 /// A type and where it is declared.
 struct Declared {
-    /// The crate; a test binary is one of its own.
+    /// The crate. A test binary counts as a separate crate.
     unit: String,
     place: String,
-    /// Seen by other crates, by other files of its crate, or by its file alone.
+    /// Where the type can be used.
     visibility: Visibility,
 }
 
@@ -27,7 +27,7 @@ enum Visibility {
 }
 
 #[test]
-fn one_type_name_is_one_type() {
+fn every_type_name_is_unique() {
     let mut report = Report::default();
     assert!(SHARED.len() <= 10, "at most ten names may be shared");
     let shared: BTreeSet<&str> = SHARED.iter().map(|(name, _)| *name).collect();
@@ -56,7 +56,7 @@ fn one_type_name_is_one_type() {
     report.finish();
 }
 
-/// All types that stand at the left margin, by name.
+/// All types that are declared at the left margin, by name.
 fn declared() -> BTreeMap<String, Vec<Declared>> {
     let mut found: BTreeMap<String, Vec<Declared>> = BTreeMap::new();
     for source in tree::rust_files() {
@@ -94,7 +94,7 @@ fn type_name(code: &str) -> Option<(Visibility, &str)> {
 }
 
 #[test]
-fn declarations_are_told_from_what_looks_like_them() {
+fn only_declarations_of_types_are_recognized() {
     let at = |code| type_name(code).map(|(visibility, name)| (visibility as u8, name));
     assert_eq!(at("pub struct Page<T> {"), Some((0, "Page")));
     assert_eq!(at("pub(crate) enum End {"), Some((1, "End")));

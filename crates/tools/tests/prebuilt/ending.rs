@@ -1,4 +1,4 @@
-//! `skip` and `done` answer and change nothing: what they mean is the machine's to decide.
+//! `skip` and `done` return a reply and change nothing: the cycle machine ends the cycle.
 
 use serde_json::json;
 

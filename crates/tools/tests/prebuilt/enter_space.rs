@@ -1,4 +1,4 @@
-//! `enter_space`: where it leads and what it shows.
+//! `enter_space`: the space it enters and what it shows.
 
 use agent::changes::Inward;
 use agent::entity::EntityKind;
@@ -7,11 +7,11 @@ use agent::limits;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::world::{FAMILY, HUSAM, SECRET, World, entity, husam, said, scout, space, texts, to};
+use crate::world::{FAMILY, HUSAM, SECRET, World, entity, husam, scout, space, stored_message, texts, to};
 
 #[tokio::test]
-async fn it_sets_the_active_space_and_shows_who_is_there_and_what_was_said_last() {
-    let mut world = World::new().chatted(FAMILY, 50);
+async fn it_sets_the_active_space_and_shows_its_members_and_latest_messages() {
+    let mut world = World::new().with_messages(FAMILY, 50);
     let done = world.ask("enter_space", to("family")).await.unwrap();
     assert_eq!(done.inward, Inward { active_space: Some(FAMILY), ..Inward::default() });
     let reply: Value = serde_json::from_str(&done.outcome.text).unwrap();
@@ -19,7 +19,7 @@ async fn it_sets_the_active_space_and_shows_who_is_there_and_what_was_said_last(
     let members: Vec<_> = reply["members"].as_array().unwrap().iter().map(|m| &m["name"]).collect();
     assert_eq!(members, ["scout", "husam", "muhammad"]);
     assert_eq!((&reply["members"][0]["you"], &reply["members"][1]["you"]), (&json!(true), &Value::Null));
-    assert_eq!(reply["total"], 50, "the total is the true one");
+    assert_eq!(reply["total"], 50, "the total counts all messages");
     let shown = texts(&reply);
     assert_eq!((shown.len(), shown[0], shown[19]), (limits::ENTER_HISTORY as usize, "m31", "m50"));
     assert_eq!(reply["next_before"], 31);
@@ -34,7 +34,7 @@ async fn a_space_is_found_by_id_handle_or_display_name() {
 }
 
 #[tokio::test]
-async fn an_unknown_space_is_answered_with_the_spaces_there_are() {
+async fn the_error_for_an_unknown_space_lists_the_known_ones() {
     for name in ["nope", &SECRET.to_string(), ""] {
         let error = World::new().refusal("enter_space", to(name)).await;
         for part in ["wanted one of your spaces", "`family`", "Family", r#"\"24/7\""#] {
@@ -48,7 +48,7 @@ async fn an_unknown_space_is_answered_with_the_spaces_there_are() {
 }
 
 #[tokio::test]
-async fn one_display_name_of_two_spaces_is_not_guessed_at() {
+async fn a_display_name_of_two_spaces_is_refused() {
     let mut world = World::new();
     world.facts.spaces.push(space(SECRET, "family-2", "family ", &[]));
     world.facts.spaces.last_mut().unwrap().space.display_name = "Home".into();
@@ -59,26 +59,26 @@ async fn one_display_name_of_two_spaces_is_not_guessed_at() {
 }
 
 #[tokio::test]
-async fn a_membership_that_ended_since_the_waking_ends_the_reading_too() {
-    let mut world = World::new().chatted(FAMILY, 3);
+async fn a_space_cannot_be_entered_after_the_membership_ended() {
+    let mut world = World::new().with_messages(FAMILY, 3);
     world.store.member_of.clear();
     let error = world.refusal("enter_space", to("family")).await;
     assert!(error.contains("no member of the space") && world.pending.is_empty(), "{error}");
 }
 
 #[tokio::test]
-async fn what_was_sent_before_in_the_same_step_is_among_the_messages() {
-    let mut world = World::new().chatted(FAMILY, 2);
+async fn messages_of_the_same_step_are_shown() {
+    let mut world = World::new().with_messages(FAMILY, 2);
     world.ask("send_message", json!({"space": "family", "text": "on my way"})).await.unwrap();
     let reply = world.reply("enter_space", to("family")).await;
     assert_eq!(texts(&reply), ["m1", "m2", "on my way"]);
     assert_eq!((&reply["total"], &reply["messages"][2]["pending"]), (&json!(3), &json!(true)));
     assert_eq!(reply["messages"][2]["handle"], "scout");
-    assert_eq!(reply["messages"][2].get("seq"), None, "the store gives the seq later");
+    assert_eq!(reply["messages"][2].get("seq"), None, "the store assigns the seq later");
 }
 
 #[tokio::test]
-async fn a_crowded_talkative_space_still_fits_what_the_model_is_shown() {
+async fn a_space_with_many_members_and_messages_fits_into_an_outcome() {
     let mut world = World::new();
     for n in 0..limits::SPACE_MEMBERS_MAX as u128 {
         let id = EntityId(Uuid::from_u128(0xB000 + n));
@@ -92,7 +92,7 @@ async fn a_crowded_talkative_space_still_fits_what_the_model_is_shown() {
     world.facts.spaces[0].space.description = "d".repeat(100_000);
     for seq in 1..=20 {
         let text = "\u{2}é\"".repeat(16_000);
-        world.store.said.push(said(FAMILY, seq, HUSAM, &text));
+        world.store.messages.push(stored_message(FAMILY, seq, HUSAM, &text));
     }
     let done = world.ask("enter_space", to("family")).await.unwrap();
     assert_eq!(done.outcome.shown(), done.outcome.text, "{} bytes", done.outcome.text.len());
@@ -103,7 +103,7 @@ async fn a_crowded_talkative_space_still_fits_what_the_model_is_shown() {
 }
 
 #[tokio::test]
-async fn a_space_that_is_not_among_those_shown_is_found_by_id_and_handle_but_never_by_its_display_name() {
+async fn an_unlisted_space_is_found_by_id_and_handle_but_not_by_display_name() {
     let mut world = World::new();
     world.facts.more_spaces = 3;
     let hidden = SpaceId(Uuid::from_u128(0xF9));
@@ -113,12 +113,12 @@ async fn a_space_that_is_not_among_those_shown_is_found_by_id_and_handle_but_nev
         let reply = world.reply("enter_space", to(&name)).await;
         assert_eq!(reply["space"]["name"], "attic");
     }
-    // It is where the agent stands now.
+    // It is the active space now.
     let reply = world.reply("send_message", json!({"text": "anybody here?"})).await;
     assert_eq!(reply["space"], "attic");
     let error = world.refusal("enter_space", to("Attic")).await;
     assert!(error.contains("wanted one of your spaces") && error.ends_with(" and more"), "{error}");
-    // Nor is one of those shown, since another one may have that handle.
+    // A listed space is not found by its display name either, since an unlisted one may have the same.
     let error = world.refusal("enter_space", to("Support \"24/7\"")).await;
     assert!(error.contains("wanted a handle, got the display name"), "{error}");
 }

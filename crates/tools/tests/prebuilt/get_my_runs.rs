@@ -38,7 +38,7 @@ fn run(agent: AgentId, ordinal: u64) -> Run {
 }
 
 #[tokio::test]
-async fn a_run_tells_when_why_how_and_at_what_cost() {
+async fn a_run_shows_its_times_reason_ending_and_tokens() {
     let mut world = World::new();
     world.store.runs = vec![run(SCOUT, 4)];
     let done = world.ask("get_my_runs", json!({})).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_run_tells_when_why_how_and_at_what_cost() {
 }
 
 #[tokio::test]
-async fn runs_come_newest_first_and_none_of_another_agent() {
+async fn runs_are_listed_newest_first_without_those_of_other_agents() {
     let mut world = World::new();
     let other = AgentId(Uuid::from_u128(0xA2));
     world.store.runs = vec![run(SCOUT, 1), run(other, 9), run(SCOUT, 2), run(SCOUT, 3)];
@@ -72,7 +72,7 @@ async fn runs_come_newest_first_and_none_of_another_agent() {
 }
 
 #[tokio::test]
-async fn long_receipts_are_cut_and_what_does_not_fit_is_counted() {
+async fn long_texts_of_runs_are_cut_and_omitted_runs_are_counted() {
     let mut world = World::new();
     world.store.runs = (1..=u64::from(limits::RUNS_SHOWN_MAX))
         .map(|ordinal| Run { summary: Some("s".repeat(50_000)), ..run(SCOUT, ordinal) })

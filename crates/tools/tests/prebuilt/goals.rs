@@ -1,4 +1,4 @@
-//! `set_goals` and `delete_goals`: ids, partial changes, the tree, whole calls.
+//! `set_goals` and `delete_goals`: ids, partial changes, the tree, all-or-nothing calls.
 
 use agent::changes::GoalChange;
 use agent::id::GoalId;
@@ -39,9 +39,9 @@ fn goals(goals: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_goal_and_its_sub_goals_are_made_in_one_call() {
+async fn a_goal_and_its_sub_goals_are_created_in_one_call() {
     let mut world = World::new();
-    // A sub-goal may stand before the goal that it names.
+    // A sub-goal may come before its parent.
     let reply = world
         .reply(
             "set_goals",
@@ -66,7 +66,7 @@ async fn a_goal_and_its_sub_goals_are_made_in_one_call() {
 }
 
 #[tokio::test]
-async fn the_same_call_makes_the_same_ids_and_another_call_others() {
+async fn ids_of_new_goals_derive_from_the_call() {
     let make = goals(json!([{"description": "a"}, {"description": "b"}]));
     let (mut one, mut two) = (World::new(), World::new());
     one.ask("set_goals", make.clone()).await.unwrap();
@@ -80,12 +80,12 @@ async fn the_same_call_makes_the_same_ids_and_another_call_others() {
 }
 
 #[tokio::test]
-async fn what_an_update_leaves_out_stays_as_it_is() {
+async fn an_update_keeps_the_fields_that_it_leaves_out() {
     let mut world = with(vec![goal(1, None), Goal { priority: 8, ..goal(2, Some(1)) }]);
     let reply = world.reply("set_goals", goals(json!([{"id": id(2), "status": "completed"}]))).await;
     assert_eq!(reply, json!({"success": true, "updated": [id(2)], "total": 2}));
     assert_eq!(set(&world), [Goal { priority: 8, status: GoalStatus::Completed, ..goal(2, Some(1)) }]);
-    // Calls of one step build on each other; empty texts count as left out.
+    // A call sees the changes of earlier calls in the same step; empty texts count as left out.
     let change = json!([{"id": id(2), "parent_id": "none", "ref": "", "description": "new"}]);
     world.reply("set_goals", goals(change)).await;
     let after =
@@ -96,7 +96,7 @@ async fn what_an_update_leaves_out_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_wrong_goal_sets_none_of_the_call() {
+async fn one_invalid_goal_refuses_the_whole_call() {
     let mut world = with(vec![goal(1, None), goal(2, Some(1))]);
     let long = "x".repeat(limits::GOAL_DESCRIPTION_MAX_BYTES + 1);
     for (wrong, why) in [
@@ -128,7 +128,7 @@ async fn a_wrong_goal_sets_none_of_the_call() {
 }
 
 #[tokio::test]
-async fn what_the_schema_forbids_is_named() {
+async fn an_error_names_what_the_schema_forbids() {
     let mut world = World::new();
     let many: Vec<_> = (0..=limits::GOALS_PER_CALL).map(|n| json!({"description": n.to_string()})).collect();
     for (list, why) in [
@@ -145,7 +145,7 @@ async fn what_the_schema_forbids_is_named() {
 }
 
 #[tokio::test]
-async fn depth_and_number_are_bounded_and_the_way_out_is_told() {
+async fn errors_for_too_many_goals_or_levels_say_what_to_do() {
     let levels = u128::try_from(limits::GOAL_LEVELS_MAX).unwrap();
     let chain = (1..=levels).map(|n| goal(n, (n > 1).then(|| n - 1))).collect();
     let error =

@@ -1,4 +1,4 @@
-//! The kit: names, order, no shadowing.
+//! The tool kit: names, order, no shadowing.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolb
 use serde_json::Value;
 use tools::BadTool;
 
-/// A tool under another name.
+/// A tool with this name.
 struct Named(ToolSpec);
 
 impl Tool for Named {
@@ -34,7 +34,7 @@ fn named(name: &str) -> Arc<dyn Tool> {
 }
 
 #[test]
-fn names_are_in_a_stable_order_with_added_tools_behind_the_prebuilt() {
+fn names_are_in_a_stable_order_with_added_tools_after_prebuilt_ones() {
     let kit = tools::prebuilt().with(named("zeta")).unwrap().with(named("alpha")).unwrap();
     let names = [
         "enter_space",
@@ -57,7 +57,7 @@ fn names_are_in_a_stable_order_with_added_tools_behind_the_prebuilt() {
 }
 
 #[test]
-fn an_agent_has_a_tool_that_was_added_only_if_it_names_it() {
+fn an_agent_has_an_added_tool_only_if_it_names_it() {
     let kit = tools::prebuilt().with(named("fetch")).unwrap();
     let has = |wanted: Option<&[&str]>| {
         let wanted: Option<Vec<String>> =

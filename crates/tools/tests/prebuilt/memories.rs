@@ -1,4 +1,4 @@
-//! `set_memories` and `delete_memories`: whole calls, bounds, keys told back.
+//! `set_memories` and `delete_memories`: all-or-nothing calls, limits, the keys in the reply.
 
 use agent::changes::MemoryChange;
 use agent::limits;
@@ -20,17 +20,17 @@ fn delete(key: &str) -> MemoryChange {
 }
 
 #[tokio::test]
-async fn notes_are_set_in_order_and_their_keys_told() {
-    let mut world = World::new().remembering(&["a", "b"]);
+async fn memories_are_set_in_order_and_the_reply_lists_their_keys() {
+    let mut world = World::new().with_memories(&["a", "b"]);
     let reply = world.reply("set_memories", notes(&[("b", "2"), (" c ", "3"), ("b", "4")])).await;
     assert_eq!(reply, json!({"success": true, "set": ["b", "c"], "total": 3}));
     assert_eq!(world.pending.memories, [set("b", "2"), set("c", "3"), set("b", "4")]);
 }
 
 #[tokio::test]
-async fn the_bound_counts_what_is_kept_and_what_is_pending() {
+async fn the_limit_counts_stored_and_pending_memories() {
     let keys: Vec<_> = (0..limits::MEMORIES_MAX).map(|n| format!("k{n}")).collect();
-    let mut world = World::new().remembering(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut world = World::new().with_memories(&keys.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(world.ask("set_memories", notes(&[("k7", "again")])).await.is_ok());
     let error = world.refusal("set_memories", notes(&[("k8", "x"), ("new", "x")])).await;
     assert!(error.contains("at most 500 notes in all, these would make 501"), "{error}");
@@ -38,11 +38,11 @@ async fn the_bound_counts_what_is_kept_and_what_is_pending() {
     world.ask("delete_memories", json!({"keys": ["k0"]})).await.unwrap();
     assert_eq!(world.reply("set_memories", notes(&[("new", "x")])).await["total"], 500);
     let error = world.refusal("set_memories", notes(&[("newer", "x")])).await;
-    assert!(error.contains("501"), "what is pending counts: {error}");
+    assert!(error.contains("501"), "pending memories count: {error}");
 }
 
 #[tokio::test]
-async fn keys_and_values_have_their_bounds_and_a_refused_call_sets_nothing() {
+async fn keys_and_values_are_limited_and_a_refused_call_sets_nothing() {
     let (long_key, long_value) = ("k".repeat(121), "v".repeat(8 * 1024 + 1));
     let mut world = World::new();
     for (key, value, wanted) in [
@@ -60,7 +60,7 @@ async fn keys_and_values_have_their_bounds_and_a_refused_call_sets_nothing() {
 }
 
 #[tokio::test]
-async fn many_long_keys_do_not_flood_the_reply() {
+async fn a_reply_with_many_long_keys_is_shortened() {
     let long: Vec<_> = (0..400).map(|n| format!("{n:0>120}")).collect();
     let pairs: Vec<_> = long.iter().map(|key| (key.as_str(), "v")).collect();
     let done = World::new().ask("set_memories", notes(&pairs)).await.unwrap();
@@ -69,8 +69,8 @@ async fn many_long_keys_do_not_flood_the_reply() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_beside_what_was_deleted() {
-    let mut world = World::new().remembering(&["a", "b"]);
+async fn the_reply_lists_deleted_keys_and_unknown_keys() {
+    let mut world = World::new().with_memories(&["a", "b"]);
     world.ask("set_memories", notes(&[("fresh", "x")])).await.unwrap();
     let keys = json!({"keys": ["a", "nope", "fresh", "a", "nope"]});
     let reply = world.reply("delete_memories", keys).await;
@@ -80,8 +80,8 @@ async fn what_is_not_there_is_told_beside_what_was_deleted() {
 }
 
 #[tokio::test]
-async fn where_none_of_the_keys_exists_the_error_lists_those_that_do() {
-    let mut world = World::new().remembering(&["about:husam", "b"]);
+async fn the_error_for_unknown_keys_lists_the_existing_ones() {
+    let mut world = World::new().with_memories(&["about:husam", "b"]);
     let error = world.refusal("delete_memories", json!({"keys": ["husam"]})).await;
     assert_eq!(error, "no note of yours has the key `husam`; your keys: `about:husam`, `b`");
     let error = World::new().refusal("delete_memories", json!({"keys": ["husam"]})).await;

@@ -3,12 +3,13 @@
 use agent::limits;
 use serde_json::{Value, json};
 
-use crate::world::{FAMILY, HUSAM, SCOUT, SECRET, SUPPORT, World, said, texts, to};
+use crate::world::{FAMILY, HUSAM, SCOUT, SECRET, SUPPORT, World, stored_message, texts, to};
 
 #[tokio::test]
-async fn a_message_comes_with_its_sender_time_and_place() {
+async fn a_message_is_shown_with_its_sender_time_and_seq() {
     let mut world = World::new();
-    world.store.said = vec![said(FAMILY, 1, HUSAM, "hi"), said(FAMILY, 2, SCOUT.entity(), "hello")];
+    world.store.messages =
+        vec![stored_message(FAMILY, 1, HUSAM, "hi"), stored_message(FAMILY, 2, SCOUT.entity(), "hello")];
     let reply = world.reply("read_messages", to("family")).await;
     let first = json!({
         "seq": 1,
@@ -27,8 +28,8 @@ async fn a_message_comes_with_its_sender_time_and_place() {
 }
 
 #[tokio::test]
-async fn pages_lead_from_the_newest_to_the_first_without_gap_or_repeat() {
-    let mut world = World::new().chatted(FAMILY, 7);
+async fn pages_cover_all_messages_without_gap_or_repeat() {
+    let mut world = World::new().with_messages(FAMILY, 7);
     let (mut before, mut seen) = (Value::Null, Vec::new());
     loop {
         let arguments = json!({"space": "family", "limit": 3, "before": before});
@@ -44,7 +45,7 @@ async fn pages_lead_from_the_newest_to_the_first_without_gap_or_repeat() {
 
 #[tokio::test]
 async fn without_a_space_it_reads_the_active_one() {
-    let mut world = World::new().chatted(SUPPORT, 1);
+    let mut world = World::new().with_messages(SUPPORT, 1);
     world.active = Some(SUPPORT);
     assert_eq!(texts(&world.reply("read_messages", json!({})).await), ["m1"]);
     world.active = None;
@@ -55,8 +56,8 @@ async fn without_a_space_it_reads_the_active_one() {
 }
 
 #[tokio::test]
-async fn a_space_of_others_cannot_be_read_whatever_it_is_called() {
-    let mut world = World::new().chatted(SECRET, 3);
+async fn a_space_of_others_cannot_be_read_under_any_name() {
+    let mut world = World::new().with_messages(SECRET, 3);
     world.active = Some(SECRET);
     for arguments in [to(&SECRET.to_string()), to("secret"), json!({})] {
         let error = world.refusal("read_messages", arguments).await;
@@ -65,8 +66,8 @@ async fn a_space_of_others_cannot_be_read_whatever_it_is_called() {
 }
 
 #[tokio::test]
-async fn membership_is_asked_of_the_store_and_not_only_of_the_facts() {
-    let mut world = World::new().chatted(FAMILY, 3);
+async fn the_store_is_asked_for_the_membership_too() {
+    let mut world = World::new().with_messages(FAMILY, 3);
     world.store.member_of.clear();
     let error = world.refusal("read_messages", to("family")).await;
     assert!(error.contains("no member of the space"), "{error}");
@@ -74,7 +75,7 @@ async fn membership_is_asked_of_the_store_and_not_only_of_the_facts() {
 
 #[tokio::test]
 async fn pending_messages_are_the_newest_and_older_pages_do_not_repeat_them() {
-    let mut world = World::new().chatted(FAMILY, 4);
+    let mut world = World::new().with_messages(FAMILY, 4);
     for text in ["p1", "p2"] {
         world.ask("send_message", json!({"space": "family", "text": text})).await.unwrap();
     }
@@ -89,10 +90,10 @@ async fn pending_messages_are_the_newest_and_older_pages_do_not_repeat_them() {
 }
 
 #[tokio::test]
-async fn as_many_come_back_as_the_model_is_shown_and_the_rest_is_paged() {
+async fn a_page_holds_as_many_messages_as_fit_into_an_outcome() {
     let mut world = World::new();
     for seq in 1..=40 {
-        world.store.said.push(said(FAMILY, seq, HUSAM, &"x".repeat(2_000)));
+        world.store.messages.push(stored_message(FAMILY, seq, HUSAM, &"x".repeat(2_000)));
     }
     let done = world.ask("read_messages", json!({"space": "family", "limit": 40})).await.unwrap();
     assert_eq!(done.outcome.shown(), done.outcome.text);
@@ -104,7 +105,7 @@ async fn as_many_come_back_as_the_model_is_shown_and_the_rest_is_paged() {
 }
 
 #[tokio::test]
-async fn bounds_of_the_numbers_are_told() {
+async fn errors_name_the_limits_of_numbers() {
     let mut world = World::new();
     for (arguments, wanted) in [
         (json!({"limit": limits::READ_MESSAGES_MAX + 1}), "at `/limit`: wanted at most 200, got `201`"),
@@ -118,8 +119,8 @@ async fn bounds_of_the_numbers_are_told() {
 }
 
 #[tokio::test]
-async fn numbers_out_of_all_proportion_are_answered_and_never_panic() {
-    let mut world = World::new().chatted(FAMILY, 2);
+async fn absurd_numbers_are_answered_without_a_panic() {
+    let mut world = World::new().with_messages(FAMILY, 2);
     let largest = json!({"space": "family", "before": u64::MAX});
     assert_eq!(texts(&world.reply("read_messages", largest).await), ["m1", "m2"]);
     for number in ["1e300", "-1", "1.5", "99999999999999999999999999"] {
@@ -129,7 +130,7 @@ async fn numbers_out_of_all_proportion_are_answered_and_never_panic() {
 }
 
 #[tokio::test]
-async fn a_busy_store_has_two_faces() {
+async fn a_busy_store_is_reported_differently_to_model_and_operator() {
     let mut world = World::new();
     world.store.broken = true;
     let error = world.refusal("read_messages", to("family")).await;
@@ -137,10 +138,10 @@ async fn a_busy_store_has_two_faces() {
 }
 
 #[tokio::test]
-async fn characters_that_hide_or_turn_round_a_text_are_shown_as_their_numbers() {
+async fn invisible_and_direction_changing_characters_are_escaped() {
     let mut world = World::new();
     let words = "a\u{2028}b\u{2029}c\u{85}d\u{7f}e\u{9b}f\u{202e}g\u{2066}h";
-    world.store.said = vec![said(FAMILY, 1, HUSAM, words)];
+    world.store.messages = vec![stored_message(FAMILY, 1, HUSAM, words)];
     let text = world.ask("read_messages", to("family")).await.unwrap().outcome.text;
     let hides = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}');
     assert!(!text.contains(hides), "{text}");

@@ -1,4 +1,4 @@
-//! What the model is shown of each tool.
+//! What the model sees of each tool.
 
 use agent::call::Effect;
 use agent::port::Toolbox;
@@ -16,7 +16,7 @@ fn walk(schema: &Value, visit: &mut impl FnMut(&serde_json::Map<String, Value>))
 }
 
 #[test]
-fn every_tool_is_as_the_snapshot_shows_it() {
+fn the_prebuilt_tools_match_their_snapshot() {
     let kit = tools::prebuilt();
     let shown: Vec<_> = kit
         .names()
@@ -44,7 +44,7 @@ fn every_schema_is_an_inline_object() {
 }
 
 #[test]
-fn the_place_of_a_message_comes_before_its_text() {
+fn the_space_of_a_message_comes_before_its_text() {
     let tool = tools::prebuilt().tool("send_message").unwrap();
     let fields: Vec<_> = tool.spec().schema["properties"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(fields, ["space", "text", "mentions"]);

@@ -1,4 +1,4 @@
-//! A world of one agent, `scout`, in the spaces `family` and `support`; `secret` is not its own.
+//! A world with one agent, `scout`. It is a member of the spaces `family` and `support`, but not of `secret`.
 
 use agent::changes::Inward;
 use agent::entity::{Entity, EntityKind, Member, Space};
@@ -23,7 +23,7 @@ pub(crate) fn now() -> Timestamp {
     "2026-11-21T14:03:05Z".parse().expect("a timestamp")
 }
 
-/// What the agent knows, what is stored, and what the calls of the step wanted so far.
+/// The agent's facts, the store, and the changes of the calls in this step so far.
 pub(crate) struct World {
     pub(crate) facts: Facts,
     pub(crate) store: Stored,
@@ -32,13 +32,14 @@ pub(crate) struct World {
     calls: u32,
 }
 
-/// Keeps the promises of the port: membership inside the query, nothing of another agent.
+/// A store that follows the contract of [`Lookup`]: it checks the membership and returns nothing of
+/// another agent.
 #[derive(Default)]
 pub(crate) struct Stored {
     pub(crate) member_of: Vec<SpaceId>,
-    pub(crate) said: Vec<NamedMessage>,
+    pub(crate) messages: Vec<NamedMessage>,
     pub(crate) runs: Vec<Run>,
-    /// Spaces of the agent that its facts do not have, or not with all members.
+    /// Spaces of the agent that its facts lack, or have without all members.
     pub(crate) unlisted: Vec<SpaceFacts>,
     pub(crate) broken: bool,
 }
@@ -58,23 +59,23 @@ impl World {
         }
     }
 
-    /// Husam said that much in the space, `m1`, `m2`, ….
-    pub(crate) fn chatted(mut self, space: SpaceId, messages: u64) -> Self {
-        for seq in 1..=messages {
+    /// Adds messages of Husam to the space: `m1`, `m2`, ….
+    pub(crate) fn with_messages(mut self, space: SpaceId, count: u64) -> Self {
+        for seq in 1..=count {
             let text = format!("m{seq}");
-            self.store.said.push(said(space, seq, HUSAM, &text));
+            self.store.messages.push(stored_message(space, seq, HUSAM, &text));
         }
         self
     }
 
-    /// The agent keeps notes under these keys.
-    pub(crate) fn remembering(mut self, keys: &[&str]) -> Self {
+    /// Adds memories under these keys.
+    pub(crate) fn with_memories(mut self, keys: &[&str]) -> Self {
         let note = |key: &&str| Memory { key: (*key).into(), value: "v".into(), updated_at: now() };
         self.facts.memories = keys.iter().map(note).collect();
         self
     }
 
-    /// Calls a tool as the runtime does: arguments are checked, what it wants joins what is pending.
+    /// Calls a tool as the runtime does: checks the arguments, and adds the changes to the pending ones.
     pub(crate) async fn call(&mut self, tool: &str, arguments: &str) -> Result<Done, String> {
         let tool = tools::prebuilt().tool(tool).expect("the tool is prebuilt");
         let arguments = tool.check(arguments)?;
@@ -98,18 +99,18 @@ impl World {
         Ok(done)
     }
 
-    /// The same, with the arguments as a value.
+    /// Calls a tool with arguments as a value.
     pub(crate) async fn ask(&mut self, tool: &str, arguments: Value) -> Result<Done, String> {
         self.call(tool, &arguments.to_string()).await
     }
 
-    /// The same, for its reply.
+    /// Calls a tool and returns its reply.
     pub(crate) async fn reply(&mut self, tool: &str, arguments: Value) -> Value {
         let done = self.ask(tool, arguments).await.expect("the call succeeds");
         serde_json::from_str(&done.outcome.text).expect("a reply is JSON")
     }
 
-    /// The same, for its error.
+    /// Calls a tool and returns its error.
     pub(crate) async fn refusal(&mut self, tool: &str, arguments: Value) -> String {
         self.ask(tool, arguments).await.expect_err("the call is refused")
     }
@@ -130,9 +131,11 @@ impl Lookup for Stored {
             if agent != SCOUT || !self.member_of.contains(&space) {
                 return Ok(None);
             }
-            let all: Vec<_> = self.said.iter().filter(|said| said.space == space).cloned().collect();
+            let all: Vec<_> =
+                self.messages.iter().filter(|message| message.space == space).cloned().collect();
             let total = all.len() as u64;
-            let older: Vec<_> = all.into_iter().filter(|said| before.is_none_or(|b| said.seq < b)).collect();
+            let older: Vec<_> =
+                all.into_iter().filter(|message| before.is_none_or(|b| message.seq < b)).collect();
             let from = older.len().saturating_sub(limit as usize);
             Ok(Some((older[from..].to_vec(), total)))
         })
@@ -152,8 +155,8 @@ impl Lookup for Stored {
     }
 }
 
-pub(crate) fn said(space: SpaceId, seq: u64, sender: EntityId, text: &str) -> Said {
-    Said {
+pub(crate) fn stored_message(space: SpaceId, seq: u64, sender: EntityId, text: &str) -> NamedMessage {
+    NamedMessage {
         id: agent::id::MessageId(Uuid::from_u128(0x1000 + u128::from(seq))),
         space,
         space_handle: "ignored".into(),

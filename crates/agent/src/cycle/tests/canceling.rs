@@ -1,4 +1,4 @@
-//! Calls that are answered from outside while their cycle is at work.
+//! Calls that are answered from outside while their cycle runs, and canceled cycles.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn canceled(commits: &[Changes], index: usize) -> (CallId, Outcome) {
     (row.id.clone(), Outcome::canceled(row))
 }
 
-/// Statuses of the calls of a step's outcomes entry, by what the model reads.
+/// The texts that a model reads in the step's outcomes.
 fn read(changes: &Changes) -> Vec<String> {
     let parts = changes.entries.iter().flat_map(|entry| entry.message.parts.iter());
     let texts = parts.filter_map(|part| match part {
@@ -18,10 +18,10 @@ fn read(changes: &Changes) -> Vec<String> {
 }
 
 #[test]
-fn a_canceled_call_is_answered_and_the_cycle_goes_on_with_the_others() {
+fn a_canceled_call_gets_an_outcome_and_the_cycle_continues_with_the_others() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, next) = say(&mut cycle, vec![call("look"), call("peek"), call("look")]);
+    let (commits, next) = reply_with(&mut cycle, vec![call("look"), call("peek"), call("look")]);
     let Next::Outward(rows) = next else { panic!("wanted calls, got {next:?}") };
     assert_eq!(rows.len(), 2);
     let (id, outcome) = canceled(&commits, 0);
@@ -30,7 +30,7 @@ fn a_canceled_call_is_answered_and_the_cycle_goes_on_with_the_others() {
     assert!(!cycle.awaits(&id) && cycle.awaits(&rows[1].id));
     let (_, next) = drive(&mut cycle);
     assert!(matches!(next, Next::Await), "{next:?}");
-    // What it gives after that is dropped.
+    // A later outcome of the call is dropped.
     cycle.settled(id, Outcome::ok("too late"));
     cycle.settled(rows[1].id.clone(), Outcome::ok("seen"));
     let (commits, next) = drive(&mut cycle);
@@ -45,7 +45,7 @@ fn a_canceled_call_is_answered_and_the_cycle_goes_on_with_the_others() {
 }
 
 #[test]
-fn a_call_that_was_answered_before_its_start_never_starts_and_the_next_one_does() {
+fn a_call_that_is_answered_before_its_start_never_starts_and_the_next_one_does() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
     cycle.replied(Ok(reply(vec![call("fire"), call("fire")])), at(2_000));
@@ -73,10 +73,10 @@ fn a_call_that_was_answered_before_its_start_never_starts_and_the_next_one_does(
 }
 
 #[test]
-fn a_settlement_that_comes_after_an_answer_is_written_again_with_that_answer() {
+fn a_settlement_that_comes_after_an_answer_is_repeated_with_that_answer() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, next) = say(&mut cycle, vec![call("look")]);
+    let (commits, next) = reply_with(&mut cycle, vec![call("look")]);
     assert!(matches!(next, Next::Outward(_)));
     let (id, outcome) = canceled(&commits, 0);
     cycle.settled(id.clone(), Outcome::ok("found"));
@@ -94,38 +94,38 @@ fn a_settlement_that_comes_after_an_answer_is_written_again_with_that_answer() {
 }
 
 #[test]
-fn a_canceled_cycle_whose_call_was_answered_meanwhile_still_closes() {
+fn a_canceled_cycle_closes_even_if_its_call_is_answered_in_the_meantime() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let (commits, _) = say(&mut cycle, vec![call("look"), call("look")]);
+    let (commits, _) = reply_with(&mut cycle, vec![call("look"), call("look")]);
     let answer = canceled(&commits, 0);
     cancel(&mut cycle);
-    cycle.let_go();
+    cycle.drop_running();
     let Next::Commit(close) = cycle.next(at(2_000)) else { panic!("wanted a close") };
     assert_eq!(close.call_changes.len(), 2);
     cycle.committed(CommitOutcome::Answered(vec![answer]), at(2_000));
     let (commits, next) = drive(&mut cycle);
-    assert_eq!(rested(&next).0, Ending::Canceled);
-    assert_eq!(commits[0].call_changes.len(), 1, "the other one is what is left to be answered");
+    assert_eq!(ended(&next).0, Ending::Canceled);
+    assert_eq!(commits[0].call_changes.len(), 1, "only the other call is left");
     assert_eq!(read(&commits[0]).len(), 2);
 }
 
 #[test]
-fn a_cancel_before_anything_was_lived_settles_the_events() {
+fn a_cancel_before_the_first_decision_settles_the_events() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
     cancel(&mut cycle);
     assert!(cycle.interrupted());
     cycle.discarded(None);
     let (commits, next) = drive(&mut cycle);
-    assert_eq!(rested(&next).0, Ending::Canceled);
+    assert_eq!(ended(&next).0, Ending::Canceled);
     assert_eq!(commits[0].settle[0].state.as_str(), "canceled");
     let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Notice]);
 }
 
 #[test]
-fn a_cancel_holds_although_the_process_died_before_anything_was_lived() {
+fn a_cancel_survives_a_crash_before_the_first_decision() {
     let mut cycle = begin(vec![service(1, 0)]);
     let (opened, _) = drive(&mut cycle);
     let mut again = activation(vec![service(1, 1), service(2, 0)]);
@@ -133,19 +133,19 @@ fn a_cancel_holds_although_the_process_died_before_anything_was_lived() {
     again.cancel = Some(cycle.id());
     let mut cycle = begin_with(again);
     let (commits, next) = drive(&mut cycle);
-    assert_eq!(rested(&next).0, Ending::Canceled);
+    assert_eq!(ended(&next).0, Ending::Canceled);
     let settled: Vec<_> = commits[1].settle.iter().map(|s| (s.seq, s.state.as_str())).collect();
-    assert_eq!(settled, [(1, "canceled")], "what came later still waits");
+    assert_eq!(settled, [(1, "canceled")], "later events still wait");
 }
 
 #[test]
-fn a_cancel_in_the_middle_leaves_no_call_unanswered() {
+fn a_cancel_during_a_cycle_gives_every_call_an_outcome() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    say(&mut cycle, vec![call("look"), call("fire")]);
+    reply_with(&mut cycle, vec![call("look"), call("fire")]);
     cancel(&mut cycle);
     let (commits, next) = drive(&mut cycle);
-    assert_eq!(rested(&next).0, Ending::Canceled);
+    assert_eq!(ended(&next).0, Ending::Canceled);
     let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [EntryKind::Outcomes, EntryKind::Notice]);
     let statuses: Vec<_> =

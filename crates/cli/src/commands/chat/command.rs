@@ -1,33 +1,33 @@
-//! Lines of a chat that are not said: `/help`, `/who`, `/cancel`, `/quit`.
+//! Lines of a chat: text to post, or a command such as `/help`, `/who`, `/cancel` or `/quit`.
 
-/// What a line is.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// To be said.
+    /// Text to post.
     Say(&'a str),
-    /// Explain.
+    /// Show the help.
     Help,
     /// List the members.
     Who,
     /// Cancel what agents do here.
     Cancel,
-    /// Leave.
+    /// Quit.
     Quit,
-    /// No command is called that.
+    /// There is no command with this name.
     Unknown(&'a str),
 }
 
-/// The explanation.
+/// The help text.
 pub(crate) const HELP: &str = "\
-what you type is said in the space when you press Enter, also while an agent works
-/who     who is here and what they do
-/cancel  stop what agents do here (or Ctrl-C while they work)
-/quit    leave (or Ctrl-D, or Ctrl-C while nobody works)
-//text   say a text that begins with a slash
-Alt-Enter begins a new line, Up and Down call earlier lines back";
+Enter posts what you type in the space, also while an agent works
+/who     list the members and what they do
+/cancel  cancel what agents do here (or Ctrl-C while they work)
+/quit    quit (or Ctrl-D, or Ctrl-C while no agent works)
+//text   post a text that begins with a slash
+Alt-Enter starts a new line, Up and Down recall earlier lines";
 
 impl<'a> Line<'a> {
-    /// Reads a line.
+    /// Parses a line.
     pub(crate) fn read(line: &'a str) -> Self {
         let Some(command) = line.strip_prefix('/') else { return Self::Say(line) };
         if command.starts_with('/') {
@@ -38,7 +38,7 @@ impl<'a> Line<'a> {
             "who" | "w" => Self::Who,
             "cancel" | "c" => Self::Cancel,
             "quit" | "q" | "exit" => Self::Quit,
-            // A path or the like, such as `/etc/hosts is missing`, is something said.
+            // Text such as `/etc/hosts is missing` is posted, not read as a command.
             other if other.contains([' ', '/', '\n']) => Self::Say(line),
             other => Self::Unknown(other),
         }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slash_begins_a_command_only_where_one_could_be_meant() {
+    fn a_slash_starts_a_command_only_before_a_single_word() {
         assert_eq!(Line::read("hello /quit"), Line::Say("hello /quit"));
         assert_eq!(Line::read("/quit "), Line::Quit);
         assert_eq!(Line::read("/quti"), Line::Unknown("quti"));

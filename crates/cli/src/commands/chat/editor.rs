@@ -1,73 +1,73 @@
-//! The line being written: text, cursor, history. Pure; knows neither terminal nor server.
+//! The line being typed: text, cursor, history. Pure; must not know the terminal or the server.
 
 use agent::limits;
 
 use super::keys::Keystroke;
 use crate::output::char_columns;
 
-/// Lines that can be called back.
+/// Maximum number of lines in the history.
 const HISTORY_MAX: usize = 200;
 
-/// What a key asks for beyond the line itself.
+/// What a key requests in addition to editing the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// Send this.
+pub(crate) enum EditorAction {
+    /// Send this text.
     Send(String),
     /// Ctrl-C on an empty line.
     Interrupt,
-    /// Leave.
+    /// Quit.
     Leave,
     /// Draw everything again.
     Redraw,
 }
 
-/// The line being written.
+/// The line being typed.
 #[derive(Debug, Default)]
 pub(crate) struct Editor {
     text: Vec<char>,
     at: usize,
     history: Vec<String>,
-    /// Place in the history; its length while the line is a new one.
-    place: usize,
-    /// The new line, while an older one is looked at.
-    kept: Vec<char>,
+    /// Position in the history; its length while a new line is typed.
+    position: usize,
+    /// The new line, while an older one is shown.
+    draft: Vec<char>,
 }
 
 /// The line as rows of a terminal, with the cursor's row and column.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// At least one.
+    /// The rows; at least one.
     pub(crate) rows: Vec<String>,
-    /// Where the cursor stands.
+    /// The cursor's row and column.
     pub(crate) cursor: (usize, usize),
 }
 
 impl Editor {
-    /// Whether nothing is written.
+    /// Whether the line is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Gives a text back that could not be sent, unless something else was begun.
-    pub(crate) fn give_back(&mut self, text: &str) {
+    /// Puts back a text that could not be sent, unless something new was typed.
+    pub(crate) fn restore(&mut self, text: &str) {
         if self.is_empty() {
             self.set(text.chars().collect());
         }
     }
 
-    /// Presses a key.
-    pub(crate) fn press(&mut self, key: Keystroke) -> Option<Act> {
+    /// Handles a key.
+    pub(crate) fn press(&mut self, key: Keystroke) -> Option<EditorAction> {
         match key {
             Keystroke::Enter => return self.send(),
-            Keystroke::Interrupt if self.is_empty() => return Some(Act::Interrupt),
+            Keystroke::Interrupt if self.is_empty() => return Some(EditorAction::Interrupt),
             Keystroke::Interrupt => self.set(Vec::new()),
-            Keystroke::Eof if self.is_empty() => return Some(Act::Leave),
+            Keystroke::Eof if self.is_empty() => return Some(EditorAction::Leave),
             Keystroke::Eof | Keystroke::Delete => {
                 if self.at < self.text.len() {
                     self.text.remove(self.at);
                 }
             }
-            Keystroke::Redraw => return Some(Act::Redraw),
+            Keystroke::Redraw => return Some(EditorAction::Redraw),
             Keystroke::Char(c) => self.insert(c),
             Keystroke::NewLine => self.insert('\n'),
             Keystroke::Paste(text) => text.chars().for_each(|c| self.insert(c)),
@@ -80,8 +80,8 @@ impl Editor {
             Keystroke::Right => self.at = (self.at + 1).min(self.text.len()),
             Keystroke::Home => self.at = 0,
             Keystroke::End => self.at = self.text.len(),
-            Keystroke::Up => self.turn(self.place.checked_sub(1)),
-            Keystroke::Down => self.turn(Some(self.place + 1)),
+            Keystroke::Up => self.recall(self.position.checked_sub(1)),
+            Keystroke::Down => self.recall(Some(self.position + 1)),
             Keystroke::KillEnd => self.text.truncate(self.at),
             Keystroke::KillStart => {
                 self.text.drain(..self.at);
@@ -99,7 +99,7 @@ impl Editor {
     }
 
     fn insert(&mut self, c: char) {
-        // What cannot be sent need not be written; four bytes is the longest character.
+        // A text that is too long to send is not accepted; the longest character has four bytes.
         if self.text.len() < limits::MESSAGE_MAX_BYTES / 4 && (c == '\n' || !c.is_control()) {
             self.text.insert(self.at, c);
             self.at += 1;
@@ -109,10 +109,10 @@ impl Editor {
     fn set(&mut self, text: Vec<char>) {
         self.at = text.len();
         self.text = text;
-        self.place = self.history.len();
+        self.position = self.history.len();
     }
 
-    fn send(&mut self) -> Option<Act> {
+    fn send(&mut self) -> Option<EditorAction> {
         let text: String = self.text.iter().collect();
         if text.trim().is_empty() {
             return None;
@@ -124,25 +124,25 @@ impl Editor {
             self.history.remove(0);
         }
         self.set(Vec::new());
-        Some(Act::Send(text))
+        Some(EditorAction::Send(text))
     }
 
-    fn turn(&mut self, to: Option<usize>) {
+    fn recall(&mut self, to: Option<usize>) {
         let Some(to) = to.filter(|to| *to <= self.history.len()) else { return };
-        if self.place == self.history.len() {
-            self.kept = std::mem::take(&mut self.text);
+        if self.position == self.history.len() {
+            self.draft = std::mem::take(&mut self.text);
         }
         self.text = match self.history.get(to) {
             Some(line) => line.chars().collect(),
-            None => std::mem::take(&mut self.kept),
+            None => std::mem::take(&mut self.draft),
         };
-        self.place = to;
+        self.position = to;
         self.at = self.text.len();
     }
 
-    /// The line behind `prompt`, in rows of at most `width` columns; of a long one the `most` rows
-    /// around the cursor.
-    pub(crate) fn rows(&self, prompt: &str, width: usize, most: usize) -> Rows {
+    /// The line after `prompt`, in rows of at most `width` columns; of a long line the `max` rows around
+    /// the cursor.
+    pub(crate) fn rows(&self, prompt: &str, width: usize, max: usize) -> Rows {
         let mut rows = vec![prompt.to_owned()];
         let mut used = prompt.len();
         let mut cursor = (0, used);
@@ -155,7 +155,7 @@ impl Editor {
             if i == self.at {
                 cursor = (rows.len() - 1, used);
             }
-            // There is always a last row: it began with one.
+            // There is always a last row: it started with one.
             if let Some(row) = rows.last_mut() {
                 if *c == '\n' { row.push_str("^J") } else { row.push(*c) }
             }
@@ -168,9 +168,9 @@ impl Editor {
             }
             cursor = (rows.len() - 1, used);
         }
-        let most = most.max(1);
-        let first = (cursor.0 + 1).saturating_sub(most).min(rows.len().saturating_sub(most));
-        Rows { rows: rows.into_iter().skip(first).take(most).collect(), cursor: (cursor.0 - first, cursor.1) }
+        let max = max.max(1);
+        let first = (cursor.0 + 1).saturating_sub(max).min(rows.len().saturating_sub(max));
+        Rows { rows: rows.into_iter().skip(first).take(max).collect(), cursor: (cursor.0 - first, cursor.1) }
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_change_the_line_where_the_cursor_stands() {
+    fn keys_edit_the_line_at_the_cursor() {
         let mut editor = typed("one two three");
         for key in [
             Keystroke::KillWord,
@@ -213,15 +213,15 @@ mod tests {
     fn an_interrupt_clears_the_line_first() {
         let mut editor = typed("x");
         assert_eq!(editor.press(Keystroke::Interrupt), None);
-        assert_eq!(editor.press(Keystroke::Interrupt), Some(Act::Interrupt));
-        assert_eq!(editor.press(Keystroke::Eof), Some(Act::Leave));
+        assert_eq!(editor.press(Keystroke::Interrupt), Some(EditorAction::Interrupt));
+        assert_eq!(editor.press(Keystroke::Eof), Some(EditorAction::Leave));
         assert_eq!(editor.press(Keystroke::Enter), None);
     }
 
     #[test]
-    fn sent_lines_can_be_called_back_and_the_new_one_is_kept() {
+    fn sent_lines_can_be_recalled_and_the_new_one_is_kept() {
         let mut editor = typed("first");
-        assert_eq!(editor.press(Keystroke::Enter), Some(Act::Send("first".into())));
+        assert_eq!(editor.press(Keystroke::Enter), Some(EditorAction::Send("first".into())));
         editor.press(Keystroke::Char('n'));
         editor.press(Keystroke::Up);
         assert_eq!(text(&editor), "first");
@@ -234,7 +234,7 @@ mod tests {
     fn a_paste_with_line_ends_is_one_text() {
         let mut editor = Editor::default();
         editor.press(Keystroke::Paste("a\nb\x1b[2J".into()));
-        assert_eq!(editor.press(Keystroke::Enter), Some(Act::Send("a\nb[2J".into())));
+        assert_eq!(editor.press(Keystroke::Enter), Some(EditorAction::Send("a\nb[2J".into())));
     }
 
     #[test]

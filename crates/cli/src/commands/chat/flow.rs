@@ -1,27 +1,27 @@
-//! Text that arrives in pieces, as rows of a terminal: wrapped between words, a full row is final.
+//! Wraps text that arrives in pieces into rows of a terminal, between words. A full row is final.
 
 use crate::output::{char_columns, columns};
 
-/// Columns that rows after the first begin with.
+/// Indent of the rows after the first.
 const INDENT: &str = "  ";
 
-/// A text on its way to rows.
+/// A text that is being wrapped.
 #[derive(Debug)]
 pub(crate) struct Flow {
     width: usize,
     row: String,
     used: usize,
-    /// Bytes of the row that are no text: a name, an indent.
+    /// Bytes at the start of the row that are not text: a name or an indent.
     lead: usize,
 }
 
 impl Flow {
-    /// Begins with `lead`, such as a name, in rows of at most `width` columns.
+    /// Starts with `lead`, such as a name, in rows of at most `width` columns.
     pub(crate) fn new(lead: &str, width: usize) -> Self {
         Self { width: width.max(8), row: lead.to_owned(), used: columns(lead), lead: lead.len() }
     }
 
-    /// Adds text; returns the rows that are full now.
+    /// Adds text; returns the rows that are now full.
     pub(crate) fn feed(&mut self, text: &str) -> Vec<String> {
         let mut full = Vec::new();
         for c in text.chars() {
@@ -50,7 +50,7 @@ impl Flow {
         &self.row
     }
 
-    /// Ends the text: its last row, where there is something in it.
+    /// Ends the text; returns its last row unless it is empty.
     pub(crate) fn end(&mut self) -> Option<String> {
         let empty = self.row[self.lead..].trim().is_empty();
         let rest = self.begin_row("");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn text_wraps_the_same_however_it_arrives() {
+    fn text_wraps_the_same_in_pieces_of_any_size() {
         let expected = ["ada: one two", "  three four", "  five", "", "  six"];
         for piece in [1, 3, 100] {
             assert_eq!(rows("one two three four five\n\nsix", 14, piece), expected, "pieces of {piece}");

@@ -1,11 +1,11 @@
-//! Bytes of a keyboard as keys. Knows the sequences that terminals send, not what keys do.
+//! Parses the bytes of a keyboard into keys. Knows the sequences that terminals send, not what keys do.
 
-/// A key, or text that was pasted.
+/// A key, or pasted text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keystroke {
-    /// A character that prints.
+    /// A printable character.
     Char(char),
-    /// Text pasted in one go; its line ends do not send.
+    /// Text pasted at once; its line ends do not send it.
     Paste(String),
     /// Send.
     Enter,
@@ -15,17 +15,17 @@ pub(crate) enum Keystroke {
     Backspace,
     /// Delete under the cursor.
     Delete,
-    /// One to the left.
+    /// Move one character to the left.
     Left,
-    /// One to the right.
+    /// Move one character to the right.
     Right,
-    /// To the beginning.
+    /// Move to the beginning.
     Home,
-    /// To the end.
+    /// Move to the end.
     End,
-    /// Older.
+    /// Recall an older line.
     Up,
-    /// Newer.
+    /// Recall a newer line.
     Down,
     /// Delete the word to the left.
     KillWord,
@@ -44,10 +44,10 @@ pub(crate) enum Keystroke {
 const ESC: u8 = 0x1b;
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
-/// Longest escape sequence that is waited for; what is longer is no key.
+/// Maximum length of an escape sequence; a longer one is not a key.
 const SEQUENCE_MAX: usize = 16;
 
-/// Reads keys from pieces of input, wherever these are cut.
+/// Parses keys from pieces of input, split anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     pending: Vec<u8>,
@@ -69,7 +69,7 @@ impl Keys {
             }
         }
         self.pending.drain(..at);
-        // An escape key alone means nothing here; keeping it would swallow the next key.
+        // An escape key alone has no meaning here; keeping it would swallow the next key.
         if self.pending == [ESC] {
             self.pending.clear();
         }
@@ -77,7 +77,7 @@ impl Keys {
     }
 }
 
-/// The first key of `bytes` and how many bytes it took; `None` where more must come.
+/// The first key in `bytes` and how many bytes it took; `None` if more bytes are needed.
 fn next(bytes: &[u8]) -> Option<(usize, Option<Keystroke>)> {
     if bytes.starts_with(PASTE_BEGIN) {
         let body = &bytes[PASTE_BEGIN.len()..];
@@ -119,7 +119,7 @@ fn character(bytes: &[u8]) -> Option<(usize, Option<Keystroke>)> {
         0xc0..=0xdf => 2,
         0xe0..=0xef => 3,
         0xf0..=0xf7 => 4,
-        // No character begins so: pass over it.
+        // No character starts with this byte: skip it.
         _ => return Some((1, None)),
     };
     let piece = bytes.get(..wanted)?;
@@ -159,12 +159,12 @@ mod tests {
     use super::*;
 
     fn check(input: &[u8], expected: &[Keystroke]) {
-        let whole = Keys::default().feed(input);
-        assert_eq!(whole, expected, "{input:?}");
+        let all = Keys::default().feed(input);
+        assert_eq!(all, expected, "{input:?}");
     }
 
     #[test]
-    fn keys_are_read_as_terminals_send_them() {
+    fn the_sequences_of_terminals_are_parsed() {
         check(b"a\r", &[Keystroke::Char('a'), Keystroke::Enter]);
         check("é漢".as_bytes(), &[Keystroke::Char('é'), Keystroke::Char('漢')]);
         check(
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_between_two_pieces_is_one_key() {
+    fn a_key_split_across_two_pieces_is_one_key() {
         let mut keys = Keys::default();
         assert_eq!(keys.feed(&"é".as_bytes()[..1]), []);
         assert_eq!(keys.feed(&"é".as_bytes()[1..]), [Keystroke::Char('é')]);

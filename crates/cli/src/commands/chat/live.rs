@@ -1,4 +1,4 @@
-//! A chat in a terminal: keys, updates and answers meet in one loop.
+//! A chat in a terminal: one loop handles keys, updates and results of requests.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::command::{HELP, Line};
-use super::editor::{Act, Editor};
+use super::editor::{Editor, EditorAction};
 use super::keys::Keys;
 use super::talk::Talk;
 use super::terminal::{self, Terminal};
@@ -20,20 +20,20 @@ use crate::exchange;
 use crate::output::{Screen, Style, shortened};
 use crate::sse::{self, StreamEvent};
 use crate::target::{self, Target, agent_path};
-use agent::space::Spoken;
+use agent::space::PostedMessage;
 
-/// Rows of the line being written that are shown at most.
+/// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
-/// Messages read at once where some were missed: the server's bound.
-const MISSED_MOST: u32 = 200;
-/// Lines that wait to be sent.
+/// Messages that are read at once if some were missed: the server's limit.
+const MISSED_MAX: u32 = 200;
+/// Maximum number of lines that wait to be sent.
 const OUTBOX: usize = 64;
 const PROMPT: &str = "> ";
 
-/// What a request in the background came to.
+/// The result of a request in the background.
 enum RequestResult {
     NotSent(String, Failure),
-    Missed(Vec<Spoken>),
+    Missed(Vec<PostedMessage>),
     NotRead(Failure),
     Remark(String),
     Names(Vec<target::Named>),
@@ -41,7 +41,7 @@ enum RequestResult {
 
 struct Chat {
     client: Arc<Client>,
-    place: Arc<Target>,
+    target: Arc<Target>,
     screen: Screen,
     talk: Talk,
     editor: Editor,
@@ -50,25 +50,25 @@ struct Chat {
     answers: mpsc::Sender<RequestResult>,
 }
 
-/// Talks until the person leaves.
-pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Target, history: u32) -> Result<Exit> {
-    let path = format!("/v1/spaces/{}/stream", place.space.id);
-    let mut heard = sse::listen(Arc::clone(&client), path).await?;
-    let mut tools = listen_to_tools(&client, &place).await;
+/// Runs the chat until the user quits.
+pub(crate) async fn run(client: Arc<Client>, screen: Screen, target: Target, history: u32) -> Result<Exit> {
+    let path = format!("/v1/spaces/{}/stream", target.space.id);
+    let mut updates = sse::listen(Arc::clone(&client), path).await?;
+    let mut tools = tool_updates(&client, &target).await;
     let ready: ReadyJson = client.get_as("/v1/ready").await?;
-    let earlier = messages(&client, &place, history.max(1)).await?;
+    let earlier = messages(&client, &target, history.max(1)).await?;
 
-    let place = Arc::new(place);
-    let mut talk = Talk::new(screen, Terminal::width(), place.me, zone());
-    for member in &place.members {
+    let target = Arc::new(target);
+    let mut talk = Talk::new(screen, Terminal::width(), target.me, zone());
+    for member in &target.members {
         talk.name(member.entity.id, &member.entity.display_name);
     }
-    greet(&mut talk, &place, &ready);
-    let earlier = learn(&mut talk, earlier);
+    print_greeting(&mut talk, &target, &ready);
+    let earlier = learn_senders(&mut talk, earlier);
     begin(&mut talk, earlier, history);
 
     let (answers, mut answered) = mpsc::channel(OUTBOX);
-    let outbox = post_in_order(Arc::clone(&client), Arc::clone(&place), answers.clone());
+    let outbox = post_in_order(Arc::clone(&client), Arc::clone(&target), answers.clone());
     let broken = |error: std::io::Error| {
         Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
     };
@@ -78,20 +78,21 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Target, hist
     let terminal = Terminal::take()?;
     let mut input = terminal::input();
     let mut keys = Keys::default();
-    let mut chat = Chat { client, place, screen, talk, editor: Editor::default(), terminal, outbox, answers };
+    let mut chat =
+        Chat { client, target, screen, talk, editor: Editor::default(), terminal, outbox, answers };
     loop {
         chat.draw();
-        let on = tokio::select! {
+        let running = tokio::select! {
             bytes = input.recv() => match bytes {
                 Some(bytes) => chat.press_all(keys.feed(&bytes)),
                 None => false,
             },
-            update = heard.recv() => {
+            update = updates.recv() => {
                 let mut next = update;
                 while let Some(update) = next {
-                    chat.hear(update)?;
-                    // What waits already is drawn in one go.
-                    next = heard.try_recv().ok();
+                    chat.handle_update(update)?;
+                    // Draw once for all updates that have already arrived.
+                    next = updates.try_recv().ok();
                 }
                 true
             }
@@ -104,29 +105,29 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Target, hist
             _ = ended.recv() => false,
             _ = hung_up.recv() => false,
         };
-        if !on {
+        if !running {
             chat.draw();
             return Ok(Exit::Answered);
         }
     }
 }
 
-/// What the agents here do with their tools, which only their own streams tell. Whoever may not
-/// listen to these, or loses one, still has the conversation.
-async fn listen_to_tools(client: &Arc<Client>, place: &Target) -> mpsc::Receiver<Update> {
-    let (told, tools) = mpsc::channel(OUTBOX);
-    for agent in place.agents().filter(|_| place.admin) {
+/// Receives what the agents here do with their tools, which only their own streams contain. Without
+/// permission for these streams, or after one is lost, the conversation still works.
+async fn tool_updates(client: &Arc<Client>, target: &Target) -> mpsc::Receiver<Update> {
+    let (sender, tools) = mpsc::channel(OUTBOX);
+    for agent in target.agents().filter(|_| target.admin) {
         let path = agent_path(agent.id.agent(), "/stream");
-        let Ok(mut heard) = sse::listen(Arc::clone(client), path).await else { continue };
-        let told = told.clone();
+        let Ok(mut stream) = sse::listen(Arc::clone(client), path).await else { continue };
+        let sender = sender.clone();
         tokio::spawn(async move {
-            while let Some(heard) = heard.recv().await {
-                let StreamEvent::Update(update) = heard else { continue };
+            while let Some(event) = stream.recv().await {
+                let StreamEvent::Update(update) = event else { continue };
                 let of_a_tool = matches!(
                     *update,
                     Update::ToolStarted { .. } | Update::ToolDone { .. } | Update::ToolError { .. }
                 );
-                if of_a_tool && told.send(*update).await.is_err() {
+                if of_a_tool && sender.send(*update).await.is_err() {
                     return;
                 }
             }
@@ -135,30 +136,30 @@ async fn listen_to_tools(client: &Arc<Client>, place: &Target) -> mpsc::Receiver
     tools
 }
 
-fn greet(talk: &mut Talk, place: &Target, ready: &ReadyJson) {
-    let agents: Vec<&str> = place.agents().map(|agent| agent.display_name.as_str()).collect();
+fn print_greeting(talk: &mut Talk, target: &Target, ready: &ReadyJson) {
+    let agents: Vec<&str> = target.agents().map(|agent| agent.display_name.as_str()).collect();
     let with = if agents.is_empty() { "no agent".to_owned() } else { agents.join(", ") };
-    talk.remark(&format!("{} with {with}. /help explains, Ctrl-D leaves.", place.space.display_name));
+    talk.note(&format!("{} with {with}. /help lists commands, Ctrl-D quits.", target.space.display_name));
     match &ready.model {
         Some(model) if model.demo => {
-            talk.remark("This is the demo model: scripted replies, no language model.");
+            talk.note("This is the demo model: scripted replies, no language model.");
         }
-        Some(model) => talk.remark(&format!("Model: {}", model.name)),
+        Some(model) => talk.note(&format!("Model: {}", model.name)),
         None => {}
     }
 }
 
-/// Names of those who left the space since come with their messages.
-fn learn(talk: &mut Talk, spoken: Vec<Spoken>) -> Vec<Message> {
-    let mut messages = Vec::with_capacity(spoken.len());
-    for Spoken { message, sender_name, .. } in spoken {
+/// Learns the senders' names from the messages, also of those who have left the space.
+fn learn_senders(talk: &mut Talk, posted: Vec<PostedMessage>) -> Vec<Message> {
+    let mut messages = Vec::with_capacity(posted.len());
+    for PostedMessage { message, sender_name, .. } in posted {
         talk.name(message.sender, &sender_name);
         messages.push(message);
     }
     messages
 }
 
-/// The last messages, and from there on all that come.
+/// Shows the last messages; later ones follow.
 fn begin(talk: &mut Talk, earlier: Vec<Message>, history: u32) {
     let Some(last) = earlier.last().map(|message| message.seq) else { return };
     if history == 0 {
@@ -173,17 +174,17 @@ impl Chat {
     fn draw(&mut self) {
         let width = Terminal::width();
         let rows = self.talk.take_rows();
-        let mut lower: Vec<String> = self.talk.unfinished().into_iter().collect();
+        let mut bottom: Vec<String> = self.talk.unfinished().into_iter().collect();
         if let Some(status) = self.talk.status() {
-            lower.push(self.screen.paint(Style::Dim, &shortened(&status, width)));
+            bottom.push(self.screen.paint(Style::Dim, &shortened(&status, width)));
         }
-        let above = lower.len();
+        let above = bottom.len();
         let typed = self.editor.rows(PROMPT, width, INPUT_ROWS);
-        lower.extend(typed.rows.iter().map(|row| self.shown(row)));
-        self.terminal.draw(&rows, &lower, (above + typed.cursor.0, typed.cursor.1));
+        bottom.extend(typed.rows.iter().map(|row| self.shown(row)));
+        self.terminal.draw(&rows, &bottom, (above + typed.cursor.0, typed.cursor.1));
     }
 
-    /// What was typed, on terminals that know no UTF-8 too: one column for each of its own.
+    /// What was typed, with one ASCII column for each character if the terminal does not support UTF-8.
     fn shown(&self, row: &str) -> String {
         if self.screen.utf8 { row.to_owned() } else { row.replace(|c: char| !c.is_ascii(), "?") }
     }
@@ -191,11 +192,11 @@ impl Chat {
     fn press_all(&mut self, keys: Vec<super::keys::Keystroke>) -> bool {
         keys.into_iter().all(|key| match self.editor.press(key) {
             None => true,
-            Some(Act::Send(text)) => self.enter(&text),
-            Some(Act::Interrupt) if self.talk.busy().is_empty() => false,
-            Some(Act::Interrupt) => self.cancel(),
-            Some(Act::Leave) => false,
-            Some(Act::Redraw) => {
+            Some(EditorAction::Send(text)) => self.enter(&text),
+            Some(EditorAction::Interrupt) if self.talk.busy().is_empty() => false,
+            Some(EditorAction::Interrupt) => self.cancel(),
+            Some(EditorAction::Leave) => false,
+            Some(EditorAction::Redraw) => {
                 self.terminal.clear();
                 true
             }
@@ -207,25 +208,25 @@ impl Chat {
             Line::Say(text) => {
                 if let Err(error) = self.outbox.try_send(text.to_owned()) {
                     let text = error.into_inner();
-                    self.editor.give_back(&text);
-                    self.talk.remark("(too much waits to be sent; try again in a moment)");
+                    self.editor.restore(&text);
+                    self.talk.note("(too many unsent messages; try again in a moment)");
                 }
             }
-            Line::Help => self.talk.remark(HELP),
+            Line::Help => self.talk.note(HELP),
             Line::Who => self.who(),
-            Line::Cancel if self.talk.busy().is_empty() => self.talk.remark("(no agent is working now)"),
+            Line::Cancel if self.talk.busy().is_empty() => self.talk.note("(no agent is working now)"),
             Line::Cancel => return self.cancel(),
             Line::Quit => return false,
             Line::Unknown(command) => {
-                self.talk.remark(&format!(
-                    "(no command is called /{command}; /help lists them, //{command} says it)"
+                self.talk.note(&format!(
+                    "(there is no command /{command}; /help lists all, //{command} posts it as text)"
                 ));
             }
         }
         true
     }
 
-    /// Cancels the cycles that are seen here.
+    /// Cancels the cycles that are shown here.
     fn cancel(&mut self) -> bool {
         for (agent, busy) in self.talk.busy() {
             let client = Arc::clone(&self.client);
@@ -235,7 +236,7 @@ impl Chat {
             tokio::spawn(async move {
                 match client.post(&path, &body, None).await {
                     Ok(_) => {}
-                    // It ended by itself in this moment.
+                    // It has just ended by itself.
                     Err(failure) if failure.code == "no_open_cycle" => {}
                     Err(failure) => send_answer(&answers, RequestResult::Remark(one_line(&failure))).await,
                 }
@@ -246,10 +247,10 @@ impl Chat {
 
     fn who(&self) {
         let client = Arc::clone(&self.client);
-        let place = Arc::clone(&self.place);
+        let target = Arc::clone(&self.target);
         let answers = self.answers.clone();
         tokio::spawn(async move {
-            let text = match present(&client, &place).await {
+            let text = match list_members(&client, &target).await {
                 Ok(text) => text,
                 Err(failure) => one_line(&failure),
             };
@@ -257,27 +258,27 @@ impl Chat {
         });
     }
 
-    fn hear(&mut self, heard: StreamEvent) -> Result<()> {
-        let missed = match heard {
+    fn handle_update(&mut self, event: StreamEvent) -> Result<()> {
+        let missed = match event {
             StreamEvent::Update(update) => {
                 self.learn_names(&update);
                 self.talk.update(*update)
             }
             StreamEvent::Snapshot(snapshot) => self.talk.snapshot(snapshot),
-            // A snapshot follows, or the line is lost in a moment.
+            // A snapshot follows, or the connection is about to be lost.
             StreamEvent::Gap(_) | StreamEvent::Closed(_) => false,
             StreamEvent::Lost => {
-                self.talk.lose();
+                self.talk.connection_lost();
                 false
             }
             StreamEvent::Refused(failure) => return Err(failure),
         };
         if missed {
             let client = Arc::clone(&self.client);
-            let place = Arc::clone(&self.place);
+            let target = Arc::clone(&self.target);
             let answers = self.answers.clone();
             tokio::spawn(async move {
-                let answer = match messages(&client, &place, MISSED_MOST).await {
+                let answer = match messages(&client, &target, MISSED_MAX).await {
                     Ok(messages) => RequestResult::Missed(messages),
                     Err(failure) => RequestResult::NotRead(failure),
                 };
@@ -287,7 +288,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Somebody new: asks who it is.
+    /// Asks for the names of members if a new one joined.
     fn learn_names(&self, update: &Update) {
         let new = match update {
             Update::Member { entity, joined: true, .. } => !self.talk.knows(*entity),
@@ -297,11 +298,11 @@ impl Chat {
             return;
         }
         let client = Arc::clone(&self.client);
-        let place = Arc::clone(&self.place);
+        let target = Arc::clone(&self.target);
         let answers = self.answers.clone();
         tokio::spawn(async move {
-            // Without it the new member is shown by its id, which is no loss worth a word.
-            if let Ok(members) = target::members(&client, &place.space).await {
+            // Without its name a new member is shown by its id, which needs no error.
+            if let Ok(members) = target::members(&client, &target.space).await {
                 send_answer(
                     &answers,
                     RequestResult::Names(members.into_iter().map(target::Named::from).collect()),
@@ -314,20 +315,20 @@ impl Chat {
     fn answer(&mut self, answer: RequestResult) -> bool {
         match answer {
             RequestResult::NotSent(text, failure) => {
-                self.talk.remark(&format!("(not sent: {})", one_line(&failure)));
-                self.editor.give_back(&text);
+                self.talk.note(&format!("(not sent: {})", one_line(&failure)));
+                self.editor.restore(&text);
             }
             RequestResult::Missed(messages) => {
-                // Those that were shown meanwhile are passed over by their seq.
-                let messages = learn(&mut self.talk, messages);
+                // Messages that were shown in the meantime are skipped by their seq.
+                let messages = learn_senders(&mut self.talk, messages);
                 let last = self.talk.last_seq();
                 self.talk.catch_up(messages.into_iter().filter(|message| message.seq > last).collect());
             }
             RequestResult::NotRead(failure) => {
                 self.talk.catch_up(Vec::new());
-                self.talk.remark(&one_line(&failure));
+                self.talk.note(&one_line(&failure));
             }
-            RequestResult::Remark(text) => self.talk.remark(&text),
+            RequestResult::Remark(text) => self.talk.note(&text),
             RequestResult::Names(names) => {
                 names.iter().for_each(|named| self.talk.name(named.id, &named.name))
             }
@@ -342,17 +343,17 @@ impl Chat {
     }
 }
 
-/// Sends lines one after the other, in the order in which they were written.
+/// Posts lines one after the other, in the order in which they were typed.
 fn post_in_order(
     client: Arc<Client>,
-    place: Arc<Target>,
+    target: Arc<Target>,
     answers: mpsc::Sender<RequestResult>,
 ) -> mpsc::Sender<String> {
     let (outbox, mut lines) = mpsc::channel::<String>(OUTBOX);
     tokio::spawn(async move {
         while let Some(text) = lines.recv().await {
             let posted = match exchange::fresh_id() {
-                Ok(id) => exchange::post(&client, &place, id, &text).await,
+                Ok(id) => exchange::post(&client, &target, id, &text).await,
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = posted {
@@ -364,22 +365,22 @@ fn post_in_order(
 }
 
 async fn send_answer(answers: &mpsc::Sender<RequestResult>, answer: RequestResult) {
-    // The chat is over: nobody wants to know.
+    // Fails only if the chat has ended, and then nobody needs the answer.
     let _ = answers.send(answer).await;
 }
 
-async fn messages(client: &Client, place: &Target, most: u32) -> Result<Vec<Spoken>> {
-    let path = format!("/v1/spaces/{}/messages?limit={most}", place.space.id);
+async fn messages(client: &Client, target: &Target, max: u32) -> Result<Vec<PostedMessage>> {
+    let path = format!("/v1/spaces/{}/messages?limit={max}", target.space.id);
     let answer = client.get(&path).await?;
     typed(&path, answer["items"].clone())
 }
 
-async fn present(client: &Client, place: &Target) -> Result<String> {
+async fn list_members(client: &Client, target: &Target) -> Result<String> {
     let mut lines = Vec::new();
-    for member in target::members(client, &place.space).await? {
+    for member in target::members(client, &target.space).await? {
         let entity = member.entity;
         let mut line = format!("  {} ({}", entity.display_name, entity.kind.as_str());
-        if entity.kind == agent::entity::EntityKind::Agent && place.admin {
+        if entity.kind == agent::entity::EntityKind::Agent && target.admin {
             let agent: Agent = client.get_as(&agent_path(entity.id.agent(), "")).await?;
             line.push_str(&format!(", {}", agent.state.as_str()));
         }
@@ -388,7 +389,7 @@ async fn present(client: &Client, place: &Target) -> Result<String> {
         }
         lines.push(line + ")");
     }
-    Ok(format!("in {}:\n{}", place.space.display_name, lines.join("\n")))
+    Ok(format!("in {}:\n{}", target.space.display_name, lines.join("\n")))
 }
 
 fn one_line(failure: &Failure) -> String {

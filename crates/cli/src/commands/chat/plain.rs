@@ -1,4 +1,4 @@
-//! A chat where input or output is no terminal: each line is said, its answer waited for and printed.
+//! A chat without a terminal: posts each line, waits for the replies and prints them.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::exchange::{self, AgentWatch};
 use crate::output::Screen;
 use crate::target::Target;
 
-/// Says each line of standard input and waits for what each agent there makes of it.
+/// Posts each line of standard input and waits for the reply of each agent in the space.
 pub(crate) async fn run(
     client: Arc<Client>,
     screen: Screen,
-    place: Target,
+    target: Target,
     timeout: Duration,
 ) -> Result<Exit> {
     let mut watches = Vec::new();
-    if place.admin {
-        for agent in place.agents() {
+    if target.admin {
+        for agent in target.agents() {
             let watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
             watches.push((agent.display_name.clone(), watch));
         }
     } else {
-        screen.note("(this key may not follow agents: lines are said, answers are not waited for)");
+        screen.note("(this key may not follow agents: lines are posted without waiting for replies)");
     }
     let mut lines = lines();
     while let Some(line) = lines.recv().await {
@@ -44,15 +44,15 @@ pub(crate) async fn run(
             }
             Line::Who | Line::Cancel | Line::Unknown(_) => {
                 screen.note(
-                    &screen.clean_line(&format!("(`{line}` works only in a terminal; //text says it)")),
+                    &screen.clean_line(&format!("(`{line}` works only in a terminal; //text posts it)")),
                 );
                 continue;
             }
         };
         let id = exchange::fresh_id()?;
-        exchange::post(&client, &place, id, text).await?;
+        exchange::post(&client, &target, id, text).await?;
         for (name, watch) in &mut watches {
-            let exchange = watch.wait(id, place.space.id, timeout).await?;
+            let exchange = watch.wait(id, target.space.id, timeout).await?;
             say::print(&screen, name, &exchange);
         }
     }
@@ -78,7 +78,7 @@ fn lines() -> mpsc::Receiver<Result<String>> {
     receiver
 }
 
-/// The next line, without its end; bounded, whatever is piped in.
+/// The next line, without its end; limited in length.
 fn read_line(input: &mut impl BufRead) -> Result<Option<String>> {
     let bound = limits::MESSAGE_MAX_BYTES + 2;
     let mut bytes = Vec::new();
@@ -89,8 +89,8 @@ fn read_line(input: &mut impl BufRead) -> Result<Option<String>> {
         return Ok(None);
     }
     if read == bound && bytes.last() != Some(&b'\n') {
-        let most = limits::MESSAGE_MAX_BYTES;
-        return Err(Failure::usage(format!("wanted lines of at most {most} bytes, got a longer one")));
+        let max = limits::MESSAGE_MAX_BYTES;
+        return Err(Failure::usage(format!("wanted lines of at most {max} bytes, got a longer one")));
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| Failure::usage("wanted UTF-8 text, got other bytes").hint("convert it with `iconv`"))?;

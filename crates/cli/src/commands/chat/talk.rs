@@ -1,5 +1,5 @@
-//! What a conversation looks like: updates in, finished rows and one unfinished row out. Pure; knows
-//! neither terminal nor server, so every order of updates can be tried.
+//! Renders a conversation: takes updates, returns finished rows and one unfinished row. Pure; must not know
+//! the terminal or the server, so every order of updates can be tested.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -13,14 +13,14 @@ use agent::update::{AgentState, Update};
 use jiff::tz::TimeZone;
 
 use super::flow::Flow;
-use crate::commands::watch::moment::cannot_think;
+use crate::commands::watch::moment::backing_off_text;
 use crate::output::{Screen, Style};
 use crate::sse::Snapshot;
 
-/// Messages that are remembered as printed, so that a late piece of their draft is not.
+/// Number of printed messages that are remembered, so that a late piece of a draft is ignored.
 const PRINTED: usize = 64;
-/// Tools whose work is seen as a message or as the end of the cycle.
-const SEEN_OTHERWISE: [&str; 3] = ["send_message", "done", "skip"];
+/// Tools that are not shown: their effect is visible as a message or as the end of the cycle.
+const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
 
 /// A message being written.
 #[derive(Debug)]
@@ -28,15 +28,15 @@ struct MessageDraft {
     agent: AgentId,
     /// As generated, not cleaned.
     text: String,
-    /// Pieces were lost: what follows cannot be placed; the committed message fills it in.
-    torn: bool,
+    /// Pieces were lost: later pieces are ignored, and the committed message completes it.
+    incomplete: bool,
 }
 
-/// The draft that is shown growing.
+/// The draft that is currently shown.
 #[derive(Debug)]
-struct Growing {
+struct ShownDraft {
     message: MessageId,
-    /// Bytes of its text that are shown.
+    /// Bytes of its text that are already shown.
     shown: usize,
     flow: Flow,
 }
@@ -44,7 +44,7 @@ struct Growing {
 /// An agent at work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Busy {
-    /// In which cycle.
+    /// Its current cycle.
     pub(crate) cycle: Option<CycleId>,
     state: AgentState,
     tool: Option<String>,
@@ -59,17 +59,17 @@ pub(crate) struct Talk {
     last_seq: u64,
     early: BTreeMap<u64, Message>,
     drafts: HashMap<MessageId, MessageDraft>,
-    growing: Option<Growing>,
+    shown_draft: Option<ShownDraft>,
     printed: VecDeque<MessageId>,
     busy: BTreeMap<AgentId, Busy>,
     zone: TimeZone,
-    /// Agents of which it is told that they cannot think, until they do something.
-    resting: BTreeSet<AgentId>,
-    /// The last cycle of each agent that touched this space: work in others is not shown here.
+    /// Agents already reported as backing off; removed when they do something.
+    backing_off: BTreeSet<AgentId>,
+    /// The last cycle of each agent that touched this space: work in other spaces is not shown.
     cycles: HashMap<AgentId, CycleId>,
     lost: bool,
-    /// Missed messages are on their way: what is written now waits, to stand below them.
-    behind: bool,
+    /// Missed messages are being read: drafts wait, so that they are shown below them.
+    catching_up: bool,
     rows: Vec<String>,
 }
 
@@ -84,19 +84,19 @@ impl Talk {
             last_seq: 0,
             early: BTreeMap::new(),
             drafts: HashMap::new(),
-            growing: None,
+            shown_draft: None,
             printed: VecDeque::new(),
             busy: BTreeMap::new(),
             zone,
-            resting: BTreeSet::new(),
+            backing_off: BTreeSet::new(),
             cycles: HashMap::new(),
             lost: false,
-            behind: false,
+            catching_up: false,
             rows: Vec::new(),
         }
     }
 
-    /// Learns a name.
+    /// Sets the name of an entity.
     pub(crate) fn name(&mut self, id: EntityId, name: &str) {
         self.names.insert(id, self.screen.clean_line(name));
     }
@@ -106,7 +106,7 @@ impl Talk {
         self.names.contains_key(&id)
     }
 
-    /// Everything up to that seq counts as shown.
+    /// Marks everything up to `seq` as shown.
     pub(crate) fn begin_after(&mut self, seq: u64) {
         self.last_seq = seq;
     }
@@ -121,25 +121,25 @@ impl Talk {
         self.width = width;
     }
 
-    /// Agents at work, with what is known of their cycles.
+    /// Agents at work, and what is known about their cycles.
     pub(crate) fn busy(&self) -> &BTreeMap<AgentId, Busy> {
         &self.busy
     }
 
-    /// Rows that are finished since the last call.
+    /// Rows that were finished since the last call.
     pub(crate) fn take_rows(&mut self) -> Vec<String> {
         std::mem::take(&mut self.rows)
     }
 
     /// The row that is still being written.
     pub(crate) fn unfinished(&self) -> Option<String> {
-        self.growing.as_ref().map(|growing| self.painted(growing.flow.row()))
+        self.shown_draft.as_ref().map(|shown_draft| self.painted(shown_draft.flow.row()))
     }
 
-    /// What the agents do just now, in one row.
+    /// What the agents currently do, in one row.
     pub(crate) fn status(&self) -> Option<String> {
         if self.lost {
-            return Some("(no server; looking for it)".to_owned());
+            return Some("(not connected; reconnecting)".to_owned());
         }
         let words: Vec<String> = self
             .busy
@@ -156,8 +156,8 @@ impl Talk {
         (!words.is_empty()).then(|| format!("({}; Ctrl-C cancels)", words.join(", ")))
     }
 
-    /// A remark of ours, between the messages.
-    pub(crate) fn remark(&mut self, text: &str) {
+    /// Adds a note of ours between the messages.
+    pub(crate) fn note(&mut self, text: &str) {
         self.interrupt();
         let mut flow = Flow::new("", self.width);
         let mut rows = flow.feed(&self.screen.clean(text));
@@ -165,25 +165,25 @@ impl Talk {
         self.rows.extend(rows.iter().map(|row| self.screen.paint(Style::Dim, row)));
     }
 
-    /// Takes messages read from the server's history, oldest first. Where more were missed than
-    /// were read, says so and goes on behind them.
+    /// Adds messages from the server's history, oldest first. If more were missed than were read, says how
+    /// many and continues with these.
     pub(crate) fn catch_up(&mut self, messages: Vec<Message>) {
         if let Some(first) = messages.first().filter(|first| first.seq > self.last_seq + 1) {
             let missed = first.seq - 1 - self.last_seq;
             self.last_seq = first.seq - 1;
-            self.remark(&format!("({missed} older messages are not shown)"));
+            self.note(&format!("({missed} older messages are not shown)"));
         }
         for message in messages {
             self.message(message);
         }
-        self.behind = false;
-        self.grow_next();
+        self.catching_up = false;
+        self.show_next_draft();
     }
 
-    /// Takes the snapshot of a new connection; `true` where messages were missed.
+    /// Handles the snapshot of a new connection; returns `true` if messages were missed.
     pub(crate) fn snapshot(&mut self, snapshot: Snapshot) -> bool {
         if std::mem::take(&mut self.lost) {
-            self.remark("(the server is back)");
+            self.note("(reconnected)");
         }
         self.busy = snapshot
             .agents
@@ -193,7 +193,7 @@ impl Talk {
             .collect();
         for now in &snapshot.idle {
             let rest = IdleUntil { reason: now.reason, until: now.until };
-            self.rests(now.agent, rest, now.why.as_deref());
+            self.back_off(now.agent, rest, now.why.as_deref());
         }
         self.cycles.extend(snapshot.agents.iter().map(|agent| (agent.agent, agent.cycle)));
         let gone: Vec<MessageId> = self
@@ -202,11 +202,12 @@ impl Talk {
             .filter(|id| snapshot.drafts.iter().all(|d| d.message != **id))
             .copied()
             .collect();
-        // A draft that ended while nobody looked is committed, and caught up with, or void.
+        // A draft that ended during the interruption was either committed, and catching up is_shown it, or
+        // discarded.
         let missed = snapshot.head_seq > self.last_seq;
-        self.behind |= missed;
+        self.catching_up |= missed;
         if !missed {
-            gone.into_iter().for_each(|message| self.void(message));
+            gone.into_iter().for_each(|message| self.discard(message));
         }
         for draft in snapshot.drafts.into_iter().filter(|draft| draft.tool.is_none()) {
             self.resume(draft.message, draft.agent, draft.text);
@@ -214,21 +215,21 @@ impl Talk {
         missed
     }
 
-    /// The line to the server is lost.
-    pub(crate) fn lose(&mut self) {
+    /// Handles the loss of the connection.
+    pub(crate) fn connection_lost(&mut self) {
         if !self.lost {
             self.lost = true;
             self.busy.clear();
-            self.remark("(the server is gone; what you send waits a moment for it)");
+            self.note("(connection lost; sending is retried for a moment)");
         }
     }
 
-    /// Takes an update; `true` where messages before it were missed.
+    /// Handles an update; returns `true` if messages before it were missed.
     pub(crate) fn update(&mut self, update: Update) -> bool {
         match update {
             Update::Message { message } => {
                 let missed = message.seq > self.last_seq + 1;
-                self.behind |= missed;
+                self.catching_up |= missed;
                 if !self.knows(message.sender) {
                     self.name(message.sender, &message.sender_name);
                 }
@@ -236,14 +237,14 @@ impl Talk {
                 return missed;
             }
             Update::Draft { message, agent, delta, chars, .. } => self.draft(message, agent, &delta, chars),
-            Update::DraftReset { message, .. } => self.void(message),
+            Update::DraftReset { message, .. } => self.discard(message),
             Update::State { agent, reason, idle: Some(idle), .. } => {
-                self.rests(agent, idle, reason.as_deref())
+                self.back_off(agent, idle, reason.as_deref())
             }
             Update::State { agent, state, cycle, reason, .. } => self.state(agent, state, cycle, reason),
             Update::ToolStarted { agent, cycle, tool, .. } => {
                 let here = self.cycles.get(&agent) == Some(&cycle);
-                if let Some(busy) = self.busy.get_mut(&agent).filter(|_| here && shows(&tool)) {
+                if let Some(busy) = self.busy.get_mut(&agent).filter(|_| here && is_shown(&tool)) {
                     busy.tool = Some(tool);
                 }
             }
@@ -287,35 +288,35 @@ impl Talk {
     }
 
     fn show(&mut self, message: &Message) {
-        self.resting.remove(&message.sender.agent());
+        self.backing_off.remove(&message.sender.agent());
         let draft = self.drafts.remove(&message.id);
         self.printed.push_back(message.id);
         if self.printed.len() > PRINTED {
             self.printed.pop_front();
         }
-        match self.growing.take_if(|growing| growing.message == message.id) {
-            Some(growing) => {
-                self.complete(growing, &draft.map(|draft| draft.text).unwrap_or_default(), message)
+        match self.shown_draft.take_if(|shown_draft| shown_draft.message == message.id) {
+            Some(shown_draft) => {
+                self.complete(shown_draft, &draft.map(|draft| draft.text).unwrap_or_default(), message)
             }
             None => {
                 self.interrupt();
                 self.print(message.sender, &message.text);
             }
         }
-        self.grow_next();
+        self.show_next_draft();
     }
 
-    /// The committed message replaces its draft: what of it is shown already is not shown again.
-    fn complete(&mut self, mut growing: Growing, shown: &str, message: &Message) {
+    /// Replaces a draft by its committed message: text that is already shown is not repeated.
+    fn complete(&mut self, mut shown_draft: ShownDraft, shown: &str, message: &Message) {
         let rest = message.text.strip_prefix(shown);
         if let Some(rest) = rest {
-            let rows = growing.flow.feed(&self.screen.clean(rest));
+            let rows = shown_draft.flow.feed(&self.screen.clean(rest));
             self.push(rows);
         }
-        let last = growing.flow.end();
+        let last = shown_draft.flow.end();
         self.push(last.into_iter().collect());
         if rest.is_none() {
-            self.remark("(it was said differently in the end:)");
+            self.note("(the final message is different:)");
             self.print(message.sender, &message.text);
         }
     }
@@ -334,85 +335,88 @@ impl Talk {
         let draft = self.drafts.entry(message).or_insert_with(|| MessageDraft {
             agent,
             text: String::new(),
-            torn: false,
+            incomplete: false,
         });
         let before = draft.text.chars().count() + delta.chars().count();
-        draft.torn |= before as u64 != chars;
-        if !draft.torn {
+        draft.incomplete |= before as u64 != chars;
+        if !draft.incomplete {
             draft.text.push_str(delta);
         }
-        self.grow(message);
+        self.show_draft(message);
     }
 
-    /// A snapshot tells a draft whole.
+    /// Restores a draft from a snapshot, which contains it in full.
     fn resume(&mut self, message: MessageId, agent: AgentId, text: String) {
         if self.printed.contains(&message) {
             return;
         }
         let fits = self.drafts.get(&message).is_none_or(|draft| text.starts_with(&draft.text));
         if !fits {
-            self.void(message);
+            self.discard(message);
         }
-        self.drafts.insert(message, MessageDraft { agent, text, torn: false });
-        self.grow(message);
+        self.drafts.insert(message, MessageDraft { agent, text, incomplete: false });
+        self.show_draft(message);
     }
 
-    /// Shows what is new of a draft, if it is the one that is shown growing or none is.
-    fn grow(&mut self, message: MessageId) {
-        if self.growing.is_none() && !self.behind {
+    /// Shows the new text of a draft, if it is the one currently shown or no other is.
+    fn show_draft(&mut self, message: MessageId) {
+        if self.shown_draft.is_none() && !self.catching_up {
             let Some(draft) = self.drafts.get(&message) else { return };
             let lead = format!("{}: ", self.name_of(draft.agent.entity()));
-            self.growing = Some(Growing { message, shown: 0, flow: Flow::new(&lead, self.width) });
+            self.shown_draft = Some(ShownDraft { message, shown: 0, flow: Flow::new(&lead, self.width) });
         }
-        let Some(growing) = self.growing.as_mut().filter(|growing| growing.message == message) else {
+        let Some(shown_draft) =
+            self.shown_draft.as_mut().filter(|shown_draft| shown_draft.message == message)
+        else {
             return;
         };
         let Some(draft) = self.drafts.get(&message) else { return };
-        let new = self.screen.clean(&draft.text[growing.shown..]);
-        growing.shown = draft.text.len();
-        let rows = growing.flow.feed(&new);
+        let new = self.screen.clean(&draft.text[shown_draft.shown..]);
+        shown_draft.shown = draft.text.len();
+        let rows = shown_draft.flow.feed(&new);
         self.push(rows);
     }
 
-    fn grow_next(&mut self) {
-        if self.growing.is_none()
-            && !self.behind
+    fn show_next_draft(&mut self) {
+        if self.shown_draft.is_none()
+            && !self.catching_up
             && let Some(message) = self.drafts.keys().min().copied()
         {
-            self.grow(message);
+            self.show_draft(message);
         }
     }
 
-    /// Makes room for something else: the row in progress is finished as it is, and the draft goes on
-    /// below under its name.
+    /// Makes space for another row: finishes the current row as it is; the draft continues below, under its
+    /// name.
     fn interrupt(&mut self) {
-        let Some(growing) = &mut self.growing else { return };
-        let agent = self.drafts.get(&growing.message).map(|draft| draft.agent);
-        let last = growing.flow.end();
+        let Some(shown_draft) = &mut self.shown_draft else { return };
+        let agent = self.drafts.get(&shown_draft.message).map(|draft| draft.agent);
+        let last = shown_draft.flow.end();
         let name = agent.map(|agent| self.name_of(agent.entity())).unwrap_or_default();
         let width = self.width;
-        if let Some(growing) = &mut self.growing {
-            growing.flow = Flow::new(&format!("{name} ... "), width);
+        if let Some(shown_draft) = &mut self.shown_draft {
+            shown_draft.flow = Flow::new(&format!("{name} ... "), width);
         }
         self.push(last.into_iter().collect());
     }
 
-    fn void(&mut self, message: MessageId) {
+    fn discard(&mut self, message: MessageId) {
         let Some(draft) = self.drafts.remove(&message) else { return };
-        if let Some(mut growing) = self.growing.take_if(|growing| growing.message == message) {
-            let last = growing.flow.end();
+        if let Some(mut shown_draft) = self.shown_draft.take_if(|shown_draft| shown_draft.message == message)
+        {
+            let last = shown_draft.flow.end();
             self.push(last.into_iter().collect());
-            self.remark(&format!("({} took that back)", self.name_of(draft.agent.entity())));
+            self.note(&format!("({} discarded that)", self.name_of(draft.agent.entity())));
         }
-        self.grow_next();
+        self.show_next_draft();
     }
 
-    /// Told once, however often it tries.
-    fn rests(&mut self, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
+    /// Reports once that an agent backs off, however often it retries.
+    fn back_off(&mut self, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
         self.busy.remove(&agent);
-        if self.resting.insert(agent) {
+        if self.backing_off.insert(agent) {
             let name = self.name_of(agent.entity());
-            self.remark(&format!("({name} {})", cannot_think(rest, why, &self.zone)));
+            self.note(&format!("({name} {})", backing_off_text(rest, why, &self.zone)));
         }
     }
 
@@ -421,7 +425,7 @@ impl Talk {
             self.busy.remove(&agent);
             if let Some(reason) = reason {
                 let name = self.name_of(agent.entity());
-                self.remark(&format!("({name} sleeps: {reason})"));
+                self.note(&format!("({name} sleeps: {reason})"));
             }
             return;
         }
@@ -436,28 +440,28 @@ impl Talk {
             busy.tool = None;
         }
         let end = match status {
-            OutcomeStatus::Ok if !shows(tool) => return,
+            OutcomeStatus::Ok if !is_shown(tool) => return,
             OutcomeStatus::Ok => "",
             OutcomeStatus::Error => ": failed",
-            OutcomeStatus::Pending => ": answer comes later",
+            OutcomeStatus::Pending => ": result comes later",
             OutcomeStatus::Unknown => ": unknown whether it happened",
             OutcomeStatus::Canceled => ": canceled",
         };
         let name = self.name_of(agent.entity());
-        self.remark(&format!("  * {name} used {tool}{end}"));
+        self.note(&format!("  * {name} used {tool}{end}"));
     }
 
     fn ended(&mut self, agent: AgentId, ending: Ending, reason: Option<String>) {
         self.busy.remove(&agent);
-        self.resting.remove(&agent);
+        self.backing_off.remove(&agent);
         let name = self.name_of(agent.entity());
-        let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let details = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         match ending {
             Ending::Completed => {}
-            Ending::Skipped => self.remark(&format!("({name} let it pass)")),
-            Ending::Exhausted => self.remark(&format!("({name} was cut off{because})")),
-            Ending::Canceled => self.remark(&format!("({name} stopped: canceled)")),
-            Ending::Failed => self.remark(&format!("({name} failed{because})")),
+            Ending::Skipped => self.note(&format!("({name} skipped it)")),
+            Ending::Exhausted => self.note(&format!("({name} was cut off{details})")),
+            Ending::Canceled => self.note(&format!("({name} stopped: canceled)")),
+            Ending::Failed => self.note(&format!("({name} failed{details})")),
         }
     }
 
@@ -466,7 +470,7 @@ impl Talk {
         self.rows.extend(painted);
     }
 
-    /// A row with the name in front of it, if there is one, made to stand out.
+    /// A row with its leading name, if any, highlighted.
     fn painted(&self, row: &str) -> String {
         if row.starts_with(' ') {
             return row.to_owned();
@@ -482,8 +486,8 @@ impl Talk {
     }
 }
 
-fn shows(tool: &str) -> bool {
-    !SEEN_OTHERWISE.contains(&tool)
+fn is_shown(tool: &str) -> bool {
+    !HIDDEN_TOOLS.contains(&tool)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The terminal of a chat: keys one by one, and at the bottom a few rows that are drawn again while
-//! what is above them only grows. Knows rows, not what they say.
+//! The terminal of a chat: delivers single keys, and redraws a few rows at the bottom while the rows above
+//! only grow. Knows rows, not their content.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use tokio::sync::mpsc;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{columns, terminal_width};
 
-/// Pieces of input that wait for the chat.
+/// Maximum number of input pieces that wait for the chat.
 const INPUT_BUFFER: usize = 64;
 
-/// A terminal that gives keys one by one; given back as it was when this is dropped.
+/// A terminal in raw mode; restored when this is dropped.
 pub(crate) struct Terminal {
     before: Termios,
-    /// Rows of the lower part above the cursor's.
+    /// Rows of the bottom part above the cursor's row.
     above: usize,
-    /// Columns of the lower part's rows, down to the cursor's, for a change of width.
+    /// Columns of each row of the bottom part above the cursor, needed after a change of width.
     drawn: Vec<usize>,
 }
 
 impl Terminal {
-    /// Takes the terminal.
+    /// Switches the terminal to raw mode.
     pub(crate) fn take() -> Result<Self> {
         let broken =
             |error| Failure::new(Exit::Failed, "no_terminal", format!("cannot set up the terminal: {error}"));
@@ -35,18 +35,18 @@ impl Terminal {
         ours.special_codes[SpecialCodeIndex::VTIME] = 0;
         termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &ours).map_err(broken)?;
         let terminal = Self { before, above: 0, drawn: Vec::new() };
-        // Pasted text comes marked, so that its line ends do not send.
+        // Marks pasted text, so that its line ends do not send it.
         put("\x1b[?2004h");
         Ok(terminal)
     }
 
-    /// Columns that rows may take: the last one stays free, where terminals disagree on wrapping.
+    /// Columns that rows may use: the last one stays free, because terminals wrap differently there.
     pub(crate) fn width() -> usize {
         terminal_width().saturating_sub(1).max(8)
     }
 
-    /// Adds `rows` above and draws `lower` below them, with the cursor in it.
-    pub(crate) fn draw(&mut self, rows: &[String], lower: &[String], cursor: (usize, usize)) {
+    /// Adds `rows` above and draws `bottom` below them, with the cursor in it.
+    pub(crate) fn draw(&mut self, rows: &[String], bottom: &[String], cursor: (usize, usize)) {
         let mut out = String::from("\x1b[?25l\r");
         if self.above > 0 {
             out.push_str(&format!("\x1b[{}A", self.above));
@@ -56,8 +56,8 @@ impl Terminal {
             out.push_str(row);
             out.push_str("\r\n");
         }
-        out.push_str(&lower.join("\r\n"));
-        let below = lower.len().saturating_sub(1).saturating_sub(cursor.0);
+        out.push_str(&bottom.join("\r\n"));
+        let below = bottom.len().saturating_sub(1).saturating_sub(cursor.0);
         if below > 0 {
             out.push_str(&format!("\x1b[{below}A"));
         }
@@ -68,16 +68,16 @@ impl Terminal {
         out.push_str("\x1b[?25h");
         put(&out);
         self.above = cursor.0;
-        self.drawn = lower.iter().take(cursor.0).map(|row| columns(&plain(row))).collect();
+        self.drawn = bottom.iter().take(cursor.0).map(|row| columns(&plain(row))).collect();
     }
 
-    /// The width changed: rows that were drawn may have been folded by the terminal.
+    /// Recomputes the height after a change of width: the terminal may have folded rows.
     pub(crate) fn resized(&mut self) {
         let width = terminal_width().max(1);
         self.above = self.drawn.iter().map(|columns| columns.div_ceil(width).max(1)).sum();
     }
 
-    /// Clears everything above.
+    /// Clears the screen.
     pub(crate) fn clear(&mut self) {
         put("\x1b[2J\x1b[H");
         self.above = 0;
@@ -87,15 +87,16 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         put("\x1b[?2004l\r\x1b[J");
-        // Nothing is left to do where even that fails.
+        // If even this fails, nothing more can be done.
         let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
 }
 
-/// Input as it comes, in pieces; closed at its end.
+/// Input in pieces as they arrive; closed at its end.
 pub(crate) fn input() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(INPUT_BUFFER);
-    // Reading a terminal cannot be taken back, so it has a thread that ends with the process.
+    // A blocked read of the terminal cannot be canceled, so it has its own thread, which ends with the
+    // process.
     std::thread::spawn(move || {
         let mut buffer = [0u8; 4096];
         loop {
@@ -117,11 +118,11 @@ pub(crate) fn input() -> mpsc::Receiver<Vec<u8>> {
 
 fn put(text: &str) {
     let mut out = std::io::stdout().lock();
-    // A terminal that is gone also ends the input, and with it the chat.
+    // If the terminal is gone, the input ends too, and with it the chat.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// The row without our own colours.
+/// The row without our colour codes.
 fn plain(row: &str) -> String {
     let mut out = String::with_capacity(row.len());
     let mut rest = row;

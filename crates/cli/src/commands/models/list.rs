@@ -1,5 +1,5 @@
-//! `viv models`: every provider with a key and every model server on this machine, asked for its
-//! models right now; with windows and prices as far as they are known.
+//! `viv models`: asks every provider with a key and every model server on this machine for its models, and
+//! shows windows and prices if known.
 
 use agent::port::{ModelInfo, Price};
 use futures_util::future::join_all;
@@ -15,10 +15,10 @@ use crate::model::{self, Chosen};
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 
-/// Models of one provider that are listed where nobody asked for that provider.
+/// Models of a provider that are listed if the user did not name the provider.
 const SHOWN_MAX: usize = 12;
 
-/// A provider as it was found.
+/// A provider and what it answered.
 struct FoundProvider {
     provider: &'static Provider,
     base_url: String,
@@ -26,7 +26,7 @@ struct FoundProvider {
     models: Vec<ModelRow>,
 }
 
-/// A model with what is known of it.
+/// A model and what is known about it.
 #[derive(Clone, Debug, PartialEq)]
 struct ModelRow {
     name: String,
@@ -36,7 +36,7 @@ struct ModelRow {
     default: bool,
 }
 
-/// Asks, prints.
+/// Asks providers and prints the answers.
 pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> Result<Exit> {
     let only = args.provider.as_deref().map(provider).transpose()?;
     if args.all {
@@ -62,8 +62,8 @@ pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> R
     Ok(Exit::Answered)
 }
 
-/// Whether a provider is asked without being named: it has an address, and no other name stands for
-/// the same one.
+/// Whether a provider is asked without being named: it has an address, and no earlier provider has the same
+/// one.
 fn is_main(provider: &Provider) -> bool {
     let first = PROVIDERS.iter().find(|other| other.base_url == provider.base_url);
     provider.base_url.is_some() && first.is_some_and(|first| first.name == provider.name)
@@ -84,7 +84,7 @@ async fn find(
     FoundProvider { provider, base_url, reach, models }
 }
 
-/// The default first, then what the catalog knows, then the rest as the provider lists it.
+/// The default model first, then the models in the catalog, then the others in the provider's order.
 fn rows(provider: &Provider, list: &[Listed], chosen: Option<&Chosen>) -> Vec<ModelRow> {
     let mut rows: Vec<(u8, ModelRow)> = list
         .iter()
@@ -112,7 +112,7 @@ fn rows(provider: &Provider, list: &[Listed], chosen: Option<&Chosen>) -> Vec<Mo
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Whether the window is stated by somebody, not assumed.
+/// Whether the window is known, not assumed.
 fn is_known(provider: &Provider, info: &ModelInfo) -> bool {
     model::is_in_catalog(info) || info.context_window != catalog::facts(provider, "").context_window
 }
@@ -121,7 +121,7 @@ fn show(
     screen: &Screen,
     found: &[FoundProvider],
     chosen: std::result::Result<&Chosen, &Failure>,
-    whole: bool,
+    full: bool,
 ) {
     match chosen {
         Ok(chosen) => {
@@ -131,7 +131,7 @@ fn show(
         Err(failure) => screen.wrapped(&format!("default: none: {}", screen.clean_line(&failure.message)), 2),
     }
     screen.line("");
-    let listed: Vec<&FoundProvider> = found.iter().filter(|found| whole || is_here(found)).collect();
+    let listed: Vec<&FoundProvider> = found.iter().filter(|found| full || is_here(found)).collect();
     let rows: Vec<Vec<String>> = listed.iter().map(|found| provider_row(screen, found)).collect();
     if !rows.is_empty() {
         screen.table(&["PROVIDER", "STATUS", "WHERE"], &rows);
@@ -140,14 +140,14 @@ fn show(
         let why = screen.clean_line(found.reach.why().unwrap_or_default());
         screen.wrapped(&format!("  {}: {why}", found.provider.name), 4);
     }
-    absent(screen, found, whole);
+    summarize_absent(screen, found, full);
     let mut rows = Vec::new();
     let mut more = Vec::new();
     for found in found {
-        let most = if whole { usize::MAX } else { SHOWN_MAX };
-        rows.extend(found.models.iter().take(most).map(|row| model_row(screen, row)));
-        if found.models.len() > most {
-            more.push(format!("{} of {}", found.models.len() - most, found.provider.name));
+        let max = if full { usize::MAX } else { SHOWN_MAX };
+        rows.extend(found.models.iter().take(max).map(|row| model_row(screen, row)));
+        if found.models.len() > max {
+            more.push(format!("{} of {}", found.models.len() - max, found.provider.name));
         }
     }
     if rows.is_empty() {
@@ -161,8 +161,8 @@ fn show(
     screen.wrapped("* is the default; prices are in US dollars per million tokens", 2);
 }
 
-/// Whether there is something to say of it: what wants a key that is not there, and what does not run
-/// on this machine, is only counted up.
+/// Whether the provider has its own row. Providers without a key and servers that do not run on this
+/// machine are only summarized.
 fn is_here(found: &FoundProvider) -> bool {
     match &found.reach {
         Reach::Reachable(_) | Reach::Refused(_) => true,
@@ -171,9 +171,9 @@ fn is_here(found: &FoundProvider) -> bool {
     }
 }
 
-/// In a line each: providers without a key, and servers that do not run.
-fn absent(screen: &Screen, found: &[FoundProvider], whole: bool) {
-    if whole {
+/// Summarizes, in one line each, providers without a key and servers that do not run.
+fn summarize_absent(screen: &Screen, found: &[FoundProvider], full: bool) {
+    if full {
         return;
     }
     let gone = found.iter().filter(|found| !is_here(found));
@@ -212,18 +212,18 @@ fn model_row(screen: &Screen, row: &ModelRow) -> Vec<String> {
     ]
 }
 
-/// Micro-dollars in dollars, as short as they are exact.
+/// Micro-dollars in dollars, as short as possible without rounding.
 fn dollars(micros: u64) -> String {
-    let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
+    let (full, rest) = (micros / 1_000_000, micros % 1_000_000);
     let rest = format!("{rest:06}");
     match rest.trim_end_matches('0') {
-        "" => format!("${whole}"),
-        cents if cents.len() < 2 => format!("${whole}.{cents}0"),
-        cents => format!("${whole}.{cents}"),
+        "" => format!("${full}"),
+        cents if cents.len() < 2 => format!("${full}.{cents}0"),
+        cents => format!("${full}.{cents}"),
     }
 }
 
-/// The catalog, without asking anyone.
+/// Lists the catalog without asking a provider.
 fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
     let providers = PROVIDERS.iter().filter(|provider| match only {
         Some(only) => only.name == provider.name,
@@ -243,7 +243,7 @@ fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
         let rows: Vec<Value> = rows.iter().map(row_json).collect();
         screen.json_line(&json!({"models": rows}));
     } else if rows.is_empty() {
-        screen.line("the catalog knows no models of this provider; it takes any name");
+        screen.line("the catalog lists no models of this provider; any name can be used");
     } else {
         let rows: Vec<Vec<String>> = rows.iter().map(|row| model_row(screen, row)).collect();
         screen.table(&["MODEL", "WINDOW", "INPUT", "CACHED", "OUTPUT"], &rows);
@@ -265,7 +265,7 @@ fn row_json(row: &ModelRow) -> Value {
 
 /// Micro-dollars as dollars.
 fn micros(price: u64) -> f64 {
-    // Prices are far below what a double holds exactly.
+    // Prices are far below the largest integer that a double holds exactly.
     u32::try_from(price).map_or(f64::MAX, f64::from) / 1e6
 }
 
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_price_is_as_short_as_it_is_exact() {
+    fn a_price_is_short_without_rounding() {
         for (price, shown) in
             [(2_000_000, "$2"), (200_000, "$0.20"), (25_000, "$0.025"), (1_250_000, "$1.25"), (0, "$0")]
         {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_that_is_not_known_is_never_nothing() {
+    fn an_unknown_price_is_never_shown_as_zero() {
         let row = |local, price| ModelRow { name: "p/m".into(), window: None, price, local, default: true };
         let screen = Screen::plain(None, true);
         assert_eq!(model_row(&screen, &row(false, None))[..3], ["* p/m", "unknown", "unknown"]);

@@ -1,4 +1,4 @@
-//! What both commands start from: keys, the default, models as they are set up here.
+//! What both commands need: keys, the default model, and models as configured here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::settings::Settings;
 /// How long a provider may take to list its models.
 pub(super) const LIST_WAIT: Duration = Duration::from_secs(4);
 
-/// Keys and settings as they are found here.
+/// The keys and settings found here.
 pub(super) struct Setup {
     settings: Settings,
     secrets: Secrets,
 }
 
 impl Setup {
-    /// Reads them.
+    /// Reads keys and settings.
     pub(super) fn load(global: &Global) -> Result<Self> {
         let settings = Settings::load(global, Vec::new())?;
         let secrets = secrets::gather(settings.data_dir(), &settings.key_refs())?;
@@ -36,32 +36,32 @@ impl Setup {
         &self.secrets.ring
     }
 
-    /// The model that `viv up` would take, and all that it would know.
+    /// The model that `viv up` would use, and everything that it would know.
     pub(super) async fn chosen(&self) -> Result<Chosen> {
         model::choose(&self.settings, Arc::new(SystemClock::new())).await
     }
 
-    /// A model as it is set up here.
+    /// The configuration of a model.
     pub(super) fn config(&self, name: &str) -> Result<ModelConfig> {
         let default = self.settings.text("model.name") == name;
         self.settings.model(name, default, |secret| self.secrets.named(secret))
     }
 
-    /// A model of the provider that is set up here, the default before others: it says where the
-    /// provider is and what opens its door.
+    /// The configuration of one model of the provider, preferably the default: it contains the provider's
+    /// address and key.
     pub(super) fn any_of(&self, provider: &Provider) -> Result<Option<ModelConfig>> {
         let names = std::iter::once(self.settings.text("model.name")).chain(self.settings.model_names());
         let mut of_it = names.filter(|name| name.split('/').next() == Some(provider.name));
         of_it.next().map(|name| self.config(name)).transpose()
     }
 
-    /// Provider and model of a full name.
+    /// The provider and the model of a full name.
     pub(super) fn split<'a>(&self, name: &'a str) -> Result<(&'static Provider, &'a str)> {
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
         Ok((self::provider(provider)?, model))
     }
 
-    /// `provider/model`, where only the provider may be said: then its first model is taken.
+    /// `provider/model` for a name that may be only a provider: then its first model.
     pub(super) async fn full_name(&self, name: &str, base_url: Option<&str>) -> Result<String> {
         if name == models::demo::NAME {
             return Err(Failure::usage("the demo model is scripted: there is nothing to test")
@@ -90,7 +90,7 @@ impl Setup {
     }
 }
 
-/// The provider of that name, or what it could be.
+/// The provider with this name, or an error that suggests one.
 pub(super) fn provider(name: &str) -> Result<&'static Provider> {
     catalog::provider(name).ok_or_else(|| {
         let names = || catalog::PROVIDERS.iter().map(|provider| provider.name);
@@ -98,7 +98,11 @@ pub(super) fn provider(name: &str) -> Result<&'static Provider> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("providers are {}", names().collect::<Vec<_>>().join(", ")),
         };
-        Failure::new(Exit::Usage, "bad_model", format!("wanted PROVIDER/MODEL, but `{name}` is no provider"))
-            .hint(hint)
+        Failure::new(
+            Exit::Usage,
+            "bad_model",
+            format!("wanted PROVIDER/MODEL, but `{name}` is not a provider"),
+        )
+        .hint(hint)
     })
 }

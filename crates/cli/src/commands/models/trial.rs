@@ -1,5 +1,5 @@
-//! `viv models try`: asks one model for each thing that agents need, in every tool mode that its
-//! wire knows, and says which mode to use.
+//! `viv models try`: tests everything that agents need of a model, in every tool mode that its API
+//! supports, and recommends a mode.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use serde_json::{Value, json};
 
 use super::setup::Setup;
 use crate::args::{Global, ToolModeArg, TryArgs};
-use crate::asking;
 use crate::errors::{Exit, Result};
 use crate::model;
 use crate::output::{Screen, Style};
+use crate::probe;
 use crate::progress::Progress;
 
-/// One model under trial.
+/// The model under test.
 struct TrialModel {
     config: ModelConfig,
     base_url: String,
     modes: Vec<ToolMode>,
-    /// Whether settings or the server say how large its window is.
+    /// Whether settings or the server state its window.
     window_stated: bool,
 }
 
-/// What was found in one mode.
+/// The result for one mode.
 struct Tried {
     column: Column,
     speed: Speed,
 }
 
-/// Tries, prints, and fails where the model is not good enough in any mode.
+/// Tests the model, prints the result, and fails if the model is not good enough in any mode.
 pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Result<Exit> {
     let setup = Setup::load(global)?;
     let subject = subject(&setup, &args).await?;
@@ -54,7 +54,7 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     let mut tried: Vec<Tried> = Vec::new();
     for (mode, model) in models {
         let trial = Trial::new(model, mode, Arc::clone(&clock), Duration::from_secs(args.timeout));
-        // A server that went silent answers in no other mode either.
+        // A server that went silent does not answer in another mode either.
         let silent = tried.iter().flat_map(|tried| &tried.column.findings).any(Finding::is_silence);
         tried.push(match silent {
             true => untried(mode),
@@ -76,14 +76,13 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     })
 }
 
-/// Which model, where, and in which modes.
+/// The model to test, its address and the modes.
 async fn subject(setup: &Setup, args: &TryArgs) -> Result<TrialModel> {
     let name = setup.full_name(&args.model, args.base_url.as_deref()).await?;
     let (provider, _) = setup.split(&name)?;
     let mut config = setup.config(&name)?;
     config.base_url = args.base_url.clone().or(config.base_url);
-    config.max_output =
-        Some(config.max_output.map_or(CONFORMANCE_OUTPUT, |most| most.min(CONFORMANCE_OUTPUT)));
+    config.max_output = Some(config.max_output.map_or(CONFORMANCE_OUTPUT, |max| max.min(CONFORMANCE_OUTPUT)));
     let base_url = config.base_url.clone().or(provider.base_url.map(str::to_owned)).unwrap_or_default();
     let modes = match args.tool_mode {
         Some(ToolModeArg::Native) => vec![ToolMode::Native],
@@ -111,9 +110,9 @@ async fn try_mode(
         let waiting = Progress::start(screen, format!("{}: {}", mode.as_str(), check.label()));
         let finding = trial.run(check).await;
         drop(waiting);
-        if let Some(error) = finding.hopeless().filter(|_| first) {
+        if let Some(error) = finding.fatal_error().filter(|_| first) {
             let name = &subject.config.name;
-            return Err(asking::no_answer(name, &subject.base_url, error, trial.first_wait()));
+            return Err(probe::explain(name, &subject.base_url, error, trial.first_wait()));
         }
         findings.push(finding);
     }
@@ -131,7 +130,7 @@ fn head(screen: &Screen, subject: &TrialModel, model: Option<&dyn Model>) {
         pairs.push((
             "window",
             match assumed {
-                true => format!("{tokens} tokens, assumed: nobody states it (--context-window N does)"),
+                true => format!("{tokens} tokens, assumed (set it with --context-window N)"),
                 false => format!("{tokens} tokens"),
             },
         ));
@@ -148,8 +147,8 @@ fn show(screen: &Screen, subject: &TrialModel, columns: &[Column], advice: &Advi
     for column in columns {
         screen.line(&format!("\n{}", screen.paint(Style::Bold, column.mode.as_str())));
         for finding in &column.findings {
-            let told = screen.clean_line(&finding.describe());
-            screen.wrapped(&format!("  {}: {told}", finding.check.label()), 4);
+            let description = screen.clean_line(&finding.describe());
+            screen.wrapped(&format!("  {}: {description}", finding.check.label()), 4);
         }
     }
     let style = if advice.mode.is_some() { Style::Green } else { Style::Red };
@@ -168,7 +167,7 @@ fn row(check: Check, columns: &[Column]) -> Vec<String> {
     std::iter::once(check.label().to_owned()).chain(columns.iter().map(verdict)).collect()
 }
 
-/// The command that starts a server with it.
+/// The command that starts a server with the model.
 fn command(subject: &TrialModel, mode: ToolMode) -> String {
     let mut command = format!("viv up --model {}", subject.config.name);
     if let Some(url) = &subject.config.base_url {

@@ -1,4 +1,4 @@
-//! Finds and reads scenario files. Everything is read before anything is played.
+//! Finds and reads scenario files. All files are read before a scenario is run.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 use crate::agent_file;
 use crate::errors::{Exit, Failure, Result};
 
-/// Files of one call.
+/// Maximum number of files per command.
 const FILES_MAX: usize = 1_000;
 /// Flaws that one failure lists; `viv scenario check` lists them all.
 const LISTED: usize = 10;
 
-/// One file and what it says.
+/// One file and its content.
 pub(super) struct File {
-    /// As people call it.
+    /// The path, as shown to people.
     pub(super) path: String,
     pub(super) scenario: std::result::Result<Scenario, Vec<FileFlaw>>,
 }
@@ -40,7 +40,7 @@ impl File {
         json!({"file": self.path, "scenario": name, "ok": self.scenario.is_ok(), "flaws": flaws})
     }
 
-    /// A flaw with its place in front.
+    /// A flaw after its position.
     pub(super) fn located(&self, flaw: &FileFlaw) -> String {
         let FilePosition { line, column } = flaw.place;
         if line == 0 {
@@ -51,7 +51,7 @@ impl File {
     }
 }
 
-/// Reads files, and those of directories by name.
+/// Reads the files, and those in directories sorted by name.
 pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for path in paths {
@@ -92,18 +92,17 @@ fn in_directory(path: &Path) -> Result<Vec<PathBuf>> {
 fn read(path: &Path, tools: &[String]) -> Result<File> {
     use std::io::Read;
     let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
-    // One byte above the bound is enough to know that it is too long.
-    let most = u64::try_from(FILE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    // One byte more than the limit is enough to detect that it is too long.
+    let max = u64::try_from(FILE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    file.take(max).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let agent_files = |file: &str| agent_file(&folder.join(file), tools);
     let scenario = file::read_with(&bytes, tools, &agent_files);
     Ok(File { path: path.display().to_string(), scenario })
 }
 
-/// The config of an agent file. Who is called what and lives where is the scenario's to say, and whoever
-/// plays it says who thinks.
+/// The config in an agent file. Names and spaces are defined by the scenario, and the model by the command.
 fn agent_file(path: &Path, tools: &[String]) -> std::result::Result<Map<String, Value>, Vec<String>> {
     let vet = |config: &AgentConfig| agent_file::unknown_tools(config, tools);
     let agent = agent_file::read_one(path, &vet)
@@ -119,22 +118,22 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(exit, "unreadable", message).hint("name a scenario file, or a directory of them")
 }
 
-/// All scenarios, or a failure that lists what is wrong with them.
-pub(super) fn all_good(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
+/// All scenarios, or a failure that lists their flaws.
+pub(super) fn valid(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
     let mut flaws: Vec<(&File, &FileFlaw)> = Vec::new();
     for file in &files {
         flaws.extend(file.scenario.as_ref().err().into_iter().flatten().map(|flaw| (file, flaw)));
     }
-    // A failure has one hint: that of the only flaw. Of several each keeps its own, below it.
+    // A failure has one hint: that of a single flaw. Of several flaws each keeps its own below it.
     let hint = if let [(_, only)] = flaws.as_slice() { only.hint.clone() } else { None };
-    let told = |(file, flaw): &(&File, &FileFlaw)| match &flaw.hint {
+    let with_hint = |(file, flaw): &(&File, &FileFlaw)| match &flaw.hint {
         Some(own) if flaws.len() > 1 => format!("{}\n    ({own})", file.located(flaw)),
         _ => file.located(flaw),
     };
-    let mut wrong: Vec<String> = flaws.iter().map(told).collect();
+    let mut wrong: Vec<String> = flaws.iter().map(with_hint).collect();
     if wrong.is_empty() {
-        let good = |file: File| Some((file.path, file.scenario.ok()?));
-        return Ok(files.into_iter().filter_map(good).collect());
+        let valid_file = |file: File| Some((file.path, file.scenario.ok()?));
+        return Ok(files.into_iter().filter_map(valid_file).collect());
     }
     let more = wrong.len().saturating_sub(LISTED);
     wrong.truncate(LISTED);

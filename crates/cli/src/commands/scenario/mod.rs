@@ -1,11 +1,11 @@
-//! `viv scenario`: plays scenarios, reads them, records them from a running server.
+//! `viv scenario`: runs and checks scenarios, and records them from a running server.
 
 mod files;
 mod record;
 mod replies;
 mod report;
 mod run;
-mod stage;
+mod runner;
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::errors::{Exit, Result};
 use crate::output::Screen;
 use crate::settings;
 
-/// Does what is said.
+/// Runs a verb of `viv scenario`.
 pub(crate) async fn run(global: Global, screen: Screen, verb: ScenarioVerb) -> Result<Exit> {
     match verb {
         ScenarioVerb::Run(args) => run::run(&global, screen, args).await,

@@ -1,5 +1,5 @@
-//! `viv scenario record`: what an agent of a running server lived, as a scenario that anybody can
-//! play again: what was said to it, what its model replied, what it said.
+//! `viv scenario record`: writes what an agent of a running server did as a scenario: the messages and
+//! events that it received, its model's replies, and the messages that it posted.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,12 +14,12 @@ use agent::limits::PAGE_MAX;
 use agent::port::Toolbox;
 use scenario::file;
 use scenario::flaw::FilePosition;
-use scenario::scene::{Actor, Room, Scenario, StoryEvent, What, When};
+use scenario::scene::{Actor, Room, Scenario, StoryAction, StoryEvent, When};
 use scenario::write::written;
 use serde_json::{Value, json};
 use server::api::{Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson};
 
-use super::{replies, stage};
+use super::{replies, runner};
 use crate::args::RecordArgs;
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
@@ -27,14 +27,14 @@ use crate::output::Screen;
 use crate::progress::Progress;
 use crate::target::{self, agent_path};
 
-/// Rows of an inbox that are looked at.
-const INBOX_MOST: usize = 10_000;
-/// Entries of a consciousness that are looked at.
-const ENTRIES_MOST: usize = 10_000;
-/// How long the recording may take when it is played once to see whether it holds.
+/// Maximum number of inbox rows that are read.
+const INBOX_MAX: usize = 10_000;
+/// Maximum number of consciousness entries that are read.
+const ENTRIES_MAX: usize = 10_000;
+/// Time limit of the trial run of a recording.
 const TRIAL: Duration = Duration::from_secs(30);
 
-/// Records.
+/// Records a scenario.
 pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Result<Exit> {
     let progress = Progress::start(&screen, "reading what happened");
     let agent = target::agent(&client, args.agent.as_deref()).await?;
@@ -42,7 +42,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     let recording = Recording::gather(&client, &agent, &runs).await?;
     let (scenario, left_out) = recording.scenario(&agent, &runs)?;
     let text = written(&scenario);
-    let doubt = doubt(&text).await?;
+    let trial_failure = trial_failure(&text).await?;
     drop(progress);
     if let Some(path) = &args.output {
         write_new(path, &text)?;
@@ -50,26 +50,26 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     let file = args.output.as_ref().map(|path| path.display().to_string());
     if screen.json {
         screen.json_line(&json!({
-            "agent": agent.name, "file": file, "cycles": runs.len(), "passes": doubt.is_none(),
+            "agent": agent.name, "file": file, "cycles": runs.len(), "passes": trial_failure.is_none(),
             "left_out": left_out, "text": text,
         }));
     } else if let Some(file) = &file {
         let cycles = if runs.len() == 1 { "1 cycle".to_owned() } else { format!("{} cycles", runs.len()) };
         screen.line(&screen.clean_line(&format!("wrote {cycles} of `{}` to {file}", agent.name)));
-        screen.line(&screen.clean_line(&format!("play it with: viv scenario run {file}")));
+        screen.line(&screen.clean_line(&format!("run it with: viv scenario run {file}")));
     } else {
         screen.line(screen.clean(&text).trim_end());
     }
     for left_out in &left_out {
         screen.note(&screen.clean_line(&format!("note: left out {left_out}")));
     }
-    if let Some(doubt) = doubt {
-        screen.note(&screen.clean_line(&format!("note: played once, it does not pass yet: {doubt}")));
+    if let Some(trial_failure) = trial_failure {
+        screen.note(&screen.clean_line(&format!("note: a trial run does not pass yet: {trial_failure}")));
     }
     Ok(Exit::Answered)
 }
 
-/// The runs that are meant, oldest first.
+/// The runs to record, oldest first.
 async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<RunJson>> {
     let mut runs: Vec<RunJson> = match &args.run {
         Some(id) => {
@@ -77,8 +77,8 @@ async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<R
             vec![detail.run]
         }
         None => {
-            let most = usize::try_from(args.cycles).unwrap_or(usize::MAX);
-            typed("runs", Value::Array(client.list(&agent_path(agent.id, "/runs"), most).await?))?
+            let max = usize::try_from(args.cycles).unwrap_or(usize::MAX);
+            typed("runs", Value::Array(client.list(&agent_path(agent.id, "/runs"), max).await?))?
         }
     };
     runs.reverse();
@@ -89,23 +89,23 @@ async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<R
     if runs.is_empty() {
         let message = format!("`{}` has run no cycle yet", agent.name);
         return Err(Failure::new(Exit::NotFound, "not_found", message)
-            .hint("say something to it with `viv say`, then record"));
+            .hint("send it a message with `viv say`, then record"));
     }
     Ok(runs)
 }
 
-/// Everything of a server that a recording is made of.
+/// Everything that a recording is made from.
 struct Recording {
     spaces: Vec<(SpaceId, String)>,
     rooms: Vec<Room>,
-    /// Handles of everyone who is a member somewhere or spoke.
+    /// Handles of all members and senders.
     entities: HashMap<EntityId, String>,
-    /// What each cycle lived, in order.
-    lived: HashMap<CycleId, Vec<LoggedEvent>>,
-    /// The messages that these refer to.
+    /// The events that each cycle processed, in order.
+    processed: HashMap<CycleId, Vec<LoggedEvent>>,
+    /// The messages that these events refer to.
     messages: HashMap<MessageId, MessageJson>,
     entries: Vec<LogEntry>,
-    said: Vec<MessageJson>,
+    posted: Vec<MessageJson>,
 }
 
 impl Recording {
@@ -116,10 +116,10 @@ impl Recording {
             spaces: facts.spaces.iter().map(|space| (space.id, space.name.clone())).collect(),
             rooms: Vec::new(),
             entities: HashMap::from([(agent.id.entity(), agent.name.clone())]),
-            lived: HashMap::new(),
+            processed: HashMap::new(),
             messages: HashMap::new(),
             entries: entries(client, agent, runs).await?,
-            said: Vec::new(),
+            posted: Vec::new(),
         };
         for space in &facts.spaces {
             let members = space.members.iter().map(|member| member.entity.name.clone()).collect();
@@ -127,24 +127,24 @@ impl Recording {
             let named = space.members.iter().map(|member| (member.entity.id, member.entity.name.clone()));
             recording.entities.extend(named);
         }
-        let rows = client.list(&agent_path(agent.id, "/inbox?state=processed"), INBOX_MOST).await?;
+        let rows = client.list(&agent_path(agent.id, "/inbox?state=processed"), INBOX_MAX).await?;
         let mut events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
         events.sort_by_key(|event| event.seq);
         for event in events {
             let EventState::Processed { cycle, .. } = &event.state else { continue };
             if runs.iter().any(|run| run.id == *cycle) {
                 recording.fetch(client, &event).await?;
-                recording.lived.entry(*cycle).or_default().push(event);
+                recording.processed.entry(*cycle).or_default().push(event);
             }
         }
         for run in runs {
             let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", run.id)).await?;
-            recording.said.extend(detail.messages);
+            recording.posted.extend(detail.messages);
         }
         Ok(recording)
     }
 
-    /// The message that an event refers to, and who said it.
+    /// Fetches the message that an event refers to, and its sender.
     async fn fetch(&mut self, client: &Client, event: &LoggedEvent) -> Result<()> {
         let EventData::Message { message, .. } = &event.data else { return Ok(()) };
         let found: MessageJson = client.get_as(&format!("/v1/messages/{message}")).await?;
@@ -157,16 +157,16 @@ impl Recording {
         Ok(())
     }
 
-    /// The scenario, and what of these cycles cannot be told in one.
+    /// The scenario, and which events of these cycles it cannot express.
     fn scenario(&self, agent: &Agent, runs: &[RunJson]) -> Result<(Scenario, Vec<String>)> {
         let mut config = agent.config.clone();
         if let Some(keys) = config.as_object_mut() {
-            // Whoever plays it says who thinks.
+            // The model is chosen when the scenario is run.
             keys.remove("model");
         }
         let config = AgentConfig::from_json(&config).map_err(|error| {
             Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the config: {error}"))
-                .hint("is the server another version than this `viv`?")
+                .hint("is the server a different version than this `viv`?")
         })?;
         let mut rooms = self.rooms.clone();
         let (story, left_out) = self.story(agent, runs, &mut rooms);
@@ -174,16 +174,20 @@ impl Recording {
             return Err(Failure::new(
                 Exit::Refused,
                 "nothing_to_record",
-                "nothing of these cycles makes a story",
+                "these cycles contain nothing that can be recorded",
             )
-            .hint("messages and calls of services can; plans and late outcomes cannot yet"));
+            .hint("messages and events of services can be recorded; plans and late results cannot yet"));
         }
         let mut people: Vec<String> = rooms.iter().flat_map(|room| room.members.clone()).collect();
         people.sort();
         people.dedup();
         people.retain(|name| *name != agent.name);
-        let names =
-            replies::NameTable { agent, spaces: &self.spaces, entities: &self.entities, said: &self.said };
+        let names = replies::NameTable {
+            agent,
+            spaces: &self.spaces,
+            entities: &self.entities,
+            posted: &self.posted,
+        };
         let script = replies::script(&names, runs, &self.entries);
         let expect = replies::expectations(&names, runs);
         let actor =
@@ -193,7 +197,7 @@ impl Recording {
         let scenario = Scenario {
             name: format!("What {} did in {cycles}", agent.display_name),
             about: format!(
-                "Recorded; the first cycle began at {from}. The script is what its model replied.\n"
+                "Recorded; the first cycle began at {from}. The script contains its model's replies.\n"
             ),
             people,
             agents: vec![actor],
@@ -204,12 +208,12 @@ impl Recording {
         Ok((scenario, left_out))
     }
 
-    /// What happened, in order, and which events no sentence of a story says.
+    /// What happened, in order, and the events that no sentence of a story can express.
     fn story(&self, agent: &Agent, runs: &[RunJson], rooms: &mut [Room]) -> (Vec<StoryEvent>, Vec<String>) {
         let (mut story, mut left_out) = (Vec::new(), Vec::new());
         for run in runs {
             let mut first = true;
-            for event in self.lived.get(&run.id).into_iter().flatten() {
+            for event in self.processed.get(&run.id).into_iter().flatten() {
                 let Some(what) = self.what(agent, event, rooms) else {
                     let kind = event.kind.as_str();
                     let cycle = run.ordinal;
@@ -224,23 +228,23 @@ impl Recording {
         (story, left_out)
     }
 
-    fn what(&self, agent: &Agent, event: &LoggedEvent, rooms: &mut [Room]) -> Option<What> {
+    fn what(&self, agent: &Agent, event: &LoggedEvent, rooms: &mut [Room]) -> Option<StoryAction> {
         match &event.data {
             EventData::Message { space, message, .. } => {
                 let message = self.messages.get(message)?;
                 let space = self.spaces.iter().find(|(id, _)| id == space).map(|(_, name)| name.clone())?;
                 let who = self.entities.get(&message.sender)?.clone();
-                // Who left since was a member then.
+                // A sender who has left since was a member then.
                 let room = rooms.iter_mut().find(|room| room.name == space)?;
                 if !room.members.contains(&who) {
                     room.members.push(who.clone());
                 }
-                Some(What::Says { who, space, text: message.text.clone(), id: None })
+                Some(StoryAction::Says { who, space, text: message.text.clone(), id: None })
             }
             EventData::Service { name, payload } => {
                 let service = name.split_whitespace().collect::<Vec<_>>().join("-");
                 let payload = payload.clone();
-                Some(What::Calls { service, agent: agent.name.clone(), payload, id: None })
+                Some(StoryAction::Calls { service, agent: agent.name.clone(), payload, id: None })
             }
             _ => None,
         }
@@ -251,7 +255,7 @@ impl Recording {
 async fn entries(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Vec<LogEntry>> {
     let mut all = Vec::new();
     let (mut after, mut read) = (0, 0);
-    while read < ENTRIES_MOST {
+    while read < ENTRIES_MAX {
         let path = agent_path(agent.id, &format!("/consciousness?limit={PAGE_MAX}&after={after}"));
         let page: Consciousness = client.get_as(&path).await?;
         read += page.entries.len();
@@ -264,24 +268,24 @@ async fn entries(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Vec
     Ok(all)
 }
 
-/// Why the text would not pass, if it would not.
-async fn doubt(text: &str) -> Result<Option<String>> {
+/// Why the recorded text does not pass; `None` if it does.
+async fn trial_failure(text: &str) -> Result<Option<String>> {
     let scenario = match file::read(text.as_bytes(), &tools::prebuilt().names()) {
         Ok(scenario) => scenario,
         Err(flaws) => return Ok(flaws.first().map(|flaw| format!("line {}: {flaw}", flaw.place.line))),
     };
-    let outcome = stage::simulated(Arc::new(scenario), TRIAL).await?;
+    let outcome = runner::simulated(Arc::new(scenario), TRIAL).await?;
     let unmet = outcome.unmet.first().map(|unmet| format!("{}: got {}", unmet.sentence, unmet.got));
     Ok(outcome.broken_off.or(unmet))
 }
 
-/// Writes a file that must not be there.
+/// Writes a file that must not exist yet.
 fn write_new(path: &Path, text: &str) -> Result<()> {
     let wrong = |error: std::io::Error| {
         let message = format!("cannot write `{}`: {error}", path.display());
-        let there = error.kind() == std::io::ErrorKind::AlreadyExists;
-        let hint = if there { "name another file, or move it away" } else { "may this user write there?" };
-        Failure::new(if there { Exit::Refused } else { Exit::Failed }, "unwritable", message).hint(hint)
+        let exists = error.kind() == std::io::ErrorKind::AlreadyExists;
+        let hint = if exists { "name another file, or move it away" } else { "may this user write there?" };
+        Failure::new(if exists { Exit::Refused } else { Exit::Failed }, "unwritable", message).hint(hint)
     };
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(wrong)?;
     file.write_all(text.as_bytes()).map_err(wrong)

@@ -1,5 +1,5 @@
-//! What a model replied, as a script; what an agent said, as expectations. Ids of one server mean
-//! nothing elsewhere: they become handles.
+//! Converts a model's replies to a script and an agent's messages to expectations. Ids of a server mean
+//! nothing elsewhere, so they become handles.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use scenario::scene::{Act, Amount, Condition, CycleShape, Expectation, Expected,
 use serde_json::Value;
 use server::api::{Agent, LogEntry, MessageJson, RunJson};
 
-/// Who and what is called how.
+/// The names of the agent, spaces and entities of a recording.
 pub(super) struct NameTable<'a> {
     pub(super) agent: &'a Agent,
     pub(super) spaces: &'a [(SpaceId, String)],
     pub(super) entities: &'a HashMap<EntityId, String>,
-    /// What the agent said in its runs.
-    pub(super) said: &'a [MessageJson],
+    /// The messages that the agent posted in its runs.
+    pub(super) posted: &'a [MessageJson],
 }
 
 impl NameTable<'_> {
@@ -27,7 +27,7 @@ impl NameTable<'_> {
         self.spaces.iter().find(|(known, _)| *known == id).map(|(_, name)| name.as_str())
     }
 
-    /// The text with handles instead of ids.
+    /// The text with ids replaced by handles.
     fn portable(&self, text: &str) -> String {
         let spaces = self.spaces.iter().map(|(id, name)| (id.to_string(), name));
         let entities = self.entities.iter().map(|(id, name)| (id.to_string(), name));
@@ -71,8 +71,8 @@ fn call(names: &NameTable<'_>, id: &CallId, tool: &str, arguments: &str) -> Act 
     };
     match tool {
         "send_message" if only(&["space", "text"]) => {
-            // Where it stood then need not be where it stands when it is played.
-            let message = names.said.iter().find(|message| message.call.as_ref() == Some(id));
+            // Name the space: where the agent posts by default may differ when the scenario is run.
+            let message = names.posted.iter().find(|message| message.call.as_ref() == Some(id));
             let place = message.and_then(|message| names.space(message.space)).map(str::to_owned);
             match (place, text("text")) {
                 (Some(space), Some(text)) => Act::Say { space: Some(space), text },
@@ -85,13 +85,13 @@ fn call(names: &NameTable<'_>, id: &CallId, tool: &str, arguments: &str) -> Act 
     }
 }
 
-/// Arguments that are no JSON are kept as the text that they are.
+/// A call as the model wrote it. Arguments that are not JSON are kept as text.
 fn as_called(tool: &str, value: Option<Value>, raw: String) -> Act {
     let arguments = value.filter(Value::is_object).unwrap_or(Value::String(raw));
     Act::Call { tool: tool.to_owned(), arguments }
 }
 
-/// What was said, how often, and what the cycles were like.
+/// Expectations about the messages, how often each was posted, and the cycles.
 pub(super) fn expectations(names: &NameTable<'_>, runs: &[RunJson]) -> Vec<Expectation> {
     let me = &names.agent.name;
     let mut expect: Vec<Expectation> = Vec::new();
@@ -99,15 +99,15 @@ pub(super) fn expectations(names: &NameTable<'_>, runs: &[RunJson]) -> Vec<Expec
         expect.push(Expectation { what, sentence, place: FilePosition::default() });
     };
     let mut known: Vec<(SpaceId, &str)> = Vec::new();
-    for message in names.said.iter().filter(|message| message.kind == MessageKind::Text) {
+    for message in names.posted.iter().filter(|message| message.kind == MessageKind::Text) {
         let this = (message.space, message.text.as_str());
         let Some(space) = names.space(message.space).filter(|_| !known.contains(&this)) else { continue };
         known.push(this);
-        let same = names.said.iter().filter(|other| (other.space, other.text.as_str()) == this).count();
+        let same = names.posted.iter().filter(|other| (other.space, other.text.as_str()) == this).count();
         let words = TextPattern { equals: Some(message.text.clone()), ..TextPattern::default() };
         let times = if same > 1 { Amount::Exactly(same as u64) } else { Amount::AtLeast(1) };
-        let said = Expected::Said { who: me.clone(), space: space.to_owned(), words, times };
-        add(said, format!("{me} said in {space}"));
+        let expected = Expected::Said { who: me.clone(), space: space.to_owned(), words, times };
+        add(expected, format!("{me} said in {space}"));
     }
     let shape = |run: &RunJson| CycleShape {
         events: Some(Amount::Exactly(run.events.into())),

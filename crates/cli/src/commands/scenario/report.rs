@@ -1,11 +1,12 @@
-//! What people read of a scenario: whether it passed, what came nearest, the transcript.
+//! Prints the result of a scenario: whether it passed, the nearest match of a failed expectation, the
+//! transcript.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use scenario::play::PlayResult;
 use scenario::scene::Scenario;
-use scenario::transcript::{Deed, Line};
+use scenario::transcript::{Line, LineContent};
 use scenario::verdict::Unmet;
 use serde_json::{Value, json};
 
@@ -13,11 +14,11 @@ use super::files::File;
 use crate::commands::show;
 use crate::output::{Screen, Style, columns, shortened, wrap};
 
-/// Columns of a line where nothing says how wide the terminal is.
-const WIDE: usize = 160;
-/// Columns of what was wanted and of what there is; the transcript has the rest.
-const TOLD: usize = 400;
-/// Lines of a transcript that are printed; with `--json` all of them.
+/// Columns of a line if the terminal's width is unknown.
+const DEFAULT_COLUMNS: usize = 160;
+/// Maximum number of columns of what was wanted and got; the transcript shows the rest.
+const TEXT_COLUMNS: usize = 400;
+/// Maximum number of transcript lines that are printed; with `--json` all of them.
 const LINES: usize = 200;
 
 /// All runs of one scenario.
@@ -33,7 +34,7 @@ impl Played {
     }
 }
 
-/// `✓` or `✗`, and words where these cannot be shown.
+/// `✓` or `✗`, or words if the terminal cannot show them.
 fn mark(screen: &Screen, good: bool) -> String {
     match (good, screen.utf8) {
         (true, true) => screen.paint(Style::Green, "✓"),
@@ -48,7 +49,7 @@ fn heading(screen: &Screen, good: bool, file: &str, rest: &str) {
     screen.wrapped(&format!("{} {file}  {}", mark(screen, good), screen.clean_line(rest)), 4);
 }
 
-/// One file that was read and not played.
+/// Prints one checked file.
 pub(super) fn checked(screen: &Screen, file: &File) {
     match &file.scenario {
         Ok(scenario) => {
@@ -68,7 +69,7 @@ pub(super) fn checked(screen: &Screen, file: &File) {
     }
 }
 
-/// One scenario with all its runs.
+/// Prints one scenario with all its runs.
 pub(super) fn played(screen: &Screen, played: &Played, transcripts: bool) {
     let passed = played.passed();
     let runs = played.outcomes.len();
@@ -77,24 +78,24 @@ pub(super) fn played(screen: &Screen, played: &Played, transcripts: bool) {
         let share = if runs > 1 { format!("{passed}/{runs}  ") } else { String::new() };
         heading(screen, good, &played.file, &format!("{share}{}", played.scenario.name));
     }
-    let mut told = false;
+    let mut transcript_shown = false;
     for (index, outcome) in played.outcomes.iter().enumerate() {
         let failed = !outcome.passed();
         if failed && runs > 1 {
             screen.line(&format!("    run {} of {runs}:", index + 1));
         }
         if failed {
-            shortfalls(screen, &played.file, outcome);
+            failures(screen, &played.file, outcome);
         }
-        // The first transcript of a scenario is enough to see what goes on.
-        if transcripts || (failed && !told) {
-            told |= failed;
+        // One transcript of a scenario is enough to see the cause.
+        if transcripts || (failed && !transcript_shown) {
+            transcript_shown |= failed;
             transcript(screen, outcome);
         }
     }
 }
 
-/// Every run of every agent as a waterfall, on the scenario's clock.
+/// Prints every run of every agent as a waterfall, on the scenario's clock.
 pub(super) fn runs(screen: &Screen, played: &Played) {
     for outcome in &played.outcomes {
         for (agent, runs) in &outcome.runs {
@@ -108,9 +109,9 @@ pub(super) fn runs(screen: &Screen, played: &Played) {
     }
 }
 
-fn shortfalls(screen: &Screen, file: &str, outcome: &PlayResult) {
+fn failures(screen: &Screen, file: &str, outcome: &PlayResult) {
     if let Some(why) = &outcome.broken_off {
-        screen.wrapped(&format!("    broken off: {}", screen.clean_line(why)), 8);
+        screen.wrapped(&format!("    aborted: {}", screen.clean_line(why)), 8);
     }
     for unmet in &outcome.unmet {
         let sentence = screen.paint(Style::Yellow, &screen.clean_line(&unmet.sentence));
@@ -121,26 +122,26 @@ fn shortfalls(screen: &Screen, file: &str, outcome: &PlayResult) {
     }
 }
 
-/// Wanted and got below each other; texts with a mark where they part.
+/// Wanted and got, below each other; for texts, a mark at the first difference.
 fn difference(screen: &Screen, unmet: &Unmet) -> Vec<String> {
-    let room = screen.width.unwrap_or(WIDE).saturating_sub(16).max(20);
-    let whole = |name: &str, text: &str| {
-        let text = format!("{name:<9}{}", shortened(&screen.clean_line(text), TOLD));
-        // The six columns that stand before each line.
+    let room = screen.width.unwrap_or(DEFAULT_COLUMNS).saturating_sub(16).max(20);
+    let labelled = |name: &str, text: &str| {
+        let text = format!("{name:<9}{}", shortened(&screen.clean_line(text), TEXT_COLUMNS));
+        // Six columns precede each line.
         wrap(&text, screen.width.map(|width| width.saturating_sub(6)), 9)
     };
-    let mut lines = whole("wanted", &unmet.wanted);
-    lines.extend(whole("got", &unmet.got));
+    let mut lines = labelled("wanted", &unmet.wanted);
+    lines.extend(labelled("got", &unmet.got));
     if let Some((wanted, nearest)) = &unmet.nearest {
         let (wanted, nearest) = (screen.clean_line(wanted), screen.clean_line(nearest));
-        let alike = wanted.chars().zip(nearest.chars()).take_while(|(a, b)| a == b).count();
-        // Long texts are shown from shortly before the place where they part.
-        let from = if alike + 10 > room { alike.saturating_sub(10) } else { 0 };
+        let same = wanted.chars().zip(nearest.chars()).take_while(|(a, b)| a == b).count();
+        // Long texts are shown from shortly before the first difference.
+        let from = if same + 10 > room { same.saturating_sub(10) } else { 0 };
         let window = |text: &str| {
             let shown: String = text.chars().skip(from).collect();
             shortened(&if from > 0 { format!("...{shown}") } else { shown }, room)
         };
-        let before: String = wanted.chars().skip(from).take(alike - from).collect();
+        let before: String = wanted.chars().skip(from).take(same - from).collect();
         let indent = columns(&before) + if from > 0 { 3 } else { 0 };
         lines.push(format!("- wanted {}", screen.paint(Style::Red, &window(&wanted))));
         lines.push(format!("+ said   {}", screen.paint(Style::Green, &window(&nearest))));
@@ -167,33 +168,33 @@ fn transcript(screen: &Screen, outcome: &PlayResult) {
         };
         let time = format!("{:.1} s", line.at.as_secs_f64());
         let front = format!("{time:>11}  {}  {}  ", pad(&line.space, space), pad(&line.who, who));
-        let (words, style) = deed(&line.what);
+        let (words, style) = line_text(&line.what);
         let words = screen.clean_line(&words);
-        let room = screen.width.unwrap_or(WIDE).saturating_sub(columns(&front)).max(20);
+        let room = screen.width.unwrap_or(DEFAULT_COLUMNS).saturating_sub(columns(&front)).max(20);
         let words = shortened(&words, room);
         let words = style.map_or_else(|| words.clone(), |style| screen.paint(style, &words));
         screen.line(format!("{front}{words}").trim_end());
     }
     let more = outcome.transcript.len().saturating_sub(LINES);
     if more > 0 {
-        screen.line(&format!("    and {more} lines more (--json prints all)"));
+        screen.line(&format!("    and {more} more lines (--json prints all)"));
     }
 }
 
-fn deed(what: &Deed) -> (String, Option<Style>) {
+fn line_text(what: &LineContent) -> (String, Option<Style>) {
     match what {
-        Deed::Said(text) => (text.clone(), Some(Style::Cyan)),
-        Deed::Thought(text) => (format!("({text})"), Some(Style::Dim)),
-        Deed::Called(tool, arguments) => (format!("-> {tool} {arguments}"), None),
-        Deed::Failed(tool, text) => (format!("<- {tool} failed: {text}"), Some(Style::Red)),
-        Deed::Cycle(words) => (format!("[{words}]"), Some(Style::Dim)),
-        Deed::Skipped(Some(reason)) => (format!("[skipped: {reason}]"), Some(Style::Dim)),
-        Deed::Skipped(None) => ("[skipped]".to_owned(), Some(Style::Dim)),
-        Deed::Happened(what) => (what.clone(), Some(Style::Yellow)),
+        LineContent::Said(text) => (text.clone(), Some(Style::Cyan)),
+        LineContent::Thought(text) => (format!("({text})"), Some(Style::Dim)),
+        LineContent::Called(tool, arguments) => (format!("-> {tool} {arguments}"), None),
+        LineContent::Failed(tool, text) => (format!("<- {tool} failed: {text}"), Some(Style::Red)),
+        LineContent::Cycle(words) => (format!("[{words}]"), Some(Style::Dim)),
+        LineContent::Skipped(Some(reason)) => (format!("[skipped: {reason}]"), Some(Style::Dim)),
+        LineContent::Skipped(None) => ("[skipped]".to_owned(), Some(Style::Dim)),
+        LineContent::Happened(what) => (what.clone(), Some(Style::Yellow)),
     }
 }
 
-/// The last line: how many, how many of them passed.
+/// Prints the last line: the number of scenarios and how many passed.
 pub(super) fn summary(screen: &Screen, all: &[Played], at_least: u8, took: Duration) {
     let runs: usize = all.iter().map(|played| played.outcomes.len()).sum();
     let passed: usize = all.iter().map(Played::passed).sum();
@@ -215,7 +216,7 @@ pub(super) fn summary(screen: &Screen, all: &[Played], at_least: u8, took: Durat
     screen.line(&line);
 }
 
-/// The same for scripts.
+/// The result as JSON.
 pub(super) fn to_json(played: &Played, transcripts: bool) -> Value {
     let runs: Vec<Value> = played.outcomes.iter().map(|outcome| run_to_json(outcome, transcripts)).collect();
     let file = &played.file;
@@ -250,13 +251,13 @@ fn run_to_json(outcome: &PlayResult, transcripts: bool) -> Value {
 
 fn line_to_json(line: &Line) -> Value {
     let (kind, text, tool) = match &line.what {
-        Deed::Said(text) => ("said", Some(text), None),
-        Deed::Thought(text) => ("thought", Some(text), None),
-        Deed::Called(tool, arguments) => ("called", Some(arguments), Some(tool)),
-        Deed::Failed(tool, text) => ("failed", Some(text), Some(tool)),
-        Deed::Cycle(words) => ("cycle", Some(words), None),
-        Deed::Skipped(reason) => ("skipped", reason.as_ref(), None),
-        Deed::Happened(what) => ("happened", Some(what), None),
+        LineContent::Said(text) => ("said", Some(text), None),
+        LineContent::Thought(text) => ("thought", Some(text), None),
+        LineContent::Called(tool, arguments) => ("called", Some(arguments), Some(tool)),
+        LineContent::Failed(tool, text) => ("failed", Some(text), Some(tool)),
+        LineContent::Cycle(words) => ("cycle", Some(words), None),
+        LineContent::Skipped(reason) => ("skipped", reason.as_ref(), None),
+        LineContent::Happened(what) => ("happened", Some(what), None),
     };
     let at_ms = u64::try_from(line.at.as_millis()).unwrap_or(u64::MAX);
     json!({"at_ms": at_ms, "space": line.space, "who": line.who, "kind": kind, "tool": tool, "text": text})

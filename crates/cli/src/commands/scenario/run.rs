@@ -1,4 +1,4 @@
-//! `viv scenario run`: plays what was read, each scenario as often as asked for.
+//! `viv scenario run`: runs each scenario as often as requested.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,33 +10,33 @@ use scenario::scene::Scenario;
 use serde_json::json;
 
 use super::report::{self, Played};
-use super::{files, stage};
+use super::{files, runner};
 use crate::args::{Global, ScenarioRunArgs};
-use crate::asking;
 use crate::errors::{Exit, Failure, Result};
 use crate::model;
 use crate::output::Screen;
+use crate::probe;
 use crate::progress::Progress;
 use crate::settings::Settings;
 
-/// Plays.
+/// Runs the scenarios.
 pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) -> Result<Exit> {
     let found = files::read_all(&args.files.files)?;
-    let scenarios = files::all_good(found)?;
+    let scenarios = files::valid(found)?;
     let models = models(&args, global, &screen).await?;
     if models.is_none() {
-        scripts_are_there(&scenarios)?;
+        check_scripts(&scenarios)?;
     }
-    let most = Duration::from_secs(args.timeout);
-    let begun = Instant::now();
+    let max = Duration::from_secs(args.timeout);
+    let started = Instant::now();
     let mut all = Vec::with_capacity(scenarios.len());
     for (file, scenario) in scenarios {
         let mut played = Played { file, scenario: Arc::new(scenario), outcomes: Vec::new() };
         for number in 1..=args.repeat {
-            let progress = Progress::start(&screen, doing(&played, number, args.repeat));
+            let progress = Progress::start(&screen, progress_text(&played, number, args.repeat));
             let outcome = match &models {
-                None => stage::simulated(Arc::clone(&played.scenario), most).await?,
-                Some(models) => stage::real(&played.scenario, Arc::clone(models), most).await?,
+                None => runner::simulated(Arc::clone(&played.scenario), max).await?,
+                Some(models) => runner::real(&played.scenario, Arc::clone(models), max).await?,
             };
             drop(progress);
             played.outcomes.push(outcome);
@@ -56,24 +56,24 @@ pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) 
         let scenarios: Vec<_> = all.iter().map(|played| report::to_json(played, args.transcript)).collect();
         screen.json_line(&json!({"passed": passed, "runs": runs, "ok": enough, "scenarios": scenarios}));
     } else {
-        report::summary(&screen, &all, args.at_least, begun.elapsed());
+        report::summary(&screen, &all, args.at_least, started.elapsed());
     }
     Ok(if enough { Exit::Answered } else { Exit::Failed })
 }
 
-fn doing(played: &Played, number: u32, of: u32) -> String {
+fn progress_text(played: &Played, number: u32, of: u32) -> String {
     let which = if of > 1 { format!(" ({number} of {of})") } else { String::new() };
-    format!("playing {}{which}", played.file)
+    format!("running {}{which}", played.file)
 }
 
-/// The model that was asked for, if one was. It must answer before anything is played: what nobody
-/// could play is no scenario that failed.
+/// The model that was requested, if any. It must answer before a scenario is run: a model that cannot be
+/// reached is not a failed scenario.
 async fn models(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Result<Option<Arc<dyn Models>>> {
-    let most = asking::WAIT.min(Duration::from_secs(args.timeout));
+    let max = probe::WAIT.min(Duration::from_secs(args.timeout));
     let args = &args.model;
     if args.model.is_none() {
         if args.base_url.is_some() || args.tool_mode.is_some() || args.context_window.is_some() {
-            return Err(Failure::usage("without a model the scripts of the scenarios think")
+            return Err(Failure::usage("`--base-url`, `--tool-mode` and `--context-window` need a model")
                 .hint("add --model PROVIDER/MODEL"));
         }
         return Ok(None);
@@ -83,11 +83,11 @@ async fn models(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
     let chosen = model::choose(&settings, clock).await?;
     if !chosen.info.demo {
         let progress = Progress::start(screen, format!("asking {}", chosen.info.name));
-        let answer = asking::ask(&*chosen.models, most).await;
+        let answer = probe::ask(&*chosen.models, max).await;
         drop(progress);
         answer.map_err(|error| {
-            let failure = asking::no_answer(&chosen.info.name, &chosen.address, &error, most);
-            // What failed is not the scenario.
+            let failure = probe::explain(&chosen.info.name, &chosen.address, &error, max);
+            // The scenario itself did not fail.
             let exit = if failure.exit == Exit::Failed { Exit::Usage } else { failure.exit };
             Failure { exit, ..failure }
         })?;
@@ -95,13 +95,13 @@ async fn models(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
     Ok(Some(chosen.models))
 }
 
-fn scripts_are_there(scenarios: &[(String, Scenario)]) -> Result<()> {
+fn check_scripts(scenarios: &[(String, Scenario)]) -> Result<()> {
     for (file, scenario) in scenarios {
         if let Some(actor) = scenario.agents.iter().find(|actor| actor.script.is_none()) {
             let FilePosition { line, column } = actor.place;
-            let place = format!("{file}:{line}:{column}");
+            let position = format!("{file}:{line}:{column}");
             let failure =
-                Failure::new(Exit::Usage, "no_script", format!("{place}: `{}` has no script", actor.name));
+                Failure::new(Exit::Usage, "no_script", format!("{position}: `{}` has no script", actor.name));
             return Err(failure.hint("give it a `script`, or name a model with --model"));
         }
     }

@@ -1,4 +1,4 @@
-//! `viv show agent`: who an agent is, what it does and knows.
+//! `viv show agent`: an agent's state, spaces, memories, goals, plans and open calls.
 
 use agent::goals::Branch;
 use agent::life::{Goal, Schedule, Standing};
@@ -12,7 +12,7 @@ use crate::errors::Result;
 use crate::output::{Screen, ago};
 use crate::target::{self, agent_path};
 
-/// Shows it.
+/// Shows an agent.
 pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let agent = target::agent(client, wanted).await?;
     let (card, facts) = (agent_path(agent.id, ""), agent_path(agent.id, "/facts"));
@@ -31,15 +31,15 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
         ("model", agent.model.as_deref().map_or_else(|| "the server's default".to_owned(), line)),
         ("config", format!("revision {}", agent.config_rev)),
         ("inbox", format!("waiting {}, held {}", agent.waiting, agent.held)),
-        ("life", format!("cycles {}, skipped {}", agent.cycles, agent.skips)),
+        ("cycles", format!("{}, skipped {}", agent.cycles, agent.skips)),
         ("tokens", tokens_of(&agent)),
-        ("made", ago(agent.created_at, Timestamp::now())),
+        ("created", ago(agent.created_at, Timestamp::now())),
     ];
     if !agent.description.is_empty() {
-        pairs.insert(1, ("is", line(&agent.description)));
+        pairs.insert(1, ("about", line(&agent.description)));
     }
     if let Some(why) = &agent.damage {
-        pairs.insert(2, ("set apart", line(why)));
+        pairs.insert(2, ("quarantined", line(why)));
     }
     if let Some(why) = &agent.why {
         let at = pairs.iter().position(|(name, _)| *name == "state").map_or(0, |at| at + 1);
@@ -62,7 +62,7 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
 
 fn state_of(agent: &Agent) -> String {
     let reason = agent.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    // What holds an agent that may not live at all is no time.
+    // Only an active agent has a time at which it retries.
     let held = agent.not_before.filter(|at| agent.standing == Standing::Active && *at > Timestamp::now());
     let until = held.map(|at| format!(", until {at:.0}")).unwrap_or_default();
     format!("{}{reason}{until}", agent.state.as_str())
@@ -73,7 +73,7 @@ fn tokens_of(agent: &Agent) -> String {
     format!("{} in, {} out", shown(agent.usage.input), shown(agent.usage.output))
 }
 
-/// The tree, with ids, finished ones too.
+/// The goals as a tree, with ids, including finished ones.
 fn goal_lines(goals: &[Goal]) -> Vec<String> {
     let line = |Branch { goal, depth }| {
         let indent = "  ".repeat(depth);

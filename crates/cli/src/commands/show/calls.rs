@@ -1,4 +1,4 @@
-//! Calls of an agent that have no answer yet, as `viv show agent` and `viv show run` list them.
+//! Calls of an agent that have no result yet, as `viv show agent` and `viv show run` list them.
 
 use agent::call::{CallState, OutcomeStatus};
 use agent::id::{AgentId, CallId};
@@ -13,9 +13,9 @@ use crate::target::agent_path;
 /// Columns of arguments in a line.
 const PREVIEW: usize = 40;
 /// Columns of a late result in a line.
-const TOLD: usize = 80;
+const RESULT_COLUMNS: usize = 80;
 
-/// The calls as the server tells them; none where it is older than they are.
+/// The open calls as the server returns them; empty if the server is older than this API.
 pub(super) async fn fetched(client: &Client, agent: AgentId) -> Result<Value> {
     match client.get(&agent_path(agent, "/calls")).await {
         Err(failure) if failure.exit == Exit::NotFound => Ok(Value::Array(Vec::new())),
@@ -23,13 +23,13 @@ pub(super) async fn fetched(client: &Client, agent: AgentId) -> Result<Value> {
     }
 }
 
-/// A line for each, with the id that `viv cancel` takes.
+/// One line for each open call, with the id that `viv cancel` takes.
 pub(super) async fn lines(client: &Client, screen: &Screen, agent: AgentId) -> Result<Vec<String>> {
     let calls: Vec<Call> = typed("calls", fetched(client, agent).await?)?;
     Ok(calls.iter().map(|call| line(screen, call)).collect())
 }
 
-/// What came of the calls that a run did not wait for: nothing yet, or the event that told it.
+/// The results of the calls that a run did not wait for: none yet, or the event that contains it.
 pub(super) async fn late(client: &Client, screen: &Screen, run: &RunJson) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for step in &run.steps {
@@ -42,7 +42,7 @@ pub(super) async fn late(client: &Client, screen: &Screen, run: &RunJson) -> Res
                 Err(failure) if failure.exit == Exit::NotFound => format!("{tool}, call {id}: no answer yet"),
                 answer => {
                     let event: LoggedEvent = typed(&path, answer?)?;
-                    let what = shortened(&screen.clean_line(&super::inbox::what(&event)), TOLD);
+                    let what = shortened(&screen.clean_line(&super::inbox::content(&event)), RESULT_COLUMNS);
                     format!("{what} ({})", event.progress.as_str())
                 }
             });
@@ -53,12 +53,12 @@ pub(super) async fn late(client: &Client, screen: &Screen, run: &RunJson) -> Res
 
 fn line(screen: &Screen, call: &Call) -> String {
     let Call { id, tool, arguments, effect, state, .. } = call;
-    let stands = match state {
-        CallState::Planned if effect.as_str() == "unsafe" => "not begun",
-        CallState::Planned | CallState::Started => "at work",
-        CallState::Detached => "goes on beyond its cycle",
-        CallState::Done => "over",
+    let status = match state {
+        CallState::Planned if effect.as_str() == "unsafe" => "not started",
+        CallState::Planned | CallState::Started => "running",
+        CallState::Detached => "running, its cycle does not wait",
+        CallState::Done => "done",
     };
     let arguments = shortened(&screen.clean_line(arguments), PREVIEW);
-    format!("{id}  {} {arguments} ({stands})", screen.clean_line(tool))
+    format!("{id}  {} {arguments} ({status})", screen.clean_line(tool))
 }

@@ -1,11 +1,11 @@
-//! `viv show context`: an agent's consciousness entry by entry, and what its model would be sent now, by
+//! `viv show context`: an agent's consciousness entry by entry, and what its model would be sent now, in
 //! layers.
 
 use agent::id::AgentId;
 use agent::message::Part;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use server::api::{LogEntry, MindJson};
+use server::api::{ContextJson, LogEntry};
 
 use crate::args::ContextArg;
 use crate::bars::{Piece, Scale};
@@ -15,7 +15,7 @@ use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target::{self, agent_path};
 
-/// Entries per page: the server's bound.
+/// Entries per page: the server's limit.
 const PAGE: usize = 200;
 
 /// One page of a consciousness.
@@ -27,20 +27,20 @@ struct MindPage {
     next: Option<u64>,
 }
 
-/// A whole consciousness.
+/// A complete consciousness.
 struct ContextLog {
     agent: AgentId,
-    /// As the server wrote them.
+    /// As the server sent them.
     entries: Vec<Value>,
     tokens: u64,
 }
 
-/// Shows it.
+/// Shows the context.
 pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) -> Result<()> {
     let reading = Progress::start(screen, "reading");
     let agent = target::agent(client, arg.agent.as_deref()).await?;
-    let path = agent_path(agent.id, "/mind");
-    // Without a model nobody knows how large its window is; what the agent lived is known all the same.
+    let path = agent_path(agent.id, "/context");
+    // Without a known model the window is unknown, but the consciousness can still be shown.
     let (layers, why) = match client.get(&path).await {
         Ok(layers) => (layers, None),
         Err(failure) if failure.code == "no_such_model" => (Value::Null, Some(failure.message)),
@@ -48,7 +48,7 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
     };
     let log = match arg.layers && !screen.json {
         true => None,
-        false => Some(whole(client, agent.id).await?),
+        false => Some(read_all(client, agent.id).await?),
     };
     drop(reading);
     if screen.json {
@@ -68,7 +68,7 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
     Ok(())
 }
 
-async fn whole(client: &Client, agent: AgentId) -> Result<ContextLog> {
+async fn read_all(client: &Client, agent: AgentId) -> Result<ContextLog> {
     let mut log = ContextLog { agent, entries: Vec::new(), tokens: 0 };
     let mut after = 0;
     loop {
@@ -85,13 +85,13 @@ async fn whole(client: &Client, agent: AgentId) -> Result<ContextLog> {
     }
 }
 
-/// The JSON that scripts rely on: the log, and beside it the layers.
+/// The JSON that scripts rely on: the log and the layers.
 fn to_json(log: &ContextLog, layers: &Value) -> Value {
-    let mut told = json!({"agent": log.agent, "entries": log.entries, "total_tokens": log.tokens});
+    let mut json = json!({"agent": log.agent, "entries": log.entries, "total_tokens": log.tokens});
     for key in ["model", "context_window", "layers", "events", "cut_above", "cut_to"] {
-        told[key] = layers[key].clone();
+        json[key] = layers[key].clone();
     }
-    told
+    json
 }
 
 fn print(screen: &Screen, entries: Vec<LogEntry>) {
@@ -127,14 +127,14 @@ fn part_text(part: &Part) -> String {
     }
 }
 
-/// Each layer as a bar, one behind the other, so that together they are the window.
-fn bars(screen: &Screen, mind: &MindJson) {
-    let heading = format!("what {} would be sent: {} tokens of window", mind.model, mind.context_window);
+/// Draws each layer as a bar, one after the other, so that together they fill the window.
+fn bars(screen: &Screen, mind: &ContextJson) {
+    let heading = format!("what {} would be sent, in a window of {} tokens", mind.model, mind.context_window);
     screen.line("");
     screen.wrapped(&screen.clean_line(&heading), 2);
     let used: u64 = mind.layers.iter().map(|layer| layer.tokens).sum();
     let total = used.max(mind.context_window).max(1);
-    // Name, tokens and share stand before the bar.
+    // Name, tokens and share precede the bar.
     let cells = screen.room().saturating_sub(9 + 1 + 9 + 1 + 4 + 2).max(8);
     let scale = Scale { total, cells };
     let mut at: u64 = 0;

@@ -1,4 +1,4 @@
-//! `viv show inbox`: what an agent was sent, and what became of it.
+//! `viv show inbox`: the events of an agent and their states.
 
 use agent::event::{EventData, EventProgress, EventState};
 use jiff::Timestamp;
@@ -14,12 +14,12 @@ use crate::target::{self, agent_path};
 /// Columns of a text in a list.
 const PREVIEW: usize = 60;
 
-/// Shows it.
+/// Shows an inbox.
 pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> Result<()> {
     let agent = target::agent(client, arg.agent.as_deref()).await?;
     let query = arg.state.as_ref().map(|state| format!("?state={}", segment(state))).unwrap_or_default();
-    let most = usize::try_from(arg.limit).unwrap_or(usize::MAX);
-    let rows = client.list(&agent_path(agent.id, &format!("/inbox{query}")), most).await?;
+    let max = usize::try_from(arg.limit).unwrap_or(usize::MAX);
+    let rows = client.list(&agent_path(agent.id, &format!("/inbox{query}")), max).await?;
     if screen.json {
         screen.json_line(&json!({"agent": agent.name, "events": rows}));
         return Ok(());
@@ -31,7 +31,7 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
     }
     let now = Timestamp::now();
     let rows: Vec<Vec<String>> = events.iter().map(|event| event_row(screen, event, now)).collect();
-    screen.table(&["SEQ", "WHEN", "KIND", "FATE", "WHAT"], &rows);
+    screen.table(&["SEQ", "WHEN", "KIND", "STATE", "WHAT"], &rows);
     Ok(())
 }
 
@@ -47,8 +47,8 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
             format!("taken by cycle {cycle}, shown at step {}", event.step.unwrap_or(0))
         }
         EventState::Held => match event.release_at {
-            Some(at) => format!("held until {at:.0}, or a person wire_format"),
-            None => "held until a person wire_format".to_owned(),
+            Some(at) => format!("held until {at:.0}, or until a person posts"),
+            None => "held until a person posts".to_owned(),
         },
         EventState::Skipped { reason: Some(reason) } => format!("skipped ({reason})"),
         EventState::Canceled { reason: Some(reason) } => format!("canceled ({reason})"),
@@ -61,12 +61,12 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
         ago(event.at, now),
         format!("{}{urgent}", event.kind.as_str()),
         shortened(&screen.clean_line(&state), PREVIEW),
-        shortened(&screen.clean_line(&what(event)), PREVIEW),
+        shortened(&screen.clean_line(&content(event)), PREVIEW),
     ]
 }
 
-/// What it says: the words of a message; of a late result which call it answers, and how.
-pub(super) fn what(event: &LoggedEvent) -> String {
+/// The content of an event: a message's text, or which call a late result belongs to and its status.
+pub(super) fn content(event: &LoggedEvent) -> String {
     match &event.data {
         EventData::ToolResult { call, tool, text, error, status } => {
             let plain = if *error { "error" } else { "ok" };

@@ -1,4 +1,4 @@
-//! `viv show`: an agent, a run, an inbox, a mind; each in a file of its own.
+//! `viv show`: an agent, a run, an inbox or a context.
 
 mod agent;
 mod calls;
@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, Style};
 
-/// Shows it.
+/// Runs one verb of `viv show`.
 pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Exit> {
     match what {
         Show::Agent(arg) => agent::agent(&client, &screen, arg.agent.as_deref()).await?,
@@ -24,7 +24,7 @@ pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Ex
     Ok(Exit::Answered)
 }
 
-/// Lines under a heading; nothing where there are none.
+/// Prints lines under a heading; nothing if there are none.
 fn section(screen: &Screen, name: &str, lines: Vec<String>) {
     if lines.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! `viv show run`: one run as a waterfall. Times count from the opening of its cycle.
+//! `viv show run`: one run as a waterfall. Times count from the start of its cycle.
 
 use std::fmt::Write as _;
 
@@ -15,14 +15,14 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, shortened, span};
 use crate::target::{self, agent_path};
 
-/// Columns of a row's name at most.
+/// Maximum number of columns of a row's name.
 const NAME: usize = 22;
 /// Narrower terminals get short names and marks.
 const NARROW: usize = 60;
-/// Columns of a bar at least, however narrow the terminal is.
+/// Minimum number of columns of a bar, however narrow the terminal is.
 const BAR: usize = 8;
 
-/// Shows it.
+/// Shows a run.
 pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let id = match wanted {
         Some(id) if id.parse::<CycleId>().is_ok() && is_run(client, id).await? => id.to_owned(),
@@ -34,11 +34,11 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
         screen.json_line(&answer);
         return Ok(());
     }
-    let RunDetail { run, messages: said } = typed(&path, answer)?;
+    let RunDetail { run, messages } = typed(&path, answer)?;
     screen.pairs(&summary(screen, &run));
     waterfall(screen, &run);
-    let lines = said.iter().flat_map(|spoken| spoken.text.lines().map(str::to_owned)).collect();
-    section(screen, "said", lines);
+    let lines = messages.iter().flat_map(|message| message.text.lines().map(str::to_owned)).collect();
+    section(screen, "messages", lines);
     section(screen, "late results", open::late(client, screen, &run).await?);
     section(screen, "open calls of its agent", open::lines(client, screen, run.agent).await?);
     Ok(())
@@ -69,10 +69,10 @@ fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
     pairs
 }
 
-/// Why it woke, and how long the first of it had waited until the model was asked.
+/// Why the agent woke, and how long its first event had waited until the model was called.
 fn woke_for(why: &str, run: &RunJson) -> String {
     match run.steps.first().and_then(|step| step.waited_ms) {
-        Some(waited) => format!("{why}, asked {} after it came", span(waited)),
+        Some(waited) => format!("{why}, asked {} after arrival", span(waited)),
         None => why.to_owned(),
     }
 }
@@ -105,14 +105,14 @@ fn cost(micros: Option<u64>) -> String {
     }
 }
 
-/// A line of the waterfall: the heading of a step, or something with a bar.
+/// A line of the waterfall: the heading of a step, or a row with a bar.
 #[derive(Debug)]
 enum WaterfallRow {
     Step(String),
     Bar { name: String, took: String, mark: &'static str, pieces: Vec<Piece> },
 }
 
-/// What bars are drawn with.
+/// The characters of the bars.
 struct Glyphs {
     wait: char,
     model: char,
@@ -152,17 +152,17 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     let failed = rows.iter().any(|row| matches!(row, WaterfallRow::Bar { mark: "!", .. }));
     let mut legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
     if failed {
-        legend.push_str("  ! it did not end well");
+        legend.push_str("  ! failed or unfinished");
     }
     if !known {
-        legend.push_str("; begins were not recorded, so steps stand one behind the other");
+        legend.push_str("; start times were not recorded, so steps are drawn one after the other");
     }
     for line in crate::output::wrap(&legend, screen.width, 0) {
         screen.line(&screen.paint(Style::Dim, &line));
     }
 }
 
-/// The rows of one step; returns where it ends.
+/// Adds the rows of one step; returns where it ends.
 fn rows_of(
     screen: &Screen,
     glyphs: &Glyphs,
@@ -215,8 +215,7 @@ fn rows_of(
     end
 }
 
-/// What came into the step: events besides the cycle's own, how often it began anew, what was repaired of
-/// its calls, who answered.
+/// What happened during the step: additional events, restarts, repaired calls, and the model that replied.
 fn meanwhile(screen: &Screen, step: &StepRecord) -> String {
     let mut text = String::new();
     let events = if step.injected == 1 { "event" } else { "events" };
@@ -226,13 +225,13 @@ fn meanwhile(screen: &Screen, step: &StepRecord) -> String {
     if step.interrupts > 0 {
         let times =
             if step.interrupts == 1 { "once".to_owned() } else { format!("{} times", step.interrupts) };
-        let _ = write!(text, ", begun anew {times}");
+        let _ = write!(text, ", restarted {times}");
         if !step.aborted.is_none() {
-            let _ = write!(text, " (about {} for nothing)", tokens(&step.aborted.into()));
+            let _ = write!(text, " (about {} discarded)", tokens(&step.aborted.into()));
         }
     }
     if !step.discarded.is_none() {
-        let _ = write!(text, ", {} for a reply that was dropped", tokens(&step.discarded.into()));
+        let _ = write!(text, ", {} for a discarded reply", tokens(&step.discarded.into()));
     }
     if step.cut > 0 {
         let times = if step.cut == 1 { "once".to_owned() } else { format!("{} times", step.cut) };
@@ -240,7 +239,7 @@ fn meanwhile(screen: &Screen, step: &StepRecord) -> String {
     }
     if step.left_out > 0 {
         let entries = if step.left_out == 1 { "entry" } else { "entries" };
-        let _ = write!(text, ", {} {entries} of the log left out (no room)", step.left_out);
+        let _ = write!(text, ", {} {entries} of the log left out (no space)", step.left_out);
     }
     if step.rebuilt {
         text.push_str(", history rebuilt (refused as invalid)");
@@ -257,7 +256,7 @@ fn meanwhile(screen: &Screen, step: &StepRecord) -> String {
     text
 }
 
-/// The calls of a step; of runs of earlier versions only their tools are known.
+/// The calls of a step; in runs of earlier versions only their tools are known.
 fn calls(step: &StepRecord) -> Vec<CallRecord> {
     if step.calls.is_empty() {
         let named = |tool: &String| CallRecord {
@@ -270,7 +269,7 @@ fn calls(step: &StepRecord) -> Vec<CallRecord> {
     step.calls.clone()
 }
 
-/// What stands beside a call that did not simply do its work.
+/// The mark of a call that did not simply succeed.
 fn mark(call: &CallRecord, narrow: bool) -> &'static str {
     match call.status {
         Some(OutcomeStatus::Ok) => "",
@@ -293,10 +292,10 @@ struct Widths {
 
 impl Widths {
     fn of(room: usize, rows: &[WaterfallRow]) -> Self {
-        let most = |part: fn(&WaterfallRow) -> usize| rows.iter().map(part).max().unwrap_or(0);
-        let name = most(|row| if let WaterfallRow::Bar { name, .. } = row { columns(name) } else { 0 });
-        let took = most(|row| if let WaterfallRow::Bar { took, .. } = row { columns(took) } else { 0 });
-        let mark = most(|row| if let WaterfallRow::Bar { mark, .. } = row { mark.len() } else { 0 });
+        let max = |part: fn(&WaterfallRow) -> usize| rows.iter().map(part).max().unwrap_or(0);
+        let name = max(|row| if let WaterfallRow::Bar { name, .. } = row { columns(name) } else { 0 });
+        let took = max(|row| if let WaterfallRow::Bar { took, .. } = row { columns(took) } else { 0 });
+        let mark = max(|row| if let WaterfallRow::Bar { mark, .. } = row { mark.len() } else { 0 });
         let mark = if mark == 0 { 0 } else { mark + 1 };
         let most_name = if room < NARROW { NAME / 2 + 4 } else { NAME };
         let name = name.min(most_name).min(room.saturating_sub(took + mark + BAR + 3)).max(8);
@@ -322,7 +321,7 @@ impl Widths {
     }
 }
 
-/// An id may be a run's or an agent's.
+/// Whether an id is a run's; it may also be an agent's.
 async fn is_run(client: &Client, id: &str) -> Result<bool> {
     match client.get(&format!("/v1/runs/{}", segment(id))).await {
         Ok(_) => Ok(true),
@@ -343,7 +342,7 @@ async fn newest_run(client: &Client, wanted: Option<&str>) -> Result<String> {
     let page = client.get(&agent_path(agent.id, "/runs?limit=1")).await?;
     page["items"][0]["id"].as_str().map(str::to_owned).ok_or_else(|| {
         Failure::new(Exit::NotFound, "not_found", format!("`{}` has no run yet", agent.name))
-            .hint("say something to it with `viv say`")
+            .hint("send it a message with `viv say`")
     })
 }
 
@@ -353,41 +352,42 @@ mod tests {
     use agent::run::Usage as Spent;
 
     #[test]
-    fn an_unknown_cost_is_not_nothing() {
+    fn an_unknown_cost_is_not_zero() {
         assert_eq!(cost(None), "unknown");
         assert_eq!(cost(Some(1_234_567)), "$1.234567");
     }
 
     #[test]
-    fn tokens_name_what_was_cached_and_what_was_reasoning() {
+    fn tokens_show_the_cached_and_the_reasoning_part() {
         let usage = Spent { input: Some(120), cached: Some(100), output: Some(20), reasoning: Some(0) };
         assert_eq!(tokens(&usage.into()), "120 in (100 cached), 20 out");
         assert_eq!(tokens(&Spent::default().into()), "unknown");
     }
 
     #[test]
-    fn what_was_left_out_or_came_to_nothing_stands_beside_its_step() {
+    fn omissions_and_discarded_replies_are_shown_in_the_steps_heading() {
         let aborted = Spent { input: Some(900), output: Some(40), ..Spent::default() };
         let discarded = Spent { input: Some(800), output: Some(7), ..Spent::default() };
         let step =
             StepRecord { interrupts: 1, aborted, discarded, left_out: 3, cut: 1, ..Default::default() };
-        let told = meanwhile(&Screen::plain(Some(80), false), &step);
-        let spent = ", begun anew once (about 900 in, 40 out for nothing), 800 in, 7 out for a reply that was dropped, ";
-        assert!(told.starts_with(spent), "{told}");
-        assert!(told.ends_with(", 3 entries of the log left out (no room)"), "{told}");
-        let mended = |tool: &str, repaired: Option<&str>| CallRecord {
+        let text = meanwhile(&Screen::plain(Some(80), false), &step);
+        let spent =
+            ", restarted once (about 900 in, 40 out discarded), 800 in, 7 out for a discarded reply, ";
+        assert!(text.starts_with(spent), "{text}");
+        assert!(text.ends_with(", 3 entries of the log left out (no space)"), "{text}");
+        let call = |tool: &str, repaired: Option<&str>| CallRecord {
             tool: tool.into(),
             repaired: repaired.map(str::to_owned),
             ..Default::default()
         };
-        let calls = vec![mended("done", None), mended("send_message", Some("trailing comma"))];
-        let told = meanwhile(&Screen::plain(Some(80), false), &StepRecord { calls, ..Default::default() });
-        assert_eq!(told, ", send_message repaired (trailing comma)");
+        let calls = vec![call("done", None), call("send_message", Some("trailing comma"))];
+        let text = meanwhile(&Screen::plain(Some(80), false), &StepRecord { calls, ..Default::default() });
+        assert_eq!(text, ", send_message repaired (trailing comma)");
         assert_eq!(meanwhile(&Screen::plain(Some(80), false), &StepRecord::default()), "");
     }
 
     #[test]
-    fn a_receipt_without_times_is_drawn_step_behind_step() {
+    fn a_run_without_times_is_drawn_one_step_after_the_other() {
         let (screen, mut rows) = (Screen::plain(Some(80), false), Vec::new());
         let glyphs = Glyphs { wait: '.', model: '#', tool: '=' };
         let step = StepRecord { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };

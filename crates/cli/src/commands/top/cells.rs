@@ -1,10 +1,10 @@
-//! What stands in each column, and which columns there is room for. Knows no terminal.
+//! The content of each column, and which columns fit. Must not know the terminal.
 
 use agent::id::AgentId;
 use jiff::Timestamp;
 use server::api::Agent;
 
-use super::overview::{state_of, tokens_of, works};
+use super::overview::{is_working, state_of, tokens_of};
 use super::pulse::{BEATS, Pulses};
 use crate::commands::watch::moment::money;
 use crate::output::{Screen, columns, short_count};
@@ -28,13 +28,13 @@ use Column::{Cost, Cycles, Last, Model, Name, Plan, Pulse, State, Tokens, Waitin
 
 /// All columns, from left to right.
 const ALL: [Column; 10] = [Name, State, Pulse, Waiting, Tokens, Cost, Last, Plan, Cycles, Model];
-/// Which one falls away first where there is no room; those not named stay.
-const FALL: [Column; 7] = [Model, Cycles, Plan, Last, Tokens, Cost, Pulse];
-/// Columns that a handle takes at least, and at most.
+/// The order in which columns are dropped if space is short; the others are always shown.
+const DROP_ORDER: [Column; 7] = [Model, Cycles, Plan, Last, Tokens, Cost, Pulse];
+/// Minimum and maximum width of a handle.
 const NAME: (usize, usize) = (11, 32);
 
 impl Column {
-    /// What overrides it.
+    /// The heading.
     pub(crate) fn head(self) -> &'static str {
         match self {
             Name => "NAME",
@@ -50,7 +50,7 @@ impl Column {
         }
     }
 
-    /// Whether it holds numbers.
+    /// Whether it is aligned to the right, as numbers are.
     pub(crate) fn is_right(self) -> bool {
         matches!(self, Waiting | Tokens | Cost | Cycles)
     }
@@ -70,13 +70,13 @@ impl Column {
     }
 }
 
-/// The columns that fit, with their widths. What is left over goes to the names, up to `longest`.
+/// The columns that fit, with their widths. Remaining space goes to the names, up to `longest`.
 pub(crate) fn layout(width: usize, longest: usize) -> Vec<(Column, usize)> {
     let mut columns: Vec<Column> = ALL.to_vec();
     let needed = |columns: &[Column]| columns.iter().map(|column| column.width() + 1).sum::<usize>() - 1;
-    for gone in FALL {
+    for dropped in DROP_ORDER {
         if needed(&columns) > width {
-            columns.retain(|column| *column != gone);
+            columns.retain(|column| *column != dropped);
         }
     }
     let left = width.saturating_sub(needed(&columns));
@@ -84,15 +84,15 @@ pub(crate) fn layout(width: usize, longest: usize) -> Vec<(Column, usize)> {
     columns.into_iter().map(|column| (column, if column == Name { name } else { column.width() })).collect()
 }
 
-/// What a row needs to know in addition to its agent.
+/// What a row needs in addition to its agent.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
+pub(crate) struct CellContext<'a> {
     pub(crate) screen: &'a Screen,
     pub(crate) pulses: &'a Pulses,
     pub(crate) now: Timestamp,
 }
 
-impl Around<'_> {
+impl CellContext<'_> {
     /// The text of a cell.
     pub(crate) fn cell(&self, column: Column, agent: &Agent) -> String {
         match column {
@@ -118,18 +118,18 @@ impl Around<'_> {
         format!("{} {}", last.ending.as_str(), since(last.ended_at, self.now))
     }
 
-    /// The mark in front of a row; that of one at work blinks.
+    /// The mark in front of a row; that of a working agent blinks.
     pub(crate) fn mark(&self, agent: &Agent, blink: bool) -> &'static str {
         let utf8 = self.screen.utf8;
         match state_of(agent) {
-            _ if works(agent) && blink => {
+            _ if is_working(agent) && blink => {
                 if utf8 {
                     "●"
                 } else {
                     "*"
                 }
             }
-            _ if works(agent) => {
+            _ if is_working(agent) => {
                 if utf8 {
                     "○"
                 } else {
@@ -170,12 +170,12 @@ impl Around<'_> {
     }
 }
 
-/// Unknown is not nothing; and of who never lived there is nothing to know.
+/// Unknown is not zero; an agent without cycles has nothing to report.
 fn unknown(agent: &Agent) -> String {
     if agent.cycles == 0 && agent.skips == 0 { "-".to_owned() } else { "?".to_owned() }
 }
 
-/// What it cost; where the price of some runs is not known, that is said.
+/// The cost; `+?` marks that the price of some runs is unknown.
 pub(crate) fn cost_of(agent: &Agent) -> String {
     match (agent.cost_micros, agent.unpriced) {
         (None, _) => unknown(agent),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_fall_away_in_the_stated_order() {
+    fn columns_are_dropped_in_the_stated_order() {
         assert_eq!(names(120).len(), 10);
         assert_eq!(names(78), ["NAME", "STATE", "PULSE", "WAIT", "TOKENS", "COST", "LAST", "PLAN"]);
         assert_eq!(names(74), ["NAME", "STATE", "PULSE", "WAIT", "TOKENS", "COST", "LAST"]);
@@ -236,7 +236,7 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!([since(at(0), at(59)), since(at(0), at(7_300)), since(at(9), at(0))], ["59s", "2h", "0s"]);
         assert_eq!([until(at(0), at(1)), until(at(300), at(0))], ["now", "in 5m"]);
-        // The longest of both fit their columns.
+        // The longest values fit their columns.
         assert_eq!([until(at(99 * 86_400), at(0)), until(at(100 * 86_400), at(0))], ["in 99d", "in 14w"]);
         assert_eq!(Last.width(), "exhausted 59m".len());
         assert_eq!([fitted("ab", 4, true), fitted("abcdef", 5, false)], ["  ab", "ab..."]);

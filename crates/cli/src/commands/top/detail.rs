@@ -1,4 +1,4 @@
-//! One agent of `top`, opened: how it is, and what it did and said last.
+//! The detail view of one agent in `top`: its state and recent activity.
 
 use jiff::Timestamp;
 use ratatui::Frame;
@@ -9,15 +9,15 @@ use ratatui::widgets::Paragraph;
 use server::api::{Agent, RunJson};
 
 use super::cells::{cost_of, since, until};
-use super::looks::{Looks, dim};
 use super::overview::{Overview, state_of};
-use crate::api::Past;
+use super::theme::{Theme, dim};
+use crate::api::RecentItem;
 use crate::commands::chat::flow::Flow;
 use crate::commands::watch::moment::{money, took};
 use crate::output::{Screen, short_count};
-use agent::space::Spoken;
+use agent::space::PostedMessage;
 
-/// Draws it.
+/// Draws the view.
 pub(super) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -36,11 +36,11 @@ pub(super) fn draw(
     };
     let lines = past_lines(past, usize::from(rest.width), screen, now);
     let page = usize::from(rest.height);
-    // The end is what is wanted; keys scroll up from there.
-    let most = lines.len().saturating_sub(page);
-    let up = usize::from(overview.detail.up).min(most);
+    // Shows the end; keys scroll up from there.
+    let max = lines.len().saturating_sub(page);
+    let up = usize::from(overview.detail.up).min(max);
     overview.detail.up = u16::try_from(up).unwrap_or(u16::MAX);
-    let lines: Vec<Line<'static>> = lines.into_iter().skip(most - up).take(page).collect();
+    let lines: Vec<Line<'static>> = lines.into_iter().skip(max - up).take(page).collect();
     frame.render_widget(Paragraph::new(lines), rest);
 }
 
@@ -48,7 +48,7 @@ fn head(agent: &Agent, width: usize, screen: &Screen, now: Timestamp) -> Vec<Lin
     let clean = |text: &str| screen.clean_line(text);
     let mut state = clean(state_of(agent));
     if let Some(until_then) = agent.not_before.filter(|at| *at > now) {
-        state.push_str(&format!(", again {}", until(until_then, now)));
+        state.push_str(&format!(", retries {}", until(until_then, now)));
     }
     if let Some(why) = &agent.why {
         state.push_str(&format!(" ({})", clean(why)));
@@ -59,9 +59,9 @@ fn head(agent: &Agent, width: usize, screen: &Screen, now: Timestamp) -> Vec<Lin
         ("state", format!("{state}, waiting {}, held {}", agent.waiting, agent.held)),
         ("model", model),
         (
-            "life",
+            "runs",
             format!(
-                "{}, {} skipped, made {} ago",
+                "{}, {} skipped, age {}",
                 if agent.cycles == 1 { "1 cycle".to_owned() } else { format!("{} cycles", agent.cycles) },
                 agent.skips,
                 since(agent.created_at, now)
@@ -88,12 +88,12 @@ fn head(agent: &Agent, width: usize, screen: &Screen, now: Timestamp) -> Vec<Lin
     lines
 }
 
-fn past_lines(past: &[Past], width: usize, screen: &Screen, now: Timestamp) -> Vec<Line<'static>> {
+fn past_lines(past: &[RecentItem], width: usize, screen: &Screen, now: Timestamp) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for happened in past {
-        match happened {
-            Past::Message(spoken) => message(spoken, width, screen, now, &mut lines),
-            Past::Run(run) => steps(run, width, screen, now, &mut lines),
+    for item in past {
+        match item {
+            RecentItem::Message(posted) => message(posted, width, screen, now, &mut lines),
+            RecentItem::Run(run) => steps(run, width, screen, now, &mut lines),
         }
     }
     if lines.is_empty() {
@@ -102,12 +102,18 @@ fn past_lines(past: &[Past], width: usize, screen: &Screen, now: Timestamp) -> V
     lines
 }
 
-fn message(spoken: &Spoken, width: usize, screen: &Screen, now: Timestamp, lines: &mut Vec<Line<'static>>) {
-    let ago = format!("{:>4} ", since(spoken.message.at, now));
-    let name = screen.clean_line(&spoken.sender_name);
+fn message(
+    posted: &PostedMessage,
+    width: usize,
+    screen: &Screen,
+    now: Timestamp,
+    lines: &mut Vec<Line<'static>>,
+) {
+    let ago = format!("{:>4} ", since(posted.message.at, now));
+    let name = screen.clean_line(&posted.sender_name);
     let lead = format!("{ago}{name}: ");
     let mut flow = Flow::new(&lead, width);
-    let mut rows = flow.feed(&screen.clean(&spoken.message.text));
+    let mut rows = flow.feed(&screen.clean(&posted.message.text));
     rows.extend(flow.end());
     for row in rows {
         lines.push(match row.strip_prefix(&lead) {
@@ -130,12 +136,12 @@ fn steps(run: &RunJson, width: usize, screen: &Screen, now: Timestamp, lines: &m
     let cost = run.cost_micros.map(|cost| format!(", {}", money(cost))).unwrap_or_default();
     let reason =
         run.reason.as_deref().map(|why| format!(" ({})", screen.clean_line(why))).unwrap_or_default();
-    let looks = Looks::of(screen);
+    let theme = Theme::of(screen);
     let style = match run.ending {
-        Ending::Completed => looks.fg(Color::Green),
+        Ending::Completed => theme.fg(Color::Green),
         Ending::Skipped => dim(),
-        Ending::Exhausted | Ending::Canceled => looks.fg(Color::Yellow),
-        Ending::Failed => looks.fg(Color::Red),
+        Ending::Exhausted | Ending::Canceled => theme.fg(Color::Yellow),
+        Ending::Failed => theme.fg(Color::Red),
     };
     let took = took(u64::try_from(ms).unwrap_or(0));
     let text = format!("{:>4} {} in {took}{cost}{reason}", since(run.ended_at, now), run.ending.as_str());
@@ -162,7 +168,7 @@ fn push(text: &str, width: usize, style: Style, lines: &mut Vec<Line<'static>>) 
     lines.extend(rows.into_iter().map(|row| Line::styled(row, style)));
 }
 
-/// What is said of its use.
+/// Tokens and cost.
 fn used(agent: &Agent) -> String {
     let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), short_count);
     let (input, output) = (count(agent.usage.input), count(agent.usage.output));

@@ -1,4 +1,4 @@
-//! The screen of `top`, as a pure function of what is known. Columns fall away where there is no room.
+//! The screen of `top`, as a pure function of the overview. Columns are dropped if space is short.
 
 use agent::life::Standing;
 use jiff::Timestamp;
@@ -9,34 +9,34 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 use server::api::Agent;
 
-use super::cells::{Around, Column, fitted, layout};
+use super::cells::{CellContext, Column, fitted, layout};
 use super::detail;
-use super::looks::{Looks, dim};
-use super::overview::{Ask, Link, Mode, Overview, tokens_of, works};
+use super::overview::{Link, Mode, Overview, Request, is_working, tokens_of};
+use super::theme::{Theme, dim};
 use crate::args::SortArg;
 use crate::commands::watch::moment::money;
 use crate::output::{Screen, columns, short_count, shortened};
 
-/// Columns before the first cell: the mark of what the agent does.
+/// Columns before the first cell: the mark of the agent's state.
 const MARK: u16 = 2;
 
-/// What the keys do, in words that fit 40 columns.
+/// The keys and what they do, in at most 40 columns.
 const HELP: [(&str, &str); 12] = [
     ("Up Down", "choose an agent"),
-    ("PgUp PgDn", "choose further away"),
-    ("Enter", "what it did and said last"),
+    ("PgUp PgDn", "move by a page"),
+    ("Enter", "show its latest activity"),
     ("o", "sort by the next column"),
     ("r", "reverse the order"),
-    ("/", "filter; Esc ends it"),
+    ("/", "filter; Esc clears it"),
     ("c", "cancel its cycle (asks)"),
     ("s", "suspend it (asks), resume it"),
-    ("Ctrl-L", "draw everything again"),
-    ("Ctrl-Z", "stop; `fg` goes on"),
+    ("Ctrl-L", "redraw the screen"),
+    ("Ctrl-Z", "stop; `fg` continues"),
     ("?", "this help"),
-    ("q", "leave"),
+    ("q", "quit"),
 ];
 
-/// Draws everything.
+/// Draws the screen.
 pub(crate) fn draw(
     frame: &mut Frame<'_>,
     overview: &mut Overview,
@@ -47,10 +47,10 @@ pub(crate) fn draw(
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
             .areas(frame.area());
-    // The head of the list takes a row of the middle.
+    // The heading of the list takes one row of the middle.
     overview.resize(usize::from(middle.height.saturating_sub(1)));
-    let looks = Looks::of(screen);
-    frame.render_widget(Paragraph::new(title(overview, looks, top.width, screen)), top);
+    let theme = Theme::of(screen);
+    frame.render_widget(Paragraph::new(title(overview, theme, top.width, screen)), top);
     let open = overview.detail.of.is_some();
     if open {
         detail::draw(frame, middle, overview, screen, now);
@@ -60,18 +60,18 @@ pub(crate) fn draw(
     if overview.mode == Mode::Help {
         help(frame, middle);
     }
-    frame.render_widget(Paragraph::new(foot(overview, looks, bottom.width, screen)), bottom);
+    frame.render_widget(Paragraph::new(foot(overview, theme, bottom.width, screen)), bottom);
 }
 
-/// How many there are, what they do, what they cost.
-fn title(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
+/// Totals of all agents: number, working, waiting, tokens, cost.
+fn title(overview: &Overview, theme: Theme, width: u16, screen: &Screen) -> Line<'static> {
     if let Link::Down(why) = &overview.link {
-        let text = format!("no server; looking for it ({})", screen.clean_line(why));
+        let text = format!("not connected; reconnecting ({})", screen.clean_line(why));
         let text = shortened(&text, usize::from(width));
-        return Line::styled(text, looks.fg(Color::Red).add_modifier(Modifier::BOLD));
+        return Line::styled(text, theme.fg(Color::Red).add_modifier(Modifier::BOLD));
     }
     if overview.link == Link::Loading {
-        return Line::styled("looking ...", dim());
+        return Line::styled("loading ...", dim());
     }
     let all = overview.agents.iter().filter(|agent| agent.standing != Standing::Retired);
     let mut count = 0u64;
@@ -82,7 +82,7 @@ fn title(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line
     let mut unpriced = false;
     for agent in all {
         count += 1;
-        awake += u64::from(works(agent));
+        awake += u64::from(is_working(agent));
         waiting += u64::from(agent.waiting);
         tokens = tokens_of(agent).map_or(tokens, |more| Some(tokens.unwrap_or(0u64).saturating_add(more)));
         cost = agent.cost_micros.map_or(cost, |more| Some(cost.unwrap_or(0u64).saturating_add(more)));
@@ -90,7 +90,7 @@ fn title(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line
     }
     let agents = if count == 1 { "1 agent".to_owned() } else { format!("{count} agents") };
     let mut parts = vec![agents, format!("{awake} at work"), format!("{waiting} waiting")];
-    // What no model reported is not nothing.
+    // Unreported tokens are unknown, not zero.
     parts.push(format!("{} tokens", tokens.map_or_else(|| "?".to_owned(), short_count)));
     parts.extend(cost.map(|cost| format!("{}{}", money(cost), if unpriced { "+?" } else { "" })));
     let order =
@@ -99,7 +99,7 @@ fn title(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line
     if !overview.filter.is_empty() {
         parts.push(format!("only `{}`", screen.clean_line(&overview.filter)));
     }
-    // What has no room is left out whole.
+    // A part that does not fit is omitted completely.
     let mut text = String::new();
     for part in parts {
         let next = if text.is_empty() { part } else { format!("{text}, {part}") };
@@ -119,19 +119,19 @@ fn list(
     now: Timestamp,
     blink: bool,
 ) {
-    let looks = Looks::of(screen);
+    let theme = Theme::of(screen);
     let longest = overview.shown().map(|agent| agent.name.len()).max().unwrap_or(0);
     let cells = layout(usize::from(area.width.saturating_sub(MARK)), longest);
     let mut lines = vec![heads(&cells, overview.sort)];
-    let around = Around { screen, pulses: &overview.pulses, now };
+    let context = CellContext { screen, pulses: &overview.pulses, now };
     let rows = usize::from(area.height.saturating_sub(1));
     for agent in overview.shown().skip(overview.first).take(rows) {
         let chosen = Some(agent.id) == overview.chosen;
-        lines.push(row(&around, &cells, agent, looks, chosen, blink));
+        lines.push(row(&context, &cells, agent, theme, chosen, blink));
     }
     if overview.shown().len() == 0 && overview.link != Link::Loading {
         let text =
-            if overview.filter.is_empty() { "no agent lives here" } else { "no agent passes the filter" };
+            if overview.filter.is_empty() { "there is no agent" } else { "no agent matches the filter" };
         lines.push(Line::styled(text, dim()));
     }
     frame.render_widget(Paragraph::new(lines), area);
@@ -146,7 +146,7 @@ fn heads(cells: &[(Column, usize)], sort: SortArg) -> Line<'static> {
             dim()
         };
         let text = fitted(column.head(), *width, column.is_right());
-        // The mark of the order is under the word, not under the space beside it.
+        // The underline of the sort column is under the word, not under the padding.
         let (word, rest) = match column.is_right() {
             true => (text.trim_start().to_owned(), text.len() - text.trim_start().len()),
             false => (text.trim_end().to_owned(), text.len() - text.trim_end().len()),
@@ -175,26 +175,26 @@ fn sorts(column: Column, sort: SortArg) -> bool {
 }
 
 fn row(
-    around: &Around<'_>,
+    context: &CellContext<'_>,
     cells: &[(Column, usize)],
     agent: &Agent,
-    looks: Looks,
+    theme: Theme,
     chosen: bool,
     blink: bool,
 ) -> Line<'static> {
-    let style = looks.of_agent(agent);
-    let mut spans = vec![Span::styled(format!("{} ", around.mark(agent, blink)), style)];
+    let style = theme.of_agent(agent);
+    let mut spans = vec![Span::styled(format!("{} ", context.mark(agent, blink)), style)];
     for (column, width) in cells {
         let style = match column {
-            Column::Name if works(agent) => Style::new().add_modifier(Modifier::BOLD),
+            Column::Name if is_working(agent) => Style::new().add_modifier(Modifier::BOLD),
             Column::Name => Style::new(),
             Column::State => style,
-            Column::Pulse => looks.fg(Color::Green),
-            Column::Waiting if agent.waiting > 0 => looks.fg(Color::Yellow).add_modifier(Modifier::BOLD),
-            Column::Last if failed(agent) => looks.fg(Color::Red),
+            Column::Pulse => theme.fg(Color::Green),
+            Column::Waiting if agent.waiting > 0 => theme.fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            Column::Last if failed(agent) => theme.fg(Color::Red),
             _ => dim(),
         };
-        let text = fitted(&around.cell(*column, agent), *width, column.is_right());
+        let text = fitted(&context.cell(*column, agent), *width, column.is_right());
         spans.push(Span::styled(text, style));
         spans.push(Span::raw(" "));
     }
@@ -207,13 +207,13 @@ fn failed(agent: &Agent) -> bool {
     agent.last.as_ref().is_some_and(|last| matches!(last.ending, Ending::Failed | Ending::Exhausted))
 }
 
-/// A question, an answer, or the keys.
-fn foot(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
-    let most = usize::from(width);
-    let bold = looks.fg(Color::Yellow).add_modifier(Modifier::BOLD);
+/// The last row: a question, a message, or the keys.
+fn foot(overview: &Overview, theme: Theme, width: u16, screen: &Screen) -> Line<'static> {
+    let max = usize::from(width);
+    let bold = theme.fg(Color::Yellow).add_modifier(Modifier::BOLD);
     match &overview.mode {
         Mode::Confirm(ask) => {
-            return Line::styled(shortened(&question(overview, ask, screen), most), bold);
+            return Line::styled(shortened(&question(overview, ask, screen), max), bold);
         }
         Mode::Filter => {
             let text = format!("filter: {}_", screen.clean_line(&overview.filter));
@@ -221,18 +221,18 @@ fn foot(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<
         }
         Mode::List | Mode::Detail | Mode::Help => {}
     }
-    if let Some(said) = &overview.said {
-        return Line::styled(shortened(&screen.clean_line(said), most), bold);
+    if let Some(message) = &overview.message {
+        return Line::styled(shortened(&screen.clean_line(message), max), bold);
     }
     let keys: &[&str] = match overview.mode {
         Mode::Detail => &["Esc back", "c cancel", "s suspend", "Up/Down scroll", "? help"],
         Mode::Help => &["any key goes back"],
-        _ => &["q leave", "? help", "Enter open", "c cancel", "s suspend", "/ filter", "o order"],
+        _ => &["q quit", "? help", "Enter open", "c cancel", "s suspend", "/ filter", "o order"],
     };
     let mut text = String::new();
     for key in keys {
         let next = if text.is_empty() { (*key).to_owned() } else { format!("{text}  {key}") };
-        if columns(&next) > most {
+        if columns(&next) > max {
             break;
         }
         text = next;
@@ -240,12 +240,12 @@ fn foot(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<
     Line::styled(text, dim())
 }
 
-fn question(overview: &Overview, ask: &Ask, screen: &Screen) -> String {
+fn question(overview: &Overview, ask: &Request, screen: &Screen) -> String {
     let name = overview.chosen().map(|agent| screen.clean_line(&agent.name)).unwrap_or_default();
     match ask {
-        Ask::Cancel(..) => format!("cancel the cycle of {name}? what it committed stays (y/n)"),
-        Ask::Suspend(_) => format!("suspend {name}? events keep waiting until it is resumed (y/n)"),
-        Ask::Resume(_) | Ask::Open(_) => String::new(),
+        Request::Cancel(..) => format!("cancel the cycle of {name}? what it committed is kept (y/n)"),
+        Request::Suspend(_) => format!("suspend {name}? events keep waiting until it is resumed (y/n)"),
+        Request::Resume(_) | Request::Open(_) => String::new(),
     }
 }
 
@@ -257,12 +257,12 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
     };
     let lines: Vec<Line<'static>> = HELP.iter().map(line).collect();
     let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(area.height);
-    let place = Rect { height, ..area };
-    frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(lines), place);
+    let help_area = Rect { height, ..area };
+    frame.render_widget(Clear, help_area);
+    frame.render_widget(Paragraph::new(lines), help_area);
 }
 
-/// What the agents are sorted by, in a word.
+/// The name of the sort order.
 fn sort_name(sort: SortArg) -> &'static str {
     match sort {
         SortArg::State => "state",

@@ -1,5 +1,4 @@
-//! `top` in a terminal: keys, updates and answers meet in one loop. The terminal is given back however
-//! it ends.
+//! `top` in a terminal: one loop handles keys, updates and answers. The terminal is always restored.
 
 use std::io;
 use std::sync::Arc;
@@ -15,28 +14,28 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::ask::{Asking, TopAnswer};
 use super::draw::draw;
-use super::overview::{Ask, Overview, Wish};
+use super::overview::{Action, Overview, Request};
+use super::requests::{Requests, TopAnswer};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::sse::{self, StreamEvent};
 
-/// Time between two drawings of what changes by itself; keys are drawn at once.
+/// Time between two redraws for updates; keys redraw at once.
 const FRAME: Duration = Duration::from_millis(100);
-/// Drawings in one beat of a pulse, and in one half of a blink.
+/// Redraws per beat of a pulse, and per half of a blink.
 const FRAMES_PER_BEAT: u64 = 10;
 const FRAMES_PER_BLINK: u64 = 5;
-/// Keys that wait.
+/// Maximum number of keys that wait.
 const KEYS: usize = 64;
 
-/// The whole screen; given back when this is dropped, and on a panic.
-struct Full {
+/// The whole screen; restored when this is dropped, and on a panic.
+struct FullScreen {
     terminal: DefaultTerminal,
 }
 
-impl Full {
+impl FullScreen {
     fn take() -> Result<Self> {
         let terminal = ratatui::try_init().map_err(broken)?;
         Ok(Self { terminal })
@@ -47,31 +46,31 @@ impl Full {
         self.terminal.draw(|frame| draw(frame, overview, screen, now, blink)).map(drop).map_err(broken)
     }
 
-    /// Draws everything again. Not by `clear`, which asks the terminal where its cursor stands and
-    /// waits for an answer that our reader of keys takes away.
+    /// Draws everything again. Does not use `clear`: it asks the terminal for the cursor's position and
+    /// waits for an answer that our reader of keys would take.
     fn redraw(&mut self) -> Result<()> {
         let size = self.terminal.size().map_err(broken)?;
         self.terminal.resize(Rect::new(0, 0, size.width, size.height)).map_err(broken)
     }
 
-    /// Gives the terminal back, stops this process, and takes the terminal again when it goes on.
+    /// Restores the terminal, stops this process, and takes the terminal again when it continues.
     fn stop(&mut self) -> Result<()> {
-        give_back();
-        // A stop that nobody can refuse: whoever sent Ctrl-Z wants the shell. Where it fails we go on.
+        restore_terminal();
+        // SIGSTOP cannot be refused: the user pressed Ctrl-Z to get the shell. If it fails, continue.
         let _ = kill_process(getpid(), Signal::STOP);
         enable_raw_mode().and_then(|()| execute!(io::stdout(), EnterAlternateScreen)).map_err(broken)?;
         self.redraw()
     }
 }
 
-impl Drop for Full {
+impl Drop for FullScreen {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
-fn give_back() {
-    // Nothing is left to do where even that fails.
+fn restore_terminal() {
+    // If even this fails, nothing more can be done.
     let _ = ratatui::try_restore();
     let _ = execute!(io::stdout(), cursor::Show);
 }
@@ -81,19 +80,20 @@ fn broken(error: io::Error) -> Failure {
         .hint("run `viv top --once` for one table")
 }
 
-/// Shows the server until the person leaves.
+/// Shows the server until the user quits.
 pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overview) -> Result<Exit> {
-    let mut heard = sse::listen(Arc::clone(&client), "/v1/stream".to_owned()).await?;
-    let mut asking = Asking::begin(client);
-    let on = |kind| {
+    let mut updates = sse::listen(Arc::clone(&client), "/v1/stream".to_owned()).await?;
+    let mut requests = Requests::begin(client);
+    let listen = |kind| {
         signal(kind).map_err(|error| {
             Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
                 .hint("run `viv top --once` for one table")
         })
     };
-    let mut ends = [on(SignalKind::terminate())?, on(SignalKind::hangup())?, on(SignalKind::interrupt())?];
-    let mut stops = on(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
-    let mut full = Full::take()?;
+    let mut ends =
+        [listen(SignalKind::terminate())?, listen(SignalKind::hangup())?, listen(SignalKind::interrupt())?];
+    let mut stops = listen(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
+    let mut terminal = FullScreen::take()?;
     let mut keys = keys();
     let mut frame = tokio::time::interval(FRAME);
     frame.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -101,24 +101,24 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
     let mut changed = true;
     loop {
         let [ended, hung_up, interrupted] = &mut ends;
-        let wish = tokio::select! {
+        let action = tokio::select! {
             key = keys.recv() => match key {
                 Some(Some(key)) => {
-                    let wish = overview.press(key);
-                    full.draw(&mut overview, &screen, blinks(frames))?;
-                    wish
+                    let action = overview.press(key);
+                    terminal.draw(&mut overview, &screen, blinks(frames))?;
+                    action
                 }
-                // Another size: what is drawn next has it.
-                Some(None) => Some(Wish::Redraw),
-                None => Some(Wish::Leave),
+                // The terminal's size changed: draw everything with the new one.
+                Some(None) => Some(Action::Redraw),
+                None => Some(Action::Quit),
             },
-            Some(update) = heard.recv() => {
-                hear(&mut overview, update, &asking)?;
+            Some(update) = updates.recv() => {
+                handle_update(&mut overview, update, &requests)?;
                 changed = true;
                 None
             }
-            Some(answer) = asking.answers.recv() => {
-                take(&mut overview, answer)?;
+            Some(answer) = requests.answers.recv() => {
+                handle_answer(&mut overview, answer)?;
                 changed = true;
                 None
             }
@@ -127,24 +127,24 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
                 if frames.is_multiple_of(FRAMES_PER_BEAT) {
                     overview.pulses.pass();
                 }
-                // Where nothing changed, marks blink and times grow older.
+                // If nothing changed, marks still blink and ages still grow.
                 if std::mem::take(&mut changed) || frames.is_multiple_of(FRAMES_PER_BLINK) {
-                    full.draw(&mut overview, &screen, blinks(frames))?;
+                    terminal.draw(&mut overview, &screen, blinks(frames))?;
                 }
                 None
             }
-            _ = stops.recv() => Some(Wish::Stop),
-            _ = ended.recv() => Some(Wish::Leave),
-            _ = hung_up.recv() => Some(Wish::Leave),
-            _ = interrupted.recv() => Some(Wish::Leave),
+            _ = stops.recv() => Some(Action::Stop),
+            _ = ended.recv() => Some(Action::Quit),
+            _ = hung_up.recv() => Some(Action::Quit),
+            _ = interrupted.recv() => Some(Action::Quit),
         };
-        let redrawn = matches!(wish, Some(Wish::Stop | Wish::Redraw));
-        match wish {
+        let redrawn = matches!(action, Some(Action::Stop | Action::Redraw));
+        match action {
             None => {}
-            Some(Wish::Leave) => return Ok(Exit::Answered),
-            Some(Wish::Stop) => full.stop()?,
-            Some(Wish::Redraw) => full.redraw()?,
-            Some(Wish::Ask(ask)) => asking.ask(&mut overview, ask),
+            Some(Action::Quit) => return Ok(Exit::Answered),
+            Some(Action::Stop) => terminal.stop()?,
+            Some(Action::Redraw) => terminal.redraw()?,
+            Some(Action::Request(ask)) => requests.send(&mut overview, ask),
         }
         changed |= redrawn;
     }
@@ -154,47 +154,49 @@ fn blinks(frames: u64) -> bool {
     (frames / FRAMES_PER_BLINK).is_multiple_of(2)
 }
 
-fn hear(overview: &mut Overview, heard: StreamEvent, asking: &Asking) -> Result<()> {
-    match heard {
+fn handle_update(overview: &mut Overview, event: StreamEvent, requests: &Requests) -> Result<()> {
+    match event {
         StreamEvent::Update(update) => {
             overview.update(Timestamp::now(), &update);
             if let Some(agent) = overview.is_open_on(&update) {
-                // Where too much waits already, the next such update asks.
-                let _ = asking.wishes.try_send(Ask::Open(agent));
+                // If too many requests are pending, the next such update requests it again.
+                let _ = requests.sender.try_send(Request::Open(agent));
             }
         }
         StreamEvent::Snapshot(snapshot) => overview.snapshot(&snapshot),
-        StreamEvent::Lost => overview.down("its stream ended".to_owned()),
+        StreamEvent::Lost => overview.down("the stream ended".to_owned()),
         StreamEvent::Gap(_) | StreamEvent::Closed(_) => {}
         StreamEvent::Refused(failure) => return Err(failure),
     }
     Ok(())
 }
 
-fn take(overview: &mut Overview, answer: TopAnswer) -> Result<()> {
+fn handle_answer(overview: &mut Overview, answer: TopAnswer) -> Result<()> {
     match answer {
         TopAnswer::Agents(agents) => overview.listed(agents),
         TopAnswer::Down(why) => overview.down(why),
         TopAnswer::Refused(failure) => return Err(failure),
         TopAnswer::Past(agent, past) => overview.opened(agent, past),
-        TopAnswer::Said(text) => overview.said = Some(text),
+        TopAnswer::Message(text) => overview.message = Some(text),
+        TopAnswer::Standing(agent, standing, text) => overview.set_standing(agent, standing, text),
     }
     Ok(())
 }
 
-/// Keys as they come; `None` for another size of the terminal. Closed where the terminal is gone.
+/// Keys as they arrive; `None` for a changed size of the terminal. Closed if the terminal is gone.
 fn keys() -> mpsc::Receiver<Option<KeyEvent>> {
     let (sender, receiver) = mpsc::channel(KEYS);
-    // Reading a terminal cannot be taken back, so it has a thread that ends with the process.
+    // A blocked read of the terminal cannot be canceled, so it has its own thread, which ends with the
+    // process.
     std::thread::spawn(move || {
         loop {
-            let told = match event::read() {
+            let event = match event::read() {
                 Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => Some(key),
                 Ok(Event::Resize(..)) => None,
                 Ok(_) => continue,
                 Err(_) => return,
             };
-            if sender.blocking_send(told).is_err() {
+            if sender.blocking_send(event).is_err() {
                 return;
             }
         }

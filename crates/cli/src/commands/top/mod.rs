@@ -1,13 +1,13 @@
-//! `viv top`: all agents live, on the whole screen; one table where output is no terminal.
+//! `viv top`: all agents live, on the whole screen; one table if output is not a terminal.
 
-mod ask;
 mod cells;
 mod detail;
 mod draw;
 mod live;
-mod looks;
 mod overview;
 mod pulse;
+mod requests;
+mod theme;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 
-use cells::{Around, Column};
+use cells::{CellContext, Column};
 use overview::Overview;
 
 pub(crate) use overview::tokens_of;
@@ -38,7 +38,7 @@ const TABLE: [Column; 9] = [
     Column::Model,
 ];
 
-/// Shows the server.
+/// Runs `viv top`.
 pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result<Exit> {
     let mut overview = Overview::new(args.sort, args.filter);
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -46,17 +46,17 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result
     if live {
         return live::run(Arc::new(client), screen, overview).await;
     }
-    overview.listed(ask::agents(&client).await?);
+    overview.listed(requests::agents(&client).await?);
     if screen.json {
         screen.json_line(&json!({"agents": overview.shown().collect::<Vec<_>>()}));
         return Ok(Exit::Answered);
     }
-    let around = Around { screen: &screen, pulses: &overview.pulses, now: Timestamp::now() };
-    let row = |agent| TABLE.iter().map(|column| around.cell(*column, agent)).collect();
+    let context = CellContext { screen: &screen, pulses: &overview.pulses, now: Timestamp::now() };
+    let row = |agent| TABLE.iter().map(|column| context.cell(*column, agent)).collect();
     let rows: Vec<Vec<String>> = overview.shown().map(row).collect();
     if rows.is_empty() {
         let none =
-            if overview.filter.is_empty() { "no agent lives here" } else { "no agent passes the filter" };
+            if overview.filter.is_empty() { "there is no agent" } else { "no agent matches the filter" };
         screen.note(none);
         return Ok(Exit::Answered);
     }

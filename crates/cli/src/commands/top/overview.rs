@@ -1,5 +1,5 @@
-//! What `top` knows and what its keys do. Pure: agents, updates, keys and answers in, wishes out;
-//! knows neither terminal nor server.
+//! The state of `top` and what its keys do. Pure: takes agents, updates, keys and answers, returns actions.
+//! Must not know the terminal or the server.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,36 +11,36 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use server::api::{Agent, LastRunJson};
 
 use super::pulse::Pulses;
-use crate::api::Past;
+use crate::api::RecentItem;
 use crate::args::SortArg;
 use crate::sse::Snapshot;
 
-/// Characters of a filter.
+/// Maximum number of characters of a filter.
 const FILTER_MAX: usize = 80;
 
-/// What a key asks of the outside.
+/// What a key requests from outside the overview.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// End.
-    Leave,
+pub(crate) enum Action {
+    /// Quit.
+    Quit,
     /// Stop the process, as Ctrl-Z does.
     Stop,
     /// Draw everything again.
     Redraw,
-    /// Ask the server.
-    Ask(Ask),
+    /// Send a request to the server.
+    Request(Request),
 }
 
-/// What the server is asked for.
+/// A request to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum Request {
     /// Cancel this cycle.
     Cancel(AgentId, Option<CycleId>),
-    /// Let the agent sleep until it is resumed.
+    /// Suspend the agent.
     Suspend(AgentId),
-    /// Let it run again.
+    /// Resume the agent.
     Resume(AgentId),
-    /// What it did last.
+    /// Read the agent's recent items.
     Open(AgentId),
 }
 
@@ -51,36 +51,36 @@ pub(crate) enum Mode {
     List,
     /// One agent.
     Detail,
-    /// The keys.
+    /// The help.
     Help,
-    /// The filter is being written.
+    /// The filter is being typed.
     Filter,
-    /// A question before harm is done.
-    Confirm(Ask),
+    /// A confirmation before a destructive request.
+    Confirm(Request),
 }
 
-/// How the server is.
+/// The state of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// Nothing was read yet.
+    /// Nothing has been read yet.
     Loading,
-    /// It answers.
+    /// The server answers.
     Live,
-    /// It does not; why, in words.
+    /// The server does not answer, and why.
     Down(String),
 }
 
-/// What is known of one agent's last doings.
+/// The recent items of the opened agent.
 #[derive(Debug, Default)]
 pub(crate) struct Detail {
     pub(crate) of: Option<AgentId>,
-    /// Oldest first; none while it is being read.
-    pub(crate) past: Option<Vec<Past>>,
+    /// Oldest first; `None` while they are being read.
+    pub(crate) past: Option<Vec<RecentItem>>,
     /// Rows scrolled up from the end.
     pub(crate) up: u16,
 }
 
-/// All that is shown.
+/// Everything that is shown.
 #[derive(Debug)]
 pub(crate) struct Overview {
     pub(crate) agents: Vec<Agent>,
@@ -90,8 +90,8 @@ pub(crate) struct Overview {
     pub(crate) filter: String,
     pub(crate) mode: Mode,
     pub(crate) link: Link,
-    /// What the last request came to.
-    pub(crate) said: Option<String>,
+    /// The result of the last request.
+    pub(crate) message: Option<String>,
     pub(crate) detail: Detail,
     pub(crate) chosen: Option<AgentId>,
     /// First row of the list on the screen.
@@ -105,7 +105,7 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    /// An empty one.
+    /// An empty overview.
     pub(crate) fn new(sort: SortArg, filter: String) -> Self {
         Self {
             agents: Vec::new(),
@@ -115,7 +115,7 @@ impl Overview {
             filter,
             mode: Mode::List,
             link: Link::Loading,
-            said: None,
+            message: None,
             detail: Detail::default(),
             chosen: None,
             first: 0,
@@ -126,7 +126,7 @@ impl Overview {
         }
     }
 
-    /// The agents that pass the filter, in order.
+    /// The agents that match the filter, in order.
     pub(crate) fn shown(&self) -> impl ExactSizeIterator<Item = &Agent> {
         self.shown.iter().map(|i| &self.agents[*i])
     }
@@ -136,7 +136,7 @@ impl Overview {
         self.chosen.and_then(|id| self.index.get(&id)).map(|i| &self.agents[*i])
     }
 
-    /// Takes the list as it is now.
+    /// Sets the current list of agents.
     pub(crate) fn listed(&mut self, agents: Vec<Agent>) {
         self.index = agents.iter().enumerate().map(|(i, agent)| (agent.id, i)).collect();
         self.agents = agents;
@@ -144,7 +144,13 @@ impl Overview {
         self.arrange();
     }
 
-    /// Takes who is at work.
+    /// Sets whether an agent is active or suspended, before the next list says so.
+    pub(crate) fn set_standing(&mut self, agent: AgentId, standing: Standing, message: &str) {
+        self.change(agent, |agent| agent.standing = standing);
+        self.message = Some(message.to_owned());
+    }
+
+    /// Sets the agents at work.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
         for now in &snapshot.agents {
             self.pulses.beat(now.agent);
@@ -155,7 +161,7 @@ impl Overview {
         }
     }
 
-    /// Takes an update. What it says of counts is a first guess; the next list knows.
+    /// Handles an update. Its counts are preliminary; the next list is exact.
     pub(crate) fn update(&mut self, now: jiff::Timestamp, update: &Update) {
         match update {
             Update::State { agent, state, cycle, reason, .. } => {
@@ -200,8 +206,8 @@ impl Overview {
         }
     }
 
-    /// Takes what an agent did last, if it is still looked at.
-    pub(crate) fn opened(&mut self, of: AgentId, past: Vec<Past>) {
+    /// Sets an agent's recent items, if it is still opened.
+    pub(crate) fn opened(&mut self, of: AgentId, past: Vec<RecentItem>) {
         if self.detail.of == Some(of) {
             self.detail.past = Some(past);
         }
@@ -212,7 +218,7 @@ impl Overview {
         self.link = Link::Down(why);
     }
 
-    /// Whether the agent that is looked at just ended a cycle or spoke, so that it is read again.
+    /// The opened agent, if the update means that its recent items must be read again.
     pub(crate) fn is_open_on(&self, update: &Update) -> Option<AgentId> {
         let of = self.detail.of.filter(|_| self.mode == Mode::Detail)?;
         match update {
@@ -229,11 +235,11 @@ impl Overview {
         }
     }
 
-    /// Filters and sorts again; what is chosen stays chosen while it is shown.
+    /// Filters and sorts again; the chosen agent stays chosen while it is shown.
     fn arrange(&mut self) {
         self.stale = false;
         let wanted = self.filter.to_lowercase();
-        let passes = |agent: &Agent| {
+        let matches_filter = |agent: &Agent| {
             let of = |text: &str| text.to_lowercase().contains(&wanted);
             wanted.is_empty()
                 || of(&agent.name)
@@ -241,7 +247,8 @@ impl Overview {
                 || of(state_of(agent))
                 || agent.model.as_deref().is_some_and(of)
         };
-        let mut shown: Vec<usize> = (0..self.agents.len()).filter(|i| passes(&self.agents[*i])).collect();
+        let mut shown: Vec<usize> =
+            (0..self.agents.len()).filter(|i| matches_filter(&self.agents[*i])).collect();
         let agents = &self.agents;
         match self.sort {
             SortArg::Name => shown.sort_by(|a, b| agents[*a].name.cmp(&agents[*b].name)),
@@ -262,51 +269,51 @@ impl Overview {
             shown.reverse();
         }
         self.shown = shown;
-        let place = self.place();
-        if place.is_none() {
+        let position = self.position();
+        if position.is_none() {
             let near = self.first.min(self.shown.len().saturating_sub(1));
             self.chosen = self.shown.get(near).map(|i| self.agents[*i].id);
         }
-        self.keep_in_sight();
+        self.scroll_to_chosen();
     }
 
-    fn place(&self) -> Option<usize> {
+    fn position(&self) -> Option<usize> {
         self.shown().position(|agent| Some(agent.id) == self.chosen)
     }
 
-    /// Is about to be drawn, with that many rows of the list on the screen.
+    /// Prepares for drawing, with `page` rows of the list on the screen.
     pub(crate) fn resize(&mut self, page: usize) {
         self.page = page.max(1);
-        // Updates come faster than anyone looks: sorting waits for the look.
+        // Updates arrive faster than the screen is drawn: sort only before drawing.
         if self.stale {
             self.arrange();
         }
-        self.keep_in_sight();
+        self.scroll_to_chosen();
     }
 
-    fn keep_in_sight(&mut self) {
-        let at = self.place().unwrap_or(0);
+    fn scroll_to_chosen(&mut self) {
+        let at = self.position().unwrap_or(0);
         self.first = self.first.min(at).max((at + 1).saturating_sub(self.page));
         self.first = self.first.min(self.shown.len().saturating_sub(self.page));
     }
 
-    fn choose(&mut self, place: usize) {
-        let place = place.min(self.shown.len().saturating_sub(1));
-        self.chosen = self.shown.get(place).map(|i| self.agents[*i].id);
-        self.keep_in_sight();
+    fn choose(&mut self, position: usize) {
+        let position = position.min(self.shown.len().saturating_sub(1));
+        self.chosen = self.shown.get(position).map(|i| self.agents[*i].id);
+        self.scroll_to_chosen();
     }
 
-    /// Presses a key.
-    pub(crate) fn press(&mut self, key: KeyEvent) -> Option<Wish> {
+    /// Handles a key.
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Option<Action> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => Some(Wish::Leave),
-                KeyCode::Char('z') => Some(Wish::Stop),
-                KeyCode::Char('l') => Some(Wish::Redraw),
+                KeyCode::Char('c') => Some(Action::Quit),
+                KeyCode::Char('z') => Some(Action::Stop),
+                KeyCode::Char('l') => Some(Action::Redraw),
                 _ => None,
             };
         }
-        self.said = None;
+        self.message = None;
         match &self.mode {
             Mode::List => self.press_in_list(key.code),
             Mode::Detail => self.press_in_detail(key.code),
@@ -323,15 +330,15 @@ impl Overview {
                 self.mode = if self.detail.of.is_some() { Mode::Detail } else { Mode::List };
                 let yes = matches!(key.code, KeyCode::Char('y' | 'Y'));
                 if !yes {
-                    self.said = Some("nothing was done".to_owned());
+                    self.message = Some("nothing was done".to_owned());
                 }
-                yes.then_some(Wish::Ask(ask))
+                yes.then_some(Action::Request(ask))
             }
         }
     }
 
-    fn press_in_list(&mut self, key: KeyCode) -> Option<Wish> {
-        let at = self.place().unwrap_or(0);
+    fn press_in_list(&mut self, key: KeyCode) -> Option<Action> {
+        let at = self.position().unwrap_or(0);
         match key {
             KeyCode::Up | KeyCode::Char('k') => self.choose(at.saturating_sub(1)),
             KeyCode::Down | KeyCode::Char('j') => self.choose(at + 1),
@@ -343,7 +350,7 @@ impl Overview {
                 let id = self.chosen()?.id;
                 self.mode = Mode::Detail;
                 self.detail = Detail { of: Some(id), past: None, up: 0 };
-                return Some(Wish::Ask(Ask::Open(id)));
+                return Some(Action::Request(Request::Open(id)));
             }
             KeyCode::Char('o') => {
                 self.sort = next_sort(self.sort);
@@ -358,13 +365,13 @@ impl Overview {
                 self.filter.clear();
                 self.arrange();
             }
-            KeyCode::Char('q') | KeyCode::Esc => return Some(Wish::Leave),
+            KeyCode::Char('q') | KeyCode::Esc => return Some(Action::Quit),
             other => return self.press_on_agent(other),
         }
         None
     }
 
-    fn press_in_detail(&mut self, key: KeyCode) -> Option<Wish> {
+    fn press_in_detail(&mut self, key: KeyCode) -> Option<Action> {
         match key {
             KeyCode::Esc | KeyCode::Char('q') | KeyCode::Backspace | KeyCode::Left | KeyCode::Enter => {
                 self.mode = Mode::List;
@@ -379,24 +386,24 @@ impl Overview {
         None
     }
 
-    /// What a key does to the chosen agent.
-    fn press_on_agent(&mut self, key: KeyCode) -> Option<Wish> {
+    /// Handles a key that acts on the chosen agent.
+    fn press_on_agent(&mut self, key: KeyCode) -> Option<Action> {
         match key {
             KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
             KeyCode::Char('c') => {
                 let agent = self.chosen()?;
                 match agent.cycle {
-                    Some(cycle) => self.mode = Mode::Confirm(Ask::Cancel(agent.id, Some(cycle))),
-                    None => self.said = Some(format!("{} has no open cycle", agent.name)),
+                    Some(cycle) => self.mode = Mode::Confirm(Request::Cancel(agent.id, Some(cycle))),
+                    None => self.message = Some(format!("{} has no open cycle", agent.name)),
                 }
             }
             KeyCode::Char('s') => {
                 let agent = self.chosen()?;
                 match agent.standing {
-                    Standing::Active => self.mode = Mode::Confirm(Ask::Suspend(agent.id)),
-                    // What only lets it continue needs no confirmation.
-                    Standing::Suspended => return Some(Wish::Ask(Ask::Resume(agent.id))),
-                    Standing::Retired => self.said = Some(format!("{} is retired", agent.name)),
+                    Standing::Active => self.mode = Mode::Confirm(Request::Suspend(agent.id)),
+                    // Resuming needs no confirmation.
+                    Standing::Suspended => return Some(Action::Request(Request::Resume(agent.id))),
+                    Standing::Retired => self.message = Some(format!("{} is retired", agent.name)),
                 }
             }
             _ => {}
@@ -421,7 +428,7 @@ impl Overview {
     }
 }
 
-/// The state in one word: why it sleeps, where there is a reason.
+/// The state in one word: the reason why it is idle, if there is one.
 pub(crate) fn state_of(agent: &Agent) -> &str {
     match (&agent.reason, agent.standing) {
         (_, Standing::Retired) => "retired",
@@ -432,11 +439,11 @@ pub(crate) fn state_of(agent: &Agent) -> &str {
 }
 
 /// Whether its model generates or its tools run.
-pub(crate) fn works(agent: &Agent) -> bool {
+pub(crate) fn is_working(agent: &Agent) -> bool {
     matches!(agent.state, AgentState::Thinking | AgentState::Processing)
 }
 
-/// All tokens; `None` where none was reported.
+/// All tokens; `None` if none were reported.
 pub(crate) fn tokens_of(agent: &Agent) -> Option<u64> {
     match (agent.usage.input, agent.usage.output) {
         (None, None) => None,
@@ -447,8 +454,8 @@ pub(crate) fn tokens_of(agent: &Agent) -> Option<u64> {
 fn rank(agent: &Agent) -> u8 {
     match agent.standing {
         Standing::Retired => 6,
-        Standing::Suspended if !works(agent) => 5,
-        _ if works(agent) => 0,
+        Standing::Suspended if !is_working(agent) => 5,
+        _ if is_working(agent) => 0,
         _ if agent.state == AgentState::Paused => 1,
         _ if agent.reason.is_some() => 2,
         _ if agent.waiting > 0 => 3,

@@ -1,24 +1,24 @@
-//! The pulse of agents: how much was heard of each in the last seconds. Holds those only of whom
-//! something was heard.
+//! The pulse of agents: how many updates arrived for each in the last seconds. Agents without updates are
+//! not stored.
 
 use std::collections::HashMap;
 
 use agent::id::AgentId;
 
-/// Seconds that a pulse looks back.
+/// Number of seconds that a pulse covers.
 pub(crate) const BEATS: usize = 10;
 
-/// Bars of growing height, the first for nothing.
+/// Bars of growing height; the first means no updates.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The same for terminals that know no UTF-8.
+/// The same for terminals without UTF-8.
 const MARKS: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
 
-/// The pulses of a server.
+/// The pulses of all agents.
 #[derive(Debug, Default)]
 pub(crate) struct Pulses(HashMap<AgentId, [u16; BEATS]>);
 
 impl Pulses {
-    /// Something was heard of the agent.
+    /// An update about the agent arrived.
     pub(crate) fn beat(&mut self, agent: AgentId) {
         let beats = self.0.entry(agent).or_default();
         beats[BEATS - 1] = beats[BEATS - 1].saturating_add(1);
@@ -37,7 +37,7 @@ impl Pulses {
     pub(crate) fn of(&self, agent: AgentId, utf8: bool) -> String {
         let bars = if utf8 { BARS } else { MARKS };
         let Some(beats) = self.0.get(&agent) else { return String::new() };
-        // Each bar twice as much as the one below: a word and a torrent both show.
+        // Each bar stands for twice as much as the one below, so both few and many updates are visible.
         let height = |beat: u16| (u16::BITS - beat.leading_zeros()).min(8) as usize;
         beats.iter().map(|beat| bars[height(*beat)]).collect()
     }
@@ -49,7 +49,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_pulse_rises_moves_on_and_is_forgotten() {
+    fn a_pulse_rises_shifts_and_is_dropped() {
         let (mut pulses, agent) = (Pulses::default(), AgentId(Uuid::from_u128(1)));
         assert_eq!(pulses.of(agent, true), "");
         pulses.beat(agent);

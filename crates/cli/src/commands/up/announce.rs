@@ -1,4 +1,4 @@
-//! What a server says when it is up.
+//! What a server prints once it is up.
 
 use agent::life::Standing;
 use agent::port::AgentCard;
@@ -13,26 +13,26 @@ use crate::reconcile::Report;
 use crate::settings::Settings;
 use crate::world;
 
-/// Agents that are named; more are counted.
+/// Agents that are listed by name; more are counted.
 pub(super) const NAMED: usize = 6;
 
-/// What there is to say.
+/// The content of the announcement.
 pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
     pub(super) url: &'a str,
     pub(super) chosen: &'a Chosen,
     pub(super) files: &'a Files,
-    /// Who was here before this start.
-    pub(super) here: &'a [AgentCard],
-    /// Frames of the store's log that are lost.
+    /// Agents that existed before this start.
+    pub(super) existing: &'a [AgentCard],
+    /// Lost frames of the store's log.
     pub(super) lost_frames: u64,
     /// Whether the disk is full.
     pub(super) no_space: bool,
 }
 
 impl Announcement<'_> {
-    /// Says it.
-    pub(super) fn make(&self, screen: &Screen, admin_key: Option<&Secret>, report: Option<&Report>) {
+    /// Prints the announcement.
+    pub(super) fn print(&self, screen: &Screen, admin_key: Option<&Secret>, report: Option<&Report>) {
         let chosen = self.chosen;
         let data_dir = self.settings.data_dir();
         if screen.json {
@@ -50,19 +50,19 @@ impl Announcement<'_> {
             return;
         }
         screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), self.url));
-        let agents = if self.files.is_empty() && self.here.len() < 2 { "agent" } else { "agents" };
+        let agents = if self.files.is_empty() && self.existing.len() < 2 { "agent" } else { "agents" };
         screen.pairs(&[
             (agents, screen.clean_line(&self.agents())),
             ("model", screen.clean_line(&format!("{} ({})", chosen.info.name, chosen.why))),
             ("data", screen.clean_line(&data_dir.display().to_string())),
         ]);
-        if let Some(report) = report.filter(|report| !report.is_quiet()) {
+        if let Some(report) = report.filter(|report| !report.is_empty()) {
             screen.line("");
             report.print(screen);
         }
         if self.no_space {
-            let label = "\nThe disk is full: nothing is accepted until there is room, all can be read. Commands on\n\
-                         this machine may find no key for this server before the next start.";
+            let label = "\nThe disk is full: the server accepts nothing until there is space; everything can be read.\n\
+                         Commands on this machine may not find a key for this server before the next start.";
             screen.line(&screen.paint(Style::Yellow, label));
         }
         if self.lost_frames > 0 {
@@ -76,16 +76,16 @@ impl Announcement<'_> {
             screen.line(&screen.paint(Style::Yellow, label));
         }
         if let Some(key) = admin_key {
-            screen.line(&format!("\nAdmin key, shown this once and stored only hashed:\n  {}", key.open()));
+            screen
+                .line(&format!("\nAdmin key, shown only this once and stored as a hash:\n  {}", key.open()));
         }
         screen.line(&format!("\nIn a second terminal: {}", self.chat(screen)));
         if !self.files.is_empty() {
             let dir = shown(self.settings.agents_dir());
-            screen.line(
-                &screen.clean_line(&format!("Agent files in `{dir}` are read again when they change.")),
-            );
+            screen
+                .line(&screen.clean_line(&format!("Changes of agent files in `{dir}` are applied at once.")));
         }
-        screen.line("Ctrl-C stops; nothing accepted is lost.");
+        screen.line("Ctrl-C stops the server; accepted events are not lost.");
     }
 
     fn agents(&self) -> String {
@@ -100,7 +100,7 @@ impl Announcement<'_> {
     }
 
     fn without_files(&self) -> String {
-        let lives = self.here.iter().filter(|card| card.standing != Standing::Retired);
+        let lives = self.existing.iter().filter(|card| card.standing != Standing::Retired);
         let names: Vec<&str> = lives.map(|card| card.entity.name.as_str()).collect();
         match names[..] {
             [] | [world::AGENT] => format!("{} in the space `{}`", world::AGENT, world::SPACE),
@@ -127,10 +127,10 @@ impl Announcement<'_> {
     }
 }
 
-/// That acknowledged things were lost with the log, and what can be done.
+/// States that accepted data was lost with the log, and what can be done.
 pub(super) fn damaged_log(lost_frames: u64) -> String {
     format!(
-        "the store's log was damaged: {lost_frames} frames stood behind a broken one, and what they held is lost; \
-         `viv restore` puts a backup in place"
+        "the store's log was damaged: {lost_frames} frames followed a broken one, and their content is lost; \
+         `viv restore` restores a backup"
     )
 }

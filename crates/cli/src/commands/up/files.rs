@@ -1,4 +1,4 @@
-//! The agent files of a server: read before anything is written, applied before anybody wakes.
+//! The agent files of a server: read before anything is written, applied before any agent wakes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,24 +10,24 @@ use crate::agent_file::{AgentFile, Problem, Stamp, Vetting, load, scan, shown};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::model::{self, Chosen};
-use crate::reconcile::{Reconciler, Report, There, Watch};
+use crate::reconcile::{ExistingFiles, Reconciler, Report, Watch};
 use crate::settings::{Origin, Settings};
 
-/// Problems that are shown; more are counted.
+/// Problems that are listed; more are counted.
 const SHOWN: usize = 20;
 
-/// What the files say.
+/// The agent files, parsed.
 pub(super) struct Files {
     dir: PathBuf,
-    /// Whether there is such a folder.
-    there: bool,
+    /// Whether the folder exists.
+    folder_exists: bool,
     stamps: BTreeMap<PathBuf, Stamp>,
     agents: Vec<AgentFile>,
     vetting: Vetting,
 }
 
-/// What `viv up` would refuse of settings and files; the number of agents, and the model.
-pub(crate) async fn would_refuse(settings: &Settings) -> Result<(Vec<String>, String)> {
+/// Checks settings and files as `viv up` would; returns the agents' names and the model.
+pub(crate) async fn check_start(settings: &Settings) -> Result<(Vec<String>, String)> {
     listen::permitted(settings.get("listen"), settings.flag("allow_remote"))?;
     super::log_filter(settings.text("log"))?;
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
@@ -36,28 +36,28 @@ pub(crate) async fn would_refuse(settings: &Settings) -> Result<(Vec<String>, St
 }
 
 impl Files {
-    /// Reads and judges all of them; says everything that is wrong at once.
+    /// Reads and checks all files; reports all problems at once.
     pub(super) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<Self> {
         let dir = settings.agents_dir();
         let vetting = Vetting { models: Arc::clone(&chosen.models), toolbox: Arc::new(tools::prebuilt()) };
         let found = scan(dir).map_err(|problem| refused(vec![problem]))?;
         let named = settings.get("agents_dir").origin != Origin::Default;
         if found.is_none() && (named || prune) {
-            // A wrong path must not look like a folder from which all files were taken.
+            // A wrong path must not look like a folder whose files were all removed.
             let message = format!("there is no folder of agent files `{}`", shown(dir));
-            return Err(Failure::usage(message).hint("make it, or write a project with `viv init`"));
+            return Err(Failure::usage(message).hint("create it, or write a project with `viv init`"));
         }
-        let there = found.is_some();
+        let folder_exists = found.is_some();
         let stamps = found.unwrap_or_default();
         let (mut agents, mut problems) = (Vec::new(), Vec::new());
-        for found in load(&stamps, &|config| vetting.judge(config)) {
+        for found in load(&stamps, &|config| vetting.check(config)) {
             match found.read {
                 Ok(agent) => agents.push(agent),
                 Err(mut wrong) => problems.append(&mut wrong),
             }
         }
         if problems.is_empty() {
-            Ok(Self { dir: dir.to_owned(), there, stamps, agents, vetting })
+            Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, vetting })
         } else {
             Err(refused(problems))
         }
@@ -67,36 +67,36 @@ impl Files {
         self.agents.is_empty()
     }
 
-    /// Whether there is no sign that agents are kept as files here.
+    /// Whether agent files are not used here.
     pub(super) fn is_unused(&self) -> bool {
-        !self.there
+        !self.folder_exists
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.agents.iter().map(|agent| agent.name.as_str())
     }
 
-    /// What stands against them in the store is said before anything is written.
+    /// Reports conflicts with the store before anything is written.
     pub(super) async fn check(&self, reconciler: &Reconciler) -> Result<()> {
-        let problems = reconciler.objections(&self.agents).await?;
+        let problems = reconciler.conflicts(&self.agents).await?;
         if problems.is_empty() { Ok(()) } else { Err(refused(problems)) }
     }
 
     pub(super) async fn apply(&self, reconciler: &Reconciler, prune: bool) -> Result<Report> {
         let names = self.names().map(str::to_owned).collect();
-        reconciler.apply(&self.agents, &There { names, broken: BTreeSet::new() }, prune).await
+        reconciler.apply(&self.agents, &ExistingFiles { names, broken: BTreeSet::new() }, prune).await
     }
 
-    /// What applies them again when they change.
+    /// The watcher that applies the files again when they change.
     pub(super) fn watch(self, reconciler: Reconciler, mut report: Report) -> Watch {
         Watch {
             dir: self.dir,
             reconciler,
             vetting: self.vetting,
             seen: self.stamps,
-            told: report.leave_out(&BTreeSet::new()),
+            reported: report.drop_reported(&BTreeSet::new()),
             broken: BTreeSet::new(),
-            complaint: None,
+            last_failure: None,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `viv up`: a server, from its checks to its last word. Everything that can be refused is refused
-//! before anything is written.
+//! `viv up`: runs a server from its checks to its stop. Everything that can be refused is refused before
+//! anything is written.
 
 mod announce;
 mod files;
@@ -31,10 +31,10 @@ use crate::world;
 use announce::Announcement;
 use files::Files;
 
-pub(crate) use files::would_refuse;
+pub(crate) use files::check_start;
 
-/// How a process ends that was told to stop a second time.
-const STOPPED_AT_ONCE: i32 = 130;
+/// Exit code after a second signal to stop.
+const EXIT_STOPPED_TWICE: i32 = 130;
 
 /// Serves until it is told to stop.
 pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<Exit> {
@@ -46,9 +46,9 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         Failure::new(Exit::Failed, "cannot_listen", format!("cannot read the address in use: {error}"))
     })?;
     let clock = Arc::new(SystemClock::new());
-    let looking = Progress::start(&screen, "looking for a model");
+    let progress = Progress::start(&screen, "progress for a model");
     let chosen = model::choose(&settings, clock.clone()).await?;
-    drop(looking);
+    drop(progress);
     let files = Files::read(&settings, &chosen, args.prune)?;
     let signals = Signals::new()?;
 
@@ -61,8 +61,8 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files.check(&reconciler).await?;
-    let here = already_here(&*ports.reader).await;
-    let admin_key = world::found(&ports, files.is_empty(), &here).await?;
+    let existing = existing_agents(&*ports.reader).await;
+    let admin_key = world::found(&ports, files.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
     let report = files.apply(&reconciler, args.prune).await;
@@ -74,12 +74,12 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let server = LocalServer::start(store, ports, hosts);
     let serving = server.serve_api(listener);
     if let Err(error) = local.write(data_dir) {
-        // Without it no command on this machine finds the server: better none than that one.
+        // Without the file no command on this machine finds the server, so do not run it.
         server.stop().await?;
         let dir = data_dir.display();
         let hint = match &admin_key {
             Some(_) => {
-                "may this user write there? The admin key was not shown: `viv keys admin --reset` makes one"
+                "may this user write there? The admin key was not shown: `viv keys admin --reset` creates one"
             }
             None => "may this user write there?",
         };
@@ -90,21 +90,21 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         )
         .hint(hint));
     }
-    let said = Announcement {
+    let announcement = Announcement {
         settings: &settings,
         url: &url,
         chosen: &chosen,
         files: &files,
-        here: &here,
+        existing: &existing,
         lost_frames,
         no_space: local.no_space,
     };
-    said.make(&screen, admin_key.as_ref(), report.as_ref().ok());
+    announcement.print(&screen, admin_key.as_ref(), report.as_ref().ok());
     let watch = match report {
         Ok(report) => files.watch(reconciler, report),
         Err(failure) => {
-            // The admin key was said before this, since it is never said again.
-            local.forget(data_dir);
+            // The admin key was printed before this failure, because it is printed only once.
+            local.remove(data_dir);
             server.stop().await?;
             return Err(failure);
         }
@@ -112,27 +112,28 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     serve(screen, server, serving, signals, (data_dir, &local), watch).await
 }
 
-/// What the commands on this machine find the server by.
+/// The credentials with which commands on this machine find the server.
 struct Local {
-    /// `None` where there is no room for any.
+    /// `None` if the disk has no space for them.
     credentials: Option<Credentials>,
     no_space: bool,
 }
 
 impl Local {
-    /// With the key of this start; where there was no room for it, with that of the start before, if it has
-    /// left one.
+    /// Uses the key of this start. If the disk had no space for one, uses the key that the previous start
+    /// left.
     fn of(data_dir: &Path, url: &str, key: Option<Secret>) -> Result<Self> {
         let no_space = key.is_none();
         let key = match key {
             Some(key) => Some(key),
-            None => credentials::read(data_dir)?.map(|left| left.key),
+            None => credentials::read(data_dir)?.map(|found| found.key),
         };
         let credentials = key.map(|key| Credentials { url: url.to_owned(), key });
         Ok(Self { credentials, no_space })
     }
 
-    /// Writes them. Where there is no room for them, better a server that can be seen from elsewhere than none.
+    /// Writes the credentials. If there is no space for them, the server runs without: it can still be used
+    /// from elsewhere.
     fn write(&mut self, data_dir: &Path) -> io::Result<()> {
         match self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local)) {
             Err(error) if error.kind() == ErrorKind::StorageFull => {
@@ -143,19 +144,19 @@ impl Local {
         }
     }
 
-    fn forget(&self, data_dir: &Path) {
+    fn remove(&self, data_dir: &Path) {
         self.credentials.iter().for_each(|local| credentials::remove(data_dir, local));
     }
 }
 
-/// Agents that were here before this start, as many as are named. A start does not depend on it: whoever
-/// cannot be read is quarantined when it is to live.
-async fn already_here(reader: &dyn Reader) -> Vec<AgentCard> {
+/// Agents that existed before this start, as many as are listed by name. The start does not depend on it:
+/// an agent that cannot be read is quarantined when it is activated.
+async fn existing_agents(reader: &dyn Reader) -> Vec<AgentCard> {
     let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
     reader.agents(page).await.map(|page| page.items).unwrap_or_default()
 }
 
-/// Until a signal, and through the stop that follows it.
+/// Serves until a signal, then stops.
 async fn serve(
     screen: Screen,
     server: LocalServer,
@@ -168,36 +169,35 @@ async fn serve(
         () = signals.next() => {}
         () = watch.run(&screen) => {}
         why = server.broken() => {
-            // Nothing can be written, so nothing may be served: end as a crash does and recover at
-            // the next start.
-            local.forget(data_dir);
+            // Nothing can be written, so nothing may be served: end as in a crash; the next start recovers.
+            local.remove(data_dir);
             return Err(Failure::new(Exit::Failed, "store_broken", why)
                 .hint("nothing that was accepted is lost; check the disk, then start again"));
         }
     }
     if !screen.json {
-        screen.note("stopping; again to stop at once");
+        screen.note("stopping; press Ctrl-C again to stop at once");
     }
-    let leave = async {
+    let stopping = async {
         server.stop().await?;
-        // The API is closed by now; how it ended changes nothing any more.
+        // The API is closed by now; its result no longer matters.
         let _ = serving.await;
         Ok(Exit::Answered)
     };
     tokio::select! {
-        left = leave => {
-            local.forget(data_dir);
-            left
+        stopped = stopping => {
+            local.remove(data_dir);
+            stopped
         }
         () = signals.next() => {
-            local.forget(data_dir);
-            // Nothing that was acknowledged is lost by this: it is what a crash does.
-            std::process::exit(STOPPED_AT_ONCE);
+            local.remove(data_dir);
+            // No accepted event is lost by this: it is the same as a crash.
+            std::process::exit(EXIT_STOPPED_TWICE);
         }
     }
 }
 
-/// What stops a server.
+/// The signals that stop a server.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -227,7 +227,7 @@ impl Signals {
     }
 }
 
-/// The filter of the log, if it is one.
+/// Parses the filter of the log.
 fn log_filter(wanted: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(wanted).map_err(|error| {
         Failure::usage(format!("wanted a log filter such as `info` as `log`, got `{wanted}`: {error}"))
@@ -236,7 +236,7 @@ fn log_filter(wanted: &str) -> Result<EnvFilter> {
 
 fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
     let mut filter = log_filter(wanted)?;
-    // Spans are asked for by their name: in every line of the log they would be in the way.
+    // Spans are shown only if the filter names them: they would add noise to every line of the log.
     if !wanted.contains(runtime::trace::TARGET)
         && let Ok(off) = format!("{}=off", runtime::trace::TARGET).parse()
     {
@@ -245,15 +245,15 @@ fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::CLOSE)
-        // Else a line that cannot be written (a full disk, a closed pipe) would panic in whoever says it.
+        // Otherwise a line that cannot be written (a full disk, a closed pipe) would panic in its caller.
         .log_internal_errors(false)
         .with_writer(io::stderr);
-    // Fails only where a log is set up already.
+    // Fails only if a log is already set up.
     let _ = log.with_ansi(screen.colour).try_init();
     Ok(())
 }
 
-/// Why the store of that directory, or that file, cannot be used.
+/// Why the store in that directory, or in that file, cannot be used.
 pub(crate) fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
     let dir = data_dir.display();
     match error {
@@ -265,29 +265,29 @@ pub(crate) fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
                 "the store in `{dir}` needs a reader of format {min_reader}, this `viv` reads up to {ours}"
             ),
         )
-        .hint("run the version that made it, or a newer one; nothing was changed"),
+        .hint("run the version that created it, or a newer one; nothing was changed"),
         OpenError::NewerTables { file, version, ours } => Failure::new(
             Exit::Refused,
             "store_newer",
             format!(
-                "the store `{}` has tables of version {version}, this `viv` knows up to {ours}",
+                "the store `{}` has schema version {version}, this `viv` supports up to {ours}",
                 file.display()
             ),
         )
-        .hint("run the version that made it, or a newer one; nothing was changed"),
+        .hint("run the version that created it, or a newer one; nothing was changed"),
         OpenError::NotADatabase { file, why } => Failure::new(
             Exit::Failed,
             "store_foreign",
             format!("`{}` is not a store of Vivarium: {why}", file.display()),
         )
         .hint("move it away, or name another --data-dir; nothing was changed"),
-        OpenError::Corrupt { file, why, begun } => Failure::new(
+        OpenError::Corrupt { file, why, written } => Failure::new(
             Exit::Failed,
             "store_damaged",
             format!("the store `{}` is damaged: {why}", file.display()),
         )
-        .hint(match begun {
-            true => "`viv verify` lists what is wrong, `viv restore` puts a backup in place",
+        .hint(match written {
+            true => "`viv verify` lists what is wrong, `viv restore` restores a backup",
             false => "`viv restore` restores a backup; nothing was changed",
         }),
         OpenError::Io { source, .. } => Failure::new(
@@ -295,7 +295,7 @@ pub(crate) fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
             "data_dir_unusable",
             format!("cannot use the data directory `{dir}`: {source}"),
         )
-        .hint("may this user write there, and is there room on the disk?"),
+        .hint("may this user write there, and is there space on the disk?"),
         other => Failure::new(Exit::Failed, "store_unusable", format!("cannot use the store: {other}")),
     }
 }

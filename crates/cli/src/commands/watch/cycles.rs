@@ -1,5 +1,5 @@
-//! Which cycles there is something to see of. A server in which three agents hear one message tells of
-//! the one that answers; of the others only that they woke. Pure; knows no rows.
+//! Decides which cycles are worth showing. If three agents receive a message and one replies, the log shows
+//! that one in full and of the others only their ending. Pure; must not know rows.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,48 +7,48 @@ use agent::id::{AgentId, CycleId};
 use agent::update::AgentState;
 use jiff::Timestamp;
 
-/// Cycles that are remembered as seen at work.
-const SEEN: usize = 1_024;
+/// Maximum number of cycles that are remembered as visible.
+const VISIBLE_MAX: usize = 1_024;
 
-/// What is known of cycles.
+/// What is known about cycles.
 #[derive(Debug, Default)]
 pub(super) struct Cycles {
-    /// Who woke without doing anything yet: when, and to what.
-    woken: HashMap<AgentId, (Timestamp, AgentState)>,
-    seen: VecDeque<CycleId>,
+    /// Agents that woke but did nothing visible yet: when, and their state.
+    activations: HashMap<AgentId, (Timestamp, AgentState)>,
+    visible: VecDeque<CycleId>,
 }
 
 impl Cycles {
     /// An agent woke.
-    pub(super) fn wakes(&mut self, agent: AgentId, at: Timestamp, state: AgentState) {
-        self.woken.insert(agent, (at, state));
+    pub(super) fn woke(&mut self, agent: AgentId, at: Timestamp, state: AgentState) {
+        self.activations.insert(agent, (at, state));
     }
 
-    /// A word of the cycle is known, whether it is shown or not.
-    pub(super) fn spoke(&mut self, cycle: CycleId) {
-        if self.seen.contains(&cycle) {
+    /// The cycle did something visible, whether it is shown or not.
+    pub(super) fn mark_visible(&mut self, cycle: CycleId) {
+        if self.visible.contains(&cycle) {
             return;
         }
-        self.seen.push_back(cycle);
-        if self.seen.len() > SEEN {
-            self.seen.pop_front();
+        self.visible.push_back(cycle);
+        if self.visible.len() > VISIBLE_MAX {
+            self.visible.pop_front();
         }
     }
 
-    /// An agent does something that is seen; returns its activation where that is not told yet.
-    pub(super) fn acts(&mut self, agent: AgentId, cycle: CycleId) -> Option<(Timestamp, AgentState)> {
-        self.spoke(cycle);
-        self.woken.remove(&agent)
+    /// An agent does something visible; returns its activation if it was not shown yet.
+    pub(super) fn act(&mut self, agent: AgentId, cycle: CycleId) -> Option<(Timestamp, AgentState)> {
+        self.mark_visible(cycle);
+        self.activations.remove(&agent)
     }
 
-    /// A cycle came to rest; whether nothing of it was seen.
-    pub(super) fn ends(&mut self, agent: AgentId, cycle: CycleId) -> bool {
-        self.woken.remove(&agent);
-        !self.seen.contains(&cycle)
+    /// A cycle ended; returns whether nothing of it was visible.
+    pub(super) fn end(&mut self, agent: AgentId, cycle: CycleId) -> bool {
+        self.activations.remove(&agent);
+        !self.visible.contains(&cycle)
     }
 
-    /// Forgets the activation of all other agents.
+    /// Forgets the activations of all other agents.
     pub(super) fn keep(&mut self, agents: impl Fn(AgentId) -> bool) {
-        self.woken.retain(|agent, _| agents(*agent));
+        self.activations.retain(|agent, _| agents(*agent));
     }
 }

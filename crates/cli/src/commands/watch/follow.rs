@@ -1,5 +1,5 @@
-//! Following: the past once, then updates as they come, across restarts of the server. Both `watch`
-//! and `tail` are this loop with another log.
+//! Prints the past once, then updates as they arrive, across restarts of the server. `watch` and `tail`
+//! share this loop and differ in their log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,42 +11,42 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::log::Log;
-use super::paper::{Closed, Paper};
-use super::past::{self, Happened, MOST};
+use super::past::{self, PAST_MAX, PastUpdate};
 use super::subject::{Feed, Subject};
+use super::writer::{Closed, LogWriter};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{Screen, harmless_json};
+use crate::output::{Screen, terminal_safe_json};
 use crate::sse::{self, StreamEvent};
 
-/// How often what takes long is told, and the time in the last row moves on.
+/// How often long calls are checked and the time in the last row is updated.
 const TICK: Duration = Duration::from_millis(500);
-/// What was missed is read from this long before the last thing that was heard: clocks differ.
+/// Missed items are read from this long before the last one that was received, because clocks differ.
 const OVERLAP: Duration = Duration::from_secs(60);
-/// Updates of the second stream that wait.
+/// Maximum number of updates of the second stream that wait.
 const BUFFER: usize = 256;
 
-/// One that follows.
+/// Follows a subject and prints its log.
 pub(crate) struct Follower {
     pub(crate) client: Arc<Client>,
     pub(crate) screen: Screen,
     pub(crate) subject: Subject,
     pub(crate) log: Log,
-    paper: Paper,
-    /// By the server's clock.
+    writer: LogWriter,
+    /// Time of the last message or run, by the server's clock.
     last: Option<Timestamp>,
     lost: bool,
-    /// A snapshot came before: another one means that something may have been missed.
-    begun: bool,
-    /// What is told only of the model's thoughts.
+    /// A snapshot was received before: another one means that something may have been missed.
+    had_snapshot: bool,
+    /// Whether to show the model's private text.
     thoughts: bool,
 }
 
-/// The stream went on, or nobody reads any more.
-type Told = std::result::Result<(), Closed>;
+/// `Err` if nobody reads the output any more.
+type WriteResult = std::result::Result<(), Closed>;
 
 impl Follower {
-    /// Nothing is followed yet.
+    /// Creates a follower; it does not follow yet.
     pub(crate) fn new(
         client: Arc<Client>,
         screen: Screen,
@@ -54,63 +54,64 @@ impl Follower {
         log: Log,
         thoughts: bool,
     ) -> Self {
-        let paper = Paper::of(&screen);
-        Self { client, screen, subject, log, paper, last: None, lost: false, begun: false, thoughts }
+        let writer = LogWriter::of(&screen);
+        Self { client, screen, subject, log, writer, last: None, lost: false, had_snapshot: false, thoughts }
     }
 
-    /// Prints the past: `history` things, or those since then. What is read beyond that counts as seen.
+    /// Prints the past: the last `history` items, or those after `since`. Items that were read but not
+    /// printed count as shown.
     pub(crate) async fn past(&mut self, history: u32, since: Option<Timestamp>) -> Result<bool> {
-        let most = if since.is_some() { MOST } else { history.max(1) };
-        let found = past::read(&self.client, &self.subject, since, most).await?;
+        let max = if since.is_some() { PAST_MAX } else { history.max(1) };
+        let found = past::read(&self.client, &self.subject, since, max).await?;
         let shown = if since.is_none() && history == 0 { 0 } else { found.len() };
         let skipped = found.len() - shown;
-        for (i, happened) in found.into_iter().enumerate() {
-            self.happened(happened, i >= skipped).await;
+        for (i, item) in found.into_iter().enumerate() {
+            self.print_past(item, i >= skipped).await;
         }
         Ok(self.flush().is_ok())
     }
 
-    async fn happened(&mut self, happened: Happened, show: bool) {
-        let Happened { at, update, sender, spoke } = happened;
-        if let Some(cycle) = spoke {
-            self.log.spoke(cycle);
+    async fn print_past(&mut self, item: PastUpdate, show: bool) {
+        let PastUpdate { at, update, sender, posted_cycle } = item;
+        if let Some(cycle) = posted_cycle {
+            self.log.mark_visible(cycle);
         }
         self.last = self.last.max(Some(at));
         if self.log.shown_before(&update) || !show {
             return;
         }
         if let (Update::Message { message }, Some(name), Some(_)) = (&update, sender, self.subject.space()) {
-            // Those who left the space since are known by their messages only.
+            // Members who left the space are known only from their messages.
             if !self.log.names.knows(message.sender) {
                 self.log.names.entity(&self.screen, message.sender, &name);
             }
         }
-        self.log.names.learn(&self.client, &self.screen, &update).await;
+        self.log.names.fetch_missing(&self.client, &self.screen, &update).await;
         self.show(at, &update);
     }
 
-    /// Follows until the reader leaves or the server refuses.
+    /// Follows until the reader is gone or the server refuses.
     pub(crate) async fn run(mut self, history: u32, since: Option<Timestamp>) -> Result<Exit> {
-        // Listening begins before the past is read, so that nothing falls between the two.
+        // Start to listen before the past is read, so that nothing is missed between the two.
         let mut own = None;
         let (other, mut others) = mpsc::channel(BUFFER);
         for (feed, path) in self.subject.feeds() {
-            let heard = sse::listen(Arc::clone(&self.client), path).await?;
+            let updates = sse::listen(Arc::clone(&self.client), path).await?;
             match feed {
-                Feed::Own => own = Some(heard),
-                Feed::Everything => pass_on(heard, other.clone()),
+                Feed::Own => own = Some(updates),
+                Feed::Everything => pass_on(updates, other.clone()),
             }
         }
         let Some(mut own) = own else { return Ok(Exit::Answered) };
         if !self.past(history, since).await? {
             return Ok(Exit::Answered);
         }
-        let mut end = Ends::listen()?;
+        let mut end = StopSignals::listen()?;
         let mut tick = tokio::time::interval(TICK);
         loop {
-            let on = tokio::select! {
-                heard = own.recv() => match heard {
-                    Some(heard) => self.hear(heard).await?,
+            let written = tokio::select! {
+                event = own.recv() => match event {
+                    Some(event) => self.handle(event).await?,
                     None => return Err(Failure::new(Exit::Unreachable, "unreachable", "the stream ended")
                         .hint("run the command again")),
                 },
@@ -119,21 +120,21 @@ impl Follower {
                     self.log.tick(Timestamp::now());
                     self.flush()
                 }
-                () = end.came() => Err(Closed),
+                () = end.received() => Err(Closed),
             };
-            if on.is_err() {
+            if written.is_err() {
                 return Ok(Exit::Answered);
             }
         }
     }
 
-    async fn hear(&mut self, heard: StreamEvent) -> Result<Told> {
+    async fn handle(&mut self, event: StreamEvent) -> Result<WriteResult> {
         let now = Timestamp::now();
-        match heard {
+        match event {
             StreamEvent::Update(update) => return Ok(self.update(Feed::Own, *update).await),
             StreamEvent::Snapshot(snapshot) => {
                 if std::mem::take(&mut self.lost) {
-                    self.note(now, "back", "the server is back", json!({}));
+                    self.note(now, "back", "reconnected", json!({}));
                 }
                 self.subject.snapshot(&snapshot);
                 self.log.snapshot(&snapshot);
@@ -141,25 +142,25 @@ impl Follower {
                     let data = serde_json::to_value(&snapshot).unwrap_or(Value::Null);
                     self.print(now, "snapshot", data);
                 }
-                if std::mem::replace(&mut self.begun, true) {
+                if std::mem::replace(&mut self.had_snapshot, true) {
                     self.catch_up().await?;
                 }
             }
             StreamEvent::Gap(gap) => {
-                let text = "more happened meanwhile than can be shown";
+                let text = "some updates in between cannot be shown";
                 self.note(now, "gap", text, json!({"from": gap.from, "to": gap.to}));
             }
             StreamEvent::Closed(closed) => {
                 let why = match closed.reason.as_str() {
-                    "shutdown" => "the server stops".to_owned(),
-                    "slow_reader" => "this was too slow to read; it connects again".to_owned(),
+                    "shutdown" => "the server is stopping".to_owned(),
+                    "slow_reader" => "this client read too slowly; reconnecting".to_owned(),
                     other => format!("the server ended the stream: {}", self.screen.clean_line(other)),
                 };
                 self.note(now, "closed", &why, json!({"reason": closed.reason}));
             }
             StreamEvent::Lost => {
                 if !std::mem::replace(&mut self.lost, true) {
-                    self.note(now, "lost", "no server; looking for it, Ctrl-C ends", json!({}));
+                    self.note(now, "lost", "connection lost; reconnecting, Ctrl-C quits", json!({}));
                 }
             }
             StreamEvent::Refused(failure) => return Err(failure),
@@ -167,33 +168,33 @@ impl Follower {
         Ok(self.flush())
     }
 
-    async fn update(&mut self, feed: Feed, update: Update) -> Told {
+    async fn update(&mut self, feed: Feed, update: Update) -> WriteResult {
         let hidden = matches!(update, Update::Thought { .. }) && !self.thoughts && !self.screen.json;
-        if hidden || !self.subject.admits(feed, &update) || self.log.shown_before(&update) {
+        if hidden || !self.subject.includes(feed, &update) || self.log.shown_before(&update) {
             return Ok(());
         }
         let mut at = Timestamp::now();
         if let Update::Message { message } = &update {
             (at, self.last) = (message.at, self.last.max(Some(message.at)));
         }
-        self.log.names.learn(&self.client, &self.screen, &update).await;
+        self.log.names.fetch_missing(&self.client, &self.screen, &update).await;
         self.show(at, &update);
         self.flush()
     }
 
-    /// Reads what was missed while the line was lost. Where that fails too, the line is about to be
-    /// lost again.
+    /// Reads what was missed while the connection was lost. If that fails too, the connection is about to
+    /// be lost again.
     async fn catch_up(&mut self) -> Result<()> {
         let since = self.last.and_then(|last| last.checked_sub(OVERLAP).ok());
-        let found = match past::read(&self.client, &self.subject, since, MOST).await {
+        let found = match past::read(&self.client, &self.subject, since, PAST_MAX).await {
             Ok(found) => found,
             Err(failure) if failure.exit == Exit::Unreachable || failure.code == "key_invalid" => {
                 return Ok(());
             }
             Err(failure) => return Err(failure),
         };
-        for happened in found {
-            self.happened(happened, true).await;
+        for item in found {
+            self.print_past(item, true).await;
         }
         Ok(())
     }
@@ -215,29 +216,29 @@ impl Follower {
         }
     }
 
-    /// One JSON value as a row: when, what, and its own fields.
+    /// Prints one JSON value as a row: the time, the type and its own fields.
     fn print(&mut self, at: Timestamp, name: &str, data: Value) {
         let mut row = json!({"at": at, "type": name});
         if let (Some(row), Value::Object(fields)) = (row.as_object_mut(), data) {
             row.extend(fields);
         }
-        self.log.print(harmless_json(&row));
+        self.log.print(terminal_safe_json(&row));
     }
 
-    fn flush(&mut self) -> Told {
-        let width = self.paper.width();
+    fn flush(&mut self) -> WriteResult {
+        let width = self.writer.width();
         self.log.resize(width + 1);
         let rows = self.log.take_rows();
         let last = if self.screen.json { None } else { self.log.unfinished(Timestamp::now(), width) };
-        self.paper.write(&rows, last)
+        self.writer.write(&rows, last)
     }
 }
 
-/// Passes updates of the second stream on; what it says of itself, the first one says too.
-fn pass_on(mut heard: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Update>) {
+/// Passes on updates of the second stream; its other items duplicate those of the first.
+fn pass_on(mut stream: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Update>) {
     tokio::spawn(async move {
-        while let Some(heard) = heard.recv().await {
-            if let StreamEvent::Update(update) = heard
+        while let Some(event) = stream.recv().await {
+            if let StreamEvent::Update(update) = event
                 && to.send(*update).await.is_err()
             {
                 return;
@@ -246,29 +247,29 @@ fn pass_on(mut heard: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Update>) {
     });
 }
 
-/// What ends a process that follows.
-struct Ends {
+/// The signals that end a follower.
+struct StopSignals {
     interrupted: Signal,
     terminated: Signal,
     hung_up: Signal,
 }
 
-impl Ends {
+impl StopSignals {
     fn listen() -> Result<Self> {
-        let on = |kind| {
+        let listen = |kind| {
             signal(kind).map_err(|error| {
                 Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
-                    .hint("run it on its own, without a wrapper that holds signals back")
+                    .hint("run it on its own, without a wrapper that blocks signals")
             })
         };
         Ok(Self {
-            interrupted: on(SignalKind::interrupt())?,
-            terminated: on(SignalKind::terminate())?,
-            hung_up: on(SignalKind::hangup())?,
+            interrupted: listen(SignalKind::interrupt())?,
+            terminated: listen(SignalKind::terminate())?,
+            hung_up: listen(SignalKind::hangup())?,
         })
     }
 
-    async fn came(&mut self) {
+    async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupted.recv() => {}
             _ = self.terminated.recv() => {}

@@ -1,5 +1,5 @@
-//! What a live log looks like: updates in, finished rows and one unfinished row out. Pure; knows
-//! neither terminal nor server, so every order of updates can be tried.
+//! Renders a live log: takes updates, returns finished rows and one unfinished row. Pure; must not know the
+//! terminal or the server, so every order of updates can be tested.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -13,49 +13,49 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::cycles::Cycles;
-use super::moment::{cannot_think, clock, money, took};
+use super::moment::{backing_off_text, clock, money, took};
 use super::names::Names;
 use crate::commands::chat::flow::Flow;
 use crate::output::{Screen, Style, columns, short_count, shortened};
 use crate::sse::Snapshot;
 
-/// Things that are remembered as shown, so that what is read again is not shown again.
+/// Maximum number of items that are remembered as shown, so that they are not shown twice.
 const SHOWN: usize = 1_024;
-/// Calls and drafts in flight that are remembered.
+/// Maximum number of open calls and drafts that are remembered.
 const IN_FLIGHT: usize = 4_096;
-/// Bytes of a thought that are kept until it is shown.
+/// Maximum number of bytes of a thought that are tail until it is shown.
 const THOUGHT_BYTES: usize = 64 * 1024;
 /// Columns of a call's arguments.
 const ARGUMENTS: usize = 60;
-/// Columns of a draft below which what stands before it is left out.
-const TEXT_LEAST: usize = 8;
-/// A call that takes longer is told when it begins, too.
+/// If fewer columns are left for a draft's text, its lead is shortened.
+const TEXT_MIN: usize = 8;
+/// A call that takes longer is also shown when it starts.
 const LONG_CALL_MS: i64 = 400;
-/// Tools whose work is seen as a message or as the end of the cycle.
-const SEEN_OTHERWISE: [&str; 3] = ["send_message", "done", "skip"];
+/// Tools that are not shown: their effect is visible as a message or as the end of the cycle.
+const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
 
-/// Tools whose work is not seen but in what the cycle ends with.
-const UNSEEN: [&str; 2] = ["done", "skip"];
+/// Tools whose only effect is how the cycle end.
+const ENDING_TOOLS: [&str; 2] = ["done", "skip"];
 
 /// A message being written.
 struct LogDraft {
     agent: AgentId,
     space: SpaceId,
     text: String,
-    /// Pieces were lost: what follows cannot be placed.
-    torn: bool,
+    /// Pieces were lost: later pieces are ignored.
+    incomplete: bool,
 }
 
-/// A call on its way.
+/// An open call.
 struct Call {
     agent: AgentId,
     tool: String,
     arguments: String,
     since: Timestamp,
-    told: bool,
+    shown: bool,
 }
 
-/// What a model writes to itself.
+/// A model's private text.
 struct ThoughtLine {
     step: u32,
     reasoning: bool,
@@ -66,15 +66,15 @@ struct ThoughtLine {
 pub(crate) struct Log {
     screen: Screen,
     zone: TimeZone,
-    /// One line each: no tools, no states that pass.
+    /// One line per item: no tools, no intermediate states.
     brief: bool,
     pub(crate) names: Names,
     drafts: BTreeMap<MessageId, LogDraft>,
     calls: HashMap<CallId, Call>,
     thoughts: HashMap<AgentId, ThoughtLine>,
     busy: BTreeMap<AgentId, (CycleId, AgentState)>,
-    /// Agents of which it is told that they cannot think, until they do something.
-    resting: BTreeSet<AgentId>,
+    /// Agents already reported as backing off; removed when they do something.
+    backing_off: BTreeSet<AgentId>,
     cycles: Cycles,
     messages: VecDeque<MessageId>,
     endings: VecDeque<CycleId>,
@@ -93,7 +93,7 @@ impl Log {
             calls: HashMap::new(),
             thoughts: HashMap::new(),
             busy: BTreeMap::new(),
-            resting: BTreeSet::new(),
+            backing_off: BTreeSet::new(),
             cycles: Cycles::default(),
             messages: VecDeque::new(),
             endings: VecDeque::new(),
@@ -106,12 +106,12 @@ impl Log {
         self.screen.width = self.screen.width.map(|_| width);
     }
 
-    /// Rows that are finished since the last call.
+    /// Rows that were finished since the last call.
     pub(crate) fn take_rows(&mut self) -> Vec<String> {
         std::mem::take(&mut self.rows)
     }
 
-    /// Whether it was shown before; from now on it was.
+    /// Whether it was shown before; marks it as shown.
     pub(crate) fn shown_before(&mut self, update: &Update) -> bool {
         fn remember<T: PartialEq>(seen: &mut VecDeque<T>, id: T) -> bool {
             let before = seen.contains(&id);
@@ -125,9 +125,9 @@ impl Log {
         }
         match update {
             Update::Message { message } => {
-                // Also one that is older than what is shown is a word of its cycle.
+                // A message makes its cycle visible, even one that is older than everything shown.
                 if let Some(cycle) = message.cycle {
-                    self.cycles.spoke(cycle);
+                    self.cycles.mark_visible(cycle);
                 }
                 remember(&mut self.messages, message.id)
             }
@@ -136,12 +136,12 @@ impl Log {
         }
     }
 
-    /// Something was said in the cycle, whether it is shown or not.
-    pub(crate) fn spoke(&mut self, cycle: CycleId) {
-        self.cycles.spoke(cycle);
+    /// The cycle posted a message, whether it is shown or not.
+    pub(crate) fn mark_visible(&mut self, cycle: CycleId) {
+        self.cycles.mark_visible(cycle);
     }
 
-    /// Takes an update that happened then.
+    /// Handles an update that happened at `at`.
     pub(crate) fn update(&mut self, at: Timestamp, update: &Update) {
         if !matches!(update, Update::Thought { .. }) {
             self.end_thought(at, update.agent());
@@ -152,74 +152,75 @@ impl Log {
                 let who = self.names.of(message.sender);
                 let of_agent = message.cycle.is_some();
                 if let Some(cycle) = message.cycle {
-                    self.acts(AgentId(message.sender.0), Some(cycle));
+                    self.act(AgentId(message.sender.0), Some(cycle));
                 }
-                self.said(at, &who, message.space, &message.text, of_agent);
+                self.message_rows(at, &who, message.space, &message.text, of_agent);
             }
             Update::Member { space, entity, joined, .. } => {
                 let who = self.names.of(*entity);
-                let place = self.names.of_space(*space);
-                self.remark(at, &who, &format!("{} {place}", if *joined { "joined" } else { "left" }));
+                let space_name = self.names.of_space(*space);
+                self.dim_row(at, &who, &format!("{} {space_name}", if *joined { "joined" } else { "left" }));
             }
             Update::Draft { space, message, agent, delta, chars } => {
-                self.acts(*agent, None);
+                self.act(*agent, None);
                 self.draft(*space, *message, *agent, delta, *chars);
             }
             Update::DraftReset { message, agent, .. } => {
                 if self.drafts.remove(message).is_some() && !self.brief {
-                    self.remark(at, &self.names.of(agent.entity()), "discarded its draft");
+                    self.dim_row(at, &self.names.of(agent.entity()), "discarded its draft");
                 }
             }
             Update::State { agent, reason, idle: Some(idle), .. } => {
-                self.rests(at, *agent, *idle, reason.as_deref());
+                self.back_off(at, *agent, *idle, reason.as_deref());
             }
             Update::State { agent, state, cycle, reason, .. } => {
                 self.state(at, *agent, *state, *cycle, reason.as_deref());
             }
             Update::ToolStarted { agent, cycle, call, tool, arguments } => {
-                if !UNSEEN.contains(&tool.as_str()) {
-                    self.acts(*agent, Some(*cycle));
+                if !ENDING_TOOLS.contains(&tool.as_str()) {
+                    self.act(*agent, Some(*cycle));
                 }
                 self.begin_call(at, *agent, call, tool, arguments);
             }
             Update::ToolDone { agent, cycle, call, tool, status, ms } => {
                 if *status != OutcomeStatus::Ok {
-                    self.acts(*agent, Some(*cycle));
+                    self.act(*agent, Some(*cycle));
                 }
                 self.end_call(at, *agent, call, tool, *status, *ms);
             }
             Update::ToolError { agent, cycle, call, tool, ms, .. } => {
-                self.acts(*agent, Some(*cycle));
+                self.act(*agent, Some(*cycle));
                 self.end_call(at, *agent, call, tool, OutcomeStatus::Error, *ms);
             }
             Update::Thought { agent, cycle, step, reasoning, delta } => {
-                self.acts(*agent, Some(*cycle));
+                self.act(*agent, Some(*cycle));
                 self.think(at, *agent, *step, *reasoning, delta);
             }
-            // The call itself is told when it begins.
+            // The call itself is shown when it starts.
             Update::EventProgress { agent, event, progress: EventProgress::Dead, .. } => {
-                self.gave_up(at, *agent, event)
+                self.event_died(at, *agent, event)
             }
             Update::Commit { .. } | Update::EventProgress { .. } | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, cycle, ending, reason, spent } => {
                 self.busy.remove(agent);
-                self.resting.remove(agent);
+                self.backing_off.remove(agent);
                 self.drafts.retain(|_, draft| draft.agent != *agent);
-                // Who woke for nothing is told in one short row.
+                // A cycle that did nothing visible gets one short row.
                 let idle =
-                    matches!(ending, Ending::Completed | Ending::Skipped) && self.cycles.ends(*agent, *cycle);
+                    matches!(ending, Ending::Completed | Ending::Skipped) && self.cycles.end(*agent, *cycle);
                 let spent = spent.as_ref().filter(|_| !idle);
                 self.ended(at, *agent, *ending, reason.as_deref(), spent);
             }
         }
     }
 
-    fn gave_up(&mut self, at: Timestamp, agent: AgentId, event: &EventId) {
-        let words = format!("gave up the event {} (`viv dead` lists such)", self.screen.clean_line(&event.0));
-        self.remark(at, &self.names.of(agent.entity()), &words);
+    fn event_died(&mut self, at: Timestamp, agent: AgentId, event: &EventId) {
+        let event = self.screen.clean_line(&event.0);
+        let text = format!("marked the event {event} as dead (`viv dead` lists dead events)");
+        self.dim_row(at, &self.names.of(agent.entity()), &text);
     }
 
-    /// Takes the snapshot of a new connection.
+    /// Handles the snapshot of a new connection.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
         self.busy = snapshot
             .agents
@@ -229,53 +230,53 @@ impl Log {
             .collect();
         for now in &snapshot.idle {
             let rest = IdleUntil { reason: now.reason, until: now.until };
-            self.rests(Timestamp::now(), now.agent, rest, now.why.as_deref());
+            self.back_off(Timestamp::now(), now.agent, rest, now.why.as_deref());
         }
         self.cycles.keep(|agent| self.busy.contains_key(&agent));
         self.drafts.clear();
         self.calls.clear();
         for draft in snapshot.drafts.iter().take(IN_FLIGHT) {
             let text = draft.text.clone();
-            let open = LogDraft { agent: draft.agent, space: draft.space, text, torn: false };
+            let open = LogDraft { agent: draft.agent, space: draft.space, text, incomplete: false };
             self.drafts.insert(draft.message, open);
         }
     }
 
-    /// A moment passed: calls that take long are told.
+    /// Shows calls that have been running for long.
     pub(crate) fn tick(&mut self, now: Timestamp) {
         let long = |call: &Call| now.as_millisecond() - call.since.as_millisecond() > LONG_CALL_MS;
         let mut due: Vec<CallId> = self
             .calls
             .iter()
-            .filter(|(_, call)| !call.told && long(call))
+            .filter(|(_, call)| !call.shown && long(call))
             .map(|(id, _)| id.clone())
             .collect();
         due.sort();
         for id in due {
             let Some(call) = self.calls.get_mut(&id) else { continue };
-            call.told = true;
+            call.shown = true;
             let since = call.since;
             let who = self.names.of(call.agent.entity());
-            let text = called(&format!("{} ...", call.tool), Some(call));
+            let text = call_text(&format!("{} ...", call.tool), Some(call));
             self.row(since, &who, &text, Style::Dim);
         }
     }
 
-    /// A remark of ours, about the log itself.
+    /// Adds a note about the log itself.
     pub(crate) fn note(&mut self, at: Timestamp, text: &str) {
         let row = format!("{} ({text})", clock(at, &self.zone));
         self.rows.push(self.screen.paint(Style::Yellow, &row));
     }
 
-    /// A row as it is.
+    /// Adds a row unchanged.
     pub(crate) fn print(&mut self, row: String) {
         self.rows.push(row);
     }
 
-    /// What happens just now, in one row of at most `width` columns.
+    /// What is happening now, in one row of at most `width` columns.
     pub(crate) fn unfinished(&self, now: Timestamp, width: usize) -> Option<String> {
         if let Some((_, draft)) = self.drafts.first_key_value().filter(|_| !self.brief) {
-            return Some(self.being_written(now, draft, width));
+            return Some(self.draft_row(now, draft, width));
         }
         let working: Vec<String> = self
             .busy
@@ -290,32 +291,33 @@ impl Log {
         Some(self.screen.paint(Style::Dim, &shortened(&format!("({text})"), width)))
     }
 
-    /// A draft in one row. What is short of room loses first who else writes, then time and place: a row
-    /// that reached the last column would leave a line behind with every piece.
-    fn being_written(&self, now: Timestamp, draft: &LogDraft, width: usize) -> String {
+    /// A draft in one row. If space is short, omits first the other writers, then the time, then the space.
+    /// The row must not reach the last column: it would leave a line behind with every piece.
+    fn draft_row(&self, now: Timestamp, draft: &LogDraft, width: usize) -> String {
         let who = self.names.of(draft.agent.entity());
-        let place = format!("{who}{}{}: ", self.arrow(), self.names.of_space(draft.space));
+        let both = format!("{who}{}{}: ", self.arrow(), self.names.of_space(draft.space));
         let others = self.drafts.len() - 1;
         let more = if others > 0 { format!(" (+{others} writing)") } else { String::new() };
         let time = clock(now, &self.zone);
-        let ways = [(format!("{time} {place}"), more), (format!("{time} {place}"), String::new())];
-        let ways = ways.into_iter().chain([(place, String::new()), (format!("{who}: "), String::new())]);
+        let variants = [(format!("{time} {both}"), more), (format!("{time} {both}"), String::new())];
+        let variants =
+            variants.into_iter().chain([(both, String::new()), (format!("{who}: "), String::new())]);
         let text = self.screen.clean_line(&draft.text);
-        for (lead, more) in ways {
+        for (lead, more) in variants {
             let room = width.saturating_sub(columns(&lead) + columns(&more));
-            if room >= TEXT_LEAST {
-                return shortened(&format!("{lead}{}{more}", end_of(&text, room)), width);
+            if room >= TEXT_MIN {
+                return shortened(&format!("{lead}{}{more}", tail_of(&text, room)), width);
             }
         }
-        end_of(&text, width)
+        tail_of(&text, width)
     }
 
-    /// An agent does what is seen: before that its activation is told.
-    fn acts(&mut self, agent: AgentId, cycle: Option<CycleId>) {
+    /// Handles a visible action of an agent: first shows its activation, if not yet shown.
+    fn act(&mut self, agent: AgentId, cycle: Option<CycleId>) {
         let cycle = cycle.or_else(|| self.busy.get(&agent).map(|(cycle, _)| *cycle));
-        self.resting.remove(&agent);
+        self.backing_off.remove(&agent);
         if let Some(cycle) = cycle
-            && let Some((since, state)) = self.cycles.acts(agent, cycle)
+            && let Some((since, state)) = self.cycles.act(agent, cycle)
         {
             self.row(since, &self.names.of(agent.entity()), state.as_str(), Style::Dim);
         }
@@ -325,10 +327,10 @@ impl Log {
         if self.screen.utf8 { " → " } else { " > " }
     }
 
-    fn said(&mut self, at: Timestamp, who: &str, space: SpaceId, text: &str, of_agent: bool) {
-        let place = self.names.of_space(space);
+    fn message_rows(&mut self, at: Timestamp, who: &str, space: SpaceId, text: &str, of_agent: bool) {
+        let space_name = self.names.of_space(space);
         let time = clock(at, &self.zone);
-        let lead = format!("{time} {who}{}{place}: ", self.arrow());
+        let lead = format!("{time} {who}{}{space_name}: ", self.arrow());
         let rows = if self.brief {
             let line = format!("{lead}{}", self.screen.clean_line(text).trim());
             vec![self.screen.width.map_or_else(|| line.clone(), |width| shortened(&line, width))]
@@ -345,7 +347,7 @@ impl Log {
             self.screen.paint(Style::Dim, &time),
             self.screen.paint(style, who),
             self.arrow(),
-            place
+            space_name
         );
         for row in rows {
             self.rows.push(match row.strip_prefix(&lead) {
@@ -359,21 +361,21 @@ impl Log {
         if self.messages.contains(&message) || self.drafts.len() >= IN_FLIGHT {
             return;
         }
-        let new = || LogDraft { agent, space, text: String::new(), torn: false };
+        let new = || LogDraft { agent, space, text: String::new(), incomplete: false };
         let draft = self.drafts.entry(message).or_insert_with(new);
         let after = draft.text.chars().count() + delta.chars().count();
-        draft.torn |= after as u64 != chars;
-        if !draft.torn {
+        draft.incomplete |= after as u64 != chars;
+        if !draft.incomplete {
             draft.text.push_str(delta);
         }
     }
 
-    /// Told once, however often it tries.
-    fn rests(&mut self, at: Timestamp, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
+    /// Reports once that an agent backs off, however often it retries.
+    fn back_off(&mut self, at: Timestamp, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
         self.busy.remove(&agent);
-        if self.resting.insert(agent) {
+        if self.backing_off.insert(agent) {
             let why = why.map(|why| self.screen.clean_line(why));
-            let text = cannot_think(rest, why.as_deref(), &self.zone);
+            let text = backing_off_text(rest, why.as_deref(), &self.zone);
             self.row(at, &self.names.of(agent.entity()), &text, Style::Yellow);
         }
     }
@@ -400,15 +402,15 @@ impl Log {
             self.busy.insert(agent, (cycle, state));
         }
         if let Some(reason) = reason {
-            self.acts(agent, cycle);
+            self.act(agent, cycle);
             return self.row(at, &who, &reason, Style::Yellow);
         }
         let new = before.map(|(cycle, _)| Some(cycle)) != Some(cycle);
         if state == AgentState::Paused {
-            self.acts(agent, cycle);
+            self.act(agent, cycle);
             self.row(at, &who, "waits for a person", Style::Yellow);
         } else if new && !self.brief {
-            self.cycles.wakes(agent, at, state);
+            self.cycles.woke(agent, at, state);
         }
     }
 
@@ -417,8 +419,8 @@ impl Log {
             return;
         }
         let (tool, arguments) = (self.screen.clean_line(tool), self.screen.clean_line(arguments));
-        let told = SEEN_OTHERWISE.contains(&tool.as_str());
-        self.calls.insert(call.clone(), Call { agent, tool, arguments, since: at, told });
+        let shown = HIDDEN_TOOLS.contains(&tool.as_str());
+        self.calls.insert(call.clone(), Call { agent, tool, arguments, since: at, shown });
     }
 
     fn end_call(
@@ -430,22 +432,22 @@ impl Log {
         status: OutcomeStatus,
         ms: Option<u64>,
     ) {
-        let begun = self.calls.remove(call);
+        let started = self.calls.remove(call);
         let tool = self.screen.clean_line(tool);
-        let hidden = status == OutcomeStatus::Ok && (self.brief || SEEN_OTHERWISE.contains(&tool.as_str()));
+        let hidden = status == OutcomeStatus::Ok && (self.brief || HIDDEN_TOOLS.contains(&tool.as_str()));
         if hidden {
             return;
         }
         let (how, style) = match status {
             OutcomeStatus::Ok => ("ok", Style::Dim),
             OutcomeStatus::Error => ("failed", Style::Red),
-            OutcomeStatus::Pending => ("answer comes later", Style::Yellow),
+            OutcomeStatus::Pending => ("result comes later", Style::Yellow),
             OutcomeStatus::Unknown => ("unknown whether it happened", Style::Red),
             OutcomeStatus::Canceled => ("canceled", Style::Yellow),
         };
         let time = ms.map(|ms| format!(", {}", took(ms))).unwrap_or_default();
-        // How it went stands before what may be cut off.
-        let what = called(&format!("{tool}: {how}{time}"), begun.filter(|call| !call.told).as_ref());
+        // The status comes before the arguments, which may be cut off.
+        let what = call_text(&format!("{tool}: {how}{time}"), started.filter(|call| !call.shown).as_ref());
         self.row(at, &self.names.of(agent.entity()), &what, style);
     }
 
@@ -487,7 +489,7 @@ impl Log {
     ) {
         let mut text = ending.as_str().to_owned();
         if let Some(spent) = spent {
-            text.push_str(&format!(": {}", summed(spent)));
+            text.push_str(&format!(": {}", summary(spent)));
         }
         if let Some(reason) = reason {
             text.push_str(&format!(" ({})", self.screen.clean_line(reason)));
@@ -501,11 +503,11 @@ impl Log {
         self.row(at, &self.names.of(agent.entity()), &text, style);
     }
 
-    fn remark(&mut self, at: Timestamp, who: &str, text: &str) {
+    fn dim_row(&mut self, at: Timestamp, who: &str, text: &str) {
         self.row(at, who, text, Style::Dim);
     }
 
-    /// Something about somebody: one row where rows are to be that, else as many as it takes.
+    /// Adds text about an agent or person: one row if the log is brief, else as many as needed.
     fn row(&mut self, at: Timestamp, who: &str, text: &str, style: Style) {
         let time = clock(at, &self.zone);
         let lead = format!("{time} {who} ");
@@ -529,8 +531,8 @@ impl Log {
     }
 }
 
-/// What a cycle took, in words; what is unknown is not said to be nothing.
-pub(crate) fn summed(spent: &Spent) -> String {
+/// What a cycle consumed; unknown values are not shown as 0.
+pub(crate) fn summary(spent: &Spent) -> String {
     let mut parts = vec![
         if spent.steps == 1 { "1 step".to_owned() } else { format!("{} steps", spent.steps) },
         took(spent.ms),
@@ -548,29 +550,29 @@ pub(crate) fn summed(spent: &Spent) -> String {
     parts.join(", ")
 }
 
-/// A call in words, with the beginning of its arguments.
-fn called(what: &str, call: Option<&Call>) -> String {
+/// A call with the beginning of its arguments.
+fn call_text(what: &str, call: Option<&Call>) -> String {
     match call.map(|call| call.arguments.trim()) {
         None | Some("" | "{}") => what.to_owned(),
         Some(arguments) => format!("{what} {}", shortened(arguments, ARGUMENTS)),
     }
 }
 
-/// The end of a text, in at most `most` columns.
-fn end_of(text: &str, most: usize) -> String {
-    if columns(text) <= most {
+/// The end of a text, in at most `max` columns.
+fn tail_of(text: &str, max: usize) -> String {
+    if columns(text) <= max {
         return text.to_owned();
     }
-    let mut kept: Vec<char> = Vec::new();
+    let mut tail: Vec<char> = Vec::new();
     let mut used = 3;
     for c in text.chars().rev() {
         used += crate::output::char_columns(c);
-        if used > most {
+        if used > max {
             break;
         }
-        kept.push(c);
+        tail.push(c);
     }
-    format!("...{}", kept.iter().rev().collect::<String>())
+    format!("...{}", tail.iter().rev().collect::<String>())
 }
 
 #[cfg(test)]

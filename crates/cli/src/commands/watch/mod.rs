@@ -5,9 +5,9 @@ pub(crate) mod follow;
 pub(crate) mod log;
 pub(crate) mod moment;
 pub(crate) mod names;
-mod paper;
 mod past;
 pub(crate) mod subject;
+mod writer;
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use follow::Follower;
 use log::Log;
 use subject::Subject;
 
-/// Watches.
+/// Runs `viv watch`.
 pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
     let since = args.since.as_deref().map(|text| moment::since(text, Timestamp::now())).transpose()?;
     let client = Arc::new(client);

@@ -1,5 +1,5 @@
-//! Times as people write and read them. The zone is the machine's, found without asking a library of
-//! the system: `TZ`, else where `/etc/localtime` leads, else UTC.
+//! Times and money in readable form. The time zone is this machine's, found without a system library: `TZ`,
+//! else the target of `/etc/localtime`, else UTC.
 
 use agent::life::IdleUntil;
 use jiff::tz::TimeZone;
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::errors::{Failure, Result};
 
-/// The zone that times are shown in.
+/// The time zone in which times are shown.
 pub(crate) fn zone() -> TimeZone {
     let named = std::env::var("TZ").ok().map(|name| name.trim_start_matches(':').to_owned());
     let named = named.filter(|name| !name.is_empty()).or_else(|| {
@@ -22,13 +22,13 @@ pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }
 
-/// That an agent has work and cannot do it, in words behind its name. `why` is told to operators only.
-pub(crate) fn cannot_think(rest: IdleUntil, why: Option<&str>, zone: &TimeZone) -> String {
-    let why = why.unwrap_or(rest.reason.in_words());
-    format!("cannot think now: {why}; it tries again at {}", clock(rest.until, zone))
+/// Text that an agent has work and backs off, to follow its name. `why` is known only to operators.
+pub(crate) fn backing_off_text(rest: IdleUntil, why: Option<&str>, zone: &TimeZone) -> String {
+    let why = why.unwrap_or(rest.reason.description());
+    format!("is backing off: {why}; retries at {}", clock(rest.until, zone))
 }
 
-/// A moment that `--since` names: a time, or how long ago.
+/// Parses `--since`: a time, or how long ago.
 pub(crate) fn since(text: &str, now: Timestamp) -> Result<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
@@ -61,7 +61,7 @@ pub(crate) fn took(ms: u64) -> String {
     }
 }
 
-/// Money: two digits that matter, and never 0 for what is unknown.
+/// An amount of money with two significant digits; a small amount is never shown as 0.
 pub(crate) fn money(micros: u64) -> String {
     match micros {
         0 => "$0".to_owned(),
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_a_time_or_how_long_ago() {
+    fn since_takes_a_time_or_a_duration() {
         let now: Timestamp = "2026-11-21T14:00:00Z".parse().unwrap();
         let check = |text: &str, expected: &str| {
             assert_eq!(since(text, now).unwrap().to_string(), expected, "{text}");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_day_is_that_of_the_zone() {
+    fn a_time_of_day_is_in_the_given_zone() {
         let at: Timestamp = "2026-11-21T14:03:05Z".parse().unwrap();
         assert_eq!(clock(at, &TimeZone::UTC), "14:03:05");
         assert_eq!(clock(at, &TimeZone::get("Asia/Riyadh").unwrap()), "17:03:05");

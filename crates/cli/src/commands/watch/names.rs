@@ -1,5 +1,5 @@
-//! Handles of those who appear in updates, which name them by id. Asked for once each; who cannot be
-//! found is shown by the beginning of the id.
+//! Handles of the entities and spaces in updates, which contain ids. Each name is requested once; a name
+//! that cannot be found is shown as the beginning of its id.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::client::{Client, typed};
 use crate::errors::Result;
 use crate::output::Screen;
 
-/// Names read at the start, of each kind; others are asked for when they appear.
+/// Maximum number of names of each kind that are read at the start; others are requested when they appear.
 const AT_START: usize = 1_000;
-/// Names that are kept; beyond that new ones are shown by id.
-const KEPT: usize = 20_000;
+/// Maximum number of names that are kept; further ones are shown by id.
+const NAMES_MAX: usize = 20_000;
 
 /// Handles by id.
 #[derive(Debug, Default)]
@@ -24,36 +24,36 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Learns the members of a space.
+    /// Stores the handles of a space's members.
     pub(crate) fn members(&mut self, screen: &Screen, members: &[MemberJson]) {
         members.iter().for_each(|member| self.entity(screen, member.entity.id, &member.entity.name));
     }
 
-    /// Learns who somebody is.
+    /// Stores an entity's handle.
     pub(crate) fn entity(&mut self, screen: &Screen, id: EntityId, name: &str) {
-        if self.entities.len() < KEPT {
+        if self.entities.len() < NAMES_MAX {
             self.entities.insert(id, screen.clean_line(name));
         }
     }
 
-    /// Learns what a space is called.
+    /// Stores a space's handle.
     pub(crate) fn space(&mut self, screen: &Screen, id: SpaceId, name: &str) {
-        if self.spaces.len() < KEPT {
+        if self.spaces.len() < NAMES_MAX {
             self.spaces.insert(id, screen.clean_line(name));
         }
     }
 
-    /// Whether it is known who that is.
+    /// Whether the entity's handle is known.
     pub(crate) fn knows(&self, id: EntityId) -> bool {
         self.entities.contains_key(&id)
     }
 
-    /// Who it is.
+    /// The handle of an entity.
     pub(crate) fn of(&self, id: EntityId) -> String {
         self.entities.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
     }
 
-    /// What the space is called.
+    /// The handle of a space.
     pub(crate) fn of_space(&self, id: SpaceId) -> String {
         self.spaces.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
     }
@@ -71,8 +71,8 @@ impl Names {
         Ok(())
     }
 
-    /// Asks for the names in an update that are not known yet. A failure costs nothing but the name.
-    pub(crate) async fn learn(&mut self, client: &Client, screen: &Screen, update: &Update) {
+    /// Requests the names in an update that are not known yet. A failure costs only the name.
+    pub(crate) async fn fetch_missing(&mut self, client: &Client, screen: &Screen, update: &Update) {
         let (entity, space) = named_in(update);
         if let Some(id) = entity.filter(|id| !self.entities.contains_key(id)) {
             let found = client.get_as::<EntityJson>(&format!("/v1/entities/{id}")).await;

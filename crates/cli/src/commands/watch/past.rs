@@ -1,4 +1,4 @@
-//! What happened before, and what was missed: as updates, so that past and present look the same.
+//! Past and missed items, converted to updates, so that they look the same as live ones.
 
 use agent::id::CycleId;
 use agent::run::{Spent, Usage};
@@ -7,61 +7,62 @@ use jiff::Timestamp;
 use server::api::RunJson;
 
 use super::subject::Subject;
-use crate::api::{Past, Recent};
+use crate::api::{Recent, RecentItem};
 use crate::client::{Client, typed};
 use crate::errors::Result;
-use agent::space::Spoken;
+use agent::space::PostedMessage;
 
-/// Things read at once: the server's bound.
-pub(crate) const MOST: u32 = 200;
+/// Maximum number of items that are read at once: the server's limit.
+pub(crate) const PAST_MAX: u32 = 200;
 
-/// Something that happened, and when.
-pub(crate) struct Happened {
+/// A past update and its time.
+pub(crate) struct PastUpdate {
     pub(crate) at: Timestamp,
     pub(crate) update: Update,
-    /// Who spoke, for a sender who is gone.
+    /// The sender's name, for a sender who has left.
     pub(crate) sender: Option<String>,
-    /// The cycle in which something was said, where its words may be older than all that is read.
-    pub(crate) spoke: Option<CycleId>,
+    /// The cycle, if it posted a message that may be older than everything that was read.
+    pub(crate) posted_cycle: Option<CycleId>,
 }
 
-/// The last `most` things, oldest first; after `since` where given.
+/// The last `max` items, oldest first; only those after `since` if it is given.
 pub(crate) async fn read(
     client: &Client,
     subject: &Subject,
     since: Option<Timestamp>,
-    most: u32,
-) -> Result<Vec<Happened>> {
+    max: u32,
+) -> Result<Vec<PastUpdate>> {
     if let Some(path) = subject.past() {
         let since = since.map(|at| format!("since={at}&")).unwrap_or_default();
-        let recent: Recent = client.get_as(&format!("{path}{since}limit={}", most.max(1))).await?;
-        return Ok(recent.items.into_iter().map(happened).collect());
+        let recent: Recent = client.get_as(&format!("{path}{since}limit={}", max.max(1))).await?;
+        return Ok(recent.items.into_iter().map(from_item).collect());
     }
     let Some(space) = subject.space() else { return Ok(Vec::new()) };
-    let path = format!("/v1/spaces/{space}/messages?limit={}", most.max(1));
+    let path = format!("/v1/spaces/{space}/messages?limit={}", max.max(1));
     let answer = client.get(&path).await?;
-    let messages: Vec<Spoken> = typed(&path, answer["items"].clone())?;
-    let after = |spoken: &Spoken| since.is_none_or(|since| spoken.message.at > since);
-    Ok(messages.into_iter().filter(after).map(said).collect())
+    let messages: Vec<PostedMessage> = typed(&path, answer["items"].clone())?;
+    let after = |posted: &PostedMessage| since.is_none_or(|since| posted.message.at > since);
+    Ok(messages.into_iter().filter(after).map(from_message).collect())
 }
 
-fn happened(past: Past) -> Happened {
+fn from_item(past: RecentItem) -> PastUpdate {
     match past {
-        Past::Message(spoken) => said(*spoken),
-        Past::Run(run) => {
+        RecentItem::Message(posted) => from_message(*posted),
+        RecentItem::Run(run) => {
             let spent = Some(spent(&run));
-            let spoke = run.steps.iter().any(|step| step.tools.iter().any(|tool| tool == "send_message"));
+            let posted_cycle =
+                run.steps.iter().any(|step| step.tools.iter().any(|tool| tool == "send_message"));
             let RunJson { id, agent, ended_at, ending, reason, .. } = *run;
-            let spoke = spoke.then_some(id);
+            let posted_cycle = posted_cycle.then_some(id);
             let update = Update::CycleEnded { agent, cycle: id, ending, reason, spent };
-            Happened { at: ended_at, update, sender: None, spoke }
+            PastUpdate { at: ended_at, update, sender: None, posted_cycle }
         }
     }
 }
 
-fn said(spoken: Spoken) -> Happened {
-    let sender = Some(spoken.sender_name.clone());
-    Happened { at: spoken.at, update: Update::Message { message: spoken }, sender, spoke: None }
+fn from_message(posted: PostedMessage) -> PastUpdate {
+    let sender = Some(posted.sender_name.clone());
+    PastUpdate { at: posted.at, update: Update::Message { message: posted }, sender, posted_cycle: None }
 }
 
 fn spent(run: &RunJson) -> Spent {

@@ -1,5 +1,5 @@
-//! What is followed: everything, a space, or some agents with what is said around them. Which streams
-//! tell of it, and which of their updates belong to it.
+//! What is followed: everything, a space, or some agents and the messages around them. Knows which streams
+//! contain it and which of their updates belong to it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,15 +15,15 @@ use crate::output::Screen;
 use crate::sse::Snapshot;
 use crate::target::{self, agent_path};
 
-/// The path of the stream of everything.
+/// The path of the server's stream.
 const EVERYTHING: &str = "/v1/stream";
 
-/// Which stream told an update.
+/// The stream that an update came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// The subject's own.
+    /// The subject's own stream.
     Own,
-    /// That of the whole server, for what the subject's own does not tell.
+    /// The server's stream, for updates that the subject's own stream does not contain.
     Everything,
 }
 
@@ -34,12 +34,12 @@ pub(crate) enum Subject {
     Everything,
     /// A space, with the cycles that touched it.
     Space { space: Box<SpaceJson>, cycles: HashMap<AgentId, CycleId>, admin: bool },
-    /// Agents, with the spaces that they are in.
+    /// Agents, with the spaces that they are members of.
     Agents { agents: Vec<AgentId>, spaces: HashSet<SpaceId> },
 }
 
 impl Subject {
-    /// Finds what `wanted` names; else everything, or the only space where the key is a member's.
+    /// Finds what `wanted` names. Without a name: everything, or the only space if the key is a member's.
     pub(crate) async fn find(
         client: &Client,
         screen: &Screen,
@@ -55,14 +55,14 @@ impl Subject {
         match wanted {
             None if admin || all => Ok(Self::Everything),
             None => {
-                let place = target::place(client, None, None, None).await?;
-                Ok(Self::in_space(screen, place.space, &place.members, admin, names))
+                let target = target::resolve(client, None, None, None).await?;
+                Ok(Self::in_space(screen, target.space, &target.members, admin, names))
             }
-            Some(wanted) => Self::called(client, screen, wanted, admin, names).await,
+            Some(wanted) => Self::named(client, screen, wanted, admin, names).await,
         }
     }
 
-    async fn called(
+    async fn named(
         client: &Client,
         screen: &Screen,
         wanted: &str,
@@ -72,13 +72,13 @@ impl Subject {
         let (kind, name) = wanted.split_once(':').unwrap_or(("", wanted));
         let space = match kind {
             "" | "space" => {
-                found(client.get_as::<SpaceJson>(&format!("/v1/spaces/{}", segment(name))).await)?
+                optional(client.get_as::<SpaceJson>(&format!("/v1/spaces/{}", segment(name))).await)?
             }
             _ => None,
         };
         let agent = match kind {
             "" | "agent" if admin => {
-                found(client.get_as::<Agent>(&format!("/v1/agents/{}", segment(name))).await)?
+                optional(client.get_as::<Agent>(&format!("/v1/agents/{}", segment(name))).await)?
             }
             _ => None,
         };
@@ -112,7 +112,7 @@ impl Subject {
         Self::Space { space: Box::new(space), cycles: HashMap::new(), admin }
     }
 
-    /// Some agents.
+    /// Follows some agents.
     pub(crate) async fn agents(client: &Client, agents: Vec<AgentId>) -> Result<Self> {
         let mut spaces = HashSet::new();
         for agent in &agents {
@@ -122,25 +122,25 @@ impl Subject {
         Ok(Self::Agents { agents, spaces })
     }
 
-    /// The streams that tell of it.
+    /// The streams that contain the subject's updates.
     pub(crate) fn feeds(&self) -> Vec<(Feed, String)> {
         let everything = || EVERYTHING.to_owned();
         match self {
             Self::Everything => vec![(Feed::Own, everything())],
             Self::Space { space, admin, .. } => {
                 let own = (Feed::Own, format!("/v1/spaces/{}/stream", space.id));
-                // A space's stream tells no calls.
+                // A space's stream contains no calls.
                 if *admin { vec![own, (Feed::Everything, everything())] } else { vec![own] }
             }
             Self::Agents { agents, .. } => match agents[..] {
-                // An agent's stream tells no messages.
+                // An agent's stream contains no messages.
                 [agent] => vec![(Feed::Own, agent_path(agent, "/stream")), (Feed::Everything, everything())],
                 _ => vec![(Feed::Own, everything())],
             },
         }
     }
 
-    /// The space, where it is one.
+    /// The space, if the subject is one.
     pub(crate) fn space(&self) -> Option<SpaceId> {
         match self {
             Self::Space { space, .. } => Some(space.id),
@@ -148,7 +148,7 @@ impl Subject {
         }
     }
 
-    /// The path of what happened last; `None` for a space, whose stream says itself what was missed.
+    /// The path of the recent past; `None` for a space, whose stream itself reports what was missed.
     pub(crate) fn past(&self) -> Option<String> {
         match self {
             Self::Everything => Some("/v1/recent?".to_owned()),
@@ -160,15 +160,15 @@ impl Subject {
         }
     }
 
-    /// Takes who is at work in the space.
+    /// Takes the running cycles from a snapshot.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
         if let Self::Space { cycles, .. } = self {
             cycles.extend(snapshot.agents.iter().map(|now| (now.agent, now.cycle)));
         }
     }
 
-    /// Whether the update belongs to what is followed.
-    pub(crate) fn admits(&mut self, feed: Feed, update: &Update) -> bool {
+    /// Whether an update belongs to the subject.
+    pub(crate) fn includes(&mut self, feed: Feed, update: &Update) -> bool {
         match self {
             Self::Everything => true,
             Self::Space { cycles, .. } => match update {
@@ -177,8 +177,9 @@ impl Subject {
                 | Update::ToolError { agent, cycle, .. } => {
                     feed == Feed::Everything && cycles.get(agent) == Some(cycle)
                 }
-                // A cycle that left no trace in the space is ended for the server alone; its activation was
-                // told here. Nothing can be said in it that would have to stand before its end.
+                // A cycle that did nothing in the space ends only in the server's stream, although its
+                // activation was shown here. Such a cycle posts nothing that would have to be shown before
+                // its end.
                 Update::CycleEnded { agent, cycle, ending: Ending::Skipped, .. } => {
                     feed == Feed::Own || cycles.get(agent) == Some(cycle)
                 }
@@ -212,10 +213,10 @@ impl Subject {
     }
 }
 
-/// What is there; `None` where nothing is called that, or this key may not know.
-fn found<T>(answer: Result<T>) -> Result<Option<T>> {
+/// The item, or `None` if there is none with this name or the key may not know it.
+fn optional<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
-        Ok(found) => Ok(Some(found)),
+        Ok(optional) => Ok(Some(optional)),
         Err(failure) if matches!(failure.exit, Exit::NotFound | Exit::Refused) => Ok(None),
         Err(failure) => Err(failure),
     }

@@ -1,5 +1,5 @@
-//! The stream of content blocks. Each block is kept as it came, unknown fields included, and
-//! becomes part of the native block; text, reasoning and calls are shown besides.
+//! Decodes the stream of content blocks. Each block is kept as received, with unknown fields, in the
+//! native block; text, reasoning and calls are also shown.
 
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
@@ -19,7 +19,7 @@ enum AnthropicBlockKind {
     Text,
     Reasoning,
     Call,
-    /// Kept in the native block, shown nowhere.
+    /// Kept in the native block, but not shown.
     Other,
 }
 
@@ -28,13 +28,13 @@ struct Block {
     index: u64,
     kind: AnthropicBlockKind,
     fields: RawObject,
-    /// What deltas add to fields that are not shown.
+    /// The deltas of fields that are not shown.
     merged: Merged,
-    /// What it says: text, reasoning, or the argument string.
-    said: String,
+    /// Its content: text, reasoning, or the argument string.
+    content: String,
     pieces: Pieces,
     signature: String,
-    /// Its place among the parts, once shown.
+    /// Its position among the parts, once shown.
     part: Option<u32>,
 }
 
@@ -82,7 +82,7 @@ struct Start {
 pub struct AnthropicDecoder {
     origin: Origin,
     id: String,
-    /// Messages that began.
+    /// Number of messages that began in the stream; more than one is an error.
     begun: u32,
     blocks: Vec<Block>,
     parts: u32,
@@ -92,7 +92,7 @@ pub struct AnthropicDecoder {
 }
 
 impl AnthropicDecoder {
-    /// At the beginning of a message of `origin`.
+    /// A decoder at the beginning of a message.
     pub fn new(origin: Origin) -> Self {
         Self {
             origin,
@@ -108,18 +108,18 @@ impl AnthropicDecoder {
 
     fn start(&mut self, start: Start) -> Result<(), ModelError> {
         self.begun = self.begun.saturating_add(1);
-        self.one()?;
+        self.check_single()?;
         self.id = start.id.unwrap_or_default();
         log_drops(start.input_transformations);
         if let Some(counts) = counts(start.usage) {
-            // The number of generated tokens stands in the end; here it only says that it began.
+            // The output count here is preliminary; the final one arrives at the end.
             self.counts = AnthropicUsage { output_tokens: None, output_tokens_details: None, ..counts };
         }
         Ok(())
     }
 
-    fn one(&self) -> Result<(), ModelError> {
-        if self.begun > 1 { Err(ids::second()) } else { Ok(()) }
+    fn check_single(&self) -> Result<(), ModelError> {
+        if self.begun > 1 { Err(ids::second_message()) } else { Ok(()) }
     }
 
     fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
@@ -138,15 +138,15 @@ impl AnthropicDecoder {
         let first = pieces.take(first)?;
         let signature = text::whole(fields.get("signature"))?;
         let name = fields.text("name").unwrap_or_default();
-        let (merged, said) = (Merged::default(), String::new());
-        self.blocks.push(Block { index, kind, fields, merged, said, pieces, signature, part: None });
+        let (merged, content) = (Merged::default(), String::new());
+        self.blocks.push(Block { index, kind, fields, merged, content, pieces, signature, part: None });
         let at = self.blocks.len() - 1;
         if kind == AnthropicBlockKind::Call {
             self.blocks[at].part = Some(self.parts);
             out.push(Piece::Start { part: self.parts, kind: PartKind::ToolCall { name } });
             self.parts += 1;
         }
-        self.say(at, first, out);
+        self.append(at, first, out);
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl AnthropicDecoder {
         let kind = delta.text("type").unwrap_or_default();
         let at = match self.blocks.iter().rposition(|block| block.index == index) {
             Some(at) => at,
-            // A delta whose block was never begun: what can be shown is shown all the same.
+            // A delta whose block was not announced: text and reasoning are shown anyway.
             None => {
                 let begun = match kind.as_str() {
                     "text_delta" => r#"{"type":"text","text":""}"#,
@@ -166,7 +166,7 @@ impl AnthropicDecoder {
             }
         };
         let block = &mut self.blocks[at];
-        let said = match kind.as_str() {
+        let content = match kind.as_str() {
             "text_delta" => delta.get("text"),
             "thinking_delta" => delta.get("thinking"),
             "input_json_delta" => delta.get("partial_json"),
@@ -187,18 +187,18 @@ impl AnthropicDecoder {
                 None
             }
         };
-        let text = block.pieces.take(said)?;
-        self.say(at, text, out);
+        let text = block.pieces.take(content)?;
+        self.append(at, text, out);
         Ok(())
     }
 
-    /// Appends to what a block says, and shows it where it is one that is shown.
-    fn say(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
+    /// Appends to a block's content, and shows it unless the kind is hidden.
+    fn append(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
         if text.is_empty() {
             return;
         }
         let block = &mut self.blocks[at];
-        block.said.push_str(&text);
+        block.content.push_str(&text);
         let kind = match block.kind {
             AnthropicBlockKind::Text => PartKind::Text,
             AnthropicBlockKind::Reasoning => PartKind::Reasoning,
@@ -222,7 +222,7 @@ impl AnthropicDecoder {
         let delta = delta.unwrap_or_default();
         let Some(reason) = delta.text("stop_reason") else { return };
         self.stop = Some(match reason.as_str() {
-            // A paused turn wants to be gone on with, as one that ran into the limit.
+            // A paused turn must be continued, like one that reached the limit.
             "max_tokens" | "model_context_window_exceeded" | "pause_turn" => StopReason::Length,
             "refusal" => StopReason::Refused(refusal(&delta)),
             _ => StopReason::End,
@@ -240,7 +240,7 @@ impl AnthropicDecoder {
 
     fn usage(&self) -> Usage {
         let counts = &self.counts;
-        // The vendor counts cached tokens beside the others; a run counts them among them.
+        // Anthropic counts cached tokens separately from the input; a run counts them as input.
         let cached = [counts.cache_creation_input_tokens, counts.cache_read_input_tokens];
         let input = counts
             .input_tokens
@@ -253,9 +253,9 @@ impl AnthropicDecoder {
         }
     }
 
-    /// Writes each block as it is to be sent back.
+    /// The native block: each content block as it will be sent back.
     fn native(&mut self) -> Option<Native> {
-        // Reasoning that the limit cut has no signature, and would not be taken back.
+        // Reasoning that the limit cut has no signature, and the vendor would refuse it.
         let cut = self.stop == Some(StopReason::Length);
         if cut
             && self
@@ -267,30 +267,30 @@ impl AnthropicDecoder {
         }
         let mut body = String::from("[");
         let mut call_ids: Vec<String> = Vec::new();
-        for (place, block) in self.blocks.iter_mut().enumerate() {
+        for (position, block) in self.blocks.iter_mut().enumerate() {
             block.merged.write_into(&mut block.fields);
             match block.kind {
-                AnthropicBlockKind::Text => block.fields.set_text("text", &block.said),
+                AnthropicBlockKind::Text => block.fields.set_text("text", &block.content),
                 AnthropicBlockKind::Reasoning => {
-                    block.fields.set_text("thinking", &block.said);
+                    block.fields.set_text("thinking", &block.content);
                     block.fields.set_text("signature", &block.signature);
                 }
                 AnthropicBlockKind::Call => {
                     let given = block.fields.text("id").unwrap_or_default();
                     let taken = given.is_empty() || call_ids.contains(&given);
-                    let id = if taken { json::made_up_id(&self.id, place) } else { given };
+                    let id = if taken { json::generated_id(&self.id, position) } else { given };
                     block.fields.set_text("id", &id);
                     call_ids.push(id);
                     let name = block.fields.text("name").unwrap_or_default();
-                    block.fields.set_text("name", &json::sound_name(&name));
-                    block.fields.set("input", json::sound_arguments(&block.said));
+                    block.fields.set_text("name", &json::valid_name(&name));
+                    block.fields.set("input", json::valid_arguments(&block.content));
                 }
-                AnthropicBlockKind::Other if !block.said.is_empty() => {
-                    block.fields.set("input", json::sound_arguments(&block.said));
+                AnthropicBlockKind::Other if !block.content.is_empty() => {
+                    block.fields.set("input", json::valid_arguments(&block.content));
                 }
                 AnthropicBlockKind::Other => {}
             }
-            if place > 0 {
+            if position > 0 {
                 body.push(',');
             }
             block.fields.write(&mut body);
@@ -307,17 +307,17 @@ impl Decoder for AnthropicDecoder {
             return Err(failure::in_stream(&event.data));
         }
         let message: AnthropicMessage = serde_json::from_str(&event.data)
-            .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
+            .map_err(|error| ModelError::Garbage(format!("an event has an unexpected form: {error}")))?;
         match message.kind.as_str() {
-            "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?)?,
-            // Behind its end nothing belongs to the message.
+            "message_start" => self.start(message.message.ok_or_else(|| missing_field("message"))?)?,
+            // After the stop reason no block belongs to the message.
             "content_block_start" | "content_block_delta" if self.stop.is_some() => self.begun = 2,
             "content_block_start" => {
-                let fields = message.content_block.ok_or_else(|| lacks("content_block"))?;
+                let fields = message.content_block.ok_or_else(|| missing_field("content_block"))?;
                 self.block_start(message.index.unwrap_or(self.blocks.len() as u64), fields, out)?;
             }
             "content_block_delta" => {
-                let delta = message.delta.ok_or_else(|| lacks("delta"))?;
+                let delta = message.delta.ok_or_else(|| missing_field("delta"))?;
                 self.delta(message.index.unwrap_or(0), &delta, out)?;
             }
             "content_block_stop" => self.block_stop(message.index.unwrap_or(0), out),
@@ -327,7 +327,7 @@ impl Decoder for AnthropicDecoder {
             }
             "message_stop" => self.closed = self.stop.is_some(),
             "error" => return Err(failure::in_stream(&event.data)),
-            // Pings, and whatever is invented next.
+            // Pings, and unknown events.
             _ => {}
         }
         Ok(())
@@ -345,16 +345,18 @@ impl Decoder for AnthropicDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `stop_reason`".into()));
         };
-        self.one()?;
+        self.check_single()?;
         self.blocks.iter().try_for_each(|block| block.pieces.whole().and(block.merged.whole()))?;
         let parts = self.blocks.iter().filter_map(|block| match block.kind {
-            AnthropicBlockKind::Text if !block.said.is_empty() => Some(ReplyPart::Text(block.said.clone())),
-            AnthropicBlockKind::Reasoning if !block.said.is_empty() => {
-                Some(ReplyPart::Reasoning(block.said.clone()))
+            AnthropicBlockKind::Text if !block.content.is_empty() => {
+                Some(ReplyPart::Text(block.content.clone()))
+            }
+            AnthropicBlockKind::Reasoning if !block.content.is_empty() => {
+                Some(ReplyPart::Reasoning(block.content.clone()))
             }
             AnthropicBlockKind::Call => Some(ReplyPart::Call {
                 name: block.fields.text("name").unwrap_or_default(),
-                arguments: block.said.clone(),
+                arguments: block.content.clone(),
             }),
             _ => None,
         });
@@ -364,16 +366,16 @@ impl Decoder for AnthropicDecoder {
 }
 
 impl AnthropicDecoder {
-    /// Some servers give a call's input whole at its start.
+    /// Ends a block. Some servers send a call's whole input at its start; it is shown here.
     fn block_stop(&mut self, index: u64, out: &mut Vec<Piece>) {
         let Some(at) = self.blocks.iter().rposition(|block| block.index == index) else { return };
         let block = &self.blocks[at];
-        if block.kind != AnthropicBlockKind::Call || !block.said.is_empty() {
+        if block.kind != AnthropicBlockKind::Call || !block.content.is_empty() {
             return;
         }
         let whole = block.fields.get("input").unwrap_or("{}").to_owned();
         if whole.replace(char::is_whitespace, "") != "{}" && json::is_object(&whole) {
-            self.say(at, whole, out);
+            self.append(at, whole, out);
         }
     }
 }
@@ -384,11 +386,11 @@ fn refusal(delta: &RawObject) -> String {
     word.unwrap_or_else(|| "the vendor refused to go on".to_owned())
 }
 
-fn lacks(field: &str) -> ModelError {
+fn missing_field(field: &str) -> ModelError {
     ModelError::Garbage(format!("an event lacks its `{field}`"))
 }
 
-/// What is not understood of a count is unknown, never an error.
+/// The token counts; `None` if they cannot be parsed, which is not an error.
 fn counts(raw: Option<Box<RawValue>>) -> Option<AnthropicUsage> {
     serde_json::from_str(raw?.get()).ok()
 }

@@ -1,5 +1,5 @@
-//! Entries as content blocks. A fragment is a list of blocks; the glue makes messages of them, so
-//! that consecutive user turns are one message and outcomes stand first in it.
+//! Encodes entries as content blocks. A fragment is a list of blocks; the glue groups them into messages,
+//! so that consecutive user turns are one message, with outcomes first.
 
 use agent::entry::Entry;
 use agent::message::{ModelMessage, Native, Origin, Part, Role};
@@ -8,10 +8,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::wire::transcript::{asked, matching, orphan, output, texts};
-use crate::wire::{Between, Lane, Modes, json};
+use crate::wire::transcript::{answered_call, matching, orphan, output, texts};
+use crate::wire::{Between, EncodeContext, Turn, json};
 
-/// System layer and tools, with the first cache breakpoint behind them.
+/// The system layer and the tools, with the first cache breakpoint after both.
 pub(super) fn head(prompt: &Prompt) -> Bytes {
     let mut out = String::new();
     if !prompt.system.trim().is_empty() {
@@ -39,21 +39,21 @@ pub(super) fn head(prompt: &Prompt) -> Bytes {
 }
 
 /// The blocks of one item.
-pub(super) fn fragment(origin: &Origin, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
-    let (lane, blocks) = match item {
-        Item::Layer(text) => (Lane::User, text_blocks([text.as_ref()])),
+pub(super) fn fragment(origin: &Origin, item: &Item, context: EncodeContext<'_>) -> Option<(Turn, Bytes)> {
+    let (turn, blocks) = match item {
+        Item::Layer(text) => (Turn::User, text_blocks([text.as_ref()])),
         Item::Entry(entry) => match entry.message.role {
-            Role::User => (Lane::User, text_blocks(texts(&entry.message))),
-            Role::Assistant => (Lane::Assistant, assistant(origin, &entry.message, live.reasoning)),
-            Role::Tool => outcomes(origin, &entry.message, live),
+            Role::User => (Turn::User, text_blocks(texts(&entry.message))),
+            Role::Assistant => (Turn::Assistant, assistant(origin, &entry.message, context.reasoning)),
+            Role::Tool => outcomes(origin, &entry.message, context),
         },
     };
-    (!blocks.is_empty()).then(|| (lane, Bytes::from(blocks.join(","))))
+    (!blocks.is_empty()).then(|| (turn, Bytes::from(blocks.join(","))))
 }
 
-/// The frame between two lists of blocks.
+/// The JSON between two lists of blocks.
 pub(super) fn glue(between: Between) -> &'static str {
-    use Lane::{Assistant, Outcomes, User};
+    use Turn::{Assistant, Outcomes, User};
     match (between.before, between.after) {
         (None, Some(User | Outcomes)) => r#"{"role":"user","content":["#,
         (None, Some(Assistant)) => {
@@ -74,14 +74,14 @@ pub(super) fn glue(between: Between) -> &'static str {
     }
 }
 
-/// Whether the entry shows reasoning when it is sent with it.
+/// Whether the entry has reasoning that can be sent.
 pub(super) fn reasons(origin: &Origin, entry: &Entry) -> bool {
     matching(origin, &entry.message).is_some_and(|native| {
         blocks_of(native).iter().any(|block| kind(block).is_some_and(|kind| kind.is_reasoning()))
     })
 }
 
-/// The vendor refuses blocks without visible text.
+/// Text blocks. Blank texts are left out, because the vendor refuses them.
 fn text_blocks<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     texts.into_iter().filter(|text| !text.trim().is_empty()).map(text_block).collect()
 }
@@ -97,8 +97,8 @@ fn assistant(origin: &Origin, message: &ModelMessage, reasoning: bool) -> Vec<St
     }
 }
 
-/// The vendor's own blocks, byte for byte: without reasoning where it is not to be sent, without
-/// blank text (which is given but not taken back), and with no more calls than the entry knows.
+/// The vendor's own blocks, byte for byte. Reasoning is left out unless `reasoning` is set. Blank text
+/// (which the vendor sends but refuses) and calls that the entry does not have are left out too.
 fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
     let mut left = calls;
     let keeps = |block: &&RawValue| match kind(block) {
@@ -116,38 +116,38 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
 
 fn canonical(message: &ModelMessage) -> Vec<String> {
     let mut blocks = text_blocks(texts(message));
-    // The vendor wants calls behind the text of their turn.
+    // The vendor requires calls after the text of their turn.
     blocks.extend(message.calls().map(|(id, name, arguments)| {
         format!(
             r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
             json::string(&id.0),
-            json::string(&json::sound_name(name)),
-            json::sound_arguments(arguments)
+            json::string(&json::valid_name(name)),
+            json::valid_arguments(arguments)
         )
     }));
     blocks
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, live: Modes<'_>) -> (Lane, Vec<String>) {
+fn outcomes(origin: &Origin, message: &ModelMessage, context: EncodeContext<'_>) -> (Turn, Vec<String>) {
     let mut results = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
         let Part::ToolResult { id, name, text, error } = part else { continue };
-        match asked(origin, live.asked, id) {
-            Some(asked) => {
+        match answered_call(origin, context.caller, id) {
+            Some(call) => {
                 let failed = if *error { r#","is_error":true"# } else { "" };
                 results.push(format!(
                     r#"{{"type":"tool_result","tool_use_id":{},"content":{}{failed}}}"#,
-                    json::string(asked.native.unwrap_or(&asked.id.0)),
+                    json::string(call.native.unwrap_or(&call.id.0)),
                     json::string(output(text))
                 ));
             }
             None => orphans.push(text_block(&orphan(name, text))),
         }
     }
-    let lane = if results.is_empty() { Lane::User } else { Lane::Outcomes };
+    let turn = if results.is_empty() { Turn::User } else { Turn::Outcomes };
     results.extend(orphans);
-    (lane, results)
+    (turn, results)
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,5 @@
-//! The Anthropic Messages wire: typed content blocks, reasoning bound to its exact prefix, cache
-//! breakpoints.
+//! The Anthropic Messages wire: typed content blocks, reasoning that is bound to its exact prefix, and
+//! cache breakpoints.
 
 mod decode;
 mod encode;
@@ -12,44 +12,44 @@ use bytes::Bytes;
 
 pub use decode::AnthropicDecoder;
 
-use super::{Between, Decoder, KeyHeader, Lane, Modes, Opening, Wire, json};
+use super::{Between, Decoder, EncodeContext, KeyHeader, Opening, Turn, Wire, json};
 
-/// The wire's name in native blocks.
+/// This wire's name in native blocks.
 pub const WIRE: &str = "anthropic";
 
-/// The smallest budget that the vendor takes.
+/// The smallest thinking budget that the vendor accepts.
 const MANUAL_MIN: u32 = 1_024;
 
 /// How the model is asked to think.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnthropicThinking {
-    /// As the model does by itself.
+    /// The model's default.
     #[default]
     Default,
-    /// As much as it finds useful, with an effort where one is wanted.
+    /// Adaptive thinking, with an effort if one is set.
     Adaptive {
         /// `low`, `medium`, `high`, …
         effort: Option<String>,
     },
-    /// Older models: up to so many tokens (at least 1 024).
+    /// At most this many tokens (at least 1 024), for older models.
     Manual {
         /// Tokens.
         budget: u32,
     },
 }
 
-/// The wire, set up for one model.
+/// The wire, configured for one model.
 #[derive(Clone, Debug)]
 pub struct Anthropic {
-    /// What native blocks are marked with.
+    /// The mark of this wire and model in native blocks.
     pub origin: Origin,
     /// Tokens reserved for the reply.
     pub max_output: u32,
-    /// Sampling temperature, where one is wanted.
+    /// Sampling temperature, if set.
     pub temperature: Option<f64>,
     /// How it thinks.
     pub thinking: AnthropicThinking,
-    /// Whether the model takes a forced `tool_choice`.
+    /// Whether the model accepts a forced `tool_choice`.
     pub forced_tool_choice: bool,
 }
 
@@ -77,8 +77,8 @@ impl Anthropic {
                 let budget = (*budget).max(MANUAL_MIN);
                 Some(format!(r#"{{"type":"enabled","budget_tokens":{budget}{binding}}}"#))
             }
-            // Models that bind their reasoning think adaptively unless told otherwise, so naming it
-            // changes nothing but the binding.
+            // Models that bind their reasoning think adaptively by default, so naming that mode changes
+            // only the binding.
             AnthropicThinking::Default if !opening.drop_block => None,
             AnthropicThinking::Default | AnthropicThinking::Adaptive { .. } => {
                 Some(format!(r#"{{"type":"adaptive"{binding}}}"#))
@@ -122,7 +122,7 @@ impl Wire for Anthropic {
 
     fn opening(&self, prompt: &Prompt, opening: Opening) -> Bytes {
         let thinking = self.thinking_field(opening);
-        // The vendor wants the budget below the reply's bound, and its own temperature while thinking.
+        // The vendor requires a budget below the output limit, and the default temperature while thinking.
         let max_output = match self.thinking {
             AnthropicThinking::Manual { budget } => {
                 self.max_output.max(budget.max(MANUAL_MIN).saturating_add(1))
@@ -152,8 +152,8 @@ impl Wire for Anthropic {
         encode::head(prompt)
     }
 
-    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
-        encode::fragment(&self.origin, item, live)
+    fn fragment(&self, item: &Item, context: EncodeContext<'_>) -> Option<(Turn, Bytes)> {
+        encode::fragment(&self.origin, item, context)
     }
 
     fn glue(&self, between: Between) -> &'static str {
@@ -164,9 +164,9 @@ impl Wire for Anthropic {
         "]}"
     }
 
-    /// At most three here and one behind the system layer: the vendor takes four. The inbox entry's
-    /// is what the next cycle finds again, since the workspace behind it will be gone; the other two
-    /// keep each step within the vendor's look-back of 20 blocks.
+    /// At most three, and one after the system layer: the vendor allows four. The next cycle hits the
+    /// breakpoint of the inbox entry, since the workspace after it is not sent again. The other two keep
+    /// each step within the vendor's look-back of 20 blocks.
     fn breakpoints(&self, items: &[Item], prompt: &Prompt) -> Vec<usize> {
         let inbox = |current: bool| {
             items.iter().rposition(|item| match item {

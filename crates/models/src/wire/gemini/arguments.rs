@@ -1,5 +1,5 @@
-//! Arguments that come in pieces, each with the path of the value that it belongs to: put together
-//! to one object, in the order of their coming.
+//! Arguments that arrive in pieces, each with the path of its value. The pieces are joined to one object
+//! in the order of arrival.
 
 use agent::port::ModelError;
 use serde::Deserialize;
@@ -25,11 +25,11 @@ enum PathStep {
     Index(usize),
 }
 
-/// What came so far.
+/// The arguments received so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arguments {
     whole: Value,
-    /// The string that goes on: its path, and its pieces.
+    /// The path and the pieces of the string that the next piece may continue.
     path: String,
     pieces: Pieces,
 }
@@ -44,15 +44,15 @@ impl Arguments {
         }
         let text = self.pieces.take(piece.string_value.as_deref().map(RawValue::get))?;
         let slot = steps(&path).and_then(|path| path.into_iter().try_fold(&mut self.whole, descend));
-        let slot = slot.ok_or_else(|| garbage("a piece of a call's arguments belongs nowhere"))?;
+        let slot = slot.ok_or_else(|| garbage("a piece of a call's arguments has an invalid path"))?;
         match (slot, piece.string_value) {
-            // A string goes on where it stopped.
+            // The piece continues the string.
             (Value::String(so_far), Some(_)) => so_far.push_str(&text),
             (slot, Some(_)) => *slot = Value::String(text),
             (slot, None) => {
                 *slot = match (piece.number_value, piece.bool_value) {
                     (Some(number), _) => serde_json::from_str(number.get())
-                        .map_err(|_| garbage("a number of a call's arguments is none"))?,
+                        .map_err(|_| garbage("a number in a call's arguments is not valid"))?,
                     (None, Some(truth)) => Value::Bool(truth),
                     (None, None) => Value::Null,
                 }
@@ -61,7 +61,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Their text; none where no piece came.
+    /// The arguments as JSON; `None` if there were no pieces.
     pub(super) fn whole(&self) -> Result<Option<String>, ModelError> {
         self.pieces.whole()?;
         Ok((!self.whole.is_null()).then(|| self.whole.to_string()))
@@ -72,8 +72,8 @@ fn garbage(what: &str) -> ModelError {
     ModelError::Garbage(what.to_owned())
 }
 
-/// The value behind one step, made where it is not there yet. A list grows by one at a time, so that
-/// no number in a path can ask for memory.
+/// The value after one step of a path, created if missing. A list grows only by one, so that a large
+/// index cannot allocate memory.
 fn descend(value: &mut Value, step: PathStep) -> Option<&mut Value> {
     match step {
         PathStep::Key(key) => {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_make_one_object_in_their_order() {
+    fn pieces_are_joined_to_one_object_in_their_order() {
         let whole = all(&[
             r#"{"jsonPath":"$.z","stringValue":"Bos","willContinue":true}"#,
             r#"{"jsonPath":"$.z","stringValue":"ton"}"#,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_makes_no_sense_is_refused_and_asks_for_no_memory() {
+    fn an_invalid_path_is_refused_and_allocates_no_memory() {
         for path in ["z", "$.a[4000000000]", "$.a[x]", "$['a", "$.a.b[", &format!("${}", ".a".repeat(999))] {
             assert_eq!(all(&[&format!(r#"{{"jsonPath":"{path}","stringValue":"x"}}"#)]), None, "{path}");
         }

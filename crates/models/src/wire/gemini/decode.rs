@@ -1,5 +1,5 @@
-//! The stream of responses, each with some more parts. Plain text that goes on is put together;
-//! every other part is kept as it came, with the signature on it.
+//! Decodes the stream of responses, each with further parts. Consecutive plain texts are joined; every
+//! other part is kept as received, with its signature.
 
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
@@ -56,7 +56,7 @@ struct GeminiUsage {
 }
 
 impl GeminiUsage {
-    /// Thoughts are counted beside the candidates; a run counts them among what was generated.
+    /// Gemini counts thoughts separately from the candidates; a run counts them as output.
     fn usage(&self) -> Usage {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
@@ -76,7 +76,7 @@ enum GeminiPartKind {
     Text,
     Reasoning,
     Call,
-    /// Kept in the native block, shown nowhere.
+    /// Kept in the native block, but not shown.
     Other,
 }
 
@@ -85,16 +85,16 @@ struct GeminiPart {
     kind: GeminiPartKind,
     fields: RawObject,
     /// Its text, or the argument string.
-    said: String,
-    /// Whether more text may be appended: it holds nothing but text.
+    content: String,
+    /// Whether it has nothing but text, so that more text may be appended.
     plain: bool,
-    /// Its place among the parts of the reply, once shown.
+    /// Its position among the parts of the reply, once shown.
     shown: Option<u32>,
 }
 
-/// A call whose arguments come in pieces.
+/// A call whose arguments arrive in pieces.
 #[derive(Clone, Debug)]
-struct Growing {
+struct PartialCall {
     part: usize,
     arguments: Arguments,
 }
@@ -108,15 +108,15 @@ pub struct GeminiDecoder {
     shown: u32,
     text: Pieces,
     thought: Pieces,
-    growing: Option<Growing>,
+    partial_call: Option<PartialCall>,
     usage: Usage,
     stop: Option<StopReason>,
-    /// Whether something was said behind the finish.
-    again: bool,
+    /// Whether content arrived after the stop reason.
+    after_stop: bool,
 }
 
 impl GeminiDecoder {
-    /// At the beginning of a generation of `origin`.
+    /// A decoder at the beginning of a generation.
     pub fn new(origin: Origin) -> Self {
         Self {
             origin,
@@ -125,16 +125,16 @@ impl GeminiDecoder {
             shown: 0,
             text: Pieces::default(),
             thought: Pieces::default(),
-            growing: None,
+            partial_call: None,
             usage: Usage::default(),
             stop: None,
-            again: false,
+            after_stop: false,
         }
     }
 
     fn part(&mut self, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         if let Some(call) = fields.get("functionCall") {
-            let call = RawObject::parse(call).ok_or_else(|| garbage("a call is no object"))?;
+            let call = RawObject::parse(call).ok_or_else(|| garbage("a call is not an object"))?;
             return self.call(fields, &call, out);
         }
         let Some(raw) = fields.get("text") else {
@@ -148,61 +148,62 @@ impl GeminiDecoder {
             return Ok(());
         }
         let kind = if thought { GeminiPartKind::Reasoning } else { GeminiPartKind::Text };
-        let goes_on = |last: &GeminiPart| plain && last.plain && last.kind == kind;
+        let continues = |last: &GeminiPart| plain && last.plain && last.kind == kind;
         let at = match self.parts.last() {
-            Some(last) if goes_on(last) => self.parts.len() - 1,
+            Some(last) if continues(last) => self.parts.len() - 1,
             _ => self.push(kind, fields, plain),
         };
-        self.say(at, text, out);
+        self.append(at, text, out);
         Ok(())
     }
 
     fn push(&mut self, kind: GeminiPartKind, fields: RawObject, plain: bool) -> usize {
-        self.parts.push(GeminiPart { kind, fields, said: String::new(), plain, shown: None });
+        self.parts.push(GeminiPart { kind, fields, content: String::new(), plain, shown: None });
         self.parts.len() - 1
     }
 
-    /// A call, whole; or the beginning, more, or the end of one that comes in pieces.
+    /// A whole call, or the beginning, the middle or the end of one that arrives in pieces.
     fn call(&mut self, fields: RawObject, call: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let more = call.get("willContinue") == Some("true");
         match call.text("name").filter(|name| !name.is_empty()) {
             Some(name) => {
-                self.settle(out)?;
+                self.finish_call(out)?;
                 let at = self.push(GeminiPartKind::Call, fields, false);
                 self.begin(at, PartKind::ToolCall { name }, out);
                 let pieces = call.get("partialArgs").is_some();
                 if more || pieces {
-                    self.growing = Some(Growing { part: at, arguments: Arguments::default() });
+                    self.partial_call = Some(PartialCall { part: at, arguments: Arguments::default() });
                 } else {
-                    self.say(at, call.get("args").unwrap_or_default().to_owned(), out);
+                    self.append(at, call.get("args").unwrap_or_default().to_owned(), out);
                 }
             }
-            None if self.growing.is_none() => return Err(garbage("a call has no name")),
-            None => self.resign(&fields),
+            None if self.partial_call.is_none() => return Err(garbage("a call has no name")),
+            None => self.update_signature(&fields),
         }
-        let Some(growing) = self.growing.as_mut() else { return Ok(()) };
+        let Some(partial_call) = self.partial_call.as_mut() else { return Ok(()) };
         let pieces = call.get("partialArgs").unwrap_or("[]");
         let pieces: Vec<arguments::Piece> = serde_json::from_str(pieces)
             .map_err(|error| garbage(&format!("the pieces of a call's arguments: {error}")))?;
         for piece in pieces {
-            growing.arguments.add(piece)?;
+            partial_call.arguments.add(piece)?;
         }
-        if more { Ok(()) } else { self.settle(out) }
+        if more { Ok(()) } else { self.finish_call(out) }
     }
 
-    /// A signature may come with a later piece of its call.
-    fn resign(&mut self, fields: &RawObject) {
-        let (Some(growing), Some(signature)) = (&self.growing, fields.get("thoughtSignature")) else {
+    /// Stores a signature that arrives with a later piece of its call.
+    fn update_signature(&mut self, fields: &RawObject) {
+        let (Some(partial_call), Some(signature)) = (&self.partial_call, fields.get("thoughtSignature"))
+        else {
             return;
         };
-        self.parts[growing.part].fields.set("thoughtSignature", signature.to_owned());
+        self.parts[partial_call.part].fields.set("thoughtSignature", signature.to_owned());
     }
 
-    /// Ends the call whose arguments came in pieces.
-    fn settle(&mut self, out: &mut Vec<Piece>) -> Result<(), ModelError> {
-        let Some(growing) = self.growing.take() else { return Ok(()) };
-        if let Some(arguments) = growing.arguments.whole()? {
-            self.say(growing.part, arguments, out);
+    /// Ends the call whose arguments arrived in pieces.
+    fn finish_call(&mut self, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let Some(partial_call) = self.partial_call.take() else { return Ok(()) };
+        if let Some(arguments) = partial_call.arguments.whole()? {
+            self.append(partial_call.part, arguments, out);
         }
         Ok(())
     }
@@ -215,11 +216,11 @@ impl GeminiDecoder {
         part
     }
 
-    fn say(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
+    fn append(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
         if text.is_empty() {
             return;
         }
-        self.parts[at].said.push_str(&text);
+        self.parts[at].content.push_str(&text);
         let kind = match self.parts[at].kind {
             GeminiPartKind::Reasoning => PartKind::Reasoning,
             _ => PartKind::Text,
@@ -255,7 +256,7 @@ impl GeminiDecoder {
             | "MISSING_THOUGHT_SIGNATURE"
             | "OTHER"
             | "NO_IMAGE" => {
-                return Err(garbage(&format!("the vendor gave up on its reply: {}", words())));
+                return Err(garbage(&format!("the vendor gave up the reply: {}", words())));
             }
             _ => StopReason::End,
         });
@@ -268,25 +269,27 @@ impl GeminiDecoder {
         self.stop = Some(StopReason::Refused(format!("the vendor blocked the prompt: {words}")));
     }
 
-    /// Writes each part as it is to be sent back; `None` where a call cannot be sent back as it came:
-    /// what the vendor signed would not be what it is shown.
+    /// The native block: each part as it will be sent back. `None` if a call had to be changed, since then
+    /// its signature no longer fits.
     fn native(&mut self) -> Option<Native> {
         let mut body = String::from("[");
         let mut call_ids = Vec::new();
         let mut changed = false;
         for part in &mut self.parts {
             match part.kind {
-                GeminiPartKind::Text | GeminiPartKind::Reasoning => part.fields.set_text("text", &part.said),
+                GeminiPartKind::Text | GeminiPartKind::Reasoning => {
+                    part.fields.set_text("text", &part.content)
+                }
                 GeminiPartKind::Call => {
                     let call = part.fields.get("functionCall").and_then(RawObject::parse).unwrap_or_default();
                     call_ids.push(call.text("id").unwrap_or_default());
-                    let gone = ["args", "partialArgs", "willContinue"];
+                    let dropped = ["args", "partialArgs", "willContinue"];
                     let mut call = RawObject(
-                        call.0.into_iter().filter(|(key, _)| !gone.contains(&key.as_str())).collect(),
+                        call.0.into_iter().filter(|(key, _)| !dropped.contains(&key.as_str())).collect(),
                     );
                     let name = call.text("name").unwrap_or_default();
-                    let (sound, args) = (json::sound_name(&name), json::sound_arguments(&part.said));
-                    changed |= sound != name || (args != part.said && !part.said.trim().is_empty());
+                    let (sound, args) = (json::valid_name(&name), json::valid_arguments(&part.content));
+                    changed |= sound != name || (args != part.content && !part.content.trim().is_empty());
                     call.set_text("name", &sound);
                     call.set("args", args);
                     let mut text = String::new();
@@ -307,14 +310,14 @@ impl GeminiDecoder {
 
     fn reply_parts(&self) -> Vec<ReplyPart> {
         let part = |part: &GeminiPart| match part.kind {
-            GeminiPartKind::Text if !part.said.is_empty() => Some(ReplyPart::Text(part.said.clone())),
-            GeminiPartKind::Reasoning if !part.said.is_empty() => {
-                Some(ReplyPart::Reasoning(part.said.clone()))
+            GeminiPartKind::Text if !part.content.is_empty() => Some(ReplyPart::Text(part.content.clone())),
+            GeminiPartKind::Reasoning if !part.content.is_empty() => {
+                Some(ReplyPart::Reasoning(part.content.clone()))
             }
             GeminiPartKind::Call => {
                 let call = part.fields.get("functionCall").and_then(RawObject::parse).unwrap_or_default();
                 let name = call.text("name").unwrap_or_default();
-                Some(ReplyPart::Call { name, arguments: part.said.clone() })
+                Some(ReplyPart::Call { name, arguments: part.content.clone() })
             }
             _ => None,
         };
@@ -328,12 +331,12 @@ impl Decoder for GeminiDecoder {
             return Ok(());
         }
         let chunk: GeminiChunk = serde_json::from_str(&event.data)
-            .map_err(|error| garbage(&format!("a chunk is not what was wanted: {error}")))?;
+            .map_err(|error| garbage(&format!("a chunk has an unexpected form: {error}")))?;
         if chunk.error.is_some() {
             return Err(failure::in_stream(&event.data));
         }
         for candidate in chunk.candidates.unwrap_or_default() {
-            // More than one candidate was not asked for.
+            // Only one candidate was requested.
             if candidate.index.unwrap_or(0) != 0 {
                 continue;
             }
@@ -342,10 +345,10 @@ impl Decoder for GeminiDecoder {
                 self.ids.take(chunk.response_id.as_deref().unwrap_or_default())?;
             }
             for part in parts {
-                // Behind the finish only a signature belongs to the message.
+                // After the stop reason only a signature belongs to the message.
                 let words = part.text("text").is_some_and(|text| !text.is_empty());
                 if self.stop.is_some() && (words || part.get("functionCall").is_some()) {
-                    self.again = true;
+                    self.after_stop = true;
                 } else {
                     self.part(part, out)?;
                 }
@@ -353,7 +356,7 @@ impl Decoder for GeminiDecoder {
             match candidate.finish_reason.as_deref() {
                 None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
                 Some(reason) => {
-                    self.settle(out)?;
+                    self.finish_call(out)?;
                     self.finish(reason, candidate.finish_message)?;
                 }
             }
@@ -361,7 +364,7 @@ impl Decoder for GeminiDecoder {
         if let Some(feedback) = chunk.prompt_feedback {
             self.feedback(feedback);
         }
-        // Before the finish it is a running count; what counts comes with it or after.
+        // Counts before the stop reason are preliminary; the final ones arrive with it or after it.
         let counts = chunk.usage_metadata.and_then(|raw| serde_json::from_str::<GeminiUsage>(raw.get()).ok());
         if let (true, Some(counts)) = (self.stop.is_some(), counts) {
             self.usage = counts.usage();
@@ -373,7 +376,7 @@ impl Decoder for GeminiDecoder {
         self.stop.is_some()
     }
 
-    /// The vendor has no closing mark: a signature or the usage may come behind the finish.
+    /// Never: Gemini has no closing mark, and a signature or usage may follow the stop reason.
     fn closed(&self) -> bool {
         false
     }
@@ -382,9 +385,9 @@ impl Decoder for GeminiDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `finishReason`".into()));
         };
-        self.ids.one()?;
-        if self.again {
-            return Err(ids::second());
+        self.ids.check_single()?;
+        if self.after_stop {
+            return Err(ids::second_message());
         }
         self.text.whole().and(self.thought.whole())?;
         let parts = self.reply_parts();

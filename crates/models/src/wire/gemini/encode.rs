@@ -1,5 +1,5 @@
-//! Entries as parts. A fragment is a list of parts; the glue makes contents of them: one of the
-//! user for neighbours that are text, but never one that holds outcomes and text together.
+//! Encodes entries as parts. A fragment is a list of parts; the glue groups them into contents.
+//! Neighboring texts of the user become one content, but outcomes and text never share one.
 
 use agent::message::{ModelMessage, Native, Origin, Part, Role};
 use agent::prompt::{Item, Prompt};
@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 
 use super::schema;
 use crate::wire::json::{self, RawObject};
-use crate::wire::transcript::{asked, matching, orphan, output, texts};
-use crate::wire::{Between, Lane, Modes};
+use crate::wire::transcript::{answered_call, matching, orphan, output, texts};
+use crate::wire::{Between, EncodeContext, Turn};
 
-/// What the vendor takes as the signature of a call that it did not make itself.
+/// The signature that Gemini accepts for a call that it did not make itself.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// System layer and tools.
+/// The system layer and the tools.
 pub(super) fn head(prompt: &Prompt) -> Bytes {
     let mut out = String::new();
     if !prompt.system.trim().is_empty() {
@@ -36,8 +36,13 @@ pub(super) fn head(prompt: &Prompt) -> Bytes {
     Bytes::from(out)
 }
 
-/// The parts of one item. `sealed` tells whether the model checks signatures.
-pub(super) fn fragment(origin: &Origin, sealed: bool, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
+/// The parts of one item. `sealed` is whether the model checks signatures.
+pub(super) fn fragment(
+    origin: &Origin,
+    sealed: bool,
+    item: &Item,
+    context: EncodeContext<'_>,
+) -> Option<(Turn, Bytes)> {
     let entry = match item {
         Item::Layer(text) => return user([text.as_ref()]),
         Item::Entry(entry) => entry,
@@ -45,19 +50,19 @@ pub(super) fn fragment(origin: &Origin, sealed: bool, item: &Item, live: Modes<'
     match entry.message.role {
         Role::User => user(texts(&entry.message)),
         Role::Assistant => {
-            let parts = assistant(origin, sealed, &entry.message, live.reasoning);
-            (!parts.is_empty()).then(|| (Lane::Assistant, Bytes::from(parts.join(","))))
+            let parts = assistant(origin, sealed, &entry.message, context.reasoning);
+            (!parts.is_empty()).then(|| (Turn::Assistant, Bytes::from(parts.join(","))))
         }
-        Role::Tool => outcomes(origin, &entry.message, live),
+        Role::Tool => outcomes(origin, &entry.message, context),
     }
 }
 
-/// Between two contents of the user: outcomes and text may not share one.
+/// The JSON between two contents of the user, because outcomes and text may not share one.
 const APART: &str = r#"]},{"role":"user","parts":["#;
 
-/// The frame between two lists of parts.
+/// The JSON between two lists of parts.
 pub(super) fn glue(between: Between) -> &'static str {
-    use Lane::{Assistant, Outcomes, User};
+    use Turn::{Assistant, Outcomes, User};
     match (between.before, between.after) {
         (None, Some(User | Outcomes)) => r#"{"role":"user","parts":["#,
         (None, Some(Assistant)) => {
@@ -76,9 +81,9 @@ pub(super) fn glue(between: Between) -> &'static str {
     }
 }
 
-fn user<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<(Lane, Bytes)> {
+fn user<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<(Turn, Bytes)> {
     let parts: Vec<String> = text_parts(texts);
-    (!parts.is_empty()).then(|| (Lane::User, Bytes::from(parts.join(","))))
+    (!parts.is_empty()).then(|| (Turn::User, Bytes::from(parts.join(","))))
 }
 
 fn text_parts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
@@ -97,9 +102,8 @@ fn assistant(origin: &Origin, sealed: bool, message: &ModelMessage, reasoning: b
     if sealed { signed(parts) } else { parts }
 }
 
-/// The vendor's own parts, byte for byte, with the signatures on them: without thoughts where these
-/// are not to be sent, and with no more calls than the entry knows. Where neither a word nor a call
-/// is left, nothing is.
+/// The vendor's own parts, byte for byte, with their signatures. Thoughts are left out unless `reasoning`
+/// is set, and so are calls that the entry does not have. Empty if neither text nor a call is left.
 fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
     let parts: Vec<&RawValue> = serde_json::from_str(&native.body).unwrap_or_default();
     let mut left = calls;
@@ -118,15 +122,15 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
                 continue;
             }
         } else {
-            visible |= says_something(&fields);
+            visible |= has_content(&fields);
         }
         kept.push(part.get().to_owned());
     }
     if visible { kept } else { Vec::new() }
 }
 
-/// Whether a part holds more than a signature.
-fn says_something(fields: &RawObject) -> bool {
+/// Whether a part has content other than a signature.
+fn has_content(fields: &RawObject) -> bool {
     let beside = ["text", "thought", "thoughtSignature"];
     fields.text("text").is_some_and(|text| !text.trim().is_empty())
         || fields.0.iter().any(|(key, _)| !beside.contains(&key.as_str()))
@@ -137,15 +141,14 @@ fn canonical(message: &ModelMessage) -> Vec<String> {
     parts.extend(message.calls().map(|(_, name, arguments)| {
         format!(
             r#"{{"functionCall":{{"name":{},"args":{}}}}}"#,
-            json::string(&json::sound_name(name)),
-            json::sound_arguments(arguments)
+            json::string(&json::valid_name(name)),
+            json::valid_arguments(arguments)
         )
     }));
     parts
 }
 
-/// The first call of a step must carry a signature; one that came from elsewhere says that it has
-/// none.
+/// The first call of a step must have a signature. A call of another model gets [`NO_SIGNATURE`].
 fn signed(mut parts: Vec<String>) -> Vec<String> {
     let call = |part: &String| RawObject::parse(part).filter(|fields| fields.get("functionCall").is_some());
     let first = parts.iter().enumerate().find_map(|(at, part)| Some((at, call(part)?)));
@@ -157,20 +160,20 @@ fn signed(mut parts: Vec<String>) -> Vec<String> {
     parts
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, live: Modes<'_>) -> Option<(Lane, Bytes)> {
+fn outcomes(origin: &Origin, message: &ModelMessage, context: EncodeContext<'_>) -> Option<(Turn, Bytes)> {
     let mut results = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
         let Part::ToolResult { id, name, text, error } = part else { continue };
-        match asked(origin, live.asked, id) {
-            Some(asked) => {
-                // Where it was given no id, its place in the list tells.
-                let sent = asked.native.filter(|id| !id.is_empty());
+        match answered_call(origin, context.caller, id) {
+            Some(call) => {
+                // Without an id, Gemini matches outcomes with calls by their order.
+                let sent = call.native.filter(|id| !id.is_empty());
                 let id = sent.map(|id| format!(r#""id":{},"#, json::string(id))).unwrap_or_default();
                 let key = if *error { "error" } else { "output" };
                 results.push(format!(
                     r#"{{"functionResponse":{{{id}"name":{},"response":{{"{key}":{}}}}}}}"#,
-                    json::string(&json::sound_name(asked.name)),
+                    json::string(&json::valid_name(call.name)),
                     json::string(output(text))
                 ));
             }
@@ -178,12 +181,12 @@ fn outcomes(origin: &Origin, message: &ModelMessage, live: Modes<'_>) -> Option<
         }
     }
     if results.is_empty() {
-        return (!orphans.is_empty()).then(|| (Lane::User, Bytes::from(orphans.join(","))));
+        return (!orphans.is_empty()).then(|| (Turn::User, Bytes::from(orphans.join(","))));
     }
     let mut out = results.join(",");
     if !orphans.is_empty() {
         out.push_str(APART);
         out.push_str(&orphans.join(","));
     }
-    Some((Lane::Outcomes, Bytes::from(out)))
+    Some((Turn::Outcomes, Bytes::from(out)))
 }

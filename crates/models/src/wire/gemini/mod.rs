@@ -1,5 +1,5 @@
-//! Google's own wire, `streamGenerateContent`: contents of typed parts, thought signatures that are
-//! kept on the parts and go back with them.
+//! Google's Gemini wire, `streamGenerateContent`: contents of typed parts. Thought signatures stay on the
+//! parts and are sent back with them.
 
 mod arguments;
 mod decode;
@@ -13,37 +13,37 @@ use bytes::Bytes;
 
 pub use decode::GeminiDecoder;
 
-use super::{Between, Decoder, KeyHeader, Lane, Modes, Opening, Wire, json};
+use super::{Between, Decoder, EncodeContext, KeyHeader, Opening, Turn, Wire, json};
 
-/// The wire's name in native blocks.
+/// This wire's name in native blocks.
 pub const WIRE: &str = "gemini";
 
 /// How much the model is asked to think.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GeminiThinking {
-    /// As the model does by itself.
+    /// The model's default.
     #[default]
     Default,
     /// `low`, `medium`, `high`, … (from Gemini 3 on).
     Level(String),
-    /// Up to so many tokens (Gemini 2.5).
+    /// At most this many tokens (Gemini 2.5).
     Budget(u32),
 }
 
-/// The wire, set up for one model.
+/// The wire, configured for one model.
 #[derive(Clone, Debug)]
 pub struct Gemini {
-    /// What native blocks are marked with.
+    /// The mark of this wire and model in native blocks.
     pub origin: Origin,
     /// Tokens reserved for the reply, thoughts included.
     pub max_output: u32,
-    /// Sampling temperature, where one is wanted.
+    /// Sampling temperature, if set.
     pub temperature: Option<f64>,
     /// How it thinks.
     pub thinking: GeminiThinking,
-    /// Whether calls of the current turn must carry a signature.
+    /// Whether calls of the current turn must have a signature.
     pub sealed_reasoning: bool,
-    /// Where the model is: appended to the base URL.
+    /// The path of the model, appended to the base URL.
     pub path: String,
 }
 
@@ -65,7 +65,7 @@ impl Gemini {
         if let Some(temperature) = self.temperature {
             out.push_str(&format!(r#","temperature":{temperature}"#));
         }
-        // Thoughts are shown where somebody cared to say how much it should think.
+        // Thoughts are requested only if the operator set how much the model thinks.
         match &self.thinking {
             GeminiThinking::Default => {}
             GeminiThinking::Level(level) => out.push_str(&format!(
@@ -81,7 +81,7 @@ impl Gemini {
     }
 }
 
-/// Where the model is, with what a name may not do to an address taken out of it.
+/// The path of the model, with special characters of its name escaped.
 fn path(model: &str) -> String {
     let mut out = String::from(if model.contains('/') { "/" } else { "/models/" });
     for byte in model.bytes() {
@@ -131,8 +131,8 @@ impl Wire for Gemini {
         encode::head(prompt)
     }
 
-    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
-        encode::fragment(&self.origin, self.sealed_reasoning, item, live)
+    fn fragment(&self, item: &Item, context: EncodeContext<'_>) -> Option<(Turn, Bytes)> {
+        encode::fragment(&self.origin, self.sealed_reasoning, item, context)
     }
 
     fn glue(&self, between: Between) -> &'static str {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_name_stays_a_part_of_the_path() {
+    fn a_model_name_cannot_leave_the_path() {
         assert_eq!(path("gemini-3-pro"), "/models/gemini-3-pro:streamGenerateContent?alt=sse");
         assert_eq!(path("tunedModels/mine"), "/tunedModels/mine:streamGenerateContent?alt=sse");
         assert_eq!(path("a?key=b#c d"), "/models/a%3Fkey%3Db%23c%20d:streamGenerateContent?alt=sse");

@@ -1,15 +1,15 @@
-//! A tool's schema as this vendor takes it: JSON Schema, without the few words that it refuses.
+//! A tool's schema in the form that Gemini accepts: JSON Schema without the keywords that it refuses.
 
 use serde_json::Value;
 
-/// Formats that are known for strings and numbers; any other is refused.
+/// The formats of strings and numbers that Gemini knows; it refuses any other.
 const FORMATS: [&str; 8] = ["int32", "int64", "float", "double", "date-time", "date", "time", "enum"];
 
-/// The schema without `$schema` and formats that the vendor does not know.
+/// The schema without `$schema` and unknown formats.
 pub(super) fn accepted(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
-            // A property may be called `format`; then what it holds is a schema and not a word.
+            // `format` may also be the name of a property; then its value is a schema, not a string.
             let refused = |key: &str, value: &Value| match key {
                 "$schema" => value.is_string(),
                 "format" => value.as_str().is_some_and(|format| !FORMATS.contains(&format)),
@@ -29,7 +29,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_refused_words_are_left_out_and_the_order_stays() {
+    fn only_refused_keywords_are_removed_and_the_order_is_kept() {
         let schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",

@@ -1,4 +1,4 @@
-//! The calls of a reply while they come. Servers count them in their own ways.
+//! The calls of a reply while they arrive. Servers number them in different ways.
 
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
@@ -11,16 +11,16 @@ pub(super) struct ChatCall {
     pub(super) name: String,
     pub(super) arguments: String,
     pub(super) pieces: Pieces,
-    /// Fields of the call that we do not know, some of which must go back.
+    /// Unknown fields of the call, some of which must be sent back.
     pub(super) fields: Merged,
 }
 
 impl ChatCall {
-    /// As it is to be sent back.
+    /// The call's JSON as it will be sent back.
     pub(super) fn write(&self) -> String {
         let mut function = RawObject::default();
-        function.set_text("name", &json::sound_name(&self.name));
-        function.set_text("arguments", &json::sound_arguments(&self.arguments));
+        function.set_text("name", &json::valid_name(&self.name));
+        function.set_text("arguments", &json::valid_arguments(&self.arguments));
         let mut text = String::new();
         function.write(&mut text);
         let mut whole = RawObject::default();
@@ -34,9 +34,9 @@ impl ChatCall {
     }
 }
 
-/// Which call a delta goes on with; `None` where it begins one. Servers count calls by `index`,
-/// or give every call the same index, or none; they name the call once, or in every delta.
-pub(super) fn goes_on(
+/// The call that a delta continues; `None` if it begins a new one. Servers number calls by `index`, or
+/// give all calls the same index or none; they send the call's name once or in every delta.
+pub(super) fn continued_call(
     calls: &[ChatCall],
     index: Option<u64>,
     id: &str,
@@ -53,27 +53,27 @@ pub(super) fn goes_on(
     if other_id && !name.is_empty() {
         return None;
     }
-    // Nothing but the content can tell: a second name, or a second object.
-    let untold = !name.is_empty() && (id.is_empty() || call.id.is_empty());
+    // Without an id only the content shows a new call: a second name, or a second object.
+    let unidentified = !name.is_empty() && (id.is_empty() || call.id.is_empty());
     let whole = || json::is_object(&call.arguments);
     let other_name = name != call.name && !call.name.is_empty();
-    // Only a delta that leaves it open pays for reading all that came before.
+    // The earlier arguments are parsed only if the delta could begin a second object.
     let unnamed = call.arguments.is_empty() && index.is_some();
     let renamed = || other_name && !unnamed && (call.arguments.is_empty() || whole());
     let opens = |text: &str| text.trim_start().starts_with('{');
     let begins = || opens(raw) || text::whole(Some(raw)).is_ok_and(|text| opens(&text));
-    let second = untold && (renamed() || begins() && whole());
+    let second = unidentified && (renamed() || begins() && whole());
     (!second).then_some(at)
 }
 
-/// Unique ids for all calls, as they will be sent back.
-pub(super) fn settle_ids(calls: &mut [ChatCall], reply: &str) {
+/// Gives all calls unique ids, which will be sent back.
+pub(super) fn assign_ids(calls: &mut [ChatCall], reply: &str) {
     for at in 0..calls.len() {
         let (before, rest) = calls.split_at_mut(at);
         let call = &mut rest[0];
         if call.id.is_empty() || before.iter().any(|other| other.id == call.id) {
             let seed = format!("{}/{}/{}", reply, call.name, call.arguments);
-            call.id = json::made_up_id(&seed, at);
+            call.id = json::generated_id(&seed, at);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a chunk of the stream is made of, as servers send it.
+//! The JSON of a chunk of the stream.
 
 use agent::port::ModelError;
 use agent::run::Usage;
@@ -16,19 +16,19 @@ pub(super) struct ChatChunk {
     pub(super) error: Option<Box<RawValue>>,
 }
 
-/// One of the answers that it goes on with.
+/// A piece of one of the requested answers.
 #[derive(Debug, Deserialize)]
 pub(super) struct Choice {
     pub(super) index: Option<u64>,
     pub(super) delta: Option<RawObject>,
-    /// A whole message instead of a delta, or a text as before there were messages.
+    /// A whole message instead of a delta. `text` is that of the older completions API.
     pub(super) message: Option<Box<RawValue>>,
     pub(super) text: Option<Box<RawValue>>,
     pub(super) finish_reason: Option<String>,
     pub(super) error: Option<Box<RawValue>>,
 }
 
-/// Tokens, under the names that are in use.
+/// Token counts, under the names that servers use.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ChatUsage {
     prompt_tokens: Option<u64>,
@@ -50,11 +50,11 @@ struct CompletionDetails {
 }
 
 impl ChatUsage {
-    /// As a run counts them.
+    /// The counts as a run records them.
     pub(super) fn usage(&self) -> Usage {
         let cached = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
         let reasoning = self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
-        // Some (xAI) count reasoning beside the completion; their total tells.
+        // Some servers (xAI) count reasoning separately from the completion, which their total shows.
         let beside = match (self.total_tokens, self.prompt_tokens, self.completion_tokens, reasoning) {
             (Some(total), Some(input), Some(output), Some(reasoning))
                 if input.checked_add(output).and_then(|sum| sum.checked_add(reasoning)) == Some(total) =>
@@ -73,7 +73,7 @@ impl ChatUsage {
 }
 
 impl Choice {
-    /// Refuses a whole message where a delta is wanted. Some servers send both.
+    /// An error for a whole message without a delta. Some servers send both, which is accepted.
     pub(super) fn is_delta(&self) -> Result<(), ModelError> {
         let instead = self.message.as_ref().map(|_| "message").or(self.text.as_ref().map(|_| "text"));
         match (&self.delta, instead) {
@@ -85,23 +85,23 @@ impl Choice {
     }
 }
 
-/// Whether a delta holds more than who wire_format.
-pub(super) fn says_something(delta: &RawObject) -> bool {
+/// Whether a delta has content other than its role.
+pub(super) fn has_content(delta: &RawObject) -> bool {
     let nothing = ["null", "\"\"", "[]", "{}"];
     delta.0.iter().any(|(key, value)| key != "role" && !nothing.contains(&value.get()))
 }
 
-/// What a server of an older kind is.
+/// The error for a server that uses an outdated format.
 pub(super) fn unsupported(what: &str) -> ModelError {
     ModelError::Unsupported(format!(
-        "the server answers with {what}: a newer version of it, or another, is needed"
+        "the server answers with {what}: use a newer version of it, or another server"
     ))
 }
 
-/// A list of objects, or nothing.
+/// A list of objects; null is an empty list.
 pub(super) fn list(what: &str, raw: &str) -> Result<Vec<RawObject>, ModelError> {
     let read = serde_json::from_str::<Option<Vec<RawObject>>>(raw);
     let list =
-        read.map_err(|error| ModelError::Garbage(format!("`{what}` is not what was wanted: {error}")))?;
+        read.map_err(|error| ModelError::Garbage(format!("`{what}` has an unexpected form: {error}")))?;
     Ok(list.unwrap_or_default())
 }

@@ -1,12 +1,13 @@
-//! The stream of chunks, with everything that servers do to it: several call deltas in one chunk,
-//! ids missing or repeated, usage here or there, reasoning under three names, `[DONE]` or not.
+//! Decodes the stream of chunks with the variations of different servers: several call deltas in one
+//! chunk, missing or repeated ids, usage in different chunks, reasoning under three names, with or without
+//! `[DONE]`.
 
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
 
 use super::calls::{self, ChatCall};
-use super::chunk::{ChatChunk, ChatUsage, list, says_something, unsupported};
+use super::chunk::{ChatChunk, ChatUsage, has_content, list, unsupported};
 use super::encode::REASONING;
 use super::shape::{Reader, Seen, Shape};
 use super::{ToolMode, WIRE};
@@ -16,7 +17,7 @@ use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
 
-/// Where a part's content is, in the order of the parts.
+/// A part of the reply. A call is an index into `calls`.
 #[derive(Clone, Debug)]
 enum ChatPart {
     Text(String),
@@ -28,29 +29,29 @@ enum ChatPart {
 #[derive(Clone, Debug)]
 pub struct OpenAiDecoder {
     origin: Origin,
-    /// The first chunk's.
+    /// The id of the first chunk.
     id: String,
     ids: Ids,
     parts: Vec<ChatPart>,
     calls: Vec<ChatCall>,
-    /// The last part, where it is a call that is not shown yet: more of its name may come.
+    /// Whether the last part is a call that is not shown yet, because more of its name may arrive.
     unshown: bool,
-    /// Fields of the message besides content and calls, merged over all deltas.
+    /// The other fields of the message, merged over all deltas.
     fields: Merged,
     content: String,
     refusal: String,
-    /// The pieces of content, readable reasoning and refusal.
+    /// The pieces of the content, the readable reasoning and the refusal.
     pieces: [Pieces; 3],
     reader: Option<Reader>,
     usage: Usage,
     stop: Option<StopReason>,
-    /// Whether something was said behind the finish.
-    again: bool,
+    /// Whether content arrived after the stop reason.
+    after_stop: bool,
     closed: bool,
 }
 
 impl OpenAiDecoder {
-    /// At the beginning of a completion of `origin`.
+    /// A decoder at the beginning of a completion.
     pub fn new(origin: Origin, mode: ToolMode) -> Self {
         Self {
             origin,
@@ -66,13 +67,13 @@ impl OpenAiDecoder {
             reader: (mode == ToolMode::JsonSchema).then(Reader::new),
             usage: Usage::default(),
             stop: None,
-            again: false,
+            after_stop: false,
             closed: false,
         }
     }
 
     fn delta(&mut self, delta: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
-        // One text may come under two names (vLLM, OpenRouter): the first known one is shown.
+        // Some servers (vLLM, OpenRouter) send the same reasoning under two names; the first is shown.
         let says = |key: &&&str| delta.get(key).is_some_and(|raw| raw.starts_with('"') && raw != r#""""#);
         let shown = REASONING[..2].iter().find(says);
         for (key, value) in &delta.0 {
@@ -115,7 +116,7 @@ impl OpenAiDecoder {
 
     fn reasoning(&mut self, raw: Option<&str>, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let text = self.pieces[1].take(raw)?;
-        self.say(PartKind::Reasoning, text, out);
+        self.add_text(PartKind::Reasoning, text, out);
         Ok(())
     }
 
@@ -123,17 +124,17 @@ impl OpenAiDecoder {
         let text = self.pieces[0].take(raw)?;
         self.content.push_str(&text);
         let Some(reader) = self.reader.as_mut() else {
-            self.say(PartKind::Text, text, out);
+            self.add_text(PartKind::Text, text, out);
             return Ok(());
         };
         let mut seen = Vec::new();
         reader.push(&text, &mut seen);
         for seen in seen {
-            // The reader tells of one part; its content is taken from it in the end.
+            // The reader finds one part; the reply takes the part's content from the reader at the end.
             match seen {
                 Seen::Text => self.begin(ChatPart::Text(String::new()), PartKind::Text, out),
                 Seen::Call(name) => {
-                    let id = json::made_up_id(&self.id, 0);
+                    let id = json::generated_id(&self.id, 0);
                     self.calls.push(ChatCall { id, name: name.clone(), ..ChatCall::default() });
                     self.begin(ChatPart::Call(0), PartKind::ToolCall { name }, out);
                 }
@@ -156,7 +157,7 @@ impl OpenAiDecoder {
         self.unshown = true;
     }
 
-    /// Shows the call whose name was still coming.
+    /// Shows the last call, whose name is now complete.
     fn show_call(&mut self, out: &mut Vec<Piece>) {
         if let (true, Some(ChatPart::Call(at))) = (std::mem::take(&mut self.unshown), self.parts.last()) {
             let kind = PartKind::ToolCall { name: self.calls[*at].name.clone() };
@@ -168,23 +169,23 @@ impl OpenAiDecoder {
     fn append(&mut self, text: String, out: &mut Vec<Piece>) {
         let part = self.parts.len().saturating_sub(1);
         match self.parts.last_mut() {
-            Some(ChatPart::Text(said) | ChatPart::Reasoning(said)) => said.push_str(&text),
+            Some(ChatPart::Text(content) | ChatPart::Reasoning(content)) => content.push_str(&text),
             Some(ChatPart::Call(call)) => self.calls[*call].arguments.push_str(&text),
             None => return,
         }
         out.push(Piece::Delta { part: part as u32, text });
     }
 
-    /// Text or reasoning: goes on in the last part where that is of its kind, else begins one.
-    fn say(&mut self, kind: PartKind, text: String, out: &mut Vec<Piece>) {
+    /// Adds text or reasoning: to the last part if that is of the same kind, else to a new one.
+    fn add_text(&mut self, kind: PartKind, text: String, out: &mut Vec<Piece>) {
         if text.is_empty() {
             return;
         }
-        let goes_on = matches!(
+        let continues = matches!(
             (self.parts.last(), &kind),
             (Some(ChatPart::Text(_)), PartKind::Text) | (Some(ChatPart::Reasoning(_)), PartKind::Reasoning)
         );
-        if !goes_on {
+        if !continues {
             let part = match kind {
                 PartKind::Reasoning => ChatPart::Reasoning(String::new()),
                 _ => ChatPart::Text(String::new()),
@@ -199,7 +200,7 @@ impl OpenAiDecoder {
         let (index, id) = (delta.number("index"), delta.text("id").unwrap_or_default());
         let name = text::whole(function.get("name"))?;
         let raw = function.get("arguments");
-        let at = match calls::goes_on(&self.calls, index, &id, &name, raw.unwrap_or_default()) {
+        let at = match calls::continued_call(&self.calls, index, &id, &name, raw.unwrap_or_default()) {
             Some(at) => at,
             None => {
                 self.begin_call(ChatCall { index, ..ChatCall::default() }, out);
@@ -210,7 +211,7 @@ impl OpenAiDecoder {
         if call.id.is_empty() {
             call.id = id;
         }
-        // A name comes before the arguments, in pieces here and whole in every delta there.
+        // Some servers send the name in pieces before the arguments, others whole in every delta.
         if call.arguments.is_empty() && call.name != name {
             call.name.push_str(&name);
         }
@@ -219,7 +220,7 @@ impl OpenAiDecoder {
                 call.fields.merge(key, value.get(), None)?;
             }
         }
-        // Arguments are a string; a server that gives an object means its text.
+        // Arguments are a string; some servers send an object, whose JSON is taken.
         let arguments = match raw {
             Some(raw) if raw.starts_with('{') => raw.to_owned(),
             raw => call.pieces.take(raw)?,
@@ -241,7 +242,7 @@ impl OpenAiDecoder {
                 StopReason::Refused("the vendor's content filter stopped it".into())
             }
             "error" => return Err(failure::in_stream("{}")),
-            // DeepSeek, where its machines are too busy to go on.
+            // DeepSeek sends this when it is overloaded.
             "insufficient_system_resource" => {
                 let message = reason.to_owned();
                 return Err(ModelError::Overloaded { message, retry_after: None });
@@ -282,7 +283,7 @@ impl OpenAiDecoder {
             },
         };
         let mut parts: Vec<ReplyPart> = self.parts.iter().map(part).collect();
-        // An object that is neither a call nor a text was not shown while it came.
+        // An object that is neither a call nor a text was not shown while it arrived.
         let silent = !self.parts.iter().any(|part| !matches!(part, ChatPart::Reasoning(_)));
         if let (Some(Shape::Text(text)), true) = (self.reader.as_ref().map(Reader::shape), silent) {
             parts.push(ReplyPart::Text(text));
@@ -305,7 +306,7 @@ impl Decoder for OpenAiDecoder {
             return Ok(());
         }
         let chunk: ChatChunk = serde_json::from_str(&event.data)
-            .map_err(|error| ModelError::Garbage(format!("a chunk is not what was wanted: {error}")))?;
+            .map_err(|error| ModelError::Garbage(format!("a chunk has an unexpected form: {error}")))?;
         if chunk.error.is_some() {
             return Err(failure::in_stream(&event.data));
         }
@@ -314,7 +315,7 @@ impl Decoder for OpenAiDecoder {
             id.clone_into(&mut self.id);
         }
         for choice in chunk.choices.unwrap_or_default() {
-            // More than one choice was not asked for.
+            // Only one choice was requested.
             if choice.index.unwrap_or(0) != 0 {
                 continue;
             }
@@ -325,11 +326,11 @@ impl Decoder for OpenAiDecoder {
                 choice.is_delta()?;
             }
             let delta = choice.delta.unwrap_or_default();
-            if says_something(&delta) {
+            if has_content(&delta) {
                 self.ids.take(id)?;
-                self.again |= self.stop.is_some();
+                self.after_stop |= self.stop.is_some();
             }
-            if self.again {
+            if self.after_stop {
                 continue;
             }
             self.delta(delta, out)?;
@@ -341,7 +342,7 @@ impl Decoder for OpenAiDecoder {
                 }
             }
         }
-        // Before the finish it is a running count; what counts comes with it or after.
+        // Counts before the stop reason are preliminary; the final ones arrive with it or after it.
         let counts = chunk.usage.and_then(|raw| serde_json::from_str::<Option<ChatUsage>>(raw.get()).ok()?);
         if let (true, Some(counts)) = (self.stop.is_some(), counts) {
             self.usage = counts.usage();
@@ -361,9 +362,9 @@ impl Decoder for OpenAiDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `finish_reason`".into()));
         };
-        self.ids.one()?;
-        if self.again {
-            return Err(ids::second());
+        self.ids.check_single()?;
+        if self.after_stop {
+            return Err(ids::second_message());
         }
         let calls = self.calls.iter().map(|call| call.pieces.whole().and(call.fields.whole()));
         self.pieces
@@ -376,7 +377,7 @@ impl Decoder for OpenAiDecoder {
             (StopReason::End, false) => StopReason::Refused(self.refusal.clone()),
             (stop, _) => stop,
         };
-        calls::settle_ids(&mut self.calls, &self.id);
+        calls::assign_ids(&mut self.calls, &self.id);
         let parts = self.reply_parts();
         Ok(Reply { parts, native: Some(self.native()), usage: self.usage, stop })
     }

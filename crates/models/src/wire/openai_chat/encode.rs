@@ -1,5 +1,5 @@
-//! Entries as chat messages, for native tool calls. A user fragment is the bare inside of a string,
-//! so that the glue alone decides whether neighbours become one message.
+//! Encodes entries as chat messages, for native tool calls. A user fragment is the inside of a string
+//! without its quotes, so that the glue decides whether neighbors become one message.
 
 use agent::id::CallId;
 use agent::message::{ModelMessage, Origin, Part, Role};
@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 
 use super::Dialect;
 use crate::wire::json::{self, RawObject};
-use crate::wire::transcript::{self, asked, matching, orphan, output};
-use crate::wire::{Between, Lane, Modes};
+use crate::wire::transcript::{self, answered_call, matching, orphan, output};
+use crate::wire::{Between, EncodeContext, Turn};
 
-/// Fields that servers deliver reasoning in, and take it back in.
+/// The fields in which servers send reasoning and accept it back.
 pub(super) const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
 
-/// Up to where the messages begin: the tools, and the system message as the first.
+/// The tools and the system message, which is the first message.
 pub(super) fn head(tools: &str, system: &str) -> Bytes {
     let mut out = format!(r#"{tools},"messages":["#);
     if !system.trim().is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn head(tools: &str, system: &str) -> Bytes {
     Bytes::from(out)
 }
 
-/// The field that offers the tools.
+/// The `tools` field; empty without tools.
 pub(super) fn tools(prompt: &Prompt) -> String {
     if prompt.tools.is_empty() {
         return String::new();
@@ -41,13 +41,13 @@ pub(super) fn tools(prompt: &Prompt) -> String {
     format!(r#","tools":[{}]"#, tools.collect::<Vec<_>>().join(","))
 }
 
-/// One item.
+/// Encodes one item.
 pub(super) fn fragment(
     origin: &Origin,
     dialect: Dialect,
     item: &Item,
-    live: Modes<'_>,
-) -> Option<(Lane, Bytes)> {
+    context: EncodeContext<'_>,
+) -> Option<(Turn, Bytes)> {
     let entry = match item {
         Item::Layer(text) => return user(text),
         Item::Entry(entry) => entry,
@@ -55,16 +55,16 @@ pub(super) fn fragment(
     match entry.message.role {
         Role::User => user(&transcript::text(&entry.message)),
         Role::Assistant => {
-            let message = assistant(origin, dialect, &entry.message, live.reasoning)?;
-            Some((Lane::Assistant, Bytes::from(message)))
+            let message = assistant(origin, dialect, &entry.message, context.reasoning)?;
+            Some((Turn::Assistant, Bytes::from(message)))
         }
-        Role::Tool => outcomes(origin, dialect, &entry.message, live),
+        Role::Tool => outcomes(origin, dialect, &entry.message, context),
     }
 }
 
-/// The frame between two fragments.
+/// The JSON between two fragments.
 pub(super) fn glue(dialect: Dialect, between: Between) -> &'static str {
-    use Lane::{Assistant, Outcomes, User};
+    use Turn::{Assistant, Outcomes, User};
     match (between.before, between.after) {
         (None, Some(User)) => r#"{"role":"user","content":""#,
         (None, Some(Outcomes)) => "",
@@ -85,9 +85,9 @@ pub(super) fn glue(dialect: Dialect, between: Between) -> &'static str {
     }
 }
 
-/// A user's text, bare.
-pub(super) fn user(text: &str) -> Option<(Lane, Bytes)> {
-    (!text.trim().is_empty()).then(|| (Lane::User, Bytes::from(json::bare(text))))
+/// A user's text as a string without quotes.
+pub(super) fn user(text: &str) -> Option<(Turn, Bytes)> {
+    (!text.trim().is_empty()).then(|| (Turn::User, Bytes::from(json::unquoted(text))))
 }
 
 fn assistant(origin: &Origin, dialect: Dialect, message: &ModelMessage, reasoning: bool) -> Option<String> {
@@ -107,7 +107,7 @@ fn assistant(origin: &Origin, dialect: Dialect, message: &ModelMessage, reasonin
             fields.push_str(&format!(r#","{key}":{raw}"#));
         }
     }
-    // DeepSeek refuses a turn that called without this field, even an empty one.
+    // DeepSeek requires this field in every turn with calls, even if it is empty.
     if dialect.reasoning == ReasoningReplay::All && !calls.is_empty() && !fields.contains("reasoning_content")
     {
         fields.push_str(r#","reasoning_content":"""#);
@@ -130,8 +130,8 @@ fn canonical_calls(dialect: Dialect, message: &ModelMessage) -> Vec<String> {
         format!(
             r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}}}}}"#,
             json::string(&our_id(dialect, id)),
-            json::string(&json::sound_name(name)),
-            json::string(&json::sound_arguments(arguments))
+            json::string(&json::valid_name(name)),
+            json::string(&json::valid_arguments(arguments))
         )
     };
     message.calls().map(call).collect()
@@ -145,14 +145,14 @@ fn outcomes(
     origin: &Origin,
     dialect: Dialect,
     message: &ModelMessage,
-    live: Modes<'_>,
-) -> Option<(Lane, Bytes)> {
+    context: EncodeContext<'_>,
+) -> Option<(Turn, Bytes)> {
     let mut results = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
         let Part::ToolResult { id, name, text, .. } = part else { continue };
-        let asked = asked(origin, live.asked, id);
-        match asked.map(|asked| asked.native.map_or_else(|| our_id(dialect, asked.id), str::to_owned)) {
+        let call = answered_call(origin, context.caller, id);
+        match call.map(|call| call.native.map_or_else(|| our_id(dialect, call.id), str::to_owned)) {
             Some(sent) => results.push(format!(
                 r#"{{"role":"tool","tool_call_id":{},"content":{}}}"#,
                 json::string(&sent),
@@ -164,5 +164,5 @@ fn outcomes(
     if results.is_empty() {
         return user(&orphans.join("\n"));
     }
-    Some((Lane::Outcomes, Bytes::from(results.join(","))))
+    Some((Turn::Outcomes, Bytes::from(results.join(","))))
 }

@@ -1,5 +1,4 @@
-//! The chat completions wire of OpenAI and of everyone who wire_format it: dialect flags tell how far
-//! they do.
+//! The chat completions wire of OpenAI and of compatible servers. Dialect flags describe the differences.
 
 mod calls;
 mod chunk;
@@ -15,20 +14,20 @@ use bytes::Bytes;
 
 pub use decode::OpenAiDecoder;
 
-use super::{Between, Decoder, KeyHeader, Lane, Modes, Opening, Wire, json};
+use super::{Between, Decoder, EncodeContext, KeyHeader, Opening, Turn, Wire, json};
 
-/// The wire's name in native blocks, for native tool calls.
+/// This wire's name in native blocks, for native tool calls.
 pub const WIRE: &str = "openai-chat";
-/// The same where calls are written as the JSON text of the reply.
+/// The name for calls that are written as JSON text in the reply.
 pub const WIRE_JSON: &str = "openai-chat-json";
 
 /// How tools are offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolMode {
-    /// By the wire's own tool calls.
+    /// As native tool calls.
     #[default]
     Native,
-    /// As a JSON schema of the reply, for models that call no tool by themselves.
+    /// As a JSON schema of the reply, for models without native tool calls.
     JsonSchema,
 }
 
@@ -42,26 +41,25 @@ impl ToolMode {
     }
 }
 
-/// Where a server differs from OpenAI's own. A single system message stands first whatever the
-/// dialect (`system_first_only` holds for all), so that needs no flag.
+/// How a server differs from OpenAI. In every dialect a single system message comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// Consecutive user messages are one.
+    /// Consecutive user messages are merged into one.
     pub merge_user: bool,
-    /// A user message may not follow an outcome: a short word of the assistant stands between.
+    /// A user message may not follow an outcome directly: a short assistant message is put between them.
     pub assistant_after_tool: bool,
-    /// Which reasoning is sent back. With `All` every turn that calls carries the field, even empty.
+    /// Which reasoning is sent back. With `All` every turn with calls has the field, even if empty.
     pub reasoning: ReasoningReplay,
-    /// The bound of the reply is called `max_completion_tokens`.
+    /// The output limit is called `max_completion_tokens`.
     pub max_completion_tokens: bool,
-    /// Takes `stream_options`.
+    /// The server accepts `stream_options`.
     pub stream_options: bool,
     /// Call ids must be nine letters and digits.
     pub short_ids: bool,
 }
 
 impl Dialect {
-    /// OpenAI's own.
+    /// OpenAI.
     pub const OPENAI: Self = Self {
         merge_user: false,
         assistant_after_tool: false,
@@ -70,33 +68,33 @@ impl Dialect {
         stream_options: true,
         short_ids: false,
     };
-    /// What nearly every compatible server takes.
+    /// What nearly every compatible server accepts.
     pub const COMPATIBLE: Self = Self { merge_user: true, max_completion_tokens: false, ..Self::OPENAI };
-    /// Servers of open weights: reasoning within a cycle helps them and is taken.
+    /// Servers of open-weight models: they accept reasoning of the same cycle, which helps the model.
     pub const LOCAL: Self = Self { reasoning: ReasoningReplay::Cycle, ..Self::COMPATIBLE };
-    /// DeepSeek wants the reasoning of every turn that calls.
+    /// DeepSeek requires the reasoning of every turn with calls.
     pub const DEEPSEEK: Self = Self { reasoning: ReasoningReplay::All, ..Self::COMPATIBLE };
     /// Mistral.
     pub const MISTRAL: Self =
         Self { assistant_after_tool: true, stream_options: false, short_ids: true, ..Self::COMPATIBLE };
 }
 
-/// The wire, set up for one model.
+/// The wire, configured for one model.
 #[derive(Clone, Debug)]
 pub struct OpenAiChat {
-    /// What native blocks are marked with.
+    /// The mark of this wire and model in native blocks.
     pub origin: Origin,
     /// Tokens reserved for the reply.
     pub max_output: u32,
-    /// Sampling temperature, where one is wanted.
+    /// Sampling temperature, if set.
     pub temperature: Option<f64>,
-    /// `reasoning_effort`, where one is wanted.
+    /// `reasoning_effort`, if set.
     pub effort: Option<String>,
-    /// Whether the model takes `tool_choice: required`.
+    /// Whether the model accepts `tool_choice: required`.
     pub forced_tool_choice: bool,
     /// How tools are offered.
     pub tool_mode: ToolMode,
-    /// Where the server differs.
+    /// How the server differs from OpenAI.
     pub dialect: Dialect,
 }
 
@@ -175,9 +173,9 @@ impl Wire for OpenAiChat {
         }
     }
 
-    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
+    fn fragment(&self, item: &Item, context: EncodeContext<'_>) -> Option<(Turn, Bytes)> {
         match self.tool_mode {
-            ToolMode::Native => encode::fragment(&self.origin, self.dialect, item, live),
+            ToolMode::Native => encode::fragment(&self.origin, self.dialect, item, context),
             ToolMode::JsonSchema => tool_mode::fragment(&self.origin, item),
         }
     }

@@ -1,21 +1,21 @@
-//! A reply that is one JSON object, read while it streams: which tool, the raw bytes of its
-//! arguments, or a text. Where the reply turns out to be no such object, all of it is text.
+//! Reads a reply that is one JSON object while it streams: the tool's name and the raw bytes of its
+//! arguments, or a text. If the reply is no such object, all of it is text.
 
-/// What is learned while reading.
+/// What the reader found in a piece of the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It is a text.
+    /// The reply is a text.
     Text,
-    /// It is a call of this tool.
+    /// The reply is a call of this tool.
     Call(String),
     /// More of the text, or more of the raw arguments.
     More(String),
 }
 
-/// What the whole reply was.
+/// The whole reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Nothing at all.
+    /// Empty.
     Nothing,
     /// A text.
     Text(String),
@@ -31,19 +31,19 @@ enum State {
     Field,
     /// Inside a key.
     Key(Text),
-    /// Behind a key.
+    /// After a key.
     Colon(String),
     /// Before a value.
     Before(String),
     /// Inside the tool's name.
     Name(Text),
     /// Inside the text.
-    Said,
-    /// Inside the arguments, or a value that means nothing to us.
+    InText,
+    /// Inside the arguments (`kept`), or inside an unknown value.
     Value { nesting: Nesting, kept: bool },
-    /// Behind the object.
-    Over,
-    /// It is no object: everything is text.
+    /// After the object.
+    Done,
+    /// The reply is not an object: all of it is text.
     Plain,
 }
 
@@ -56,7 +56,7 @@ struct Text {
 }
 
 impl Text {
-    /// Takes a character; `true` once the closing quote came.
+    /// Reads a character; `true` if it is the closing quote.
     fn push(&mut self, c: char) -> bool {
         match self.escape.as_mut() {
             Some(escape) => {
@@ -80,7 +80,7 @@ impl Text {
         false
     }
 
-    /// The model wrote half a character: its place is kept.
+    /// Replaces a lone high surrogate by U+FFFD.
     fn give_up_half(&mut self) {
         if self.high.take().is_some() {
             self.text.push('\u{fffd}');
@@ -113,7 +113,7 @@ impl Text {
     }
 }
 
-/// How deep inside a raw value we are.
+/// The position inside a raw value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Nesting {
     depth: u32,
@@ -123,7 +123,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// Takes a character: whether the value ends with it, or ended before it.
+    /// Reads a character and returns whether the value ends with it or ended before it.
     fn push(&mut self, c: char) -> End {
         let first = !std::mem::replace(&mut self.begun, true);
         if self.in_string {
@@ -176,10 +176,11 @@ impl Reader {
         }
     }
 
-    /// Takes more of the reply.
+    /// Reads more of the reply.
     pub(super) fn push(&mut self, more: &str, out: &mut Vec<Seen>) {
         self.raw.push_str(more);
-        let (arguments, text) = (self.arguments.len(), self.text.as_ref().map_or(0, |said| said.text.len()));
+        let (arguments, text) =
+            (self.arguments.len(), self.text.as_ref().map_or(0, |found| found.text.len()));
         let plain = self.state == State::Plain;
         for c in more.chars() {
             self.step(c);
@@ -197,51 +198,51 @@ impl Reader {
         if let (Some(name), false) = (&self.name, self.shown || self.text.is_some()) {
             self.shown = true;
             out.push(Seen::Call(name.clone()));
-            // Arguments that came before their name are shown now.
+            // Arguments that arrived before the name are shown now.
             if !self.arguments.is_empty() {
                 out.push(Seen::More(self.arguments.clone()));
             }
         } else if self.name.is_some() && self.arguments.len() > arguments {
             out.push(Seen::More(self.arguments[arguments..].to_owned()));
-        } else if let (Some(said), None) = (&self.text, &self.name) {
+        } else if let (Some(found), None) = (&self.text, &self.name) {
             if !std::mem::replace(&mut self.shown, true) {
                 out.push(Seen::Text);
             }
-            if said.text.len() > text {
-                out.push(Seen::More(said.text[text..].to_owned()));
+            if found.text.len() > text {
+                out.push(Seen::More(found.text[text..].to_owned()));
             }
         }
     }
 
-    /// What it was.
+    /// The reply so far.
     pub(super) fn shape(&self) -> Shape {
         match (&self.state, &self.name, &self.text) {
             (State::Plain, ..) => Shape::Text(self.raw.clone()),
             (_, Some(name), _) => Shape::Call { name: name.clone(), arguments: self.arguments.clone() },
-            (_, None, Some(said)) if said.text.is_empty() => Shape::Nothing,
-            (_, None, Some(said)) => Shape::Text(said.text.clone()),
+            (_, None, Some(found)) if found.text.is_empty() => Shape::Nothing,
+            (_, None, Some(found)) => Shape::Text(found.text.clone()),
             _ if self.raw.trim().is_empty() => Shape::Nothing,
             _ => Shape::Text(self.raw.clone()),
         }
     }
 
     fn step(&mut self, c: char) {
-        let state = std::mem::replace(&mut self.state, State::Over);
+        let state = std::mem::replace(&mut self.state, State::Done);
         self.state = match state {
             State::Start if c.is_whitespace() => State::Start,
             State::Start if c == '{' => State::Field,
             State::Start => State::Plain,
             State::Field if c == '"' => State::Key(Text::default()),
-            State::Field if c == '}' => State::Over,
+            State::Field if c == '}' => State::Done,
             State::Field if c.is_whitespace() || c == ',' => State::Field,
-            State::Field => self.astray(),
+            State::Field => self.invalid(),
             State::Key(mut key) => match key.push(c) {
                 true => State::Colon(key.text),
                 false => State::Key(key),
             },
             State::Colon(key) if c.is_whitespace() => State::Colon(key),
             State::Colon(key) if c == ':' => State::Before(key),
-            State::Colon(_) => self.astray(),
+            State::Colon(_) => self.invalid(),
             State::Before(key) if c.is_whitespace() => State::Before(key),
             State::Before(key) => self.value(&key, c),
             State::Name(mut name) => match name.push(c) {
@@ -251,9 +252,9 @@ impl Reader {
                 }
                 false => State::Name(name),
             },
-            State::Said => match self.text.get_or_insert_default().push(c) {
+            State::InText => match self.text.get_or_insert_default().push(c) {
                 true => State::Field,
-                false => State::Said,
+                false => State::InText,
             },
             State::Value { mut nesting, kept } => {
                 let end = nesting.push(c);
@@ -263,11 +264,11 @@ impl Reader {
                 match end {
                     End::Not => State::Value { nesting, kept },
                     End::With => State::Field,
-                    End::Before if c == '}' => State::Over,
+                    End::Before if c == '}' => State::Done,
                     End::Before => State::Field,
                 }
             }
-            State::Over => State::Over,
+            State::Done => State::Done,
             State::Plain => State::Plain,
         };
     }
@@ -277,7 +278,7 @@ impl Reader {
             "name" if c == '"' && self.name.is_none() && self.text.is_none() => State::Name(Text::default()),
             "text" if c == '"' && self.name.is_none() && self.text.is_none() => {
                 self.text = Some(Text::default());
-                State::Said
+                State::InText
             }
             _ => {
                 let kept = key == "arguments" && self.arguments.is_empty() && self.text.is_none();
@@ -291,9 +292,9 @@ impl Reader {
         }
     }
 
-    /// No object after all: text, unless something of it was shown as more than that.
-    fn astray(&self) -> State {
-        if self.shown || self.name.is_some() || self.text.is_some() { State::Over } else { State::Plain }
+    /// The state after invalid JSON: plain text, unless a call or a text was already found.
+    fn invalid(&self) -> State {
+        if self.shown || self.name.is_some() || self.text.is_some() { State::Done } else { State::Plain }
     }
 }
 
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_cut_short_keeps_what_came() {
+    fn a_call_that_is_cut_keeps_what_arrived() {
         check(r#"{"name":"n","arguments":{"a":"b"#, &call("n", r#"{"a":"b"#));
     }
 
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_text_as_it_stands() {
+    fn anything_else_is_text() {
         check("Hello {world}", &Shape::Text("Hello {world}".into()));
         check("{hello}", &Shape::Text("{hello}".into()));
         assert_eq!(read(r#"{"foo": 1}"#, 3).0, Shape::Text(r#"{"foo": 1}"#.into()));

@@ -1,5 +1,5 @@
-//! The stream of events about output items. An item is kept as it stood when it was done; text,
-//! summaries of reasoning and calls are shown while they come.
+//! Decodes the stream of events about output items. The final form of each item is kept; text, summaries
+//! of reasoning and calls are shown while they arrive.
 
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
@@ -60,9 +60,9 @@ enum ResponsesItemKind {
     Text,
     Reasoning,
     Call,
-    /// A call that is shown once it is known whether it holds others.
+    /// A call that is shown only when it is known whether it wraps other calls.
     Wrapper,
-    /// Kept in the native block, shown nowhere.
+    /// Kept in the native block, but not shown.
     Other,
 }
 
@@ -72,12 +72,12 @@ struct OutputItem {
     kind: ResponsesItemKind,
     fields: RawObject,
     done: bool,
-    /// What it says: text, a summary of reasoning, or the argument string.
-    said: String,
+    /// Its content: text, a summary of reasoning, or the argument string.
+    content: String,
     pieces: Pieces,
-    /// Which part of its content or summary was said last.
+    /// The part of its content or summary that the last delta belonged to.
     section: u64,
-    /// Its place among the parts of the reply, once shown.
+    /// Its position among the parts of the reply, once shown.
     part: Option<u32>,
 }
 
@@ -96,7 +96,7 @@ pub struct ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    /// At the beginning of a response of `origin`.
+    /// A decoder at the beginning of a response.
     pub fn new(origin: Origin) -> Self {
         Self {
             origin,
@@ -120,8 +120,17 @@ impl ResponsesDecoder {
             Some("function_call") => ResponsesItemKind::Call,
             _ => ResponsesItemKind::Other,
         };
-        let (said, pieces, section) = (String::new(), Pieces::default(), 0);
-        self.items.push(OutputItem { index, kind, fields, done: false, said, pieces, section, part: None });
+        let (content, pieces, section) = (String::new(), Pieces::default(), 0);
+        self.items.push(OutputItem {
+            index,
+            kind,
+            fields,
+            done: false,
+            content,
+            pieces,
+            section,
+            part: None,
+        });
         let at = self.items.len() - 1;
         if kind == ResponsesItemKind::Call {
             self.begin(at, PartKind::ToolCall { name }, out);
@@ -129,17 +138,17 @@ impl ResponsesDecoder {
         at
     }
 
-    /// The item that an event wire_format of: the last that is not done, where the event does not say.
-    fn at(&self, index: Option<u64>) -> Option<usize> {
+    /// The item that an event is about: the one with `index`, else the last that is not done.
+    fn item_at(&self, index: Option<u64>) -> Option<usize> {
         match index {
             Some(index) => self.items.iter().rposition(|item| item.index == index),
             None => self.items.iter().rposition(|item| !item.done),
         }
     }
 
-    /// The item that ends as `fields`, where the event does not say its index: the same by all that both
-    /// tell of it, and not done unless it bears that very id.
-    fn alike(&self, fields: &RawObject) -> Option<usize> {
+    /// The item whose final form is `fields`, for an event without an index. The fields that both have must
+    /// be equal; an item that is done already matches only by its id.
+    fn matching_item(&self, fields: &RawObject) -> Option<usize> {
         let same = |item: &OutputItem, key: &str| match (item.fields.get(key), fields.get(key)) {
             (Some(one), Some(other)) => one == other,
             _ => true,
@@ -150,7 +159,7 @@ impl ResponsesDecoder {
         })
     }
 
-    /// An index that no item bears.
+    /// An index that no item has.
     fn next_index(&self) -> u64 {
         self.items.iter().map(|item| item.index.saturating_add(1)).max().unwrap_or(0)
     }
@@ -163,15 +172,15 @@ impl ResponsesDecoder {
         part
     }
 
-    /// A delta to what an item says. `kind` is what the event wire_format of: an item that was never
-    /// begun is begun with it.
+    /// A delta to an item's content. `kind` is the kind in the event; an item that was not announced is
+    /// started with it.
     fn delta(
         &mut self,
         kind: ResponsesItemKind,
         message: &ResponsesMessage,
         out: &mut Vec<Piece>,
     ) -> Result<(), ModelError> {
-        let at = match self.at(message.output_index) {
+        let at = match self.item_at(message.output_index) {
             Some(at) => at,
             None => {
                 let begun = match kind {
@@ -186,23 +195,23 @@ impl ResponsesDecoder {
         let section = message.summary_index.or(message.content_index).unwrap_or(0);
         let item = &mut self.items[at];
         let text = item.pieces.take(message.delta.as_deref().map(RawValue::get))?;
-        // Sections of a summary are paragraphs.
-        let apart =
-            item.kind == ResponsesItemKind::Reasoning && section != item.section && !item.said.is_empty();
+        // The sections of a summary become paragraphs.
+        let is_new_section =
+            item.kind == ResponsesItemKind::Reasoning && section != item.section && !item.content.is_empty();
         item.section = section;
-        if apart {
-            self.say(at, "\n\n".to_owned(), out);
+        if is_new_section {
+            self.append(at, "\n\n".to_owned(), out);
         }
-        self.say(at, text, out);
+        self.append(at, text, out);
         Ok(())
     }
 
-    /// Appends to what an item says, and shows it where it is one that is shown.
-    fn say(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
+    /// Appends to an item's content, and shows it unless the kind is hidden.
+    fn append(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
         if text.is_empty() {
             return;
         }
-        self.items[at].said.push_str(&text);
+        self.items[at].content.push_str(&text);
         let kind = match self.items[at].kind {
             ResponsesItemKind::Text => PartKind::Text,
             ResponsesItemKind::Reasoning => PartKind::Reasoning,
@@ -216,14 +225,14 @@ impl ResponsesDecoder {
         out.push(Piece::Delta { part, text });
     }
 
-    /// An item as it stands in the end. What was not streamed of it is said now.
+    /// Takes an item's final form, and shows the part that was not streamed.
     fn done(
         &mut self,
         index: Option<u64>,
         fields: RawObject,
         out: &mut Vec<Piece>,
     ) -> Result<(), ModelError> {
-        let at = match index.map_or_else(|| self.alike(&fields), |index| self.at(Some(index))) {
+        let at = match index.map_or_else(|| self.matching_item(&fields), |index| self.item_at(Some(index))) {
             Some(at) if self.items[at].done => return Ok(()),
             Some(at) => at,
             None => self.added(index.unwrap_or_else(|| self.next_index()), fields.clone(), out),
@@ -239,14 +248,16 @@ impl ResponsesDecoder {
             self.refusal = refused;
         }
         let is_call = matches!(self.items[at].kind, ResponsesItemKind::Call | ResponsesItemKind::Wrapper);
-        match whole.strip_prefix(self.items[at].said.as_str()) {
+        match whole.strip_prefix(self.items[at].content.as_str()) {
             Some(rest) => {
-                // What was streamed of it by halves stands here whole.
+                // The final form has the complete characters, even if the last delta ended with half of one.
                 self.items[at].pieces = Pieces::default();
-                self.say(at, rest.to_owned(), out);
+                self.append(at, rest.to_owned(), out);
             }
             None if is_call && !whole.is_empty() => {
-                return Err(ModelError::Garbage("the arguments of a call are not what was streamed".into()));
+                return Err(ModelError::Garbage(
+                    "the final arguments of a call differ from those that were streamed".into(),
+                ));
             }
             None => {}
         }
@@ -258,31 +269,31 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    /// Takes the calls out of a wrapper, or shows it as the call that it is.
+    /// Replaces a wrapper by the calls in it, or shows it as an ordinary call.
     fn unwrap(&mut self, at: usize, out: &mut Vec<Piece>) {
-        let said = std::mem::take(&mut self.items[at].said);
-        let Some(calls) = wrapper::unwrap(&said) else {
+        let content = std::mem::take(&mut self.items[at].content);
+        let Some(calls) = wrapper::unwrap(&content) else {
             let name = self.items[at].fields.text("name").unwrap_or_default();
             self.items[at].kind = ResponsesItemKind::Call;
             self.begin(at, PartKind::ToolCall { name }, out);
-            return self.say(at, said, out);
+            return self.append(at, content, out);
         };
-        // At the end: calls that were shown meanwhile come first, and ids follow what was shown.
+        // Added at the end, after calls that were shown in the meantime, so that ids are in the order shown.
         let outer = self.items.remove(at);
         let id = outer.fields.text("call_id").unwrap_or_default();
-        for (place, (name, arguments)) in calls.into_iter().enumerate() {
+        for (position, (name, arguments)) in calls.into_iter().enumerate() {
             let mut fields = RawObject::default();
             fields.set_text("type", "function_call");
-            fields.set_text("call_id", &format!("{id}_{place}"));
+            fields.set_text("call_id", &format!("{id}_{position}"));
             fields.set_text("name", &name);
             let inner = self.added(outer.index, fields, out);
             self.items[inner].done = true;
-            self.say(inner, arguments, out);
+            self.append(inner, arguments, out);
         }
     }
 
     fn end(&mut self, response: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
-        // A server that streams no items gives them here.
+        // Some servers stream no items and send them only here.
         let output = response.get("output").and_then(|raw| serde_json::from_str::<Vec<RawObject>>(raw).ok());
         if let (true, Some(output)) = (self.items.is_empty(), output) {
             for (index, fields) in output.into_iter().enumerate() {
@@ -308,45 +319,45 @@ impl ResponsesDecoder {
             Some("content_filter") => {
                 StopReason::Refused("the vendor's content filter stopped it".to_owned())
             }
-            // Whatever else stopped it, it was not done.
+            // For any other reason the reply is incomplete too.
             _ => StopReason::Length,
         }
     }
 
-    /// Unique ids for all calls, as they will be sent back.
-    fn settle_ids(&mut self) -> Vec<String> {
+    /// Gives all calls unique ids, which will be sent back.
+    fn assign_ids(&mut self) -> Vec<String> {
         let mut ids: Vec<String> = Vec::new();
-        for (place, item) in
+        for (position, item) in
             self.items.iter_mut().enumerate().filter(|(_, item)| item.kind == ResponsesItemKind::Call)
         {
             let given = item.fields.text("call_id").unwrap_or_default();
             let taken = given.is_empty() || ids.contains(&given);
-            let id = if taken { json::made_up_id(&self.id, place) } else { given };
+            let id = if taken { json::generated_id(&self.id, position) } else { given };
             item.fields.set_text("call_id", &id);
             ids.push(id);
         }
         ids
     }
 
-    /// Writes each item as it is to be sent back.
+    /// The native block: each item as it will be sent back.
     fn native(&mut self) -> Option<Native> {
-        let call_ids = self.settle_ids();
+        let call_ids = self.assign_ids();
         let mut written = Vec::new();
         for item in &mut self.items {
             let mut text = String::new();
             match item.kind {
                 ResponsesItemKind::Call => {
                     let name = item.fields.text("name").unwrap_or_default();
-                    item.fields.set_text("name", &json::sound_name(&name));
-                    item.fields.set_text("arguments", &json::sound_arguments(&item.said));
+                    item.fields.set_text("name", &json::valid_name(&name));
+                    item.fields.set_text("arguments", &json::valid_arguments(&item.content));
                     if !item.done {
                         item.fields.0.retain(|(key, _)| key != "status");
                     }
                     item.fields.write(&mut text);
                 }
-                // A text whose end never came is kept as far as it was said; such reasoning is not
-                // sealed, and would not be taken back.
-                ResponsesItemKind::Text if !item.done => text = encode::said(&item.said),
+                // A text that did not end is kept as far as it was streamed. Reasoning that did not end is
+                // not encrypted, and the vendor would refuse it.
+                ResponsesItemKind::Text if !item.done => text = encode::assistant_text(&item.content),
                 ResponsesItemKind::Reasoning if !item.done => continue,
                 _ => item.fields.write(&mut text),
             }
@@ -366,22 +377,22 @@ impl Decoder for ResponsesDecoder {
             return Err(failure::in_stream(&event.data));
         }
         let mut message: ResponsesMessage = serde_json::from_str(&event.data)
-            .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
+            .map_err(|error| ModelError::Garbage(format!("an event has an unexpected form: {error}")))?;
         let response = message.response.take().unwrap_or_default();
         match message.kind.as_str() {
             "response.created" => {
                 let id = response.text("id").unwrap_or_default();
                 if self.begun && (id != self.id || !self.items.is_empty()) {
-                    return Err(ids::second());
+                    return Err(ids::second_message());
                 }
                 (self.begun, self.id) = (true, id);
             }
             "response.output_item.added" => {
-                let fields = message.item.ok_or_else(|| lacks("item"))?;
+                let fields = message.item.ok_or_else(|| missing_field("item"))?;
                 self.added(message.output_index.unwrap_or_else(|| self.next_index()), fields, out);
             }
             "response.output_item.done" => {
-                let fields = message.item.ok_or_else(|| lacks("item"))?;
+                let fields = message.item.ok_or_else(|| missing_field("item"))?;
                 self.done(message.output_index, fields, out)?;
             }
             "response.output_text.delta" => self.delta(ResponsesItemKind::Text, &message, out)?,
@@ -406,9 +417,9 @@ impl Decoder for ResponsesDecoder {
                 return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
             }
             "error" => return Err(failure::in_stream(&event.data)),
-            // A gateway that wire_format in its own words.
+            // An error in a gateway's own format.
             "" if event.data.contains("\"error\"") => return Err(failure::in_stream(&event.data)),
-            // What an item says is in its own events; and whatever is invented next.
+            // Events without new content, and unknown ones.
             _ => {}
         }
         Ok(())
@@ -433,17 +444,19 @@ impl Decoder for ResponsesDecoder {
             (stop, _) => stop,
         };
         let part = |item: &OutputItem| match item.kind {
-            ResponsesItemKind::Text if !item.said.is_empty() => Some(ReplyPart::Text(item.said.clone())),
-            ResponsesItemKind::Reasoning if !item.said.is_empty() => {
-                Some(ReplyPart::Reasoning(item.said.clone()))
+            ResponsesItemKind::Text if !item.content.is_empty() => {
+                Some(ReplyPart::Text(item.content.clone()))
+            }
+            ResponsesItemKind::Reasoning if !item.content.is_empty() => {
+                Some(ReplyPart::Reasoning(item.content.clone()))
             }
             ResponsesItemKind::Call => Some(ReplyPart::Call {
                 name: item.fields.text("name").unwrap_or_default(),
-                arguments: item.said.clone(),
+                arguments: item.content.clone(),
             }),
             _ => None,
         };
-        // Shown parts count in the order in which they began.
+        // Parts are numbered in the order in which they were shown.
         let mut shown: Vec<&OutputItem> = self.items.iter().collect();
         shown.sort_by_key(|item| item.part);
         let parts = shown.into_iter().filter_map(part).collect();
@@ -458,6 +471,6 @@ fn section_texts(fields: &RawObject, list: &str, key: &str) -> Result<Vec<String
     parts.iter().filter_map(|part| part.get(key)).map(|raw| text::whole(Some(raw))).collect()
 }
 
-fn lacks(field: &str) -> ModelError {
+fn missing_field(field: &str) -> ModelError {
     ModelError::Garbage(format!("an event lacks its `{field}`"))
 }

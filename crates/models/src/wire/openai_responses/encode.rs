@@ -1,15 +1,15 @@
-//! Entries as items of the input. Each item stands for itself, so the glue has little to do.
+//! Encodes entries as input items. Each item is a complete JSON object, so the glue is short.
 
 use agent::message::{ModelMessage, Native, Origin, Part, Role};
 use agent::prompt::{Item, Prompt};
 use bytes::Bytes;
 
 use crate::wire::json::{self, RawObject};
-use crate::wire::transcript::{self, asked, matching, orphan, output};
-use crate::wire::{Between, Lane, Modes};
+use crate::wire::transcript::{self, answered_call, matching, orphan, output};
+use crate::wire::{Between, EncodeContext, Turn};
 
-/// Items that wait for an answer. Tools of these kinds are never offered, so nobody gives one but the
-/// vendor, in an item of its own.
+/// Kinds of items that need an answer. Such tools are never offered, so only the vendor answers them, in
+/// an item of its own.
 const ANSWERED_BY_VENDOR: [&str; 6] = [
     "custom_tool_call",
     "computer_call",
@@ -19,7 +19,7 @@ const ANSWERED_BY_VENDOR: [&str; 6] = [
     "mcp_approval_request",
 ];
 
-/// System layer and tools.
+/// The system layer and the tools.
 pub(super) fn head(prompt: &Prompt) -> Bytes {
     let mut out = String::new();
     if !prompt.system.trim().is_empty() {
@@ -41,34 +41,34 @@ pub(super) fn head(prompt: &Prompt) -> Bytes {
 }
 
 /// The items of one entry or layer.
-pub(super) fn fragment(origin: &Origin, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
+pub(super) fn fragment(origin: &Origin, item: &Item, context: EncodeContext<'_>) -> Option<(Turn, Bytes)> {
     let entry = match item {
-        Item::Layer(text) => return list(Lane::User, user(text).into_iter().collect()),
+        Item::Layer(text) => return list(Turn::User, user(text).into_iter().collect()),
         Item::Entry(entry) => entry,
     };
     match entry.message.role {
-        Role::User => list(Lane::User, user(&transcript::text(&entry.message)).into_iter().collect()),
-        Role::Assistant => list(Lane::Assistant, assistant(origin, &entry.message, live.reasoning)),
-        Role::Tool => outcomes(origin, &entry.message, live),
+        Role::User => list(Turn::User, user(&transcript::text(&entry.message)).into_iter().collect()),
+        Role::Assistant => list(Turn::Assistant, assistant(origin, &entry.message, context.reasoning)),
+        Role::Tool => outcomes(origin, &entry.message, context),
     }
 }
 
-/// The frame between two lists of items. Something of the world must stand last, and somewhere.
+/// The JSON between two lists of items. The input must not be empty and must end with input to the agent.
 pub(super) fn glue(between: Between) -> &'static str {
     match (between.before, between.after) {
-        (None, Some(_)) | (Some(Lane::User | Lane::Outcomes), None) => "",
+        (None, Some(_)) | (Some(Turn::User | Turn::Outcomes), None) => "",
         (None, None) => {
             r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"Continue."}]}"#
         }
-        (Some(Lane::Assistant), None) => {
+        (Some(Turn::Assistant), None) => {
             r#",{"type":"message","role":"user","content":[{"type":"input_text","text":"Continue."}]}"#
         }
         (Some(_), Some(_)) => ",",
     }
 }
 
-fn list(lane: Lane, items: Vec<String>) -> Option<(Lane, Bytes)> {
-    (!items.is_empty()).then(|| (lane, Bytes::from(items.join(","))))
+fn list(turn: Turn, items: Vec<String>) -> Option<(Turn, Bytes)> {
+    (!items.is_empty()).then(|| (turn, Bytes::from(items.join(","))))
 }
 
 fn user(text: &str) -> Option<String> {
@@ -87,8 +87,8 @@ fn assistant(origin: &Origin, message: &ModelMessage, reasoning: bool) -> Vec<St
     }
 }
 
-/// The vendor's own items. With all reasoning in its place they go back as they came; where any is
-/// left out the ids go too, since the vendor would miss the reasoning that an id was given with.
+/// The vendor's own items. If all reasoning is sent, they go back unchanged. If any is left out, the ids
+/// are removed too, since the vendor would look for the reasoning that belongs to an id.
 fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
     let items: Vec<RawObject> = serde_json::from_str(&native.body).unwrap_or_default();
     let named = |item: &RawObject| (item.text("type").unwrap_or_default(), item.text("call_id"));
@@ -104,7 +104,7 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
             "reasoning" => whole = true,
             "function_call" if left == 0 => continue,
             "function_call" => left -= 1,
-            "message" if !says_something(&item) => continue,
+            "message" if !has_content(&item) => continue,
             kind if counterpart(kind)
                 .is_some_and(|other| !names.contains(&(other, item.text("call_id")))) =>
             {
@@ -114,7 +114,7 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
         }
         kept.push((is_reasoning, item));
     }
-    // Reasoning goes before what it led to, or not at all.
+    // Reasoning without an item after it is left out.
     while kept.last().is_some_and(|(is_reasoning, _)| *is_reasoning) {
         kept.pop();
         whole = false;
@@ -130,7 +130,7 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
     kept.into_iter().filter(|(is_reasoning, _)| whole || !is_reasoning).map(write).collect()
 }
 
-/// The kind of item without which one of this kind would be refused.
+/// The other kind of a pair, call and output: the vendor refuses one without the other.
 fn counterpart(kind: &str) -> Option<String> {
     if ANSWERED_BY_VENDOR.contains(&kind) {
         return Some(format!("{kind}_output"));
@@ -138,7 +138,7 @@ fn counterpart(kind: &str) -> Option<String> {
     kind.strip_suffix("_output").filter(|call| ANSWERED_BY_VENDOR.contains(call)).map(str::to_owned)
 }
 
-fn says_something(message: &RawObject) -> bool {
+fn has_content(message: &RawObject) -> bool {
     let parts: Vec<RawObject> =
         message.get("content").and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
     parts.iter().any(|part| {
@@ -151,42 +151,42 @@ fn canonical(message: &ModelMessage) -> Vec<String> {
     let text = transcript::text(message);
     let mut items = Vec::new();
     if !text.trim().is_empty() {
-        items.push(said(&text));
+        items.push(assistant_text(&text));
     }
     items.extend(message.calls().map(|(id, name, arguments)| {
         format!(
             r#"{{"type":"function_call","call_id":{},"name":{},"arguments":{}}}"#,
             json::string(&id.0),
-            json::string(&json::sound_name(name)),
-            json::string(&json::sound_arguments(arguments))
+            json::string(&json::valid_name(name)),
+            json::string(&json::valid_arguments(arguments))
         )
     }));
     items
 }
 
-/// A text of the assistant as an item.
-pub(super) fn said(text: &str) -> String {
+/// An assistant text as an item.
+pub(super) fn assistant_text(text: &str) -> String {
     format!(
         r#"{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":{}}}]}}"#,
         json::string(text)
     )
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, live: Modes<'_>) -> Option<(Lane, Bytes)> {
+fn outcomes(origin: &Origin, message: &ModelMessage, context: EncodeContext<'_>) -> Option<(Turn, Bytes)> {
     let mut items = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
         let Part::ToolResult { id, name, text, .. } = part else { continue };
-        match asked(origin, live.asked, id) {
-            Some(asked) => items.push(format!(
+        match answered_call(origin, context.caller, id) {
+            Some(call) => items.push(format!(
                 r#"{{"type":"function_call_output","call_id":{},"output":{}}}"#,
-                json::string(asked.native.unwrap_or(&asked.id.0)),
+                json::string(call.native.unwrap_or(&call.id.0)),
                 json::string(output(text))
             )),
             None => orphans.push(orphan(name, text)),
         }
     }
-    let lane = if items.is_empty() { Lane::User } else { Lane::Outcomes };
+    let turn = if items.is_empty() { Turn::User } else { Turn::Outcomes };
     items.extend(user(&orphans.join("\n")));
-    list(lane, items)
+    list(turn, items)
 }

@@ -1,5 +1,5 @@
-//! The Responses wire of OpenAI, without its memory: every request brings the whole transcript, and
-//! reasoning travels sealed with it.
+//! OpenAI's Responses wire without server-side state: every request holds the whole transcript, with
+//! its reasoning encrypted.
 
 mod decode;
 mod encode;
@@ -12,26 +12,26 @@ use bytes::Bytes;
 
 pub use decode::ResponsesDecoder;
 
-use super::{Between, Decoder, KeyHeader, Lane, Modes, Opening, Wire, json};
+use super::{Between, Decoder, EncodeContext, KeyHeader, Opening, Turn, Wire, json};
 
-/// The wire's name in native blocks.
+/// This wire's name in native blocks.
 pub const WIRE: &str = "openai-responses";
 
-/// The smallest bound of a reply that the vendor takes.
+/// The smallest output limit that the vendor accepts.
 const OUTPUT_MIN: u32 = 16;
 
-/// The wire, set up for one model.
+/// The wire, configured for one model.
 #[derive(Clone, Debug)]
 pub struct OpenAiResponses {
-    /// What native blocks are marked with.
+    /// The mark of this wire and model in native blocks.
     pub origin: Origin,
     /// Tokens reserved for the reply, reasoning included.
     pub max_output: u32,
-    /// Sampling temperature, where one is wanted.
+    /// Sampling temperature, if set.
     pub temperature: Option<f64>,
-    /// How much it reasons, where somebody says so.
+    /// Reasoning effort, if set.
     pub effort: Option<String>,
-    /// Whether it hands out its reasoning sealed; other models refuse to be asked for it.
+    /// Whether the model returns its reasoning encrypted. Other models refuse a request for it.
     pub sealed_reasoning: bool,
 }
 
@@ -80,7 +80,7 @@ impl Wire for OpenAiResponses {
         if let Some(effort) = &self.effort {
             out.push_str(&format!(r#","reasoning":{{"effort":{}}}"#, json::string(effort)));
         }
-        // Requests of one agent meet the same cache: its system layer is its own.
+        // Each agent has its own system layer, so its requests use the same cache.
         out.push_str(&format!(r#","prompt_cache_key":"viv-{}""#, json::fingerprint(&prompt.system)));
         if !prompt.tools.is_empty() {
             match prompt.choice {
@@ -96,8 +96,8 @@ impl Wire for OpenAiResponses {
         encode::head(prompt)
     }
 
-    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
-        encode::fragment(&self.origin, item, live)
+    fn fragment(&self, item: &Item, context: EncodeContext<'_>) -> Option<(Turn, Bytes)> {
+        encode::fragment(&self.origin, item, context)
     }
 
     fn glue(&self, between: Between) -> &'static str {
@@ -112,10 +112,10 @@ impl Wire for OpenAiResponses {
         ReasoningReplay::Cycle
     }
 
-    /// Sealed reasoning opens only for the organization and the model that it was made with.
-    fn refuses_reasoning(&self, status: u16, said: &str) -> bool {
-        let about = said.contains("invalid_encrypted_content")
-            || (said.contains("encrypted content") && said.contains("could not be verified"));
+    /// Encrypted reasoning can be decrypted only for the organization and the model that created it.
+    fn refuses_reasoning(&self, status: u16, text: &str) -> bool {
+        let about = text.contains("invalid_encrypted_content")
+            || (text.contains("encrypted content") && text.contains("could not be verified"));
         status == 400 && about
     }
 

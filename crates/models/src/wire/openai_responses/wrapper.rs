@@ -1,17 +1,17 @@
-//! Some models write several calls as one call of a tool that nobody offered, `parallel`. What it
-//! wraps is meant, so it is taken out.
+//! Some models write several calls as one call of a tool `parallel` that was not offered. The calls
+//! inside it are taken out.
 
 use crate::wire::json::{self, RawObject};
 
-/// Names under which the wrapper was seen.
+/// Known names of the wrapper.
 const NAMES: [&str; 4] = ["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel", "multi_tool_use"];
 
-/// Whether a call of this name may be a wrapper, so that nothing of it is shown before it is whole.
+/// Whether a call of this name may be a wrapper. Then it is not shown before it is complete.
 pub(super) fn may_be(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// The calls that a wrapper holds: name and raw arguments. `None` where it is none.
+/// The calls in a wrapper: name and raw arguments. `None` if it is not a wrapper.
 pub(super) fn unwrap(arguments: &str) -> Option<Vec<(String, String)>> {
     let object = RawObject::parse(arguments)?;
     let [(key, uses)] = object.0.as_slice() else { return None };
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_very_shape_is_unwrapped() {
+    fn only_the_exact_shape_is_unwrapped() {
         let good = r#"{"tool_uses":[{"recipient_name":"functions.a","parameters":{"x": 1.0}},
             {"recipient_name":"functions.b","parameters":{}}]}"#;
         let calls = unwrap(good).unwrap();

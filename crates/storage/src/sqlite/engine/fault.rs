@@ -1,5 +1,5 @@
-//! What can stop a command inside its transaction, and what each port makes of it. Whatever is
-//! returned as an error here undoes what the command wrote.
+//! Reasons why a command stops inside its transaction, and the error that each port returns for them.
+//! A command that returns one of them writes nothing.
 
 use agent::call::Outcome as Answer;
 use agent::changes::Refusal;
@@ -11,36 +11,36 @@ use rusqlite::ErrorCode;
 /// Why a command writes nothing.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// SQLite says so.
+    /// An error of SQLite.
     Sql(rusqlite::Error),
-    /// The store as a whole, or a record.
+    /// An error of the store as a whole, or of one record.
     Store(StoreError),
-    /// A record of that agent cannot be read, in something that is about others too.
-    Torn(AgentId, String),
-    /// It may not be done.
+    /// A record of that agent cannot be read, in a command or query about several agents.
+    DamagedAgent(AgentId, String),
+    /// The command is not allowed.
     Denied(Denial),
     /// The config is invalid.
     Config(BadConfig),
-    /// Calls of a commit that may not do what they want.
+    /// Calls of a commit that are not allowed.
     Refused(Vec<Refusal>),
     /// The lease is lost.
     Lost,
     /// The cycle was canceled.
     Canceled,
-    /// Something urgent came before a call that cannot be repeated.
+    /// Something urgent arrived before a call that cannot be repeated.
     Barred,
-    /// Calls of a commit that were answered from outside before.
+    /// Calls of a commit that were already answered from outside.
     Answered(Vec<(CallId, Answer)>),
-    /// Events to be shown or settled that do not wait any more.
+    /// Events to be shown or settled that are not waiting any more.
     Gone(Vec<u64>),
 }
 
 impl Fault {
-    /// Whether a command of ours found it out by itself, between two statements; any other may have come in the middle
-    /// of one.
+    /// Whether the command itself found the reason, between two statements. Any other fault may have occurred in
+    /// the middle of a statement.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
-            Self::Sql(_) | Self::Store(_) | Self::Torn(..) => false,
+            Self::Sql(_) | Self::Store(_) | Self::DamagedAgent(..) => false,
             Self::Denied(_)
             | Self::Config(_)
             | Self::Refused(_)
@@ -53,7 +53,7 @@ impl Fault {
     }
 }
 
-/// What a command comes to.
+/// The result of a command.
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
 impl From<rusqlite::Error> for Fault {
@@ -85,7 +85,7 @@ impl From<Fault> for StoreError {
         match fault {
             Fault::Sql(error) => classify(&error),
             Fault::Store(error) => error,
-            Fault::Torn(agent, why) => Self::Damaged(named(agent, &why)),
+            Fault::DamagedAgent(agent, why) => Self::Damaged(named(agent, &why)),
             Fault::Denied(denial) => Self::Damaged(denial.to_string()),
             Fault::Config(error) => Self::Damaged(error.to_string()),
             Fault::Refused(_)
@@ -93,7 +93,7 @@ impl From<Fault> for StoreError {
             | Fault::Canceled
             | Fault::Barred
             | Fault::Answered(_)
-            | Fault::Gone(_) => Self::Damaged("an answer of `commit` came from elsewhere".into()),
+            | Fault::Gone(_) => Self::Damaged("another command returned a result of `commit`".into()),
         }
     }
 }
@@ -114,23 +114,23 @@ impl From<Fault> for CallError {
     }
 }
 
-/// A record that cannot be read.
+/// The fault for a record that cannot be read.
 pub(crate) fn damaged(what: impl Into<String>) -> Fault {
     Fault::Store(StoreError::Damaged(what.into()))
 }
 
-/// Names the agent whose record is damaged; only that agent is to be left alone.
-pub(crate) fn of(agent: AgentId) -> impl Fn(Fault) -> Fault {
+/// Names the agent whose record is damaged, so that only that agent is quarantined.
+pub(crate) fn name_agent(agent: AgentId) -> impl Fn(Fault) -> Fault {
     move |fault| match damage(fault) {
         Ok(why) => damaged(named(agent, &why)),
         Err(other) => other,
     }
 }
 
-/// The same in something that is about others too, which goes on without it.
-pub(crate) fn torn(agent: AgentId) -> impl Fn(Fault) -> Fault {
+/// Like [`name_agent`], in a command or query about several agents, which continues without this one.
+pub(crate) fn damaged_agent(agent: AgentId) -> impl Fn(Fault) -> Fault {
     move |fault| match damage(fault) {
-        Ok(why) => Fault::Torn(agent, why),
+        Ok(why) => Fault::DamagedAgent(agent, why),
         Err(other) => other,
     }
 }
@@ -139,13 +139,13 @@ fn named(agent: AgentId, why: &str) -> String {
     format!("agent `{agent}`: {why}")
 }
 
-/// What is damaged, in words; any other fault as it is.
+/// A description of the damage; any other fault is returned as it is.
 fn damage(fault: Fault) -> Result<String, Fault> {
     match fault {
         Fault::Store(StoreError::Damaged(why)) => Ok(why),
         Fault::Sql(error) => match classify(&error) {
             StoreError::Damaged(why) => Ok(why),
-            // Only an agent whose rows are on a torn page is affected: all others continue.
+            // Only agents with rows on the damaged page are affected: all others continue.
             _ if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => Ok(error.to_string()),
             _ => Err(Fault::Sql(error)),
         },
@@ -153,7 +153,7 @@ fn damage(fault: Fault) -> Result<String, Fault> {
     }
 }
 
-/// What the caller does next about an error of SQLite.
+/// Classifies an error of SQLite by what the caller must do next.
 pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
     let text = error.to_string();
     match error.sqlite_error_code() {
@@ -169,13 +169,13 @@ pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
             | ErrorCode::ReadOnly
             | ErrorCode::PermissionDenied,
         ) => StoreError::Broken(text),
-        // A constraint, a type, a value that does not decode: this record, not the store.
+        // A constraint, a type or a value that does not decode: only this record is damaged, not the store.
         _ => StoreError::Damaged(text),
     }
 }
 
-/// The same error for another command of a group that failed as a whole.
-pub(crate) fn again(error: &StoreError) -> StoreError {
+/// A copy of the error, for another command of a group that failed as a whole.
+pub(crate) fn copy_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::Busy(text) => StoreError::Busy(text.clone()),
         StoreError::Full(text) => StoreError::Full(text.clone()),
@@ -185,11 +185,15 @@ pub(crate) fn again(error: &StoreError) -> StoreError {
     }
 }
 
-/// What one agent's part in something about several comes to. A damaged record of it names the agent; nothing
-/// comes of it where the agent is apart already.
-pub(crate) fn part<T>(agent: AgentId, apart: bool, done: Outcome<T>) -> Outcome<Option<T>> {
-    match done.map(Some).map_err(torn(agent)) {
-        Err(Fault::Torn(..)) if apart => Ok(None),
+/// The result for one agent in a command or query about several. A damaged record becomes a fault that names the
+/// agent, or `None` if the agent is quarantined or retired already.
+pub(crate) fn unless_quarantined<T>(
+    agent: AgentId,
+    quarantined: bool,
+    done: Outcome<T>,
+) -> Outcome<Option<T>> {
+    match done.map(Some).map_err(damaged_agent(agent)) {
+        Err(Fault::DamagedAgent(..)) if quarantined => Ok(None),
         done => done,
     }
 }

@@ -1,4 +1,5 @@
-//! The data directory and the file in it: created, locked, and refused if it is not ours.
+//! The data directory and the store's file in it: creates, locks and opens them, and refuses a file that is
+//! not a store.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
@@ -8,18 +9,18 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::engine::log;
 use crate::sqlite::engine::open_error::{OpenError, unreadable};
-use crate::sqlite::engine::schema::{check_library, ready};
+use crate::sqlite::engine::schema::{check_library, prepare};
 
 /// The store's file in its data directory.
 pub(crate) const FILE: &str = "vivarium.db";
 
-/// The name of the lock file of the directory.
+/// The lock file in the data directory.
 pub(crate) const LOCK: &str = "lock";
 
-/// The store's file before it has its name.
-pub(crate) const BEGUN: &str = "vivarium.db.begun";
+/// The name of the store's file while it is being created.
+pub(crate) const TEMP_FILE: &str = "vivarium.db.begun";
 
-/// The name of a file that stands in a data directory while a restore changes it.
+/// A file with this name is in the data directory while a restore changes it.
 pub(crate) const RESTORING: &str = "restore-unfinished";
 
 /// A store that is open for writing.
@@ -27,34 +28,35 @@ pub(crate) struct Opened {
     pub(crate) db: Connection,
     pub(crate) file: PathBuf,
     pub(crate) lock: File,
-    /// Frames of its log that were lost before.
-    pub(crate) lost: u64,
+    /// Frames of its log that were found lost when it was opened.
+    pub(crate) lost_frames: u64,
 }
 
 pub(crate) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     check_library()?;
     let lock = lock_dir(dir)?;
-    whole(dir)?;
+    refuse_unfinished_restore(dir)?;
     #[cfg(feature = "failpoints")]
     crate::sqlite::engine::disk::prepare(dir);
     let file = dir.join(FILE);
-    make(&file)?;
-    let lost = log::lost(&log::of(&file)).map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
+    create_if_missing(&file)?;
+    let lost_frames = log::lost_frames(&log::path_of(&file))
+        .map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
-    ready(&db, &file)?;
-    Ok(Opened { db, file, lock, lost })
+    prepare(&db, &file)?;
+    Ok(Opened { db, file, lock, lost_frames })
 }
 
-/// Refuses a directory in which a restore was cut short: what is there may be a store without its log.
-pub(crate) fn whole(dir: &Path) -> Result<(), OpenError> {
+/// Refuses a directory in which a restore was interrupted: the file may be a store without its log.
+pub(crate) fn refuse_unfinished_restore(dir: &Path) -> Result<(), OpenError> {
     let mark = dir.join(RESTORING);
     match std::fs::read_to_string(&mark) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(OpenError::Io { dir: dir.to_owned(), source }),
         Ok(aside) => {
             let why = format!(
-                "a restore was cut short here; the store that was here is whole in `{}`: run the restore again \
+                "a restore was interrupted here; the previous store is complete in `{}`: run the restore again \
                  with `--replace`, or move those files back and remove `{RESTORING}`",
                 aside.trim()
             );
@@ -63,9 +65,9 @@ pub(crate) fn whole(dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Makes the file where there is none, under another name first: so that one of no bytes is never ours, but
-/// what is left of a store, and nobody begins a new life over it.
-pub(crate) fn make(file: &Path) -> Result<(), OpenError> {
+/// Creates the file if there is none. It is created under another name first, so that an empty file can only be
+/// the remains of a damaged store; such a file is refused and not used for a new store.
+pub(crate) fn create_if_missing(file: &Path) -> Result<(), OpenError> {
     let io = |source| OpenError::Io { dir: file.parent().unwrap_or(file).to_owned(), source };
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => {
@@ -73,28 +75,28 @@ pub(crate) fn make(file: &Path) -> Result<(), OpenError> {
             return Err(OpenError::NotADatabase { file: file.to_owned(), why });
         }
         Ok(found) if found.len() == 0 => {
-            let why = "it is empty, as no start leaves it".to_owned();
+            let why = "it is empty, and `viv` never leaves an empty store".to_owned();
             return Err(OpenError::NotADatabase { file: file.to_owned(), why });
         }
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(source) => return Err(io(source)),
     }
-    if log::of(file).exists() {
-        let why = "it is gone, and its log `vivarium.db-wal` is still there".to_owned();
+    if log::path_of(file).exists() {
+        let why = "it is missing, but its log `vivarium.db-wal` is still there".to_owned();
         return Err(OpenError::NotADatabase { file: file.to_owned(), why });
     }
-    let begun = file.with_file_name(BEGUN);
-    match std::fs::remove_file(&begun) {
+    let temp = file.with_file_name(TEMP_FILE);
+    match std::fs::remove_file(&temp) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
-    let made = Connection::open(&begun).and_then(|db| db.pragma_update(None, "journal_mode", "WAL"));
-    made.map_err(|error| unreadable(&begun, &error))?;
-    std::fs::rename(&begun, file).map_err(io)
+    let created = Connection::open(&temp).and_then(|db| db.pragma_update(None, "journal_mode", "WAL"));
+    created.map_err(|error| unreadable(&temp, &error))?;
+    std::fs::rename(&temp, file).map_err(io)
 }
 
-/// What a thing with a name is, if not a file.
+/// Names the kind of a directory entry that is not a regular file.
 pub(crate) fn kind(found: &Metadata) -> &'static str {
     #[cfg(unix)]
     {
@@ -113,10 +115,10 @@ pub(crate) fn kind(found: &Metadata) -> &'static str {
     if found.is_dir() { "a folder" } else { "something else" }
 }
 
-/// Makes the directory where it is not, and takes it for this process until the file is dropped.
+/// Creates the directory if it is missing, and locks it for this process until the returned file is dropped.
 pub(crate) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io { dir: dir.to_owned(), source };
-    make_private(dir).map_err(io)?;
+    create_private_dir(dir).map_err(io)?;
     let lock = File::options().create(true).truncate(false).write(true).open(dir.join(LOCK)).map_err(io)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
@@ -126,21 +128,21 @@ pub(crate) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
 }
 
 #[cfg(unix)]
-fn make_private(dir: &Path) -> io::Result<()> {
+fn create_private_dir(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-    let made: Vec<&Path> = dir.ancestors().take_while(missing).collect();
-    // Parents are made as usual; only the directory with everyone's words is ours alone.
+    let missing_dirs: Vec<&Path> = dir.ancestors().take_while(missing).collect();
+    // Parents get the default mode; only the data directory, which holds messages, is private.
     if let Some(parent) = dir.parent() {
         std::fs::create_dir_all(parent)?;
     }
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-        made => made?,
+        created => created?,
     }
-    // SQLite syncs the names of its files; those of the folders above them are ours to sync, or all
-    // that was promised in the first seconds could go with the power. Some file systems cannot.
-    for parent in made.iter().filter_map(|made| made.parent()) {
+    // SQLite syncs the names of its files, but not those of new folders above them. Without this a loss of
+    // power could lose acknowledged data. Some file systems cannot sync a folder: that is ignored.
+    for parent in missing_dirs.iter().filter_map(|dir| dir.parent()) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let _ = File::open(parent).and_then(|parent| parent.sync_all());
     }
@@ -148,6 +150,6 @@ fn make_private(dir: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn make_private(dir: &Path) -> io::Result<()> {
+fn create_private_dir(dir: &Path) -> io::Result<()> {
     std::fs::create_dir_all(dir)
 }

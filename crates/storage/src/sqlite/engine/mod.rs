@@ -1,6 +1,6 @@
-//! What moves commands and keeps the file: the writer, the readers, the file's tables and its log.
+//! Runs commands and manages the file: the writer, the readers, the file's schema and its write-ahead log.
 //!
-//! It must not know what a command does, nor what a row means.
+//! This module must not know what a command does, nor what a row means.
 
 #[cfg(feature = "failpoints")]
 pub(crate) mod disk;

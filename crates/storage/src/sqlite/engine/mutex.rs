@@ -1,4 +1,5 @@
-//! What a mutex holds is whole, also where a thread panicked that had it: every command ends or undoes what it does.
+//! Locks a mutex even if a thread panicked while it held it: every command completes its changes or undoes them, so
+//! the data is consistent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -8,7 +8,7 @@ use rusqlite::ErrorCode;
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process has the directory open.
     #[error(
         "the data directory `{}` is in use by another viv; stop that one, or name another directory with `--data-dir`",
         dir.display()
@@ -17,7 +17,7 @@ pub enum OpenError {
         /// The data directory.
         dir: PathBuf,
     },
-    /// It was made by a newer version.
+    /// The store was written by a newer version.
     #[error(
         "the store in `{}` was written by a newer viv (it needs a reader of format {min_reader}, this one reads up to {ours}); run that version or a newer one",
         dir.display()
@@ -25,12 +25,12 @@ pub enum OpenError {
     Newer {
         /// The data directory.
         dir: PathBuf,
-        /// What the store asks for.
+        /// The format that the store requires of its reader.
         min_reader: i64,
-        /// What this version is.
+        /// The newest format that this version reads.
         ours: i64,
     },
-    /// Its tables are of a version that this one does not know.
+    /// The version of its tables is newer than this program knows.
     #[error(
         "the store `{}` was written by a newer viv (its tables are of version {version}, this one knows {ours}); run that version or a newer one",
         file.display()
@@ -38,12 +38,12 @@ pub enum OpenError {
     NewerTables {
         /// The file.
         file: PathBuf,
-        /// What they are.
+        /// The version of its tables.
         version: i64,
-        /// What this version knows.
+        /// The newest version that this program knows.
         ours: i64,
     },
-    /// The file is no store of ours.
+    /// The file is not a store of Vivarium.
     #[error(
         "`{}` is not a store of viv: {why}; move it away, or name another directory with `--data-dir`",
         file.display()
@@ -54,33 +54,33 @@ pub enum OpenError {
         /// What was found.
         why: String,
     },
-    /// The file is one, but cannot be read.
+    /// The file is a store, but cannot be read.
     #[error("the store `{}` is damaged: {why}; restore it from a copy", file.display())]
     Corrupt {
         /// The file.
         file: PathBuf,
         /// What was found.
         why: String,
-        /// Whether it was open for writing already, so that some of it may have been written.
-        begun: bool,
+        /// Whether something may have been written to it already.
+        written: bool,
     },
-    /// The operating system refuses.
+    /// The operating system returned an error.
     #[error("the data directory `{}` cannot be used: {source}", dir.display())]
     Io {
         /// The data directory.
         dir: PathBuf,
-        /// What it says.
+        /// The error.
         source: io::Error,
     },
-    /// The SQLite inside is too old to be trusted.
+    /// The SQLite library in this build is too old.
     #[error("this build has SQLite {found}, but needs at least {SQLITE_MIN}; build it with the bundled one")]
     TooOld {
-        /// Its version number.
+        /// The version number of the library.
         found: i32,
     },
 }
 
-/// What an error while opening means for the operator.
+/// Converts an SQLite error during opening into an error for the operator.
 pub(crate) fn unreadable(file: &Path, error: &rusqlite::Error) -> OpenError {
     let (dir, file, why) = (file.parent().unwrap_or(file), file.to_owned(), error.to_string());
     match error.sqlite_error_code() {
@@ -94,17 +94,17 @@ pub(crate) fn unreadable(file: &Path, error: &rusqlite::Error) -> OpenError {
             | ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked,
         ) => OpenError::Io { dir: dir.to_owned(), source: io::Error::other(why) },
-        _ => OpenError::Corrupt { file, why, begun: false },
+        _ => OpenError::Corrupt { file, why, written: false },
     }
 }
 
-/// The oldest SQLite whose write-ahead log is known to be sound under our use.
+/// The oldest version of SQLite whose write-ahead log is known to work reliably in this use.
 pub(crate) const SQLITE_MIN: i32 = 3_051_003;
 
-/// The same once something may have been written.
-pub(crate) fn begun(file: &Path, error: &rusqlite::Error) -> OpenError {
+/// Like [`unreadable`], once something may have been written.
+pub(crate) fn unreadable_after_write(file: &Path, error: &rusqlite::Error) -> OpenError {
     match unreadable(file, error) {
-        OpenError::Corrupt { file, why, .. } => OpenError::Corrupt { file, why, begun: true },
+        OpenError::Corrupt { file, why, .. } => OpenError::Corrupt { file, why, written: true },
         other => other,
     }
 }

@@ -1,5 +1,5 @@
-//! Read-only connections, a few and bounded. Each question sees one snapshot and is short: a long
-//! reader would keep the write-ahead log from being used again.
+//! A bounded number of read-only connections. Each query sees one snapshot and must be short: a long
+//! reader would keep the write-ahead log from being reused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// So many connections at most, and questions that are answered at once.
+    /// At most `most` connections, and so many queries at once.
     pub(crate) fn new(file: PathBuf, most: usize) -> Self {
         Self { file, idle: Arc::default(), permits: Arc::new(Semaphore::new(most)) }
     }
@@ -51,10 +51,10 @@ impl Readers {
         answer.await.unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Runs `work`, a few rows found by index, on the caller: it takes less than the way to another
-    /// thread and back, which would stand on the path of every request and every activation. Where no
-    /// connection is idle it is like any other question.
-    pub(crate) async fn look<T, F>(&self, work: F) -> Outcome<T>
+    /// Runs `work` on the caller's thread. For queries of a few rows found by index: they take less time than
+    /// a switch to another thread and back, and every request and activation runs some. If no connection is
+    /// idle, this is the same as [`Self::read`].
+    pub(crate) async fn read_inline<T, F>(&self, work: F) -> Outcome<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
@@ -70,8 +70,7 @@ impl Readers {
     }
 }
 
-/// Runs `work` on one snapshot. A connection that panicked or cannot end its snapshot is not used
-/// again.
+/// Runs `work` on one snapshot. If it panics or cannot end its snapshot, the connection is not reused.
 fn snapshot<T>(
     idle: &Mutex<Vec<Connection>>,
     db: Connection,
@@ -85,7 +84,7 @@ fn snapshot<T>(
 }
 
 fn panicked() -> Fault {
-    Fault::Store(StoreError::Damaged("a question panicked; nothing was changed".into()))
+    Fault::Store(StoreError::Damaged("a query panicked; nothing was changed".into()))
 }
 
 fn connect(file: &Path) -> Outcome<Connection> {

@@ -1,5 +1,5 @@
-//! The tables of the store: their version, migrations, and the two stamps that later versions need (`format` of
-//! what is written, `min_reader` that understands it).
+//! The schema of the store: its version, its migrations, and two numbers for later versions (`format`, in which
+//! records are written, and `min_reader`, the oldest format whose readers understand them).
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::sqlite::engine::log;
-use crate::sqlite::engine::open_error::{OpenError, SQLITE_MIN, begun, unreadable};
+use crate::sqlite::engine::open_error::{OpenError, SQLITE_MIN, unreadable, unreadable_after_write};
 
-/// Numbered, run once, in order, never changed after a release.
+/// Each migration runs once, in order. None is changed after a release.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
-/// The version of the tables that this one makes (`PRAGMA user_version`).
+/// The version of the tables that this program creates (`PRAGMA user_version`).
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
-/// The format that this version writes, and the newest `min_reader` that it is.
+/// The format that this program writes, and the highest `min_reader` that it can read.
 pub(crate) const FORMAT: i64 = 1;
-/// How long a connection waits for another one.
-pub(crate) const BUSY: Duration = Duration::from_secs(5);
-/// Statements that one connection keeps prepared.
+/// How long a connection waits for a lock of another one.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many prepared statements one connection caches.
 const STATEMENTS: usize = 256;
-/// Says that a file is a store of ours (`PRAGMA application_id`): "vivi".
+/// Marks a file as a store of Vivarium (`PRAGMA application_id`): "vivi".
 const APPLICATION: i64 = 0x7669_7669;
 
 pub(crate) fn open_memory() -> Result<Connection, OpenError> {
     check_library()?;
     let nowhere = Path::new(":memory:");
     let db = Connection::open_in_memory().map_err(|error| unreadable(nowhere, &error))?;
-    ready(&db, nowhere)?;
+    prepare(&db, nowhere)?;
     Ok(db)
 }
 
@@ -36,15 +36,15 @@ pub(crate) fn check_library() -> Result<(), OpenError> {
     if found >= SQLITE_MIN { Ok(()) } else { Err(OpenError::TooOld { found }) }
 }
 
-/// What the file is: the version of its tables, 0 where it has none yet; refused where it is no store
-/// of ours, or one that only a newer version understands.
+/// Returns the version of the file's tables, 0 if it has none yet. Refuses a file that is not a store of
+/// Vivarium, or that only a newer version can read.
 pub(crate) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
     let application: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
     let tables: i64 =
         db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
-    // What a start leaves that died early says nothing of itself.
+    // A start that died early leaves a file without tables or a version.
     if tables == 0 && [0, APPLICATION].contains(&application) && version == 0 {
         return Ok(0);
     }
@@ -55,7 +55,7 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
     let min_reader = meta(db, "min_reader").map_err(sql)?.ok_or_else(|| OpenError::Corrupt {
         file: file.to_owned(),
         why: "its format is not stated".into(),
-        begun: false,
+        written: false,
     })?;
     if min_reader > FORMAT {
         let dir = file.parent().unwrap_or(file).to_owned();
@@ -67,25 +67,25 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
     Ok(version)
 }
 
-/// Refuses a file that lacks pages which its log cannot have: no log has more of them than frames. Where there
-/// is no log SQLite refuses it by itself.
+/// Refuses a file with more missing pages than its log can hold: a frame of the log is larger than a page.
+/// If there is no log, SQLite refuses such a file by itself.
 fn not_truncated(db: &Connection, file: &Path) -> Result<(), OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
     let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map(u64::from);
     let (pages, size) = (number("page_count").map_err(sql)?, number("page_size").map_err(sql)?);
     let length = |file: &Path| std::fs::metadata(file).map_or(0, |found| found.len());
-    let (there, logged) = (length(file) / size, length(&log::of(file)) / size);
+    let (there, logged) = (length(file) / size, length(&log::path_of(file)) / size);
     if there + logged >= pages {
         return Ok(());
     }
-    let why = format!("it is cut off: it has {there} of its {pages} pages, and its log at most {logged}");
-    Err(OpenError::Corrupt { file: file.to_owned(), why, begun: false })
+    let why = format!("it is truncated: it has {there} of {pages} pages, and its log at most {logged}");
+    Err(OpenError::Corrupt { file: file.to_owned(), why, written: false })
 }
 
-/// Checks what the file is, and brings it up to date.
-pub(crate) fn ready(db: &Connection, file: &Path) -> Result<(), OpenError> {
+/// Checks what the file is, and migrates it to the current version.
+pub(crate) fn prepare(db: &Connection, file: &Path) -> Result<(), OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
-    // What is refused stays as it is: closing it must not copy the log back.
+    // A refused file must not change: closing it must not copy the log back.
     let leave = |refused| db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, refused).map_err(sql);
     leave(true)?;
     tune(db).map_err(sql)?;
@@ -94,27 +94,27 @@ pub(crate) fn ready(db: &Connection, file: &Path) -> Result<(), OpenError> {
         not_truncated(db, file)?;
     }
     leave(false)?;
-    pragmas(db).and_then(|()| migrate(db, version)).map_err(|error| begun(file, &error))
+    pragmas(db).and_then(|()| migrate(db, version)).map_err(|error| unreadable_after_write(file, &error))
 }
 
 fn pragmas(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", if failpoint::on!("sync-normal") { "NORMAL" } else { "FULL" })?;
-    // The writer itself copies the log back, after its answers are out; the log's file keeps its
-    // size, so that a commit never waits for the file system to make it longer.
+    // The writer copies the log back itself, after it has sent its answers. The log's file keeps its
+    // size, so that a commit never waits for the file system to extend it.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", -1)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
     db.pragma_update(None, "cache_size", -16_384)
 }
 
-/// What the writer's connection and those that only read have in common.
+/// Settings of all connections, writable or not.
 pub(crate) fn tune(db: &Connection) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(STATEMENTS);
-    // No plan may depend on the values bound to it: else partial indexes make SQLite prepare a
-    // statement again for every other value, which costs more than running it.
+    // Query plans must not depend on bound values. Otherwise SQLite would prepare a statement that uses a
+    // partial index again for every new value, which costs more than running it.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    db.busy_timeout(BUSY)
+    db.busy_timeout(BUSY_TIMEOUT)
 }
 
 fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_another_program_is_refused_by_name() {
+    fn a_database_of_another_program_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let other = Connection::open(dir.path().join("vivarium.db")).unwrap();
         other.execute_batch("CREATE TABLE theirs (x)").unwrap();
@@ -165,7 +165,7 @@ mod tests {
         let mut texts = db.prepare(sql).unwrap();
         let texts: Vec<String> =
             texts.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
-        // Names, kinds and keys, of bounded length.
+        // Names, kinds and keys, all of bounded length.
         let short = [
             "commits.kind",
             "credential.label",

@@ -1,6 +1,6 @@
-//! The one writer: drains whatever waits into one transaction and completes the commands only once
-//! the commit is on disk. Group commit without a timer: while one group is being synced the next one
-//! gathers. A command that fails leaves nothing behind and takes no other with it.
+//! The one writer: runs all waiting commands in one transaction and answers them only after the commit
+//! is on disk. This is group commit without a timer: while one group is being synced, the next one
+//! gathers. A command that fails writes nothing and does not make the others fail.
 //!
 //! This module must not know what a command does.
 
@@ -17,27 +17,27 @@ use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{oneshot, watch};
 
-use crate::sqlite::engine::fault::{Fault, Outcome, again, classify};
+use crate::sqlite::engine::fault::{Fault, Outcome, classify, copy_error};
 use crate::sqlite::engine::schema;
 
-/// Frames of the write-ahead log above which it is copied back into the database, so that its file
-/// is used again from the start. The next command waits for that, some milliseconds.
+/// Above this number of frames the write-ahead log is copied back into the database, so that its file
+/// is used again from the start. The next command waits for that some milliseconds.
 const CHECKPOINT_FRAMES: i64 = 1_000;
 
 /// Figures of the writer since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Transactions that wrote something: fsyncs on the path of a command.
+    /// Transactions that wrote something: each is one fsync that commands wait for.
     pub groups: u64,
-    /// Commands, those that wrote nothing included.
+    /// Commands, including those that wrote nothing.
     pub commands: u64,
-    /// Copies of the write-ahead log into the database, off the path of any command.
+    /// Copies of the write-ahead log into the database; no command's answer waits for one.
     pub checkpoints: u64,
     /// Pages written to the write-ahead log.
     pub pages: u64,
-    /// Rows written by commands, those that were taken back included.
+    /// Rows written by commands, including those that were rolled back.
     pub rows: u64,
-    /// Steps of SQLite's machine, of questions too; none are counted unless `Sqlite::count_steps` says so.
+    /// Steps of SQLite's virtual machine, for commands and queries; counted only after `Sqlite::count_steps`.
     pub steps: u64,
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct Counters {
     pages: AtomicU64,
     rows: AtomicU64,
     steps: AtomicU64,
-    /// How long the write-ahead log was when it was written to last.
+    /// Frames in the write-ahead log when it was last written.
     end: AtomicI64,
-    /// Frames in the write-ahead log after the last commit.
+    /// Frames in the write-ahead log that are not copied back yet.
     frames: AtomicI64,
 }
 
@@ -68,15 +68,15 @@ impl Counters {
         }
     }
 
-    /// SQLite's machine took a step.
-    pub(crate) fn stepped(&self) {
+    /// Counts one step of SQLite's virtual machine.
+    pub(crate) fn count_step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What the write-ahead log tells after each commit that wrote to it.
-    pub(crate) fn wrote(&self, frames: i64) {
+    /// Counts the pages of a commit, after which the write-ahead log has so many frames.
+    pub(crate) fn count_pages(&self, frames: i64) {
         let end = self.end.swap(frames, Ordering::Relaxed);
-        // A log that is shorter than it was is used again from its start.
+        // A log that is shorter than before is used again from its start.
         let new = if frames > end { frames - end } else { frames };
         self.pages.fetch_add(new.unsigned_abs(), Ordering::Relaxed);
         self.frames.store(frames, Ordering::Relaxed);
@@ -86,40 +86,40 @@ impl Counters {
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// What it wrote is to be kept.
+    /// It succeeded; its writes are to be kept.
     Done,
-    /// By a refusal of its own: what it wrote until then has been counted.
+    /// It refused between two statements: SQLite's row count shows whether it has written.
     Refused,
-    /// By an error: nobody knows what it wrote. SQLite counts no row of a statement that failed in the middle.
+    /// It failed with an error. It may have written: SQLite does not count rows of a statement that fails midway.
     Failed,
 }
 
-/// One command, whatever it does.
+/// One command.
 pub(crate) trait Work: Send {
-    /// Does it. It may be asked again, after all that it wrote was taken back.
+    /// Runs the command. It may run again after its writes were rolled back.
     fn run(&mut self, db: &Connection) -> End;
-    /// The store's error that it ended with, if it did.
+    /// The store error that the last run ended with, if any.
     fn error(&self) -> Option<StoreError>;
-    /// Answers: as it ended, or with the error of the group.
+    /// Sends the answer: the command's own result, or the error of the group.
     fn finish(self: Box<Self>, group: Result<(), StoreError>);
 }
 
-/// What commands change in memory along with what they write.
+/// State in memory that commands change together with their writes.
 pub(crate) trait Memory: Send {
-    /// What was written is on disk.
-    fn kept(&self);
-    /// What was written was taken back.
-    fn taken_back(&self);
+    /// The writes are on disk.
+    fn committed(&self);
+    /// The writes were rolled back.
+    fn rolled_back(&self);
 }
 
-/// A command and who waits for it.
+/// A command with the channel for its answer.
 struct Command<T, F> {
     work: F,
     outcome: Option<Outcome<T>>,
     reply: oneshot::Sender<Outcome<T>>,
 }
 
-/// A command from a closure, and its answer to come. It may run again, after what it wrote was taken back.
+/// A command from a closure, and the receiver of its answer. It may run again after its writes were rolled back.
 pub(crate) fn command<T, F>(work: F) -> (Box<dyn Work>, oneshot::Receiver<Outcome<T>>)
 where
     T: Send + 'static,
@@ -136,7 +136,7 @@ where
 {
     fn run(&mut self, db: &Connection) -> End {
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(db))).unwrap_or_else(|_| {
-            let text = "a command panicked; nothing of it was written";
+            let text = "a command panicked; nothing was written";
             Err(Fault::Store(StoreError::Damaged(text.into())))
         });
         let end = match &outcome {
@@ -151,7 +151,7 @@ where
     fn error(&self) -> Option<StoreError> {
         match self.outcome.as_ref()? {
             Err(Fault::Sql(error)) => Some(classify(error)),
-            Err(Fault::Store(error)) => Some(again(error)),
+            Err(Fault::Store(error)) => Some(copy_error(error)),
             _ => None,
         }
     }
@@ -161,17 +161,18 @@ where
             Ok(()) => self.outcome.unwrap_or(Err(Fault::Store(StoreError::Closed))),
             Err(error) => Err(Fault::Store(error)),
         };
-        // The caller may be gone; what was written stays.
+        // The caller may have stopped waiting; the writes stay.
         let _ = self.reply.send(outcome);
     }
 }
 
-/// Runs commands in one transaction and answers them. There are no savepoints: for each, SQLite would copy every page
-/// before it is changed, a quarter of what an accept costs. Where a command fails after it may have written, which is
-/// rare, all is taken back: those before it run again and are committed, it is answered, and those behind it follow.
-/// So each failure costs one more commit at most, and no command runs more than twice for the failure of another.
+/// Runs commands in one transaction and answers them. There are no savepoints: for each one SQLite would copy
+/// every page before it is changed, which is a quarter of the cost of an accept. If a command fails after it may
+/// have written (rare), the transaction is rolled back: the commands before it run again and are committed, the
+/// failed one is answered, then the commands after it run. So each failure costs at most one more commit, and no
+/// command runs more than twice because another one failed.
 ///
-/// The error is that of a commit or of the file; whom it concerns has been told.
+/// Returns an error of the commit or of the file; the commands concerned have been answered with it.
 pub(crate) fn serve(
     db: &Connection,
     counters: &Counters,
@@ -202,12 +203,12 @@ fn answer(
 ) -> Result<(), StoreError> {
     counters.commands.fetch_add(works.len() as u64, Ordering::Relaxed);
     for work in works {
-        work.finish(result.as_ref().copied().map_err(again));
+        work.finish(result.as_ref().copied().map_err(copy_error));
     }
     result
 }
 
-/// Runs and commits them all, or none where one failed: which one.
+/// Runs and commits all commands. If one fails, nothing is committed and its index is returned.
 fn transact(
     db: &Connection,
     counters: &Counters,
@@ -224,14 +225,14 @@ fn transact(
     let rows = db.total_changes().saturating_sub(before);
     counters.rows.fetch_add(rows, Ordering::Relaxed);
     if !matches!(done, Ok(None)) {
-        memory.taken_back();
+        memory.rolled_back();
         if !db.is_autocommit() {
-            // Nothing of a group that failed may stay; if even this fails the file is not ours to mend.
+            // A failed group must leave nothing behind. If the rollback fails too, the store cannot repair it.
             step(db, "ROLLBACK")?;
         }
         return done;
     }
-    memory.kept();
+    memory.committed();
     if rows > 0 {
         counters.groups.fetch_add(1, Ordering::Relaxed);
         failpoint::hit!("group.committed");
@@ -239,13 +240,13 @@ fn transact(
     done
 }
 
-/// Runs them until one fails that may have written.
+/// Runs the commands until one fails that may have written; returns its index.
 fn first_failed(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<Option<usize>, StoreError> {
     for (at, work) in group.iter_mut().enumerate() {
         let before = db.total_changes();
         let end = work.run(db);
         if db.is_autocommit() {
-            // SQLite takes a whole transaction back by itself (disk full, IO error): then no command happened.
+            // SQLite rolled the whole transaction back by itself (disk full, I/O error): no command took effect.
             let lost = || StoreError::Broken("a transaction was lost".into());
             return Err(work.error().unwrap_or_else(lost));
         }
@@ -259,39 +260,39 @@ fn first_failed(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<Option<u
 fn step(db: &Connection, sql: &str) -> Result<(), StoreError> {
     let mut statement = db.prepare_cached(sql).map_err(|error| classify(&error))?;
     statement.raw_execute().map(drop).map_err(|error| match error.sqlite_error_code() {
-        // A commit that fails for any reason but room leaves open what is on disk: end the process.
+        // After a failed commit it is unknown what is on disk, unless the disk was full: the process must end.
         Some(ErrorCode::DiskFull) | None => classify(&error),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => classify(&error),
         Some(_) => StoreError::Broken(error.to_string()),
     })
 }
 
-/// What must stand in the store before anything else is written.
-pub(crate) type Note = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
+/// A write that must happen before any other.
+pub(crate) type FirstWrite = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
 
-/// What the writer thread works with.
-pub(crate) struct Writing<M> {
+/// The state of the writer thread.
+pub(crate) struct Writer<M> {
     pub(crate) db: Connection,
     pub(crate) counters: Arc<Counters>,
     pub(crate) memory: Arc<M>,
-    /// Where the write-ahead log is.
+    /// The path of the write-ahead log.
     pub(crate) log: PathBuf,
-    /// Noted before anything is written, as soon as there is room for it.
-    pub(crate) unnoted: Option<Note>,
-    /// How long nothing is to be written before a log that has grown is cut.
-    pub(crate) quiet: Duration,
-    /// When something was written last, or the log was cut.
-    pub(crate) wrote: Instant,
-    /// Frames above which the log is copied back.
-    pub(crate) bound: i64,
+    /// Written before anything else, as soon as the disk has room for it.
+    pub(crate) first_write: Option<FirstWrite>,
+    /// A log that has grown is truncated after so much time without a write.
+    pub(crate) quiet_time: Duration,
+    /// When something was last written, or the log was truncated.
+    pub(crate) last_write: Instant,
+    /// The number of frames from which on the log is copied back.
+    pub(crate) copy_back_from: i64,
 }
 
-impl<M: Memory> Writing<M> {
-    /// Writes until every sender is gone.
-    pub(crate) fn all(
+impl<M: Memory> Writer<M> {
+    /// Runs commands until every sender is dropped.
+    pub(crate) fn run(
         mut self,
         queue: &Receiver<Box<dyn Work>>,
-        tell_broken: &watch::Sender<Option<String>>,
+        report_broken: &watch::Sender<Option<String>>,
     ) {
         let mut broken: Option<StoreError> = None;
         loop {
@@ -299,33 +300,33 @@ impl<M: Memory> Writing<M> {
                 Ok(first) => {
                     let mut group = vec![first];
                     group.extend(queue.try_iter().take(limits::GROUP_MAX - 1));
-                    self.group(group, broken.as_ref())
+                    self.serve_group(group, broken.as_ref())
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let cut = self.cut();
-                    self.wrote = Instant::now();
-                    cut
+                    let done = self.truncate();
+                    self.last_write = Instant::now();
+                    done
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             if let (None, Err(error @ StoreError::Broken(_))) = (&broken, failed) {
-                tell_broken.send_replace(Some(error.to_string()));
+                report_broken.send_replace(Some(error.to_string()));
                 broken = Some(error);
             }
         }
         if broken.is_none() && self.copy_back().is_ok() {
-            // Stopped in order, the file alone is the store: a log that is kept could rot, and roll it back. Where
-            // a reader is in the way the log stays, as after a kill.
+            // After a clean stop the file alone is the store: if a log stayed and were damaged later, commits
+            // would be lost. If a reader is in the way, the log stays, as after a kill.
             let _ = self.db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
         }
     }
 
-    /// The next command. It is waited for without end, but where the log is long.
+    /// Waits for the next command: forever, or up to a time-out if the log is long.
     fn next(&self, queue: &Receiver<Box<dyn Work>>, broken: bool) -> Result<Box<dyn Work>, RecvTimeoutError> {
         let long = std::fs::metadata(&self.log).is_ok_and(|log| log.len() > limits::LOG_KEPT_BYTES);
         match long && !broken {
-            // Commands that write nothing come all the time: they do not count.
-            true => match self.quiet.checked_sub(self.wrote.elapsed()) {
+            // Commands that write nothing do not extend the time-out: they come all the time.
+            true => match self.quiet_time.checked_sub(self.last_write.elapsed()) {
                 Some(left) => queue.recv_timeout(left),
                 None => queue.try_recv().map_err(|error| match error {
                     TryRecvError::Empty => RecvTimeoutError::Timeout,
@@ -336,36 +337,41 @@ impl<M: Memory> Writing<M> {
         }
     }
 
-    /// Runs a group, and copies the log back after the answers are out.
-    fn group(&mut self, group: Vec<Box<dyn Work>>, broken: Option<&StoreError>) -> Result<(), StoreError> {
-        let may = broken.map_or_else(|| self.note(), |error| Err(again(error)));
-        if let Err(error) = may {
-            group.into_iter().for_each(|work| work.finish(Err(again(&error))));
+    /// Runs a group, then copies the log back if it is long. The answers are sent before that.
+    fn serve_group(
+        &mut self,
+        group: Vec<Box<dyn Work>>,
+        broken: Option<&StoreError>,
+    ) -> Result<(), StoreError> {
+        let allowed = broken.map_or_else(|| self.run_first_write(), |error| Err(copy_error(error)));
+        if let Err(error) = allowed {
+            group.into_iter().for_each(|work| work.finish(Err(copy_error(&error))));
             return Err(error);
         }
         let groups = self.counters.groups.load(Ordering::Relaxed);
         let served = serve(&self.db, &self.counters, &*self.memory, group);
         if self.counters.groups.load(Ordering::Relaxed) != groups {
-            self.wrote = Instant::now();
+            self.last_write = Instant::now();
         }
         if matches!(served, Err(StoreError::Broken(_)))
-            || self.counters.frames.load(Ordering::Relaxed) < self.bound
+            || self.counters.frames.load(Ordering::Relaxed) < self.copy_back_from
         {
             return served;
         }
-        self.bound = if failpoint::on!("small-log") { CHECKPOINT_FRAMES / 40 } else { CHECKPOINT_FRAMES };
+        self.copy_back_from =
+            if failpoint::on!("small-log") { CHECKPOINT_FRAMES / 40 } else { CHECKPOINT_FRAMES };
         self.copy_back()
     }
 
-    fn note(&mut self) -> Result<(), StoreError> {
-        if let Some(note) = &self.unnoted {
-            note(&self.db).map_err(|error| classify(&error))?;
-            self.unnoted = None;
+    fn run_first_write(&mut self) -> Result<(), StoreError> {
+        if let Some(write) = &self.first_write {
+            write(&self.db).map_err(|error| classify(&error))?;
+            self.first_write = None;
         }
         Ok(())
     }
 
-    /// Copies the log back, so that its file is used again from the start.
+    /// Copies the log into the database, so that its file is used again from the start.
     fn copy_back(&self) -> Result<(), StoreError> {
         failpoint::hit!("checkpoint.before");
         self.checkpoint(CheckpointMode::PASSIVE)?;
@@ -373,17 +379,17 @@ impl<M: Memory> Writing<M> {
         Ok(())
     }
 
-    /// Copies the log back and gives its room back, while nobody waits.
-    fn cut(&self) -> Result<(), StoreError> {
+    /// Copies the log into the database and truncates its file, while no command waits.
+    fn truncate(&self) -> Result<(), StoreError> {
         let wait = |time| self.db.busy_timeout(time).map_err(|error| classify(&error));
-        // A command that comes meanwhile is not to wait for a reader that is in the way.
+        // Do not wait for a reader: a command that arrives meanwhile would wait with it.
         wait(Duration::ZERO)?;
-        let cut = self.checkpoint(CheckpointMode::TRUNCATE);
-        wait(schema::BUSY)?;
-        cut
+        let done = self.checkpoint(CheckpointMode::TRUNCATE);
+        wait(schema::BUSY_TIMEOUT)?;
+        done
     }
 
-    /// A reader in the way and a full disk only delay it. After any other failure nobody knows what is on disk.
+    /// A busy reader or a full disk only delay a checkpoint. After any other failure it is unknown what is on disk.
     fn checkpoint(&self, mode: CheckpointMode) -> Result<(), StoreError> {
         self.db.wal_checkpoint_v2(None::<&str>, mode).map_err(|error| classify(&error))?;
         self.counters.frames.store(0, Ordering::Relaxed);
@@ -397,12 +403,12 @@ mod tests {
     use super::*;
     use crate::sqlite::engine::file::{FILE, open_dir};
 
-    /// Commands that change nothing in memory.
-    struct Nothing;
+    /// For commands that change nothing in memory.
+    struct NoMemory;
 
-    impl Memory for Nothing {
-        fn kept(&self) {}
-        fn taken_back(&self) {}
+    impl Memory for NoMemory {
+        fn committed(&self) {}
+        fn rolled_back(&self) {}
     }
 
     fn db() -> Connection {
@@ -419,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failing_command_does_not_sink_its_group() {
+    fn a_failing_command_does_not_make_the_rest_of_its_group_fail() {
         let (db, counters) = (db(), Counters::default());
         let (good, mut good_answer) = insert(1);
         let (twin, mut twin_answer) = insert(1);
@@ -428,7 +434,7 @@ mod tests {
             panic!("on purpose")
         });
         let (last, mut last_answer) = insert(2);
-        serve(&db, &counters, &Nothing, vec![good, twin, panics, last]).unwrap();
+        serve(&db, &counters, &NoMemory, vec![good, twin, panics, last]).unwrap();
         assert!(good_answer.try_recv().unwrap().is_ok());
         assert!(twin_answer.try_recv().unwrap().is_err());
         assert!(panics_answer.try_recv().unwrap().is_err());
@@ -439,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_runs_again_only_where_one_of_it_fails_after_it_has_written_and_then_in_its_order() {
+    fn a_group_runs_again_in_order_only_if_a_command_fails_after_it_has_written() {
         let (db, ran) = (db(), Arc::new(AtomicU64::new(0)));
         let note = |x: i64, outcome: fn(&Connection, i64) -> Outcome<()>| {
             let ran = Arc::clone(&ran);
@@ -458,7 +464,7 @@ mod tests {
             let outcomes = [write, second, write];
             let group = std::array::from_fn::<_, 3, _>(|at| note(numbers[at], outcomes[at]));
             let (works, answers): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-            serve(&db, &Counters::default(), &Nothing, works).unwrap();
+            serve(&db, &Counters::default(), &NoMemory, works).unwrap();
             let done = answers.into_iter().map(|mut answer| answer.try_recv().unwrap().is_ok());
             (done.collect::<Vec<_>>(), ran.swap(0, Ordering::Relaxed))
         };
@@ -471,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_of_a_statement_that_fails_in_the_middle_and_the_rest_of_its_group_is_written() {
+    fn a_statement_that_fails_midway_leaves_nothing_and_the_rest_of_its_group_is_written() {
         let (db, counters) = (db(), Counters::default());
         db.execute_batch(
             "CREATE TABLE n (x INTEGER PRIMARY KEY, y INTEGER NOT NULL) STRICT; \
@@ -486,7 +492,7 @@ mod tests {
         let ((first, mut first_answer), (last, mut last_answer)) = (insert(1), insert(2));
         let (middle, mut middle_answer) = fails("UPDATE n SET y = y - 1");
         let (corrupt, mut corrupt_answer) = fails("UPDATE torn SET y = 2, x = 2");
-        serve(&db, &counters, &Nothing, vec![first, middle, corrupt, last]).unwrap();
+        serve(&db, &counters, &NoMemory, vec![first, middle, corrupt, last]).unwrap();
         assert!(middle_answer.try_recv().unwrap().is_err());
         let corrupt = corrupt_answer.try_recv().unwrap().unwrap_err();
         assert!(
@@ -501,23 +507,23 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_alone_leaves_nothing_and_the_next_one_finds_the_file_at_rest() {
+    fn a_single_failing_command_leaves_nothing_and_the_next_one_succeeds() {
         let (db, counters) = (db(), Counters::default());
         let (panics, mut panics_answer) = command::<(), _>(|db| {
             db.execute("INSERT INTO t VALUES (7)", [])?;
             panic!("on purpose")
         });
-        serve(&db, &counters, &Nothing, vec![panics]).unwrap();
+        serve(&db, &counters, &NoMemory, vec![panics]).unwrap();
         assert!(panics_answer.try_recv().unwrap().is_err());
         let (good, mut good_answer) = insert(1);
-        serve(&db, &counters, &Nothing, vec![good]).unwrap();
+        serve(&db, &counters, &NoMemory, vec![good]).unwrap();
         assert!(good_answer.try_recv().unwrap().is_ok());
         let rows: i64 = db.query_row("SELECT sum(x) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 1);
     }
 
     #[test]
-    fn a_commit_without_room_fails_the_whole_group_and_writes_nothing() {
+    fn a_commit_on_a_full_disk_fails_for_the_whole_group_and_writes_nothing() {
         let (db, counters) = (db(), Counters::default());
         db.pragma_update(None, "max_page_count", 3).unwrap();
         let (small, mut small_answer) = insert(1);
@@ -527,32 +533,41 @@ mod tests {
             }
             Ok(())
         });
-        let error = serve(&db, &counters, &Nothing, vec![small, big]);
+        let error = serve(&db, &counters, &NoMemory, vec![small, big]);
         let full = |outcome: Outcome<()>| matches!(outcome, Err(Fault::Store(StoreError::Full(_))));
         let big_full = match big_answer.try_recv().unwrap() {
             Err(Fault::Sql(error)) => matches!(classify(&error), StoreError::Full(_)),
             outcome => full(outcome),
         };
         assert!(big_full);
-        // If SQLite rolled the transaction back, the small one is rolled back with the group.
+        // If SQLite rolled the transaction back, the small command is rolled back with it.
         let rows: i64 = db.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows == 1, error.is_ok());
         assert_eq!(small_answer.try_recv().unwrap().is_ok(), error.is_ok());
     }
 
-    /// A writer of a store in a file, and what its log measures.
-    fn writing(dir: &std::path::Path) -> (Writing<Nothing>, impl Fn() -> u64 + use<>) {
+    /// A writer of a store in a file, and a function that returns the size of its log.
+    fn writing(dir: &std::path::Path) -> (Writer<NoMemory>, impl Fn() -> u64 + use<>) {
         let opened = open_dir(dir).unwrap();
         opened.db.execute_batch("CREATE TABLE t (x)").unwrap();
-        let log = crate::sqlite::engine::log::of(&opened.file);
-        let (db, counters, unnoted, bound) = (opened.db, Arc::default(), None, i64::MAX);
-        let (quiet, wrote) = (Duration::ZERO, Instant::now());
-        let memory = Arc::new(Nothing);
-        let writing = Writing { db, counters, memory, log: log.clone(), unnoted, quiet, wrote, bound };
+        let log = crate::sqlite::engine::log::path_of(&opened.file);
+        let (db, counters, first_write, copy_back_from) = (opened.db, Arc::default(), None, i64::MAX);
+        let (quiet_time, last_write) = (Duration::ZERO, Instant::now());
+        let memory = Arc::new(NoMemory);
+        let writing = Writer {
+            db,
+            counters,
+            memory,
+            log: log.clone(),
+            first_write,
+            quiet_time,
+            last_write,
+            copy_back_from,
+        };
         (writing, move || std::fs::metadata(&log).unwrap().len())
     }
 
-    fn much() -> (Box<dyn Work>, oneshot::Receiver<Outcome<()>>) {
+    fn large_write() -> (Box<dyn Work>, oneshot::Receiver<Outcome<()>>) {
         command(|db| {
             db.execute("INSERT INTO t VALUES (zeroblob(6000000))", [])?;
             Ok(())
@@ -560,14 +575,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_has_grown_is_cut_once_nobody_writes() {
+    fn a_log_that_has_grown_is_truncated_when_nothing_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let (writing, log) = writing(dir.path());
         let (sender, queue) = std::sync::mpsc::sync_channel(8);
-        let (tell_broken, broken) = watch::channel(None);
-        let writer = std::thread::spawn(move || writing.all(&queue, &tell_broken));
+        let (report_broken, broken) = watch::channel(None);
+        let writer = std::thread::spawn(move || writing.run(&queue, &report_broken));
         for _ in 0..2 {
-            let (work, answer) = much();
+            let (work, answer) = large_write();
             sender.send(work).unwrap();
             answer.blocking_recv().unwrap().unwrap();
             while log() > 0 {
@@ -577,39 +592,39 @@ mod tests {
         let (work, answer) = command(|db| Ok(db.execute("INSERT INTO t VALUES (1)", []).map(drop)?));
         sender.send(work).unwrap();
         answer.blocking_recv().unwrap().unwrap();
-        assert!((1..limits::LOG_KEPT_BYTES).contains(&log()), "a short one stays");
+        assert!((1..limits::LOG_KEPT_BYTES).contains(&log()), "a short log stays");
         drop(sender);
         writer.join().unwrap();
         assert_eq!(*broken.borrow(), None);
     }
 
     #[test]
-    fn where_there_is_no_room_for_an_opening_nothing_is_written_until_there_is() {
+    fn nothing_is_written_before_there_is_room_to_record_the_opening() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writing, _) = writing(dir.path());
         crate::sqlite::ports::tests::fill(&writing.db);
-        writing.unnoted = Some(Box::new(|db| schema::set_meta(db, "boot", 2)));
-        let (work, mut answer) = much();
-        assert!(matches!(writing.group(vec![work], None), Err(StoreError::Full(_))));
+        writing.first_write = Some(Box::new(|db| schema::set_meta(db, "boot", 2)));
+        let (work, mut answer) = large_write();
+        assert!(matches!(writing.serve_group(vec![work], None), Err(StoreError::Full(_))));
         assert!(matches!(answer.try_recv().unwrap(), Err(Fault::Store(StoreError::Full(_)))));
         crate::sqlite::ports::tests::empty(&writing.db);
-        let (work, mut answer) = much();
-        writing.group(vec![work], None).unwrap();
-        assert!(answer.try_recv().unwrap().is_ok() && writing.unnoted.is_none());
+        let (work, mut answer) = large_write();
+        writing.serve_group(vec![work], None).unwrap();
+        assert!(answer.try_recv().unwrap().is_ok() && writing.first_write.is_none());
     }
 
     #[test]
-    fn a_reader_in_the_way_only_delays_the_cut() {
+    fn a_busy_reader_only_delays_truncating_the_log() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writing, log) = writing(dir.path());
         let reader = Connection::open(dir.path().join(FILE)).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
-        writing.group(vec![much().0], None).unwrap();
+        writing.serve_group(vec![large_write().0], None).unwrap();
         let grown = log();
-        assert!(matches!(writing.cut(), Err(StoreError::Busy(_))));
+        assert!(matches!(writing.truncate(), Err(StoreError::Busy(_))));
         assert!(grown > limits::LOG_KEPT_BYTES && log() == grown);
         reader.execute_batch("COMMIT").unwrap();
-        writing.cut().unwrap();
+        writing.truncate().unwrap();
         assert_eq!(log(), 0);
     }
 }

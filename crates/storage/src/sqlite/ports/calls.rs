@@ -1,20 +1,20 @@
-//! Outcomes from outside the cycle: compare-and-set on the call row; the first one wins.
+//! Outcomes from outside the cycle: compare-and-set on the call row, so the first one wins.
 
-use agent::answers::{self, Goes};
+use agent::answers::{self, Destination};
 use agent::call::{CallRow, CallState, Outcome as Answer};
 use agent::changes::Notifications;
 use agent::event::EventState;
 use agent::id::{AgentId, CallId, CycleId, RootId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, CallError, Calls, CanceledCall, Denial, Detached, Finish, FinishedCall, StoreError, Wakeup,
+    BoxFuture, CallError, Calls, CanceledCall, Denial, DetachedCall, Finish, FinishedCall, StoreError, Wakeup,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::sqlite::engine::fault::{Outcome, of};
+use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
-use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::calls::{CALL, call_at, cause_at, detached};
 use crate::sqlite::tables::events::{Head, admit};
@@ -27,10 +27,10 @@ impl Calls for Sqlite {
         &self,
         after: Option<CallId>,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Vec<DetachedCall>, StoreError>> {
         Box::pin(async move {
             Ok(self
-                .among(Access::Read(Who::Living), move |db, _| detached(db, after.as_ref(), limit))
+                .for_several(Access::Read(Caller::Agents), move |db, _| detached(db, after.as_ref(), limit))
                 .await?)
         })
     }
@@ -49,8 +49,8 @@ impl Calls for Sqlite {
     }
 }
 
-/// A call, and what its agent waits for.
-struct Asked {
+/// A call, with what is needed of its agent.
+struct FoundCall {
     row: i64,
     agent: AgentId,
     cycle: CycleId,
@@ -66,8 +66,8 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop FROM call c \
                JOIN entity e ON e.id = c.agent JOIN agent a ON a.id = c.agent JOIN life l ON l.agent = c.agent \
                WHERE c.id = ?";
-    let asked = first(db, sql, [&id.0], |row| {
-        Ok(Asked {
+    let found = first(db, sql, [&id.0], |row| {
+        Ok(FoundCall {
             row: row.get(0)?,
             agent: AgentId(uuid_at(row, 1)?),
             cycle: CycleId(uuid_at(row, 2)?),
@@ -78,34 +78,38 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
             cause: cause_at(row, 7)?,
         })
     })?;
-    let Some(Asked { row, agent, cycle, tool, awaited, open, standing, cause }) = asked else {
+    let Some(FoundCall { row, agent, cycle, tool, awaited, open, standing, cause }) = found else {
         return Ok(None);
     };
     let sql = "UPDATE call SET state = 'done', outcome = ?, outside = 1 WHERE id = ? AND state <> 'done'";
     if run(db, sql, params![to_json(outcome)?, id.0])? == 0 {
         return Ok(Some(Finish::Already));
     }
-    let said = show::spoken(db, show::update(db, id)?.into_iter().collect())?;
-    let goes = answers::goes(awaited, cycle, open, standing);
-    let due = match goes {
-        Goes::ToCycle => {
+    let messages = show::with_sender(db, show::update(db, id)?.into_iter().collect())?;
+    let destination = answers::destination(awaited, cycle, open, standing);
+    let due = match destination {
+        Destination::Cycle => {
             let at = (*at).min(session.now());
             waits::answer(db, row, standing, at)?.then_some(at)
         }
-        Goes::ToInbox => {
-            let mut head = Head::read(db, row).map_err(of(agent))?;
+        Destination::Inbox => {
+            let mut head = Head::read(db, row).map_err(name_agent(agent))?;
             let event = answers::event(id, tool, outcome, cause, *at);
             admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?
         }
-        Goes::Nowhere => None,
+        Destination::Nobody => None,
     };
     let wake = due.map(|at| Wakeup { agent, at, urgent: false }).into_iter().collect();
-    let echo = Notifications { messages: said, wake, ..Notifications::default() };
-    Ok(Some(if goes == Goes::ToCycle { Finish::Awaited(agent, echo) } else { Finish::Late(agent, echo) }))
+    let notifications = Notifications { messages, wake, ..Notifications::default() };
+    Ok(Some(if destination == Destination::Cycle {
+        Finish::Awaited(agent, notifications)
+    } else {
+        Finish::Late(agent, notifications)
+    }))
 }
 
-/// Takes an open call back: it is answered as canceled, for its cycle or by an event, like any other
-/// answer from outside.
+/// Cancels an open call: it gets the outcome "canceled", which goes to its cycle or becomes an event, like any
+/// other answer from outside.
 pub(crate) fn cancel(
     db: &Connection,
     session: &Session,
@@ -119,9 +123,9 @@ pub(crate) fn cancel(
     let found = first(db, &sql, params![call.0, row], |row| call_at(row, 0))?.ok_or_else(missing)?;
     let answer = FinishedCall { id: call.clone(), outcome: Answer::canceled(&found), at };
     match finish(db, session, &answer)? {
-        Some(Finish::Awaited(_, echo) | Finish::Late(_, echo)) => {
+        Some(Finish::Awaited(_, notifications) | Finish::Late(_, notifications)) => {
             let call = CallRow { state: CallState::Done, outcome: Some(answer.outcome), ..found };
-            Ok(CanceledCall { call, echo })
+            Ok(CanceledCall { call, notifications })
         }
         Some(Finish::Already) => {
             let ended = found.outcome.map_or("over", |outcome| outcome.status.as_str());

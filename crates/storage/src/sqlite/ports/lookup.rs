@@ -1,4 +1,4 @@
-//! Reading on an agent's behalf: every query names the agent, so that no row of another's comes out.
+//! Queries on behalf of an agent: each one names the agent, so that it never returns what that agent may not read.
 
 use agent::event::NamedMessage;
 use agent::id::{AgentId, SpaceId};
@@ -8,10 +8,10 @@ use agent::run::Run;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::facts::members;
-use crate::sqlite::tables::messages::said;
-use crate::sqlite::tables::rows::{SPACE, bytes, first, named, space_at, u64_at};
+use crate::sqlite::tables::messages::named_messages;
+use crate::sqlite::tables::rows::{SPACE, bytes, first, id_or_name, space_at, u64_at};
 use crate::sqlite::tables::runs::runs;
 
 impl Lookup for Sqlite {
@@ -22,7 +22,7 @@ impl Lookup for Sqlite {
         before: Option<u64>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Option<(Vec<NamedMessage>, u64)>, StoreError>> {
-        let done = self.read(Who::Living, move |db, _| messages(db, agent, space, before, limit));
+        let done = self.read(Caller::Agents, move |db, _| messages(db, agent, space, before, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -31,18 +31,18 @@ impl Lookup for Sqlite {
         agent: AgentId,
         id_or_name: String,
     ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
-        let done = self.look(Who::Living, move |db, _| space(db, agent, &id_or_name));
+        let done = self.read_inline(Caller::Agents, move |db, _| space(db, agent, &id_or_name));
         Box::pin(async move { Ok(done.await?) })
     }
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
-        let done = self.read(Who::Living, move |db, _| runs(db, agent, None, limit));
+        let done = self.read(Caller::Agents, move |db, _| runs(db, agent, None, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 }
 
 fn space(db: &Connection, agent: AgentId, text: &str) -> Outcome<Option<SpaceFacts>> {
-    let (column, value) = named(text, "s.uuid", "s.name");
+    let (column, value) = id_or_name(text, "s.uuid", "s.name");
     let sql = format!(
         "SELECT s.id, {SPACE} FROM space s JOIN entity e ON e.uuid = ?1 \
          JOIN member mine ON mine.space = s.id AND mine.entity = e.id WHERE {column} = ?2"
@@ -63,11 +63,11 @@ fn messages(
 ) -> Outcome<Option<(Vec<NamedMessage>, u64)>> {
     let sql = "SELECT s.id, s.head_seq FROM space s JOIN member m ON m.space = s.id \
                JOIN entity e ON e.id = m.entity WHERE s.uuid = ? AND e.uuid = ?";
-    let place = first(db, sql, params![bytes(space.0), bytes(agent.0)], |row| {
+    let head = first(db, sql, params![bytes(space.0), bytes(agent.0)], |row| {
         Ok((row.get::<_, i64>(0)?, u64_at(row, 1)?))
     })?;
-    let Some((row, total)) = place else { return Ok(None) };
-    let mut found = said(db, row, 0, before.unwrap_or(u64::MAX), limit.into())?;
+    let Some((row, total)) = head else { return Ok(None) };
+    let mut found = named_messages(db, row, 0, before.unwrap_or(u64::MAX), limit.into())?;
     found.reverse();
     Ok(Some((found, total)))
 }

@@ -1,5 +1,5 @@
-//! The handle on a store, and one file per port with its helpers beside it: each verb is one command or one
-//! question. What is decided is asked of `agent`; what is stored is known to `tables`.
+//! The handle of a store, and one file per port, with its helpers in a folder of that name. Each method of a port
+//! is one command or one query. `agent` makes the decisions; `tables` knows how rows are stored.
 
 mod calls;
 mod lookup;
@@ -25,7 +25,7 @@ use crate::sqlite::engine::fault::{Fault, Outcome};
 use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::engine::open_error::{OpenError, unreadable};
 use crate::sqlite::engine::readers::Readers;
-use crate::sqlite::engine::writer::{self, Counters, Stats, Work, Writing};
+use crate::sqlite::engine::writer::{self, Counters, Stats, Work, Writer};
 use crate::sqlite::engine::{log, schema};
 use crate::sqlite::tables::opening;
 use crate::sqlite::tables::session::Session;
@@ -40,62 +40,62 @@ struct Inner {
     mode: Mode,
     session: Arc<Session>,
     counters: Arc<Counters>,
-    /// Why the store is broken, once it is; told by the writer.
+    /// Why the store is broken, once it is; set by the writer.
     broken: watch::Receiver<Option<String>>,
-    /// Frames of the log that were found lost when it was opened.
-    lost: u64,
+    /// Frames of the log that were found lost when the store was opened.
+    lost_frames: u64,
 }
 
 enum Mode {
-    /// Everything on the caller; `None` once closed.
+    /// Everything runs on the caller's thread; `None` once closed.
     Inline(Mutex<Option<Connection>>),
     Threaded {
         queue: RwLock<Option<SyncSender<Box<dyn Work>>>>,
         writer: Mutex<Option<JoinHandle<()>>>,
-        living: Readers,
-        doors: Readers,
+        agents: Readers,
+        api: Readers,
     },
 }
 
-/// Who asks. A long list that somebody wants to see keeps no agent from activation.
+/// Who runs a query. Each has its own connections, so that long lists for the API do not delay activations.
 #[derive(Clone, Copy)]
-pub(crate) enum Who {
-    Living,
+pub(crate) enum Caller {
+    Agents,
     Api,
 }
 
 impl Sqlite {
-    /// Opens the store in `dir`, making both where they are not. Its methods must be called within
-    /// a tokio runtime (reading uses its blocking threads).
+    /// Opens the store in `dir`, and creates both if they are missing. Its methods must be called within
+    /// a tokio runtime (queries use its blocking threads).
     pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let (opened, opening) = opening::open(dir, Some(clock.now()))?;
         let counters = Arc::new(Counters::default());
         let mut db = opened.db;
-        let told = Arc::clone(&counters);
+        let pages = Arc::clone(&counters);
         db.wal_hook(Some(move |_: &mut _, frames: i32| {
-            told.wrote(frames.into());
+            pages.count_pages(frames.into());
             Ok(())
         }))
         .map_err(|error| unreadable(&opened.file, &error))?;
         let (sender, queue) = mpsc::sync_channel(limits::WRITER_QUEUE);
-        let (tell_broken, broken) = watch::channel(None);
-        let (lock, unnoted) = (opened.lock, opening.unnoted());
+        let (report_broken, broken) = watch::channel(None);
+        let (lock, first_write) = (opened.lock, opening.first_write());
         let session = Arc::new(Session::new(opening, clock));
-        let writing = Writing {
+        let writing = Writer {
             db,
             counters: Arc::clone(&counters),
             memory: Arc::clone(&session),
-            log: log::of(&opened.file),
-            unnoted,
-            quiet: Duration::from_millis(limits::LOG_QUIET_MS),
-            wrote: Instant::now(),
-            // What an earlier life left in the log is copied back behind the first group.
-            bound: 0,
+            log: log::path_of(&opened.file),
+            first_write,
+            quiet_time: Duration::from_millis(limits::LOG_QUIET_MS),
+            last_write: Instant::now(),
+            // What an earlier process left in the log is copied back after the first group.
+            copy_back_from: 0,
         };
         let writer = std::thread::Builder::new()
             .name("viv-writer".into())
             .spawn(move || {
-                writing.all(&queue, &tell_broken);
+                writing.run(&queue, &report_broken);
                 // The next process that opens the directory finds the file unused.
                 drop(lock);
             })
@@ -103,30 +103,33 @@ impl Sqlite {
         let mode = Mode::Threaded {
             queue: RwLock::new(Some(sender)),
             writer: Mutex::new(Some(writer)),
-            living: Readers::new(opened.file.clone(), limits::READERS_LIVING),
-            doors: Readers::new(opened.file, limits::READERS_API),
+            agents: Readers::new(opened.file.clone(), limits::READERS_ACTIVATIONS),
+            api: Readers::new(opened.file, limits::READERS_API),
         };
-        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost: opened.lost }) })
+        Ok(Self {
+            inner: Arc::new(Inner { mode, session, counters, broken, lost_frames: opened.lost_frames }),
+        })
     }
 
-    /// An empty store in memory, gone with its last clone. No threads: every command runs on its
-    /// caller at the first poll of its future.
+    /// An empty store in memory, dropped with its last clone. It has no threads: every command runs on
+    /// the caller's thread at the first poll of its future.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let db = schema::open_memory()?;
         let opening = opening::begin(&db, None).map_err(|error| unreadable(Path::new(":memory:"), &error))?;
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(Session::new(opening, clock)), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost: 0 }) })
+        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost_frames: 0 }) })
     }
 
-    /// The same store in memory as after a restart: nothing of it is lost, and every handle from before
-    /// is answered [`StoreError::Closed`]. `peaceful` says how it ended. One on disk is opened again.
-    pub fn restarted(&self, peaceful: bool) -> Result<Self, StoreError> {
+    /// The same store in memory as after a restart: it keeps all data, and earlier handles return
+    /// [`StoreError::Closed`]. `clean` says whether it was closed cleanly. Not for a store on disk: open
+    /// that again.
+    pub fn restarted(&self, clean: bool) -> Result<Self, StoreError> {
         let Mode::Inline(held) = &self.inner.mode else { return Err(StoreError::Closed) };
         let db = lock(held).take().ok_or(StoreError::Closed)?;
         let clock = Arc::clone(&self.inner.session.clock);
-        let ended = if peaceful { opening::mark_clean(&db) } else { Ok(()) };
+        let ended = if clean { opening::mark_clean(&db) } else { Ok(()) };
         let opening = ended.and_then(|()| Ok(opening::begin(&db, Some(clock.now()))?))?;
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (counters, broken) = (Arc::clone(&self.inner.counters), self.inner.broken.clone());
@@ -136,18 +139,18 @@ impl Sqlite {
                 session: Arc::new(Session::new(opening, clock)),
                 counters,
                 broken,
-                lost: 0,
+                lost_frames: 0,
             }),
         })
     }
 
-    /// From now on every step of SQLite's machine is counted: what a command costs, on any machine alike. Only of
-    /// a store in memory; one on disk is not slowed down.
+    /// From now on counts every step of SQLite's virtual machine: a cost that is the same on every computer. Does
+    /// nothing for a store on disk, which it would slow down.
     pub fn count_steps(&self) -> Result<(), StoreError> {
         let Mode::Inline(db) = &self.inner.mode else { return Ok(()) };
         let counters = Arc::clone(&self.inner.counters);
         let count = move || {
-            counters.stepped();
+            counters.count_step();
             false
         };
         let mut db = lock(db);
@@ -160,26 +163,26 @@ impl Sqlite {
         self.inner.counters.stats()
     }
 
-    /// Frames of the write-ahead log that stood behind a damaged one when the store was opened: what they held
-    /// had been acknowledged and is lost.
+    /// Frames of the write-ahead log after a damaged one, found when the store was opened. Their content had been
+    /// acknowledged and is lost.
     pub fn lost_frames(&self) -> u64 {
-        self.inner.lost
+        self.inner.lost_frames
     }
 
-    /// Waits until the store is broken (an fsync failed, say) and tells why. Nothing can be written
-    /// any more: the process must end, and recovers from the log at its next start.
+    /// Waits until the store is broken (for example because an fsync failed) and returns why. Nothing can
+    /// be written any more: the process must end, and recovers from the log at its next start.
     pub async fn broken(&self) -> String {
         let mut broken = self.inner.broken.clone();
-        let told = broken.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
-        match told {
+        let why = broken.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        match why {
             Some(why) => why,
-            // The writer ended in good order: this never comes true.
+            // The writer ended without an error: this future never completes.
             None => std::future::pending().await,
         }
     }
 
-    /// Ends what is queued, notes that all is well and lets the directory go. Later commands are
-    /// answered [`StoreError::Closed`]. A store that is dropped without it counts as crashed.
+    /// Runs the queued commands, records a clean end and unlocks the directory. Later commands return
+    /// [`StoreError::Closed`]. A store that is dropped without this counts as crashed.
     pub async fn close(&self) -> Result<(), StoreError> {
         match &self.inner.mode {
             Mode::Inline(db) => {
@@ -201,14 +204,15 @@ impl Sqlite {
                 let ended = joined.await;
                 marked?;
                 match ended {
-                    Ok(Some(Err(_))) | Err(_) => Err(StoreError::Broken("the writer panicked".into())),
+                    Ok(Some(Err(_))) | Err(_) => Err(StoreError::Broken("the writer thread panicked".into())),
                     Ok(_) => Ok(()),
                 }
             }
         }
     }
 
-    /// Runs `work` in a transaction; done, it is on disk. It may run again, after what it wrote was taken back.
+    /// Runs `work` in a transaction; when this returns, its writes are on disk. `work` may run again after its
+    /// writes were rolled back.
     pub(crate) fn write<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
@@ -225,24 +229,24 @@ impl Sqlite {
     }
 
     /// Runs `work` on one snapshot of the store.
-    pub(crate) fn read<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
+    pub(crate) fn read<T, F>(&self, caller: Caller, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        self.question(who, false, work)
+        self.query(caller, false, work)
     }
 
-    /// The same for a few rows found by index, which stand on the path of a request or an activation.
-    pub(crate) fn look<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
+    /// Like [`Self::read`], for queries of a few rows found by index that a request or an activation waits for.
+    pub(crate) fn read_inline<T, F>(&self, caller: Caller, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        self.question(who, true, work)
+        self.query(caller, true, work)
     }
 
-    fn question<T, F>(&self, who: Who, short: bool, work: F) -> BoxFuture<'static, Outcome<T>>
+    fn query<T, F>(&self, caller: Caller, short: bool, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
@@ -255,17 +259,17 @@ impl Sqlite {
                     let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
                     work(db, &inner.session)
                 }
-                Mode::Threaded { queue, living, doors, .. } => {
+                Mode::Threaded { queue, agents, api, .. } => {
                     if queue.read().unwrap_or_else(PoisonError::into_inner).is_none() {
                         return Err(Fault::Store(StoreError::Closed));
                     }
                     let session = Arc::clone(&inner.session);
                     let work = move |db: &Connection| work(db, &session);
-                    let readers = match who {
-                        Who::Living => living,
-                        Who::Api => doors,
+                    let readers = match caller {
+                        Caller::Agents => agents,
+                        Caller::Api => api,
                     };
-                    if short { readers.look(work).await } else { readers.read(work).await }
+                    if short { readers.read_inline(work).await } else { readers.read(work).await }
                 }
             }
         })
@@ -278,7 +282,7 @@ impl Inner {
             Mode::Inline(db) => {
                 let db = lock(db);
                 let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
-                // The command has its own answer, the group's error included.
+                // The command gets its own answer, which includes an error of the group.
                 let _ = writer::serve(db, &self.counters, &*self.session, vec![work]);
                 Ok(())
             }
@@ -291,7 +295,7 @@ impl Inner {
                         limits::WRITER_QUEUE
                     ))),
                     TrySendError::Disconnected(_) => {
-                        Fault::Store(StoreError::Broken("the writer is gone".into()))
+                        Fault::Store(StoreError::Broken("the writer thread has ended".into()))
                     }
                 })
             }
@@ -302,7 +306,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Mode::Threaded { queue, writer, .. } = &mut self.mode {
-            // The writer ends once its queue is empty; only then is the directory free again.
+            // The writer ends when its queue is empty; only then is the directory unlocked.
             drop(queue.write().unwrap_or_else(PoisonError::into_inner).take());
             if let Some(handle) = lock(writer).take() {
                 let _ = handle.join();

@@ -1,43 +1,43 @@
-//! Agents of which a record cannot be read, inside what is about several agents: each is quarantined, and passed
-//! over from then on, so that it stops nobody else.
+//! Handles damaged records in commands and queries about several agents: each affected agent is quarantined and
+//! skipped from then on, so that the others continue.
 
 use std::sync::Arc;
 
 use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::{Fault, Outcome};
-use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::{known_agent, quarantine};
 use crate::sqlite::tables::session::Session;
 
-/// What something about several agents is.
+/// How work on several agents accesses the store.
 #[derive(Clone, Copy)]
 pub(super) enum Access {
-    /// A command.
+    /// As a command.
     Write,
-    /// A question.
-    Read(Who),
+    /// As a query.
+    Read(Caller),
 }
 
 impl Sqlite {
-    /// Runs `work` on several agents. One of whom a record is damaged is quarantined, and the work is done again.
-    pub(super) async fn among<T, F>(&self, way: Access, work: F) -> Outcome<T>
+    /// Runs `work` on several agents. If a record of one is damaged, quarantines that agent and runs `work` again.
+    pub(super) async fn for_several<T, F>(&self, access: Access, work: F) -> Outcome<T>
     where
         T: Send + 'static,
         F: Fn(&Connection, &Session) -> Outcome<T> + Send + Sync + 'static,
     {
         let work = Arc::new(work);
-        let mut apart = Vec::new();
+        let mut quarantined = Vec::new();
         loop {
             let work = Arc::clone(&work);
             let once = move |db: &Connection, session: &Session| work(db, session);
-            let done = match way {
+            let done = match access {
                 Access::Write => self.write(once),
                 Access::Read(who) => self.read(who, once),
             };
             match done.await {
-                Err(Fault::Torn(agent, why)) if !apart.contains(&agent) => {
-                    apart.push(agent);
+                Err(Fault::DamagedAgent(agent, why)) if !quarantined.contains(&agent) => {
+                    quarantined.push(agent);
                     self.write(move |db, _| quarantine(db, known_agent(db, agent)?, &why)).await?;
                 }
                 done => return done,

@@ -1,7 +1,7 @@
-//! Paged questions of console and CLI about people, spaces and what is said. Those about agents'
-//! lives are in `reader/lives`. Cursors are opaque to clients and name the last row of the page.
+//! Paged queries of console and CLI about people, spaces and messages. Those about agents are in
+//! `reader/agents`. Cursors are opaque to clients and name the last row of the page.
 
-pub(crate) mod lives;
+pub(crate) mod agents;
 mod page;
 mod recent;
 
@@ -21,14 +21,14 @@ use rusqlite::{Connection, params};
 
 use self::recent::recent;
 use super::reader::page::{paged, rows_of};
-use crate::sqlite::engine::fault::{Outcome, of};
+use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
-use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::entries::{entries, view};
 use crate::sqlite::tables::facts::{facts, members};
 use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by};
 use crate::sqlite::tables::rows::{
-    ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, int, kind_code, named, space_at,
+    ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, id_or_name, int, kind_code, space_at,
     space_row,
 };
 use crate::sqlite::tables::session::Session;
@@ -45,15 +45,15 @@ fn entities(db: &Connection, kind: Option<EntityKind>, page: &PageRequest) -> Ou
     Ok(paged(found, limit, |entity| entity.name.clone()))
 }
 
-/// By id where the text is one, else by handle in any case.
+/// Finds an entity by id if the text is one, else by handle in any case.
 fn entity(db: &Connection, text: &str) -> Outcome<Option<Entity>> {
-    let (column, value) = named(text, "e.uuid", "e.name");
+    let (column, value) = id_or_name(text, "e.uuid", "e.name");
     let sql = format!("SELECT {ENTITY} FROM entity e WHERE {column} = ?");
     first(db, &sql, [value], |row| entity_at(row, 0))
 }
 
-/// Spaces of one member up to which they are looked at and sorted. Whoever is in more is in many of all:
-/// then all are gone through by name until a page is full.
+/// Up to this number, all spaces of a member are read and sorted. A member of more spaces is in a large part of
+/// all spaces: then all spaces are scanned by name until the page is full.
 const SORTED_MAX: usize = 1_000;
 
 fn spaces(db: &Connection, member: Option<EntityId>, page: &PageRequest) -> Outcome<Page<Space>> {
@@ -83,7 +83,7 @@ fn is_in_few(db: &Connection, entity: i64) -> Outcome<bool> {
 }
 
 fn space(db: &Connection, text: &str) -> Outcome<Option<Space>> {
-    let (column, value) = named(text, "s.uuid", "s.name");
+    let (column, value) = id_or_name(text, "s.uuid", "s.name");
     let sql = format!("SELECT {SPACE} FROM space s WHERE {column} = ?");
     first(db, &sql, [value], |row| space_at(row, 0))
 }
@@ -113,8 +113,8 @@ fn messages_since_rev(db: &Connection, space: SpaceId, rev: u64, limit: u32) -> 
     all(db, &sql, params![row, int(rev), limit], message_at)
 }
 
-fn said_in(db: &Connection, cycle: CycleId) -> Outcome<Vec<Message>> {
-    // In the order of saying: by space that is the seq, across spaces the order of the calls.
+fn posted_in(db: &Connection, cycle: CycleId) -> Outcome<Vec<Message>> {
+    // In the order in which they were posted: within a space by seq, across spaces by call.
     let sql = format!(
         "{MESSAGE} LEFT JOIN call c ON c.id = m.call WHERE m.cycle = ? ORDER BY c.step, c.idx, m.seq"
     );
@@ -122,32 +122,34 @@ fn said_in(db: &Connection, cycle: CycleId) -> Outcome<Vec<Message>> {
 }
 
 impl Sqlite {
-    fn ask<T: Send + 'static>(
+    fn query_many<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        let done = self.read(Who::Api, work);
+        let done = self.read(Caller::Api, work);
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn ask_for_one<T: Send + 'static>(
+    fn query_one<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        let done = self.look(Who::Api, work);
+        let done = self.read_inline(Caller::Api, work);
         Box::pin(async move { Ok(done.await?) })
     }
 }
 
 impl Reader for Sqlite {
     fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>> {
-        self.ask(|db, session| totals(db, &session.counted))
+        self.query_many(|db, session| totals(db, &session.counted))
     }
 
     fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
         Box::pin(async move {
             Ok(self
-                .among(Access::Read(Who::Api), move |db, session| lives::agents(db, &session.configs, &page))
+                .for_several(Access::Read(Caller::Api), move |db, session| {
+                    agents::agents(db, &session.configs, &page)
+                })
                 .await?)
         })
     }
@@ -155,13 +157,15 @@ impl Reader for Sqlite {
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>> {
         Box::pin(async move {
             Ok(self
-                .among(Access::Read(Who::Api), move |db, session| lives::agent(db, &session.configs, agent))
+                .for_several(Access::Read(Caller::Api), move |db, session| {
+                    agents::agent(db, &session.configs, agent)
+                })
                 .await?)
         })
     }
 
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>> {
-        self.ask(move |db, _| agent_row(db, agent.0)?.map(|row| facts(db, row)).transpose())
+        self.query_many(move |db, _| agent_row(db, agent.0)?.map(|row| facts(db, row)).transpose())
     }
 
     fn entities(
@@ -169,11 +173,11 @@ impl Reader for Sqlite {
         kind: Option<EntityKind>,
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Page<Entity>, StoreError>> {
-        self.ask(move |db, _| entities(db, kind, &page))
+        self.query_many(move |db, _| entities(db, kind, &page))
     }
 
     fn entity(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Entity>, StoreError>> {
-        self.ask_for_one(move |db, _| entity(db, &id_or_name))
+        self.query_one(move |db, _| entity(db, &id_or_name))
     }
 
     fn spaces(
@@ -181,32 +185,34 @@ impl Reader for Sqlite {
         member: Option<EntityId>,
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Page<Space>, StoreError>> {
-        self.ask(move |db, _| spaces(db, member, &page))
+        self.query_many(move |db, _| spaces(db, member, &page))
     }
 
     fn space(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Space>, StoreError>> {
-        self.ask_for_one(move |db, _| space(db, &id_or_name))
+        self.query_one(move |db, _| space(db, &id_or_name))
     }
 
     fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>> {
-        self.ask_for_one(move |db, _| space_row(db, space)?.map_or(Ok(Vec::new()), |row| members(db, row)))
+        self.query_one(move |db, _| space_row(db, space)?.map_or(Ok(Vec::new()), |row| members(db, row)))
     }
 
     fn share_a_space(&self, one: EntityId, other: EntityId) -> BoxFuture<'_, Result<bool, StoreError>> {
-        self.ask_for_one(move |db, _| {
+        self.query_one(move |db, _| {
             let sql = "SELECT 1 FROM entity e JOIN member m ON m.entity = e.id JOIN entity o ON o.uuid = ?2 \
                        JOIN member n ON n.space = m.space AND n.entity = o.id WHERE e.uuid = ?1 LIMIT 1";
             Ok(db.prepare_cached(sql)?.exists(params![bytes(one.0), bytes(other.0)])?)
         })
     }
 
-    fn resting(
+    fn idle_agents(
         &self,
         space: SpaceId,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<(AgentId, IdleUntil)>, StoreError>> {
         Box::pin(async move {
-            Ok(self.among(Access::Read(Who::Api), move |db, _| lives::resting(db, space, now)).await?)
+            Ok(self
+                .for_several(Access::Read(Caller::Api), move |db, _| agents::idle_members(db, space, now))
+                .await?)
         })
     }
 
@@ -217,7 +223,7 @@ impl Reader for Sqlite {
         before: Option<u64>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
-        self.ask(move |db, _| messages(db, space, after, before, limit))
+        self.query_many(move |db, _| messages(db, space, after, before, limit))
     }
 
     fn messages_since_rev(
@@ -226,7 +232,7 @@ impl Reader for Sqlite {
         rev: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
-        self.ask(move |db, _| messages_since_rev(db, space, rev, limit))
+        self.query_many(move |db, _| messages_since_rev(db, space, rev, limit))
     }
 
     fn recent(
@@ -236,15 +242,15 @@ impl Reader for Sqlite {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<RecentItem>, StoreError>> {
         let limit = limit.clamp(1, limits::PAGE_MAX);
-        self.ask(move |db, _| recent(db, agents.as_deref(), since, limit))
+        self.query_many(move |db, _| recent(db, agents.as_deref(), since, limit))
     }
 
     fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>> {
-        self.ask(move |db, _| message_by(db, message))
+        self.query_many(move |db, _| message_by(db, message))
     }
 
-    fn said_in(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
-        self.ask(move |db, _| said_in(db, cycle))
+    fn messages_of_cycle(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
+        self.query_many(move |db, _| posted_in(db, cycle))
     }
 
     fn inbox(
@@ -253,19 +259,19 @@ impl Reader for Sqlite {
         state: Option<String>,
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Page<InboxRow>, StoreError>> {
-        self.ask(move |db, _| lives::inbox(db, agent, state.as_deref(), &page))
+        self.query_many(move |db, _| agents::inbox(db, agent, state.as_deref(), &page))
     }
 
     fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>> {
-        self.ask(move |db, _| lives::event(db, agent, &event))
+        self.query_many(move |db, _| agents::event(db, agent, &event))
     }
 
     fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>> {
-        self.ask(move |db, _| calls::open(db, agent))
+        self.query_many(move |db, _| calls::open(db, agent))
     }
 
     fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>> {
-        self.ask(move |db, _| {
+        self.query_many(move |db, _| {
             let limit = rows_of(&page);
             let found = runs::runs(db, agent, page.cursor.and_then(|cursor| cursor.parse().ok()), limit + 1)?;
             Ok(paged(found, limit, |run| run.ordinal.to_string()))
@@ -273,7 +279,7 @@ impl Reader for Sqlite {
     }
 
     fn run(&self, cycle: CycleId) -> BoxFuture<'_, Result<Option<Run>, StoreError>> {
-        self.ask(move |db, _| runs::run_of(db, cycle))
+        self.query_many(move |db, _| runs::run_of(db, cycle))
     }
 
     fn entries(
@@ -282,16 +288,16 @@ impl Reader for Sqlite {
         after: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
-        self.ask(move |db, _| match agent_row(db, agent.0)? {
+        self.query_many(move |db, _| match agent_row(db, agent.0)? {
             Some(row) => {
-                entries(db, row, (after.saturating_add(1), u64::MAX), limit.into()).map_err(of(agent))
+                entries(db, row, (after.saturating_add(1), u64::MAX), limit.into()).map_err(name_agent(agent))
             }
             None => Ok(Vec::new()),
         })
     }
 
     fn view(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<View>, StoreError>> {
-        self.ask(move |db, _| agent_row(db, agent.0)?.map(|row| view(db, row)).transpose())
+        self.query_many(move |db, _| agent_row(db, agent.0)?.map(|row| view(db, row)).transpose())
     }
 
     fn commits(
@@ -300,6 +306,6 @@ impl Reader for Sqlite {
         after: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<CommitRow>, StoreError>> {
-        self.ask(move |db, _| runs::commits(db, agent, after, limit))
+        self.query_many(move |db, _| runs::commits(db, agent, after, limit))
     }
 }

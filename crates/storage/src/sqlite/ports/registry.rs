@@ -1,4 +1,4 @@
-//! What administrators and people do: keys and the first world here, the rest in the files beside it.
+//! What administrators and people do: keys and the first setup are here, the rest is in `registry/`.
 
 mod agents;
 mod events;
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::engine::schema::{meta, set_meta};
-use crate::sqlite::ports::{Sqlite, Who, calls};
+use crate::sqlite::ports::{Caller, Sqlite, calls};
 use crate::sqlite::tables::rows::{bytes, entity_row, first, ms, run, uuid_at, uuid_or_none};
 
 fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
@@ -71,8 +71,8 @@ fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
 impl Registry for Sqlite {
     fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>> {
         Box::pin(async move {
-            // Every start asks, also one that has no room to write.
-            if self.look(Who::Api, |db, _| is_founded(db)).await? {
+            // Every start calls this, even on a full disk: so look before writing.
+            if self.read_inline(Caller::Api, |db, _| is_founded(db)).await? {
                 return Ok(false);
             }
             self.administer(move |db| found(db, founding.clone())).await
@@ -188,7 +188,7 @@ impl Registry for Sqlite {
     }
 
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
-        let done = self.look(Who::Api, move |db, _| credential(db, &secret_hash));
+        let done = self.read_inline(Caller::Api, move |db, _| credential(db, &secret_hash));
         Box::pin(async move { Ok(done.await?) })
     }
 }

@@ -1,9 +1,9 @@
-//! The port of the living: each verb is one command or one question.
+//! The port with which agents run: each method is one command or one query.
 
 pub(crate) mod accept;
 mod commit;
 pub(crate) mod due;
-pub(crate) mod say;
+pub(crate) mod post;
 pub(crate) mod wake;
 
 use agent::changes::{Changes, CommitOutcome, News, Notifications};
@@ -13,9 +13,9 @@ use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreErro
 use jiff::Timestamp;
 use rusqlite::Connection;
 
-use crate::sqlite::engine::fault::{Fault, of};
+use crate::sqlite::engine::fault::{Fault, name_agent};
 use crate::sqlite::ports::quarantine::Access;
-use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::{known_agent, quarantine};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits;
@@ -26,8 +26,9 @@ impl Store for Sqlite {
         what: Accept,
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        let done = self
-            .among(Access::Write, move |db, session| accept::accept(db, session, &what, request.as_ref()));
+        let done = self.for_several(Access::Write, move |db, session| {
+            accept::accept(db, session, &what, request.as_ref())
+        });
         Box::pin(async move {
             match done.await {
                 Err(Fault::Denied(denial)) => Ok(Accepted::Denied(denial)),
@@ -42,12 +43,13 @@ impl Store for Sqlite {
         after: Option<Due>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        let done = self.among(Access::Read(Who::Living), move |db, _| due::due(db, now, after, limit));
+        let done =
+            self.for_several(Access::Read(Caller::Agents), move |db, _| due::due(db, now, after, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 
     fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
-        let done = self.read(Who::Living, move |db, _| due::next_due(db, now));
+        let done = self.read(Caller::Agents, move |db, _| due::next_due(db, now));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -58,10 +60,14 @@ impl Store for Sqlite {
         known: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<Activation>, StoreError>> {
         let work = move |db: &Connection, session: &Session| {
-            wake::wake(db, session, agent, now, known).map_err(of(agent))
+            wake::wake(db, session, agent, now, known).map_err(name_agent(agent))
         };
-        // Who is warm needs no window: a few rows.
-        let done = if known.is_some() { self.look(Who::Living, work) } else { self.read(Who::Living, work) };
+        // An agent whose window is in memory needs only a few rows.
+        let done = if known.is_some() {
+            self.read_inline(Caller::Agents, work)
+        } else {
+            self.read(Caller::Agents, work)
+        };
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -70,8 +76,8 @@ impl Store for Sqlite {
         lease: Lease,
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>> {
-        let done = self.among(Access::Write, move |db, session| {
-            commit::commit(db, session, lease, &changes).map_err(of(lease.agent))
+        let done = self.for_several(Access::Write, move |db, session| {
+            commit::commit(db, session, lease, &changes).map_err(name_agent(lease.agent))
         });
         Box::pin(async move {
             let refused = match done.await {
@@ -92,8 +98,9 @@ impl Store for Sqlite {
         lease: Lease,
         known_facts: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
-        let look = move |db: &Connection| commit::glance(db, lease, known_facts).map_err(of(lease.agent));
-        let done = self.look(Who::Living, move |db, _| look(db));
+        let read_news =
+            move |db: &Connection| commit::glance(db, lease, known_facts).map_err(name_agent(lease.agent));
+        let done = self.read_inline(Caller::Agents, move |db, _| read_news(db));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -103,10 +110,10 @@ impl Store for Sqlite {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
-        let done = self.among(Access::Write, move |db, session| {
+        let done = self.for_several(Access::Write, move |db, session| {
             if let Some(back) = session.lead.set_back(&*session.clock) {
-                waits::follow(db, back)?;
-                session.lead.followed(back);
+                waits::shift(db, back)?;
+                session.lead.shifted(back);
             }
             due::fire_due(db, session, now, limit)
         });
@@ -151,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_without_room_accepts_nothing_answers_questions_and_goes_on_by_itself() {
+    async fn a_full_store_accepts_nothing_answers_queries_and_recovers_by_itself() {
         let dir = tempfile::tempdir().unwrap();
         let store = Sqlite::open(dir.path(), Arc::new(runtime::clock::SystemClock::new())).unwrap();
         let (config, at) = (AgentConfig::default(), Timestamp::UNIX_EPOCH);
@@ -167,11 +174,11 @@ mod tests {
                 Err(error) => break error,
             }
             accepted += 1;
-            assert!(accepted < 1_000, "there is no end of room");
+            assert!(accepted < 1_000, "the store never runs out of room");
         };
         assert!(accepted > 0 && matches!(error, StoreError::Full(_)), "{error}");
         assert!(matches!(store.accept(big(accepted), None).await, Err(StoreError::Full(_))));
-        // All that was accepted is there to be read, and nothing of what was not.
+        // Every accepted event can be read, and no other.
         let waiting = store.agent(ADA).await.unwrap().unwrap().waiting;
         assert_eq!(waiting as usize, accepted);
         assert!(store.wake(ADA, Timestamp::UNIX_EPOCH, None).await.unwrap().is_some());

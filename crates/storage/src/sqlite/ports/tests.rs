@@ -1,6 +1,6 @@
-//! What a node asks of its store must not cost more because more agents sleep in it: steps
-//! of SQLite's own machine, counted in a small house and in one with a hundred times as many. A question
-//! that looks at all rows of a table takes steps for each of them.
+//! Queries and commands of a node must not cost more because more agents sleep in its store. The cost is counted in
+//! steps of SQLite's virtual machine, in a small store and in one with a hundred times as many agents. A query that
+//! scans a table takes steps for each of its rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use runtime::clock::SystemClock;
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::{Mode, Sqlite, Who};
+use super::{Caller, Mode, Sqlite};
 use crate::sqlite::engine::file::FILE;
 use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::engine::schema;
@@ -40,17 +40,17 @@ fn space(n: u128) -> SpaceId {
     SpaceId(Uuid::from_u128(0x5000_0000 + n))
 }
 
-/// One person who has a home with each of so many agents; all of them sleep.
-async fn settle(store: &Sqlite, agents: u128) {
+/// Creates a person, and so many agents that sleep, each in a space with that person.
+async fn populate(store: &Sqlite, agents: u128) {
     let you = EntityId(Uuid::from_u128(1));
     let human =
         NewHuman { id: you, name: "you".into(), display_name: "You".into(), external_id: None, at: at(0) };
     store.create_human(human).await.unwrap();
     for n in 0..agents {
-        make(store, n).await;
+        create_agent(store, n).await;
         let new = NewSpace {
             id: space(n),
-            name: format!("home-{n}"),
+            name: format!("space-{n}"),
             display_name: String::new(),
             description: String::new(),
             wake_on: WakeOn::All,
@@ -61,13 +61,13 @@ async fn settle(store: &Sqlite, agents: u128) {
     }
 }
 
-async fn make(store: &Sqlite, n: u128) {
+async fn create_agent(store: &Sqlite, n: u128) {
     let (name, display_name, config) = (format!("agent-{n}"), String::new(), AgentConfig::default());
     let new = NewAgent { id: agent(n), name, display_name, config, at: at(0) };
     store.create_agent(new).await.unwrap();
 }
 
-fn said(n: u128) -> Accept {
+fn message_in(n: u128) -> Accept {
     let id = MessageId(Uuid::from_u128(0xE000_0000 + n));
     Accept::Message(NewMessage {
         id,
@@ -87,7 +87,7 @@ fn said(n: u128) -> Accept {
     })
 }
 
-fn rung(n: u128) -> Accept {
+fn service_event(n: u128) -> Accept {
     let envelope = Envelope {
         principal: Principal::Credential("key".into()),
         channel: Channel::Api,
@@ -104,12 +104,12 @@ fn page() -> PageRequest {
     PageRequest { cursor: None, limit: 10 }
 }
 
-type Verb = fn(&Sqlite) -> BoxFuture<'_, ()>;
+type Operation = fn(&Sqlite) -> BoxFuture<'_, ()>;
 
-/// What a node asks while it runs, each by its name.
-const VERBS: [(&str, Verb); 13] = [
-    ("accept a message", |s| Box::pin(async { accepted(s, said(17)).await })),
-    ("accept an event", |s| Box::pin(async { accepted(s, rung(18)).await })),
+/// What a node does while it runs, each with a name.
+const OPERATIONS: [(&str, Operation); 13] = [
+    ("accept a message", |s| Box::pin(async { accepted(s, message_in(17)).await })),
+    ("accept an event", |s| Box::pin(async { accepted(s, service_event(18)).await })),
     ("due", |s| Box::pin(async { assert_eq!(s.due(at(100), None, 256).await.unwrap().len(), 2) })),
     ("due, a page behind", |s| {
         Box::pin(async {
@@ -141,7 +141,7 @@ async fn accepted(store: &Sqlite, what: Accept) {
     );
 }
 
-pub(crate) fn counted(db: &mut Connection) -> Arc<AtomicU64> {
+pub(crate) fn count_steps(db: &mut Connection) -> Arc<AtomicU64> {
     let steps = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&steps);
     let count = move || {
@@ -152,34 +152,34 @@ pub(crate) fn counted(db: &mut Connection) -> Arc<AtomicU64> {
     steps
 }
 
-/// Steps of each verb in a server of so many agents.
-async fn efforts(agents: u128) -> Vec<u64> {
+/// The steps of each operation in a store with so many agents.
+async fn costs(agents: u128) -> Vec<u64> {
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
-    settle(&store, agents).await;
+    populate(&store, agents).await;
     let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
-    let steps = counted(lock(db).as_mut().unwrap());
-    let mut efforts = Vec::new();
-    for (_, verb) in VERBS {
+    let steps = count_steps(lock(db).as_mut().unwrap());
+    let mut costs = Vec::new();
+    for (_, operation) in OPERATIONS {
         steps.store(0, Ordering::Relaxed);
-        verb(&store).await;
-        efforts.push(steps.load(Ordering::Relaxed));
+        operation(&store).await;
+        costs.push(steps.load(Ordering::Relaxed));
     }
-    efforts
+    costs
 }
 
 #[tokio::test]
-async fn nothing_that_a_node_asks_costs_more_because_more_agents_sleep() {
-    let (few, many) = (efforts(FEW).await, efforts(MANY).await);
-    for ((name, _), (few, many)) in VERBS.iter().zip(few.into_iter().zip(many)) {
+async fn no_query_or_command_of_a_node_costs_more_if_more_agents_sleep() {
+    let (few, many) = (costs(FEW).await, costs(MANY).await);
+    for ((name, _), (few, many)) in OPERATIONS.iter().zip(few.into_iter().zip(many)) {
         assert!(many <= few + few / 4 + 8, "{name}: {few} steps among {FEW} agents, {many} among {MANY}");
     }
 }
 
 #[tokio::test]
-async fn whoever_is_in_very_many_spaces_finds_them_all_by_name_page_by_page() {
+async fn a_member_of_very_many_spaces_gets_all_of_them_by_name_in_pages() {
     const SPACES: u128 = 1_200;
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
-    settle(&store, SPACES).await;
+    populate(&store, SPACES).await;
     let (mut names, mut cursor) = (Vec::new(), None);
     loop {
         let page = PageRequest { cursor, limit: 100 };
@@ -192,41 +192,41 @@ async fn whoever_is_in_very_many_spaces_finds_them_all_by_name_page_by_page() {
     }
     assert_eq!(names.len() as u128, SPACES);
     assert!(names.is_sorted());
-    let nobody = store.spaces(Some(EntityId(Uuid::from_u128(2))), page()).await.unwrap();
-    assert_eq!(nobody.items.len(), 0);
+    let stranger = store.spaces(Some(EntityId(Uuid::from_u128(2))), page()).await.unwrap();
+    assert_eq!(stranger.items.len(), 0);
 }
 
 #[tokio::test]
 async fn agents_that_were_counted_once_are_not_counted_again() {
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
     let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
-    let steps = counted(lock(db).as_mut().unwrap());
-    let mut efforts = Vec::new();
+    let steps = count_steps(lock(db).as_mut().unwrap());
+    let mut costs = Vec::new();
     for n in 0..MANY {
-        make(&store, n).await;
+        create_agent(&store, n).await;
         if n % 1_000 == 500 {
             let totals = store.totals().await.unwrap();
             assert_eq!(u128::from(totals.agents), n + 1);
             steps.store(0, Ordering::Relaxed);
             assert_eq!(store.totals().await.unwrap(), totals);
-            efforts.push(steps.load(Ordering::Relaxed));
+            costs.push(steps.load(Ordering::Relaxed));
         }
     }
-    assert_eq!(efforts, [efforts[0]; 3]);
+    assert_eq!(costs, [costs[0]; 3]);
 }
 
-/// Steps of an activation of somebody who is in so many spaces, each of which has said something.
+/// The steps of an activation of an agent in so many spaces, each with a new message.
 async fn activation(spaces: u128) -> u64 {
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
-    settle(&store, spaces).await;
-    make(&store, spaces).await;
+    populate(&store, spaces).await;
+    create_agent(&store, spaces).await;
     let busy = agent(spaces);
     for n in 0..spaces {
         store.add_member(space(n), busy.entity(), "member".into(), at(0)).await.unwrap();
-        accepted_by_two(&store, said(n)).await;
+        accepted_by_two(&store, message_in(n)).await;
     }
     let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
-    let steps = counted(lock(db).as_mut().unwrap());
+    let steps = count_steps(lock(db).as_mut().unwrap());
     let facts = store.wake(busy, at(100), None).await.unwrap().unwrap().facts;
     assert_eq!(facts.spaces.len(), limits::SPACES_SHOWN_MAX);
     steps.load(Ordering::Relaxed)
@@ -238,9 +238,9 @@ async fn accepted_by_two(store: &Sqlite, what: Accept) {
 }
 
 #[tokio::test]
-async fn a_waking_costs_no_more_in_thousands_of_spaces_than_in_hundreds() {
+async fn an_activation_costs_no_more_in_thousands_of_spaces_than_in_hundreds() {
     let (few, many) = (activation(2 * limits::SPACES_LOOK as u128).await, activation(4_000).await);
-    // What is counted of the spaces that are not known is a step or two for each, up to a bound.
+    // Counting the spaces that are not shown takes a step or two each, up to a limit.
     let counted = 8 * limits::SPACES_COUNTED_MAX as u64;
     assert!(many <= few + few / 4 + counted, "{few} steps, then {many}");
 }
@@ -248,52 +248,52 @@ async fn a_waking_costs_no_more_in_thousands_of_spaces_than_in_hundreds() {
 async fn opening(agents: u128) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
-    settle(&store, agents).await;
-    // As after a crash: nothing says that all is well.
+    populate(&store, agents).await;
+    // As after a crash: no clean end is recorded.
     drop(store);
     let file = dir.path().join(FILE);
     let mut db = Connection::open(&file).unwrap();
-    let steps = counted(&mut db);
-    schema::ready(&db, &file).unwrap();
+    let steps = count_steps(&mut db);
+    schema::prepare(&db, &file).unwrap();
     let opening = opening::begin(&db, Some(at(0))).unwrap();
     assert_eq!((opening.boot, opening.clean), (2, false));
     steps.load(Ordering::Relaxed)
 }
 
 #[tokio::test]
-async fn an_opening_reads_nobody_who_sleeps() {
+async fn an_opening_reads_no_sleeping_agent() {
     let (few, many) = (opening(FEW).await, opening(10 * FEW).await);
     assert_eq!(few, many, "steps of an opening among {FEW} agents and ten times as many");
 }
 
 #[tokio::test]
-async fn questions_of_the_doors_keep_no_agent_from_waking() {
+async fn long_queries_of_the_api_do_not_block_activations() {
     let dir = tempfile::tempdir().unwrap();
     let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
-    settle(&store, 1).await;
-    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    populate(&store, 1).await;
+    let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(held));
     let long = || {
         let held = Arc::clone(&held);
-        tokio::spawn(store.read(Who::Api, move |_, _| {
-            // Ends once nobody can let it go any more.
+        tokio::spawn(store.read(Caller::Api, move |_, _| {
+            // Ends when the sender is dropped.
             let _ = lock(&held).recv();
             Ok(())
         }))
     };
     let asked: Vec<_> = (0..3 * limits::READERS_API).map(|_| long()).collect();
-    while !matches!(&store.inner.mode, Mode::Threaded { doors, .. } if doors.are_busy()) {
+    while !matches!(&store.inner.mode, Mode::Threaded { api, .. } if api.are_busy()) {
         tokio::task::yield_now().await;
     }
     assert!(store.wake(agent(0), at(100), None).await.unwrap().is_some());
     assert_eq!(store.due(at(100), None, 10).await.unwrap(), []);
-    drop(let_go);
+    drop(release);
     for question in asked {
         assert!(question.await.unwrap().is_ok());
     }
 }
 
-/// Leaves no room for whatever changes `meta`, as long as no page may be added.
+/// Makes every change of `meta` fail for lack of room, until [`empty`] is called.
 pub(crate) fn fill(db: &Connection) {
     let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
                    INSERT INTO request VALUES (randomblob(16), '', hex(zeroblob(100000)), NULL); END";
@@ -301,7 +301,7 @@ pub(crate) fn fill(db: &Connection) {
     db.pragma_update(None, "max_page_count", 1).unwrap();
 }
 
-/// As when there is room again.
+/// Makes room again.
 pub(crate) fn empty(db: &Connection) {
     db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
 }

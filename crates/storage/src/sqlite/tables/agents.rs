@@ -1,4 +1,4 @@
-//! Where an agent is, and whether it is quarantined.
+//! The row of an agent by its id, and quarantine.
 
 use agent::id::AgentId;
 use agent::port::Denial;
@@ -13,11 +13,11 @@ pub(crate) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
     Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
 }
 
-/// Of an `agent a`: whether it is quarantined, or over. A `NULL` says that it has no such row at all.
-pub(crate) const APART: &str = "(a.standing = 2 OR a.damage IS NOT NULL)";
+/// Whether an `agent a` is quarantined or retired; `NULL` if it has no row. Damage in its records is then ignored.
+pub(crate) const QUARANTINED: &str = "(a.standing = 2 OR a.damage IS NOT NULL)";
 
-/// Suspends whoever may live, and keeps the reason. Reads nothing of the agent. Whoever is retired has no
-/// cycle to be closed any more: nobody could.
+/// Suspends an agent that is not retired and stores the reason. Makes an agent of any standing never due: an open
+/// cycle of a retired one could not be closed. Reads no record of the agent.
 pub(crate) fn quarantine(db: &Connection, agent: i64, why: &str) -> Outcome<()> {
     let sql = "UPDATE agent SET standing = 1, damage = ? WHERE id = ? AND standing <> 2";
     run(db, sql, params![why, agent])?;

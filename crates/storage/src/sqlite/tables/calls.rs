@@ -1,16 +1,16 @@
-//! Rows of tool calls: written with their decision, moved forward by their outcomes. What an outcome means is
-//! decided by `agent`.
+//! Rows of tool calls: inserted with the decision that made them, updated by their outcomes. `agent` decides what
+//! an outcome means.
 
 use agent::call::{CallRow, CallState, Effect, Outcome as Answer};
 use agent::changes::{CallChange, Changes};
 use agent::id::{AgentId, CallId, CycleId, RootId};
 use agent::life::OpenCycle;
 use agent::limits;
-use agent::port::Detached;
+use agent::port::DetachedCall;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{agent_row, all, bytes, first, from_json, key, key_or_none, run, to_json, u32_at, uuid_at};
-use crate::sqlite::engine::fault::{Outcome, damaged, torn};
+use crate::sqlite::engine::fault::{Outcome, damaged, damaged_agent};
 
 /// Columns of [`call_at`].
 pub(crate) const CALL: &str =
@@ -26,16 +26,16 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         index: u32_at(row, at + 3)?,
         tool: row.get(at + 4)?,
         arguments: row.get(at + 5)?,
-        effect: Effect::try_from(&*effect).map_err(|_| damaged(format!("`{effect}` is no effect")))?,
+        effect: Effect::try_from(&*effect).map_err(|_| damaged(format!("`{effect}` is not an effect")))?,
         tool_version: row.get(at + 7)?,
         awaited: row.get(at + 8)?,
         state: CallState::try_from(&*state)
-            .map_err(|_| damaged(format!("`{state}` is no state of a call")))?,
+            .map_err(|_| damaged(format!("`{state}` is not a state of a call")))?,
         outcome: outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()?,
     })
 }
 
-/// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.
+/// Inserts call rows. An open call stores the root and hop for its answer, which may come after the cycle.
 pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
                state, arguments, outcome, root, hop) \
@@ -64,8 +64,8 @@ pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()>
     Ok(())
 }
 
-/// Steps forward of call rows. An outcome is never overwritten: the first answer wins. What its
-/// cycle answers was awaited, what it detaches is awaited no more.
+/// Updates the states of calls. An outcome is never overwritten: the first answer wins. A call that its cycle
+/// answers counts as awaited; a call that it detaches does not.
 pub(crate) fn change(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
     let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), \
                awaited = CASE ?1 WHEN 'done' THEN 1 WHEN 'detached' THEN 0 ELSE awaited END \
@@ -77,45 +77,45 @@ pub(crate) fn change(db: &Connection, agent: i64, changes: &[CallChange]) -> Out
     Ok(())
 }
 
-/// Calls of the present step of a cycle, in order: outcomes of those before it are in the log.
+/// The calls of a cycle's current step, in order. The outcomes of earlier steps are in the log.
 pub(crate) fn of_step(db: &Connection, agent: i64, open: &OpenCycle) -> Outcome<Vec<CallRow>> {
     let sql = format!("SELECT {CALL} FROM call WHERE agent = ? AND cycle = ? AND step = ? ORDER BY idx");
     all(db, &sql, params![agent, bytes(open.id.0), open.step], |row| call_at(row, 0))
 }
 
-/// By the index over detached calls alone.
+/// Detached calls, found by the partial index over them.
 pub(crate) const DETACHED: &str = "SELECT e.uuid, c.root, c.hop, c.id FROM call c JOIN entity e ON e.id = c.agent \
     JOIN agent a ON a.id = c.agent AND a.damage IS NULL WHERE c.state = 'detached' AND c.id > ? ORDER BY c.id LIMIT ?";
 
-pub(crate) fn detached(db: &Connection, after: Option<&CallId>, limit: u32) -> Outcome<Vec<Detached>> {
+pub(crate) fn detached(db: &Connection, after: Option<&CallId>, limit: u32) -> Outcome<Vec<DetachedCall>> {
     let after = after.map_or("", |call| call.0.as_str());
     let found = all(db, DETACHED, params![after, limit], |row| {
         let agent = AgentId(uuid_at(row, 0)?);
-        Ok((agent, cause_at(row, 1).map_err(torn(agent))?, CallId(row.get(3)?)))
+        Ok((agent, cause_at(row, 1).map_err(damaged_agent(agent))?, CallId(row.get(3)?)))
     })?;
     let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
     let mut calls = Vec::with_capacity(found.len());
     for (agent, (root, hop), id) in found {
-        let row = first(db, &sql, [&id.0], |row| call_at(row, 0)).map_err(torn(agent))?;
-        calls.extend(row.map(|row| Detached { agent, row, root, hop }));
+        let row = first(db, &sql, [&id.0], |row| call_at(row, 0)).map_err(damaged_agent(agent))?;
+        calls.extend(row.map(|row| DetachedCall { agent, row, root, hop }));
     }
     Ok(calls)
 }
 
-/// What the answer of a call descends from: what its cycle did when it decided, else itself.
+/// The root and hop for the answer of a call: those of its cycle, or an empty root and 0 if none are stored.
 pub(crate) fn cause_at(row: &Row<'_>, at: usize) -> Outcome<(RootId, u32)> {
     let hop = row.get::<_, Option<u32>>(at + 1)?.unwrap_or(0);
     Ok((RootId(key_or_none(row, at)?.unwrap_or_default()), hop))
 }
 
-/// How many calls of an agent go on beyond their cycles.
+/// How many detached calls an agent has.
 pub(crate) fn count_detached(db: &Connection, agent: i64) -> Outcome<u32> {
     let sql = "SELECT count(*) FROM call WHERE agent = ? AND state = 'detached'";
     Ok(first(db, sql, [agent], |row| u32_at(row, 0))?.unwrap_or(0))
 }
 
 /// Calls without an answer, in the order in which they were decided (ids of cycles grow with time): those of the
-/// open cycle, and those that go on beyond theirs.
+/// open cycle, and detached ones.
 pub(crate) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
     let limit = limits::PAGE_MAX;
     let sql = format!(
@@ -129,13 +129,13 @@ pub(crate) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
     }
 }
 
-/// How many calls of a step that its cycle waits for were answered from outside.
+/// How many awaited calls of a step were answered from outside the cycle.
 pub(crate) fn count_answered(db: &Connection, agent: i64, (cycle, step): (CycleId, u32)) -> Outcome<u32> {
     let sql = "SELECT count(*) FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
     Ok(first(db, sql, params![agent, bytes(cycle.0), step], |row| u32_at(row, 0))?.unwrap_or(0))
 }
 
-/// These answers.
+/// The outcomes of the calls that [`count_answered`] counts.
 pub(crate) fn answered(
     db: &Connection,
     agent: i64,
@@ -146,13 +146,13 @@ pub(crate) fn answered(
     all(db, sql, params![agent, bytes(cycle.0), step], |row| Ok((CallId(row.get(1)?), answer_at(row, 0)?)))
 }
 
-/// An outcome from its column.
+/// Reads an outcome from its column.
 fn answer_at(row: &Row<'_>, at: usize) -> Outcome<Answer> {
     from_json(&row.get::<_, String>(at)?, "an outcome")
 }
 
-/// Calls that a commit begins or answers, but that were answered from outside before: what the model reads is
-/// what the rows say.
+/// Calls that a commit starts or answers, but that were already answered from outside: the model must read the
+/// stored outcomes.
 pub(crate) fn answered_before(
     db: &Connection,
     agent: i64,
@@ -160,11 +160,11 @@ pub(crate) fn answered_before(
 ) -> Outcome<Vec<(CallId, Answer)>> {
     let mut answers = Vec::new();
     for change in changes {
-        // What nobody waits for is told by an event: that it was answered sooner is no matter.
+        // The outcome of a detached call arrives as an event, so an earlier answer does not matter here.
         let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
                    AND (awaited = 1 OR NOT ?)";
-        let goes_on = change.state == CallState::Detached;
-        let answer = first(db, sql, params![change.id.0, agent, goes_on], |row| answer_at(row, 0))?;
+        let detaches = change.state == CallState::Detached;
+        let answer = first(db, sql, params![change.id.0, agent, detaches], |row| answer_at(row, 0))?;
         answers.extend(answer.map(|answer| (change.id.clone(), answer)));
     }
     Ok(answers)

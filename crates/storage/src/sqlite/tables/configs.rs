@@ -11,19 +11,19 @@ use super::rows::{from_json, int};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::mutex::lock;
 
-/// Parsed configs by agent and revision. A revision never changes, so nothing here grows stale.
+/// Parsed configs by agent and revision. A revision never changes, so no entry becomes stale.
 #[derive(Default)]
 pub(crate) struct Configs(Mutex<Parsed>);
 
 #[derive(Default)]
 struct Parsed {
     configs: HashMap<(i64, u64), Arc<AgentConfig>>,
-    /// Of their JSON.
+    /// The total size of their JSON.
     bytes: usize,
 }
 
 impl Configs {
-    /// The config of that revision.
+    /// Returns the config of that revision, from memory if it was parsed before.
     pub(crate) fn get(&self, db: &Connection, agent: i64, rev: u64) -> Outcome<Arc<AgentConfig>> {
         if let Some(config) = lock(&self.0).configs.get(&(agent, rev)) {
             return Ok(Arc::clone(config));
@@ -41,7 +41,7 @@ impl Configs {
     }
 }
 
-/// A config straight from its row.
+/// Reads a config from its row.
 pub(crate) fn config_of(db: &Connection, agent: i64, rev: u64) -> Outcome<AgentConfig> {
     from_json(&config_text(db, agent, rev)?, "a config")
 }
@@ -51,7 +51,7 @@ fn config_text(db: &Connection, agent: i64, rev: u64) -> Outcome<String> {
         .prepare_cached("SELECT config FROM config_rev WHERE agent = ? AND rev = ?")?
         .query_row(params![agent, int(rev)], |row| row.get(0))
         .optional()?;
-    text.ok_or_else(|| damaged(format!("config revision {rev} of an agent is gone")))
+    text.ok_or_else(|| damaged(format!("config revision {rev} of an agent is missing")))
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     use crate::sqlite::tables::rows::{run, to_json};
 
     #[test]
-    fn configs_are_kept_parsed_up_to_a_number_of_bytes() {
+    fn parsed_configs_are_cached_up_to_a_number_of_bytes() {
         let db = crate::sqlite::engine::schema::open_memory().unwrap();
         let config = AgentConfig { instructions: "x".repeat(1 << 20), ..AgentConfig::default() };
         let text = to_json(&config).unwrap();

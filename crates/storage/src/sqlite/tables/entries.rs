@@ -1,4 +1,5 @@
-//! The log of an agent: entries with their checksums, the view over them, and what else was sent.
+//! The log of an agent: entries with their checksums, the view over them, and layers (text that was sent to the
+//! model in addition to entries).
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::rows::{all, bytes, first, from_json, int, ms, run, time_at, to_json, 
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::FORMAT;
 
-/// Appends to the log; its new head.
+/// Appends entries to the log; returns its new head.
 pub(crate) fn append(db: &Connection, agent: i64, head: u64, entries: &[Entry]) -> Outcome<u64> {
     let sql = "INSERT INTO entry (agent, seq, cycle, step, kind, tokens, at, format, crc, message) \
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
@@ -22,7 +23,7 @@ pub(crate) fn append(db: &Connection, agent: i64, head: u64, entries: &[Entry]) 
     for entry in entries {
         head += 1;
         if entry.seq != head {
-            return Err(damaged(format!("entry {} does not follow on the log, wanted {head}", entry.seq)));
+            return Err(damaged(format!("entry {} does not continue the log, wanted {head}", entry.seq)));
         }
         let message = to_json(&entry.message)?;
         let crc = crc32fast::hash(message.as_bytes());
@@ -44,7 +45,7 @@ pub(crate) fn append(db: &Connection, agent: i64, head: u64, entries: &[Entry]) 
     Ok(head)
 }
 
-/// Entries of a range of seqs, inclusive, oldest first, each checked against its checksum.
+/// Entries with seqs in this inclusive range, oldest first. Each one's checksum is verified.
 pub(crate) fn entries(
     db: &Connection,
     agent: i64,
@@ -77,7 +78,7 @@ pub(crate) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
     })
 }
 
-/// A new view row.
+/// Inserts a view.
 pub(crate) fn put_view(db: &Connection, agent: i64, n: u64, view: &View) -> Outcome<()> {
     let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, native_from, ranges, summary) \
                VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
@@ -88,7 +89,7 @@ pub(crate) fn put_view(db: &Connection, agent: i64, n: u64, view: &View) -> Outc
     run(db, sql, row).map(drop)
 }
 
-/// The newest view of an agent.
+/// The newest view of an agent; the whole log if there is none.
 pub(crate) fn view(db: &Connection, agent: i64) -> Outcome<View> {
     let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from FROM view WHERE agent = ? ORDER BY rev DESC LIMIT 1";
     let found = first(db, sql, [agent], |row| {
@@ -114,7 +115,7 @@ pub(crate) fn shown(db: &Connection, agent: i64, view: &View) -> Outcome<Vec<Arc
     Ok(shown.into_iter().map(Arc::new).collect())
 }
 
-/// Keeps what the model was sent in addition to the entries. Once the cycle is over, that of old requests goes.
+/// Stores the layers that a commit sent. When the cycle has ended, the layers of old requests are deleted.
 pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let over = changes.open.is_none() && changes.kind != CommitKind::View;
     if changes.layers.is_empty() && !over {
@@ -135,7 +136,7 @@ pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outc
     Ok(())
 }
 
-/// What the model was sent in a cycle in addition to the entries, in that order.
+/// The layers of a cycle, in the order in which they were sent.
 pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<Layer>> {
     let sql = "SELECT after, text FROM layer WHERE agent = ? AND cycle = ? ORDER BY request, idx";
     all(db, sql, params![agent, bytes(cycle.0)], |row| {
@@ -154,7 +155,7 @@ mod tests {
     use crate::sqlite::engine::schema;
 
     #[test]
-    fn what_was_sent_besides_the_log_is_kept_of_the_newest_requests_only_once_its_cycle_is_over() {
+    fn after_a_cycle_layers_are_kept_only_for_the_newest_requests() {
         let db = schema::open_memory().unwrap();
         let kept = |cycle| layers(&db, 1, CycleId(Uuid::from_u128(cycle))).unwrap().len() as u64;
         let commit = |kind, cycle, texts: &[&str]| {
@@ -163,7 +164,7 @@ mod tests {
             changes.layers = texts.iter().map(|text| Layer { after: 1, text: (*text).into() }).collect();
             put_layers(&db, 1, &changes).unwrap();
         };
-        // A commit without an open cycle closes it, but for a view.
+        // A commit without an open cycle ends the cycle, unless it only writes a view.
         for _ in 0..limits::LAYERS_KEPT + 5 {
             commit(CommitKind::View, 1, &["workspace", "preview"]);
         }

@@ -1,5 +1,4 @@
-//! Rows of the ledger: writing an accepted event into an agent's inbox, and reading events back
-//! with the words they refer to.
+//! Rows of the ledger (table `event`): writes accepted events into it and into the inbox, and changes their states.
 
 use agent::config::Urgency;
 use agent::event::{Event, EventData, EventKind, EventState, Principal};
@@ -11,14 +10,14 @@ use agent::waits;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    CHANNELS, TRUSTS, from_json, int, key, ms, place_of, principal_columns, run, standing_at, time_or_none,
+    CHANNELS, TRUSTS, code_of, from_json, int, key, ms, principal_columns, run, standing_at, time_or_none,
     to_json, u32_at, uuid_at,
 };
 use super::session::Session;
 use super::sums;
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
-/// What accepting an event needs to know of its agent.
+/// What is needed of an agent to accept an event for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) agent: i64,
@@ -31,7 +30,7 @@ pub(crate) struct Head {
     pub(crate) hold_until: Option<i64>,
     pub(crate) held: u32,
     pub(crate) urgency: Urgency,
-    /// `due_at` as it is in the store: an update that names it pays for the index over it.
+    /// `due_at` as stored: an update that sets the column also updates its index, so it is set only if it changed.
     stored_due_at: Option<i64>,
 }
 
@@ -39,7 +38,7 @@ pub(crate) struct Head {
 pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
 
 impl Head {
-    /// What decides whether there is room for one more event: standing, how many wait, how many may.
+    /// What decides whether the inbox takes one more event: standing, events that wait, their maximum.
     pub(crate) fn room(&self) -> (Standing, u32, u32) {
         (self.standing, self.waiting, self.inbox_max)
     }
@@ -69,7 +68,7 @@ impl Head {
             .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
     }
 
-    /// Writes what accepting and letting go have changed: once for all that one release lets go.
+    /// Writes the changed counters and `due_at`: once for all events of one release.
     pub(crate) fn write(&mut self, db: &Connection) -> Outcome<()> {
         let Self { agent, head_seq, waiting, held, due_at, .. } = *self;
         if due_at == self.stored_due_at {
@@ -83,16 +82,16 @@ impl Head {
     }
 }
 
-/// Whether the ledger has the event already.
+/// Whether the ledger already has the event.
 pub(crate) fn known(db: &Connection, agent: i64, id: &EventId) -> Outcome<bool> {
     Ok(db
         .prepare_cached("SELECT 1 FROM event WHERE agent = ? AND id = ?")?
         .exists(params![agent, key(&id.0)])?)
 }
 
-/// Writes an event into the ledger and, where it waits, into the inbox. `space` is the row of the
-/// space that it refers to, if it refers to one. Returns from when on the
-/// agent is due because of it; `None` where it wakes nobody (held, settled, known, suspended).
+/// Writes an event into the ledger and, if it waits, into the inbox. `space` is the row of the space
+/// that it refers to, if any. Returns the time at which the agent is due because of it; `None` if it
+/// does not wake the agent (held, settled, known, suspended).
 pub(crate) fn admit(
     db: &Connection,
     session: &Session,
@@ -119,25 +118,26 @@ pub(crate) fn admit(
     Ok(wake)
 }
 
-/// Puts an event of the ledger into the inbox, its attempts begin at none: its seq, whether it is urgent, and whose
-/// it is. Returns from when on the agent is due because of it. Who calls this writes the head behind it.
+/// Puts an event of the ledger, given by its seq, urgency and sender, into the inbox with no attempts. Returns the
+/// time at which the agent is due because of it. The caller must write the head afterwards.
 pub(crate) fn put_waiting(
     db: &Connection,
     session: &Session,
     head: &mut Head,
-    (seq, urgent, speaker): (i64, bool, &Principal),
+    (seq, urgent, sender): (i64, bool, &Principal),
     not_before: i64,
 ) -> Outcome<Option<i64>> {
-    // What was told before the clock was set back gathers no longer than what comes now.
+    // If the clock was set back after the event was sent, it must not wait longer than one that is sent now.
     let not_before = not_before.min(ms(session.now()) + head.debounce);
     let sql = "INSERT INTO waiting (agent, seq, urgent, speaker, deep, not_before, boot) \
                VALUES (?, ?, ?, ?, ?, ?, ?)";
-    let (speaker, deep) = (sums::speaker(speaker), head.waiting >= limits::DEEP_FROM);
-    run(db, sql, params![head.agent, seq, urgent, speaker, deep, not_before, session.boot])?;
+    let (sender, deep) = (sums::sender_hash(sender), head.waiting >= limits::DEEP_FROM);
+    run(db, sql, params![head.agent, seq, urgent, sender, deep, not_before, session.boot])?;
     let wake = waits::due(head.standing, Some(not_before), head.hold_until);
     head.waiting += 1;
     if head.waiting == limits::URGENT_LOOK_MAX {
-        // What is let go or sent again goes before what came later: none of these is to be pushed out of sight.
+        // A released or resent event gets a place before later ones. None of those may drop out of the rows that
+        // `urgent` looks at without being found by index.
         let sql = "UPDATE waiting SET deep = 1 WHERE agent = ? AND deep = 0";
         run(db, sql, [head.agent])?;
     }
@@ -145,7 +145,7 @@ pub(crate) fn put_waiting(
     Ok(wake)
 }
 
-/// Writes the ledger row; `false` where the event is known already.
+/// Inserts the ledger row; `false` if the ledger already has the event.
 fn append(
     db: &Connection,
     agent: i64,
@@ -157,7 +157,7 @@ fn append(
     let envelope = &event.envelope;
     let State { code, cycle, step, reason } = State::of(state);
     let (principal_kind, principal) = principal_columns(&envelope.principal);
-    let (said, data) = match &event.data {
+    let (from_seq, data) = match &event.data {
         EventData::Message { seq, .. } => (Some(int(*seq)), None),
         other => (None, Some(to_json(other)?)),
     };
@@ -169,7 +169,7 @@ fn append(
         agent,
         seq,
         key(&event.id.0),
-        place_of(&EventKind::ALL, &event.kind),
+        code_of(&EventKind::ALL, &event.kind),
         event.urgent,
         ms(event.at),
         code,
@@ -178,20 +178,20 @@ fn append(
         reason,
         principal_kind,
         principal,
-        place_of(&CHANNELS, &envelope.channel),
-        place_of(&TRUSTS, &envelope.trust),
+        code_of(&CHANNELS, &envelope.channel),
+        code_of(&TRUSTS, &envelope.trust),
         key(&envelope.root.0),
         envelope.hop,
         space,
-        said,
+        from_seq,
         data,
         event.cites.as_ref().map(|old| key(&old.0)),
     ];
     Ok(run(db, sql, row)? == 1)
 }
 
-/// The columns of a state. Of a dead event `step` keeps how often it was tried, which nothing else knows when
-/// it waits no more.
+/// The columns of a state. For a dead event `step` is the number of attempts, which is stored nowhere else once
+/// the event waits no more.
 pub(crate) struct State {
     pub(crate) code: i64,
     pub(crate) cycle: Option<[u8; 16]>,
@@ -222,7 +222,7 @@ pub(crate) fn state_code(name: &str) -> Option<i64> {
     names.iter().position(|known| *known == name).map(|at| int(at as u64))
 }
 
-/// A state from four columns: state, cycle, step, reason.
+/// Reads a state from four columns: state, cycle, step, reason.
 pub(crate) fn state_at(row: &Row<'_>, at: usize) -> Outcome<EventState> {
     let reason: Option<String> = row.get(at + 3)?;
     Ok(match row.get::<_, i64>(at)? {
@@ -233,15 +233,15 @@ pub(crate) fn state_at(row: &Row<'_>, at: usize) -> Outcome<EventState> {
         4 => EventState::Canceled { reason },
         5 => EventState::Dead { reason: reason.unwrap_or_default() },
         6 => EventState::Dropped,
-        other => return Err(damaged(format!("`{other}` is no state of an event"))),
+        other => return Err(damaged(format!("`{other}` is not a state of an event"))),
     })
 }
 
-/// The agent is no more: all that waits or is held and that no open cycle has taken is taken back. Returns
-/// how many wait no more.
+/// Cancels all waiting and held events of a retired agent, except those that the open cycle has taken. Returns
+/// how many were waiting.
 pub(crate) fn cancel_all(db: &Connection, agent: i64) -> Outcome<u32> {
     let state = State::of(&retired());
-    // Two statements, each by its index: one would read the whole ledger.
+    // Two statements, each using an index: a single one would scan the whole ledger.
     for which in ["state = 1", "seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0)"] {
         let sql = format!(
             "UPDATE event SET state = ?1, reason = ?2, release_at = NULL WHERE agent = ?3 AND {which}"

@@ -1,4 +1,4 @@
-//! An agent's facts: its spaces with their members, its memories, goals and plans as of now.
+//! An agent's facts: its spaces with their members, and its current memories, goals and plans.
 
 use agent::entity::Member;
 use agent::id::{CallId, GoalId, PlanId};
@@ -12,7 +12,7 @@ use super::rows::{
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
-/// Everything that the agent's workspace is rendered from.
+/// Everything from which the agent's workspace is rendered.
 pub(crate) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
     let (spaces, more_spaces) = spaces(db, agent)?;
     let sql = "SELECT facts_rev FROM agent WHERE id = ?";
@@ -27,18 +27,18 @@ pub(crate) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
     })
 }
 
-/// The spaces that an agent knows: the active one, then those in which something was said last, sought among its
-/// newest ones and those of what waits.
+/// The spaces from which those in the workspace are chosen: the newest ones of the agent, the active one, and those
+/// of waiting events.
 const SPACES: &str = "WITH sought AS (SELECT space FROM (SELECT space FROM member WHERE entity = ?1 ORDER BY space DESC LIMIT ?2) \
     UNION SELECT active_space FROM life WHERE agent = ?1 \
     UNION SELECT e.space FROM (SELECT seq FROM waiting WHERE agent = ?1 ORDER BY seq LIMIT ?3) w \
       JOIN event e ON e.agent = ?1 AND e.seq = w.seq)";
-/// The first members of each of these, and the agent itself.
+/// The first members of each of these spaces, and the agent itself.
 const MEMBERS: &str = "FROM json_each(?1) j CROSS JOIN member m ON m.space = j.value AND m.entity IN \
     (SELECT entity FROM (SELECT entity FROM member WHERE space = j.value ORDER BY entity LIMIT ?2) UNION SELECT ?3) \
     JOIN entity e ON e.id = m.entity ORDER BY m.since, e.id";
 
-/// What the agent knows of its spaces, and how many more there are.
+/// The spaces in the workspace (the active one, then those with the newest messages), and how many more there are.
 fn spaces(db: &Connection, agent: i64) -> Outcome<(Vec<SpaceFacts>, usize)> {
     let sql = format!(
         "{SPACES} SELECT s.id, {SPACE}, (SELECT count(*) FROM member o WHERE o.space = s.id) FROM sought \
@@ -80,7 +80,7 @@ fn member_at(row: &Row<'_>) -> Outcome<Member> {
     Ok(Member { entity: entity_at(row, 0)?, role: row.get(6)?, since: time_at(row, 7)? })
 }
 
-/// Members of a space, oldest first.
+/// The members of a space, oldest first.
 pub(crate) fn members(db: &Connection, space: i64) -> Outcome<Vec<Member>> {
     let sql = format!(
         "SELECT {ENTITY}, m.role, m.since FROM member m JOIN entity e ON e.id = m.entity \
@@ -89,7 +89,7 @@ pub(crate) fn members(db: &Connection, space: i64) -> Outcome<Vec<Member>> {
     all(db, &sql, [space], member_at)
 }
 
-/// Calls that go on beyond their cycles, by the index over those.
+/// The agent's detached calls, found by the index over them.
 fn pending(db: &Connection, agent: i64) -> Outcome<Vec<PendingCall>> {
     let sql = "SELECT id, tool FROM call WHERE agent = ? AND state = 'detached' ORDER BY id";
     all(db, sql, [agent], |row| Ok(PendingCall { id: CallId(row.get(0)?), tool: row.get(1)? }))
@@ -113,7 +113,7 @@ fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
             description: row.get(2)?,
             priority: row.get(3)?,
             status: GoalStatus::try_from(&*status)
-                .map_err(|_| damaged(format!("`{status}` is no status of a goal")))?,
+                .map_err(|_| damaged(format!("`{status}` is not a status of a goal")))?,
         })
     })
 }
@@ -124,7 +124,7 @@ fn plans(db: &Connection, agent: i64) -> Outcome<Vec<Plan>> {
     all(db, sql, [agent], |row| plan_at(row, 0))
 }
 
-/// A plan from five columns: id, name, instruction, schedule, next_at.
+/// Reads a plan from five columns: id, name, instruction, schedule, next_at.
 pub(crate) fn plan_at(row: &Row<'_>, at: usize) -> Outcome<Plan> {
     let schedule: String = row.get(at + 3)?;
     Ok(Plan {
@@ -136,19 +136,19 @@ pub(crate) fn plan_at(row: &Row<'_>, at: usize) -> Outcome<Plan> {
     })
 }
 
-/// The facts of every agent in the space have changed.
+/// Marks the facts of every agent in the space as changed.
 pub(crate) fn touch_space(db: &Connection, space: i64) -> Outcome<()> {
     let sql = "UPDATE agent SET facts_rev = facts_rev + 1 \
                WHERE id IN (SELECT entity FROM member WHERE space = ?)";
     run(db, sql, [space]).map(drop)
 }
 
-/// The facts of one agent have changed.
+/// Marks the facts of one agent as changed.
 pub(crate) fn touch(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE agent SET facts_rev = facts_rev + 1 WHERE id = ?", [agent]).map(drop)
 }
 
-/// The facts of every agent that shares a space with the entity, and its own, have changed.
+/// Marks the facts of the entity and of every agent that shares a space with it as changed.
 pub(crate) fn touch_entity(db: &Connection, entity: i64) -> Outcome<()> {
     let sql = "UPDATE agent SET facts_rev = facts_rev + 1 WHERE id = ?1 OR id IN \
                (SELECT other.entity FROM member mine JOIN member other ON other.space = mine.space \

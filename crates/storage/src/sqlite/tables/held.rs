@@ -1,5 +1,5 @@
-//! Events that the bound on agents' messages keeps back, and how those of one space are let go: each as
-//! itself and in their order, so many at a time.
+//! Held events: those that the limit on messages between agents holds back. They are released per space, in
+//! their order, a bounded number at a time.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -9,19 +9,19 @@ use super::rows::{all, ms, principal_at, run};
 use super::session::Session;
 use crate::sqlite::engine::fault::Outcome;
 
-/// What is held of one space, the oldest first, by the partial index over it.
+/// The held events of one space, oldest first, found by the partial index over them.
 pub(crate) const HELD: &str = "SELECT seq, urgent, principal_kind, principal FROM event INDEXED BY event_held_in \
     WHERE agent = ? AND space = ? AND state = 1 ORDER BY seq LIMIT ?";
 
-/// Notes when time alone lets the newest event of an inbox go.
+/// Sets the time at which the newest event of an inbox is released by itself.
 pub(crate) fn keep(db: &Connection, head: &Head, release_at: Option<Timestamp>) -> Outcome<()> {
     let sql = "UPDATE event SET release_at = ? WHERE agent = ? AND seq = ?";
     run(db, sql, params![release_at.map(ms), head.agent, head.head_seq]).map(drop)
 }
 
-/// Lets go what is held of one space, as far as this command has room for it: it waits from now on. What is
-/// left is due at once, so that the next sweep goes on with it. Returns from when on the agent is due because
-/// of what was let go.
+/// Releases the held events of one space into the inbox, at most `room` of them. If more are left, the first of
+/// them is due for release at once, so that the next sweep continues. Returns the time at which the agent is due
+/// because of the released events.
 pub(crate) fn release(
     db: &Connection,
     session: &Session,
@@ -41,8 +41,8 @@ pub(crate) fn release(
                    WHERE agent = ? AND space = ? AND state = 1 AND seq <= ?";
         run(db, sql, params![head.agent, space, newest])?;
     }
-    for (seq, urgent, speaker) in &held {
-        wake = put_waiting(db, session, head, (*seq, *urgent, speaker), ms(at) + head.debounce)?;
+    for (seq, urgent, sender) in &held {
+        wake = put_waiting(db, session, head, (*seq, *urgent, sender), ms(at) + head.debounce)?;
         head.held = head.held.saturating_sub(1);
         *room -= 1;
     }
@@ -54,7 +54,7 @@ pub(crate) fn release(
     Ok(wake)
 }
 
-/// One held event less. Its head need not be readable for that.
+/// Decrements the count of held events. Does not read the inbox head, which may be damaged.
 pub(crate) fn forget(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE inbox_head SET held = held - 1 WHERE agent = ?", [agent]).map(drop)
 }

@@ -1,8 +1,8 @@
-//! Events of the ledger as they are read, with the words that they refer to.
+//! Reads events of the ledger with the messages that they refer to.
 
 use agent::event::{Event, EventData, EventProgress, EventState, NamedMessage, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
-use agent::inbox::is_read;
+use agent::inbox::fits_read_limit;
 use agent::port::InboxRow;
 use agent::quote::beginning;
 use rusqlite::types::Value;
@@ -17,21 +17,21 @@ use super::rows::{
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::tables::{sums, urgent};
 
-/// Columns of [`event_at`] and [`said_at`].
+/// Columns of [`event_at`] and [`message_of_event_at`].
 pub(crate) const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
     e.root, e.hop, e.from_seq, p.name, e.data, s.uuid, s.name, m.uuid, m.text, m.at, p.uuid, \
     p.display_name, p.kind, s.id, e.cites, \
     m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc";
 
-/// Joins for [`COLUMNS`]: the space, the message, its speaker.
+/// Joins for [`COLUMNS`]: the space, the message, its sender.
 pub(crate) const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
 
-/// Where [`sums::message_is_whole`] finds its columns among these.
-const WORDS: usize = 24;
+/// The first of the columns for [`sums::message_is_intact`] among [`COLUMNS`].
+const SUM_COLUMNS: usize = 24;
 
 /// The first column after [`COLUMNS`].
-pub(crate) const NEXT: usize = WORDS + sums::WORDS;
+pub(crate) const NEXT: usize = SUM_COLUMNS + sums::COLUMNS;
 
 pub(crate) fn event_at(row: &Row<'_>) -> Outcome<Event> {
     let id = EventId(key_at(row, 1)?);
@@ -61,7 +61,7 @@ pub(crate) fn event_at(row: &Row<'_>) -> Outcome<Event> {
 }
 
 /// The message that an event refers to.
-fn said_at(row: &Row<'_>) -> Outcome<Option<NamedMessage>> {
+fn message_of_event_at(row: &Row<'_>) -> Outcome<Option<NamedMessage>> {
     let (Some(space), Some(message), Some(sender)) =
         (uuid_or_none(row, 14)?, uuid_or_none(row, 16)?, uuid_or_none(row, 19)?)
     else {
@@ -76,8 +76,8 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<NamedMessage>> {
         sender_name: row.get(20)?,
         sender_handle: row.get(12)?,
         sender_kind: kind_at(row, 21)?,
-        text: sums::words_at(row, 17, WORDS)?,
-        mentions: ids_from(row.get(WORDS + 4)?),
+        text: sums::text_at(row, 17, SUM_COLUMNS)?,
+        mentions: ids_from(row.get(SUM_COLUMNS + 4)?),
         at: time_at(row, 18)?,
     }))
 }
@@ -88,13 +88,13 @@ pub(crate) enum Which {
     Taken,
     /// Those that it did not take.
     Others,
-    /// The urgent ones of these, each with what its sender said before it. Where they are more than
-    /// asked for, of each sender the first.
+    /// The urgent ones of these, each with its sender's earlier events. If there are more than the limit,
+    /// the earliest of each sender.
     Urgent,
 }
 
-/// Waiting events, oldest first, with what they refer to: at most `limit`, and as many as are read behind so many
-/// `bytes`, to which they are added. What the open cycle took is read whole: it was read before.
+/// Waiting events with their messages, oldest first: at most `limit`, and only as long as the limit on bytes is not
+/// exceeded; the sizes are added to `bytes`. Events that the open cycle took are all read: it has read them before.
 pub(crate) fn waiting(
     db: &Connection,
     agent: i64,
@@ -118,7 +118,7 @@ pub(crate) fn waiting(
     let (mut rows, mut found) = (ask.query(params![agent, given, limit])?, Vec::new());
     while let Some(row) = rows.next()? {
         let size = size_at(row)?;
-        if !matches!(which, Which::Taken) && !is_read(*bytes, size) {
+        if !matches!(which, Which::Taken) && !fits_read_limit(*bytes, size) {
             break;
         }
         *bytes += size;
@@ -127,13 +127,13 @@ pub(crate) fn waiting(
             attempts: u32_at(row, NEXT)?,
             deaths: u32_at(row, NEXT + 1)?,
             event: event_at(row)?,
-            message: said_at(row)?,
+            message: message_of_event_at(row)?,
         });
     }
     Ok(found)
 }
 
-/// What an event weighs: its data, and the text of the message that it refers to.
+/// The size of an event: its data plus the text of its message, in bytes.
 fn size_at(row: &Row<'_>) -> Outcome<usize> {
     let size = |at| -> Outcome<usize> {
         Ok(row.get_ref(at)?.as_bytes_or_null().map_err(rusqlite::Error::from)?.map_or(0, <[u8]>::len))
@@ -141,7 +141,7 @@ fn size_at(row: &Row<'_>) -> Outcome<usize> {
     Ok(size(13)? + size(17)?)
 }
 
-/// Rows of an agent's ledger, newest first: `condition` over `e`, with `?2` and `?3`.
+/// Rows of an agent's ledger, newest first. `condition` is SQL over `e` with the parameters `?2` and `?3`.
 pub(crate) fn ledger(
     db: &Connection,
     agent: i64,
@@ -156,11 +156,11 @@ pub(crate) fn ledger(
          WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
     );
     all(db, &sql, params![agent, given.0, given.1, limit], |row| {
-        let preview = said_at(row)?.map(|said| beginning(&said.text)).unwrap_or_default();
+        let preview = message_of_event_at(row)?.map(|message| beginning(&message.text)).unwrap_or_default();
         let state = state_at(row, NEXT)?;
         let tried = if matches!(state, EventState::Dead { .. }) { row.get(NEXT + 2)? } else { None };
         let (taken, open) = (row.get(NEXT + 5)?, uuid_or_none(row, NEXT + 6)?.map(CycleId));
-        let lived = match state {
+        let processed_in = match state {
             EventState::Processed { cycle, .. } => Some(cycle),
             _ => None,
         };
@@ -169,14 +169,19 @@ pub(crate) fn ledger(
             _ if taken => row.get(NEXT + 10)?,
             _ => None,
         };
-        let progress = EventProgress::of(&state, taken, lived.is_some() && lived == open, row.get(NEXT + 9)?);
+        let progress = EventProgress::of(
+            &state,
+            taken,
+            processed_in.is_some() && processed_in == open,
+            row.get(NEXT + 9)?,
+        );
         Ok(InboxRow {
             seq: u64_at(row, 0)?,
             event: event_at(row)?,
             state,
             progress,
-            cycle: lived.or(open.filter(|_| taken)),
-            ordinal: lived.or(open.filter(|_| taken)).map(|_| u64_at(row, NEXT + 7)).transpose()?,
+            cycle: processed_in.or(open.filter(|_| taken)),
+            ordinal: processed_in.or(open.filter(|_| taken)).map(|_| u64_at(row, NEXT + 7)).transpose()?,
             step,
             release_at: time_or_none(row, NEXT + 8)?,
             attempts: row.get::<_, Option<u32>>(NEXT + 4)?.or(tried).unwrap_or(0),

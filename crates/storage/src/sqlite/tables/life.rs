@@ -1,4 +1,4 @@
-//! The row of a life and the head of its inbox, as a commit reads and writes them.
+//! The rows `life` and `inbox_head` of an agent, as a commit reads and writes them.
 
 use agent::changes::{Changes, CommitKind};
 use agent::fencing::{InboxHead, LifeRow};
@@ -7,19 +7,19 @@ use agent::life::OpenCycle;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    REASONS, bytes, first, from_json, int, ms, place_of, reason_or_none, run, space_row, standing_at,
+    REASONS, bytes, code_of, first, from_json, int, ms, reason_or_none, run, space_row, standing_at,
     time_or_none, to_json, u32_at, u64_at, usage_at, usage_columns, uuid_or_none,
 };
 use super::session::Session;
 use crate::sqlite::engine::fault::Outcome;
 
-/// The rows of one life, as far as a commit reads and writes them.
+/// What a commit reads and writes of an agent's rows `life` and `inbox_head`.
 pub(crate) struct Life {
     pub(crate) agent: i64,
     pub(crate) head_seq: u64,
     pub(crate) row: LifeRow,
     pub(crate) inbox: InboxHead,
-    /// The newest place in the inbox.
+    /// The seq of the newest event in the inbox.
     pub(crate) newest: u64,
     /// The step of the open cycle.
     pub(crate) step: Option<u32>,
@@ -72,7 +72,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
     let cost = known(changes.run.as_ref().map_or(changes.cost_micros, |record| record.cost_micros));
     let unpriced = changes.run.is_some() && cost.is_none();
     let active = changes.inward.active_space.map(|space| space_row(db, space)).transpose()?.flatten();
-    // The start of the store that runs the cycle; none once the agent is idle.
+    // The start of the store that runs the cycle; 0 if the cycle is parked.
     let boot = match changes.kind {
         CommitKind::Open => Some(session.boot),
         CommitKind::Park => Some(0),
@@ -110,14 +110,14 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
     let inbox = &life.inbox;
     let sql = "UPDATE inbox_head SET waiting = ?, taken = ?, due_at = ?, hold_until = ?, idle_reason = ?, \
                cancel = ? WHERE agent = ?";
-    let reason = inbox.reason.map(|reason| place_of(&REASONS, &reason));
+    let reason = inbox.reason.map(|reason| code_of(&REASONS, &reason));
     let (due_at, hold_until) = (inbox.due_at.map(ms), inbox.hold_until.map(ms));
     let cancel = row.cancel.map(|cycle| bytes(cycle.0));
     run(db, sql, params![inbox.waiting, inbox.taken, due_at, hold_until, reason, cancel, life.agent])
         .map(drop)
 }
 
-/// An open cycle from its column.
+/// Reads an open cycle from its column.
 pub(crate) fn open_at(row: &Row<'_>, at: usize) -> Outcome<Option<OpenCycle>> {
     row.get::<_, Option<String>>(at)?.map(|open| from_json(&open, "its open cycle")).transpose()
 }

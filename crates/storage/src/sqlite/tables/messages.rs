@@ -1,4 +1,4 @@
-//! What was said: messages with their checksums, and their places in spaces.
+//! Messages with their checksums, and their positions in spaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use agent::space::{Message, MessageKind, NewMessage};
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    TRUSTS, all, bytes, first, from_json, ids_from, int, key, key_at, kind_at, ms, packed, place_of,
+    TRUSTS, all, bytes, code_of, first, from_json, ids_from, int, key, key_at, kind_at, ms, packed,
     principal_columns, run, time_at, to_json, u32_at, u64_at, uuid_at, uuid_or_none, wake_on_at,
 };
-use super::sums::{self, Words};
+use super::sums::{self, SummedMessage};
 use crate::sqlite::engine::fault::Outcome;
 
-/// Columns and joins of [`message_at`], those of [`sums::message_is_whole`] first.
+/// Columns and joins of [`message_at`]; the columns of [`sums::message_is_intact`] come first.
 pub(crate) const MESSAGE: &str = "SELECT m.uuid, m.kind, m.at, e.uuid, m.mentions, m.text, m.data, m.crc, \
     s.uuid, m.seq, m.rev, m.urgent, m.cycle, m.call, m.root, m.hop \
     FROM message m JOIN space s ON s.id = m.space JOIN entity e ON e.id = m.sender";
 
-/// A message; where its bytes have changed by themselves, without what it said.
+/// Reads a message. If its checksum does not match, its text is replaced and its data and mentions are left out.
 pub(crate) fn message_at(row: &Row<'_>) -> Outcome<Message> {
-    let whole = sums::message_is_whole(row, 0)?;
+    let whole = sums::message_is_intact(row, 0)?;
     let data: Option<String> = if whole { row.get(6)? } else { None };
     Ok(Message {
         id: MessageId(uuid_at(row, 0)?),
@@ -48,8 +48,8 @@ pub(crate) fn message_by(db: &Connection, id: MessageId) -> Outcome<Option<Messa
     first(db, &format!("{MESSAGE} WHERE m.uuid = ?"), [bytes(id.0)], message_at)
 }
 
-/// The row of a space.
-pub(crate) struct MessagePosition {
+/// What posting a message needs of the row of a space.
+pub(crate) struct SpaceHead {
     pub(crate) id: i64,
     pub(crate) head_seq: u64,
     pub(crate) rev: u64,
@@ -57,23 +57,23 @@ pub(crate) struct MessagePosition {
     pub(crate) wake_on: WakeOn,
 }
 
-/// These spaces, as far as they are there.
-pub(crate) fn places(
+/// The rows of these spaces; missing spaces are left out.
+pub(crate) fn space_heads(
     db: &Connection,
     spaces: BTreeSet<SpaceId>,
-) -> Outcome<BTreeMap<SpaceId, MessagePosition>> {
-    let mut places = BTreeMap::new();
+) -> Outcome<BTreeMap<SpaceId, SpaceHead>> {
+    let mut heads = BTreeMap::new();
     for space in spaces {
-        places.extend(place(db, space)?.map(|place| (space, place)));
+        heads.extend(space_head(db, space)?.map(|head| (space, head)));
     }
-    Ok(places)
+    Ok(heads)
 }
 
 /// The row of a space.
-pub(crate) fn place(db: &Connection, space: SpaceId) -> Outcome<Option<MessagePosition>> {
+pub(crate) fn space_head(db: &Connection, space: SpaceId) -> Outcome<Option<SpaceHead>> {
     let sql = "SELECT id, head_seq, rev, closed, wake_on FROM space WHERE uuid = ?";
     first(db, sql, [bytes(space.0)], |row| {
-        Ok(MessagePosition {
+        Ok(SpaceHead {
             id: row.get(0)?,
             head_seq: u64_at(row, 1)?,
             rev: u64_at(row, 2)?,
@@ -83,20 +83,20 @@ pub(crate) fn place(db: &Connection, space: SpaceId) -> Outcome<Option<MessagePo
     })
 }
 
-/// Writes a message behind all others of its space; `None` where it is not new.
+/// Appends a message to its space; `None` if a message with its id exists.
 pub(crate) fn write(
     db: &Connection,
     message: &NewMessage,
     kind: MessageKind,
-    place: &mut MessagePosition,
+    space: &mut SpaceHead,
     sender: i64,
     named: Vec<EntityId>,
 ) -> Outcome<Option<Message>> {
-    let (seq, rev) = (place.head_seq + 1, place.rev + 1);
+    let (seq, rev) = (space.head_seq + 1, space.rev + 1);
     let (principal_kind, principal) = principal_columns(&message.principal);
     let data = message.data.as_ref().map(to_json).transpose()?;
     let (tool, mentions) = (i64::from(kind == MessageKind::Tool), packed(&named));
-    let words = Words {
+    let summed = SummedMessage {
         id: message.id.0,
         kind: tool,
         at: ms(message.at),
@@ -105,7 +105,7 @@ pub(crate) fn write(
         text: &message.text,
         data: data.as_deref(),
     };
-    let crc = words.sum();
+    let crc = summed.sum();
     let sql = "INSERT INTO message (space, seq, uuid, rev, sender, kind, urgent, at, principal_kind, principal, \
                trust, root, hop, cycle, call, mentions, text, data, crc) \
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uuid) DO NOTHING";
@@ -113,7 +113,7 @@ pub(crate) fn write(
         db,
         sql,
         params![
-            place.id,
+            space.id,
             int(seq),
             bytes(message.id.0),
             int(rev),
@@ -123,7 +123,7 @@ pub(crate) fn write(
             ms(message.at),
             principal_kind,
             principal,
-            place_of(&TRUSTS, &message.trust),
+            code_of(&TRUSTS, &message.trust),
             key(&message.root.0),
             message.hop,
             message.cycle.map(|cycle| bytes(cycle.0)),
@@ -138,12 +138,12 @@ pub(crate) fn write(
         return Ok(None);
     }
     let sql = "UPDATE space SET head_seq = ?, rev = ?, active_at = ? WHERE id = ?";
-    run(db, sql, params![int(seq), int(rev), ms(message.at), place.id])?;
-    (place.head_seq, place.rev) = (seq, rev);
+    run(db, sql, params![int(seq), int(rev), ms(message.at), space.id])?;
+    (space.head_seq, space.rev) = (seq, rev);
     Ok(Some(stored(message, kind, seq, rev, named)))
 }
 
-/// The message as it is stored now.
+/// The message as it was stored.
 fn stored(message: &NewMessage, kind: MessageKind, seq: u64, rev: u64, mentions: Vec<EntityId>) -> Message {
     Message {
         id: message.id,
@@ -164,13 +164,13 @@ fn stored(message: &NewMessage, kind: MessageKind, seq: u64, rev: u64, mentions:
     }
 }
 
-/// Columns and joins of [`said_by_name`].
-const SAID: &str = "SELECT m.uuid, s.uuid, s.name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
+/// Columns and joins of [`named_message_at`].
+const NAMED_MESSAGE: &str = "SELECT m.uuid, s.uuid, s.name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
     m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc, p.name FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
 
-/// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
-/// watchers.
-pub(crate) fn said(
+/// The messages of a space with `from <= seq < before`, newest first, with names. Visible calls are left out:
+/// only watchers see them.
+pub(crate) fn named_messages(
     db: &Connection,
     space: i64,
     from: u64,
@@ -178,12 +178,12 @@ pub(crate) fn said(
     limit: i64,
 ) -> Outcome<Vec<NamedMessage>> {
     let sql = format!(
-        "{SAID} WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4"
+        "{NAMED_MESSAGE} WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4"
     );
-    all(db, &sql, params![space, int(from), int(before), limit], said_by_name)
+    all(db, &sql, params![space, int(from), int(before), limit], named_message_at)
 }
 
-fn said_by_name(row: &Row<'_>) -> Outcome<NamedMessage> {
+fn named_message_at(row: &Row<'_>) -> Outcome<NamedMessage> {
     Ok(NamedMessage {
         id: MessageId(uuid_at(row, 0)?),
         space: SpaceId(uuid_at(row, 1)?),
@@ -193,7 +193,7 @@ fn said_by_name(row: &Row<'_>) -> Outcome<NamedMessage> {
         sender_name: row.get(5)?,
         sender_handle: row.get(17)?,
         sender_kind: kind_at(row, 6)?,
-        text: sums::words_at(row, 7, 9)?,
+        text: sums::text_at(row, 7, 9)?,
         mentions: ids_from(row.get(9 + 4)?),
         at: time_at(row, 8)?,
     })

@@ -1,6 +1,6 @@
-//! Rows in, rows out, one file per family of tables.
+//! Reads and writes rows, one file per group of tables.
 //!
-//! It must not know which port asks, and decides nothing: rules are in `agent`.
+//! This module must not know which port calls it, and it decides nothing: the rules are in `agent`.
 
 pub(crate) mod agents;
 pub(crate) mod calls;

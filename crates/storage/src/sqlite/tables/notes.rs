@@ -1,19 +1,19 @@
-//! Memories, goals and plans: rows valid from one commit of the agent's life up to another. To
-//! overwrite closes the old row and inserts a new one; within one commit the last word stands.
+//! Memories, goals and plans: each row is valid from one commit of the agent to another. Overwriting ends the
+//! old row and inserts a new one; within one commit the last change wins.
 
 use agent::call::CallRow;
 use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange};
 use agent::event::Cause;
-use agent::fencing::not_own;
+use agent::fencing::not_owned;
 use agent::life::{Goal, Plan};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::rows::{TRUSTS, bytes, int, key, ms, place_of, run, to_json};
+use super::rows::{TRUSTS, bytes, code_of, int, key, ms, run, to_json};
 use crate::sqlite::engine::fault::{Fault, Outcome};
 
-/// Writes what the inward calls want kept; whether anything changed.
+/// Writes the notes that a commit's inward calls change; returns whether there were any.
 pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> Outcome<bool> {
     let Changes { inward, calls, at, .. } = changes;
     for change in &inward.memories {
@@ -31,11 +31,11 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
             GoalChange::Set(goal) => goal.id.0,
             GoalChange::Delete(id) => id.0,
         };
-        own(db, "goal", agent, id, calls)?;
-        close(db, "goal", agent, id, n)?;
+        check_owner(db, "goal", agent, id, calls)?;
+        end_current(db, "goal", agent, id, n)?;
         if let GoalChange::Set(goal) = change {
             if let Some(parent) = goal.parent {
-                own(db, "goal", agent, parent.0, calls)?;
+                check_owner(db, "goal", agent, parent.0, calls)?;
             }
             put_goal(db, agent, n, goal)?;
         }
@@ -45,10 +45,10 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
             PlanChange::Set(plan) => plan.id.0,
             PlanChange::Delete(id) => id.0,
         };
-        own(db, "plan", agent, id, calls)?;
+        check_owner(db, "plan", agent, id, calls)?;
         match change {
             PlanChange::Set(plan) => put_plan(db, agent, n, plan, &changes.cause, None)?,
-            PlanChange::Delete(_) => close(db, "plan", agent, id, n)?,
+            PlanChange::Delete(_) => end_current(db, "plan", agent, id, n)?,
         }
     }
     Ok(!(inward.memories.is_empty() && inward.goals.is_empty() && inward.plans.is_empty()))
@@ -62,8 +62,8 @@ fn set_memory(db: &Connection, agent: i64, n: u64, at: Timestamp, key: &str, val
     run(db, sql, params![agent, key, int(n), ms(at), value]).map(drop)
 }
 
-/// Ends what an earlier commit wrote under that key. Only its newest row may be valid: those before are not looked
-/// at, however often it was overwritten.
+/// Ends the row that an earlier commit wrote under that key. Only the newest row can be valid, so older ones are
+/// not read, however many there are.
 fn end_memory(db: &Connection, agent: i64, n: u64, key: &str) -> Outcome<()> {
     let sql = "UPDATE memory SET to_commit = ?3 WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL AND from_commit = \
                (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit < ?3)";
@@ -79,7 +79,7 @@ fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal) -> Outcome<()> {
         .map(drop)
 }
 
-/// Writes a plan as of commit `n`. `fired` is its last event since it was set.
+/// Writes a plan as of commit `n`. `fired` is the seq of its last event since it was set.
 pub(crate) fn put_plan(
     db: &Connection,
     agent: i64,
@@ -88,7 +88,7 @@ pub(crate) fn put_plan(
     cause: &Cause,
     fired: Option<i64>,
 ) -> Outcome<()> {
-    close(db, "plan", agent, plan.id.0, n)?;
+    end_current(db, "plan", agent, plan.id.0, n)?;
     let sql = "INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction, root, hop, trust, \
                fired, fire_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
                (SELECT ?4 FROM agent WHERE id = ?1 AND standing = 0))";
@@ -102,24 +102,24 @@ pub(crate) fn put_plan(
         plan.instruction,
         key(&cause.root.0),
         cause.hop,
-        place_of(&TRUSTS, &cause.trust),
+        code_of(&TRUSTS, &cause.trust),
         fired,
     ];
     run(db, sql, row).map(drop)
 }
 
-/// The plans of an agent that may not run do not fire until it may: nothing reads them.
+/// Stops the plans of an agent that may not run: until it may, no query finds them.
 pub(crate) fn hold_plans(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE plan SET fire_at = NULL WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
 }
 
-/// They fire again, for all that they have missed.
-pub(crate) fn free_plans(db: &Connection, agent: i64) -> Outcome<()> {
+/// Lets the agent's plans fire again, including for the times that they have missed.
+pub(crate) fn resume_plans(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE plan SET fire_at = next_at WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
 }
 
-/// Ends the row that is valid now, the newest; one of this very commit never was valid.
-fn close(db: &Connection, table: &str, agent: i64, id: Uuid, n: u64) -> Outcome<()> {
+/// Ends the valid row, which is the newest. A row that this same commit wrote is deleted.
+fn end_current(db: &Connection, table: &str, agent: i64, id: Uuid, n: u64) -> Outcome<()> {
     let sql = format!("DELETE FROM {table} WHERE agent = ?1 AND id = ?2 AND from_commit = ?3");
     run(db, &sql, params![agent, bytes(id), int(n)])?;
     let sql = format!(
@@ -129,15 +129,15 @@ fn close(db: &Connection, table: &str, agent: i64, id: Uuid, n: u64) -> Outcome<
     run(db, &sql, params![agent, bytes(id), int(n)]).map(drop)
 }
 
-/// The agent is over: what it planned will not happen.
+/// Ends all plans of an agent that is retired.
 pub(crate) fn end_plans(db: &Connection, agent: i64, n: u64) -> Outcome<()> {
     let sql = "UPDATE plan SET to_commit = ?2 WHERE agent = ?1 AND to_commit IS NULL";
     run(db, sql, params![agent, int(n)]).map(drop)
 }
 
-/// Refuses where the row is another agent's (rows of another agent cannot be touched).
-fn own(db: &Connection, table: &'static str, agent: i64, id: Uuid, calls: &[CallRow]) -> Outcome<()> {
-    // Not `<>`: that would look at all that the row was before.
+/// Refuses the calls if the row belongs to another agent: an agent can change only its own rows.
+fn check_owner(db: &Connection, table: &'static str, agent: i64, id: Uuid, calls: &[CallRow]) -> Outcome<()> {
+    // Not `<>`: that would read all older versions of the row.
     let sql = format!(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM {table} WHERE id = ?1 AND agent < ?2) \
          OR EXISTS (SELECT 1 FROM {table} WHERE id = ?1 AND agent > ?2)"
@@ -145,5 +145,5 @@ fn own(db: &Connection, table: &'static str, agent: i64, id: Uuid, calls: &[Call
     if !db.prepare_cached(&sql)?.exists(params![bytes(id), agent])? {
         return Ok(());
     }
-    Err(Fault::Refused(not_own(table, &id.to_string(), calls)))
+    Err(Fault::Refused(not_owned(table, &id.to_string(), calls)))
 }

@@ -1,4 +1,4 @@
-//! Requests that clients made idempotent by a key, and what they were answered.
+//! Requests with an idempotency key, and their answers.
 
 use agent::id::MessageId;
 use agent::port::{Accepted, RequestKey};
@@ -9,7 +9,7 @@ use super::messages::message_by;
 use super::rows::{bytes, first, run, uuid_or_none};
 use crate::sqlite::engine::fault::Outcome;
 
-/// The answer that this key got before.
+/// The answer that this key got before, if any.
 pub(crate) fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Accepted>> {
     let sql = "SELECT body_hash, message FROM request WHERE credential = ? AND key = ?";
     let kept = first(db, sql, params![bytes(key.credential.0), key.key], |row| {
@@ -23,7 +23,7 @@ pub(crate) fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Acce
     Ok(Some(Accepted::Duplicate { message }))
 }
 
-/// Notes that this key was answered.
+/// Stores the answer of this key.
 pub(crate) fn remember(db: &Connection, key: &RequestKey, message: Option<&Message>) -> Outcome<()> {
     let sql = "INSERT INTO request (credential, key, body_hash, message) VALUES (?, ?, ?, ?)";
     let message = message.map(|message| bytes(message.id.0));

@@ -1,5 +1,5 @@
-//! Between values of the rules and columns: ids, times, closed sets, and whole rows that several
-//! questions read. What does not decode is damage that names its record.
+//! Converts between columns and the types of `agent`: ids, times, closed sets, and rows that several
+//! queries read. A value that does not decode is reported as damage of its record.
 
 use agent::config::WakeOn;
 use agent::entity::{Entity, EntityKind, Space};
@@ -23,7 +23,7 @@ pub(crate) fn ms(at: Timestamp) -> i64 {
 }
 
 pub(crate) fn time(ms: i64) -> Outcome<Timestamp> {
-    Timestamp::from_millisecond(ms).map_err(|_| damaged(format!("`{ms}` is no time")))
+    Timestamp::from_millisecond(ms).map_err(|_| damaged(format!("`{ms}` is not a time")))
 }
 
 pub(crate) fn time_at(row: &Row<'_>, at: usize) -> Outcome<Timestamp> {
@@ -36,12 +36,12 @@ pub(crate) fn time_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<Timestamp
 
 pub(crate) fn u64_at(row: &Row<'_>, at: usize) -> Outcome<u64> {
     let n: i64 = row.get(at)?;
-    u64::try_from(n).map_err(|_| damaged(format!("`{n}` is no count")))
+    u64::try_from(n).map_err(|_| damaged(format!("`{n}` is not a count")))
 }
 
 pub(crate) fn u32_at(row: &Row<'_>, at: usize) -> Outcome<u32> {
     let n: i64 = row.get(at)?;
-    u32::try_from(n).map_err(|_| damaged(format!("`{n}` is no small count")))
+    u32::try_from(n).map_err(|_| damaged(format!("`{n}` is not a 32-bit count")))
 }
 
 pub(crate) fn uuid_at(row: &Row<'_>, at: usize) -> Outcome<Uuid> {
@@ -56,7 +56,7 @@ pub(crate) fn bytes(id: Uuid) -> [u8; 16] {
     id.into_bytes()
 }
 
-/// Text that usually is a UUID in its usual form takes 16 bytes, any other text is kept as it is.
+/// Stores a text that is a UUID in its usual form as 16 bytes, and any other text as it is.
 pub(crate) fn key(text: &str) -> Value {
     match Uuid::try_parse(text) {
         Ok(id) if id.hyphenated().to_string() == text => Value::Blob(id.as_bytes().to_vec()),
@@ -68,14 +68,14 @@ pub(crate) fn key(text: &str) -> Value {
 pub(crate) fn key_at(row: &Row<'_>, at: usize) -> Outcome<String> {
     match row.get_ref(at)? {
         ValueRef::Blob(bytes) => {
-            let id = Uuid::from_slice(bytes).map_err(|_| damaged("an id of wrong length"))?;
+            let id = Uuid::from_slice(bytes).map_err(|_| damaged("an id has the wrong length"))?;
             Ok(id.to_string())
         }
         other => Ok(String::column_result(other).map_err(rusqlite::Error::from)?),
     }
 }
 
-/// The same where there may be none.
+/// Like [`key_at`], for a column that may be `NULL`.
 pub(crate) fn key_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<String>> {
     match row.get_ref(at)? {
         ValueRef::Null => Ok(None),
@@ -91,16 +91,16 @@ pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str, what: &str) 
     serde_json::from_str(text).map_err(|error| damaged(format!("{what} cannot be read: {error}")))
 }
 
-/// A member of a closed set from its place in `all`.
-fn place<T: Copy>(all: &[T], at: i64, what: &str) -> Outcome<T> {
+/// A member of a closed set from its index in `all`.
+fn from_code<T: Copy>(all: &[T], at: i64, what: &str) -> Outcome<T> {
     usize::try_from(at)
         .ok()
         .and_then(|at| all.get(at).copied())
-        .ok_or_else(|| damaged(format!("`{at}` is no {what}")))
+        .ok_or_else(|| damaged(format!("`{at}` is not a {what}")))
 }
 
-/// The reverse of [`place`].
-pub(crate) fn place_of<T: PartialEq>(all: &[T], value: &T) -> i64 {
+/// The reverse of [`from_code`].
+pub(crate) fn code_of<T: PartialEq>(all: &[T], value: &T) -> i64 {
     all.iter().position(|known| known == value).map_or(-1, |at| int(at as u64))
 }
 
@@ -112,34 +112,34 @@ pub(crate) const REASONS: [IdleReason; 3] = [IdleReason::Provider, IdleReason::B
 const KINDS: [EntityKind; 2] = [EntityKind::Human, EntityKind::Agent];
 
 pub(crate) fn standing_at(row: &Row<'_>, at: usize) -> Outcome<Standing> {
-    place(&STANDINGS, row.get(at)?, "standing")
+    from_code(&STANDINGS, row.get(at)?, "standing")
 }
 
 pub(crate) fn kind_at(row: &Row<'_>, at: usize) -> Outcome<EntityKind> {
-    place(&KINDS, row.get(at)?, "kind of entity")
+    from_code(&KINDS, row.get(at)?, "kind of entity")
 }
 
 pub(crate) fn kind_code(kind: EntityKind) -> i64 {
-    place_of(&KINDS, &kind)
+    code_of(&KINDS, &kind)
 }
 
 pub(crate) fn channel_at(row: &Row<'_>, at: usize) -> Outcome<Channel> {
-    place(&CHANNELS, row.get(at)?, "channel")
+    from_code(&CHANNELS, row.get(at)?, "channel")
 }
 
 pub(crate) fn trust_at(row: &Row<'_>, at: usize) -> Outcome<Trust> {
-    place(&TRUSTS, row.get(at)?, "trust")
+    from_code(&TRUSTS, row.get(at)?, "trust level")
 }
 
 pub(crate) fn reason_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<IdleReason>> {
-    row.get::<_, Option<i64>>(at)?.map(|code| place(&REASONS, code, "reason to rest")).transpose()
+    row.get::<_, Option<i64>>(at)?.map(|code| from_code(&REASONS, code, "valid idle reason")).transpose()
 }
 
 pub(crate) fn event_kind_at(row: &Row<'_>, at: usize) -> Outcome<agent::event::EventKind> {
-    place(&agent::event::EventKind::ALL, row.get(at)?, "kind of event")
+    from_code(&agent::event::EventKind::ALL, row.get(at)?, "kind of event")
 }
 
-/// A principal as its two columns.
+/// The two columns of a principal.
 pub(crate) fn principal_columns(principal: &Principal) -> (i64, Value) {
     match principal {
         Principal::Entity(id) => (0, Value::Blob(id.0.as_bytes().to_vec())),
@@ -149,18 +149,18 @@ pub(crate) fn principal_columns(principal: &Principal) -> (i64, Value) {
     }
 }
 
-/// The reverse of [`principal_columns`]; the columns follow each other.
+/// The reverse of [`principal_columns`], for two columns from `at` on.
 pub(crate) fn principal_at(row: &Row<'_>, at: usize) -> Outcome<Principal> {
     Ok(match row.get::<_, i64>(at)? {
         0 => Principal::Entity(EntityId(uuid_at(row, at + 1)?)),
         1 => Principal::Credential(row.get(at + 1)?),
         2 => Principal::Webhook(row.get(at + 1)?),
         3 => Principal::Own,
-        other => return Err(damaged(format!("`{other}` is no principal"))),
+        other => return Err(damaged(format!("`{other}` is not a kind of principal"))),
     })
 }
 
-/// Four usage columns that follow each other.
+/// Reads four usage columns from `at` on.
 pub(crate) fn usage_at(row: &Row<'_>, at: usize) -> Outcome<Usage> {
     let read = |at| -> Outcome<Option<u64>> {
         Ok(row.get::<_, Option<i64>>(at)?.map(|n| u64::try_from(n).unwrap_or(0)))
@@ -205,7 +205,7 @@ pub(crate) fn space_at(row: &Row<'_>, at: usize) -> Outcome<Space> {
     })
 }
 
-/// Which agents' messages wake, as a column.
+/// The code of the rule that says which messages of agents wake other agents.
 pub(crate) fn wake_on_code(rule: WakeOn) -> i64 {
     i64::from(rule == WakeOn::Mention)
 }
@@ -214,7 +214,7 @@ pub(crate) fn wake_on_at(row: &Row<'_>, at: usize) -> Outcome<WakeOn> {
     match row.get::<_, i64>(at)? {
         0 => Ok(WakeOn::All),
         1 => Ok(WakeOn::Mention),
-        other => Err(damaged(format!("`{other}` does not say which messages wake"))),
+        other => Err(damaged(format!("`{other}` is not a rule of `wake_on`"))),
     }
 }
 
@@ -231,13 +231,13 @@ pub(crate) fn packed(ids: &[EntityId]) -> Option<Vec<u8>> {
     (!ids.is_empty()).then(|| ids.iter().flat_map(|id| id.0.into_bytes()).collect())
 }
 
-/// The rowid of an agent or entity.
+/// The rowid of a person or agent.
 pub(crate) fn entity_row(db: &Connection, id: Uuid) -> Outcome<Option<i64>> {
     let mut statement = db.prepare_cached("SELECT id FROM entity WHERE uuid = ?")?;
     Ok(statement.query_row([bytes(id)], |row| row.get(0)).optional()?)
 }
 
-/// The rowid of an agent; `None` also where the id is a person's.
+/// The rowid of an agent; `None` also for a person's id.
 pub(crate) fn agent_row(db: &Connection, id: Uuid) -> Outcome<Option<i64>> {
     let mut statement = db.prepare_cached("SELECT id FROM entity WHERE uuid = ? AND kind = 1")?;
     Ok(statement.query_row([bytes(id)], |row| row.get(0)).optional()?)
@@ -249,7 +249,7 @@ pub(crate) fn space_row(db: &Connection, id: SpaceId) -> Outcome<Option<i64>> {
     Ok(statement.query_row([bytes(id.0)], |row| row.get(0)).optional()?)
 }
 
-/// All rows of a question, decoded.
+/// All rows of a query, decoded.
 pub(crate) fn all<T>(
     db: &Connection,
     sql: &str,
@@ -259,7 +259,7 @@ pub(crate) fn all<T>(
     db.prepare_cached(sql)?.query_and_then(params, decode)?.collect()
 }
 
-/// The first row of a question, decoded.
+/// The first row of a query, decoded.
 pub(crate) fn first<T>(
     db: &Connection,
     sql: &str,
@@ -269,13 +269,13 @@ pub(crate) fn first<T>(
     db.prepare_cached(sql)?.query_and_then(params, decode)?.next().transpose()
 }
 
-/// Runs a statement; how many rows it changed.
+/// Runs a statement; returns how many rows it changed.
 pub(crate) fn run(db: &Connection, sql: &str, params: impl rusqlite::Params) -> Outcome<usize> {
     Ok(db.prepare_cached(sql)?.execute(params)?)
 }
 
-/// Which column a text is looked for in: an id, or a handle in any case.
-pub(crate) fn named(text: &str, id: &'static str, name: &'static str) -> (&'static str, Value) {
+/// The column to search for a text, with the value to search for: an id, or a handle in lower case.
+pub(crate) fn id_or_name(text: &str, id: &'static str, name: &'static str) -> (&'static str, Value) {
     match Uuid::try_parse(text) {
         Ok(uuid) => (id, Value::Blob(uuid.as_bytes().to_vec())),
         Err(_) => (name, Value::Text(text.to_lowercase())),
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_comes_back_as_it_was_whatever_it_looks_like() {
+    fn every_key_is_read_back_unchanged() {
         let db = Connection::open_in_memory().unwrap();
         for text in [
             "0192d3e4-0000-7000-8000-000000000001",

@@ -1,4 +1,4 @@
-//! Runs of cycles and of their steps, and the audit of commits.
+//! Runs (the records of cycles), records of steps, and the audit of commits.
 
 use agent::changes::{Changes, CommitKind};
 use agent::id::{AgentId, CycleId};
@@ -12,7 +12,8 @@ use super::rows::{
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
-/// Runs of steps that the open cycle does not keep any more; with the last commit the run has all.
+/// Inserts the step records that the open cycle does not keep any more. When the cycle ends they are deleted: the
+/// run has them all.
 pub(crate) fn put_steps(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let Some(open) = &changes.open else {
         return run(db, "DELETE FROM step WHERE agent = ?", [agent]).map(drop);
@@ -25,7 +26,7 @@ pub(crate) fn put_steps(db: &Connection, agent: i64, changes: &Changes) -> Outco
     Ok(())
 }
 
-/// The run.
+/// Inserts a run.
 pub(crate) fn put_run(db: &Connection, agent: i64, record: &Run) -> Outcome<()> {
     let sql = "INSERT INTO run (agent, ordinal, cycle, events, opened_at, ended_at, usage_input, usage_cached, \
                usage_output, usage_reasoning, cost_micros, config_rev, ending, model, woke_for, steps, reason, \
@@ -54,7 +55,7 @@ pub(crate) fn put_run(db: &Connection, agent: i64, record: &Run) -> Outcome<()> 
     run(db, sql, row).map(drop)
 }
 
-/// The audit row.
+/// Inserts the audit row of a commit.
 pub(crate) fn audit(db: &Connection, agent: i64, n: u64, epoch: u64, changes: &Changes) -> Outcome<()> {
     let sql = "INSERT INTO commits (agent, n, epoch, cycle, step, kind, at, usage_input, usage_cached, \
                usage_output, usage_reasoning) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
@@ -75,7 +76,7 @@ pub(crate) fn audit(db: &Connection, agent: i64, n: u64, epoch: u64, changes: &C
     run(db, sql, row).map(drop)
 }
 
-/// Runs of the steps of an open cycle that it does not keep itself.
+/// The step records of an open cycle that it does not keep itself.
 pub(crate) fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepRecord>> {
     let sql = "SELECT record FROM step WHERE agent = ? AND cycle = ? ORDER BY step";
     all(db, sql, params![agent, bytes(cycle.0)], |row| from_json(&row.get::<_, String>(0)?, "a record"))
@@ -107,7 +108,7 @@ pub(crate) fn run_at(row: &Row<'_>) -> Outcome<Run> {
 }
 
 pub(crate) fn ending_of(text: &str) -> Outcome<Ending> {
-    Ending::try_from(text).map_err(|_| damaged(format!("`{text}` is no ending")))
+    Ending::try_from(text).map_err(|_| damaged(format!("`{text}` is not an ending")))
 }
 
 /// An agent's runs before an ordinal, newest first.
@@ -117,7 +118,7 @@ pub(crate) fn runs(db: &Connection, agent: AgentId, before: Option<u64>, limit: 
     all(db, &sql, params![row, int(before.unwrap_or(u64::MAX)), limit], run_at)
 }
 
-/// The newest runs of an agent's row, newest first.
+/// The newest runs of an agent, given by its rowid, newest first.
 pub(crate) fn newest_runs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<Run>> {
     all(
         db,
@@ -143,7 +144,7 @@ pub(crate) fn commits(db: &Connection, agent: AgentId, after: u64, limit: u32) -
             cycle: CycleId(uuid_at(row, 2)?),
             step: u32_at(row, 3)?,
             kind: CommitKind::try_from(&*kind)
-                .map_err(|_| damaged(format!("`{kind}` is no kind of commit")))?,
+                .map_err(|_| damaged(format!("`{kind}` is not a kind of commit")))?,
             at: time_at(row, 5)?,
         })
     })

@@ -1,4 +1,4 @@
-//! What every command may know of this opening of the store.
+//! What every command may use of the current opening of the store.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use super::totals::Counted;
 use super::waits::Lead;
 use crate::sqlite::engine::writer::Memory;
 
-/// What every command may know of this opening of the store.
+/// What every command may use of the current opening of the store.
 pub(crate) struct Session {
-    /// Counts the openings; rows accepted during this one carry it.
+    /// The number of this opening, stored in rows that are accepted during it.
     pub(crate) boot: i64,
     /// Whether the store was closed cleanly before this opening.
     pub(crate) clean: bool,
-    /// Configs by revision: they never change.
+    /// Parsed configs by revision.
     pub(crate) configs: Configs,
-    /// What was counted already.
+    /// How many agents and spaces have been counted.
     pub(crate) counted: Counted,
-    /// How far the wall clock is ahead, so that it is noticed when it is set back.
+    /// How far the wall clock is ahead of the monotonic one: shows when it is set back.
     pub(crate) lead: Lead,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Session {
-    /// Now, on the clock that the stored times were written with: until they are shifted after the clock was set
-    /// back, this is the time before that.
+    /// The current time for comparison with stored times. After the clock is set back, this continues the old time
+    /// until the stored times are shifted.
     pub(crate) fn now(&self) -> Timestamp {
         let (now, back) = (self.clock.now(), self.lead.set_back(&*self.clock).unwrap_or(0));
         now.checked_add(SignedDuration::from_millis(back)).unwrap_or(now)
     }
 
-    /// Nothing is known yet but how it began.
+    /// A session of this opening; nothing is cached yet.
     pub(crate) fn new(opening: Opening, clock: Arc<dyn Clock>) -> Self {
         let (boot, clean, lead) = (opening.boot, opening.clean, Lead::new(&*clock));
         Self { boot, clean, configs: Configs::default(), counted: Counted::default(), lead, clock }
@@ -42,12 +42,12 @@ impl Session {
 }
 
 impl Memory for Session {
-    fn kept(&self) {
-        self.lead.kept();
+    fn committed(&self) {
+        self.lead.committed();
     }
 
-    fn taken_back(&self) {
-        self.lead.taken_back();
+    fn rolled_back(&self) {
+        self.lead.rolled_back();
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use crate::sqlite::tables::{opening, waits};
 
     #[test]
-    fn a_command_that_runs_again_goes_by_the_clock_that_it_went_by_before() {
+    fn a_command_that_runs_again_sees_the_same_clock() {
         let clock = SimClock::new(Timestamp::UNIX_EPOCH);
         clock.advance(Duration::from_secs(100));
         let db = open_memory().unwrap();
@@ -90,8 +90,8 @@ mod tests {
             let session = Arc::clone(&session);
             command(move |db| {
                 let back = session.lead.set_back(&*session.clock).unwrap();
-                waits::follow(db, back)?;
-                session.lead.followed(back);
+                waits::shift(db, back)?;
+                session.lead.shifted(back);
                 Ok(())
             })
         };
@@ -103,7 +103,7 @@ mod tests {
         let fails_and_follows = command({
             let session = Arc::clone(&session);
             move |_| {
-                session.lead.followed(50_000);
+                session.lead.shifted(50_000);
                 Err::<(), _>(Fault::Store(StoreError::Damaged("by a test".into())))
             }
         });

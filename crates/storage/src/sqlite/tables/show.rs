@@ -1,31 +1,31 @@
-//! Visible calls as messages of kind `tool`: written with their decision, changed with their call
-//! rows. They cause no events, count towards no root and are no reason to refuse a commit.
+//! Visible calls as messages of kind `tool`: written with the decision, updated with their call rows.
+//! They cause no events, do not count towards a root and never make a commit fail.
 
 use agent::changes::CallChange;
 use agent::id::{CallId, MessageId};
-use agent::space::{Message, MessageKind, NewMessage, Spoken, tool_data, tool_text};
+use agent::space::{Message, MessageKind, NewMessage, PostedMessage, tool_data, tool_text};
 use rusqlite::{Connection, params};
 
 use super::calls::{CALL, call_at};
-use super::messages::{MESSAGE, MessagePosition, message_at, write};
+use super::messages::{MESSAGE, SpaceHead, message_at, write};
 use super::rows::{bytes, first, int, kind_at, run, to_json, u64_at, uuid_at};
-use super::sums::Words;
+use super::sums::SummedMessage;
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
-/// Writes a visible call down as a message; `None` where its agent may not speak there (any more), or
-/// it stands there already.
+/// Writes a message for a visible call; `None` if its agent may not post in the space, or if the message
+/// exists.
 pub(crate) fn show(
     db: &Connection,
-    place: Option<&mut MessagePosition>,
+    space: Option<&mut SpaceHead>,
     message: &NewMessage,
 ) -> Outcome<Option<Message>> {
-    let Some(place) = place.filter(|place| !place.closed) else { return Ok(None) };
+    let Some(space) = space.filter(|space| !space.closed) else { return Ok(None) };
     let sql = "SELECT e.id FROM member m JOIN entity e ON e.id = m.entity WHERE m.space = ? AND e.uuid = ?";
-    let sender = first(db, sql, params![place.id, bytes(message.sender.0)], |row| Ok(row.get::<_, i64>(0)?))?;
-    sender.map_or(Ok(None), |sender| write(db, message, MessageKind::Tool, place, sender, Vec::new()))
+    let sender = first(db, sql, params![space.id, bytes(message.sender.0)], |row| Ok(row.get::<_, i64>(0)?))?;
+    sender.map_or(Ok(None), |sender| write(db, message, MessageKind::Tool, space, sender, Vec::new()))
 }
 
-/// Brings the message of a call, if it has one, to what the call's row says now.
+/// Updates the message of a call, if it has one, from the call's row.
 pub(crate) fn update(db: &Connection, call: &CallId) -> Outcome<Option<Message>> {
     let id = bytes(MessageId::of_call(call).0);
     let sql = "SELECT m.space, m.at, e.uuid, m.mentions FROM message m JOIN entity e ON e.id = m.sender \
@@ -40,13 +40,14 @@ pub(crate) fn update(db: &Connection, call: &CallId) -> Outcome<Option<Message>>
     let Some(rev) = first(db, sql, [space], |row| u64_at(row, 0))? else { return Ok(None) };
     let (text, data) = (tool_text(&row), to_json(&tool_data(&row))?);
     let (data, mentions) = (Some(data.as_str()), mentions.as_deref());
-    let words = Words { id: MessageId::of_call(call).0, kind: 1, at, sender, mentions, text: &text, data };
+    let summed =
+        SummedMessage { id: MessageId::of_call(call).0, kind: 1, at, sender, mentions, text: &text, data };
     let sql = "UPDATE message SET rev = ?, text = ?, data = ?, crc = ? WHERE uuid = ?";
-    run(db, sql, params![int(rev), text, data, words.sum(), id])?;
+    run(db, sql, params![int(rev), text, data, summed.sum(), id])?;
     first(db, &format!("{MESSAGE} WHERE m.uuid = ?"), [id], message_at)
 }
 
-/// The messages of the calls whose outcome `changes` writes.
+/// Updates and returns the messages of the calls whose outcome `changes` contains.
 pub(crate) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<Message>> {
     let mut changed = Vec::new();
     for change in changes.iter().filter(|change| change.outcome.is_some()) {
@@ -55,13 +56,13 @@ pub(crate) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<Me
     Ok(changed)
 }
 
-/// These messages of one sender with its names.
-pub(crate) fn spoken(db: &Connection, said: Vec<Message>) -> Outcome<Vec<Spoken>> {
-    let Some(sender) = said.first().map(|message| message.sender) else { return Ok(Vec::new()) };
+/// These messages, all of one sender, with its name.
+pub(crate) fn with_sender(db: &Connection, messages: Vec<Message>) -> Outcome<Vec<PostedMessage>> {
+    let Some(sender) = messages.first().map(|message| message.sender) else { return Ok(Vec::new()) };
     let sql = "SELECT display_name, kind FROM entity WHERE uuid = ?";
     let names = first(db, sql, [bytes(sender.0)], |row| Ok((row.get::<_, String>(0)?, kind_at(row, 1)?)))?;
-    let missing = || damaged(format!("there is no entity `{sender}`, which spoke"));
+    let missing = || damaged(format!("the sender `{sender}` of a message does not exist"));
     let (sender_name, sender_kind) = names.ok_or_else(missing)?;
-    let named = |message| Spoken { message, sender_name: sender_name.clone(), sender_kind };
-    Ok(said.into_iter().map(named).collect())
+    let named = |message| PostedMessage { message, sender_name: sender_name.clone(), sender_kind };
+    Ok(messages.into_iter().map(named).collect())
 }

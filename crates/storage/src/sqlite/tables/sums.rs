@@ -1,6 +1,6 @@
-//! The checksum of a message: over what was said, by whom and when, as it would be in any store. Words that
-//! have changed by themselves must not be read as if somebody had said them. Log entries have one too, over
-//! the bytes of what was thought (`entries`); no other row has.
+//! The checksum of a message: over its content, sender and time, the same in any store. A message whose bytes
+//! have changed on disk must not be shown as if it had been sent like that. Log entries have a checksum too
+//! (`entries`); other rows have none.
 
 use agent::event::Principal;
 use rusqlite::Row;
@@ -10,27 +10,26 @@ use uuid::Uuid;
 use super::rows::principal_columns;
 use crate::sqlite::engine::fault::Outcome;
 
-/// Columns of [`message_is_whole`]: what is summed, which is all that people and agents read of a message
-/// (`uuid, kind, at`, the sender's `uuid`, `mentions, text, data`), then its `crc`.
-pub(crate) const WORDS: usize = 8;
-/// What is shown instead of a message whose bytes have changed by themselves: nobody said those words.
-pub(crate) const UNREADABLE: &str = "(what was said here cannot be read: its record is damaged)";
+/// The number of columns of [`message_is_intact`]: those in the checksum, which are all that people and agents
+/// read of a message (`uuid, kind, at`, the sender's `uuid`, `mentions, text, data`), then its `crc`.
+pub(crate) const COLUMNS: usize = 8;
+/// Shown instead of the text of a message whose checksum does not match.
+pub(crate) const UNREADABLE: &str = "(this message cannot be read: its record is damaged)";
 
-/// A message as it is summed.
-pub(crate) struct Words<'a> {
+/// The parts of a message that its checksum covers.
+pub(crate) struct SummedMessage<'a> {
     pub(crate) id: Uuid,
     /// 0 text, 1 tool.
     pub(crate) kind: i64,
     pub(crate) at: i64,
-    /// Who said it.
     pub(crate) sender: Uuid,
     pub(crate) mentions: Option<&'a [u8]>,
     pub(crate) text: &'a str,
     pub(crate) data: Option<&'a str>,
 }
 
-impl Words<'_> {
-    /// The checksum of these.
+impl SummedMessage<'_> {
+    /// The checksum of the message.
     pub(crate) fn sum(&self) -> i64 {
         let columns = [
             ValueRef::Blob(self.id.as_bytes()),
@@ -45,13 +44,13 @@ impl Words<'_> {
     }
 }
 
-/// The sender of a message, as the inbox finds it: others may have the same.
-pub(crate) fn speaker(principal: &Principal) -> i64 {
+/// A hash of a sender, by which the inbox finds its events. Two senders may have the same.
+pub(crate) fn sender_hash(principal: &Principal) -> i64 {
     let (kind, principal) = principal_columns(principal);
     sum([ValueRef::Integer(kind), ValueRef::from(&principal)])
 }
 
-/// Each column with its type and length, so that nothing can move from one into another.
+/// Sums each column with its type and length, so that moving bytes between columns changes the sum.
 fn sum<'a>(columns: impl IntoIterator<Item = ValueRef<'a>>) -> i64 {
     let mut hasher = crc32fast::Hasher::new();
     let mut add = |tag: u8, bytes: &[u8]| {
@@ -71,13 +70,13 @@ fn sum<'a>(columns: impl IntoIterator<Item = ValueRef<'a>>) -> i64 {
     hasher.finalize().into()
 }
 
-/// Whether a message, with its [`WORDS`] columns from that one on, is what was written.
-pub(crate) fn message_is_whole(row: &Row<'_>, at: usize) -> Outcome<bool> {
-    let columns = (at..at + WORDS - 1).map(|at| row.get_ref(at)).collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(row.get::<_, i64>(at + WORDS - 1)? == sum(columns))
+/// Whether the checksum of a message matches. Its [`COLUMNS`] begin at `at`.
+pub(crate) fn message_is_intact(row: &Row<'_>, at: usize) -> Outcome<bool> {
+    let columns = (at..at + COLUMNS - 1).map(|at| row.get_ref(at)).collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(row.get::<_, i64>(at + COLUMNS - 1)? == sum(columns))
 }
 
-/// The words of a message that stand in a column, as long as it is whole.
-pub(crate) fn words_at(row: &Row<'_>, text: usize, at: usize) -> Outcome<String> {
-    Ok(if message_is_whole(row, at)? { row.get(text)? } else { UNREADABLE.to_owned() })
+/// The text of a message from the column `text`, or [`UNREADABLE`] if its checksum does not match.
+pub(crate) fn text_at(row: &Row<'_>, text: usize, at: usize) -> Outcome<String> {
+    Ok(if message_is_intact(row, at)? { row.get(text)? } else { UNREADABLE.to_owned() })
 }

@@ -1,5 +1,4 @@
-//! Sums over everything, for health checks: they must not go through all
-//! agents each time.
+//! Totals over the whole store, for health checks: they must not scan all agents each time.
 
 use std::sync::Mutex;
 
@@ -10,8 +9,8 @@ use super::rows::{first, u64_at};
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::engine::mutex::lock;
 
-/// Agents and spaces that were counted, and up to which row. Neither is ever deleted, and new rows have
-/// higher numbers: so nobody is counted twice, and a count costs what came since the one before.
+/// The number of agents and spaces up to a row. No row is ever deleted, and new rows have higher numbers.
+/// So none is counted twice, and a count reads only rows that are newer than the last one.
 #[derive(Default)]
 pub(crate) struct Counted(Mutex<Counts>);
 
@@ -28,7 +27,7 @@ struct Count {
 }
 
 impl Count {
-    fn go_on(&mut self, db: &Connection, sql: &str) -> Outcome<()> {
+    fn add_new(&mut self, db: &Connection, sql: &str) -> Outcome<()> {
         let new = first(db, sql, [self.up_to], |row| Ok((u64_at(row, 0)?, row.get::<_, Option<i64>>(1)?)))?;
         if let Some((rows, Some(last))) = new {
             *self = Self { up_to: last, rows: self.rows + rows };
@@ -38,13 +37,13 @@ impl Count {
 }
 
 impl Counted {
-    /// Agents and spaces. Two who count at once each begin where the last one ended.
+    /// The number of agents and spaces. Concurrent counts each begin at the stored row.
     fn count(&self, db: &Connection) -> Outcome<(u64, u64)> {
         let mut counts = *lock(&self.0);
-        counts.agents.go_on(db, "SELECT count(*), max(id) FROM agent WHERE id > ?")?;
-        counts.spaces.go_on(db, "SELECT count(*), max(id) FROM space WHERE id > ?")?;
+        counts.agents.add_new(db, "SELECT count(*), max(id) FROM agent WHERE id > ?")?;
+        counts.spaces.add_new(db, "SELECT count(*), max(id) FROM space WHERE id > ?")?;
         let mut kept = lock(&self.0);
-        // A reader of an older snapshot knows less.
+        // A count of an older snapshot must not replace a newer one.
         if counts.agents.up_to >= kept.agents.up_to && counts.spaces.up_to >= kept.spaces.up_to {
             *kept = counts;
         }

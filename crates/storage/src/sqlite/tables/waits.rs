@@ -1,5 +1,5 @@
-//! Times that keep agents waiting, where the clock that they are told by is changed: at a start, when it is set
-//! back, and when somebody says to wait no longer. What becomes of them is decided by `agent::waits`.
+//! Changes the times until which agents wait: at a start, when the wall clock is set back, and when an operator ends
+//! the wait. `agent::waits` decides the new times.
 
 use std::sync::Mutex;
 
@@ -9,18 +9,18 @@ use agent::waits::{self, Waits};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, ToSql, params};
 
-use super::rows::{REASONS, first, ms, place_of, reason_or_none, run, time_at, time_or_none};
+use super::rows::{REASONS, code_of, first, ms, reason_or_none, run, time_at, time_or_none};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::mutex::lock;
 
-/// How far the wall clock is ahead of the one that never jumps, as of the last look at both.
+/// How far the wall clock is ahead of the monotonic one, as of the last time both were read.
 pub(crate) struct Lead(Mutex<Ahead>);
 
 /// In milliseconds.
 struct Ahead {
-    /// As what is on disk goes by.
+    /// The lead on which the times on disk are based.
     on_disk: i64,
-    /// What the open transaction has moved it back by.
+    /// By how much the open transaction has shifted them back.
     moved: i64,
 }
 
@@ -29,7 +29,7 @@ impl Lead {
         Self(Mutex::new(Ahead { on_disk: clock.lead(), moved: 0 }))
     }
 
-    /// How far the wall clock was set back since, where it was. Until that is [`Lead::followed`] it is told again.
+    /// How far the wall clock was set back since, if it was. Returned again until [`Lead::shifted`] is called.
     pub(crate) fn set_back(&self, clock: &dyn Clock) -> Option<i64> {
         let (mut ahead, lead) = (lock(&self.0), clock.lead());
         let before = ahead.on_disk - ahead.moved;
@@ -37,26 +37,26 @@ impl Lead {
         waits::set_back(before, lead)
     }
 
-    /// What is stored has followed the clock: whatever is written behind it goes by the new time.
-    pub(crate) fn followed(&self, by: i64) {
+    /// The stored times were shifted: from now on this transaction uses the new time.
+    pub(crate) fn shifted(&self, by: i64) {
         lock(&self.0).moved += by;
     }
 
-    /// That is on disk.
-    pub(crate) fn kept(&self) {
+    /// The shift is on disk.
+    pub(crate) fn committed(&self) {
         let mut ahead = lock(&self.0);
         ahead.on_disk -= std::mem::take(&mut ahead.moved);
     }
 
-    /// That was taken back.
-    pub(crate) fn taken_back(&self) {
+    /// The shift was rolled back.
+    pub(crate) fn rolled_back(&self) {
         lock(&self.0).moved = 0;
     }
 }
 
-/// The wall clock was set back by so much: what is left of every wait stays as it was. Plans are left alone, they
-/// are meant by the clock on the wall.
-pub(crate) fn follow(db: &Connection, by: i64) -> Outcome<()> {
+/// Shifts stored times after the wall clock was set back, so that the rest of every wait stays the same. Plans are
+/// not shifted: they are meant by the wall clock.
+pub(crate) fn shift(db: &Connection, by: i64) -> Outcome<()> {
     let head = "UPDATE inbox_head SET due_at = due_at - ?1, hold_until = hold_until - ?1 \
                 WHERE due_at IS NOT NULL OR hold_until IS NOT NULL";
     let held = "UPDATE event SET release_at = release_at - ? WHERE release_at IS NOT NULL";
@@ -66,13 +66,13 @@ pub(crate) fn follow(db: &Connection, by: i64) -> Outcome<()> {
     Ok(())
 }
 
-/// Agents that wait at a start, by the indexes over those that are due and those that back off for a provider.
+/// Agents that wait at a start, found by the indexes over agents that are due and over those that wait for a provider.
 const AT_START: &str = "SELECT h.agent, h.due_at, h.hold_until, h.idle_reason, \
     (SELECT min(not_before) FROM waiting w WHERE w.agent = h.agent) FROM inbox_head h WHERE h.due_at > ?1 \
     UNION ALL SELECT h.agent, h.due_at, h.hold_until, h.idle_reason, \
     (SELECT min(not_before) FROM waiting w WHERE w.agent = h.agent) FROM inbox_head h \
     WHERE h.idle_reason = 0 AND NOT coalesce(h.due_at > ?1, 0)";
-/// The first of what waits, by the index over it: what was accepted before this start comes first.
+/// The first waiting event, found by index: events accepted before this start come first.
 const FIRST: &str = "SELECT not_before, boot < ? FROM waiting INDEXED BY waiting_first WHERE agent = ? \
     ORDER BY boot, not_before LIMIT 1";
 const FROM_BEFORE: &str =
@@ -82,11 +82,11 @@ const DUE_BEFORE: &str =
 const DUE_SINCE: &str = "SELECT 1 FROM waiting INDEXED BY waiting_first WHERE agent = ? AND boot = ? \
     AND not_before <= ? AND taken = 0 LIMIT 1";
 const GIVE_BACK: &str = "UPDATE waiting INDEXED BY waiting_taken SET taken = 0 WHERE agent = ? AND taken = 1";
-/// Held events that time would let go too late, by the index over those.
+/// Shortens release times of held events that are too far ahead, by the index over them.
 const HELD_AT_START: &str = "UPDATE event SET release_at = ?1 WHERE release_at > ?1";
 
-/// A start of the store: what was accepted before it waits no longer than it must. Whoever has a time that is none
-/// is passed over, and quarantined when it is its turn.
+/// At a start of the store, shortens waits that would last too long. An agent with an invalid time is skipped here,
+/// and quarantined when it is read for work.
 pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let mut ask = db.prepare(AT_START)?;
     let mut rows = ask.query([ms(now)])?;
@@ -102,11 +102,11 @@ pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     db.execute(HELD_AT_START, [latest]).map(drop)
 }
 
-/// An operator's word: nothing that waits does so any longer. `open` says whether a cycle is.
+/// Ends all waits of an agent on an operator's request. `open`: whether it has an open cycle.
 pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Outcome<()> {
     let sql = "SELECT due_at, hold_until, idle_reason, waiting FROM inbox_head WHERE agent = ?";
     let found = first(db, sql, [agent], |row| Ok((waits_at(row, 0)?, row.get::<_, i64>(3)? > 0)))?;
-    let (waits, waiting) = found.ok_or_else(|| damaged("it has no inbox"))?;
+    let (waits, waiting) = found.ok_or_else(|| damaged("it has no `inbox_head` row"))?;
     run(
         db,
         "UPDATE waiting SET not_before = ?1 WHERE agent = ?2 AND not_before > ?1",
@@ -115,16 +115,17 @@ pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Ou
     Ok(write(db, agent, waits::resumed(waits, open || waiting, now))?)
 }
 
-/// An outcome is here that the agent's open cycle waits for; whether it is due for that.
+/// Handles an outcome that the agent's open cycle waits for; returns whether the agent is due now.
 pub(crate) fn answer(db: &Connection, agent: i64, standing: Standing, at: Timestamp) -> Outcome<bool> {
     let sql = "SELECT due_at, hold_until, idle_reason FROM inbox_head WHERE agent = ?";
-    let waits = first(db, sql, [agent], |row| waits_at(row, 0))?.ok_or_else(|| damaged("it has no inbox"))?;
+    let waits = first(db, sql, [agent], |row| waits_at(row, 0))?
+        .ok_or_else(|| damaged("it has no `inbox_head` row"))?;
     let ended = waits::answered(waits, standing, at);
     ended.map_or(Ok(()), |waits| write(db, agent, waits))?;
     Ok(ended.is_some())
 }
 
-/// Three columns of an inbox head that follow each other.
+/// Reads `due_at`, `hold_until` and `idle_reason` from three columns from `at` on.
 pub(crate) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
     let (due_at, hold_until) = (time_or_none(row, at)?, time_or_none(row, at + 1)?);
     Ok(Waits { due_at, hold_until, reason: reason_or_none(row, at + 2)? })
@@ -132,12 +133,12 @@ pub(crate) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
 
 fn write(db: &Connection, agent: i64, waits: Waits) -> rusqlite::Result<()> {
     let Waits { due_at, hold_until, reason } = waits;
-    let reason = reason.map(|reason| place_of(&REASONS, &reason));
+    let reason = reason.map(|reason| code_of(&REASONS, &reason));
     let sql = "UPDATE inbox_head SET due_at = ?, hold_until = ?, idle_reason = ? WHERE agent = ?";
     db.prepare_cached(sql)?.execute(params![due_at.map(ms), hold_until.map(ms), reason, agent]).map(drop)
 }
 
-/// From when on an agent without an open cycle has something to do; not before `hold`.
+/// The time at which an agent without an open cycle has something to do; not before `hold`.
 pub(crate) fn due_at(
     db: &Connection,
     boot: i64,
@@ -152,18 +153,18 @@ pub(crate) fn due_at(
     Ok(waits::due(standing, waits_from, hold))
 }
 
-/// Whether something that no cycle has taken is due, as [`due_at`] finds it.
+/// Whether an event that no cycle has taken is due, by the same rule as [`due_at`].
 pub(crate) fn is_due(db: &Connection, boot: i64, agent: i64, now: Timestamp) -> Outcome<bool> {
     let due = |sql, params: &[&dyn ToSql]| db.prepare_cached(sql)?.exists(params);
     Ok(due(DUE_BEFORE, &[&agent, &boot])? || due(DUE_SINCE, &[&agent, &boot, &ms(now)])?)
 }
 
-/// Whether something waits that was accepted before this start of the store.
+/// Whether an event waits that was accepted before this start of the store.
 pub(crate) fn is_from_before(db: &Connection, boot: i64, agent: i64) -> Outcome<bool> {
     Ok(db.prepare_cached(FROM_BEFORE)?.exists(params![agent, boot])?)
 }
 
-/// What the open cycle took is given back.
+/// Gives back the events that the open cycle took.
 pub(crate) fn give_back(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, GIVE_BACK, [agent]).map(drop)
 }
@@ -184,13 +185,13 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::sqlite::ports::{Sqlite, Who};
+    use crate::sqlite::ports::{Caller, Sqlite};
     use crate::sqlite::tables::session::Session;
 
     const DAY: i64 = 86_400_000;
     const DEBOUNCE: i64 = 30_000;
 
-    /// Agents of which each waits for another reason.
+    /// Agents that each wait for a different reason.
     struct World {
         store: Sqlite,
         clock: SimClock,
@@ -203,7 +204,7 @@ mod tests {
     const ALL: [u128; 4] = [DEBOUNCED, REFUSED, FAILED, HELD];
     const HOUR: i64 = 3_600_000;
 
-    /// How long each of them is to wait.
+    /// How long an agent is to wait.
     fn length(who: u128) -> i64 {
         match who {
             DEBOUNCED => DEBOUNCE,
@@ -231,8 +232,8 @@ mod tests {
                 world.accept(who, "first").await;
             }
             let until = |who| ms(world.clock.now()) + length(who);
-            world.rests(REFUSED, until(REFUSED), "0").await;
-            world.rests(FAILED, until(FAILED), "1").await;
+            world.backs_off(REFUSED, until(REFUSED), "0").await;
+            world.backs_off(FAILED, until(FAILED), "1").await;
             let held = format!(
                 "UPDATE event SET state = 1, space = 1, release_at = {} WHERE agent = 4; DELETE FROM waiting WHERE agent = 4; \
                  UPDATE inbox_head SET waiting = 0, held = 1, due_at = NULL WHERE agent = 4",
@@ -246,45 +247,45 @@ mod tests {
             self.store.write(move |db, _| Ok(db.execute_batch(&sql)?)).await.unwrap();
         }
 
-        async fn rests(&self, who: u128, until: i64, reason: &str) {
+        async fn backs_off(&self, who: u128, until: i64, reason: &str) {
             let sql = format!(
                 "UPDATE inbox_head SET due_at = {until}, hold_until = {until}, idle_reason = {reason} WHERE agent = {who}"
             );
             self.sql(sql).await;
         }
 
-        async fn accept(&self, who: u128, word: &str) {
-            self.accept_at(who, word, self.clock.now()).await;
+        async fn accept(&self, who: u128, name: &str) {
+            self.accept_at(who, name, self.clock.now()).await;
         }
 
-        async fn accept_at(&self, who: u128, word: &str, at: Timestamp) {
+        async fn accept_at(&self, who: u128, name: &str, at: Timestamp) {
             let envelope = Envelope {
                 principal: Principal::Own,
                 channel: Channel::Api,
                 trust: Trust::Outside,
-                root: RootId(word.to_owned()),
+                root: RootId(name.to_owned()),
                 hop: 0,
             };
             let data = EventData::Service { name: "bell".into(), payload: serde_json::json!({}) };
-            let (id_, kind) = (EventId(format!("{word}-{who}")), EventKind::Service);
+            let (id_, kind) = (EventId(format!("{name}-{who}")), EventKind::Service);
             let event = Event { id: id_, kind, urgent: false, at, envelope, data, cites: None };
             let accepted = self.store.accept(Accept::Event(id(who), event), None).await.unwrap();
             assert!(matches!(accepted, Accepted::Fresh { .. }));
         }
 
-        /// As the keeper asks now and then.
+        /// Does what the keeper does from time to time; returns the agents that are due.
         async fn due(&self) -> Vec<AgentId> {
             let now = self.clock.now();
             self.store.fire_due(now, 256).await.unwrap();
             self.store.due(now, None, 256).await.unwrap().into_iter().map(|due| due.agent).collect()
         }
 
-        /// Whether it is due, and is given what waits for it.
-        async fn serves(&self, who: u128) -> bool {
+        /// Whether the agent is due, and its activation gets the waiting events.
+        async fn is_served(&self, who: u128) -> bool {
             let due = self.due().await.contains(&id(who));
             let activation = self.store.wake(id(who), self.clock.now(), None).await.unwrap().unwrap();
-            let kept = activation.life.not_before.is_some_and(|until| until > self.clock.now());
-            due && !kept && !activation.waiting.is_empty()
+            let backing_off = activation.life.not_before.is_some_and(|until| until > self.clock.now());
+            due && !backing_off && !activation.waiting.is_empty()
         }
 
         fn pass(&self, ms: i64) {
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_and_what_is_taken_is_found_by_index_behind_any_backlog() {
+    fn due_and_taken_events_are_found_by_index_for_any_backlog() {
         let db = crate::sqlite::engine::schema::open_memory().unwrap();
         let first = [FIRST, FROM_BEFORE, DUE_BEFORE, DUE_SINCE].map(|sql| (sql, "waiting_first"));
         for (sql, index) in first.into_iter().chain([(GIVE_BACK, "waiting_taken")]) {
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_longer_than_it_was_to_whatever_the_clock_does() {
+    async fn no_clock_change_makes_an_agent_wait_longer_than_planned() {
         for jumps in [&[-DAY][..], &[DAY, -DAY], &[-DAY, DAY, -DAY, -HOUR], &[-900, -900, -900]] {
             for who in ALL {
                 let world = World::new().await;
@@ -320,31 +321,31 @@ mod tests {
                     world.due().await;
                 }
                 world.pass(length(who) + jumps.iter().filter(|jump| **jump > -1_000).count() as i64 * 3_000);
-                assert!(world.serves(who).await, "{who} after {jumps:?}");
+                assert!(world.is_served(who).await, "{who} after {jumps:?}");
             }
         }
     }
 
     #[tokio::test]
-    async fn a_clock_that_is_set_back_shortens_no_wait_and_moves_no_plan() {
+    async fn setting_the_clock_back_shortens_no_wait_and_moves_no_plan() {
         let world = World::new().await;
         let plan = r#"INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction, root, hop, trust)
             VALUES (1, zeroblob(16), 0, 9999999999999, '', '{"kind":"at","at":"2286-11-20T17:46:39.999Z"}', '', '', 0, 0)"#;
         world.sql(plan.to_owned()).await;
         world.jump(-DAY);
         for who in ALL {
-            assert!(!world.serves(who).await, "{who}");
+            assert!(!world.is_served(who).await, "{who}");
         }
         world.pass(DEBOUNCE - 1);
-        assert!(!world.serves(DEBOUNCED).await);
-        let next = world.store.read(Who::Living, |db, _| {
+        assert!(!world.is_served(DEBOUNCED).await);
+        let next = world.store.read(Caller::Agents, |db, _| {
             first(db, "SELECT next_at FROM plan", [], |row| Ok(row.get::<_, i64>(0)?))
         });
         assert_eq!(next.await.unwrap(), Some(9_999_999_999_999));
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_told_of_until_what_is_stored_has_followed() {
+    fn a_clock_that_was_set_back_is_reported_until_the_stored_times_are_shifted() {
         let clock = SimClock::new(Timestamp::UNIX_EPOCH);
         let lead = Lead::new(&clock);
         clock.advance(Duration::from_secs(9));
@@ -353,18 +354,18 @@ mod tests {
         assert_eq!(lead.set_back(&clock), None);
         clock.jump_wall(SignedDuration::from_secs(-5));
         assert_eq!((lead.set_back(&clock), lead.set_back(&clock)), (Some(5_000), Some(5_000)));
-        lead.followed(5_000);
+        lead.shifted(5_000);
         assert_eq!(lead.set_back(&clock), None);
-        lead.taken_back();
+        lead.rolled_back();
         assert_eq!(lead.set_back(&clock), Some(5_000));
-        lead.followed(5_000);
-        lead.kept();
-        lead.taken_back();
-        assert_eq!(lead.set_back(&clock), None, "on disk it stays");
+        lead.shifted(5_000);
+        lead.committed();
+        lead.rolled_back();
+        assert_eq!(lead.set_back(&clock), None, "a shift on disk stays");
     }
 
     #[tokio::test]
-    async fn a_damaged_plan_keeps_nobody_waiting_longer_after_the_clock_was_set_back() {
+    async fn a_damaged_plan_delays_no_other_agent_after_the_clock_was_set_back() {
         let world = World::new().await;
         let plan = format!(
             "INSERT INTO plan (agent, id, from_commit, next_at, fire_at, name, schedule, instruction, root, hop, trust) \
@@ -374,86 +375,86 @@ mod tests {
         world.jump(-HOUR);
         world.due().await;
         let held = world.store.agent(id(HELD)).await.unwrap().unwrap();
-        assert_eq!(held.standing, Standing::Suspended, "it is set apart");
+        assert_eq!(held.standing, Standing::Suspended, "it is quarantined");
         world.pass(length(REFUSED).max(length(DEBOUNCED)));
         for who in [DEBOUNCED, REFUSED] {
-            assert!(world.serves(who).await, "{who}");
+            assert!(world.is_served(who).await, "{who}");
         }
     }
 
     #[tokio::test]
-    async fn what_was_told_before_the_clock_was_set_back_and_written_after_it_waits_no_longer_than_it_was_to()
-    {
+    async fn an_event_sent_before_the_clock_was_set_back_and_written_after_the_shift_waits_no_longer_than_planned()
+     {
         let world = World::new().await;
-        let told = world.clock.now();
+        let sent_at = world.clock.now();
         world.jump(-HOUR);
         world.due().await;
         for who in ALL {
             world.sql(format!("DELETE FROM waiting WHERE agent = {who}; UPDATE inbox_head SET waiting = 0, due_at = NULL, hold_until = NULL, idle_reason = NULL WHERE agent = {who}")).await;
         }
-        world.accept_at(DEBOUNCED, "late", told).await;
-        assert!(!world.serves(DEBOUNCED).await);
+        world.accept_at(DEBOUNCED, "late", sent_at).await;
+        assert!(!world.is_served(DEBOUNCED).await);
         world.pass(DEBOUNCE);
-        assert!(world.serves(DEBOUNCED).await);
-        // An operator's word.
+        assert!(world.is_served(DEBOUNCED).await);
+        // An operator resumes the agent.
         world.accept(FAILED, "late").await;
-        world.rests(FAILED, ms(told) + HOUR, "1").await;
-        world.store.set_standing(id(FAILED), Standing::Active, told).await.unwrap();
-        assert!(world.serves(FAILED).await);
+        world.backs_off(FAILED, ms(sent_at) + HOUR, "1").await;
+        world.store.set_standing(id(FAILED), Standing::Active, sent_at).await.unwrap();
+        assert!(world.is_served(FAILED).await);
     }
 
     #[tokio::test]
-    async fn what_was_told_before_the_clock_was_set_back_is_written_before_the_store_has_followed_and_waits_as_long()
+    async fn an_event_sent_before_the_clock_was_set_back_and_written_before_the_shift_waits_as_long_as_planned()
      {
         let world = World::new().await;
         world.sql("DELETE FROM waiting WHERE agent = 1; UPDATE inbox_head SET waiting = 0, due_at = NULL WHERE agent = 1".into()).await;
-        let told = world.clock.now();
+        let sent_at = world.clock.now();
         world.jump(-HOUR);
-        world.accept_at(DEBOUNCED, "late", told).await;
-        assert!(!world.serves(DEBOUNCED).await);
+        world.accept_at(DEBOUNCED, "late", sent_at).await;
+        assert!(!world.is_served(DEBOUNCED).await);
         world.pass(DEBOUNCE - 1);
-        assert!(!world.serves(DEBOUNCED).await);
+        assert!(!world.is_served(DEBOUNCED).await);
         world.pass(1);
-        assert!(world.serves(DEBOUNCED).await);
+        assert!(world.is_served(DEBOUNCED).await);
     }
 
     #[tokio::test]
-    async fn what_was_accepted_by_a_clock_that_was_ahead_is_served_at_once_after_a_start() {
+    async fn an_event_accepted_while_the_clock_was_ahead_is_due_at_once_after_a_start() {
         let mut world = World::new().await;
         world.jump(-2 * HOUR);
         world.store = world.store.restarted(false).unwrap();
         for who in [DEBOUNCED, REFUSED] {
-            assert!(world.serves(who).await, "{who}");
+            assert!(world.is_served(who).await, "{who}");
         }
-        assert!(!world.serves(FAILED).await && !world.serves(HELD).await);
+        assert!(!world.is_served(FAILED).await && !world.is_served(HELD).await);
         world.pass(length(FAILED));
-        assert!(world.serves(FAILED).await);
+        assert!(world.is_served(FAILED).await);
         world.pass(length(HELD) - length(FAILED));
-        assert!(world.serves(HELD).await);
+        assert!(world.is_served(HELD).await);
     }
 
     #[tokio::test]
-    async fn what_is_given_back_after_a_start_is_due_however_far_ahead_the_clock_was_when_it_came() {
+    async fn an_event_given_back_after_a_start_is_due_however_far_ahead_the_clock_was_when_it_arrived() {
         let mut world = World::new().await;
         world.jump(-2 * HOUR);
         world.store = world.store.restarted(true).unwrap();
         let db = |db: &Connection, session: &Session| {
             due_at(db, session.boot, 1, Standing::Active, None, session.clock.now())
         };
-        assert_eq!(world.store.read(Who::Living, db).await.unwrap(), Some(world.clock.now()));
+        assert_eq!(world.store.read(Caller::Agents, db).await.unwrap(), Some(world.clock.now()));
     }
 
     #[tokio::test]
-    async fn resuming_helps_whoever_waits_for_whatever_reason_and_nobody_else() {
+    async fn resuming_an_agent_ends_any_wait_of_it_and_of_no_other() {
         for standing in [Standing::Active, Standing::Suspended] {
             let world = World::new().await;
             world.accept(HELD, "second").await;
-            world.rests(HELD, ms(world.clock.now()) + DAY, "NULL").await;
+            world.backs_off(HELD, ms(world.clock.now()) + DAY, "NULL").await;
             for who in ALL {
-                assert!(!world.serves(who).await, "{who}");
+                assert!(!world.is_served(who).await, "{who}");
                 world.store.set_standing(id(who), standing, world.clock.now()).await.unwrap();
                 world.store.set_standing(id(who), Standing::Active, world.clock.now()).await.unwrap();
-                assert!(world.serves(who).await, "{who} {standing:?}");
+                assert!(world.is_served(who).await, "{who} {standing:?}");
                 world.sql(format!("DELETE FROM waiting WHERE agent = {who}; UPDATE inbox_head SET waiting = 0, due_at = NULL WHERE agent = {who}")).await;
                 world.store.set_standing(id(who), Standing::Active, world.clock.now()).await.unwrap();
                 assert!(!world.due().await.contains(&id(who)), "{who} has nothing to do");
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_card_of_whoever_waits_says_why_and_until_when() {
+    async fn the_card_of_a_waiting_agent_shows_why_and_until_when() {
         let world = World::new().await;
         let now = ms(world.clock.now());
         for (who, reason) in [
@@ -478,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_finds_whoever_waits_by_index() {
+    fn a_start_finds_waiting_agents_by_index() {
         let db = crate::sqlite::engine::schema::open_memory().unwrap();
         for (sql, indexes) in
             [(AT_START, &["inbox_due", "inbox_idle"][..]), (HELD_AT_START, &["event_release"])]

@@ -1,4 +1,4 @@
-//! Why a store could not be copied, put in place or judged.
+//! Why a store could not be backed up, restored, verified, exported or imported.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,77 +7,77 @@ use agent::port::StoreError;
 
 use crate::sqlite::engine::open_error::OpenError;
 
-/// Why a store could not be copied, put in place or judged.
+/// Why a store could not be backed up, restored, verified, exported or imported.
 #[derive(Debug, thiserror::Error)]
 pub enum UpkeepError {
     /// The file cannot be opened as a store.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// There is nothing.
+    /// There is no file.
     #[error("there is no store at `{}`", file.display())]
     Missing {
         /// Where it was looked for.
         file: PathBuf,
     },
-    /// Nobody is called that.
+    /// No agent has this name.
     #[error("no agent is called `{name}`")]
     NoAgent {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
     },
-    /// Its tables must be brought up to date before.
-    #[error("the tables of `{}` are of version {version}, this viv writes out those of version {ours}", file.display())]
+    /// Its tables must be migrated first.
+    #[error("the tables of `{}` are of version {version}, this viv exports version {ours}", file.display())]
     Older {
         /// The store.
         file: PathBuf,
-        /// What they are.
+        /// The version of its tables.
         version: i64,
-        /// What this version knows.
+        /// The version that this program can export.
         ours: i64,
     },
-    /// Nothing is written over.
-    #[error("`{}` is there already", file.display())]
+    /// The target exists, and nothing is overwritten.
+    #[error("`{}` already exists", file.display())]
     Exists {
-        /// What is in the way.
+        /// The target.
         file: PathBuf,
     },
-    /// A store is put into an empty directory only.
+    /// A store is restored only into an empty directory.
     #[error("the directory `{}` is not empty: `{what}` is in it", dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
-        /// What is in it.
+        /// A file that is in it.
         what: String,
-        /// Whether that is a store, which could be replaced.
+        /// Whether that file is a store, which could be replaced.
         store: bool,
     },
-    /// A copy was read back and is not as it should be.
+    /// The copy is damaged.
     #[error("the copy of `{}` is damaged: {why}", file.display())]
     Unsound {
-        /// What was copied.
+        /// The file that was copied.
         file: PathBuf,
         /// What was found.
         why: String,
     },
-    /// Only files are read: whatever else has a name might never end, or never begin.
+    /// It is not a regular file: reading a pipe or a device might never end.
     #[error("cannot read `{}`: it is {what}, not a file", file.display())]
     NoFile {
-        /// What was named.
+        /// The path that was given.
         file: PathBuf,
         /// What it is.
         what: &'static str,
     },
-    /// The operating system refuses.
+    /// The operating system returned an error.
     #[error("cannot {doing} `{}`: {source}", file.display())]
     Io {
-        /// What was tried.
+        /// What was attempted, as a verb.
         doing: &'static str,
-        /// With which file.
+        /// The file.
         file: PathBuf,
-        /// What it says.
+        /// The error.
         source: io::Error,
     },
-    /// The store cannot be read to its end.
+    /// The store cannot be read completely.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,6 +1,6 @@
-//! One agent as lines of JSON: who it is, then all rows of its life. Rows are named as tables and columns
-//! are; what is true of one store only (row numbers, spaces, keys) is left out. All of it is read as of one
-//! moment, beside a running server, and written line by line.
+//! Exports one agent as lines of JSON: its entity, then all its rows, named like the tables and columns. Values
+//! that mean something only in one store (row numbers, spaces, keys) are left out. Everything is read from one
+//! snapshot, while a server may be running, and written line by line.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,15 +12,15 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use serde_json::{Map, Value, json};
 
-use super::beside::Beside;
 use super::error::UpkeepError;
 use super::frame::{END, HEADER, Header, Seen};
+use super::read_only::ReadOnlyStore;
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::VERSION;
 use crate::sqlite::tables::inbox::{COLUMNS, JOINS, NEXT, event_at};
 use crate::sqlite::tables::rows::{all, first, to_json, u64_at};
 
-/// A table of which an agent has rows: its order, and columns that are true of one store only.
+/// A table with rows of an agent: the order of its rows, and the columns that mean something only in one store.
 pub(super) struct Table {
     pub(super) name: &'static str,
     order: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The column that says whose a row is.
+    /// The column with the agent's rowid.
     pub(super) fn key(&self) -> &'static str {
         if self.name == "agent" { "id" } else { "agent" }
     }
@@ -38,7 +38,7 @@ const fn table(name: &'static str, order: &'static str, local: &'static [&'stati
     Table { name, order, local }
 }
 
-/// In the order in which they are written.
+/// The exported tables, in the order in which they are written.
 pub(super) const TABLES: [Table; 16] = [
     table("agent", "id", &["id", "facts_rev"]),
     table("config_rev", "rev", &["agent"]),
@@ -58,21 +58,21 @@ pub(super) const TABLES: [Table; 16] = [
     table("plan", "id, from_commit", &["agent"]),
 ];
 
-/// Who the agent is.
+/// The exported columns of the agent's entity.
 pub(super) const ENTITY: [&str; 5] = ["uuid", "name", "display_name", "external_id", "created_at"];
 
-/// An agent that was written.
+/// An agent that was exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// Its handle.
     pub name: String,
-    /// Lines, the first and the last one included.
+    /// The number of lines, including the first and the last one.
     pub lines: u64,
 }
 
-/// Writes an agent, by handle or id, from the store in `place`.
+/// Writes an agent, given by handle or id, from the store in `place` to `out`.
 pub fn export(place: &Path, agent: &str, out: &mut dyn Write) -> Result<Exported, UpkeepError> {
-    let from = Beside::open(place)?;
+    let from = ReadOnlyStore::open(place)?;
     if from.version != VERSION {
         return Err(UpkeepError::Older { file: from.file, version: from.version, ours: VERSION });
     }
@@ -80,7 +80,7 @@ pub fn export(place: &Path, agent: &str, out: &mut dyn Write) -> Result<Exported
     let found = found.map_err(StoreError::from)?;
     let Some((row, name)) = found else { return Err(UpkeepError::NoAgent { name: agent.to_owned() }) };
     let mut writing = ExportFile { out, lines: 0, seen: Seen::default(), failed: None };
-    let written = writing.all(&from.db, row, &name);
+    let written = writing.write_all(&from.db, row, &name);
     if let Some(source) = writing.failed {
         return Err(UpkeepError::Io { doing: "write", file: "the export".into(), source });
     }
@@ -94,7 +94,7 @@ fn find(db: &Connection, agent: &str) -> Outcome<Option<(i64, String)>> {
     first(db, sql, (id, agent.to_lowercase()), |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// The columns of a table that are the same in every store.
+/// The exported columns of a table.
 pub(super) fn columns(db: &Connection, table: &Table) -> Outcome<Vec<String>> {
     let sql = format!("SELECT name FROM pragma_table_info('{}')", table.name);
     let columns: Vec<String> = all(db, &sql, [], |row| Ok(row.get(0)?))?;
@@ -124,7 +124,7 @@ impl ExportFile<'_> {
         self.line(what, row)
     }
 
-    fn all(&mut self, db: &Connection, agent: i64, name: &str) -> Outcome<()> {
+    fn write_all(&mut self, db: &Connection, agent: i64, name: &str) -> Outcome<()> {
         let mut records = 1;
         for table in &TABLES {
             let sql = format!("SELECT count(*) FROM {} WHERE {} = ?", table.name, table.key());
@@ -155,7 +155,7 @@ impl ExportFile<'_> {
         Ok(())
     }
 
-    /// What was said is named by ids, since places of one store mean nothing in another.
+    /// Writes events. Messages are named by ids, because rowids of one store mean nothing in another.
     fn events(&mut self, db: &Connection, agent: i64, columns: &[String]) -> Outcome<()> {
         let plain: Vec<String> = columns.iter().map(|name| format!("e.{name}")).collect();
         let sql = format!(

@@ -1,4 +1,4 @@
-//! Files and folders, as upkeep meets them.
+//! Helpers for files and folders.
 
 use std::fs::File;
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 use super::error::UpkeepError;
 use crate::sqlite::engine::file::kind;
 
-/// What is known of a file that is to be read, which must be one.
-pub(super) fn regular(file: &Path) -> Result<(), UpkeepError> {
+/// Checks that a path is an existing regular file.
+pub(super) fn check_regular_file(file: &Path) -> Result<(), UpkeepError> {
     match std::fs::metadata(file) {
         Ok(found) if found.is_file() => Ok(()),
         Ok(found) => Err(UpkeepError::NoFile { file: file.to_owned(), what: kind(&found) }),
@@ -19,7 +19,7 @@ pub(super) fn regular(file: &Path) -> Result<(), UpkeepError> {
     }
 }
 
-/// A name is durable once its folder is.
+/// Syncs the folder of a file, which makes the file's name durable.
 pub(super) fn sync_dir(file: &Path) -> io::Result<()> {
     File::open(folder(file))?.sync_all()
 }

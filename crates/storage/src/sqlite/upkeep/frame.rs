@@ -1,5 +1,5 @@
-//! What holds a file with an agent together: a first line that says what it is, records, and a last line
-//! with counts and a checksum of all lines before it, so that a file that was cut or changed is known for one.
+//! The format of an export file: a first line that identifies it, records, and a last line with counts and a
+//! checksum of all lines before it, so that a truncated or changed file is recognized.
 //!
 //! This module must not know what records mean.
 
@@ -15,15 +15,15 @@ use serde_json::{Map, Value};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::VERSION;
 
-/// The format of these files.
+/// The version of the format.
 const FORMAT: u64 = 1;
 /// The first line's key.
 pub(super) const HEADER: &str = "vivarium_agent";
 /// The last line's key.
 pub(super) const END: &str = "end";
 
-/// What the first line says. Nothing in it depends on when it was written: whoever did not change is
-/// written as the same bytes.
+/// The first line. It contains no time of the export, so that an unchanged agent is exported as the same
+/// bytes.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
@@ -32,7 +32,7 @@ pub(super) struct Header {
     tables: i64,
     /// The agent's handle, for people who look into the file.
     agent: String,
-    /// Records between the first line and the last one.
+    /// The number of records between the first line and the last one.
     pub(super) records: u64,
 }
 
@@ -41,16 +41,18 @@ impl Header {
         Self { format: FORMAT, tables: VERSION, agent: agent.to_owned(), records }
     }
 
-    /// Reads the first line; what it is of decides whether anything after it can be understood.
+    /// Reads the first line, and refuses a file whose format or tables are of another version.
     pub(super) fn read(what: &str, row: Map<String, Value>) -> Outcome<Self> {
         if what != HEADER {
-            return Err(damaged(format!("it is no export of an agent: the first line of one is `{HEADER}`")));
+            return Err(damaged(format!(
+                "it is not an export of an agent: the first line of one is `{HEADER}`"
+            )));
         }
         match row.get("format").and_then(Value::as_u64) {
             Some(FORMAT) => {}
             Some(newer) if newer > FORMAT => {
                 return Err(damaged(format!(
-                    "it is of format {newer}, which a newer viv wrote; this one reads {FORMAT}"
+                    "its format is {newer}, written by a newer viv; this one reads {FORMAT}"
                 )));
             }
             _ => return Err(damaged("its format is not stated")),
@@ -60,8 +62,8 @@ impl Header {
             Some(tables) => {
                 let which = if tables > VERSION { "a newer" } else { "an older" };
                 return Err(damaged(format!(
-                    "its records are those of {which} viv (tables of version {tables}, here {VERSION}): import it \
-                     with that one into a directory of its own, and export it again from there once it is up to date"
+                    "it was exported by {which} viv (tables of version {tables}, here {VERSION}): import it \
+                     with that viv into a new data directory, run `viv up` of this version on it, and export the agent again"
                 )));
             }
             None => return Err(damaged("the version of its tables is not stated")),
@@ -70,13 +72,13 @@ impl Header {
     }
 }
 
-/// What the last line says of those before it.
+/// The last line: describes the lines before it.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Footer {
-    /// How many records there are of each kind.
+    /// The number of records of each kind.
     counts: BTreeMap<String, u64>,
-    /// CRC-32 of all lines before, each with one line feed.
+    /// CRC-32 of all lines before it, each with one line feed.
     crc: u32,
 }
 
@@ -86,27 +88,27 @@ impl Footer {
         serde_json::from_value(Value::Object(row)).map_err(|error| damaged(error.to_string()))
     }
 
-    /// What it says of other lines than those that were `seen`.
-    pub(super) fn objections(&self, seen: &Seen) -> Vec<String> {
-        let mut objections = Vec::new();
+    /// How the lines that were `seen` differ from what it describes.
+    pub(super) fn differences(&self, seen: &Seen) -> Vec<String> {
+        let mut differences = Vec::new();
         let kinds: std::collections::BTreeSet<&String> =
             self.counts.keys().chain(seen.counts.keys()).collect();
         for kind in kinds {
             let count = |counts: &BTreeMap<String, u64>| counts.get(kind).copied().unwrap_or(0);
             let (wanted, there) = (count(&self.counts), count(&seen.counts));
             if wanted != there {
-                objections.push(format!("it counts {wanted} of `{kind}`, {there} are there"));
+                differences.push(format!("it counts {wanted} records of `{kind}`, but there are {there}"));
             }
         }
         if self.crc != seen.crc() {
-            let what = "its checksum is of other lines: one of them was changed, or they were put into another order";
-            objections.push(what.into());
+            let what = "its checksum does not match: a line was changed, or the lines are in another order";
+            differences.push(what.into());
         }
-        objections
+        differences
     }
 }
 
-/// What was written or read so far.
+/// The lines that were written or read so far.
 #[derive(Default)]
 pub(super) struct Seen {
     hasher: crc32fast::Hasher,
@@ -114,13 +116,13 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// A line without its line feed.
+    /// Adds a line, given without its line feed.
     pub(super) fn line(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
         self.hasher.update(b"\n");
     }
 
-    /// A record of that kind.
+    /// Counts a record of that kind.
     pub(super) fn record(&mut self, kind: &str) {
         *self.counts.entry(kind.to_owned()).or_default() += 1;
     }
@@ -129,28 +131,28 @@ impl Seen {
         self.hasher.clone().finalize()
     }
 
-    /// The last line to these.
+    /// The last line for these.
     pub(super) fn footer(&self) -> Footer {
         Footer { counts: self.counts.clone(), crc: self.crc() }
     }
 }
 
-/// One line as it was read.
+/// One line of a file.
 pub(super) struct Line {
-    /// From 1.
+    /// Its number, from 1.
     pub(super) number: u64,
-    /// Its bytes without the end of the line; empty where it is too long.
+    /// Its bytes without the line ending; empty if it is too long.
     pub(super) bytes: Vec<u8>,
-    /// Whether it is longer than any record.
+    /// Whether it is longer than a record may be.
     pub(super) long: bool,
 }
 
 impl Line {
-    /// The one object that a line is, and under which key.
+    /// The key and the object of the line.
     pub(super) fn object(&self) -> Outcome<(String, Map<String, Value>)> {
         if self.long {
             let most = limits::IMPORT_LINE_MAX_BYTES;
-            return Err(damaged(format!("it is longer than any record, which has {most} bytes at most")));
+            return Err(damaged(format!("it is longer than any record: one has at most {most} bytes")));
         }
         let text = std::str::from_utf8(&self.bytes).map_err(|_| damaged("it is not UTF-8"))?;
         if text.trim().is_empty() {
@@ -166,7 +168,7 @@ impl Line {
     }
 }
 
-/// The lines of a file, each of bounded length.
+/// Reads the lines of a file; their length is limited.
 pub(super) struct Lines {
     input: BufReader<File>,
     number: u64,
@@ -177,7 +179,7 @@ impl Lines {
         Ok(Self { input: BufReader::new(File::open(file)?), number: 0 })
     }
 
-    /// The next line, if there is one. Of one that is too long the rest is passed over.
+    /// The next line, if there is one. The rest of a line that is too long is skipped.
     pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
         let (mut bytes, most) = (Vec::new(), limits::IMPORT_LINE_MAX_BYTES);
         if (&mut self.input).take(most as u64 + 1).read_until(b'\n', &mut bytes)? == 0 {

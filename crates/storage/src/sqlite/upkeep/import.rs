@@ -1,5 +1,5 @@
-//! An agent out of lines of JSON. All of it or nothing: what a file says is held against the tables, then
-//! the whole life is judged as `verify` judges it, and every flaw is told with its line.
+//! Imports an agent from lines of JSON, all of it or nothing: each record is checked against its table, then the
+//! whole agent is checked as by `verify`, and every flaw is reported with its line.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use super::error::UpkeepError;
 use super::export::TABLES;
-use super::files::regular;
+use super::files::check_regular_file;
 use super::frame::{END, Footer, HEADER, Header, Line, Lines, Seen};
 use super::records::Tables;
 use crate::sqlite::engine::fault::{Fault, Outcome, damaged};
@@ -19,12 +19,12 @@ use crate::sqlite::engine::file::FILE;
 use crate::sqlite::engine::schema::{open_memory, set_meta};
 use crate::sqlite::tables::opening::open;
 use crate::sqlite::tables::rows::{first, standing_at, u64_at};
-use crate::sqlite::verify::{Flaw, judge_agent, words};
+use crate::sqlite::verify::{Flaw, check_agent, describe};
 
-/// Something in a file that cannot be imported.
+/// Something in a file that prevents the import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineFlaw {
-    /// The line, from 1; 0 where it is the file's as a whole.
+    /// The line, from 1; 0 for the file as a whole.
     pub line: u64,
     /// What is wrong.
     pub what: String,
@@ -33,42 +33,42 @@ pub struct LineFlaw {
 /// An agent that was imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// Its handle here.
+    /// Its handle in this store.
     pub name: String,
-    /// Records that were read.
+    /// The number of records that were read.
     pub records: u64,
-    /// Events that wait for it, as they did where it came from.
+    /// The number of waiting events, the same as in the store that it came from.
     pub waiting: u64,
-    /// Whether it is in the middle of a cycle, which goes on at the next start.
+    /// Whether it has an open cycle, which continues at the next start.
     pub open: bool,
     /// Whether it may run.
     pub standing: Standing,
 }
 
-/// What came of it.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Import {
-    /// It is active here.
+    /// The agent was imported.
     Done(Imported),
     /// Nothing was written.
     Flawed {
-        /// Why, as far as it is listed.
+        /// The first flaws that were found.
         flaws: Vec<LineFlaw>,
-        /// How much more is wrong.
+        /// How many more were found.
         more: u64,
     },
 }
 
-/// Reads an agent from a file into the store of `dir`, which no server may have; where there is none it is
-/// made. It keeps its ids, and its handle unless it is given another one.
+/// Reads an agent from a file into the store of `dir`, which no server may have open. If there is no store, one is
+/// created. The agent keeps its ids, and its handle unless `name` is given.
 pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, UpkeepError> {
-    regular(file)?;
+    check_regular_file(file)?;
     let lines = || {
         Lines::open(file).map_err(|source| UpkeepError::Io { doing: "read", file: file.to_owned(), source })
     };
     if !dir.join(FILE).exists() {
-        // Where there is no store, none is made for what is refused.
-        let done = within(&open_memory()?, lines()?, file, name).map_err(StoreError::from)?;
+        // If there is no store yet, a refused file must not create one: try it in memory first.
+        let done = import_into(&open_memory()?, lines()?, file, name).map_err(StoreError::from)?;
         if matches!(done, Import::Flawed { .. }) {
             return Ok(done);
         }
@@ -76,35 +76,35 @@ pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, Upk
     let lines = lines()?;
     let (opened, opening) = open(dir, None)?;
     let db = &opened.db;
-    if let Some(note) = opening.unnoted() {
-        note(db).map_err(|error| StoreError::from(Fault::Sql(error)))?;
+    if let Some(record) = opening.first_write() {
+        record(db).map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
-    let done = within(db, lines, file, name).map_err(StoreError::from);
+    let done = import_into(db, lines, file, name).map_err(StoreError::from);
     if !db.is_autocommit() {
         db.execute_batch("ROLLBACK").map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
-    // It is left as it was found: after a crash the next start looks after what was going on.
+    // Keep the record of a clean end or a crash: after a crash the next start must still recover from it.
     set_meta(db, "clean", i64::from(opening.clean)).map_err(|error| StoreError::from(Fault::Sql(error)))?;
     Ok(done?)
 }
 
-/// All of it in one transaction, which is left open where it comes to nothing.
-fn within(db: &Connection, lines: Lines, file: &Path, name: Option<&str>) -> Outcome<Import> {
+/// Imports in one transaction, which is left open if the file is refused.
+fn import_into(db: &Connection, lines: Lines, file: &Path, name: Option<&str>) -> Outcome<Import> {
     db.execute_batch("BEGIN IMMEDIATE")?;
-    let mut reading = Reading {
+    let mut importer = Importer {
         tables: Tables::new(db)?,
         name,
         agent: None,
         flaws: Vec::new(),
         more: 0,
-        torn: false,
+        incomplete: false,
         records: None,
         seen: Seen::default(),
         ended: false,
     };
-    let count = reading.all(lines)?;
-    reading.judge(file)?;
-    let Reading { mut flaws, more, agent, .. } = reading;
+    let count = importer.read_all(lines)?;
+    importer.check(file)?;
+    let Importer { mut flaws, more, agent, .. } = importer;
     flaws.sort_by_key(|flaw| flaw.line);
     let Some((agent, called)) = agent.filter(|_| flaws.is_empty()) else {
         return Ok(Import::Flawed { flaws, more });
@@ -120,27 +120,27 @@ fn within(db: &Connection, lines: Lines, file: &Path, name: Option<&str>) -> Out
             standing: standing_at(row, 2)?,
         })
     })?;
-    let imported = found.ok_or_else(|| damaged("it has no life"))?;
+    let imported = found.ok_or_else(|| damaged("it has no `life` row"))?;
     db.execute_batch("COMMIT")?;
     Ok(Import::Done(imported))
 }
 
-struct Reading<'a> {
+struct Importer<'a> {
     tables: Tables<'a>,
     name: Option<&'a str>,
     /// The row of the agent and its handle, once its entity was read.
     agent: Option<(i64, String)>,
     flaws: Vec<LineFlaw>,
     more: u64,
-    /// Whether a record could not be taken: then the life has a hole that is none of its own.
-    torn: bool,
-    /// How many records the first line tells of.
+    /// Whether a record could not be imported: then missing rows are not reported as flaws.
+    incomplete: bool,
+    /// The number of records according to the first line.
     records: Option<u64>,
     seen: Seen,
     ended: bool,
 }
 
-impl Reading<'_> {
+impl Importer<'_> {
     fn flaw(&mut self, line: u64, what: impl Into<String>) {
         if self.flaws.len() < limits::FLAWS_MAX {
             self.flaws.push(LineFlaw { line, what: what.into() });
@@ -149,16 +149,16 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads all lines; how many of them are records.
-    fn all(&mut self, mut lines: Lines) -> Outcome<u64> {
+    /// Reads all lines; returns how many of them are records.
+    fn read_all(&mut self, mut lines: Lines) -> Outcome<u64> {
         let (mut count, mut last) = (0, 0);
         loop {
             let line = match lines.next() {
                 Ok(Some(line)) => line,
                 Ok(None) => break,
                 Err(error) => {
-                    self.torn = true;
-                    self.flaw(last + 1, format!("the file cannot be read on: {error}"));
+                    self.incomplete = true;
+                    self.flaw(last + 1, format!("the file cannot be read further: {error}"));
                     return Ok(count);
                 }
             };
@@ -167,11 +167,11 @@ impl Reading<'_> {
                 Ok(record) => count += u64::from(record),
                 Err(Fault::Sql(error)) if self.tables.db.is_autocommit() => return Err(Fault::Sql(error)),
                 Err(fault) => {
-                    self.torn = true;
-                    self.flaw(line.number, words(fault));
+                    self.incomplete = true;
+                    self.flaw(line.number, describe(fault));
                 }
             }
-            // Without knowing whose rows they are there is nothing to be said of the others.
+            // Without a valid header and entity the other lines cannot be checked.
             if line.number <= 2 && !self.flaws.is_empty() {
                 return Ok(count);
             }
@@ -180,20 +180,20 @@ impl Reading<'_> {
         if last == 0 {
             self.flaw(0, "it is empty");
         } else if !self.ended {
-            let told = self.records.map_or_else(String::new, |n| format!(" of {n} records"));
+            let expected = self.records.map_or_else(String::new, |n| format!(" of {n} records"));
             self.flaw(
                 last,
-                format!("it breaks off behind this line: {count}{told}, and no last line `{END}`"),
+                format!("it breaks off after this line: {count}{expected}, and no last line `{END}`"),
             );
         }
         Ok(count)
     }
 
-    /// Takes one line; whether it is a record.
+    /// Imports one line; returns whether it is a record.
     fn line(&mut self, line: &Line) -> Outcome<bool> {
         let (what, row) = line.object()?;
         if self.ended {
-            return Err(damaged(format!("it stands behind the last line `{END}`")));
+            return Err(damaged(format!("it comes after the last line `{END}`")));
         }
         if line.number == 1 {
             self.records = Some(Header::read(&what, row)?.records);
@@ -210,8 +210,8 @@ impl Reading<'_> {
         match what.as_str() {
             END => {
                 self.ended = true;
-                for objection in Footer::read(row)?.objections(&self.seen) {
-                    self.flaw(line.number, objection);
+                for difference in Footer::read(row)?.differences(&self.seen) {
+                    self.flaw(line.number, difference);
                 }
                 return Ok(false);
             }
@@ -221,23 +221,23 @@ impl Reading<'_> {
         }
         match TABLES.iter().find(|table| table.name == what) {
             Some(table) => self.tables.row(table, agent, row).map(|()| true),
-            None => Err(damaged(format!("`{what}` is nothing that an agent has"))),
+            None => Err(damaged(format!("`{what}` is not a table of an agent"))),
         }
     }
 
-    /// What was read must be a life. Flaws of it are found in the file again.
-    fn judge(&mut self, file: &Path) -> Outcome<()> {
-        let Some((agent, _)) = self.agent.as_ref().filter(|_| !self.torn) else { return Ok(()) };
-        let found = judge_agent(self.tables.db, *agent);
+    /// Checks the imported agent, and finds the lines of its flaws.
+    fn check(&mut self, file: &Path) -> Outcome<()> {
+        let Some((agent, _)) = self.agent.as_ref().filter(|_| !self.incomplete) else { return Ok(()) };
+        let found = check_agent(self.tables.db, *agent);
         if found.is_empty() {
             return Ok(());
         }
-        let places = places(file, &found);
+        let lines = line_numbers(file, &found);
         for flaw in found {
             let table = flaw.table.to_owned();
             let line =
-                places.get(&(table.clone(), flaw.id.clone())).or_else(|| places.get(&(table, String::new())));
-            // Some say themselves which record they mean.
+                lines.get(&(table.clone(), flaw.id.clone())).or_else(|| lines.get(&(table, String::new())));
+            // Some flaws name their record themselves.
             let named = flaw.what.starts_with(flaw.table);
             let what = if named { flaw.what } else { format!("{} {}: {}", flaw.table, flaw.id, flaw.what) };
             self.flaw(line.copied().unwrap_or(0), what);
@@ -246,24 +246,24 @@ impl Reading<'_> {
     }
 }
 
-/// Where in the file the records of these flaws stand, by table and name; under no name those that there
-/// is one of.
-fn places(file: &Path, found: &[Flaw]) -> HashMap<(String, String), u64> {
-    let mut places = HashMap::new();
-    let Ok(mut lines) = Lines::open(file) else { return places };
+/// The lines of the records with these flaws, by table and record name. The name is empty for tables of which an
+/// agent has one row.
+fn line_numbers(file: &Path, found: &[Flaw]) -> HashMap<(String, String), u64> {
+    let mut numbers = HashMap::new();
+    let Ok(mut lines) = Lines::open(file) else { return numbers };
     while let Ok(Some(line)) = lines.next() {
         let Ok((table, row)) = line.object() else { continue };
         if matches!(table.as_str(), "agent" | "life" | "inbox_head") {
-            places.entry((table.clone(), String::new())).or_insert(line.number);
+            numbers.entry((table.clone(), String::new())).or_insert(line.number);
         }
         for key in ["seq", "n", "ordinal", "rev", "id", "key"] {
             let id = row.get(key).map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned));
             let id = id.filter(|id| found.iter().any(|flaw| flaw.table == table && flaw.id == *id));
             if let Some(id) = id {
-                places.entry((table, id)).or_insert(line.number);
+                numbers.entry((table, id)).or_insert(line.number);
                 break;
             }
         }
     }
-    places
+    numbers
 }

@@ -1,4 +1,4 @@
-//! A quick look at a store that nobody may have open: what it is, and who of its agents cannot be processed.
+//! A quick look at a store that may be closed: its version, and which of its agents cannot be read.
 
 use std::path::Path;
 
@@ -6,30 +6,30 @@ use agent::id::AgentId;
 use agent::port::StoreError;
 use rusqlite::Row;
 
-use super::beside::Beside;
 use super::error::UpkeepError;
+use super::read_only::ReadOnlyStore;
 use crate::sqlite::engine::fault::Fault;
 use crate::sqlite::engine::schema::VERSION;
-use crate::sqlite::ports::reader::lives::agent;
+use crate::sqlite::ports::reader::agents::agent;
 use crate::sqlite::tables::configs::Configs;
 use crate::sqlite::tables::rows::{all, int, uuid_at};
 
-/// What a look at a store tells.
+/// The result of a look at a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
     /// The version of its tables.
     pub version: i64,
-    /// Frames of its log that are lost: they stand behind a damaged one. None is found where a server has it.
+    /// Frames of its log that come after a damaged one and are lost; 0 if a server has the store open.
     pub lost_frames: u64,
-    /// Agents that were quarantined or of whose life something cannot be read: the handle, and why.
-    pub torn: Vec<(String, String)>,
+    /// Agents that are quarantined or have an unreadable record: the handle, and why.
+    pub damaged: Vec<(String, String)>,
 }
 
-/// Looks at the store of a data directory, and at `most` of its agents. Agents of an older version of the
-/// tables are not looked at. Writes nothing.
+/// Looks at the store of a data directory, and at `most` of its agents. If the tables are of another version,
+/// agents are not read. Writes nothing.
 pub fn look(place: &Path, most: usize) -> Result<Looked, UpkeepError> {
-    let store = Beside::open(place)?;
-    let mut found = Looked { version: store.version, lost_frames: store.lost_frames(), torn: Vec::new() };
+    let store = ReadOnlyStore::open(place)?;
+    let mut found = Looked { version: store.version, lost_frames: store.lost_frames(), damaged: Vec::new() };
     if store.version != VERSION {
         return Ok(found);
     }
@@ -41,10 +41,10 @@ pub fn look(place: &Path, most: usize) -> Result<Looked, UpkeepError> {
     for (id, name) in agents {
         let why = match agent(db, &configs, id) {
             Ok(card) => card.and_then(|card| card.damage),
-            Err(Fault::Torn(_, why)) => Some(why),
+            Err(Fault::DamagedAgent(_, why)) => Some(why),
             Err(fault) => return Err(StoreError::from(fault).into()),
         };
-        found.torn.extend(why.map(|why| (name, why)));
+        found.damaged.extend(why.map(|why| (name, why)));
     }
     Ok(found)
 }

@@ -1,11 +1,9 @@
-//! What an operator does with a store as a whole: copy it while it is in use, put a copy in place,
-//! have it judged, take one agent out or in. All of it but an import opens the file beside whoever has it
-//! and, but for the copy, writes nothing.
+//! What an operator does with a whole store: back it up while it is in use, restore a backup, verify it, export
+//! or import one agent. Backup, verification and export work while a server is running and only read the store.
 //!
-//! This module must not know what rows mean: that is `verify`.
+//! This module must not know what rows mean: `verify` does.
 
 mod backup;
-mod beside;
 mod copy;
 mod error;
 mod export;
@@ -14,6 +12,7 @@ mod frame;
 mod import;
 mod look;
 mod partial;
+mod read_only;
 mod records;
 mod restore;
 

@@ -1,4 +1,4 @@
-//! A copy under another name as long as it is not whole, so that no name is ever given to half of one.
+//! A copy that has a temporary name until it is complete, so that an incomplete copy never has a final name.
 
 use std::fs::File;
 use std::io;
@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 use super::error::UpkeepError;
 use super::files::{folder, sync_dir};
 
-/// How the names of such files end, behind the number of who writes them; nobody else's do.
+/// The suffix of temporary names, after the id of the process that writes the file.
 const SUFFIX: &str = ".viv-partial";
-/// And those of what SQLite has beside them.
+/// The suffix of SQLite's journal of such a file.
 const JOURNAL: &str = "-journal";
 
-/// A file that is gone again unless it is kept.
+/// A file that is removed when this is dropped, unless it was given its final name.
 pub(super) struct Partial {
     pub(super) file: PathBuf,
     kept: bool,
-    /// Locked as long as it is written: one that nobody holds is what a death has left.
+    /// Locked while it is written: an unlocked one was left behind by a process that died.
     _held: File,
 }
 
 impl Partial {
-    /// An empty file that only its owner may read, beside where it is to stand. What others have left there is
-    /// removed.
-    pub(super) fn beside(target: &Path) -> Result<Self, UpkeepError> {
-        // What cannot be removed stands in nobody's way.
+    /// Creates an empty file next to `target` that only its owner may read. Removes files that dead processes have
+    /// left there.
+    pub(super) fn next_to(target: &Path) -> Result<Self, UpkeepError> {
+        // If one cannot be removed, it does no harm.
         left_behind(folder(target)).iter().for_each(|copy| remove(copy));
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let file = target.with_file_name(format!("{name}.{}{SUFFIX}", std::process::id()));
@@ -34,7 +34,7 @@ impl Partial {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         match options.open(&file) {
             Ok(held) => {
-                // Some file systems know no locks: there it is nobody's to remove.
+                // Some file systems do not support locks. There no process removes the file.
                 let _ = held.try_lock();
                 Ok(Self { file, kept: false, _held: held })
             }
@@ -42,13 +42,13 @@ impl Partial {
         }
     }
 
-    /// Gives the file its name, which nobody may have.
-    pub(super) fn keep(mut self, target: &Path) -> Result<(), UpkeepError> {
+    /// Gives the file its final name, which no other file may have.
+    pub(super) fn finish_new(mut self, target: &Path) -> Result<(), UpkeepError> {
         let named = match std::fs::hard_link(&self.file, target) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(UpkeepError::Exists { file: target.to_owned() });
             }
-            // Some file systems know no second names.
+            // Some file systems do not support hard links.
             Err(_) if !target.exists() => std::fs::rename(&self.file, target).map(|()| self.kept = true),
             linked => linked,
         };
@@ -63,8 +63,8 @@ impl Partial {
         self.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Gives the file a name that is its owner's to give.
-    pub(super) fn put(mut self, target: &Path) -> Result<(), UpkeepError> {
+    /// Gives the file its final name, and replaces a file of that name.
+    pub(super) fn finish_replacing(mut self, target: &Path) -> Result<(), UpkeepError> {
         std::fs::rename(&self.file, target)
             .map(|()| self.kept = true)
             .and_then(|()| sync_dir(target))
@@ -75,21 +75,21 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.kept {
-            // What cannot be removed bears its name.
+            // If it cannot be removed, its name shows what it is.
             remove(&self.file);
         }
     }
 }
 
-/// Whose copy is not written to its end in the file of that name, or in what SQLite has beside it.
-pub(super) fn of(name: &str) -> Option<&str> {
-    let (whose, number) =
+/// The final name of the copy, if `name` is that of an incomplete copy or of its journal.
+pub(super) fn final_name(name: &str) -> Option<&str> {
+    let (target, number) =
         name.strip_suffix(JOURNAL).unwrap_or(name).strip_suffix(SUFFIX)?.rsplit_once('.')?;
-    (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then_some(whose)
+    (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then_some(target)
 }
 
-/// Copies in a folder that nobody writes any more: what backups and restores have left that were killed. The next
-/// one to that folder removes them.
+/// Incomplete copies in a folder that no process writes any more: killed backups and restores have left them. The
+/// next backup or restore to that folder removes them.
 pub fn left_behind(folder: &Path) -> Vec<PathBuf> {
     let mut left: Vec<PathBuf> = std::fs::read_dir(folder)
         .into_iter()
@@ -98,7 +98,7 @@ pub fn left_behind(folder: &Path) -> Vec<PathBuf> {
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
         .filter_map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            of(&name)?;
+            final_name(&name)?;
             Some(folder.join(name.strip_suffix(JOURNAL).unwrap_or(&name)))
         })
         .filter(|copy| match File::open(copy) {

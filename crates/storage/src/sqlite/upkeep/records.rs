@@ -1,7 +1,7 @@
-//! Records of an agent, put into the tables: each must have exactly the columns of its table, and what is
-//! true of one store only is made anew.
+//! Inserts records of an agent into the tables. Each must have exactly the exported columns of its table; values
+//! that mean something only in one store are created anew.
 //!
-//! This module must not know of lines and files.
+//! This module must not know about lines and files.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::meta;
 use crate::sqlite::tables::rows::{bytes, first, from_json, int, run};
 
-/// The tables into which records are put.
+/// The tables into which records are inserted.
 pub(super) struct Tables<'a> {
     pub(super) db: &'a Connection,
     boot: i64,
@@ -28,7 +28,7 @@ impl<'a> Tables<'a> {
         Ok(Self { db, boot: meta(db, "boot")?.unwrap_or(0), columns: HashMap::new() })
     }
 
-    /// Who it is: somebody whom nobody here is. Its row, and its handle.
+    /// Inserts the agent's entity, whose id and handle must be new. Returns its rowid and its handle.
     pub(super) fn entity(&self, mut row: Map<String, Value>, name: Option<&str>) -> Outcome<(i64, String)> {
         if let Some(name) = name {
             row.insert("name".into(), Value::String(name.to_owned()));
@@ -39,15 +39,15 @@ impl<'a> Tables<'a> {
         };
         let (uuid, name) = (uuid.clone(), name.clone());
         if uuid.len() != 16 {
-            return Err(damaged("its `uuid` is no id: an id has 16 bytes"));
+            return Err(damaged("its `uuid` is not an id: an id has 16 bytes"));
         }
         if handle(&name).ok().as_deref() != Some(name.as_str()) {
-            return Err(damaged(format!("`{name}` is no handle: a-z, 0-9, `_` and `-`, at most 40")));
+            return Err(damaged(format!("`{name}` is not a handle: a-z, 0-9, `_` and `-`, at most 40")));
         }
         let known = "SELECT name, uuid = ?1 FROM entity WHERE uuid = ?1 OR name = ?2 ORDER BY uuid = ?1 DESC";
         let known =
             first(self.db, known, params![uuid, name], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
-        // Its rows could not be told from those of whom it meets: nothing more of the file is looked at.
+        // Its rows would mix with those of the other entity, so the rest of the file is not read.
         match known {
             Some((other, true)) => Err(damaged(format!("this agent is here already, as `{other}`"))),
             Some((other, false)) => {
@@ -61,7 +61,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// A row of one of an agent's tables.
+    /// Inserts a row into one of an agent's tables.
     pub(super) fn row(&mut self, table: &Table, agent: i64, row: Map<String, Value>) -> Outcome<()> {
         let names = match self.columns.get(table.name) {
             Some(names) => names.clone(),
@@ -88,7 +88,7 @@ impl<'a> Tables<'a> {
         run(self.db, &sql, params_from_iter(cells)).map(drop)
     }
 
-    /// Where the space that it tells of is here too, it is tied to it again.
+    /// If the message that an event refers to is in this store too, links the event to it again.
     fn event(&self, names: &mut Vec<String>, cells: &mut Vec<Cell>) -> Outcome<()> {
         let at = |name: &str| names.iter().position(|known| known == name);
         let (Some(data), Some(state)) = (at("data"), at("state")) else { return Ok(()) };
@@ -96,7 +96,7 @@ impl<'a> Tables<'a> {
         let EventData::Message { space, seq, message } = from_json(text, "its `data`")? else {
             return Ok(());
         };
-        // The same message, not only one of that number: a server may have gone on otherwise.
+        // It must be the same message: another server may have another message with this number.
         let sql = "SELECT s.id FROM space s JOIN message m ON m.space = s.id AND m.seq = ?1 \
                    WHERE s.uuid = ?2 AND m.uuid = ?3";
         let here = params![int(seq), bytes(space.0), bytes(message.0)];
@@ -105,8 +105,8 @@ impl<'a> Tables<'a> {
         let Some(here) = here else {
             if unsettled {
                 return Err(damaged(format!(
-                    "it waits, and what was said is in the space `{space}`, which is not here: let the agent \
-                     read it where it is, or take it back there, and export it again"
+                    "it waits, and its message is in the space `{space}`, which is not here: let the agent \
+                     process it where it is, or cancel it there, and export the agent again"
                 )));
             }
             return Ok(());
@@ -146,7 +146,7 @@ fn cell(value: &Value) -> Outcome<Cell> {
             let bytes = digits.and_then(unhex).ok_or_else(|| damaged("wanted {\"hex\": \"…\"}"))?;
             Cell::Blob(bytes)
         }
-        other => return Err(damaged(format!("`{other}` is no value of a record"))),
+        other => return Err(damaged(format!("`{other}` is not a value of a record"))),
     })
 }
 

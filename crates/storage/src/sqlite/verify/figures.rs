@@ -8,13 +8,13 @@ use crate::sqlite::tables::rows::{first, u64_at};
 /// How much a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Agents, retired ones too.
+    /// Agents, including retired ones.
     pub agents: u64,
-    /// Spaces, closed ones too.
+    /// Spaces, including closed ones.
     pub spaces: u64,
     /// Messages.
     pub messages: u64,
-    /// Accepted events, whatever became of them.
+    /// Accepted events, in any state.
     pub events: u64,
     /// Entries of all logs.
     pub entries: u64,

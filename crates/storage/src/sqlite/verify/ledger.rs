@@ -1,5 +1,5 @@
-//! An agent's ledger: every accepted event in exactly one state, what waits in the inbox and nothing
-//! else, what was processed shown by the log.
+//! Checks an agent's ledger: every accepted event is in exactly one state, the inbox has exactly the waiting
+//! events, and the log has the processed ones.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use rusqlite::params;
 
 use super::log::Shown;
 use super::row::Row;
-use super::walk::{Walk, follows};
+use super::walk::{Walk, gap_before};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::tables::events::state_at;
 use crate::sqlite::tables::inbox::{COLUMNS, JOINS, NEXT, event_at};
 use crate::sqlite::tables::rows::{int, u64_at};
 use crate::sqlite::tables::sums;
 
-/// What the inbox should count.
+/// The counts that the inbox head should have.
 #[derive(Default)]
 struct ExpectedCounts {
     waiting: u64,
@@ -34,11 +34,11 @@ pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
     );
     walk.each("event", &sql, [life.agent], |walk, row| {
         let seq = u64_at(row, 0)?;
-        let gap = follows(&mut last, seq, "event");
-        walk.hold(gap.is_none(), "event", seq, || gap.unwrap_or_default());
+        let gap = gap_before(&mut last, seq, "event");
+        walk.require(gap.is_none(), "event", seq, || gap.unwrap_or_default());
         event(walk, life, row, shown, (&mut counted, &mut order))
     });
-    walk.hold(last == life.inbox_seq, "inbox_head", last, || {
+    walk.require(last == life.inbox_seq, "inbox_head", last, || {
         format!("the last event is {last}, but the inbox counts {}", life.inbox_seq)
     });
     let counts = [
@@ -47,7 +47,7 @@ pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
         ("held", counted.held, life.held),
     ];
     for (what, there, noted) in counts {
-        walk.hold(there == noted, "inbox_head", what, || {
+        walk.require(there == noted, "inbox_head", what, || {
             format!("{there} events are {what}, it counts {noted}")
         });
     }
@@ -69,87 +69,90 @@ fn event(
     if let Some(taken) = taken {
         counted.waiting += 1;
         counted.taken += u64::from(taken);
-        walk.hold(!taken || life.has_taken(seq), "waiting", seq, || "it is taken by no open cycle".into());
+        walk.require(!taken || life.has_taken(seq), "waiting", seq, || {
+            "it is taken, but no open cycle has taken it".into()
+        });
     }
     let event = event_at(row)?;
     if let Some(urgent) = row.get::<_, Option<bool>>(NEXT + 4)? {
-        walk.hold(urgent == event.urgent, "waiting", seq, || "its urgency is not the event's".into());
-        let speaker = sums::speaker(&event.envelope.principal);
-        walk.hold(row.get(NEXT + 7).is_ok_and(|whose: i64| whose == speaker), "waiting", seq, || {
-            "its `speaker` is not who said the event".into()
+        walk.require(urgent == event.urgent, "waiting", seq, || {
+            "its `urgent` differs from the event's".into()
+        });
+        let sender = sums::sender_hash(&event.envelope.principal);
+        walk.require(row.get(NEXT + 7).is_ok_and(|whose: i64| whose == sender), "waiting", seq, || {
+            "its `speaker` is not the hash of the event's sender".into()
         });
         let deep: bool = row.get(NEXT + 8)?;
-        walk.hold(deep || life.waiting <= u64::from(limits::URGENT_LOOK_MAX), "waiting", seq, || {
-            "it is not found by its sender behind as many others".into()
+        walk.require(deep || life.waiting <= u64::from(limits::URGENT_LOOK_MAX), "waiting", seq, || {
+            "its `deep` is not set, although so many events wait".into()
         });
     }
-    said(walk, row, seq, &event.data)?;
+    check_message(walk, row, seq, &event.data)?;
     let state = state_at(row, NEXT)?;
     counted.held += u64::from(state == EventState::Held);
     if (state == EventState::Waiting) != taken.is_some() {
-        let other =
-            if taken.is_some() { "it is in the inbox all the same" } else { "the inbox does not have it" };
+        let other = if taken.is_some() { "it is still in the inbox" } else { "the inbox does not have it" };
         return Err(damaged(format!("it is {}, but {other}", state.as_str())));
     }
     let EventState::Processed { cycle, step } = state else { return Ok(()) };
-    let Some(place) = shown.get(&(cycle, step)) else {
+    let Some(position) = shown.get(&(cycle, step)) else {
         return Err(damaged(format!(
-            "it was processed in step {step} of cycle {cycle}, of which the log has nothing"
+            "it was processed in step {step} of cycle {cycle}, but the log has no entry of that step"
         )));
     };
-    // What died and was sent again comes behind what was said after it, as does what was held.
+    // An event that was dead and sent again may come after later ones, and so may a held one.
     let again = event.cites.is_some() || row.get::<_, Option<String>>(NEXT + 3)?.is_some();
     if !again && event.envelope.trust != Trust::Agent {
-        order.follow(walk, seq, &event, *place);
+        order.follow(walk, seq, &event, *position);
     }
     Ok(())
 }
 
-/// Where in the log the last words of each speaker in each space stand.
+/// The log entry in which each sender's last event of each space was processed.
 #[derive(Default)]
 struct Order(HashMap<(Principal, SpaceId), u64>);
 
 impl Order {
-    /// What one person says in one space is processed in the order in which it was said.
-    fn follow(&mut self, walk: &mut Walk<'_>, seq: u64, event: &Event, place: u64) {
+    /// Checks that the messages of one sender in one space are processed in their order.
+    fn follow(&mut self, walk: &mut Walk<'_>, seq: u64, event: &Event, position: u64) {
         let Some(space) = space_of(event) else { return };
-        let speaker = (event.envelope.principal.clone(), space);
-        if self.0.len() >= limits::SPEAKERS_JUDGED_MAX && !self.0.contains_key(&speaker) {
+        let sender = (event.envelope.principal.clone(), space);
+        if self.0.len() >= limits::SENDERS_VERIFIED_MAX && !self.0.contains_key(&sender) {
             self.0.clear();
         }
-        let before = self.0.insert(speaker, place).unwrap_or(0);
-        walk.hold(before <= place, "event", seq, || {
+        let before = self.0.insert(sender, position).unwrap_or(0);
+        walk.require(before <= position, "event", seq, || {
             format!(
-                "it was processed at entry {place}, before an earlier word of its speaker at entry {before}"
+                "it was processed at entry {position}, before an earlier event of its sender at entry {before}"
             )
         });
     }
 }
 
-/// What it refers to must be there.
-fn said(walk: &mut Walk<'_>, row: &rusqlite::Row<'_>, seq: u64, data: &EventData) -> Outcome<()> {
+/// Checks that the message of an event exists.
+fn check_message(walk: &mut Walk<'_>, row: &rusqlite::Row<'_>, seq: u64, data: &EventData) -> Outcome<()> {
     let space: Option<i64> = row.get(NEXT + 6)?;
-    // What was imported tells of spaces that may be elsewhere.
+    // An imported event may refer to a space of another server.
     if space.is_none() {
         return Ok(());
     }
     let EventData::Message { seq: message, .. } = data else { return Ok(()) };
     let sql = "SELECT count(*) FROM message WHERE space = ? AND seq = ?";
     let there = walk.number("message", sql, params![space, int(*message)]);
-    walk.hold(there == Some(1), "event", seq, || {
-        format!("it tells of message {message}, which is not there")
+    walk.require(there == Some(1), "event", seq, || {
+        format!("it refers to message {message}, which does not exist")
     });
     Ok(())
 }
 
-/// An agent that has something to do is found by its time, and no other is.
+/// Checks that the agent has a due time exactly if it has something to do.
 fn due(walk: &mut Walk<'_>, life: &Row) {
     let work = life.waiting > 0 || life.open.is_some();
     let (due, wanted) = (life.due, life.active && work);
     // An agent that may not run is still due if its cycle is to be canceled.
-    walk.hold(due == wanted || (due && life.canceled), "inbox_head", "due_at", || {
-        let work = if work { "there is something to do" } else { "there is nothing to do" };
-        let active = if life.active { "" } else { " and the agent may not live" };
+    walk.require(due == wanted || (due && life.canceled), "inbox_head", "due_at", || {
+        let work = if work { "the agent has something to do" } else { "the agent has nothing to do" };
+        let active = if life.active { "" } else { " and may not run" };
         format!("{work}{active}, but it is {}", if due { "due" } else { "never due" })
     });
 }

@@ -1,5 +1,5 @@
-//! An agent's life: its row and what it points to, the audit of its commits, runs, configs, and the
-//! notes that it keeps.
+//! Checks everything that belongs to one agent: its rows and what they refer to, the audit of its commits, runs,
+//! configs and notes.
 
 use agent::changes::CommitKind;
 use agent::id::CycleId;
@@ -8,7 +8,7 @@ use agent::run::StepRecord;
 use rusqlite::types::Value;
 
 use super::row::{Row, read};
-use super::walk::{Walk, follows, name_of, words};
+use super::walk::{Walk, describe, gap_before, name_of};
 use super::{ledger, log};
 use crate::sqlite::engine::fault::damaged;
 use crate::sqlite::tables::configs::config_of;
@@ -19,8 +19,8 @@ use crate::sqlite::tables::runs::{RUN, run_at};
 pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
     let life = match read(walk, agent) {
         Ok(Some(life)) => life,
-        Ok(None) => return walk.flaw("life", agent, "the agent has no life, or no inbox"),
-        Err(fault) => return walk.flaw("life", agent, words(fault)),
+        Ok(None) => return walk.flaw("life", agent, "the agent has no `life` or no `inbox_head` row"),
+        Err(fault) => return walk.flaw("life", agent, describe(fault)),
     };
     let shown = log::check(walk, &life);
     log::views(walk, &life);
@@ -44,42 +44,42 @@ fn configs(walk: &mut Walk<'_>, life: &Row) {
         [life.agent],
         |walk, row| {
             let rev = u64_at(row, 0)?;
-            let gap = follows(&mut last, rev, "revision");
-            walk.hold(gap.is_none(), "config_rev", rev, || gap.unwrap_or_default());
+            let gap = gap_before(&mut last, rev, "revision");
+            walk.require(gap.is_none(), "config_rev", rev, || gap.unwrap_or_default());
             config_of(db, life.agent, rev).map(drop)
         },
     );
-    walk.hold(last == life.config_rev, "config_rev", last, || {
+    walk.require(last == life.config_rev, "config_rev", last, || {
         format!("it is the newest, but the agent has {}", life.config_rev)
     });
     let pinned = life.open.as_ref().map_or(1, |open| open.config_rev);
-    walk.hold((1..=last).contains(&pinned), "life", "open", || {
-        format!("its cycle is of config revision {pinned}, which is not there")
+    walk.require((1..=last).contains(&pinned), "life", "open", || {
+        format!("its cycle uses config revision {pinned}, which does not exist")
     });
 }
 
-/// The audit: numbered without gaps, under epochs that each opening raises by one and nothing else does.
+/// Checks the audit: numbers without gaps, and an epoch that only the opening of a cycle raises, by one.
 fn commits(walk: &mut Walk<'_>, life: &Row) {
     let (mut last, mut epoch) = (0, 0);
     let sql = "SELECT n, epoch, kind FROM commits WHERE agent = ? ORDER BY n";
     walk.each("commits", sql, [life.agent], |walk, row| {
         let (n, of) = (u64_at(row, 0)?, u64_at(row, 1)?);
-        let gap = follows(&mut last, n, "commit");
-        walk.hold(gap.is_none(), "commits", n, || gap.unwrap_or_default());
+        let gap = gap_before(&mut last, n, "commit");
+        walk.require(gap.is_none(), "commits", n, || gap.unwrap_or_default());
         let kind: String = row.get(2)?;
         let kind =
             CommitKind::try_from(&*kind).map_err(|_| damaged(format!("`{kind}` is no kind of commit")))?;
         let wanted = epoch + u64::from(kind == CommitKind::Open);
         epoch = of;
         if of != wanted {
-            return Err(damaged(format!("it is of epoch {of}, wanted {wanted}")));
+            return Err(damaged(format!("its epoch is {of}, wanted {wanted}")));
         }
         Ok(())
     });
-    walk.hold(last == life.commit_n, "commits", last, || {
-        format!("it is the last one, but the life counts {}", life.commit_n)
+    walk.require(last == life.commit_n, "commits", last, || {
+        format!("it is the last one, but `life` counts {}", life.commit_n)
     });
-    walk.hold(epoch == life.epoch, "life", "epoch", || {
+    walk.require(epoch == life.epoch, "life", "epoch", || {
         format!("it is {}, the last commit's is {epoch}", life.epoch)
     });
 }
@@ -89,33 +89,33 @@ fn runs(walk: &mut Walk<'_>, life: &Row) {
     let sql = format!("{RUN} WHERE r.agent = ? ORDER BY r.ordinal");
     walk.each("run", &sql, [life.agent], |walk, row| {
         let ordinal = u64_at(row, 2)?;
-        let gap = follows(&mut last, ordinal, "run");
-        walk.hold(gap.is_none(), "run", ordinal, || gap.unwrap_or_default());
+        let gap = gap_before(&mut last, ordinal, "run");
+        walk.require(gap.is_none(), "run", ordinal, || gap.unwrap_or_default());
         let run = run_at(row)?;
-        walk.hold((1..=life.config_rev).contains(&run.config_rev), "run", ordinal, || {
-            format!("it is of config revision {}, which is not there", run.config_rev)
+        walk.require((1..=life.config_rev).contains(&run.config_rev), "run", ordinal, || {
+            format!("it uses config revision {}, which does not exist", run.config_rev)
         });
         Ok(())
     });
-    walk.hold(last == life.cycles, "run", last, || {
-        format!("it is the last one, but the life counts {}", life.cycles)
+    walk.require(last == life.cycles, "run", last, || {
+        format!("it is the last one, but `life` counts {}", life.cycles)
     });
 }
 
-/// Runs of steps: of the open cycle, and of none that is still to come.
+/// Checks the step records: of steps of the open cycle that have begun.
 fn steps(walk: &mut Walk<'_>, life: &Row) {
     let sql = "SELECT step, cycle, record FROM step WHERE agent = ? ORDER BY cycle, step";
     walk.each("step", sql, [life.agent], |walk, row| {
         let (step, cycle) = (u32_at(row, 0)?, CycleId(uuid_at(row, 1)?));
         let open = life.open.as_ref().filter(|open| open.id == cycle);
-        walk.hold(open.is_some_and(|open| step <= open.step), "step", step, || {
-            "it is of no cycle that is open, or of a step that is still to come".into()
+        walk.require(open.is_some_and(|open| step <= open.step), "step", step, || {
+            "its cycle is not open, or its step has not begun".into()
         });
         from_json::<StepRecord>(&row.get::<_, String>(2)?, "a record").map(drop)
     });
 }
 
-/// Rows that are valid from one commit up to another: one at a time, and none from the future.
+/// Checks memories, goals and plans: at most one version is valid at a time, and none is of a future commit.
 fn notes(walk: &mut Walk<'_>, life: &Row) {
     for (table, key) in [("memory", "key"), ("goal", "id"), ("plan", "id")] {
         let mut before: Option<(Value, Option<u64>)> = None;
@@ -127,11 +127,11 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
             let to = row.get::<_, Option<i64>>(2)?.map(|to| u64::try_from(to).unwrap_or(0));
             let older = before.replace((name.clone(), to)).filter(|(older, _)| *older == name);
             let shown = name_of(row);
-            walk.hold(older.is_none_or(|(_, to)| to.is_some_and(|to| to <= from)), table, &shown, || {
+            walk.require(older.is_none_or(|(_, to)| to.is_some_and(|to| to <= from)), table, &shown, || {
                 "several of its versions are valid at once".into()
             });
-            walk.hold(from.max(to.unwrap_or(0)) <= life.commit_n, table, &shown, || {
-                "it is of a commit that is still to come".into()
+            walk.require(from.max(to.unwrap_or(0)) <= life.commit_n, table, &shown, || {
+                "it is of a commit that does not exist yet".into()
             });
             Ok(())
         });
@@ -152,16 +152,16 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
         u32_at(row, 2)?;
         trust_at(row, 3)?;
         let (current, looked_at): (bool, bool) = (row.get(4)?, row.get(5)?);
-        walk.hold(!current || life.active == looked_at, "plan", name_of(row), || {
-            "it is not looked at as its agent's standing says".into()
+        walk.require(!current || life.active == looked_at, "plan", name_of(row), || {
+            "its `fire_at` does not fit its agent's standing".into()
         });
         from_json::<Schedule>(&row.get::<_, String>(1)?, "its schedule").map(drop)
     });
 }
 
-/// What the open cycle was sent in addition to its entries.
+/// Checks the layers of the open cycle.
 fn layers(walk: &mut Walk<'_>, life: &Row, open: &OpenCycle) {
     if let Err(fault) = entries::layers(walk.db, life.agent, open.id) {
-        walk.flaw("life", "open", words(fault));
+        walk.flaw("life", "open", describe(fault));
     }
 }

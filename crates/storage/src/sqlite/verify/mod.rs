@@ -1,7 +1,7 @@
-//! Judges a store: walks all of it and names what breaks an invariant, with agent, table and row. It
-//! reads what is stored by the same functions as the living do, so that what passes here can be processed.
+//! Verifies a store: reads all of it and names every record that breaks an invariant, with agent, table and row.
+//! It uses the same functions as a running server, so a store that passes can be used.
 //!
-//! This module must not change anything, and must not stop at the first thing that it finds.
+//! This module must not change anything, and must not stop at the first flaw.
 
 mod figures;
 mod ledger;
@@ -17,48 +17,48 @@ use rusqlite::Connection;
 pub use self::figures::Figures;
 pub use self::walk::Flaw;
 use self::walk::Walk;
-pub(super) use self::walk::{FILE, words};
+pub(super) use self::walk::{FILE, describe};
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::engine::schema::VERSION;
-use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::ports::{Caller, Sqlite};
 
-/// Agents that are judged on one snapshot: a longer look would keep the write-ahead log from being
-/// used again.
+/// Agents that are checked on one snapshot: a longer snapshot would keep the write-ahead log from being
+/// reused.
 const AGENTS_AT_ONCE: u32 = 64;
 
-/// What was found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// The version of the store's tables.
     pub version: i64,
-    /// Whether all was judged; records of older tables are only once they are brought up to date.
+    /// Whether records were checked; those of older tables cannot be until the store is migrated.
     pub records: bool,
-    /// How much there is.
+    /// How much the store holds.
     pub figures: Figures,
-    /// What is wrong, as far as it is listed.
+    /// The first flaws that were found.
     pub flaws: Vec<Flaw>,
-    /// How much more is.
+    /// How many more were found.
     pub more: u64,
 }
 
-/// Judges a store whose tables are of that version. Between agents the snapshot is renewed where
-/// `pausing`.
-pub(super) fn judge(db: &Connection, version: i64, pausing: bool) -> Outcome<Verified> {
+/// Checks a store whose tables are of that version. With `pausing`, takes a new snapshot now and then between
+/// agents.
+pub(super) fn check_store(db: &Connection, version: i64, pausing: bool) -> Outcome<Verified> {
     let records = version == VERSION;
     let mut walk = Walk { db, pausing, agent: None, flaws: Vec::new(), more: 0 };
     walk.file();
-    // Where pages are torn, everything else would be told over and over.
-    let torn = !walk.flaws.is_empty();
-    if records && !torn {
+    // If pages are damaged, the same damage would be reported many times: stop here.
+    let damaged = !walk.flaws.is_empty();
+    if records && !damaged {
         registry::check(&mut walk)?;
         agents(&mut walk)?;
     }
     let figures = match Figures::read(db) {
-        Err(_) if torn => Figures::default(),
+        Err(_) if damaged => Figures::default(),
         read => read?,
     };
     let Walk { flaws, more, .. } = walk;
-    Ok(Verified { version, records: records && !torn, figures, flaws, more })
+    Ok(Verified { version, records: records && !damaged, figures, flaws, more })
 }
 
 fn agents(walk: &mut Walk<'_>) -> Outcome<()> {
@@ -89,16 +89,16 @@ fn agents(walk: &mut Walk<'_>) -> Outcome<()> {
     }
 }
 
-/// Judges one agent's life, within the transaction in progress.
-pub(super) fn judge_agent(db: &Connection, agent: i64) -> Vec<Flaw> {
+/// Checks one agent, within the current transaction.
+pub(super) fn check_agent(db: &Connection, agent: i64) -> Vec<Flaw> {
     let mut walk = Walk { db, pausing: false, agent: None, flaws: Vec::new(), more: 0 };
     life::check(&mut walk, agent);
     walk.flaws
 }
 
 impl Sqlite {
-    /// Judges the store as of one moment.
+    /// Verifies the store on one snapshot.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
-        Ok(self.read(Who::Api, |db, _| judge(db, VERSION, false)).await?)
+        Ok(self.read(Caller::Api, |db, _| check_store(db, VERSION, false)).await?)
     }
 }

@@ -1,18 +1,18 @@
-//! What belongs to no single agent: the tables themselves, spaces and their messages, keys, and
-//! rows of agents that are none.
+//! Checks what belongs to no single agent: the schema, spaces and their messages, keys, and rows of agents
+//! that do not exist.
 
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
-use super::walk::{FILE, Walk, follows};
+use super::walk::{FILE, Walk, gap_before};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::open_memory;
 use crate::sqlite::tables::messages::{MESSAGE, message_at};
 use crate::sqlite::tables::rows::{SPACE, space_at, u64_at};
 use crate::sqlite::tables::sums;
 
-/// Tables of which each row is some agent's.
+/// Tables in which each row belongs to an agent.
 const OF_AGENTS: [&str; 15] = [
     "call",
     "commits",
@@ -30,38 +30,38 @@ const OF_AGENTS: [&str; 15] = [
     "view",
     "waiting",
 ];
-/// Rows that name others which are not there: table, what names the row, and the question.
+/// Rows that refer to missing rows: the table, what is wrong, and a query for such rows.
 const DANGLING: [(&str, &str, &str); 6] = [
     (
         "agent",
-        "it is no entity of that kind",
+        "it has no entity that is an agent",
         "SELECT a.id FROM agent a LEFT JOIN entity e ON e.id = a.id WHERE e.kind IS NOT 1",
     ),
     (
         "entity",
-        "it is an agent without a life",
+        "it is an agent, but has no `agent` row",
         "SELECT e.uuid FROM entity e WHERE e.kind = 1 AND NOT EXISTS (SELECT 1 FROM agent a WHERE a.id = e.id)",
     ),
     (
         "member",
-        "its space or entity is not there",
+        "its space or entity does not exist",
         "SELECT m.space || '/' || m.entity FROM member m LEFT JOIN space s ON s.id = m.space \
          LEFT JOIN entity e ON e.id = m.entity WHERE s.id IS NULL OR e.id IS NULL",
     ),
     (
         "message",
-        "its space is not there",
+        "its space does not exist",
         "SELECT m.uuid FROM message m WHERE m.space NOT IN (SELECT id FROM space)",
     ),
     (
         "request",
-        "the message that it answers with is not there",
+        "the message in its answer does not exist",
         "SELECT r.key FROM request r LEFT JOIN message m ON m.uuid = r.message \
          WHERE r.message IS NOT NULL AND m.uuid IS NULL",
     ),
     (
         "credential",
-        "its entity is not there",
+        "its entity does not exist",
         "SELECT c.id FROM credential c LEFT JOIN entity e ON e.id = c.entity \
          WHERE c.entity IS NOT NULL AND e.id IS NULL",
     ),
@@ -75,7 +75,7 @@ pub(super) fn check(walk: &mut Walk<'_>) -> Outcome<()> {
     for table in OF_AGENTS {
         let sql = format!("SELECT DISTINCT agent FROM {table} WHERE agent NOT IN (SELECT id FROM agent)");
         walk.each(table, &sql, [], |_, row| {
-            Err(damaged(format!("rows of agent {}, who is not there", row.get::<_, i64>(0)?)))
+            Err(damaged(format!("rows of agent {}, which does not exist", row.get::<_, i64>(0)?)))
         });
     }
     let sql = format!("SELECT s.id, {SPACE} FROM space s");
@@ -88,16 +88,16 @@ pub(super) fn check(walk: &mut Walk<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// The tables are those that this version makes, no others and not otherwise.
+/// Checks that the schema is exactly the one that this version creates.
 fn tables(walk: &mut Walk<'_>) -> Outcome<()> {
     let fresh = open_memory().map_err(|error| damaged(error.to_string()))?;
     let (wanted, found) = (shape(&fresh)?, shape(walk.db)?);
     for (name, sql) in &wanted {
         match found.get(name) {
             None => walk.flaw(FILE, name, "it is missing"),
-            Some(other) => {
-                walk.hold(other == sql, FILE, name, || "it is made otherwise than it should be".into())
-            }
+            Some(other) => walk.require(other == sql, FILE, name, || {
+                "its definition differs from that of this version".into()
+            }),
         }
     }
     for name in found.keys().filter(|name| !wanted.contains_key(*name)) {
@@ -116,20 +116,22 @@ fn messages(walk: &mut Walk<'_>, space: i64, name: &str, head: u64, newest: u64)
     let mut last = 0;
     let sql = format!("{MESSAGE} WHERE m.space = ? ORDER BY m.seq");
     walk.each("message", &sql, [space], |walk, row| {
-        let gap = follows(&mut last, u64_at(row, 9)?, "message");
-        walk.hold(gap.is_none(), "message", format!("{name}/{last}"), || {
+        let gap = gap_before(&mut last, u64_at(row, 9)?, "message");
+        walk.require(gap.is_none(), "message", format!("{name}/{last}"), || {
             format!("{}, or its sender is", gap.unwrap_or_default())
         });
         let message = message_at(row)?;
-        if !sums::message_is_whole(row, 0)? {
+        if !sums::message_is_intact(row, 0)? {
             return Err(damaged(format!("message {} of `{name}`: its checksum does not match", message.seq)));
         }
-        walk.hold(message.rev <= newest, "message", message.id, || {
+        walk.require(message.rev <= newest, "message", message.id, || {
             format!("its revision {} is above the space's {newest}", message.rev)
         });
         Ok(())
     });
-    walk.hold(last == head, "space", name, || format!("it counts {head} messages, the last one is {last}"));
+    walk.require(last == head, "space", name, || {
+        format!("it counts {head} messages, the last one is {last}")
+    });
     let sql = "SELECT rev FROM message WHERE space = ? GROUP BY rev HAVING count(*) > 1";
     walk.each("message", sql, [space], |_, row| {
         Err(damaged(format!("revision {} of `{name}` belongs to several", row.get::<_, i64>(0)?)))

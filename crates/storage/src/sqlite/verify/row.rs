@@ -1,4 +1,4 @@
-//! The rows of a life, as far as others are held against them.
+//! The rows `agent`, `life` and `inbox_head` of an agent, with which its other rows are compared.
 
 use agent::config::Urgency;
 use agent::id::CycleId;
@@ -12,7 +12,7 @@ use crate::sqlite::tables::rows::{
     wake_on_at,
 };
 
-/// The rows of a life, as far as others are held against them.
+/// The rows `agent`, `life` and `inbox_head` of an agent, with which its other rows are compared.
 pub(super) struct Row {
     pub(super) agent: i64,
     pub(super) active: bool,
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// What is noted once more beside the config and the open cycle, for those who ask without reading these.
+/// Checks the columns that copy values of the config and the open cycle for faster queries.
 fn copies(walk: &mut Walk<'_>, agent: i64) {
     let sql = "SELECT a.id, a.urgency, l.requesters, h.due_at, h.hold_until, a.wake_on, a.hop_limit, a.inbox_max, \
                a.debounce, h.idle_reason, l.skips, l.unpriced, e.created_at FROM agent a JOIN entity e ON e.id = a.id \
@@ -75,11 +75,11 @@ pub(super) fn read(walk: &mut Walk<'_>, agent: i64) -> Outcome<Option<Row>> {
                LEFT JOIN space s ON s.id = l.active_space WHERE a.id = ?";
     first(walk.db, sql, [agent], |row| {
         let open = open_at(row, 7)?;
-        walk.hold(uuid_or_none(row, 6)? == open.as_ref().map(|open| open.id.0), "life", "open", || {
-            "its open cycle is noted twice, and not as the same".into()
+        walk.require(uuid_or_none(row, 6)? == open.as_ref().map(|open| open.id.0), "life", "open", || {
+            "`open` and `open_cycle` name different cycles".into()
         });
         let space: Option<i64> = row.get(8)?;
-        walk.hold(space == row.get(9)?, "life", "active_space", || "its space is not there".into());
+        walk.require(space == row.get(9)?, "life", "active_space", || "its space does not exist".into());
         Ok(Row {
             agent,
             active: standing_at(row, 0)? == Standing::Active,

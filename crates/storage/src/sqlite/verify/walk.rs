@@ -1,4 +1,4 @@
-//! The walk over a store: what is asked, row by row, and what was found wrong on the way.
+//! The walk over a store: runs queries row by row and collects flaws.
 
 use agent::limits;
 use agent::port::StoreError;
@@ -8,27 +8,27 @@ use uuid::Uuid;
 
 use crate::sqlite::engine::fault::{Fault, Outcome};
 
-/// The table under which flaws of the file itself are told.
+/// The table name under which flaws of the file itself are reported.
 pub(crate) const FILE: &str = "file";
 
-/// Something that is not as it should be, and where.
+/// A record that breaks an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// Whose record it is, by handle; `None` where it is nobody's alone.
+    /// The handle of the agent whose record it is; `None` if it belongs to no single agent.
     pub agent: Option<String>,
-    /// The table; `file` for the database as such.
+    /// The table; `file` for the database file itself.
     pub table: &'static str,
-    /// The record: its id, or its place.
+    /// The record: its id or its position.
     pub id: String,
     /// What is wrong.
     pub what: String,
 }
 
-/// The walk, and what it has found.
+/// The walk, with the flaws found so far.
 pub(super) struct Walk<'a> {
     pub(super) db: &'a Connection,
     pub(super) pausing: bool,
-    /// The agent that is judged.
+    /// The agent that is being checked.
     pub(super) agent: Option<String>,
     pub(super) flaws: Vec<Flaw>,
     pub(super) more: u64,
@@ -44,8 +44,8 @@ impl Walk<'_> {
         self.flaws.push(Flaw { agent, table, id, what });
     }
 
-    /// Notes a flaw where something does not hold.
-    pub(super) fn hold(
+    /// Adds a flaw if a condition does not hold.
+    pub(super) fn require(
         &mut self,
         holds: bool,
         table: &'static str,
@@ -57,7 +57,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The pages of the file.
+    /// Checks the pages of the file.
     pub(super) fn file(&mut self) {
         let db = self.db;
         let checked: rusqlite::Result<Vec<String>> = db
@@ -70,32 +70,32 @@ impl Walk<'_> {
         }
     }
 
-    /// Judges each row of a question. What the judge returns as an error is a flaw of that row, which
-    /// its first column names.
+    /// Runs `check` on each row of a query. An error becomes a flaw of that row, which is named by its first
+    /// column.
     pub(super) fn each(
         &mut self,
         table: &'static str,
         sql: &str,
         params: impl Params,
-        mut judge: impl FnMut(&mut Self, &Row<'_>) -> Outcome<()>,
+        mut check: impl FnMut(&mut Self, &Row<'_>) -> Outcome<()>,
     ) {
         let db = self.db;
         let walk = || -> Outcome<()> {
             let mut statement = db.prepare_cached(sql)?;
             let mut rows = statement.query(params)?;
             while let Some(row) = rows.next()? {
-                if let Err(fault) = judge(self, row) {
-                    self.flaw(table, name_of(row), words(fault));
+                if let Err(fault) = check(self, row) {
+                    self.flaw(table, name_of(row), describe(fault));
                 }
             }
             Ok(())
         };
         if let Err(fault) = walk() {
-            self.flaw(table, "", words(fault));
+            self.flaw(table, "", describe(fault));
         }
     }
 
-    /// One number out of one row.
+    /// Reads one number from one row.
     pub(super) fn number(&mut self, table: &'static str, sql: &str, params: impl Params) -> Option<i64> {
         match self.db.prepare_cached(sql).and_then(|mut ask| ask.query_row(params, |row| row.get(0))) {
             Ok(number) => Some(number),
@@ -107,7 +107,7 @@ impl Walk<'_> {
     }
 }
 
-/// The first column as people write it.
+/// The first column as text.
 pub(super) fn name_of(row: &Row<'_>) -> String {
     match row.get_ref(0) {
         Ok(ValueRef::Integer(number)) => number.to_string(),
@@ -120,15 +120,15 @@ pub(super) fn name_of(row: &Row<'_>) -> String {
     }
 }
 
-pub(crate) fn words(fault: Fault) -> String {
+pub(crate) fn describe(fault: Fault) -> String {
     match StoreError::from(fault) {
         StoreError::Damaged(why) => why,
         other => other.to_string(),
     }
 }
 
-/// Whether numbers count on from the last one without a gap; in words what they lack.
-pub(super) fn follows(last: &mut u64, next: u64, what: &str) -> Option<String> {
+/// Checks that a number follows the last one without a gap; returns a description of what is missing, if any.
+pub(super) fn gap_before(last: &mut u64, next: u64, what: &str) -> Option<String> {
     let wanted = *last + 1;
     *last = next;
     match next.cmp(&wanted) {

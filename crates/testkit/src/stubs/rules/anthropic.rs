@@ -1,8 +1,8 @@
-//! The rules of the Messages API, the prefix rule included: a signed reasoning block is valid only
-//! while system, tools and everything before it are unchanged.
+//! The rules of the Messages API, including the prefix rule: a signed reasoning block is valid only while
+//! the system prompt, the tools and everything before it are unchanged.
 //!
-//! A signature made here carries the hash of its prefix and of the reasoning before it, so the check
-//! needs nothing but the request.
+//! A signature of the stub contains the hash of its prefix and of the reasoning before it, so the check
+//! needs only the request.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -12,7 +12,7 @@ use super::{RuleVerdict, extends, list, text, tool_name};
 
 const MARK: &str = "stub-signature";
 
-/// Signs reasoning for the request that it answers.
+/// Signs the reasoning of an answer to one request.
 #[derive(Debug)]
 pub struct Signer {
     prefix: String,
@@ -21,7 +21,7 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// For an answer to this request.
+    /// A signer for an answer to this request.
     pub fn of(request: &Value) -> Self {
         let messages = request["messages"].as_array().map_or(0, Vec::len);
         let last = signatures(request).last().map(|found| found.signature.to_owned()).unwrap_or_default();
@@ -58,8 +58,8 @@ fn signatures(request: &Value) -> Vec<Signed<'_>> {
     found
 }
 
-/// Everything that a block in message `upto` is bound to. Reasoning itself is left out: removing it
-/// from the start or entirely is allowed, and its unbroken run is checked by itself.
+/// The hash of everything that a block in message `upto` is bound to. Reasoning is not part of it: it may be
+/// removed from the start or entirely, and a gap in it is checked separately.
 fn prefix(request: &Value, upto: usize) -> String {
     let mut seen = bare(&request["system"]).to_string() + &bare(&request["tools"]).to_string();
     for message in request["messages"].as_array().into_iter().flatten().take(upto) {
@@ -76,7 +76,7 @@ fn hash(text: &str) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// A value without its cache marks, which are not part of the prefix.
+/// A value without cache marks, which are not part of the prefix.
 fn bare(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(bare).collect(),
@@ -100,14 +100,14 @@ fn blocks_of(message: &Value) -> Vec<Value> {
     }
 }
 
-/// Whether the model checks the prefix at all: the older ones do not, every other is held to it.
+/// Whether the model checks the prefix: all but the older models do.
 fn binds(request: &Value) -> bool {
     let model = request["model"].as_str().unwrap_or_default();
     let older = ["claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
     !older.iter().any(|name| model.starts_with(name)) && !matches!(model, "claude-opus-5" | "claude-sonnet-5")
 }
 
-/// Places and reasons of reasoning blocks that are not where they were made.
+/// The paths of misplaced reasoning blocks, each with the vendor's error.
 fn misplaced(request: &Value) -> Vec<(String, String)> {
     if !binds(request) {
         return Vec::new();
@@ -122,10 +122,10 @@ fn misplaced(request: &Value) -> Vec<(String, String)> {
             bad.push((path, "Invalid `signature` in `thinking` block.".into()));
             continue;
         };
-        let broken_run = before.is_some_and(|before| hash(before) != *last);
+        let gap = before.is_some_and(|before| hash(before) != *last);
         if *reasoning != hash(found.reasoning) {
             bad.push((path, "Invalid `signature` in `thinking` block. The block was changed.".into()));
-        } else if *made_for != prefix(request, found.message) || broken_run {
+        } else if *made_for != prefix(request, found.message) || gap {
             bad.push((path, "Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\".".into()));
         }
         before = Some(found.signature);
@@ -133,20 +133,20 @@ fn misplaced(request: &Value) -> Vec<(String, String)> {
     bad
 }
 
-/// Reasoning with a signature that nobody made.
+/// Adds reasoning blocks whose signature is not from the stub.
 fn unsigned(request: &Value, bad: &mut Vec<(String, String)>) {
     for (message, value) in request["messages"].as_array().into_iter().flatten().enumerate() {
-        for (place, block) in value["content"].as_array().into_iter().flatten().enumerate() {
+        for (position, block) in value["content"].as_array().into_iter().flatten().enumerate() {
             let signature = block["signature"].as_str().unwrap_or_default();
             if block["type"] == "thinking" && !signature.starts_with(MARK) {
-                let path = format!("messages.{message}.content.{place}");
+                let path = format!("messages.{message}.content.{position}");
                 bad.push((path, "Invalid `signature` in `thinking` block.".into()));
             }
         }
     }
 }
 
-/// What the vendor would drop of a request that asks it to: the entries of `input_transformations`.
+/// The entries of `input_transformations`: the blocks that the vendor drops, if the request allows it.
 pub fn dropped_by_binding(request: &Value) -> Vec<Value> {
     if request["thinking"]["block_binding"]["prefix_mismatch_behavior"] != "drop_block" {
         return Vec::new();
@@ -156,7 +156,7 @@ pub fn dropped_by_binding(request: &Value) -> Vec<Value> {
     misplaced(request).into_iter().map(entry).collect()
 }
 
-/// Holds a request against the vendor's rules.
+/// Checks a request against the vendor's rules.
 pub fn check_anthropic(request: &Value) -> RuleVerdict {
     let model = text(&request["model"], "model")?;
     let max_tokens = request["max_tokens"].as_u64().filter(|max| *max > 0);
@@ -181,10 +181,10 @@ pub fn check_anthropic(request: &Value) -> RuleVerdict {
             return Err(format!("{at}: content must be non-empty"));
         }
         if wanted == "user" {
-            answers(&blocks, &open, &at)?;
+            check_user(&blocks, &open, &at)?;
             open.clear();
         } else {
-            open = asks(&blocks, &mut seen, &at)?;
+            open = check_assistant(&blocks, &mut seen, &at)?;
         }
     }
     if messages.len() % 2 == 0 {
@@ -198,7 +198,7 @@ pub fn check_anthropic(request: &Value) -> RuleVerdict {
         return Err(format!("a maximum of 4 blocks with cache_control may be provided, found {marks}"));
     }
     last_turn(request, messages)?;
-    // Asked to, it drops what belongs elsewhere; what it never signed it refuses all the same.
+    // If the request allows it, misplaced blocks are dropped. Blocks that were never signed are still refused.
     let drops = request["thinking"]["block_binding"]["prefix_mismatch_behavior"] == "drop_block";
     let refused = |(_, reason): &(String, String)| !drops || !reason.contains("bound to");
     match misplaced(request).into_iter().find(refused) {
@@ -263,8 +263,8 @@ fn choice(request: &Value, model: &str, names: &[String]) -> RuleVerdict {
     Ok(())
 }
 
-/// A user message: the outcomes of all open calls first, then text.
-fn answers(blocks: &[Value], open: &[String], at: &str) -> RuleVerdict {
+/// Checks a user message: first the outcomes of all open calls, then text.
+fn check_user(blocks: &[Value], open: &[String], at: &str) -> RuleVerdict {
     let mut left = open.to_vec();
     let mut text_began = false;
     for (index, block) in blocks.iter().enumerate() {
@@ -287,7 +287,7 @@ fn answers(blocks: &[Value], open: &[String], at: &str) -> RuleVerdict {
                 left.remove(found);
             }
             Some("image" | "document") => text_began = true,
-            other => return Err(format!("{at}: {other:?} is no block of a user message")),
+            other => return Err(format!("{at}: {other:?} is not a block of a user message")),
         }
     }
     match left.first() {
@@ -296,8 +296,8 @@ fn answers(blocks: &[Value], open: &[String], at: &str) -> RuleVerdict {
     }
 }
 
-/// An assistant message: gives the ids of its calls.
-fn asks(blocks: &[Value], seen: &mut Vec<String>, at: &str) -> Result<Vec<String>, String> {
+/// Checks an assistant message and returns the ids of its calls.
+fn check_assistant(blocks: &[Value], seen: &mut Vec<String>, at: &str) -> Result<Vec<String>, String> {
     let mut ids = Vec::new();
     for (index, block) in blocks.iter().enumerate() {
         let at = format!("{at}.content.{index}");
@@ -333,7 +333,7 @@ fn visible(block: &Value, at: &str) -> RuleVerdict {
     }
 }
 
-/// Manual thinking: in a tool loop the last assistant turn begins with its reasoning.
+/// With manual thinking, the last assistant turn of a tool loop must begin with its reasoning.
 fn last_turn(request: &Value, messages: &[Value]) -> RuleVerdict {
     if request["thinking"]["type"] != "enabled" {
         return Ok(());
@@ -351,8 +351,8 @@ fn last_turn(request: &Value, messages: &[Value]) -> RuleVerdict {
     Ok(())
 }
 
-/// Whether a request strictly extends the one before it over content blocks, in the vendor's order:
-/// system, tools, then the blocks of all messages.
+/// Checks that a request strictly extends the one before it, by content blocks in the vendor's order: system,
+/// tools, then the blocks of all messages.
 pub fn extends_anthropic(before: &Value, after: &Value) -> RuleVerdict {
     let blocks = |request: &Value| {
         let mut all = vec![bare(&request["system"]).to_string(), bare(&request["tools"]).to_string()];
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_broken_once() {
+    fn a_request_that_breaks_a_rule_is_refused() {
         let hi = user(json!([text_block("hi")]));
         let call = json!({"type": "tool_use", "id": "a", "name": "f", "input": {}});
         let result = json!({"type": "tool_result", "tool_use_id": "a", "content": "x"});
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_is_bound_to_its_prefix_and_to_its_run() {
+    fn reasoning_is_bound_to_its_prefix_and_to_the_reasoning_before_it() {
         let hi = user(json!([text_block("hi")]));
         let first = request(json!([hi]));
         let think = |request: &Value| {
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_from_the_middle_of_a_run_cannot_be_missing() {
+    fn removing_reasoning_from_the_middle_is_refused() {
         let hi = user(json!([text_block("hi")]));
         let mut messages = vec![hi.clone()];
         for word in ["one", "two", "three"] {

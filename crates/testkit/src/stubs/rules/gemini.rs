@@ -1,7 +1,7 @@
-//! The rules of Gemini's `generateContent`, thought signatures included: in the current turn the
-//! first call of each step must be signed, and what was signed may not be changed.
+//! The rules of Gemini's `generateContent`, including thought signatures: in the current turn the first call
+//! of each step must be signed, and a signed call may not be changed.
 //!
-//! A signature made here carries the hash of its call, so the check needs nothing but the request.
+//! A signature of the stub contains the hash of its call, so the check needs only the request.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::{RuleVerdict, extends, list, text, tool_name};
 
 const MARK: &str = "stub-signature";
-/// What the vendor takes for a call that it did not make.
-const SKIPS: &str = "skip_thought_signature_validator";
+/// The signature that the vendor accepts for a call that it did not make.
+const NO_VALIDATION: &str = "skip_thought_signature_validator";
 
 /// The signature of a call.
 pub fn sign_gemini(name: &str, args: &Value) -> String {
@@ -20,7 +20,7 @@ pub fn sign_gemini(name: &str, args: &Value) -> String {
     format!("{MARK}.{:016x}", hasher.finish())
 }
 
-/// An error as the vendor writes it.
+/// An error in the vendor's format.
 pub fn gemini_error(error: &Value) -> Value {
     let status = error["type"].as_str().unwrap_or_default();
     let code = match status {
@@ -32,7 +32,7 @@ pub fn gemini_error(error: &Value) -> Value {
     json!({"error": {"code": code, "message": error["message"], "status": status}})
 }
 
-/// Holds a request to `model` against the vendor's rules.
+/// Checks a request to `model` against the vendor's rules.
 pub fn check_gemini(model: &str, request: &Value) -> RuleVerdict {
     tools(request)?;
     if request["generationConfig"]["maxOutputTokens"].as_u64().is_none_or(|max| max == 0) {
@@ -52,8 +52,8 @@ pub fn check_gemini(model: &str, request: &Value) -> RuleVerdict {
         if parts.is_empty() {
             return Err(format!("{at}: must include at least one parts field"));
         }
-        for (place, part) in parts.iter().enumerate() {
-            data(part, &format!("{at}.parts.{place}"))?;
+        for (position, part) in parts.iter().enumerate() {
+            data(part, &format!("{at}.parts.{position}"))?;
         }
         match content["role"].as_str() {
             Some("user") => user(parts, &mut open, &at)?,
@@ -99,11 +99,11 @@ fn tools(request: &Value) -> RuleVerdict {
     }
     match mode.as_str() {
         None | Some("AUTO" | "ANY" | "NONE" | "VALIDATED") => Ok(()),
-        Some(other) => Err(format!("toolConfig.functionCallingConfig.mode: `{other}` is no mode")),
+        Some(other) => Err(format!("toolConfig.functionCallingConfig.mode: `{other}` is not a mode")),
     }
 }
 
-/// A part holds one thing, beside what it says of its thought.
+/// A part has exactly one data field, apart from the fields about reasoning.
 fn data(part: &Value, at: &str) -> RuleVerdict {
     let fields = part.as_object().ok_or_else(|| format!("{at}: wanted an object"))?;
     let beside = ["thought", "thoughtSignature"];
@@ -128,7 +128,7 @@ fn user(parts: &[Value], open: &mut Vec<&Value>, at: &str) -> RuleVerdict {
         return Ok(());
     }
     if responses.len() != parts.len() {
-        return Err(format!("{at}: function responses stand in a content of their own"));
+        return Err(format!("{at}: function responses must be in a content of their own"));
     }
     if responses.len() != open.len() {
         return Err(format!(
@@ -137,12 +137,15 @@ fn user(parts: &[Value], open: &mut Vec<&Value>, at: &str) -> RuleVerdict {
             open.len()
         ));
     }
-    for (place, (response, call)) in responses.iter().zip(open.drain(..)).enumerate() {
+    for (position, (response, call)) in responses.iter().zip(open.drain(..)).enumerate() {
         if response["name"] != call["name"] || response["id"] != call["id"] {
-            return Err(format!("{at}.parts.{place}: answers {}, wanted {}", response["name"], call["name"]));
+            return Err(format!(
+                "{at}.parts.{position}: answers {}, wanted {}",
+                response["name"], call["name"]
+            ));
         }
         if !response["response"].is_object() {
-            return Err(format!("{at}.parts.{place}.functionResponse.response: wanted an object"));
+            return Err(format!("{at}.parts.{position}.functionResponse.response: wanted an object"));
         }
     }
     Ok(())
@@ -150,25 +153,25 @@ fn user(parts: &[Value], open: &mut Vec<&Value>, at: &str) -> RuleVerdict {
 
 fn calls<'a>(parts: &'a [Value], at: &str) -> Result<Vec<&'a Value>, String> {
     let mut calls = Vec::new();
-    for (place, part) in parts.iter().enumerate() {
+    for (position, part) in parts.iter().enumerate() {
         let call = &part["functionCall"];
         if call.is_null() {
             continue;
         }
-        let at = format!("{at}.parts.{place}.functionCall");
+        let at = format!("{at}.parts.{position}.functionCall");
         tool_name(text(&call["name"], &format!("{at}.name"))?, &at)?;
         if !call["args"].is_object() {
             return Err(format!("{at}.args: wanted an object"));
         }
         if !call["partialArgs"].is_null() || !call["willContinue"].is_null() {
-            return Err(format!("{at}: a call of the history is whole"));
+            return Err(format!("{at}: a call in the history must be whole"));
         }
         calls.push(call);
     }
     Ok(calls)
 }
 
-/// The current turn begins with the last content of the user that is no response.
+/// Checks the signatures. The current turn begins with the last user content that is not a function response.
 fn signatures(model: &str, contents: &[Value]) -> RuleVerdict {
     for (index, content) in contents.iter().enumerate() {
         let parts = content["parts"].as_array().into_iter().flatten();
@@ -184,7 +187,7 @@ fn signatures(model: &str, contents: &[Value]) -> RuleVerdict {
         let current = contents[index..].iter().all(|later| {
             later["role"] == "model" || later["parts"].to_string().contains("\"functionResponse\"")
         });
-        let known = signature.is_some_and(|text| text == SKIPS || text.starts_with(MARK));
+        let known = signature.is_some_and(|text| text == NO_VALIDATION || text.starts_with(MARK));
         if current && !known && !model.starts_with("gemini-2") {
             return Err(format!(
                 "contents.{index}: Function call is missing a thought_signature in functionCall parts: {name}"
@@ -194,7 +197,7 @@ fn signatures(model: &str, contents: &[Value]) -> RuleVerdict {
     Ok(())
 }
 
-/// Whether a request strictly extends the one before it: tools, and part by part.
+/// Checks that a request strictly extends the one before it: the tools, and part by part.
 pub fn extends_gemini(before: &Value, after: &Value) -> RuleVerdict {
     let blocks = |request: &Value| {
         let mut all = vec![request["systemInstruction"].to_string(), request["tools"].to_string()];
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_broken_once() {
+    fn a_request_that_breaks_a_rule_is_refused() {
         let hi = json!({"role": "user", "parts": [{"text": "hi"}]});
         let plain = json!({"functionCall": {"name": "f", "args": {}}});
         let mut signed = plain.clone();

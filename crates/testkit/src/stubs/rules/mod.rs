@@ -1,5 +1,5 @@
-//! What the vendors demand of a request, as pure functions over its JSON. Each error says what is
-//! wrong, in the place where the vendor would name it.
+//! The vendors' rules for requests, as pure functions over the JSON. Each error names the path that the
+//! vendor would name.
 
 mod anthropic;
 mod gemini;
@@ -13,7 +13,7 @@ pub use gemini::{check_gemini, extends_gemini, gemini_error, sign_gemini};
 pub use openai::{Demands, check_openai, check_openai_demands, extends_openai};
 pub use responses::{ItemIds, check_responses, extends_responses};
 
-/// What a rule says.
+/// The result of checking a rule.
 pub type RuleVerdict = Result<(), String>;
 
 fn list<'a>(value: &'a Value, what: &str) -> Result<&'a Vec<Value>, String> {
@@ -32,7 +32,7 @@ fn tool_name(name: &str, what: &str) -> RuleVerdict {
     Err(format!("{what}: `{name}` does not match `^[a-zA-Z0-9_-]{{1,64}}$`"))
 }
 
-/// Whether `after` begins with all of `before`.
+/// Checks that `after` begins with all of `before`.
 fn extends(before: &[String], after: &[String]) -> RuleVerdict {
     for (index, block) in before.iter().enumerate() {
         match after.get(index) {

@@ -1,30 +1,30 @@
-//! The rules of chat completions: OpenAI's own, and those that compatible servers add.
+//! The rules of chat completions: those of OpenAI, and those that compatible servers add.
 
 use serde_json::Value;
 
 use super::{RuleVerdict, extends, list, text, tool_name};
 
-/// What a server demands beyond OpenAI's own rules.
+/// Rules of a server in addition to those of OpenAI.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
     /// Two user messages may not follow each other.
     pub alternate: bool,
-    /// A user message may not follow an outcome.
+    /// A user message may not follow a tool message.
     pub assistant_after_tool: bool,
-    /// Call ids are nine letters and digits.
+    /// Call ids have nine letters or digits.
     pub short_ids: bool,
-    /// Every assistant message that calls carries `reasoning_content`.
+    /// Every assistant message with calls has `reasoning_content`.
     pub reasoning_everywhere: bool,
     /// Arguments in the history are parsed and must be JSON objects.
     pub parses_arguments: bool,
 }
 
-/// Holds a request against OpenAI's own rules, and those that nearly all servers share.
+/// Checks a request against the rules of OpenAI and those that nearly all servers share.
 pub fn check_openai(request: &Value) -> RuleVerdict {
     check_openai_demands(request, &Demands::default())
 }
 
-/// The same with a server's further demands.
+/// The same with additional rules of a server.
 pub fn check_openai_demands(request: &Value, demands: &Demands) -> RuleVerdict {
     text(&request["model"], "model")?;
     let mut names: Vec<&str> = Vec::new();
@@ -72,7 +72,7 @@ pub fn check_openai_demands(request: &Value, demands: &Demands) -> RuleVerdict {
                 let found = found.ok_or_else(|| format!("{at}: no call before it has the id `{id}`"))?;
                 open.remove(found);
             }
-            other => return Err(format!("{at}: `{other}` is no role")),
+            other => return Err(format!("{at}: `{other}` is not a role")),
         }
         before = role;
     }
@@ -127,14 +127,14 @@ fn calls<'a>(message: &'a Value, demands: &Demands, at: &str) -> Result<Vec<&'a 
     Ok(ids)
 }
 
-/// Whether a request strictly extends the one before it: tools, and message by message. The last
-/// user message of the earlier one may have been written on.
+/// Checks that a request strictly extends the one before it: the tools, and message by message. Text may have
+/// been appended to the last user message of the earlier request.
 pub fn extends_openai(before: &Value, after: &Value) -> RuleVerdict {
     extends(&blocks(before), &blocks(after))
 }
 
-/// Paragraphs count as blocks: where a server wants alternating roles, that is how neighbours are
-/// merged.
+/// Each paragraph of a user message is a block, because adjacent user messages are merged as paragraphs for
+/// servers that want alternating roles.
 fn blocks(request: &Value) -> Vec<String> {
     let mut blocks = vec![request["tools"].to_string(), request["response_format"].to_string()];
     for message in request["messages"].as_array().into_iter().flatten() {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_broken_once() {
+    fn a_request_that_breaks_a_rule_is_refused() {
         let call = json!({"role": "assistant", "content": null, "tool_calls": [
             {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]});
         let tool = json!({"role": "tool", "tool_call_id": "a", "content": "x"});

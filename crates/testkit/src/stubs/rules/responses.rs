@@ -1,7 +1,7 @@
-//! The rules of the Responses API where nothing is stored: every call has its output, reasoning goes
-//! before what it led to, and an id is only known together with the reasoning it was given with.
+//! The rules of the Responses API without stored responses: every call has its output, reasoning comes
+//! before the item that it led to, and an id is only known together with the reasoning before it.
 //!
-//! Ids made here name that reasoning, so the check needs nothing but the request.
+//! The ids of the stub name that reasoning, so the check needs only the request.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::{RuleVerdict, extends, list, text, tool_name};
 
 const SEALED: &str = "stub-sealed";
 
-/// Gives ids to the items of one answer.
+/// Creates the ids for the items of one answer.
 #[derive(Debug)]
 pub struct ItemIds {
     answer: usize,
@@ -18,7 +18,7 @@ pub struct ItemIds {
 }
 
 impl ItemIds {
-    /// For an answer to this request.
+    /// Starts the ids of an answer to this request.
     pub fn of(request: &Value) -> Self {
         let answer = request["input"].as_array().map_or(0, Vec::len);
         Self { answer, count: 0, reasoning: "none".into() }
@@ -30,7 +30,7 @@ impl ItemIds {
         format!("{kind}_stub.{}.{}.{}", self.answer, self.count, self.reasoning)
     }
 
-    /// The id of the next reasoning, and its sealed content.
+    /// The id of the next reasoning item, and its encrypted content.
     pub fn reasoning(&mut self) -> (String, String) {
         self.count += 1;
         let id = format!("rs_stub.{}.{}", self.answer, self.count);
@@ -40,11 +40,11 @@ impl ItemIds {
     }
 }
 
-/// Holds a request against the vendor's rules.
+/// Checks a request against the vendor's rules.
 pub fn check_responses(request: &Value) -> RuleVerdict {
     let model = text(&request["model"], "model")?;
     if request["store"] != false {
-        return Err("store: wanted `false`, nothing is to be kept here".into());
+        return Err("store: wanted `false`, responses must not be stored".into());
     }
     if request["max_output_tokens"].as_u64().is_some_and(|max| max < 16) {
         return Err("max_output_tokens: integer below minimum value, wanted at least 16".into());
@@ -85,7 +85,7 @@ pub fn check_responses(request: &Value) -> RuleVerdict {
                 open.remove(found);
             }
             "custom_tool_call" => return Err(format!("{at}: No tool output found for custom tool call")),
-            // Items of the vendor's own tools go back as they came.
+            // Items of the vendor's own tools are sent back unchanged.
             _ => {}
         }
         known_id(item, &input[..index], &at)?;
@@ -95,7 +95,7 @@ pub fn check_responses(request: &Value) -> RuleVerdict {
     }
     let last = &input[input.len() - 1];
     if last["role"] != "user" && last["type"] != "function_call_output" {
-        return Err("input: nothing of the world stands last".into());
+        return Err("input: the last item must be a user message or a call output".into());
     }
     Ok(())
 }
@@ -130,17 +130,17 @@ fn message(item: &Value, open: &[&str], at: &str) -> RuleVerdict {
     let wanted: &[&str] = match item["role"].as_str() {
         Some("assistant") => &["output_text", "refusal"],
         Some("user" | "system" | "developer") => &["input_text"],
-        other => return Err(format!("{at}.role: {other:?} is no role")),
+        other => return Err(format!("{at}.role: {other:?} is not a role")),
     };
     let content = list(&item["content"], &format!("{at}.content"))?;
-    for (place, part) in content.iter().enumerate() {
-        let kind = text(&part["type"], &format!("{at}.content.{place}.type"))?;
+    for (position, part) in content.iter().enumerate() {
+        let kind = text(&part["type"], &format!("{at}.content.{position}.type"))?;
         if !wanted.contains(&kind) {
-            return Err(format!("{at}.content.{place}: invalid value `{kind}`, supported are {wanted:?}"));
+            return Err(format!("{at}.content.{position}: invalid value `{kind}`, supported are {wanted:?}"));
         }
         let said = if kind == "refusal" { &part["refusal"] } else { &part["text"] };
-        if text(said, &format!("{at}.content.{place}"))?.trim().is_empty() {
-            return Err(format!("{at}.content.{place}: empty"));
+        if text(said, &format!("{at}.content.{position}"))?.trim().is_empty() {
+            return Err(format!("{at}.content.{position}: empty"));
         }
     }
     if item["role"] == "user" && !open.is_empty() {
@@ -172,7 +172,7 @@ fn reasoning(item: &Value, next: Option<&Value>, at: &str) -> RuleVerdict {
     Ok(())
 }
 
-/// An id is known only with the reasoning that it was given with.
+/// Checks that an id comes with the reasoning that it names.
 fn known_id(item: &Value, before: &[Value], at: &str) -> RuleVerdict {
     let Some(id) = item["id"].as_str() else { return Ok(()) };
     let kind = match item["type"].as_str() {
@@ -197,7 +197,7 @@ fn known_id(item: &Value, before: &[Value], at: &str) -> RuleVerdict {
     Ok(())
 }
 
-/// Whether a request strictly extends the one before it: tools, and item by item.
+/// Checks that a request strictly extends the one before it: the tools, and item by item.
 pub fn extends_responses(before: &Value, after: &Value) -> RuleVerdict {
     let blocks = |request: &Value| {
         let mut all = vec![request["instructions"].to_string(), request["tools"].to_string()];
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_broken_once() {
+    fn a_request_that_breaks_a_rule_is_refused() {
         let hi =
             json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]});
         let call = json!({"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"});

@@ -1,4 +1,4 @@
-//! Draws a server at each size, as it is looked at.
+//! Draws a server at each size.
 
 use agent::id::AgentId;
 use ratatui::Terminal;
@@ -60,7 +60,7 @@ fn press(overview: &mut Overview, code: KeyCode) {
     overview.press(KeyEvent::new(code, KeyModifiers::NONE));
 }
 
-fn past() -> Vec<crate::api::Past> {
+fn past() -> Vec<crate::api::RecentItem> {
     let message = |n: u64, name: &str, text: &str| -> Value {
         json!({
             "type": "message", "id": Uuid::from_u128(90 + u128::from(n)), "space": Uuid::from_u128(50), "seq": n, "rev": n,
@@ -77,14 +77,14 @@ fn past() -> Vec<crate::api::Past> {
         "steps": [step(0, json!(["set_memories", "send_message"])), step(1, json!([]))], "usage": usage,
         "cost_micros": 1_234, "model": "m", "config_rev": 1, "ending": "completed", "reason": null, "summary": null,
     });
-    let told =
+    let ada_text =
         "I noted that you like tea, and that you would rather have it green than black, in the morning.";
-    let items = [message(1, "Husam", "remember that I like \u{1b}[2J tea"), message(2, "Ada", told), run];
+    let items = [message(1, "Husam", "remember that I like \u{1b}[2J tea"), message(2, "Ada", ada_text), run];
     serde_json::from_value::<Recent>(json!({"items": items})).unwrap().items
 }
 
 #[test]
-fn the_house_is_shown_at_each_size() {
+fn the_list_is_shown_at_each_size() {
     for (width, height) in [(80, 24), (120, 30), (40, 20)] {
         insta::assert_snapshot!(
             format!("list_{width}x{height}"),
@@ -108,11 +108,11 @@ fn an_opened_agent_is_shown_at_each_size() {
 }
 
 #[test]
-fn questions_help_and_trouble_are_shown_where_the_eye_is() {
+fn questions_help_and_failures_are_shown() {
     let mut overview = overview();
     press(&mut overview, KeyCode::Char('c'));
     let asked = drawn(&mut overview, 80, 10, true);
-    assert!(asked.contains("cancel the cycle of ada? what it committed stays (y/n)"), "{asked}");
+    assert!(asked.contains("cancel the cycle of ada? what it committed is kept (y/n)"), "{asked}");
     press(&mut overview, KeyCode::Char('n'));
     assert!(drawn(&mut overview, 80, 10, true).contains("nothing was done"));
     press(&mut overview, KeyCode::Char('?'));
@@ -121,13 +121,13 @@ fn questions_help_and_trouble_are_shown_where_the_eye_is() {
     press(&mut overview, KeyCode::Char('?'));
     overview.down("no server answers at `http://127.0.0.1:7878`: connection refused".to_owned());
     let down = drawn(&mut overview, 80, 10, true);
-    assert!(down.contains("no server; looking for it") && down.contains("ada"), "{down}");
+    assert!(down.contains("not connected; reconnecting") && down.contains("ada"), "{down}");
     overview.listed(Vec::new());
-    assert!(drawn(&mut overview, 80, 10, true).contains("no agent lives here"));
+    assert!(drawn(&mut overview, 80, 10, true).contains("there is no agent"));
 }
 
 #[test]
-fn no_size_is_too_small_and_no_handle_steers() {
+fn any_size_can_be_drawn_and_no_handle_controls_the_terminal() {
     for (width, height) in [(1, 1), (2, 3), (7, 4), (20, 2), (300, 100)] {
         let mut overview = overview();
         drawn(&mut overview, width, height, true);
@@ -144,7 +144,7 @@ fn no_size_is_too_small_and_no_handle_steers() {
 }
 
 #[test]
-fn a_thousand_agents_are_a_page_and_a_place_in_it() {
+fn a_thousand_agents_are_shown_in_pages() {
     let mut overview = Overview::new(SortArg::Name, String::new());
     overview.listed((0..1_000).map(|n| agent(n, &format!("agent-{n:04}"), json!({}))).collect());
     drawn(&mut overview, 80, 24, true);

@@ -1,4 +1,4 @@
-//! Tries keys, orders, filters and updates on a small house.
+//! Tests keys, orders, filters and updates with a few agents.
 
 use agent::run::{Ending, Spent, Usage};
 use ratatui::crossterm::event::KeyEvent;
@@ -46,7 +46,7 @@ fn shown(overview: &Overview) -> Vec<&str> {
     overview.shown().map(|agent| agent.name.as_str()).collect()
 }
 
-fn press(overview: &mut Overview, keys: &str) -> Option<Wish> {
+fn press(overview: &mut Overview, keys: &str) -> Option<Action> {
     let mut last = None;
     for key in keys.split(' ') {
         let code = match key {
@@ -64,7 +64,7 @@ fn press(overview: &mut Overview, keys: &str) -> Option<Wish> {
 }
 
 #[test]
-fn who_works_stands_first_and_each_order_has_its_own() {
+fn working_agents_are_first_and_each_order_sorts() {
     assert_eq!(shown(&overview(SortArg::State)), ["cyd", "bob", "ada", "dan", "eve"]);
     assert_eq!(shown(&overview(SortArg::Waiting))[0], "bob");
     assert_eq!(shown(&overview(SortArg::Cost))[0], "ada");
@@ -76,7 +76,7 @@ fn who_works_stands_first_and_each_order_has_its_own() {
 }
 
 #[test]
-fn the_chosen_agent_stays_chosen_and_in_sight() {
+fn the_chosen_agent_stays_chosen_and_visible() {
     let mut overview = overview(SortArg::Name);
     assert_eq!(overview.chosen, Some(id(1)));
     press(&mut overview, "end");
@@ -93,7 +93,7 @@ fn the_chosen_agent_stays_chosen_and_in_sight() {
 }
 
 #[test]
-fn a_filter_is_written_and_ended() {
+fn a_filter_is_typed_and_cleared() {
     let mut overview = overview(SortArg::Name);
     press(&mut overview, "/ S U S P");
     assert_eq!((shown(&overview), overview.chosen), (vec!["dan"], Some(id(4))));
@@ -103,27 +103,27 @@ fn a_filter_is_written_and_ended() {
     assert_eq!((shown(&overview), &overview.mode), (vec!["dan"], &Mode::List));
     press(&mut overview, "esc");
     assert_eq!(shown(&overview).len(), 5);
-    assert_eq!(press(&mut overview, "esc"), Some(Wish::Leave));
+    assert_eq!(press(&mut overview, "esc"), Some(Action::Quit));
 }
 
 #[test]
-fn what_does_harm_is_asked_first_and_only_yes_means_yes() {
+fn destructive_requests_need_a_yes() {
     let mut overview = overview(SortArg::State);
     assert_eq!(press(&mut overview, "c n"), None);
-    let cancel = Wish::Ask(Ask::Cancel(id(3), Some(CycleId(Uuid::from_u128(7)))));
+    let cancel = Action::Request(Request::Cancel(id(3), Some(CycleId(Uuid::from_u128(7)))));
     assert_eq!(press(&mut overview, "c y"), Some(cancel));
-    assert_eq!(press(&mut overview, "down s y"), Some(Wish::Ask(Ask::Suspend(id(2)))));
+    assert_eq!(press(&mut overview, "down s y"), Some(Action::Request(Request::Suspend(id(2)))));
     assert_eq!(press(&mut overview, "c"), None);
-    assert_eq!(overview.said.as_deref(), Some("bob has no open cycle"));
-    assert_eq!(press(&mut overview, "down down s"), Some(Wish::Ask(Ask::Resume(id(4)))));
+    assert_eq!(overview.message.as_deref(), Some("bob has no open cycle"));
+    assert_eq!(press(&mut overview, "down down s"), Some(Action::Request(Request::Resume(id(4)))));
     assert_eq!(press(&mut overview, "down s"), None);
-    assert_eq!(overview.said.as_deref(), Some("eve is retired"));
+    assert_eq!(overview.message.as_deref(), Some("eve is retired"));
 }
 
 #[test]
-fn an_agent_is_opened_and_closed_and_its_last_doings_belong_to_it() {
+fn an_opened_agent_shows_only_its_own_items() {
     let mut overview = overview(SortArg::Name);
-    assert_eq!(press(&mut overview, "enter"), Some(Wish::Ask(Ask::Open(id(1)))));
+    assert_eq!(press(&mut overview, "enter"), Some(Action::Request(Request::Open(id(1)))));
     overview.opened(id(2), Vec::new());
     assert!(overview.detail.past.is_none());
     overview.opened(id(1), Vec::new());
@@ -135,7 +135,7 @@ fn an_agent_is_opened_and_closed_and_its_last_doings_belong_to_it() {
 }
 
 #[test]
-fn updates_are_seen_before_the_next_list() {
+fn updates_are_shown_before_the_next_list() {
     let mut overview = overview(SortArg::State);
     let (agent, cycle) = (id(1), CycleId(Uuid::from_u128(9)));
     let now = jiff::Timestamp::from_second(1_000).unwrap();

@@ -1,9 +1,9 @@
-//! Tells stories to a log and reads what it makes of them.
+//! Feeds updates to a log and checks the rows.
 
 use agent::entity::EntityKind;
 use agent::id::EntityId;
 use agent::run::Usage;
-use agent::space::{Message, MessageKind, Spoken};
+use agent::space::{Message, MessageKind, PostedMessage};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -48,7 +48,7 @@ fn message(n: u128, sender: u128, text: &str) -> Update {
     assert_eq!(message.kind, MessageKind::Text);
     let (sender_name, sender_kind) =
         if sender == ADA { ("Ada", EntityKind::Agent) } else { ("Husam", EntityKind::Human) };
-    Update::Message { message: Spoken { message, sender_name: sender_name.to_owned(), sender_kind } }
+    Update::Message { message: PostedMessage { message, sender_name: sender_name.to_owned(), sender_kind } }
 }
 
 fn draft(n: u128, delta: &str, chars: u64) -> Update {
@@ -112,7 +112,7 @@ fn rendered(mut log: Log, updates: &[Update]) -> String {
 }
 
 #[test]
-fn a_cycle_reads_as_a_story() {
+fn the_updates_of_a_cycle_are_readable_rows() {
     for (name, width) in [("80", Some(80)), ("120", Some(120)), ("40", Some(40)), ("piped", None)] {
         insta::assert_snapshot!(format!("story_{name}"), rendered(log(width, false), &story()));
     }
@@ -120,7 +120,7 @@ fn a_cycle_reads_as_a_story() {
 }
 
 #[test]
-fn a_draft_never_takes_more_columns_than_there_are() {
+fn a_draft_never_exceeds_the_width() {
     for text in ["a long line of plain words", "漢字漢字漢字漢字漢字漢字", "👩‍👩‍👧 ❤️ ❤️ ❤️ ❤️ ❤️ ❤️ ❤️"]
     {
         for width in 8..60 {
@@ -139,7 +139,7 @@ fn a_draft_never_takes_more_columns_than_there_are() {
 }
 
 #[test]
-fn without_utf8_all_is_ascii() {
+fn without_utf8_the_output_is_ascii() {
     let mut log = log(Some(80), false);
     log.screen.utf8 = false;
     let rows = rendered(log, &[message(1, 1, "straße")]);
@@ -147,7 +147,7 @@ fn without_utf8_all_is_ascii() {
 }
 
 #[test]
-fn a_draft_grows_in_the_last_row_and_only_the_message_stays() {
+fn a_draft_is_the_last_row_and_only_its_message_stays() {
     let mut log = log(Some(40), false);
     log.update(at(0), &draft(3, "I think ", 8));
     log.update(at(0), &draft(3, "that tea is good for everybody", 38));
@@ -166,7 +166,7 @@ fn a_draft_grows_in_the_last_row_and_only_the_message_stays() {
 }
 
 #[test]
-fn a_call_that_takes_long_is_told_when_it_begins() {
+fn a_long_call_is_shown_when_it_starts() {
     let mut log = log(Some(80), false);
     log.update(at(0), &started("a", "look", r#"{"at": "it"}"#));
     log.tick(at(0));
@@ -181,7 +181,7 @@ fn a_call_that_takes_long_is_told_when_it_begins() {
 }
 
 #[test]
-fn who_wakes_and_says_nothing_is_one_short_row() {
+fn a_cycle_without_visible_actions_is_one_short_row() {
     let reason = Some("agents talking among themselves");
     let updates = [
         state(AgentState::Thinking, Some(5), None),
@@ -196,23 +196,23 @@ fn who_wakes_and_says_nothing_is_one_short_row() {
             "13:46:44 ada skipped (agents talking among themselves)"
         );
     }
-    let rested = [state(AgentState::Thinking, Some(5), None), ended(Ending::Completed, None)];
-    assert_eq!(rendered(log(Some(80), false), &rested), "13:46:41 ada completed");
-    // What went wrong is told in full.
+    let completed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Completed, None)];
+    assert_eq!(rendered(log(Some(80), false), &completed), "13:46:41 ada completed");
+    // A failure is shown in full.
     let failed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Failed, Some("no key"))];
     assert!(rendered(log(Some(120), false), &failed).contains("ada failed: 2 steps"));
-    // The message may come by another stream, behind the end.
-    let spoke = [
+    // The message may arrive on another stream, after the end.
+    let posted = [
         state(AgentState::Thinking, Some(5), None),
         started("a", "send_message", "{}"),
         ended(Ending::Completed, None),
     ];
-    let rows = rendered(log(Some(80), false), &spoke);
+    let rows = rendered(log(Some(80), false), &posted);
     assert!(rows.starts_with("13:46:40 ada thinking\n") && rows.contains("ada completed: 2 steps"), "{rows}");
 }
 
 #[test]
-fn the_end_of_a_cycle_whose_message_is_too_old_to_be_shown_is_told_in_full() {
+fn the_ending_of_a_cycle_with_an_old_message_is_shown_in_full() {
     let mut log = log(Some(80), true);
     assert!(!log.shown_before(&message(3, ADA, "an old word")));
     log.update(at(0), &ended(Ending::Completed, None));
@@ -220,7 +220,7 @@ fn the_end_of_a_cycle_whose_message_is_too_old_to_be_shown_is_told_in_full() {
 }
 
 #[test]
-fn what_is_read_again_is_not_shown_again() {
+fn items_read_twice_are_shown_once() {
     let mut log = log(None, false);
     let (message, ended) = (message(1, 1, "once"), ended(Ending::Completed, None));
     assert!(!log.shown_before(&message) && !log.shown_before(&ended));
@@ -230,7 +230,7 @@ fn what_is_read_again_is_not_shown_again() {
 }
 
 #[test]
-fn foreign_text_cannot_steer_the_terminal() {
+fn foreign_text_cannot_control_the_terminal() {
     let evil = "a\x1b[2J\u{9b}31m";
     let updates = [
         message(1, 1, evil),
@@ -244,7 +244,7 @@ fn foreign_text_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn thoughts_are_shown_whole_when_they_end() {
+fn thoughts_are_shown_in_full_when_they_end() {
     let mut log = log(Some(80), false);
     let thought = |delta: &str, reasoning| Update::Thought {
         agent: ada(),

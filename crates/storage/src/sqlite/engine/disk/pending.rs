@@ -1,16 +1,15 @@
-//! What was written to one file and not synced. It is read as if it were there; only a sync passes
-//! it on.
+//! Writes to one file that are not synced. Reads see them; only a sync writes them to the real file.
 
 use std::collections::BTreeMap;
 
 use rusqlite::ffi;
 
-/// Bytes that are lost or kept together.
+/// Bytes of one block: a block is lost or kept as a whole.
 const BLOCK: u64 = 4_096;
-/// One write in so many is passed on before it is synced, as an operating system may do.
+/// One write in so many reaches the real file before a sync, as an operating system may do.
 const EARLY_ONE_IN: u64 = 8;
 
-/// A file as it really is.
+/// The real file on disk.
 pub(crate) struct Base {
     file: *mut ffi::sqlite3_file,
     real: *const ffi::sqlite3_io_methods,
@@ -25,7 +24,7 @@ impl Base {
 
     pub(crate) fn read(&self, to: &mut [u8], at: u64) -> i32 {
         let (length, at) = (to.len().try_into().unwrap_or(0), at.cast_signed());
-        // SAFETY: `of` was promised an open file; the slice is as long as is said.
+        // SAFETY: the caller of `of` guarantees an open file; `length` is the slice's length.
         unsafe {
             (*self.real)
                 .xRead
@@ -44,18 +43,18 @@ impl Base {
     }
 
     pub(crate) fn truncate(&self, size: u64) -> i32 {
-        // SAFETY: `of` was promised an open file.
+        // SAFETY: the caller of `of` guarantees an open file.
         unsafe { (*self.real).xTruncate.map_or(ffi::SQLITE_MISUSE, |cut| cut(self.file, size.cast_signed())) }
     }
 
     pub(crate) fn sync(&self, flags: i32) -> i32 {
-        // SAFETY: `of` was promised an open file.
+        // SAFETY: the caller of `of` guarantees an open file.
         unsafe { (*self.real).xSync.map_or(ffi::SQLITE_MISUSE, |sync| sync(self.file, flags)) }
     }
 
     pub(crate) fn size(&self) -> u64 {
         let mut size = 0;
-        // SAFETY: `of` was promised an open file; the answer has its place.
+        // SAFETY: the caller of `of` guarantees an open file; `size` is valid for the result.
         let code =
             unsafe { (*self.real).xFileSize.map_or(ffi::SQLITE_MISUSE, |ask| ask(self.file, &raw mut size)) };
         debug_assert_eq!(code, ffi::SQLITE_OK, "an open file has a size");
@@ -63,20 +62,20 @@ impl Base {
     }
 }
 
-/// What is pending of one file.
+/// The pending writes of one file.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// Whole blocks as they are read.
+    /// Whole blocks with the pending writes applied.
     blocks: BTreeMap<u64, Vec<u8>>,
-    /// How long the file is as it is read.
+    /// The size of the file as reads see it.
     size: u64,
-    /// How much of the real file counts: what is behind was cut off and not synced.
+    /// How many bytes of the real file are still valid: the rest was truncated, and that is not synced.
     kept: u64,
     writes: u64,
 }
 
 impl Pending {
-    /// Nothing yet, of a file of that size.
+    /// No pending writes, for a file of that size.
     pub(crate) fn of(size: u64) -> Self {
         Self { blocks: BTreeMap::new(), size, kept: size, writes: 0 }
     }
@@ -148,7 +147,7 @@ impl Pending {
         ffi::SQLITE_OK
     }
 
-    /// Passes everything on.
+    /// Writes everything to the real file.
     pub(crate) fn sync(&mut self, base: &Base) -> i32 {
         if base.size() > self.kept {
             let code = base.truncate(self.kept);
@@ -164,13 +163,13 @@ impl Pending {
                 return code;
             }
         }
-        // The file itself outlives the process without being synced; only power would take it.
+        // The real file need not be synced: it survives the end of the process.
         self.blocks.clear();
         self.kept = self.size;
         ffi::SQLITE_OK
     }
 
-    /// A block as it really is, as far as that counts.
+    /// A block of the real file, as far as the file is still valid.
     fn load(&self, base: &Base, block: u64) -> Result<Vec<u8>, i32> {
         let mut bytes = vec![0; usize::try_from(BLOCK).unwrap_or(0)];
         let at = block * BLOCK;

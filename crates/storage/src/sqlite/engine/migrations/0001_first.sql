@@ -1,8 +1,8 @@
--- The first schema. Times are milliseconds since the epoch, ids of ours are 16 bytes. Ids that are
--- usually UUIDs but may be other text (event, root) are ANY: 16 bytes where they are a UUID.
--- An agent has the rowid of its entity, so that rows that refer to either stay small. Only tables of narrow
--- rows are WITHOUT ROWID: to find a row in one, SQLite reads whole rows on the way, and a text of some 100 KB
--- would be paid by whoever looks for its neighbour.
+-- The first schema. Times are milliseconds since the epoch. UUIDs are stored as 16 bytes. Ids that are usually
+-- UUIDs but may be other text (event, root) are ANY: 16 bytes if they are a UUID.
+-- An agent has the rowid of its entity, so that references to either are small. Only tables with short rows are
+-- WITHOUT ROWID: in such a table SQLite reads whole rows on the way to a key, so a row with 100 KB of text would
+-- slow down every search for a neighboring row.
 
 CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
 
@@ -16,7 +16,7 @@ CREATE TABLE entity (
   created_at INTEGER NOT NULL
 ) STRICT;
 
--- Columns of the config that accepting a message needs are repeated here from the newest revision.
+-- Columns that accepting a message needs from the config are copied here from the newest revision.
 CREATE TABLE agent (
   id INTEGER PRIMARY KEY,              -- entity.id
   standing INTEGER NOT NULL,           -- 0 active, 1 suspended, 2 retired
@@ -25,9 +25,9 @@ CREATE TABLE agent (
   hop_limit INTEGER NOT NULL,
   inbox_max INTEGER NOT NULL,
   debounce INTEGER NOT NULL,
-  facts_rev INTEGER NOT NULL DEFAULT 0, -- raised by whatever changes its facts
-  urgency TEXT,                        -- what its config calls urgent, as JSON; NULL where it says nothing
-  damage TEXT                          -- why it is quarantined: a record of its own that cannot be read
+  facts_rev INTEGER NOT NULL DEFAULT 0, -- raised by every change of its facts
+  urgency TEXT,                        -- its config's rule for urgent events, as JSON; NULL for the default
+  damage TEXT                          -- why it is quarantined: one of its records cannot be read
 ) STRICT;
 
 CREATE TABLE config_rev (
@@ -47,9 +47,9 @@ CREATE TABLE space (
   head_seq INTEGER NOT NULL DEFAULT 0,
   rev INTEGER NOT NULL DEFAULT 0,
   closed INTEGER NOT NULL DEFAULT 0,
-  wake_on INTEGER NOT NULL DEFAULT 0,  -- 0 all, 1 mention; the stricter of this and the agent's own holds
+  wake_on INTEGER NOT NULL DEFAULT 0,  -- 0 all, 1 mention; the stricter of this and the agent's own applies
   created_at INTEGER NOT NULL,
-  active_at INTEGER NOT NULL           -- when something was said there last, else when it was made
+  active_at INTEGER NOT NULL           -- time of the newest message, else of its creation
 ) STRICT;
 
 CREATE TABLE member (
@@ -77,22 +77,22 @@ CREATE TABLE message (
   hop INTEGER NOT NULL,
   cycle BLOB,
   call TEXT,
-  mentions BLOB,                       -- 16 bytes each; NULL for none
+  mentions BLOB,                       -- 16 bytes per id; NULL if there are none
   text TEXT NOT NULL,
   data TEXT,
-  crc INTEGER NOT NULL,                -- CRC-32 of what was said, see `sums.rs`
+  crc INTEGER NOT NULL,                -- CRC-32 of the content, see `sums.rs`
   PRIMARY KEY (space, seq)
 ) STRICT;
 CREATE UNIQUE INDEX message_uuid ON message(uuid);
 CREATE INDEX message_rev ON message(space, rev);
 CREATE INDEX message_cycle ON message(cycle) WHERE cycle IS NOT NULL;
 
--- The ledger: every accepted event, for ever, in one state.
+-- The ledger: every accepted event, kept forever, in exactly one state.
 CREATE TABLE event (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
   id ANY NOT NULL,
-  kind INTEGER NOT NULL,               -- place in EventKind::ALL
+  kind INTEGER NOT NULL,               -- index in EventKind::ALL
   urgent INTEGER NOT NULL,
   at INTEGER NOT NULL,
   state INTEGER NOT NULL,              -- 0 waiting, 1 held, 2 processed, 3 skipped, 4 canceled, 5 dead, 6 dropped
@@ -102,15 +102,15 @@ CREATE TABLE event (
   trust INTEGER NOT NULL,
   root ANY NOT NULL,
   hop INTEGER NOT NULL,
-  space INTEGER,                       -- of a message: the space,
-  from_seq INTEGER,                    --   the message
-  data TEXT,                           -- everything else, as JSON
-  cycle BLOB,                          -- processed: where
+  space INTEGER,                       -- for a message: its space,
+  from_seq INTEGER,                    --   its seq
+  data TEXT,                           -- the data of any other event, as JSON
+  cycle BLOB,                          -- processed: in which cycle and step
   step INTEGER,
-  reason TEXT,                         -- skipped, dead: why; processed: why it had died before it was sent again
+  reason TEXT,                         -- skipped, dead: why; processed: why it was dead before it was sent again
   cites ANY,                           -- the processed event that an operator sent again as this one
-  release_at INTEGER,                  -- held: when time alone lets it go
-  addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
+  release_at INTEGER,                  -- held: when it is released by itself
+  addressed INTEGER NOT NULL DEFAULT 0, -- its agent named it in `done(addressed)`
   PRIMARY KEY (agent, seq)
 ) STRICT;
 CREATE UNIQUE INDEX event_id ON event(agent, id);
@@ -119,18 +119,18 @@ CREATE INDEX event_held_in ON event(agent, space, seq) WHERE state = 1;
 CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
 CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 
--- What waits, emptied as events settle.
+-- Events that wait. A row is removed when its event is settled.
 CREATE TABLE waiting (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
   urgent INTEGER NOT NULL,
-  speaker INTEGER NOT NULL,            -- CRC-32 of its principal: what one speaker said is found without the ledger
-  deep INTEGER NOT NULL,               -- it is found by its sender: many others stood before it
+  speaker INTEGER NOT NULL,            -- CRC-32 of its principal: finds a sender's events without the ledger
+  deep INTEGER NOT NULL,               -- 1: many others waited before it, so it is indexed by sender
   not_before INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0, -- cycles over it that failed by their content
-  deaths INTEGER NOT NULL DEFAULT 0,   -- of the process, while it was being processed
-  taken INTEGER NOT NULL DEFAULT 0,    -- by the open cycle
-  boot INTEGER NOT NULL,               -- the start of the store during which it was accepted
+  attempts INTEGER NOT NULL DEFAULT 0, -- failed cycles that its content may have caused
+  deaths INTEGER NOT NULL DEFAULT 0,   -- times that the process died while it was being processed
+  taken INTEGER NOT NULL DEFAULT 0,    -- 1: the open cycle has taken it
+  boot INTEGER NOT NULL,               -- number of the start of the store during which it was accepted
   PRIMARY KEY (agent, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX waiting_first ON waiting(agent, boot, not_before);
@@ -142,12 +142,12 @@ CREATE TABLE inbox_head (
   agent INTEGER PRIMARY KEY,
   head_seq INTEGER NOT NULL DEFAULT 0,
   waiting INTEGER NOT NULL DEFAULT 0,  -- rows of `waiting`
-  taken INTEGER NOT NULL DEFAULT 0,    -- of these, taken by the open cycle
-  due_at INTEGER,                      -- NULL: nothing to do, suspended or retired
+  taken INTEGER NOT NULL DEFAULT 0,    -- how many of these the open cycle has taken
+  due_at INTEGER,                      -- NULL: it has nothing to do, or is suspended or retired
   hold_until INTEGER,
   idle_reason INTEGER,                 -- 0 provider, 1 backoff
   held INTEGER NOT NULL DEFAULT 0,     -- rows of `event` that are held
-  cancel BLOB                          -- the cycle that is to be canceled
+  cancel BLOB                          -- the cycle that must be canceled
 ) STRICT;
 CREATE INDEX inbox_due ON inbox_head(due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX inbox_idle ON inbox_head(agent) WHERE idle_reason = 0;
@@ -165,12 +165,12 @@ CREATE TABLE life (
   usage_cached INTEGER,
   usage_output INTEGER,
   usage_reasoning INTEGER,
-  cost_micros INTEGER,                 -- what its records cost together; NULL: no record has a price
-  unpriced INTEGER NOT NULL DEFAULT 0, -- records whose cost is unknown
+  cost_micros INTEGER,                 -- total known cost of its cycles; NULL: none is known
+  unpriced INTEGER NOT NULL DEFAULT 0, -- runs whose cost is unknown
   open_cycle BLOB,
   step INTEGER,                        -- of the open cycle
-  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store during which it is open; 0: none is
-  requesters TEXT,                     -- of the open cycle, read by every accept
+  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store that runs the open cycle; 0: none
+  requesters TEXT,                     -- of the open cycle; read by every accept
   notice TEXT,
   open TEXT
 ) STRICT;
@@ -203,10 +203,10 @@ CREATE TABLE call (
   state TEXT NOT NULL,
   arguments TEXT NOT NULL,
   outcome TEXT,
-  outside INTEGER NOT NULL DEFAULT 0,  -- answered by others than its cycle, or canceled
-  root ANY,                            -- open calls: what their answers descend from,
-  hop INTEGER,                         --   and the hop that they carry
-  attempts INTEGER NOT NULL DEFAULT 0, -- detached: times that a later start took it up
+  outside INTEGER NOT NULL DEFAULT 0,  -- 1: answered from outside its cycle, or canceled
+  root ANY,                            -- open calls: the root of their answers,
+  hop INTEGER,                         --   and the hop
+  attempts INTEGER NOT NULL DEFAULT 0, -- detached: how often a later start resumed it
   PRIMARY KEY (agent, cycle, step, idx)
 ) STRICT;
 CREATE UNIQUE INDEX call_id ON call(id);
@@ -214,7 +214,7 @@ CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside = 1
 CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
 CREATE INDEX call_detached_of ON call(agent) WHERE state = 'detached';
 
--- Records of the steps of open cycles but the newest few, which `life.open` has; a run holds those of its own.
+-- Records of the older steps of open cycles; the newest few are in `life.open`. After the cycle its run has them all.
 CREATE TABLE step (
   agent INTEGER NOT NULL,
   cycle BLOB NOT NULL,
@@ -229,13 +229,13 @@ CREATE TABLE view (
   commit_n INTEGER NOT NULL,
   tail INTEGER NOT NULL,
   reasoning_from INTEGER NOT NULL,
-  native_from INTEGER NOT NULL DEFAULT 1, -- from which entry on vendors' own blocks are sent; before it one refused
+  native_from INTEGER NOT NULL DEFAULT 1, -- vendor-specific blocks are sent from this entry on
   ranges TEXT NOT NULL,
   summary TEXT,
   PRIMARY KEY (agent, rev)
 ) STRICT;
 
--- The audit of commits; tokens beside, so that skipped cycles cost honestly.
+-- The audit of commits. It has the tokens used, so that skipped cycles, which have no run, are counted too.
 CREATE TABLE commits (
   agent INTEGER NOT NULL,
   n INTEGER NOT NULL,
@@ -274,8 +274,8 @@ CREATE TABLE run (
 ) STRICT;
 CREATE UNIQUE INDEX run_cycle ON run(cycle);
 
--- Versioned: valid from one commit of the agent's life up to (not including) another, so that a
--- fork can see them as of then. Overwriting closes the old row.
+-- Versioned: a row is valid from one commit of the agent up to (not including) another, so that a fork can read
+-- the state at any commit. Overwriting ends the old row.
 CREATE TABLE memory (
   agent INTEGER NOT NULL,
   key TEXT NOT NULL,
@@ -306,34 +306,34 @@ CREATE TABLE plan (
   id BLOB NOT NULL,
   from_commit INTEGER NOT NULL,
   to_commit INTEGER,
-  next_at INTEGER,                     -- NULL: over
+  next_at INTEGER,                     -- NULL: it has ended
   name TEXT NOT NULL,
   schedule TEXT NOT NULL,
   instruction TEXT NOT NULL,
-  root ANY NOT NULL,                   -- what its events descend from: the root of the cycle that set it,
+  root ANY NOT NULL,                   -- the cause of its events: the root of the cycle that set it,
   hop INTEGER NOT NULL,                --   the hop,
-  trust INTEGER NOT NULL,              --   and the lowest trust of what that cycle read
-  fire_at INTEGER,                     -- when to look at it; NULL: over, or its agent may not live
-  fired INTEGER,                       -- its last event, since it was set
+  trust INTEGER NOT NULL,              --   and the lowest trust of the events in that cycle
+  fire_at INTEGER,                     -- when it is checked next; NULL: it has ended, or its agent may not run
+  fired INTEGER,                       -- seq of its last event since it was set
   PRIMARY KEY (agent, id, from_commit)
 ) STRICT;
 CREATE INDEX plan_id ON plan(id, agent);
 CREATE INDEX plan_now ON plan(agent) WHERE to_commit IS NULL;
 CREATE INDEX plan_due ON plan(fire_at) WHERE to_commit IS NULL AND fire_at IS NOT NULL;
 
--- What models were sent besides the log. That of an agent's newest requests is kept.
+-- Text that models were sent in addition to the log. Kept for an agent's newest requests only.
 CREATE TABLE layer (
   agent INTEGER NOT NULL,
-  request INTEGER NOT NULL,            -- counts the agent's requests that brought one
+  request INTEGER NOT NULL,            -- counts the agent's requests that had layers
   idx INTEGER NOT NULL,
   cycle BLOB NOT NULL,
-  after INTEGER NOT NULL,              -- stands right behind this entry
+  after INTEGER NOT NULL,              -- its place is right after this entry
   text TEXT NOT NULL,
   PRIMARY KEY (agent, request, idx)
 ) STRICT;
 CREATE INDEX layer_cycle ON layer(agent, cycle);
 
--- Idempotency keys, for ever.
+-- Idempotency keys, kept forever.
 CREATE TABLE request (
   credential BLOB NOT NULL,
   key TEXT NOT NULL,
@@ -342,7 +342,7 @@ CREATE TABLE request (
   PRIMARY KEY (credential, key)
 ) STRICT, WITHOUT ROWID;
 
--- Agent messages per causal root, as far as another agent was to hear them.
+-- Messages of agents per causal root: only those that were delivered to another agent count.
 CREATE TABLE root (id ANY NOT NULL PRIMARY KEY, agent_messages INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE credential (

@@ -1,5 +1,5 @@
-//! What happened last in the whole server, without an index by time: the places where something
-//! happened last are found by one look at each, and only these are read.
+//! The newest messages and runs of the whole server, without an index by time: the newest time of each space and
+//! agent is one lookup, and only the most recently active ones are read.
 
 use agent::id::AgentId;
 use agent::port::RecentItem;
@@ -11,16 +11,16 @@ use crate::sqlite::tables::messages::{MESSAGE, message_at};
 use crate::sqlite::tables::rows::{agent_row, all, ms, to_json};
 use crate::sqlite::tables::runs::newest_runs;
 
-/// Spaces by the time of their last message, newest first; of certain members where named.
+/// Spaces by the time of their newest message, newest first; only those of the given members, if any.
 const BUSY_SPACES: &str = "SELECT s.id, (SELECT m.at FROM message m WHERE m.space = s.id AND m.seq = s.head_seq) AS last \
     FROM space s WHERE s.head_seq > 0 AND (?1 IS NULL OR s.id IN (SELECT x.space FROM member x \
     WHERE x.entity IN (SELECT value FROM json_each(?1)))) ORDER BY last DESC LIMIT ?2";
-/// Agents by the end of their newest run, newest first.
+/// Agents by the end of their newest run, newest first; only the given ones, if any.
 const BUSY_AGENTS: &str = "SELECT l.agent, (SELECT r.ended_at FROM run r WHERE r.agent = l.agent AND r.ordinal = l.cycles) AS last \
     FROM life l WHERE l.cycles > 0 AND (?1 IS NULL OR l.agent IN (SELECT value FROM json_each(?1))) \
     ORDER BY last DESC LIMIT ?2";
 
-/// The last things, oldest first.
+/// The newest messages and runs, oldest first.
 pub(super) fn recent(
     db: &Connection,
     agents: Option<&[AgentId]>,
@@ -59,7 +59,7 @@ fn busy(db: &Connection, sql: &str, of: Option<&str>, limit: u32) -> Outcome<Vec
     all(db, sql, params![of, limit], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0))))
 }
 
-/// The newest things of what was seen so far, newest first.
+/// The newest items read so far, newest first.
 struct Newest {
     limit: usize,
     since: Option<i64>,
@@ -67,7 +67,7 @@ struct Newest {
 }
 
 impl Newest {
-    /// Whether a place whose last happening was then can have anything that belongs here.
+    /// Whether a space or agent whose newest item is from that time can have an item that belongs here.
     fn wants(&self, last: i64) -> bool {
         let full = self.all.len() >= self.limit;
         let oldest = self.all.last().filter(|_| full).map_or(i64::MIN, |oldest| ms(oldest.at()));
@@ -77,7 +77,7 @@ impl Newest {
     fn take(&mut self, more: impl Iterator<Item = RecentItem>) {
         let since = self.since.unwrap_or(i64::MIN);
         self.all.extend(more.filter(|happening| ms(happening.at()) > since));
-        // Stable: what happened in one millisecond keeps the order of its place.
+        // The sort is stable: items of one millisecond keep the order of their space or agent.
         self.all.sort_by_key(|happening| std::cmp::Reverse(happening.at()));
         self.all.truncate(self.limit);
     }

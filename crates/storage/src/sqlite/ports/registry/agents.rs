@@ -1,5 +1,5 @@
-//! People and agents: made, changed, suspended, resumed, retired, and their cycles canceled. What may be done is
-//! decided by `agent::registry`.
+//! Creates and changes people and agents, suspends, resumes and retires agents, and cancels their cycles.
+//! `agent::registry` decides what is allowed.
 
 use agent::config::{AgentConfig, Urgency};
 use agent::entity::{Entity, EntityKind};
@@ -11,20 +11,20 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use crate::sqlite::engine::fault::{Outcome, damaged, of};
+use crate::sqlite::engine::fault::{Outcome, damaged, name_agent};
 use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::configs::config_of;
 use crate::sqlite::tables::events::cancel_all;
 use crate::sqlite::tables::facts::touch_entity;
 use crate::sqlite::tables::life::open_at;
-use crate::sqlite::tables::notes::{end_plans, free_plans, hold_plans};
+use crate::sqlite::tables::notes::{end_plans, hold_plans, resume_plans};
 use crate::sqlite::tables::rows::{
-    STANDINGS, bytes, first, int, kind_code, ms, place_of, run, standing_at, to_json, u64_at, uuid_or_none,
+    STANDINGS, bytes, code_of, first, int, kind_code, ms, run, standing_at, to_json, u64_at, uuid_or_none,
     wake_on_code,
 };
 use crate::sqlite::tables::waits;
 
-fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
+fn create_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
     if db.prepare_cached(taken)?.exists(params![entity.name, bytes(entity.id.0)])? {
         return Err(Denial::NameTaken { what: "entity", name: entity.name.clone() }.into());
@@ -44,7 +44,7 @@ fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
 pub(super) fn create_human(db: &Connection, new: NewHuman) -> Outcome<Entity> {
     let NewHuman { id, name, display_name, external_id, at } = new;
     let entity = Entity { id, kind: EntityKind::Human, name, display_name, external_id, created_at: at };
-    make_entity(db, &entity)?;
+    create_entity(db, &entity)?;
     Ok(entity)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn create_agent(db: &Connection, new: NewAgent) -> Outcome<Entity> {
         external_id: None,
         created_at: new.at,
     };
-    let row = make_entity(db, &entity)?;
+    let row = create_entity(db, &entity)?;
     let sql = "INSERT INTO agent (id, standing, config_rev, wake_on, hop_limit, inbox_max, debounce) \
                VALUES (?, 0, 0, 0, 0, 0, 0)";
     run(db, sql, [row])?;
@@ -67,7 +67,7 @@ pub(super) fn create_agent(db: &Connection, new: NewAgent) -> Outcome<Entity> {
     Ok(entity)
 }
 
-/// A new revision, and what accepting needs of it beside the agent.
+/// Inserts a revision of the config, and copies what accepting needs of it to the agent's row.
 fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: Timestamp) -> Outcome<()> {
     let sql = "INSERT INTO config_rev (agent, rev, at, config) VALUES (?, ?, ?, ?)";
     run(db, sql, params![agent, int(rev), ms(at), to_json(config)?])?;
@@ -89,19 +89,19 @@ pub(super) fn amend_agent(
 ) -> Outcome<u64> {
     let row = known_agent(db, agent)?;
     let rev = first(db, "SELECT config_rev FROM agent WHERE id = ?", [row], |row| u64_at(row, 0));
-    let rev = rev.map_err(of(agent))?.unwrap_or(0);
+    let rev = rev.map_err(name_agent(agent))?.unwrap_or(0);
     if let Some(name) = display_name {
         run(db, "UPDATE entity SET display_name = ? WHERE id = ?", params![name, row])?;
         touch_entity(db, row)?;
     }
     let Some(patch) = patch else { return Ok(rev) };
-    let old = config_of(db, row, rev).map_err(of(agent))?;
+    let old = config_of(db, row, rev).map_err(name_agent(agent))?;
     let new = old.amended(patch)?;
     if new == old {
         return Ok(rev);
     }
     put_config(db, row, rev + 1, &new, at)?;
-    // What kept it from its work may be mended now.
+    // The new config may have fixed what made the agent back off, so it tries again at once.
     let sql = "SELECT l.open_cycle IS NOT NULL FROM inbox_head h JOIN life l ON l.agent = h.agent \
                JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.idle_reason IS NOT NULL";
     if let Some(open) = first(db, sql, [row], |row| Ok(row.get::<_, bool>(0)?))? {
@@ -122,7 +122,7 @@ pub(super) fn set_standing(
     let was = was.ok().flatten().unwrap_or(Standing::Active);
     match change_standing(agent, was, standing)? {
         StandingChange::Nothing => return Ok(()),
-        StandingChange::Resume => return resume(db, row, at).map_err(of(agent)),
+        StandingChange::Resume => return resume(db, row, at).map_err(name_agent(agent)),
         StandingChange::Suspend => {
             run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?;
             hold_plans(db, row)?;
@@ -130,11 +130,11 @@ pub(super) fn set_standing(
         StandingChange::Retire => retire(db, row, at)?,
     }
     let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
-    run(db, sql, params![place_of(&STANDINGS, &standing), row]).map(drop)
+    run(db, sql, params![code_of(&STANDINGS, &standing), row]).map(drop)
 }
 
-/// Lets an agent live (on), which must be able to: its config and its open cycle can be read. It is also the
-/// word to try at once whatever it waits for.
+/// Resumes an agent, whose config and open cycle must be readable. It also ends all its waits, so that it tries
+/// again at once.
 fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     let sql = "SELECT l.commit_n, l.open_cycle, a.config_rev, l.open, a.standing FROM agent a \
                JOIN life l ON l.agent = a.id WHERE a.id = ?";
@@ -147,16 +147,16 @@ fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     })?;
     let open = read.ok_or_else(|| damaged("it has no life"))?;
     run(db, "UPDATE agent SET standing = 0, damage = NULL WHERE id = ?", [row])?;
-    free_plans(db, row)?;
+    resume_plans(db, row)?;
     waits::end(db, row, open.is_some(), at)
 }
 
-/// Ends what an agent has begun, whatever of it can be read: nobody could end it otherwise.
+/// Ends everything that an agent has begun. Works even if its records are damaged: nothing else could end it.
 fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
     end_plans(db, row, n.unwrap_or(0))?;
     cancel_all(db, row)?;
-    // The process that runs it now closes the cycle at the next commit; a parked one is woken to be closed.
+    // A running cycle is closed at its next commit; an agent with a parked one is due, so that it is closed.
     let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
                FROM life WHERE agent = ?1), hold_until = NULL, idle_reason = NULL WHERE agent = ?1";
     run(db, sql, params![row, ms(at)]).map(drop)
@@ -171,7 +171,7 @@ pub(super) fn cancel(
     let row = known_agent(db, agent)?;
     let open = first(db, "SELECT open_cycle FROM life WHERE agent = ?", [row], |row| uuid_or_none(row, 0))?;
     let open = cancel_cycle(agent, open.flatten().map(CycleId), cycle)?;
-    // A parked cycle must hear it too, whatever holds it, and though its agent is suspended.
+    // A parked cycle must be canceled too, even if it backs off or its agent is suspended.
     let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, idle_reason = NULL, \
                due_at = min(coalesce(due_at, ?2), ?2) WHERE agent = ?3";
     run(db, sql, params![bytes(open.0), ms(now), row])?;

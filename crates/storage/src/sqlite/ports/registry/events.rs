@@ -1,5 +1,5 @@
-//! What operators do with single events of a ledger: take back what waits, send again what died or
-//! was processed, give up what died. Every event keeps its row, in exactly one state.
+//! What operators do with single events of a ledger: cancel waiting ones, resend dead or processed ones, drop dead
+//! ones. Every event keeps its row, in exactly one state.
 
 use agent::event::{Event, EventState};
 use agent::id::{AgentId, CycleId, EventId};
@@ -19,7 +19,7 @@ use crate::sqlite::tables::rows::{first, key, ms, run, time, uuid_or_none};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::due_at;
 
-/// An event of the ledger, as far as its state goes.
+/// An event of the ledger, with what its state depends on.
 struct FoundEvent {
     seq: i64,
     state: EventState,
@@ -44,12 +44,12 @@ fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<FoundEvent> {
     Ok(found.ok_or_else(|| Denial::NotFound { what: "event", name: event.to_string() })?)
 }
 
-/// Takes back what waits or is held.
+/// Cancels a waiting or held event.
 pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
-    let nobody = || damaged(format!("event `{event}` is taken by no cycle"));
-    let taken_by = if found.taken { Some(found.open.ok_or_else(nobody)?) } else { None };
+    let no_cycle = || damaged(format!("event `{event}` is taken, but no cycle is open"));
+    let taken_by = if found.taken { Some(found.open.ok_or_else(no_cycle)?) } else { None };
     registry::cancel_event(event, &found.state, taken_by)?;
     set_state(db, row, found.seq, &EventState::Canceled { reason: None })?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
@@ -57,7 +57,7 @@ pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
     }
     let mut head = Head::read(db, row)?;
     head.waiting = head.waiting.saturating_sub(1);
-    // An open cycle is due by itself, whatever waits.
+    // An agent with an open cycle is due anyway.
     if found.open.is_none() {
         let hold = head.hold_until.map(time).transpose()?;
         head.due_at = due_at(db, session.boot, row, head.standing, hold, session.clock.now())?.map(ms);
@@ -65,7 +65,7 @@ pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
     head.write(db)
 }
 
-/// Gives a dead event up.
+/// Drops a dead event.
 pub(super) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
@@ -73,7 +73,7 @@ pub(super) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Ou
     set_state(db, row, found.seq, &EventState::Dropped)
 }
 
-/// Sends an event again, once per key.
+/// Sends an event again, at most once per key.
 pub(super) fn send_again(
     db: &Connection,
     session: &Session,
@@ -88,35 +88,36 @@ pub(super) fn send_again(
         if answer == Accepted::Conflict {
             return Ok(SentAgain::Conflict);
         }
-        let anew = known(db, row, &fresh)?;
-        return Ok(SentAgain::Before(if anew { fresh } else { event.clone() }));
+        let sent_anew = known(db, row, &fresh)?;
+        return Ok(SentAgain::Repeated(if sent_anew { fresh } else { event.clone() }));
     }
     let found = find(db, row, event)?;
     let mut head = Head::read(db, row)?;
     let old = read(db, row, event)?;
     let how = registry::send_again(agent, head.room(), &old, &found.state)?;
-    let waken = |at: Option<i64>| -> Outcome<Option<Wakeup>> {
+    let wakeup = |at: Option<i64>| -> Outcome<Option<Wakeup>> {
         at.map(|at| Ok(Wakeup { agent, at: time(at)?, urgent: false })).transpose()
     };
     let sent = match how {
         Resend::Revive => {
-            // Why it died is kept: whatever becomes of it now, it was not read in its place.
+            // The old reason is kept: it shows that the event was not processed in its original order.
             let sql = "UPDATE event SET state = 0, step = NULL WHERE agent = ? AND seq = ?";
             run(db, sql, params![row, found.seq])?;
             let again = (found.seq, old.urgent, &old.envelope.principal);
             let wake = put_waiting(db, session, &mut head, again, ms(at))?;
             head.write(db)?;
-            SentAgain::Waits(waken(wake)?)
+            SentAgain::Waits(wakeup(wake)?)
         }
         Resend::Release => {
-            let space = found.space.ok_or_else(|| damaged(format!("event `{event}` is held in no space")))?;
+            let space =
+                found.space.ok_or_else(|| damaged(format!("event `{event}` is held, but has no space")))?;
             let mut room = limits::RELEASE_MAX;
-            SentAgain::Waits(waken(held::release(db, session, &mut head, space, at, &mut room)?)?)
+            SentAgain::Waits(wakeup(held::release(db, session, &mut head, space, at, &mut room)?)?)
         }
-        Resend::Anew => {
+        Resend::NewEvent => {
             let new = Event { id: fresh.clone(), at, cites: Some(event.clone()), ..old };
             let wake = admit(db, session, &mut head, &new, found.space, &EventState::Waiting)?;
-            SentAgain::Anew(fresh, waken(wake)?)
+            SentAgain::AsNew(fresh, wakeup(wake)?)
         }
     };
     if let Some(request) = request {
@@ -127,5 +128,5 @@ pub(super) fn send_again(
 
 fn read(db: &Connection, agent: i64, event: &EventId) -> Outcome<Event> {
     let row = ledger(db, agent, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop();
-    Ok(row.ok_or_else(|| damaged(format!("event `{event}` is gone")))?.event)
+    Ok(row.ok_or_else(|| damaged(format!("event `{event}` is missing")))?.event)
 }

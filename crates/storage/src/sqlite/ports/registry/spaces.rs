@@ -1,4 +1,4 @@
-//! Spaces and who is in them. Every change raises the space's `rev`, and the facts of its agents.
+//! Spaces and their members. Every change raises the `rev` of the space and of its agents' facts.
 
 use agent::entity::{Member, Space};
 use agent::id::{EntityId, SpaceId};
@@ -38,13 +38,13 @@ fn missing(space: SpaceId) -> Denial {
     Denial::NotFound { what: "space", name: space.to_string() }
 }
 
-/// Raises `rev`: something durable has changed.
-fn raise(db: &Connection, space: i64) -> Outcome<u64> {
+/// Raises the `rev` of a space and returns it.
+fn raise_rev(db: &Connection, space: i64) -> Outcome<u64> {
     let sql = "UPDATE space SET rev = rev + 1 WHERE id = ? RETURNING rev";
     Ok(first(db, sql, [space], |row| u64_at(row, 0))?.unwrap_or(0))
 }
 
-/// Changes names and rules. Earlier messages keep the states of their events.
+/// Changes names and rules. The events of earlier messages keep their states.
 pub(super) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Outcome<Space> {
     let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
     let sql = "UPDATE space SET display_name = coalesce(?2, display_name), \
@@ -53,7 +53,7 @@ pub(super) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Ou
                (coalesce(?2, display_name), coalesce(?3, description), coalesce(?4, wake_on))";
     let wake_on = change.wake_on.map(wake_on_code);
     if run(db, sql, params![row, change.display_name, change.description, wake_on])? == 1 {
-        raise(db, row)?;
+        raise_rev(db, row)?;
         touch_space(db, row)?;
     }
     read(db, space)
@@ -62,7 +62,7 @@ pub(super) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Ou
 pub(super) fn close(db: &Connection, space: SpaceId) -> Outcome<Space> {
     let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
     if run(db, "UPDATE space SET closed = 1 WHERE id = ? AND closed = 0", [row])? == 1 {
-        raise(db, row)?;
+        raise_rev(db, row)?;
         touch_space(db, row)?;
     }
     read(db, space)
@@ -75,31 +75,31 @@ pub(super) fn add_member(
     role: &str,
     at: Timestamp,
 ) -> Outcome<u64> {
-    let (place, who) = rows(db, space, entity)?;
+    let (row, member) = rows(db, space, entity)?;
     let sql = "SELECT count(*), coalesce(sum(entity = ?2), 0) FROM member WHERE space = ?1";
-    let counts = first(db, sql, params![place, who], |row| Ok((u64_at(row, 0)?, u64_at(row, 1)?)))?;
+    let counts = first(db, sql, params![row, member], |row| Ok((u64_at(row, 0)?, u64_at(row, 1)?)))?;
     let (members, already) = counts.unwrap_or_default();
     registry::add_member(space, members, already > 0)?;
     let sql = "INSERT INTO member (space, entity, role, since) VALUES (?, ?, ?, ?) \
                ON CONFLICT (space, entity) DO UPDATE SET role = excluded.role";
-    run(db, sql, params![place, who, role, ms(at)])?;
-    touch_space(db, place)?;
-    raise(db, place)
+    run(db, sql, params![row, member, role, ms(at)])?;
+    touch_space(db, row)?;
+    raise_rev(db, row)
 }
 
 pub(super) fn remove_member(db: &Connection, space: SpaceId, entity: EntityId) -> Outcome<u64> {
-    let (place, who) = rows(db, space, entity)?;
-    if run(db, "DELETE FROM member WHERE space = ? AND entity = ?", params![place, who])? == 0 {
+    let (row, member) = rows(db, space, entity)?;
+    if run(db, "DELETE FROM member WHERE space = ? AND entity = ?", params![row, member])? == 0 {
         return Err(Denial::NotMember { entity, space }.into());
     }
-    touch_space(db, place)?;
-    touch(db, who)?;
-    raise(db, place)
+    touch_space(db, row)?;
+    touch(db, member)?;
+    raise_rev(db, row)
 }
 
 fn rows(db: &Connection, space: SpaceId, entity: EntityId) -> Outcome<(i64, i64)> {
-    let place = space_row(db, space)?.ok_or_else(|| missing(space))?;
-    let who = entity_row(db, entity.0)?
+    let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
+    let member = entity_row(db, entity.0)?
         .ok_or_else(|| Denial::NotFound { what: "entity", name: entity.to_string() })?;
-    Ok((place, who))
+    Ok((row, member))
 }

@@ -1,5 +1,5 @@
-//! Accepting: a message with the events it causes, or one event, made idempotent by the client's
-//! key, the message's id and the ledger.
+//! Accepts a message with the events that it causes, or a single event. The client's key, the message's id and
+//! the ledger make this idempotent.
 
 use agent::delivery::{Offered, is_urgent, offered, space_of};
 use agent::event::{Event, EventState};
@@ -7,15 +7,15 @@ use agent::id::AgentId;
 use agent::port::{Accept, Accepted, Denial, RequestKey, Wakeup};
 use rusqlite::Connection;
 
-use crate::sqlite::engine::fault::{Outcome, of};
-use crate::sqlite::ports::store::say::{Spoken, hand_over, say};
+use crate::sqlite::engine::fault::{Outcome, name_agent};
+use crate::sqlite::ports::store::post::{Posted, deliver_events, post_message};
 use crate::sqlite::tables::events::{Head, admit, known};
-use crate::sqlite::tables::messages::place;
+use crate::sqlite::tables::messages::space_head;
 use crate::sqlite::tables::requests::{answered, remember};
 use crate::sqlite::tables::rows::{agent_row, space_row, time};
 use crate::sqlite::tables::session::Session;
 
-/// Accepts, once per key, id and body.
+/// Accepts a message or event, at most once per key and id.
 pub(super) fn accept(
     db: &Connection,
     session: &Session,
@@ -28,13 +28,14 @@ pub(super) fn accept(
         return Ok(answer);
     }
     let accepted = match what {
-        Accept::Message(message) => match say(db, place(db, message.space)?.as_mut(), message)? {
-            Spoken::New(message, events) => {
-                Accepted::Fresh { message: Some(message), wake: hand_over(db, session, events)? }
+        Accept::Message(message) => match post_message(db, space_head(db, message.space)?.as_mut(), message)?
+        {
+            Posted::New(message, events) => {
+                Accepted::Fresh { message: Some(message), wake: deliver_events(db, session, events)? }
             }
-            Spoken::Before(message) => Accepted::Duplicate { message: Some(message) },
+            Posted::Duplicate(message) => Accepted::Duplicate { message: Some(message) },
         },
-        Accept::Event(agent, event) => one(db, session, *agent, event).map_err(of(*agent))?,
+        Accept::Event(agent, event) => one(db, session, *agent, event).map_err(name_agent(*agent))?,
     };
     if let Some(key) = request {
         let message = match &accepted {
@@ -51,14 +52,14 @@ fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Out
     let Some(row) = agent_row(db, agent.0)? else {
         return Err(Denial::NotFound { what: "agent", name: agent.to_string() }.into());
     };
-    let said_in = space_of(event);
-    let space = said_in.map(|space| space_row(db, space)).transpose()?.flatten();
-    let missing = said_in.filter(|_| space.is_none());
+    let event_space = space_of(event);
+    let space = event_space.map(|space| space_row(db, space)).transpose()?.flatten();
+    let missing = event_space.filter(|_| space.is_none());
     let mut head = Head::read(db, row)?;
     match offered(agent, event, known(db, row, &event.id)?, missing, head.room()) {
         Offered::Duplicate => return Ok(Accepted::Duplicate { message: None }),
         Offered::Denied(denial) => return Err(denial.into()),
-        Offered::Fresh => {}
+        Offered::Accepted => {}
     }
     let urgent = is_urgent(event, &head.urgency);
     let event = Event { urgent, ..event.clone() };

@@ -1,5 +1,5 @@
-//! The one write path of a life: fenced by epoch, idempotent by `expect`, all or nothing. The parts are written by
-//! `tables` and `say`. Who may write, and what becomes of the rows, is decided by `agent::fencing`.
+//! The only write path of a running agent: fenced by epoch, idempotent by `expect`, all or nothing. `tables` and
+//! `post` write the parts. `agent::fencing` decides who may write, and the new values of the rows.
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Glance, News, Notifications};
 use agent::event::Principal;
@@ -12,19 +12,19 @@ use agent::space::Message;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Fault, Outcome};
-use crate::sqlite::ports::store::say::{Spoken, hand_over, say};
+use crate::sqlite::ports::store::post::{Posted, deliver_events, post_message};
 use crate::sqlite::tables::events::cancel_all;
 use crate::sqlite::tables::facts::{facts, touch};
 use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::{Life, open_at, write};
-use crate::sqlite::tables::messages::places;
+use crate::sqlite::tables::messages::space_heads;
 use crate::sqlite::tables::progress::{ProgressLog, settle};
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{due_at, give_back};
 use crate::sqlite::tables::{calls, entries, notes, runs, show, urgent};
 
-/// Writes all of `changes` or nothing.
+/// Writes all of `changes`, or nothing.
 pub(super) fn commit(
     db: &Connection,
     session: &Session,
@@ -34,7 +34,7 @@ pub(super) fn commit(
     let Some(mut life) = Life::read(db, lease.agent)? else { return Err(Fault::Lost) };
     match fencing::admission(&life.row, lease, changes) {
         Admission::Write => {}
-        Admission::AskAudit => return done_before(db, &life, lease, changes),
+        Admission::AskAudit => return committed_before(db, &life, lease, changes),
         Admission::Lost => return Err(Fault::Lost),
         Admission::Canceled => return Err(Fault::Canceled),
     }
@@ -48,10 +48,10 @@ pub(super) fn commit(
     let n = life.row.commit_n + 1;
     calls::put(db, life.agent, changes)?;
     calls::change(db, life.agent, &changes.call_changes)?;
-    // These change spaces, so they come before the inboxes of the recipients.
-    let mut said = show::updates(db, &changes.call_changes)?;
-    let (spoken, mut wake) = speak(db, session, lease.agent, changes)?;
-    said.extend(spoken);
+    // Spaces are always written before inboxes.
+    let mut messages = show::updates(db, &changes.call_changes)?;
+    let (posted, mut wake) = post_messages(db, session, lease.agent, changes)?;
+    messages.extend(posted);
     if notes::write(db, life.agent, n, changes)? {
         touch(db, life.agent)?;
     }
@@ -61,38 +61,38 @@ pub(super) fn commit(
         entries::put_view(db, life.agent, n, view)?;
     }
     runs::put_steps(db, life.agent, changes)?;
-    let mut stages = ProgressLog::before(db, life.agent, changes)?;
+    let mut progress = ProgressLog::begin(db, life.agent, changes)?;
     if changes.kind == CommitKind::Open {
-        open(db, &mut life, changes, &mut stages)?;
+        take_events(db, &mut life, changes, &mut progress)?;
     }
-    let (gone, untaken) = settle(db, life.agent, changes, &mut stages)?;
-    let stages = stages.after()?;
+    let (gone, untaken) = settle(db, life.agent, changes, &mut progress)?;
+    let moved = progress.finish()?;
     life.inbox.waiting = life.inbox.waiting.saturating_sub(gone);
     life.inbox.taken = life.inbox.taken.saturating_sub(untaken);
-    rest(db, session, &mut life, lease, n, changes)?;
+    conclude(db, session, &mut life, lease, n, changes)?;
     runs::audit(db, life.agent, n, lease.epoch, changes)?;
     write(db, session, &life, changes)?;
     failpoint::hit!(changes.kind.points().0);
-    let glance = glimpse(db, &life)?;
+    let glance = read_glance(db, &life)?;
     if let Some(at) = life.inbox.due_at.filter(|_| changes.open.is_none()) {
         wake.push(Wakeup { agent: lease.agent, at, urgent: false });
     }
-    let echo = Notifications { messages: show::spoken(db, said)?, wake, stages };
-    Ok((CommitOutcome::Committed { n, glance }, echo))
+    let notifications = Notifications { messages: show::with_sender(db, messages)?, wake, progress: moved };
+    Ok((CommitOutcome::Committed { n, glance }, notifications))
 }
 
-/// Whether someone whose event the open cycle processes has posted something urgent that it has not taken.
+/// Whether an urgent event waits, not taken, from a sender whose event the open cycle processes.
 fn barred(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
-    if life.inbox.waiting <= life.inbox.taken || !urgent::waits(db, life.agent)? {
+    if life.inbox.waiting <= life.inbox.taken || !urgent::any(db, life.agent)? {
         return Ok(false);
     }
     let requesters = changes.open.as_ref().map_or(&[][..], |open| &open.requesters);
-    let speakers: Vec<&Principal> = requesters.iter().map(|requester| &requester.principal).collect();
-    urgent::waits_of(db, life.agent, &speakers)
+    let senders: Vec<&Principal> = requesters.iter().map(|requester| &requester.principal).collect();
+    urgent::any_of(db, life.agent, &senders)
 }
 
-/// A commit that the writer cannot tell from lost: the audit decides whether it was done.
-fn done_before(
+/// For a commit that was perhaps written before: the audit shows whether it was.
+fn committed_before(
     db: &Connection,
     life: &Life,
     lease: Lease,
@@ -109,48 +109,53 @@ fn done_before(
     if !row.flatten().is_some_and(|row| was_written(row, open.flatten().as_ref(), lease, changes)) {
         return Err(Fault::Lost);
     }
-    Ok((CommitOutcome::Committed { n, glance: glimpse(db, life)? }, Notifications::default()))
+    Ok((CommitOutcome::Committed { n, glance: read_glance(db, life)? }, Notifications::default()))
 }
 
-/// Says what the inward calls want said and shows the visible ones, in the order of the calls, or
-/// refuses those calls that may not speak.
-fn speak(
+/// Posts the messages of the inward calls and of the visible calls, in the order of the calls, or refuses the
+/// calls that may not post.
+fn post_messages(
     db: &Connection,
     session: &Session,
     agent: AgentId,
     changes: &Changes,
 ) -> Outcome<(Vec<Message>, Vec<Wakeup>)> {
     let posts = fencing::posts(changes);
-    let mut places = places(db, fencing::spaces(&posts))?;
-    let (mut said, mut events, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    let mut spaces = space_heads(db, fencing::spaces(&posts))?;
+    let (mut messages, mut events, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for post in posts {
         let message = post.message();
-        let place = places.get_mut(&message.space);
+        let space = spaces.get_mut(&message.space);
         if matches!(post, Post::Call(_)) {
-            said.extend(show::show(db, place, message)?);
+            messages.extend(show::show(db, space, message)?);
             continue;
         }
         let mine = message.sender == agent.entity();
         let denied = Denial::NotMember { entity: message.sender, space: message.space };
-        match if mine { say(db, place, message) } else { Err(denied.into()) } {
-            Ok(Spoken::New(message, caused)) => {
-                said.push(message);
+        match if mine { post_message(db, space, message) } else { Err(denied.into()) } {
+            Ok(Posted::New(message, caused)) => {
+                messages.push(message);
                 events.extend(caused);
             }
-            Ok(Spoken::Before(message)) => said.push(message),
+            Ok(Posted::Duplicate(message)) => messages.push(message),
             Err(Fault::Denied(denial)) => refusals.push(fencing::refusal(message, &denial)),
             Err(other) => return Err(other),
         }
     }
     if refusals.is_empty() {
-        Ok((said, hand_over(db, session, events)?))
+        Ok((messages, deliver_events(db, session, events)?))
     } else {
         Err(Fault::Refused(refusals))
     }
 }
 
-/// A cycle begins or is taken over: its events are marked, and what failed before is counted.
-fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut ProgressLog<'_>) -> Outcome<()> {
+/// When a cycle is opened or taken over, marks its events as taken and stores their attempts.
+fn take_events(
+    db: &Connection,
+    life: &mut Life,
+    changes: &Changes,
+    progress: &mut ProgressLog<'_>,
+) -> Outcome<()> {
     if life.inbox.taken > 0 {
         give_back(db, life.agent)?;
     }
@@ -164,7 +169,7 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Progre
         let sql = "UPDATE waiting SET taken = 1 WHERE agent = ? AND seq = ?";
         if run(db, sql, params![life.agent, int(*seq)])? == 1 {
             found += 1;
-            stages.waits(int(*seq), true)?;
+            progress.set_taken(int(*seq), true)?;
         }
     }
     if fencing::is_outdated(changes.open.as_ref(), found) {
@@ -178,8 +183,8 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Progre
     Ok(())
 }
 
-/// What a commit means for the agent's rest: run, counters, when it is due again.
-fn rest(
+/// Writes the run and a retirement, and computes the counters and when the agent is due again.
+fn conclude(
     db: &Connection,
     session: &Session,
     life: &mut Life,
@@ -200,7 +205,7 @@ fn rest(
     if inbox.taken < life.inbox.taken {
         give_back(db, life.agent)?;
     }
-    // What came between its last decision and its end, or was given back with it.
+    // Events that arrived after the last decision of a retired agent, or were given back by it.
     if fencing::closes(changes) && row.standing == Standing::Retired {
         inbox.waiting = inbox.waiting.saturating_sub(cancel_all(db, life.agent)?);
     }
@@ -214,13 +219,13 @@ fn rest(
     Ok(())
 }
 
-/// What the world did meanwhile, in counts and flags that are found by index.
-fn glimpse(db: &Connection, life: &Life) -> Outcome<Glance> {
+/// Reads what has changed for the agent meanwhile: counts and flags that are found by index.
+fn read_glance(db: &Connection, life: &Life) -> Outcome<Glance> {
     let sql = "SELECT facts_rev FROM agent WHERE id = ?";
     let known = fencing::glance(&life.row, &life.inbox, life.newest);
     let step = life.row.open.zip(life.step);
     Ok(Glance {
-        urgent: known.waiting > 0 && urgent::waits(db, life.agent)?,
+        urgent: known.waiting > 0 && urgent::any(db, life.agent)?,
         detached: calls::count_detached(db, life.agent)?,
         answered: step.map_or(Ok(0), |step| calls::count_answered(db, life.agent, step))?,
         facts_rev: first(db, sql, [life.agent], |row| u64_at(row, 0))?.unwrap_or(0),
@@ -228,12 +233,12 @@ fn glimpse(db: &Connection, life: &Life) -> Outcome<Glance> {
     })
 }
 
-/// What is behind the glance of a cycle; `None` where the lease is lost.
+/// Reads the details behind a cycle's glance; `None` if the lease is lost.
 pub(super) fn glance(db: &Connection, lease: Lease, known_facts: Option<u64>) -> Outcome<Option<News>> {
     let Some(life) = Life::read(db, lease.agent)?.filter(|life| life.row.epoch == lease.epoch) else {
         return Ok(None);
     };
-    let glance = glimpse(db, &life)?;
+    let glance = read_glance(db, &life)?;
     let (mut oldest, mut urgent) = (Vec::new(), Vec::new());
     if glance.waiting > 0 {
         oldest = waiting(db, life.agent, &Which::Others, limits::PEEK_MAX, &mut 0)?;

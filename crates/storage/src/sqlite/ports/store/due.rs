@@ -1,4 +1,4 @@
-//! What is due, found by index: agents with work, and plans that become events.
+//! Finds by index what is due: agents with work, plans that become events, held events to release.
 
 use agent::delivery::is_urgent;
 use agent::event::{Cause, Event, EventData, EventState};
@@ -10,7 +10,7 @@ use agent::port::{Due, Wakeup};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
-use crate::sqlite::engine::fault::{Fault, Outcome, torn};
+use crate::sqlite::engine::fault::{Fault, Outcome, damaged_agent};
 use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::facts::{plan_at, touch};
 use crate::sqlite::tables::held::release;
@@ -21,21 +21,21 @@ use crate::sqlite::tables::rows::{
 };
 use crate::sqlite::tables::session::Session;
 
-/// By the partial index over those that are due at all, behind one of them.
+/// Due agents after a given one, by the partial index over agents with a due time.
 const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
     WHERE h.due_at <= ?1 AND (h.due_at, h.agent) > (?2, ?3) ORDER BY h.due_at, h.agent LIMIT ?4";
-/// The next agent, by the same index.
+/// When the next agent is due, by the same index.
 const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
-/// The next plan.
+/// When the next plan is due.
 const NEXT_PLAN: &str = "SELECT min(fire_at) FROM plan WHERE to_commit IS NULL AND fire_at > ?";
-/// Plans whose time has come, of agents that may run.
+/// Due plans of agents that may run.
 const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at, \
     p.root, p.hop, p.trust, p.fired FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
     WHERE p.to_commit IS NULL AND p.fire_at <= ? ORDER BY p.fire_at LIMIT ?";
 
-/// The next held event that time lets go.
+/// When the next held event is released by itself.
 const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE release_at > ?";
-/// Held events that time lets go, the oldest first.
+/// A held event whose release time has come, earliest first.
 pub(super) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
     JOIN agent g ON g.id = e.agent AND g.damage IS NULL WHERE e.release_at <= ? ORDER BY e.release_at LIMIT 1";
 
@@ -46,7 +46,7 @@ pub(super) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u3
     };
     all(db, DUE, params![ms(now), at, agent, limit], |row| {
         let agent = AgentId(uuid_at(row, 0)?);
-        Ok(Due { agent, at: time_at(row, 1).map_err(torn(agent))? })
+        Ok(Due { agent, at: time_at(row, 1).map_err(damaged_agent(agent))? })
     })
 }
 
@@ -56,8 +56,8 @@ pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timest
     Ok(next.and_then(|at| time(at).ok()))
 }
 
-/// Turns due plans into events of their agents, and lets go what was held long enough. Where more is left than
-/// one command does, it is due at once.
+/// Turns due plans into events of their agents, and releases held events whose time has come. If there is more
+/// than one command may do, the rest is due at once.
 pub(super) fn fire_due(
     db: &Connection,
     session: &Session,
@@ -67,15 +67,15 @@ pub(super) fn fire_due(
     let most = limit.min(limits::PLANS_FIRED_MAX);
     let mut plans = all(db, PLANS, params![ms(now), most + 1], |row| {
         let agent = AgentId(uuid_at(row, 1)?);
-        Late::at(row, agent).map_err(torn(agent))
+        DuePlan::at(row, agent).map_err(damaged_agent(agent))
     })?;
     let left = if plans.len() > most as usize { plans.pop() } else { None };
-    left.map_or(Ok(()), |late| late.again(db, ms(now) + 1))?;
-    // Postponed agents go before those that would take their room.
-    plans.sort_by_key(|late| late.plan.next_at);
+    left.map_or(Ok(()), |due_plan| due_plan.postpone(db, ms(now) + 1))?;
+    // Postponed plans come first: later ones would fill their inboxes.
+    plans.sort_by_key(|due_plan| due_plan.plan.next_at);
     let mut wake = Vec::new();
-    for late in &plans {
-        wake.extend(late.fire(db, session, now).map_err(torn(late.agent))?);
+    for due_plan in &plans {
+        wake.extend(due_plan.fire(db, session, now).map_err(damaged_agent(due_plan.agent))?);
     }
     let fired = u32::try_from(plans.len()).unwrap_or(u32::MAX);
     let mut room = limit.saturating_sub(fired).min(limits::RELEASE_MAX);
@@ -85,26 +85,26 @@ pub(super) fn fire_due(
         })?;
         let Some((row, agent, space)) = next else { break };
         let release = || release(db, session, &mut Head::read(db, row)?, space?, now, &mut room);
-        if let Some(at) = release().map_err(torn(agent))? {
+        if let Some(at) = release().map_err(damaged_agent(agent))? {
             wake.push(Wakeup { agent, at: time(at)?, urgent: false });
         }
     }
     Ok(wake)
 }
 
-/// A plan whose time has come.
-struct Late {
+/// A plan that is due.
+struct DuePlan {
     row: i64,
     agent: AgentId,
-    /// The commit as of which its row is written.
+    /// The agent's newest commit, from which the new row is valid.
     n: u64,
     plan: Plan,
     cause: Cause,
-    /// Its last event.
+    /// The seq of its last event.
     fired: Option<i64>,
 }
 
-impl Late {
+impl DuePlan {
     fn at(row: &Row<'_>, agent: AgentId) -> Outcome<Self> {
         let cause = Cause { root: RootId(key_at(row, 8)?), hop: u32_at(row, 9)?, trust: trust_at(row, 10)? };
         let (n, plan) = (u64_at(row, 2)?, plan_at(row, 3)?);
@@ -113,17 +113,17 @@ impl Late {
 
     fn fire(&self, db: &Connection, session: &Session, now: Timestamp) -> Outcome<Option<Wakeup>> {
         let Some((event, after)) = plan::fire(&self.plan, &self.cause, now) else {
-            // It was looked at too early.
-            return self.again(db, self.plan.next_at.map_or(i64::MAX, ms)).map(|()| None);
+            // It is not due yet.
+            return self.postpone(db, self.plan.next_at.map_or(i64::MAX, ms)).map(|()| None);
         };
         let mut head = Head::read(db, self.row)?;
         let waits = self.fired.map(|seq| waiting(db, self.row, seq)).transpose()?.flatten();
         let (mut fired, mut wake) = (self.fired, None);
         match (Firing::of(waits.is_some(), head.waiting, head.inbox_max), waits) {
-            (Firing::Later, _) => {
-                return self.again(db, ms(now) + limits::PLAN_POSTPONED_MS).map(|()| None);
+            (Firing::Postpone, _) => {
+                return self.postpone(db, ms(now) + limits::PLAN_POSTPONED_MS).map(|()| None);
             }
-            (Firing::More, Some(waits)) => {
+            (Firing::Extend, Some(waits)) => {
                 let data = to_json(&plan::extended(waits, event.data))?;
                 let sql = "UPDATE event SET data = ? WHERE agent = ? AND seq = ?";
                 run(db, sql, params![data, self.row, fired])?;
@@ -143,15 +143,15 @@ impl Late {
         Ok(wake)
     }
 
-    /// Nobody looks at it before then.
-    fn again(&self, db: &Connection, at: i64) -> Outcome<()> {
+    /// Postpones the plan to that time.
+    fn postpone(&self, db: &Connection, at: i64) -> Outcome<()> {
         let sql = "UPDATE plan SET fire_at = ?1 WHERE agent = ?2 AND id = ?3 AND to_commit IS NULL \
                    AND from_commit = (SELECT max(from_commit) FROM plan WHERE agent = ?2 AND id = ?3)";
         run(db, sql, params![at, self.row, bytes(self.plan.id.0)]).map(drop)
     }
 }
 
-/// What an event says that waits and that no cycle has taken.
+/// The data of an event, if it waits and no cycle has taken it.
 fn waiting(db: &Connection, agent: i64, seq: i64) -> Outcome<Option<EventData>> {
     let sql = "SELECT e.data FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
                WHERE w.agent = ? AND w.seq = ? AND w.taken = 0";
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
     use crate::sqlite::engine::mutex::lock;
-    use crate::sqlite::ports::tests::counted;
+    use crate::sqlite::ports::tests::count_steps;
     use crate::sqlite::ports::{Mode, Sqlite};
     use crate::sqlite::tables::calls::DETACHED;
     use crate::sqlite::tables::held::HELD;
@@ -185,7 +185,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn what_is_due_is_found_by_index_and_never_by_a_scan() {
+    fn due_rows_are_found_by_index_and_never_by_a_scan() {
         let db = crate::sqlite::engine::schema::open_memory().unwrap();
         for (sql, index) in [
             (DUE, "inbox_due"),
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Ada, whose inbox has little room, and her plans of every minute.
+    /// Ada, whose inbox is small, and her plans, each of which fires every minute.
     struct World {
         store: Sqlite,
         clock: SimClock,
@@ -225,12 +225,12 @@ mod tests {
             store.create_agent(new).await.unwrap();
             let world = Self { store, clock };
             for n in 0..plans {
-                world.set(n).await;
+                world.set_plan(n).await;
             }
             world
         }
 
-        async fn set(&self, n: u128) {
+        async fn set_plan(&self, n: u128) {
             let schedule = Schedule::Cron { expression: "* * * * *".into(), zone: "UTC".into() };
             let next_at = plan::next_after(&schedule, self.clock.now()).ok();
             let id = PlanId(Uuid::from_u128(n));
@@ -239,7 +239,7 @@ mod tests {
             self.store.write(move |db, _| put_plan(db, 1, 0, &plan, &cause, None)).await.unwrap();
         }
 
-        /// Time passes, and the keeper asks.
+        /// Advances the clock and fires what is due.
         async fn after(&self, time: Duration) -> Vec<Wakeup> {
             self.clock.advance(time);
             self.store.fire_due(self.clock.now(), 256).await.unwrap()
@@ -260,13 +260,13 @@ mod tests {
             rows.into_iter().rev().map(|row| slots(row.event.data)).collect()
         }
 
-        async fn stands(&self, standing: Standing) {
+        async fn set_standing(&self, standing: Standing) {
             self.store.set_standing(ADA, standing, self.clock.now()).await.unwrap();
         }
     }
 
     #[tokio::test]
-    async fn a_plan_whose_event_waits_fires_into_it_until_a_cycle_has_taken_it() {
+    async fn a_plan_extends_its_waiting_event_until_a_cycle_has_taken_that() {
         let world = World::new(1).await;
         assert_eq!(world.after(MINUTE).await.len(), 1);
         assert_eq!((world.after(MINUTE * 2).await, world.slots().await), (vec![], vec![3]));
@@ -275,26 +275,26 @@ mod tests {
         let page = PageRequest { cursor: None, limit: 200 };
         let envelope = world.store.inbox(ADA, None, page).await.unwrap().items[0].event.envelope.clone();
         assert_eq!((envelope.root.0.as_str(), envelope.hop, envelope.trust), ("asked", 3, Trust::Agent));
-        // What it is to do has changed: what waits says what it was.
-        world.set(0).await;
+        // The plan was changed: the waiting event keeps the old instruction.
+        world.set_plan(0).await;
         assert_eq!((world.after(MINUTE).await.len(), world.slots().await), (1, vec![3, 1, 1]));
     }
 
     #[tokio::test]
-    async fn plans_of_a_suspended_agent_cost_nothing_and_one_event_tells_what_was_missed() {
-        for apart in [false, true] {
+    async fn plans_of_a_suspended_agent_cost_nothing_and_one_event_lists_the_missed_times() {
+        for quarantined in [false, true] {
             let world = World::new(1).await;
-            world.stands(Standing::Suspended).await;
-            if apart {
+            world.set_standing(Standing::Suspended).await;
+            if quarantined {
                 world.store.quarantine(ADA, "torn".into()).await.unwrap();
             }
-            world.set(1).await;
+            world.set_plan(1).await;
             for _ in 0..10 {
                 assert_eq!(world.after(MINUTE * 150).await, []);
-                assert_eq!(world.store.next_due(world.clock.now()).await.unwrap(), None, "nobody looks");
+                assert_eq!(world.store.next_due(world.clock.now()).await.unwrap(), None, "nothing is due");
             }
             assert_eq!(world.slots().await, [] as [usize; 0]);
-            world.stands(Standing::Active).await;
+            world.set_standing(Standing::Active).await;
             assert_eq!(world.after(Duration::ZERO).await.len(), 2);
             assert_eq!(world.slots().await, [100, 100]);
             assert_eq!(world.after(Duration::ZERO).await, []);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plan_that_finds_the_inbox_full_fires_a_little_later_for_all_slots_until_then() {
+    async fn a_plan_that_finds_a_full_inbox_fires_a_little_later_for_all_times_until_then() {
         let world = World::new(12).await;
         assert_eq!(world.after(MINUTE).await.len(), 10);
         assert_eq!(world.slots().await, [1; 10]);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sweep_costs_the_same_behind_any_ledger() {
+    async fn a_sweep_costs_the_same_for_any_size_of_the_ledger() {
         let mut efforts = Vec::new();
         for settled in [100, 100_000] {
             let world = World::new(20).await;
@@ -328,7 +328,7 @@ mod tests {
             );
             world.store.write(move |db, _| Ok(db.execute_batch(&sql)?)).await.unwrap();
             let Mode::Inline(db) = &world.store.inner.mode else { panic!("a store in memory is inline") };
-            let steps = counted(lock(db).as_mut().unwrap());
+            let steps = count_steps(lock(db).as_mut().unwrap());
             for fired in [20, 0] {
                 assert_eq!(world.after(MINUTE).await.len(), fired);
             }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_sweep_fires_so_many_plans_and_the_next_one_at_once_the_others() {
+    async fn a_sweep_fires_a_limited_number_of_plans_and_the_next_one_fires_the_rest_at_once() {
         let world = World::new(50).await;
         world.sql("UPDATE agent SET inbox_max = 100").await;
         let mut sizes = Vec::new();

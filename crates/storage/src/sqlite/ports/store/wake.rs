@@ -1,5 +1,5 @@
-//! What an activation reads, as of one moment. On the hot path (a warm agent, nothing committed since)
-//! it reads only the life row, what waits, and the facts.
+//! Reads what an activation needs, from one snapshot. On the hot path (the agent's window is in memory and nothing
+//! was committed since) it reads only the rows of the agent, waiting events and facts.
 
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
@@ -66,7 +66,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
     })
 }
 
-/// Everything that an activation needs.
+/// Reads everything that an activation needs.
 pub(super) fn wake(
     db: &Connection,
     session: &Session,
@@ -87,7 +87,7 @@ pub(super) fn wake(
         events = waiting(db, row, &Which::Taken, found.taken, &mut bytes)?;
     }
     if found.waiting > found.taken && !life.is_kept_back(now) && is_due(db, session.boot, row, now)? {
-        // All that waits rides along: that is what was waited for, and nothing is overtaken by what came later.
+        // All waiting events join, also those that would wait longer: that keeps their order.
         events.extend(waiting(db, row, &Which::Others, limit, &mut bytes)?);
         events.sort_by_key(|event| event.seq);
     }

@@ -1,0 +1,124 @@
+//! The interface between machine and driver: what to do next, and its result.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::call::CallRow;
+use crate::changes::Changes;
+use crate::id::CycleId;
+use crate::life::IdleReason;
+use crate::port::{ModelInfo, Reply};
+use crate::prompt::Prompt;
+use crate::run::Ending;
+use crate::tool::ToolSpec;
+
+/// What the driver must do next.
+#[derive(Debug)]
+pub enum Next {
+    /// Submit this opening. [`super::Cycle::prompt_while_opening`] returns the prompt that may be sent before it is
+    /// committed. Report the commit's outcome before the reply.
+    Open(Box<Changes>),
+    /// Build this request without sending it, then call [`super::Cycle::encoded`].
+    Encode(Prompt),
+    /// Call the model.
+    Think(Prompt),
+    /// Run these inward calls in order. Each sees the pending changes of those before it.
+    Inward(Vec<CallRow>),
+    /// Glance at the store and report the news.
+    Look,
+    /// Commit.
+    Commit(Box<Changes>),
+    /// Start these calls, in parallel if their effect allows it.
+    Outward(Vec<CallRow>),
+    /// Wait for the next outcome of the started calls, or for a signal.
+    Await,
+    /// The activation has ended.
+    Finished(ActivationEnd),
+}
+
+/// How an activation ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ActivationEnd {
+    /// There was nothing to do; nothing was written.
+    Idle,
+    /// A cycle ended.
+    Ended {
+        /// Which.
+        cycle: CycleId,
+        /// How.
+        ending: Ending,
+        /// Why, if the ending alone does not explain it.
+        reason: Option<String>,
+    },
+    /// The activation stopped early: it gave its events back, or parked its cycle.
+    Parked {
+        /// Which cycle.
+        cycle: CycleId,
+        /// The agent is not due before this time.
+        until: Option<Timestamp>,
+        /// Why the agent is idle until then, if something failed.
+        idle_reason: Option<IdleReason>,
+        /// Why, for operators.
+        reason: String,
+    },
+    /// Another process runs this agent.
+    Lost,
+}
+
+/// A complete generation, with what only the driver knows about it.
+#[derive(Clone, Debug)]
+pub struct ModelReply {
+    /// The reply.
+    pub reply: Reply,
+    /// For each call of the reply, in order: whether its arguments fit the tool's schema (the error is for the
+    /// model). Ignored for tools that the agent does not have.
+    pub verdicts: Vec<Result<(), String>>,
+    /// When the model was called, for the attempt that succeeded.
+    pub asked_at: Timestamp,
+    /// Time of the model call in milliseconds.
+    pub model_ms: u64,
+    /// Time to the first piece of the reply, in milliseconds.
+    pub first_ms: Option<u64>,
+    /// Number of attempts.
+    pub attempts: u32,
+}
+
+/// What the driver gives to an activation in addition to what it read from the store.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The tools of the agent, in a stable order.
+    pub tools: Arc<[ToolSpec]>,
+    /// The agent's own model.
+    pub model: ModelInfo,
+    /// The other models that its config names, as it names them.
+    pub others: Vec<(String, ModelInfo)>,
+    /// Id of a new cycle, if one opens.
+    pub new_cycle: CycleId,
+    /// Whether the activation before this one panicked in this process.
+    pub panicked: bool,
+}
+
+/// Figures of an activation, for tracing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActivationInfo<'a> {
+    /// The agent's handle.
+    pub name: &'a str,
+    /// The ordinal that its cycle has, or would have.
+    pub ordinal: u64,
+    /// Events that it took.
+    pub events: usize,
+    /// Tokens of the window at the start.
+    pub window_tokens: u64,
+    /// How long the oldest of these events had waited, in milliseconds.
+    pub waited_ms: Option<u64>,
+}
+
+/// When a call ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+}

@@ -1,0 +1,217 @@
+//! What ends a cycle and what does not: time between activations, calls that were held back, a `done` in a step
+//! that failed; and what is recorded in the run.
+
+use super::awareness::{configured, drive_seeing, urgent};
+use super::decide::finish_step;
+use super::*;
+use crate::message::Part;
+use crate::port::Price;
+
+fn reported(changes: &Changes) -> Vec<(String, bool)> {
+    let parts = changes.entries.iter().flat_map(|entry| &entry.message.parts);
+    let results = parts.filter_map(|part| match part {
+        Part::ToolResult { text, error, .. } => Some((text.clone(), *error)),
+        _ => None,
+    });
+    results.collect()
+}
+
+#[test]
+fn time_between_the_activations_of_a_cycle_does_not_count() {
+    let hours = |n: i64| at(n * 3_600_000);
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (mut commits, _) = reply_with(&mut cycle, vec![call("note")]);
+    cycle.set_awake_ms(399_000);
+    cycle.replied(Err(ModelError::Network("down".into())), at(400_000));
+    let Next::Commit(park) = cycle.next(at(400_000)) else { panic!("wanted to park") };
+    assert_eq!(park.open.as_ref().unwrap().awake_ms, 399_000);
+    commits.push(*park);
+    let mut again = after_crash(&commits, 9);
+    again.clean = true;
+    let (tools, model) = (cycle.pinned.setup.tools.clone(), cycle.pinned.setup.model.clone());
+    let window = commits.iter().flat_map(|c| c.entries.iter().cloned().map(Arc::new)).collect();
+    let setup =
+        Setup { tools, model, others: Vec::new(), new_cycle: CycleId(Uuid::from_u128(51)), panicked: false };
+    let mut cycle = Cycle::begin(again, window, setup, hours(8));
+    let step = |cycle: &mut Cycle, seconds: u64| {
+        let now = hours(8) + Duration::from_secs(seconds);
+        cycle.set_awake_ms(seconds * 1_000);
+        cycle.replied(Ok(reply(vec![call("note")])), now);
+        loop {
+            match cycle.next(now) {
+                Next::Commit(_) => cycle.committed(done(Glance::default()), now),
+                Next::Inward(_) => {
+                    let done = Done { outcome: Outcome::ok("done"), inward: Inward::default() };
+                    cycle.acted(vec![Ok(done)]);
+                }
+                next => return next,
+            }
+        }
+    };
+    assert!(matches!(cycle.next(hours(8)), Next::Commit(_)));
+    cycle.committed(done(Glance::default()), hours(8));
+    assert!(matches!(cycle.next(hours(8)), Next::Think(_)));
+    assert!(matches!(step(&mut cycle, 60), Next::Think(_)), "eight hours of parked time do not count");
+    let next = step(&mut cycle, 600);
+    assert_eq!(ended(&next), (Ending::Exhausted, Some("the limit of 900000 ms awake was reached")));
+}
+
+#[test]
+fn calls_that_were_held_back_do_not_count_as_mistakes() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    for n in 2..=5 {
+        cycle.replied(Ok(reply(vec![call("fire")])), at(2_000));
+        let next = loop {
+            match cycle.next(at(2_000)) {
+                Next::Commit(changes) if changes.kind == CommitKind::Start => {
+                    cycle.committed(CommitOutcome::Barred, at(2_000));
+                    break drive_seeing(&mut cycle, &[urgent(n)]).1;
+                }
+                Next::Commit(_) => cycle.committed(done(Glance::default()), at(2_000)),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(matches!(next, Next::Think(_)), "after {} corrections: {next:?}", n - 1);
+    }
+    // They do not reset the count either.
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    reply_with(&mut cycle, vec![call("nope")]);
+    reply_with(&mut cycle, vec![call("nope")]);
+    assert_eq!(cycle.open.mistakes, 2);
+    let canceled = Outcome { status: OutcomeStatus::Canceled, text: "held".into(), detail: None };
+    let mut open = cycle.open.clone();
+    finish_step(&mut open, std::iter::once(("fire", &canceled)));
+    assert_eq!(open.mistakes, 2);
+}
+
+/// Drives the machine with calls of `note` that fail.
+fn failing(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
+    cycle.replied(Ok(reply(parts)), at(2_000));
+    drive_as(cycle, &[], |row| match row.tool.as_str() {
+        "note" => Err(ToolError::new("no such space")),
+        _ => succeeds(row),
+    })
+}
+
+#[test]
+fn a_done_next_to_a_failed_call_is_refused_until_there_are_too_many_mistakes() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let parts = || vec![call("peek"), call("note"), call(names::DONE)];
+    let (commits, next) = failing(&mut cycle, parts());
+    assert!(matches!(next, Next::Think(_)), "the person got no answer: {next:?}");
+    let read = reported(&commits[0]);
+    assert!(read[2].1 && read[2].0.starts_with("not ended: `note` in the same step"), "{read:?}");
+    failing(&mut cycle, parts());
+    let (_, next) = failing(&mut cycle, parts());
+    assert_eq!(ended(&next), (Ending::Exhausted, Some("the calls of 3 steps in a row failed")));
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (_, next) = failing(&mut cycle, vec![call("note"), call(names::SKIP)]);
+    assert_eq!(ended(&next).0, Ending::Completed, "a skip ends the cycle anyway");
+}
+
+#[test]
+fn a_done_next_to_a_failed_outward_call_is_refused() {
+    for (outcome, ends) in [(Outcome::error("refused"), false), (Outcome::ok("seen"), true)] {
+        let mut cycle = begin(vec![service(1, 0)]);
+        drive(&mut cycle);
+        let (decided, next) = reply_with(&mut cycle, vec![call("look"), call(names::DONE)]);
+        let Next::Outward(rows) = next else { panic!("wanted the call, got {next:?}") };
+        assert!(decided[0].open.as_ref().unwrap().finishing.is_some());
+        cycle.settled(rows[0].id.clone(), outcome);
+        let (commits, next) = drive(&mut cycle);
+        assert_eq!(matches!(next, Next::Finished(_)), ends, "{next:?}");
+        let read = reported(&commits[0]);
+        assert_eq!(read[1].0.starts_with("not ended: `look`"), !ends, "{read:?}");
+    }
+}
+
+#[test]
+fn the_run_includes_the_tokens_of_an_aborted_generation() {
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.outdated(news(vec![urgent(2)]), Some(40));
+    drive(&mut cycle);
+    let mut model_reply = reply(vec![text("well")]);
+    model_reply.reply.usage = Usage { input: Some(1_000), output: Some(5), ..Usage::default() };
+    cycle.replied(Ok(model_reply), at(2_000));
+    let (commits, _) = drive_seeing(&mut cycle, &[]);
+    let run = commits[0].run.as_ref().unwrap();
+    let aborted = run.steps[0].aborted;
+    assert!(aborted.input.is_some_and(|input| input > 0) && aborted.output == Some(40), "{aborted:?}");
+    assert_eq!((run.usage.input, run.usage.output), (Some(1_000), Some(5)), "as the provider reports");
+    assert_eq!(run.estimated(), aborted);
+}
+
+#[test]
+fn the_run_includes_wasted_tokens_even_if_the_cycle_was_parked_in_between() {
+    let spent = |input| Usage { input: Some(input), output: Some(5), ..Usage::default() };
+    let model_reply = |parts, input| ModelReply {
+        reply: Reply { usage: spent(input), ..reply(parts).reply },
+        ..reply(vec![])
+    };
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.replied(Ok(model_reply(vec![call("note")], 100)), at(2_000));
+    let (mut commits, _) = drive(&mut cycle);
+    cycle.outdated(news(vec![urgent(2)]), Some(40));
+    drive_seeing(&mut cycle, &[urgent(2)]);
+    cycle.replied(Ok(model_reply(Vec::new(), 200)), at(2_000));
+    let (parked, next) = drive(&mut cycle);
+    assert!(matches!(next, Next::Finished(ActivationEnd::Parked { .. })), "{next:?}");
+    commits.extend(parked);
+    let mut again = begin_with(after_crash(&commits, 9));
+    drive(&mut again);
+    again.replied(Ok(model_reply(vec![text("well")], 400)), at(2_000));
+    let (commits, next) = drive(&mut again);
+    assert_eq!(ended(&next).0, Ending::Completed);
+    let run = commits.last().unwrap().run.as_ref().unwrap();
+    let mut reported = Usage::default();
+    for step in &run.steps {
+        reported.add(&step.usage);
+        reported.add(&step.discarded);
+    }
+    assert_eq!((run.usage, run.usage.input), (reported, Some(700)), "as the provider reports");
+    assert_eq!((run.steps[1].discarded, run.estimated().output), (spent(200), Some(40)));
+}
+
+#[test]
+fn the_cost_of_a_skip_includes_aborted_generations() {
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    cycle.pinned.setup.model.price = Some(Price { input: 3_000_000, cached: 0, output: 5_000_000 });
+    drive(&mut cycle);
+    cycle.outdated(news(vec![urgent(2)]), Some(10));
+    drive(&mut cycle);
+    let aborted = cycle.open.estimated;
+    assert!(!aborted.is_none());
+    let spent = Usage { input: Some(100), output: Some(10), ..Usage::default() };
+    cycle.replied(
+        Ok(ModelReply { reply: Reply { usage: spent, ..reply(vec![call("skip")]).reply }, ..reply(vec![]) }),
+        at(2_000),
+    );
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(ended(&next).0, Ending::Skipped);
+    let tokens = (aborted.input.unwrap() + 100, aborted.output.unwrap() + 10);
+    let skip = commits.last().unwrap();
+    assert_eq!((skip.usage.input.unwrap(), skip.usage.output.unwrap()), tokens);
+    assert_eq!(skip.cost_micros, Some(3 * tokens.0 + 5 * tokens.1));
+}
+
+#[test]
+fn a_usage_near_the_largest_number_does_not_overflow() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let mut model_reply = reply(vec![call("note"), call("look")]);
+    model_reply.reply.usage = Usage { input: Some(u64::MAX), output: Some(u64::MAX), ..Usage::default() };
+    cycle.replied(Ok(model_reply), at(2_000));
+    let (_, next) = drive(&mut cycle);
+    let Next::Outward(rows) = next else { panic!("wanted the call, got {next:?}") };
+    cycle.settled(rows[0].id.clone(), Outcome::ok("seen"));
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(ended(&next).0, Ending::Exhausted);
+    assert_eq!(commits.last().unwrap().run.as_ref().unwrap().usage.input, Some(u64::MAX));
+}

@@ -1,0 +1,76 @@
+//! An agent with a damaged record, with the built binary: it is shown, named, quarantined and retired,
+//! while all others keep running.
+
+use std::fs;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::world::{Server, run};
+
+/// A stopped server in which `cyd`'s config is damaged.
+fn with_damaged_config() -> TempDir {
+    let server = Server::start();
+    let created =
+        ["agents", "create", "cyd", "--space", "home", "--instructions", "be as unmistakable as a bell"];
+    assert_eq!(server.run(&created).code, 0);
+    let (_, dir) = server.stop();
+    let file = dir.path().join("vivarium.db");
+    let mut bytes = fs::read(&file).unwrap();
+    let config = br#""be as unmistakable as a bell""#;
+    let begins: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(config)).collect();
+    assert_eq!(begins.len(), 1, "the config is in the file once");
+    bytes[begins[0]] ^= 0x01;
+    fs::write(&file, bytes).unwrap();
+    dir
+}
+
+#[test]
+fn an_agent_with_a_damaged_config_is_reported_and_can_be_retired() {
+    let dir = with_damaged_config();
+    let doctor = run(dir.path(), &["doctor", "--model", "demo"]);
+    assert!(doctor.code == 1 && doctor.out.contains("cyd: a config cannot be read"), "{}", doctor.shown());
+
+    let server = Server::start_in(dir);
+    assert!(server.run(&["ps"]).out.contains("sleeping (damaged)"));
+    let doctor = server.run(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("cyd: a config cannot be read"), "{}", doctor.shown());
+    for args in
+        [&["agents", "set", "cyd", "ephemeral=true", "--json"][..], &["agents", "resume", "cyd", "--json"]]
+    {
+        let ran = server.run(args);
+        let error = &ran.error()["error"];
+        assert_eq!((ran.code, &error["code"]), (1, &json!("damaged")), "{}", ran.shown());
+        assert!(
+            error["message"].as_str().unwrap().contains("agent `cyd`: a config cannot be read"),
+            "{error}"
+        );
+        let hint = error["hint"].as_str().unwrap();
+        assert!(
+            hint.contains("quarantined") && hint.contains("viv restore") && !hint.contains("doctor"),
+            "{hint}"
+        );
+    }
+    let shown = server.run(&["show", "agent", "cyd", "--json"]).json();
+    assert_eq!(shown["agent"]["standing"], "suspended");
+    assert_eq!(server.run(&["agents", "suspend", "cyd"]).code, 0);
+    let ada = server.run(&["say", "--wait", "--agent", "ada", "are you there?"]);
+    assert_eq!(ada.code, 0, "{}", ada.shown());
+    let retired = server.run(&["agents", "retire", "cyd", "--yes"]);
+    assert!(retired.code == 0 && retired.out.contains("`cyd` is retired"), "{}", retired.shown());
+    let listed = server.run(&["agents", "--state", "retired"]);
+    assert!(listed.out.contains("cyd"), "{}", listed.shown());
+    assert_eq!(server.run(&["say", "--wait", "--agent", "ada", "and now?"]).code, 0);
+}
+
+#[test]
+fn an_agent_file_of_a_damaged_agent_does_not_stop_the_others() {
+    let dir = with_damaged_config();
+    let agents = tempfile::tempdir().unwrap();
+    let text = "---\nspaces: [home]\n---\nbe as unmistakable as two bells\n";
+    fs::write(agents.path().join("cyd.md"), text).unwrap();
+    let files = ["--model", "demo", "--agents", agents.path().to_str().unwrap()];
+    let server = Server::start_as(dir, &files);
+    let ada = server.run(&["say", "--wait", "--agent", "ada", "are you there?"]);
+    assert_eq!(ada.code, 0, "{}", ada.shown());
+}

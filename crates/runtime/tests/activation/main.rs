@@ -1,0 +1,28 @@
+//! Agents at work, tested from outside: whole worlds on a simulated clock, with SQLite in memory and scripted models.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop at once")]
+
+mod awareness;
+mod calls;
+mod crowd;
+mod detached;
+mod failing_server;
+mod failure_table;
+mod failures;
+mod fairness;
+mod fixture;
+mod garbage;
+mod goals;
+mod inbox;
+mod outage;
+mod poison;
+mod prefix;
+mod random_histories;
+mod recorded;
+mod shown_events;
+mod stops;
+mod store_wrapper;
+mod stories;
+mod streaming;
+mod stub_vendor;
+mod traces;

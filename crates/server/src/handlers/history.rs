@@ -1,0 +1,138 @@
+//! The history and state of an agent: runs, consciousness, facts, and the context that its model would be sent.
+
+use agent::cycle::{self, Cycle, Setup};
+use agent::entry::View;
+use agent::id::CycleId;
+use agent::life::Window;
+use agent::port::specs;
+use axum::Json;
+use axum::extract::State;
+use runtime::Ports;
+
+use super::agents::find_agent;
+use super::messages::messages_json;
+use crate::api::{
+    Consciousness, ContextJson, FactsJson, LogEntry, LogQuery, PageJson, PageQuery, RunDetail, RunJson,
+};
+use crate::app_state::SharedState;
+use crate::extract::{PathParam, Query, page, rows};
+use crate::problem::{Code, Problem};
+
+/// Lists the runs of an agent, newest first.
+#[utoipa::path(get, path = "/v1/agents/{agent}/runs", tag = "runs",
+    params(("agent" = String, Path, description = "Id or handle."), PageQuery),
+    responses((status = 200, description = "A page of runs.", body = PageJson<RunJson>)))]
+pub(super) async fn runs(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<PageJson<RunJson>>, Problem> {
+    let which = page(query.cursor, query.limit)?;
+    let agent = find_agent(&app, &name).await?.id;
+    let found = app.ports.reader.runs(agent, which).await?;
+    Ok(Json(PageJson::of(found, RunJson::from)))
+}
+
+/// Returns a run, with the messages that it posted.
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs",
+    params(("run" = String, Path, description = "Id of the run, which is the id of its cycle.")),
+    responses((status = 200, description = "The run.", body = RunDetail)))]
+pub(super) async fn run(
+    State(app): SharedState,
+    PathParam(id): PathParam<String>,
+) -> Result<Json<RunDetail>, Problem> {
+    let missing = || Problem::not_found("run", &id);
+    let cycle: CycleId = id.parse().map_err(|_| missing())?;
+    let run = app.ports.reader.run(cycle).await?.ok_or_else(missing)?;
+    let messages = app.ports.reader.messages_of_cycle(cycle).await?;
+    Ok(Json(RunDetail { run: run.into(), messages: messages_json(&app, messages).await? }))
+}
+
+/// Lists entries of an agent's consciousness, oldest first.
+#[utoipa::path(get, path = "/v1/agents/{agent}/consciousness", tag = "runs",
+    params(("agent" = String, Path, description = "Id or handle."), LogQuery),
+    responses((status = 200, description = "A range of entries.", body = Consciousness)))]
+pub(super) async fn consciousness(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    Query(query): Query<LogQuery>,
+) -> Result<Json<Consciousness>, Problem> {
+    let limit = rows(query.limit)?;
+    let agent = find_agent(&app, &name).await?.id;
+    let entries = app.ports.reader.entries(agent, query.after.unwrap_or(0), limit).await?;
+    let view = app.ports.reader.view(agent).await?.unwrap_or_else(View::whole);
+    let full = entries.len() as u64 >= u64::from(limit);
+    let next = entries.last().map(|entry| entry.seq).filter(|_| full);
+    let total_tokens = entries.iter().map(|entry| u64::from(entry.tokens)).sum();
+    let entries = entries.into_iter().map(|entry| {
+        let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at } = entry;
+        LogEntry { seq, cycle, step, kind, message, tokens, at, in_view: view.shows(seq) }
+    });
+    Ok(Json(Consciousness { agent, entries: entries.collect(), total_tokens, next }))
+}
+
+/// Returns what an agent knows in addition to its consciousness: spaces, memories, goals and plans.
+#[utoipa::path(get, path = "/v1/agents/{agent}/facts", tag = "runs",
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The facts.", body = FactsJson)))]
+pub(super) async fn facts(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<Json<FactsJson>, Problem> {
+    let agent = find_agent(&app, &name).await?.id;
+    let facts = app.ports.reader.facts(agent).await?;
+    Ok(Json(facts.ok_or_else(|| Problem::not_found("agent", &name))?.into()))
+}
+
+/// Returns the context of an agent: what its model would be sent now, by layers. The request changes nothing: it
+/// neither wakes the agent nor takes events.
+#[utoipa::path(get, path = "/v1/agents/{agent}/context", tag = "runs",
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The layers. Together, with `free`, they fill the context window.",
+               body = ContextJson)))]
+pub(super) async fn context(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<Json<ContextJson>, Problem> {
+    let missing = || Problem::not_found("agent", &name);
+    let agent = find_agent(&app, &name).await?.id;
+    let Ports { store, clock, ids, models, toolbox, .. } = &app.ports;
+    let now = clock.now();
+    let mut activation = store.wake(agent, now, None).await?.ok_or_else(missing)?;
+    let named = activation.config.model.clone();
+    let model = models.model(named.as_deref()).map_err(|error| {
+        let named = named.as_deref().unwrap_or("the server's default");
+        Problem::new(Code::NoSuchModel, format!("cannot show the context for `{named}`: {error}"))
+    })?;
+    let model = model.info().clone();
+    let window = match std::mem::replace(&mut activation.window, Window::Unchanged) {
+        Window::Loaded(window) => window,
+        Window::Unchanged => Vec::new(),
+    };
+    let tools = specs(&**toolbox, activation.config.tools.as_deref());
+    let setup = Setup {
+        tools,
+        model: model.clone(),
+        others: Vec::new(),
+        new_cycle: CycleId(ids.uuid()),
+        panicked: false,
+    };
+    let context = Cycle::begin(activation, window, setup, now).context(now);
+    let counts = uncounted_layers(&context).map(|text| agent::tokens::estimate(&text));
+    Ok(Json(ContextJson::of(agent, &model, &context, &counts)))
+}
+
+/// The layers whose tokens are not counted yet: system, tools, summary, inbox, workspace.
+fn uncounted_layers(context: &cycle::ContextPreview) -> [String; 5] {
+    let tools = context.prompt.tools.iter().map(|tool| {
+        let schema: &serde_json::Value = &tool.schema;
+        format!("{}\n{}\n{schema}\n", tool.name, tool.description)
+    });
+    [
+        context.prompt.system.to_string(),
+        tools.collect(),
+        context.summary.clone().unwrap_or_default(),
+        context.inbox.as_ref().map(|entry| entry.message.countable()).unwrap_or_default(),
+        context.layers.iter().map(|layer| &*layer.text).collect(),
+    ]
+}

@@ -1,0 +1,235 @@
+//! The random faults of one process: when it is paused, how it is ended, and which faults are injected.
+
+use std::collections::BTreeMap;
+
+use failpoint::POINTS;
+
+use crate::binary::Faults;
+use crate::random::Rng;
+use crate::stub::ModelFailure;
+
+/// In half of the rounds the load lasts so many milliseconds.
+const LOAD_MS: (u64, u64) = (50, 400);
+/// The other rounds end shortly after a commit: the largest number of commits to wait for, the timeout of the wait in
+/// milliseconds, and the longest time in milliseconds from the last commit to the end.
+const COMMITS: (u64, u64, u64) = (8, 1_500, 12);
+/// One in so many processes is killed before it is ready, within so many milliseconds.
+const EARLY: (u64, u64) = (8, 80);
+/// One in so many processes is paused for so many milliseconds.
+const HALT: (u64, (u64, u64)) = (4, (20, 400));
+/// One in so many processes is stopped by SIGTERM.
+const TERM_ONE_IN: u64 = 6;
+
+/// Failpoints between the opening of a cycle and its decision: there the sabotage `drain-first` loses events.
+const BEFORE_DECISION: [&str; 4] = ["stream.first_byte", "stream.middle", "stream.done", "decide.before"];
+
+/// Which binary runs, on which disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Variant {
+    /// The plain binary; faults come from outside only.
+    Plain,
+    /// The build with `failpoints`: each process ends at a failpoint.
+    Points,
+    /// The build with `failpoints` on a disk that loses everything that was not synced.
+    Power,
+}
+
+impl Variant {
+    /// The name, as in `VIV_ONLY`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Points => "points",
+            Self::Power => "power",
+        }
+    }
+
+    /// The reverse of [`Variant::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Plain, Self::Points, Self::Power].into_iter().find(|variant| variant.as_str() == text)
+    }
+}
+
+/// A faulty protocol or setting that breaks promises, which the checks must notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Events leave the inbox when a cycle opens.
+    DrainFirst,
+    /// Commits are confirmed before they are on disk.
+    SyncNormal,
+}
+
+impl Sabotage {
+    /// The name, as in `VIV_SABOTAGE` and `VIV_FAULTS`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DrainFirst => "drain-first",
+            Self::SyncNormal => "sync-normal",
+        }
+    }
+
+    /// The reverse of [`Sabotage::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::DrainFirst, Self::SyncNormal].into_iter().find(|sabotage| sabotage.as_str() == text)
+    }
+}
+
+/// How long a process is under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadLength {
+    /// A time in milliseconds.
+    Ms(u64),
+    /// Until so many commits were streamed, at most so many milliseconds, and then so many milliseconds more.
+    Commits(usize, u64, u64),
+    /// Until it dies by itself, at most so many milliseconds.
+    UntilItDies(u64),
+}
+
+/// How a process is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// SIGKILL.
+    Kill,
+    /// SIGTERM: the process must end by itself in time, successfully or at its failpoint.
+    Term,
+}
+
+/// The faults of one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// Kill it so many milliseconds after its start, ready or not.
+    pub early_ms: Option<u64>,
+    /// The time under load.
+    pub load: LoadLength,
+    /// Pause it for so many milliseconds.
+    pub halt_ms: Option<u64>,
+    /// How it is ended if it has not died by itself.
+    pub end: End,
+    /// The failpoint at which it dies.
+    pub point: Option<&'static str>,
+    /// Its environment variables.
+    pub faults: Faults,
+    /// How its model fails, and whether only once.
+    pub model_failure: Option<(ModelFailure, bool)>,
+}
+
+impl FaultPlan {
+    /// The faults of the process of this round. `hit` is how often each failpoint was reached so far.
+    pub fn of(
+        variant: Variant,
+        sabotage: Option<Sabotage>,
+        (seed, round): (u64, u64),
+        hit: &BTreeMap<&'static str, u64>,
+    ) -> Self {
+        let mut rng = Rng::derive(seed, &[round, 99]);
+        let early_ms = (round > 0 && rng.one_in(EARLY.0)).then(|| rng.between(0, EARLY.1));
+        let load = if rng.one_in(2) {
+            LoadLength::Ms(rng.between(LOAD_MS.0, LOAD_MS.1))
+        } else {
+            let (most, timeout, after) = COMMITS;
+            LoadLength::Commits(rng.between(1, most) as usize, timeout, rng.between(0, after))
+        };
+        let halt_ms = rng.one_in(HALT.0).then(|| rng.between(HALT.1.0, HALT.1.1));
+        let end = if round > 0 && rng.one_in(TERM_ONE_IN) { End::Term } else { End::Kill };
+        // The first process creates the world, which the checks need.
+        let sabotage = sabotage.filter(|_| round > 0);
+        let mut faults: Vec<&str> = sabotage.iter().map(|sabotage| sabotage.as_str()).collect();
+        if variant != Variant::Plain {
+            // Every checkpoint of the write-ahead log syncs, which would hide the sabotage of missing syncs.
+            faults.extend((sabotage != Some(Sabotage::SyncNormal)).then_some("small-log"));
+            faults.extend(rng.one_in(4).then_some("answers-lost"));
+        }
+        if variant == Variant::Power {
+            faults.push("power-loss");
+        }
+        let mut plan =
+            Self { early_ms, load, halt_ms, end, point: None, faults: Faults::new(), model_failure: None };
+        if variant == Variant::Points || (variant == Variant::Power && round > 0 && rng.one_in(3)) {
+            let point = match sabotage {
+                Some(Sabotage::DrainFirst) => *rng.pick(&BEFORE_DECISION),
+                _ => least_reached(variant, round, hit, &mut rng),
+            };
+            plan = plan.with_failpoint(point, hit.contains_key(point), &mut rng);
+        }
+        if !faults.is_empty() {
+            plan.faults.push(("VIV_FAULTS", faults.join(",")));
+        }
+        plan
+    }
+
+    /// The same faults, with a death at that failpoint: at its first occurrence if it was never reached before.
+    fn with_failpoint(mut self, point: &'static str, hit_before: bool, rng: &mut Rng) -> Self {
+        let most = match point {
+            _ if !hit_before => 1,
+            "migrate" => 8,
+            "boot" | "shutdown" | "view.before" | "view.committed" => 1,
+            // Reached only by agents that were running a cycle when the previous process died.
+            "sent.before" | "sent.committed" | "arrived.before" | "arrived.committed" => 1,
+            "stream.middle" => 40,
+            _ => 3,
+        };
+        let after = match point {
+            // Long enough for the response to be sent.
+            "accept.signalled" => rng.between(0, 30),
+            _ if rng.one_in(3) => rng.between(1, 5),
+            _ => 0,
+        };
+        self.early_ms = None;
+        self.halt_ms = None;
+        (self.load, self.end) = match point {
+            "shutdown" => (LoadLength::Ms(rng.between(30, 200)), End::Term),
+            _ => (LoadLength::UntilItDies(2_500), End::Kill),
+        };
+        self.model_failure = match point {
+            "park.before" | "park.committed" => Some((ModelFailure::Overloaded, false)),
+            "view.before" | "view.committed" => Some((ModelFailure::TooLong, true)),
+            _ => None,
+        };
+        self.point = Some(point);
+        self.faults.push(("VIV_FAILPOINT", format!("{point}@{}+{after}", rng.between(1, most))));
+        self
+    }
+}
+
+/// A failpoint that was reached least often. Only the first process migrates the store, and it gets only this point.
+fn least_reached(
+    variant: Variant,
+    round: u64,
+    hit: &BTreeMap<&'static str, u64>,
+    rng: &mut Rng,
+) -> &'static str {
+    let times = |point: &str| hit.get(point).copied().unwrap_or(0);
+    if round == 0 && variant == Variant::Points {
+        return "migrate";
+    }
+    let fits = |point: &&&str| **point != "migrate";
+    let least = POINTS.iter().filter(fits).map(|point| times(point)).min().unwrap_or(0);
+    let least: Vec<&'static str> =
+        POINTS.iter().filter(fits).copied().filter(|point| times(point) == least).collect();
+    let at = rng.between(0, least.len() as u64 - 1) as usize;
+    least[at]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_yields_the_same_faults_and_every_failpoint_is_chosen() {
+        let mut hit = BTreeMap::new();
+        for round in 0..POINTS.len() as u64 {
+            let plan = FaultPlan::of(Variant::Points, None, (7, round), &hit);
+            assert_eq!(plan, FaultPlan::of(Variant::Points, None, (7, round), &hit));
+            *hit.entry(plan.point.unwrap()).or_default() += 1;
+        }
+        assert_eq!(hit.len(), POINTS.len());
+    }
+
+    #[test]
+    fn no_faults_are_injected_into_the_plain_binary() {
+        for round in 0..50 {
+            let plan = FaultPlan::of(Variant::Plain, None, (3, round), &BTreeMap::new());
+            assert!(plan.faults.is_empty() && plan.point.is_none());
+        }
+    }
+}
