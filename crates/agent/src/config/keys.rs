@@ -229,7 +229,7 @@ pub const KEYS: [ConfigKey; 33] = [
         Whole,
         Range(1_000, u64::MAX),
         NextCycle,
-        "Tokens of one cycle: each entry counted once, plus all generated tokens; providers bill entries again at every step.",
+        "Tokens of one cycle. What is sent counts once although providers bill it at every step, so a bill can be several times this.",
     ),
     key(
         "limits.wall_clock",
@@ -250,7 +250,7 @@ pub const KEYS: [ConfigKey; 33] = [
         Whole,
         Range(1, 100),
         NextCycle,
-        "Failed attempts after which an event is dead or a cycle fails.",
+        "Failed attempts after which an event is dead; after its first decision, the cycle fails instead.",
     ),
     key(
         "limits.model_retries",
@@ -302,7 +302,7 @@ pub const KEYS: [ConfigKey; 33] = [
         Flag,
         Bound::None,
         NextCycle,
-        "A reply without calls does not end a cycle: a nudge follows, at most twice.",
+        "A reply without calls does not end a cycle: the model is asked to call a tool, at most twice.",
     ),
     key(
         "debounce",
@@ -316,14 +316,14 @@ pub const KEYS: [ConfigKey; 33] = [
         OneOf(&WakeOn::NAMES),
         Bound::None,
         AtOnce,
-        "Which agents' messages wake the agent; messages of people always do.",
+        "`all`: every agent's message wakes it; `mention`: only one that names it. Messages of people always do.",
     ),
     key(
         "hop_limit",
         Whole,
         Range(1, 1_000),
         AtOnce,
-        "Agent-to-agent messages per causal root before further ones are held.",
+        "Messages between agents that may descend from one root before further ones to this agent are held.",
     ),
     key("ephemeral", Flag, Bound::None, NextCycle, "Whether the agent is retired after its first cycle."),
 ];
