@@ -14,7 +14,7 @@ use agent::update::Update;
 use anyhow::{Context, Result, bail};
 use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode};
-use models::wire::{Feed, Wire};
+use models::wire::{EventFeed, Wire};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
@@ -284,7 +284,7 @@ fn relay(threads: &Runtime, deltas: usize, pace: Duration) -> Result<Samples> {
 /// CPU microseconds of decoding one event and encoding one draft.
 fn parse_and_encode() -> Result<f64> {
     let wire = OpenAiChat::new("m", 1_000, ToolMode::Native, Dialect::OPENAI);
-    let mut feed = Feed::new(wire.decoder());
+    let mut feed = EventFeed::new(wire.decoder());
     let function = json!({"name": "send_message", "arguments": ""});
     let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
     feed.bytes(chunk(&json!({"tool_calls": [call]}), None).as_bytes())?;

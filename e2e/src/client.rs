@@ -14,7 +14,7 @@ const REQUEST: Duration = Duration::from_secs(30);
 
 /// A client with the administrator's key.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct HttpClient {
     http: reqwest::Client,
     url: String,
     key: String,
@@ -33,7 +33,7 @@ pub enum HttpAnswer {
     Rejected(String),
 }
 
-impl Client {
+impl HttpClient {
     /// A client that is not connected yet.
     pub fn new(url: &str, key: &str) -> Result<Self> {
         // Fails only if a provider is installed already, which is fine.

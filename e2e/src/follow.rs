@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::client::Client;
+use crate::client::HttpClient;
 
 /// A commit as it is streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -100,7 +100,7 @@ impl Followers {
     }
 
     /// Follows an agent until the server dies.
-    pub async fn follow(self, client: Client, agent: &'static str) {
+    pub async fn follow(self, client: HttpClient, agent: &'static str) {
         let last = self.seen().entry(agent.to_owned()).or_default().last();
         // The connection is refused if the server died at once; its next process is followed again.
         if let Ok(stream) = client.open(&format!("/v1/agents/{agent}/stream"), last).await {
@@ -119,7 +119,7 @@ impl Followers {
 }
 
 /// The commits after `after` up to `to`, as the server replays them from its store.
-pub async fn replay(client: &Client, agent: &str, after: u64, to: u64) -> SeenUpdates {
+pub async fn replay(client: &HttpClient, agent: &str, after: u64, to: u64) -> SeenUpdates {
     let mut updates = SeenUpdates::default();
     let mut last = after;
     if let Ok(stream) = client.open(&format!("/v1/agents/{agent}/stream"), after).await {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use agent::event::{EventData, EventState};
 use agent::message::Part;
 use agent::run::Ending;
-use serde::de::DeserializeOwned;
-use server::api::{
+use api::{
     Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, PageJson, RunJson, SpaceJson,
 };
+use serde::de::DeserializeOwned;
 
 use crate::Result;
-use crate::client::Client;
+use crate::client::HttpClient;
 use crate::follow::{self, SeenUpdates};
 use crate::world::{AGENTS, SPACES};
 
@@ -128,7 +128,7 @@ pub struct RunRecord {
 }
 
 /// Reads the history of a world.
-pub async fn read(client: &Client) -> Result<History> {
+pub async fn read(client: &HttpClient) -> Result<History> {
     let mut history = History::default();
     for world_space in SPACES {
         let space: SpaceJson = client.get(&format!("/v1/spaces/{}", world_space.name)).await?;
@@ -144,7 +144,7 @@ pub async fn read(client: &Client) -> Result<History> {
 }
 
 /// Reads the history of an agent.
-pub async fn agent(client: &Client, name: &str) -> Result<AgentTrace> {
+pub async fn agent(client: &HttpClient, name: &str) -> Result<AgentTrace> {
     let card: Agent = client.get(&format!("/v1/agents/{name}")).await?;
     let events: Vec<LoggedEvent> = pages(client, &format!("/v1/agents/{name}/inbox")).await?;
     let runs: Vec<RunJson> = pages(client, &format!("/v1/agents/{name}/runs")).await?;
@@ -163,7 +163,7 @@ pub async fn agent(client: &Client, name: &str) -> Result<AgentTrace> {
 }
 
 /// Reads the messages of a space.
-pub async fn messages(client: &Client, space: &str) -> Result<Vec<HistoryMessage>> {
+pub async fn messages(client: &HttpClient, space: &str) -> Result<Vec<HistoryMessage>> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
         let path = format!("/v1/spaces/{space}/messages?limit=200&after={after}");
@@ -183,7 +183,7 @@ pub async fn messages(client: &Client, space: &str) -> Result<Vec<HistoryMessage
     }
 }
 
-async fn log(client: &Client, agent: &str) -> Result<Vec<HistoryEntry>> {
+async fn log(client: &HttpClient, agent: &str) -> Result<Vec<HistoryEntry>> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
         let path = format!("/v1/agents/{agent}/consciousness?limit=200&after={after}");
@@ -194,7 +194,7 @@ async fn log(client: &Client, agent: &str) -> Result<Vec<HistoryEntry>> {
     }
 }
 
-async fn pages<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>> {
+async fn pages<T: DeserializeOwned>(client: &HttpClient, path: &str) -> Result<Vec<T>> {
     let (mut found, mut cursor) = (Vec::new(), String::new());
     loop {
         let page: PageJson<T> = client.get(&format!("{path}?limit=200{cursor}")).await?;

@@ -8,15 +8,15 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use api::Agent;
 use failpoint::POINTS;
 use rustix::process::Signal;
 use serde::Deserialize;
-use server::api::Agent;
 use tokio::task::JoinHandle;
 
 use crate::binary::{self, Faults, Launch, ServerProcess};
 use crate::check::{self, Breach, BreachKind};
-use crate::client::Client;
+use crate::client::HttpClient;
 use crate::counter::Counter;
 use crate::faults::{End, FaultPlan, LoadLength, Sabotage, Variant};
 use crate::follow::{Followers, SeenUpdates};
@@ -250,9 +250,10 @@ impl<'a> Harness<'a> {
         self.tally.ready.push(took);
         if let Some(key) = ready.admin_key {
             self.key = key;
-            world::create_world(&Client::new(&ready.url, &self.key)?, self.launch.counter.is_some()).await?;
+            world::create_world(&HttpClient::new(&ready.url, &self.key)?, self.launch.counter.is_some())
+                .await?;
         }
-        let client = Client::new(&ready.url, &self.key)?;
+        let client = HttpClient::new(&ready.url, &self.key)?;
         let follow = |agent| tokio::spawn(self.followers.clone().follow(client.clone(), agent));
         let followers = AGENTS.map(follow).into();
         Ok(Started::Ready(process, client, followers))
@@ -313,7 +314,7 @@ impl<'a> Harness<'a> {
     }
 
     /// Waits until no event waits and no cycle is open.
-    async fn wait_until_idle(&self, client: &Client) -> Result<()> {
+    async fn wait_until_idle(&self, client: &HttpClient) -> Result<()> {
         #[derive(Deserialize)]
         struct Now {
             totals: agent::port::Totals,
@@ -341,7 +342,7 @@ impl<'a> Harness<'a> {
 
     /// Posts messages of people until no event is held. Messages between agents above the limit are held until a person
     /// posts in the space. Events that are still held afterwards count as lost.
-    async fn release_held(&self, client: &Client) -> Result<()> {
+    async fn release_held(&self, client: &HttpClient) -> Result<()> {
         for _ in 0..RELEASE_ROUNDS {
             let mut held = 0;
             for agent in AGENTS {
@@ -404,13 +405,13 @@ impl<'a> Harness<'a> {
 /// The outcome of a start.
 enum Started {
     /// The process is ready; its followers are running.
-    Ready(ServerProcess, Client, Vec<JoinHandle<()>>),
+    Ready(ServerProcess, HttpClient, Vec<JoinHandle<()>>),
     /// The process ended before it was ready.
     Dead(ServerProcess, ExitStatus),
 }
 
 impl Started {
-    fn ready(self) -> Result<(ServerProcess, Client, Vec<JoinHandle<()>>)> {
+    fn ready(self) -> Result<(ServerProcess, HttpClient, Vec<JoinHandle<()>>)> {
         match self {
             Self::Ready(process, client, followers) => Ok((process, client, followers)),
             Self::Dead(process, status) => {

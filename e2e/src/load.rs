@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::join_all;
 use serde_json::json;
 
-use crate::client::Client;
+use crate::client::HttpClient;
 use crate::inbox;
 use crate::ledger::{Ledger, LedgerItem, SentTo};
 use crate::random::Rng;
@@ -44,7 +44,7 @@ impl Load {
 
     /// Sends items without a response, then some old items again, then new ones. Ends when the server dies or when each
     /// producer has sent its share.
-    pub async fn run(self: Arc<Self>, client: Client, round: KillRound) {
+    pub async fn run(self: Arc<Self>, client: HttpClient, round: KillRound) {
         let backlog = Arc::new(Mutex::new(self.backlog(round)));
         let producers = (0..PRODUCERS).map(|producer| {
             let (load, client, backlog) = (Arc::clone(&self), client.clone(), Arc::clone(&backlog));
@@ -54,7 +54,7 @@ impl Load {
     }
 
     /// Sends items without a response until all have one.
-    pub async fn settle(&self, client: &Client) {
+    pub async fn settle(&self, client: &HttpClient) {
         while let Some(index) = { self.ledger().unanswered().first().copied() } {
             if !self.send(client, index).await {
                 return;
@@ -63,7 +63,7 @@ impl Load {
     }
 
     /// Posts a message of a person in that space that agents skip.
-    pub async fn post_skip(&self, client: &Client, space: &WorldSpace, seed: u64) {
+    pub async fn post_skip(&self, client: &HttpClient, space: &WorldSpace, seed: u64) {
         let number = self.number();
         let item = message_item(number, "SKIP", space, &mut Rng::derive(seed, &[number, 55]));
         let index = self.add(item);
@@ -83,7 +83,7 @@ impl Load {
 
     async fn produce(
         &self,
-        client: &Client,
+        client: &HttpClient,
         backlog: &Mutex<VecDeque<usize>>,
         round: KillRound,
         producer: u64,
@@ -133,7 +133,7 @@ impl Load {
     }
 
     /// Sends an item once; returns whether the server responded.
-    async fn send(&self, client: &Client, index: usize) -> bool {
+    async fn send(&self, client: &HttpClient, index: usize) -> bool {
         let item = self.ledger().items[index].clone();
         let Some(answer) = client.post(&item.path(), &item.body, item.key.as_deref()).await else {
             return false;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::Result;
-use crate::client::Client;
+use crate::client::HttpClient;
 
 /// Handles of the agents.
 pub const AGENTS: [&str; 3] = ["ada", "ben", "cora"];
@@ -40,7 +40,7 @@ pub const TOOLS: [&str; 9] = [
 
 /// Creates everything except what the first start creates: a person, `ada` and `home`. `counted`: whether the binary
 /// has the tools whose effects are counted.
-pub async fn create_world(client: &Client, counted: bool) -> Result<()> {
+pub async fn create_world(client: &HttpClient, counted: bool) -> Result<()> {
     client.create("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
     // The model fails at random here, so failures say nothing about the events, even if the same events are hit
     // often. Inboxes must not be full, because events of services would be rejected.

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use e2e::client::{Client, HttpAnswer};
+use e2e::client::{HttpAnswer, HttpClient};
 
 use crate::harness::{Harness, home_messages, message_body, post, wait_for, wait_until_settled};
 
@@ -27,7 +27,7 @@ impl Load {
         self.accepted.lock().unwrap().clone()
     }
 
-    async fn send(self: Arc<Self>, client: Client) {
+    async fn send(self: Arc<Self>, client: HttpClient) {
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
             let posted = post(&client, &numbered_message(number)).await;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use e2e::binary::Faults;
-use e2e::client::{Client, HttpAnswer};
+use e2e::client::{HttpAnswer, HttpClient};
 use e2e::history;
 use e2e::stub::ModelFailure;
 use jiff::{SignedDuration, Timestamp};
@@ -44,7 +44,7 @@ fn with_clock_off(library: &std::path::Path, off: SignedDuration) -> Faults {
     ]
 }
 
-async fn agent(client: &Client, name: &str) -> Value {
+async fn agent(client: &HttpClient, name: &str) -> Value {
     client.get(&format!("/v1/agents/{name}")).await.unwrap()
 }
 
@@ -54,13 +54,13 @@ fn backoff_left(agent: &Value, reason: &str, off: SignedDuration) -> Option<Sign
     (agent["reason"] == reason).then(|| until.duration_since(Timestamp::now() + off))
 }
 
-async fn states(client: &Client, name: &str) -> Vec<String> {
+async fn states(client: &HttpClient, name: &str) -> Vec<String> {
     let agent = history::agent(client, name).await.unwrap();
     agent.events.into_iter().map(|event| event.state).collect()
 }
 
 /// Makes three agents wait: ben debounces, cleo backs off because her content fails, ada waits for the provider.
-async fn make_all_wait(harness: &Harness, client: &Client, off: SignedDuration) {
+async fn make_all_wait(harness: &Harness, client: &HttpClient, off: SignedDuration) {
     client.create("/v1/agents", &json!({"name": "ben", "config": {"debounce": 60_000}})).await.unwrap();
     let limits = json!({"limits": {"max_attempts": 100}});
     client.create("/v1/agents", &json!({"name": "cleo", "config": limits})).await.unwrap();

@@ -78,7 +78,7 @@ async fn an_event_that_aborts_the_process_becomes_dead_and_all_others_are_proces
 /// The events of ada once all are settled; `None` if the process died before.
 async fn settled_or_dead(
     process: &mut e2e::binary::ServerProcess,
-    client: &e2e::client::Client,
+    client: &e2e::client::HttpClient,
 ) -> Option<Vec<e2e::history::InboxEvent>> {
     for _ in 0..600 {
         if process.wait_for_end(Duration::from_millis(50)).await.unwrap().is_some() {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use e2e::binary::{self, Faults, Launch, ServerProcess};
-use e2e::client::{Client, HttpAnswer};
+use e2e::client::{HttpAnswer, HttpClient};
 use e2e::counter::Counter;
 use e2e::history::{self, AgentTrace, HistoryMessage, InboxEvent};
 use e2e::stub::ModelServer;
@@ -36,18 +36,18 @@ impl Harness {
     }
 
     /// Starts a process and waits until it is ready.
-    pub(crate) async fn start(&mut self, faults: &Faults) -> (ServerProcess, Client) {
+    pub(crate) async fn start(&mut self, faults: &Faults) -> (ServerProcess, HttpClient) {
         self.try_start(faults).await.expect("the server becomes ready")
     }
 
     /// The same; `None` if the process died before it was ready.
-    pub(crate) async fn try_start(&mut self, faults: &Faults) -> Option<(ServerProcess, Client)> {
+    pub(crate) async fn try_start(&mut self, faults: &Faults) -> Option<(ServerProcess, HttpClient)> {
         let mut process = self.launch.start(faults).unwrap();
         let (ready, _) = process.ready().await.unwrap_or_else(|why| panic!("{why}"))?;
         if let Some(key) = ready.admin_key {
             self.key = key;
         }
-        Some((process, Client::new(&ready.url, &self.key).unwrap()))
+        Some((process, HttpClient::new(&ready.url, &self.key).unwrap()))
     }
 
     pub(crate) fn log(&self) -> String {
@@ -63,15 +63,15 @@ pub(crate) fn message_body(text: &str, id: u128) -> Value {
 }
 
 /// Posts a message in `home`.
-pub(crate) async fn post(client: &Client, body: &Value) -> Option<HttpAnswer> {
+pub(crate) async fn post(client: &HttpClient, body: &Value) -> Option<HttpAnswer> {
     client.post("/v1/spaces/home/messages", body, None).await
 }
 
-pub(crate) async fn ada(client: &Client) -> AgentTrace {
+pub(crate) async fn ada(client: &HttpClient) -> AgentTrace {
     history::agent(client, "ada").await.unwrap()
 }
 
-pub(crate) async fn home_messages(client: &Client) -> Vec<HistoryMessage> {
+pub(crate) async fn home_messages(client: &HttpClient) -> Vec<HistoryMessage> {
     history::messages(client, "home").await.unwrap()
 }
 
@@ -94,7 +94,7 @@ pub(crate) async fn wait_for<T: std::fmt::Debug>(
 }
 
 /// Waits until all events of ada are settled; returns them.
-pub(crate) async fn wait_until_settled(client: &Client, events: usize) -> Vec<InboxEvent> {
+pub(crate) async fn wait_until_settled(client: &HttpClient, events: usize) -> Vec<InboxEvent> {
     let all = |events: &Vec<InboxEvent>| events.iter().all(|event| event.state != "waiting");
     let seen = async || ada(client).await.events;
     wait_for("the events of ada", seen, |seen| seen.len() >= events && all(seen)).await

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::client::{Client, HttpAnswer};
+use e2e::client::{HttpAnswer, HttpClient};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -14,7 +14,7 @@ const SLOW_READERS: usize = 200;
 const MESSAGES: u128 = 40;
 
 /// The median response time of so many messages.
-async fn median_response(client: &Client, from: u128) -> Duration {
+async fn median_response(client: &HttpClient, from: u128) -> Duration {
     let filler = "x".repeat(8_000);
     let mut took = Vec::new();
     for number in from..from + MESSAGES {

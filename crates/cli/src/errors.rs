@@ -5,6 +5,7 @@ use std::fmt;
 
 use agent::config::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use client::ErrorClass;
 use serde_json::{Value, json};
 
 /// The exit codes. Scripts rely on the numbers.
@@ -22,7 +23,7 @@ pub(crate) enum Exit {
     NotFound = 4,
     /// No server answers.
     Unreachable = 5,
-    /// It took longer than `--timeout`.
+    /// It took longer than `--timeout`, or the model did not answer in time.
     TimedOut = 6,
     /// The cycle ended without a reply.
     NoReply = 7,
@@ -108,6 +109,26 @@ impl Failure {
     /// The form for `--json`, one line on standard error.
     pub(crate) fn to_json(&self) -> Value {
         json!({"error": {"code": self.code, "message": self.message, "hint": self.advice()}})
+    }
+}
+
+impl From<client::ClientError> for Failure {
+    fn from(error: client::ClientError) -> Self {
+        let exit = match error.class {
+            ErrorClass::Unreachable => Exit::Unreachable,
+            ErrorClass::TimedOut => Exit::TimedOut,
+            ErrorClass::NotFound => Exit::NotFound,
+            ErrorClass::Refused => Exit::Refused,
+            ErrorClass::Usage => Exit::Usage,
+            ErrorClass::Failed => Exit::Failed,
+        };
+        Self { exit, code: error.code, message: error.message, hint: error.hint }
+    }
+}
+
+impl From<project::ProjectError> for Failure {
+    fn from(error: project::ProjectError) -> Self {
+        Self::new(Exit::Failed, error.code, error.message).hint(error.hint)
     }
 }
 

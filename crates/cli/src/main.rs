@@ -1,29 +1,22 @@
 //! The binary `viv`: starts a server, or talks to one. This file holds only the start and the end of the
 //! process; `commands` does the work.
 
-mod agent_file;
-mod api;
 mod args;
 mod assemble;
 mod bars;
 mod charset;
-mod client;
 mod commands;
-mod credentials;
 mod errors;
-mod exchange;
 mod heap;
 mod listen;
 mod model;
 mod output;
 mod probe;
 mod progress;
-mod project;
-mod reconcile;
 mod secrets;
 mod settings;
-mod sse;
 mod target;
+mod templates;
 #[cfg(feature = "failpoints")]
 mod torture;
 mod world;
@@ -36,9 +29,9 @@ use clap::error::ErrorKind;
 use serde_json::json;
 
 use crate::args::{Cli, Command, ExportWhat, ImportWhat};
-use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+use client::Client;
 
 fn main() -> ExitCode {
     heap::limit_arenas();
@@ -74,7 +67,7 @@ fn start(cli: Cli, screen: Screen) -> Result<Exit> {
 }
 
 async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
-    let client = || Client::find(settings::data_dir(&cli.global)?);
+    let client = || Ok::<_, Failure>(Client::find(settings::data_dir(&cli.global)?)?);
     match cli.command {
         Command::Up(args) => commands::up::run(cli.global, screen, args).await,
         Command::Doctor(args) => commands::doctor::run(cli.global, screen, args).await,

@@ -4,12 +4,12 @@
 use agent::entity::EntityKind;
 use agent::id::{AgentId, EntityId};
 use agent::life::Standing;
+use api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 use serde_json::Value;
-use server::api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 
-use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
-use crate::world::OWNER;
+use client::{Client, segment, typed};
+use project::OWNER;
 
 /// Names that are shown of a longer list.
 const LISTED: usize = 8;
@@ -118,7 +118,7 @@ pub(crate) async fn resolve(
 /// The space named, else the only one that is open.
 pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<SpaceJson> {
     match wanted {
-        Some(wanted) => client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await,
+        Some(wanted) => Ok(client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await?),
         None => only_space(client, "name one").await,
     }
 }
@@ -135,7 +135,7 @@ pub(crate) async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<Me
     let path = format!("/v1/spaces/{}/members", space.id);
     let answer = client.get(&path).await?;
     // A bounded list needs no cursor; the rows are under `items` as in every list.
-    typed(&path, answer.get("items").cloned().unwrap_or(answer))
+    Ok(typed(&path, answer.get("items").cloned().unwrap_or(answer))?)
 }
 
 fn only<T>(mut spaces: Vec<(String, T)>, none: &str, how: &str) -> Result<T> {
@@ -151,7 +151,7 @@ fn only<T>(mut spaces: Vec<(String, T)>, none: &str, how: &str) -> Result<T> {
 /// The agent named, else the only one that is not retired.
 pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent> {
     if let Some(wanted) = wanted {
-        return client.get_as(&format!("/v1/agents/{}", segment(wanted))).await;
+        return Ok(client.get_as(&format!("/v1/agents/{}", segment(wanted))).await?);
     }
     let rows = client.list("/v1/agents", CANDIDATES_MAX).await?;
     let agents: Vec<Agent> = typed("/v1/agents", Value::Array(rows))?;

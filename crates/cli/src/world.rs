@@ -12,8 +12,9 @@ use agent::port::{Registry, RegistryError, StoreError};
 use runtime::Ports;
 use server::keys;
 
-use crate::credentials::Secret;
 use crate::errors::{Exit, Failure, Result};
+use client::ApiKey;
+use project::OWNER;
 
 /// The label of the admin key that the first start prints.
 const ADMIN_LABEL: &str = "admin";
@@ -25,8 +26,6 @@ const INSTRUCTIONS: &str = "\
 Be warm, curious and plain-spoken. Answer in a few sentences, in the language of the person you answer, and say \
 so when you do not know something.";
 
-/// The handle of the first person.
-pub(crate) const OWNER: &str = "owner";
 /// The handle of the first agent.
 pub(crate) const AGENT: &str = "ada";
 /// The handle of the first space.
@@ -35,7 +34,7 @@ pub(crate) const SPACE: &str = "home";
 /// Creates the initial data, once per store. The agent `ada` is left out if there are agent files or if
 /// agents were imported before; imported agents join the first space. Returns the admin key if it created
 /// the data, else `None`.
-pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -> Result<Option<Secret>> {
+pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -> Result<Option<ApiKey>> {
     let with_agent = with_agent && here.is_empty();
     let at = ports.clock.now();
     let (key, admin) = admin(&*ports.clock, &*ports.ids, ADMIN_LABEL, false)?;
@@ -93,7 +92,7 @@ fn display_name_of(mut logins: impl Iterator<Item = String>) -> String {
 
 /// Creates the key of this start for the commands on this machine and revokes the previous one. `None` if
 /// the disk is full: the previous key stays valid then.
-pub(crate) async fn local_key(ports: &Ports) -> Result<Option<Secret>> {
+pub(crate) async fn local_key(ports: &Ports) -> Result<Option<ApiKey>> {
     let (key, credential) = admin(&*ports.clock, &*ports.ids, CLI_LABEL, true)?;
     match ports.registry.add_credential(credential).await {
         Err(RegistryError::Store(StoreError::Full(_))) => Ok(None),
@@ -106,7 +105,7 @@ pub(crate) async fn new_admin_key(
     registry: &dyn Registry,
     clock: &dyn Clock,
     ids: &dyn Ids,
-) -> Result<Secret> {
+) -> Result<ApiKey> {
     let (key, credential) = admin(clock, ids, ADMIN_LABEL, true)?;
     registry.add_credential(credential).await.map_err(store_failure)?;
     Ok(key)
@@ -117,7 +116,7 @@ fn admin(
     ids: &dyn Ids,
     label: &str,
     replace_label: bool,
-) -> Result<(Secret, NewCredential)> {
+) -> Result<(ApiKey, NewCredential)> {
     let mut random = [0u8; 32];
     getrandom::fill(&mut random).map_err(|error| {
         Failure::new(Exit::Failed, "no_randomness", format!("the system provides no randomness: {error}"))
@@ -133,7 +132,7 @@ fn admin(
         at: clock.now(),
         replace_label,
     };
-    Ok((Secret::new(key), credential))
+    Ok((ApiKey::new(key), credential))
 }
 
 fn store_failure(error: RegistryError) -> Failure {

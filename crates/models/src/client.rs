@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::bounds::{CLIENTS_MAX, ERROR_BODY_MAX_BYTES, FINISH_GRACE_MS};
 use crate::secret::Secret;
 use crate::wire::failure::{self, Hints};
-use crate::wire::{Body, CachedTranscript, Encoded, Feed, KeyHeader, Opening, Wire};
+use crate::wire::{Body, CachedTranscript, Encoded, EventFeed, KeyHeader, Opening, Wire};
 
 /// Installs `ring` as the process's TLS provider. Further calls do nothing.
 pub fn install_crypto() {
@@ -186,7 +186,7 @@ fn refusal_action(
 
 struct Receiving {
     response: Response,
-    feed: Feed,
+    feed: EventFeed,
     ready: VecDeque<Piece>,
     address: Arc<Address>,
     grace: Duration,
@@ -228,7 +228,7 @@ impl Call {
         let response = sending.await.map_err(|error| unreachable(&url, &error))?;
         let status = response.status().as_u16();
         if response.status().is_success() && !is_document(&response) {
-            let feed = Feed::new(self.wire.decoder());
+            let feed = EventFeed::new(self.wire.decoder());
             let address = Arc::clone(&self.address);
             let (ready, grace, deadline) = (VecDeque::new(), self.grace, None);
             let receiving = Receiving { response, feed, ready, address, grace, deadline };

@@ -11,7 +11,7 @@ use models::wire::failure::{self, Hints};
 use models::wire::gemini::GeminiDecoder;
 use models::wire::openai_chat::{OpenAiDecoder, ToolMode, WIRE, WIRE_JSON};
 use models::wire::openai_responses::ResponsesDecoder;
-use models::wire::{Decoder, Feed};
+use models::wire::{Decoder, EventFeed};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -61,7 +61,7 @@ pub(crate) fn decode<D: Decoder>(
     bytes: &[u8],
     size: usize,
 ) -> Result<(Vec<Piece>, Reply), ModelError> {
-    let mut feed = Feed::new(decoder);
+    let mut feed = EventFeed::new(decoder);
     let mut pieces = Vec::new();
     for chunk in bytes.chunks(size) {
         pieces.extend(feed.bytes(chunk)?);

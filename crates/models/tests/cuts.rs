@@ -1,7 +1,7 @@
 //! A stream cut at every byte: before the stop reason it is an error, after it the reply is complete.
 
 use agent::port::{ModelError, Piece, Reply};
-use models::wire::{Decoder, Feed};
+use models::wire::{Decoder, EventFeed};
 use testkit::stubs::{Answer, Stub, Vendor};
 
 use crate::support::{Conversation, assert_streamed, model_at};
@@ -17,7 +17,7 @@ pub(crate) fn cut_at_every_byte<D: Decoder + Clone>(
     ended: usize,
     whole: &Reply,
 ) {
-    let mut feed = Feed::new(decoder);
+    let mut feed = EventFeed::new(decoder);
     let mut shown = Vec::new();
     for at in 0..=bytes.len() {
         for broken in [None, Some("the connection broke".to_owned())] {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use runtime::Ports;
 use runtime::node::Node;
 
-pub mod api;
 mod app_state;
 mod auth;
 mod extract;

@@ -128,7 +128,7 @@ codes! {
     Internal = "internal", 500;
     /// A record in the store is damaged.
     Damaged = "damaged", 500;
-    /// The store failed; the server must be restarted.
+    /// The store failed and the server ends: start it again.
     Broken = "broken", 500;
     /// The server is busy; try again.
     Overloaded = "overloaded", 503;

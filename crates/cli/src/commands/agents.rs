@@ -7,14 +7,14 @@ use std::path::Path;
 use agent::config::{AgentConfig, KEYS, ValueKind};
 use agent::life::Standing;
 use agent::limits;
+use api::{Agent, NewAgentJson, NewMember};
 use serde_json::{Map, Value, json};
-use server::api::{Agent, NewAgentJson, NewMember};
 
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
-use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
 use crate::target::agent_path;
+use client::{Client, segment, typed};
 
 /// Maximum number of agents that are listed.
 const AGENTS_MAX: usize = 100_000;
@@ -119,7 +119,7 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
                     "`{}` was created, but did not join `{space}`: {}",
                     created.name, failure.message
                 );
-                Failure { message, ..failure }
+                Failure { message, ..failure.into() }
                     .hint(format!("add it with `viv spaces add SPACE {}`", created.name))
             },
         )?;

@@ -4,12 +4,12 @@ use agent::config::KEYS as AGENT_KEYS;
 use serde_json::{Value, json};
 
 use super::up;
-use crate::agent_file::FILE_KEYS;
 use crate::args::{ConfigCommand, Global, KeysArgs};
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, Style};
 use crate::settings::keys::KEYS;
 use crate::settings::{Settings, shown};
+use project::agent_file::FILE_KEYS;
 
 /// Runs `show`, `check` or `keys`.
 pub(crate) async fn run(global: Global, screen: Screen, command: ConfigCommand) -> Result<Exit> {
@@ -131,13 +131,13 @@ fn of_server() -> Vec<ConfigRow> {
 }
 
 fn of_agents() -> Vec<ConfigRow> {
-    let row = |name: &str, kind: String, default: String, bound: String, live: &str, doc: &str| {
+    let row = |name: &str, kind: String, default: String, bound: String, effective: &str, doc: &str| {
         vec![
             ("key", name.to_owned()),
             ("type", kind),
             ("default", default),
             ("bound", bound),
-            ("live", live.to_owned()),
+            ("effective", effective.to_owned()),
             ("meaning", doc.to_owned()),
         ]
     };

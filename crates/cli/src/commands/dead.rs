@@ -2,15 +2,16 @@
 //! calls.
 
 use agent::event::{EventData, EventState, Principal, Trust};
+use api::{Agent, Call, EventAccepted, LoggedEvent, ReadyJson};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use server::api::{Agent, Call, EventAccepted, LoggedEvent, ReadyJson};
 
 use crate::args::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
-use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, shortened};
 use crate::target::{self, agent_path};
+use client::ErrorClass;
+use client::{Client, segment, typed};
 
 /// Maximum number of events that are listed, and of agents that are searched.
 const EVENTS_MAX: usize = 10_000;
@@ -57,7 +58,7 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
     for agent in agents {
         let path = agent_path(agent.id, &format!("/calls/{call}/cancel"));
         let answer = match client.post_empty(&path).await {
-            Err(failure) if failure.exit == Exit::NotFound => continue,
+            Err(failure) if failure.class == ErrorClass::NotFound => continue,
             answer => answer?,
         };
         if screen.json {
@@ -104,7 +105,7 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
 }
 
 async fn all(client: &Client) -> Result<Vec<Agent>> {
-    typed("/v1/agents", Value::Array(client.list("/v1/agents?brief=true", EVENTS_MAX).await?))
+    Ok(typed("/v1/agents", Value::Array(client.list("/v1/agents?brief=true", EVENTS_MAX).await?))?)
 }
 
 fn dead_row(screen: &Screen, agent: &Agent, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
@@ -216,8 +217,8 @@ async fn find_event(client: &Client, agent: &Agent, event: &str) -> Result<Optio
     }
     match client.get(&agent_path(agent.id, &format!("/events/{}", segment(event)))).await {
         Ok(row) => Ok(Some(row)),
-        Err(failure) if failure.exit == Exit::NotFound => Ok(None),
-        Err(failure) => Err(failure),
+        Err(failure) if failure.class == ErrorClass::NotFound => Ok(None),
+        Err(failure) => Err(failure.into()),
     }
 }
 

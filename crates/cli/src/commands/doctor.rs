@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::port::{ModelError, TimeoutKind};
+use api::{ReadyJson, Whoami};
 use jiff::Timestamp;
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
-use server::api::{ReadyJson, Whoami};
 use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
-use crate::client::Client;
 use crate::commands::upkeep;
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
@@ -21,6 +20,8 @@ use crate::output::{Screen, Style};
 use crate::probe;
 use crate::progress::Progress;
 use crate::settings::Settings;
+use client::Client;
+use client::ErrorClass;
 
 /// Free space, in bytes: below the first the store will soon be full, below the second it may become full.
 const SPACE_FAIL: u64 = 64 << 20;
@@ -210,17 +211,19 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     let client = match Client::find(PathBuf::from(data_dir)) {
         Ok(client) => client,
         Err(failure) if failure.code == "no_server" && !running => return (vec![none()], None),
-        Err(failure) => return (vec![Check::of("server", failure)], None),
+        Err(failure) => return (vec![Check::of("server", failure.into())], None),
     };
     let ready: ReadyJson = match client.get_as("/v1/ready").await {
         Ok(ready) => ready,
         // A stale credential file after a crash is not a failure.
         Err(failure)
-            if failure.exit == Exit::Unreachable && !running && std::env::var_os("VIV_URL").is_none() =>
+            if failure.class == ErrorClass::Unreachable
+                && !running
+                && std::env::var_os("VIV_URL").is_none() =>
         {
             return (vec![none()], None);
         }
-        Err(failure) => return (vec![Check::of("server", failure)], None),
+        Err(failure) => return (vec![Check::of("server", failure.into())], None),
     };
     let mut checks = vec![answering(&client, &ready)];
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
@@ -228,13 +231,13 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             let detail = who.entity.map_or(who.kind, |entity| format!("posts as {}", entity.name));
             Check::new("key", Verdict::Ok, format!("valid: {detail}"))
         }
-        Err(failure) => Check::of("key", failure),
+        Err(failure) => Check::of("key", failure.into()),
     });
     // Only an admin key may list agents.
     match client.list("/v1/agents?brief=true", AGENTS_MAX).await {
         Ok(agents) => checks.extend(quarantine(&agents).into_iter().chain(backing_off(&agents))),
         Err(failure) if failure.code == "forbidden" => {}
-        Err(failure) => checks.push(Check::of("agents", failure)),
+        Err(failure) => checks.push(Check::of("agents", failure.into())),
     }
     let Some(model) = ready.model else { return (checks, None) };
     let (verdict, what) = match model.demo {

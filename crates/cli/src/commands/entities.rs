@@ -1,12 +1,12 @@
 //! `viv entities`: people and agents by name, and the keys of people.
 
+use api::{EntityJson, KeyJson, NewEntity, NewKey};
 use serde_json::{Value, json};
-use server::api::{EntityJson, KeyJson, NewEntity, NewKey};
 
 use crate::args::{EntitiesArgs, EntitiesVerb};
-use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago};
+use client::{Client, segment, typed};
 
 /// Maximum number of entities that are listed.
 const ENTITIES_MAX: usize = 100_000;

@@ -1,12 +1,12 @@
 //! `viv event`: sends an agent an event, as a service would.
 
+use api::{EventAccepted, NewEvent};
 use serde_json::Value;
-use server::api::{EventAccepted, NewEvent};
 
 use crate::args::EventArgs;
-use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+use client::{Client, segment, typed};
 
 /// Sends the event.
 pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Result<Exit> {

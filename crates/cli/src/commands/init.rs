@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::InitArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style};
-use crate::project::{GITIGNORE, IGNORED, TEMPLATES, Template};
+use crate::templates::{GITIGNORE, IGNORED, TEMPLATES, Template};
 
 /// Writes the project.
 pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {

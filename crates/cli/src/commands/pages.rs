@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
+use api::ReadyJson;
 use clap_complete::aot;
 use serde_json::json;
-use server::api::ReadyJson;
 
 use crate::args::{self, CompletionsArgs, ManArgs};
-use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+use client::Client;
 
 /// Runs `viv open`.
 pub(crate) async fn open(client: Client, screen: Screen) -> Result<Exit> {

@@ -1,13 +1,13 @@
 //! `viv ps`: all agents and what they do.
 
+use api::{Agent, ReadyJson};
 use serde_json::{Value, json};
-use server::api::{Agent, ReadyJson};
 
-use crate::client::{Client, typed};
 use crate::commands::top::tokens_of;
 use crate::errors::{Exit, Result};
-use crate::exchange::why_it_is_idle;
 use crate::output::{Screen, short_count};
+use client::why_it_is_idle;
+use client::{Client, typed};
 
 /// Maximum number of agents with `--json`.
 const JSON_MAX: usize = 100_000;

@@ -8,14 +8,14 @@ use agent::limits;
 use agent::run::Ending;
 use serde_json::json;
 
-use crate::api::Exchange;
 use crate::args::SayArgs;
-use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
-use crate::exchange::{self, AgentWatch};
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target;
+use client::AgentWatch;
+use client::Client;
+use client::Exchange;
 
 /// Posts the message.
 pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {
@@ -24,9 +24,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     let target =
         target::resolve(&client, args.space.as_deref(), args.agent.as_deref(), args.sender.as_deref())
             .await?;
-    let id = exchange::fresh_id()?;
+    let id = client::fresh_id()?;
     if !args.wait {
-        let message = exchange::post(&client, &target, id, &text).await?;
+        let message = client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await?;
         if screen.json {
             screen.json_line(&json!({"message_id": id, "space": target.space.name, "seq": message["seq"]}));
         } else {
@@ -45,7 +45,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     }
     let agent = target.agent(args.agent.as_deref())?;
     let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
-    exchange::post(&client, &target, id, &text).await?;
+    client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await?;
     let waiting = Progress::start(&screen, format!("waiting for {}", agent.display_name));
     let exchange = watch.wait(id, target.space.id, Duration::from_secs(args.timeout)).await;
     drop(waiting);

@@ -1,14 +1,14 @@
 //! `viv spaces`: lists, changes and reads spaces and their members.
 
 use agent::config::WakeOn;
+use api::{MemberJson, MessageJson, NewMember, NewSpaceJson, SpaceJson};
 use serde_json::{Value, json};
-use server::api::{MemberJson, MessageJson, NewMember, NewSpaceJson, SpaceJson};
 
 use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
-use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
 use crate::target;
+use client::{Client, segment, typed};
 
 /// Maximum number of spaces that are listed.
 const SPACES_MAX: usize = 100_000;

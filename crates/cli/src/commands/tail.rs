@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use server::api::Agent;
+use api::Agent;
 
 use super::watch::follow::Follower;
 use super::watch::log::Log;
 use super::watch::moment;
 use super::watch::subject::Subject;
 use crate::args::TailArgs;
-use crate::client::{Client, segment};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+use client::{Client, segment};
 
 /// Maximum number of agents that may be named: the server's limit.
 const AGENTS: usize = agent::limits::RECENT_AGENTS_MAX;

@@ -72,13 +72,19 @@ fn exits() -> Vec<(String, i32, String)> {
 fn raised() -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     let mut files = Vec::new();
-    rust_files(&root().join("crates/cli/src"), &mut files);
+    // The classes of the client's errors have the names of the exit codes.
+    for folder in ["crates/cli/src", "crates/client/src"] {
+        rust_files(&root().join(folder), &mut files);
+    }
     files.sort();
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-        for call in text.split("Failure::new(").skip(1) {
-            let Some(exit) = call.trim_start().strip_prefix("Exit::") else { continue };
+        let calls = text.split("Failure::new(").skip(1).chain(text.split("ClientError::new(").skip(1));
+        for call in calls {
+            let call = call.trim_start();
+            let exit = call.strip_prefix("Exit::").or_else(|| call.strip_prefix("ErrorClass::"));
+            let Some(exit) = exit else { continue };
             let family: String = exit.chars().take_while(char::is_ascii_alphanumeric).collect();
             let mut parts = exit.split('"').skip(1);
             let (Some(code), Some(gap), Some(words)) = (parts.next(), parts.next(), parts.next()) else {
@@ -87,7 +93,8 @@ fn raised() -> BTreeMap<(String, String), String> {
             // If the message is built elsewhere, the next string is a hint or belongs to the next
             // statement.
             let example = if gap.contains([';', '}']) || gap.contains(".hint(") { "" } else { words };
-            let example = example.replace("\\\n", " ").replace('|', "\\|");
+            let example =
+                without_placeholders(&example.replace("\\\n", " ").replace("\\n", " ").replace('|', "\\|"));
             let example = example.split_whitespace().collect::<Vec<_>>().join(" ");
             let known: &mut String = found.entry((code.to_owned(), family)).or_default();
             if known.is_empty() {
@@ -97,6 +104,17 @@ fn raised() -> BTreeMap<(String, String), String> {
     }
     assert!(found.len() > 10, "the failures are not where this test looks");
     found
+}
+
+/// The message with `…` for each part that differs.
+fn without_placeholders(message: &str) -> String {
+    let mut parts = message.split('{');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push('…');
+        out.push_str(part.split_once('}').map_or("", |(_, after)| after));
+    }
+    out
 }
 
 fn rust_files(folder: &Path, into: &mut Vec<std::path::PathBuf>) {

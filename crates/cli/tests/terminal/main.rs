@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
 mod chat;
+mod client_crate;
 mod damaged;
 mod dead_letters;
 mod keys;

@@ -8,7 +8,7 @@ use crate::sse::{Sse, SseEvent};
 
 /// An answer that is being received. It can be cloned if its decoder can.
 #[derive(Clone)]
-pub struct Feed<D: ?Sized = dyn Decoder> {
+pub struct EventFeed<D: ?Sized = dyn Decoder> {
     sse: Option<Sse>,
     /// The bytes before the first event, as long as the answer may turn out to be no stream of events.
     unread: Option<Vec<u8>>,
@@ -16,7 +16,7 @@ pub struct Feed<D: ?Sized = dyn Decoder> {
     received: usize,
 }
 
-impl<D: Decoder + ?Sized> Feed<D> {
+impl<D: Decoder + ?Sized> EventFeed<D> {
     /// An answer of which nothing was received yet.
     pub fn new(decoder: Box<D>) -> Self {
         Self { sse: Some(Sse::new()), unread: Some(Vec::new()), decoder: Some(decoder), received: 0 }

@@ -27,7 +27,7 @@ use bytes::Bytes;
 pub use body::Body;
 pub(crate) use chain::CachedTranscript;
 pub use chain::Encoded;
-pub use feed::Feed;
+pub use feed::EventFeed;
 
 use crate::sse::SseEvent;
 

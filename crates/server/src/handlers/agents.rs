@@ -15,11 +15,11 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgentJson, PageJson};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Body, MaybeBody, PathParam, Query, bounded_text, page, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
+use api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgentJson, PageJson};
 
 /// Creates an agent.
 #[utoipa::path(post, path = "/v1/agents", tag = "agents", request_body = NewAgentJson,

@@ -5,10 +5,10 @@ use axum::Json;
 use axum::extract::State;
 
 use super::agents::find_agent;
-use crate::api::{Call, PageJson};
 use crate::app_state::SharedState;
 use crate::extract::{PathParam, run_to_completion};
 use crate::problem::Problem;
+use api::{Call, PageJson};
 
 /// Lists the calls of an agent that have no result yet, in the order in which they were made.
 #[utoipa::path(get, path = "/v1/agents/{agent}/calls", tag = "calls",

@@ -7,11 +7,11 @@ use agent::port::{Credential, CredentialKind, NewCredential, NewHuman};
 use axum::Json;
 use axum::extract::State;
 
-use crate::api::{EntityJson, EntityQuery, KeyJson, NewEntity, NewKey, PageJson};
 use crate::app_state::{AppState, SharedState};
 use crate::extract::{Body, MaybeBody, PathParam, Query, bounded_text, page, run_to_completion};
 use crate::keys;
 use crate::problem::{Code, Problem, WriteResponse};
+use api::{EntityJson, EntityQuery, KeyJson, NewEntity, NewKey, PageJson};
 
 /// Creates a person.
 #[utoipa::path(post, path = "/v1/entities", tag = "entities", request_body = NewEntity,

@@ -12,11 +12,11 @@ use axum::extract::State;
 use serde_json::Value;
 
 use super::agents::find_agent;
-use crate::api::{EVENT_STATES, EventAccepted, InboxQuery, LoggedEvent, NewEvent, PageJson};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Body, Idempotency, PathParam, Query, page, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
+use api::{EVENT_STATES, EventAccepted, InboxQuery, LoggedEvent, NewEvent, PageJson};
 
 /// Sends an event to an agent. After the response the event is on disk. Sent again with the same
 /// `Idempotency-Key`, it is processed only once.

@@ -11,12 +11,12 @@ use runtime::Ports;
 
 use super::agents::find_agent;
 use super::messages::messages_json;
-use crate::api::{
-    Consciousness, ContextJson, FactsJson, LogEntry, LogQuery, PageJson, PageQuery, RunDetail, RunJson,
-};
 use crate::app_state::SharedState;
 use crate::extract::{PathParam, Query, page, rows};
 use crate::problem::{Code, Problem};
+use api::{
+    Consciousness, ContextJson, FactsJson, LogEntry, LogQuery, PageJson, PageQuery, RunDetail, RunJson,
+};
 
 /// Lists the runs of an agent, newest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/runs", tag = "runs",

@@ -17,11 +17,11 @@ use uuid::Uuid;
 
 use super::entities::find_entity;
 use super::events::{key_reused, publish_progress};
-use crate::api::{MessageJson, NewMessageJson, PageJson, TimelineQuery};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{Body, Idempotency, PathParam, Query, rows, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
+use api::{MessageJson, NewMessageJson, PageJson, TimelineQuery};
 
 /// Posts a message in a space. After the response the message is on disk. Sent again with the same `id` or the same
 /// `Idempotency-Key`, it is posted only once.

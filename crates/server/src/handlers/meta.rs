@@ -5,9 +5,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-use crate::api::{Health, ModelSummary, ReadyJson, Whoami};
 use crate::app_state::SharedState;
 use crate::auth::Caller;
+use api::{Health, ModelSummary, ReadyJson, Whoami};
 
 use crate::problem::Problem;
 

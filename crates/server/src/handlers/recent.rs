@@ -8,10 +8,10 @@ use axum::extract::State;
 
 use super::agents::find_agent;
 use super::messages::messages_json;
-use crate::api::{Recent, RecentItemJson, RecentQuery};
 use crate::app_state::{AppState, SharedState};
 use crate::extract::{Query, rows};
 use crate::problem::{Code, Problem};
+use api::{Recent, RecentItemJson, RecentQuery};
 
 /// Lists the newest messages and runs of all or of some agents, oldest first.
 #[utoipa::path(get, path = "/v1/recent", tag = "streams", params(RecentQuery),

@@ -12,11 +12,11 @@ use axum::Json;
 use axum::extract::State;
 
 use super::entities::find_entity;
-use crate::api::{MemberJson, NewMember, NewSpaceJson, PageJson, PageQuery, SpaceChangeJson, SpaceJson};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace};
 use crate::extract::{Body, PathParam, Query, bounded_text, page, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
+use api::{MemberJson, NewMember, NewSpaceJson, PageJson, PageQuery, SpaceChangeJson, SpaceJson};
 
 /// Opens a space.
 #[utoipa::path(post, path = "/v1/spaces", tag = "spaces", request_body = NewSpaceJson,

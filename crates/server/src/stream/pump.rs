@@ -21,9 +21,9 @@ use super::frame::{self, Frame};
 use super::outbox::Outbox;
 use super::relay::Subscription;
 use super::subject::{Shown, Subject, visible};
-use crate::api::{Closed, Gap};
 use crate::app_state::AppState;
 use crate::auth::{Caller, find_credential};
+use api::{Closed, Gap};
 
 /// Why the server ends a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

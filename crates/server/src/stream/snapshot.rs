@@ -11,10 +11,10 @@ use runtime::live::{Activity, Draft};
 use serde_json::Value;
 
 use super::subject::Subject;
-use crate::api::{AgentNow, AgentSnapshot, DraftNow, IdleNow, MemberJson, ServerSnapshot, SpaceSnapshot};
 use crate::app_state::AppState;
 use crate::handlers::agents::{CurrentState, current_state, cycle_of};
 use crate::handlers::messages::with_senders;
+use api::{AgentNow, AgentSnapshot, DraftNow, IdleNow, MemberJson, ServerSnapshot, SpaceSnapshot};
 
 /// The state of a subject at one moment.
 pub(super) struct Snapshot {

@@ -106,6 +106,7 @@ fn http_statuses_are_chosen_only_in_problem_rs() {
     let homes = [
         "crates/server/src/problem.rs",
         "crates/models/",
+        "crates/client/",
         "crates/cli/",
         "crates/testkit/",
         "bench/",

@@ -8,7 +8,8 @@ use crate::tree;
 /// Names that a file may use for a private type.
 const PRIVATE: &[&str] = &["Args", "Error", "Row", "State"];
 /// Names that several types share, each with the reason. At most ten.
-const SHARED: &[(&str, &str)] = &[];
+const SHARED: &[(&str, &str)] =
+    &[("Result", "the usual alias of a crate for `std::result::Result` with its own error")];
 
 /// A type and where it is declared.
 struct Declared {

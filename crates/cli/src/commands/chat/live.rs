@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::space::Message;
 use agent::update::Update;
-use server::api::{Agent, CancelRequest, ReadyJson};
+use api::{Agent, CancelRequest, ReadyJson};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -13,14 +13,13 @@ use super::editor::{Editor, EditorAction};
 use super::keys::Keys;
 use super::talk::Talk;
 use super::terminal::{self, Terminal};
-use crate::client::{Client, typed};
 use crate::commands::watch::moment::zone;
 use crate::errors::{Exit, Failure, Result};
-use crate::exchange;
 use crate::output::{Screen, Style, shortened};
-use crate::sse::{self, StreamEvent};
 use crate::target::{self, Target, agent_path};
 use agent::space::PostedMessage;
+use client::StreamEvent;
+use client::{Client, typed};
 
 /// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
@@ -53,7 +52,7 @@ struct Chat {
 /// Runs the chat until the user quits.
 pub(crate) async fn run(client: Arc<Client>, screen: Screen, target: Target, history: u32) -> Result<Exit> {
     let path = format!("/v1/spaces/{}/stream", target.space.id);
-    let mut updates = sse::listen(Arc::clone(&client), path).await?;
+    let mut updates = client::listen(Arc::clone(&client), path).await?;
     let mut tools = tool_updates(&client, &target).await;
     let ready: ReadyJson = client.get_as("/v1/ready").await?;
     let earlier = messages(&client, &target, history.max(1)).await?;
@@ -118,7 +117,7 @@ async fn tool_updates(client: &Arc<Client>, target: &Target) -> mpsc::Receiver<U
     let (sender, tools) = mpsc::channel(OUTBOX);
     for agent in target.agents().filter(|_| target.admin) {
         let path = agent_path(agent.id.agent(), "/stream");
-        let Ok(mut stream) = sse::listen(Arc::clone(client), path).await else { continue };
+        let Ok(mut stream) = client::listen(Arc::clone(client), path).await else { continue };
         let sender = sender.clone();
         tokio::spawn(async move {
             while let Some(event) = stream.recv().await {
@@ -193,7 +192,7 @@ impl Chat {
         keys.into_iter().all(|key| match self.editor.press(key) {
             None => true,
             Some(EditorAction::Send(text)) => self.enter(&text),
-            Some(EditorAction::Interrupt) if self.talk.busy().is_empty() => false,
+            Some(EditorAction::Interrupt) if self.talk.working().is_empty() => false,
             Some(EditorAction::Interrupt) => self.cancel(),
             Some(EditorAction::Leave) => false,
             Some(EditorAction::Redraw) => {
@@ -214,7 +213,7 @@ impl Chat {
             }
             Line::Help => self.talk.note(HELP),
             Line::Who => self.who(),
-            Line::Cancel if self.talk.busy().is_empty() => self.talk.note("(no agent is working now)"),
+            Line::Cancel if self.talk.working().is_empty() => self.talk.note("(no agent is working now)"),
             Line::Cancel => return self.cancel(),
             Line::Quit => return false,
             Line::Unknown(command) => {
@@ -228,17 +227,19 @@ impl Chat {
 
     /// Cancels the cycles that are shown here.
     fn cancel(&mut self) -> bool {
-        for (agent, busy) in self.talk.busy() {
+        for (agent, work) in self.talk.working() {
             let client = Arc::clone(&self.client);
             let answers = self.answers.clone();
             let path = agent_path(*agent, "/cancel");
-            let body = CancelRequest { cycle: busy.cycle };
+            let body = CancelRequest { cycle: work.cycle };
             tokio::spawn(async move {
                 match client.post(&path, &body, None).await {
                     Ok(_) => {}
                     // It has just ended by itself.
                     Err(failure) if failure.code == "no_open_cycle" => {}
-                    Err(failure) => send_answer(&answers, RequestResult::Remark(one_line(&failure))).await,
+                    Err(failure) => {
+                        send_answer(&answers, RequestResult::Remark(one_line(&failure.into()))).await
+                    }
                 }
             });
         }
@@ -271,7 +272,7 @@ impl Chat {
                 self.talk.connection_lost();
                 false
             }
-            StreamEvent::Refused(failure) => return Err(failure),
+            StreamEvent::Refused(failure) => return Err(failure.into()),
         };
         if missed {
             let client = Arc::clone(&self.client);
@@ -352,12 +353,12 @@ fn post_in_order(
     let (outbox, mut lines) = mpsc::channel::<String>(OUTBOX);
     tokio::spawn(async move {
         while let Some(text) = lines.recv().await {
-            let posted = match exchange::fresh_id() {
-                Ok(id) => exchange::post(&client, &target, id, &text).await,
+            let posted = match client::fresh_id() {
+                Ok(id) => client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await,
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = posted {
-                send_answer(&answers, RequestResult::NotSent(text, failure)).await;
+                send_answer(&answers, RequestResult::NotSent(text, failure.into())).await;
             }
         }
     });
@@ -372,7 +373,7 @@ async fn send_answer(answers: &mpsc::Sender<RequestResult>, answer: RequestResul
 async fn messages(client: &Client, target: &Target, max: u32) -> Result<Vec<PostedMessage>> {
     let path = format!("/v1/spaces/{}/messages?limit={max}", target.space.id);
     let answer = client.get(&path).await?;
-    typed(&path, answer["items"].clone())
+    Ok(typed(&path, answer["items"].clone())?)
 }
 
 async fn list_members(client: &Client, target: &Target) -> Result<String> {

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::args::ChatArgs;
-use crate::client::Client;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 use crate::target;
+use client::Client;
 
 /// Runs the chat.
 pub(crate) async fn run(client: Client, screen: Screen, args: ChatArgs) -> Result<Exit> {

@@ -8,12 +8,12 @@ use agent::limits;
 use tokio::sync::mpsc;
 
 use super::command::{HELP, Line};
-use crate::client::Client;
 use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
-use crate::exchange::{self, AgentWatch};
 use crate::output::Screen;
 use crate::target::Target;
+use client::AgentWatch;
+use client::Client;
 
 /// Posts each line of standard input and waits for the reply of each agent in the space.
 pub(crate) async fn run(
@@ -49,8 +49,8 @@ pub(crate) async fn run(
                 continue;
             }
         };
-        let id = exchange::fresh_id()?;
-        exchange::post(&client, &target, id, text).await?;
+        let id = client::fresh_id()?;
+        client::post(&client, target.space.id, target.sender.as_deref(), id, text).await?;
         for (name, watch) in &mut watches {
             let exchange = watch.wait(id, target.space.id, timeout).await?;
             say::print(&screen, name, &exchange);

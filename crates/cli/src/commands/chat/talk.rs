@@ -1,7 +1,7 @@
 //! Renders a conversation: takes updates, returns finished rows and one unfinished row. Pure; must not know
 //! the terminal or the server, so every order of updates can be tested.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use agent::call::OutcomeStatus;
 use agent::id::{AgentId, CycleId, EntityId, MessageId};
@@ -15,39 +15,19 @@ use jiff::tz::TimeZone;
 use super::flow::Flow;
 use crate::commands::watch::moment::backing_off_text;
 use crate::output::{Screen, Style};
-use crate::sse::Snapshot;
+use client::{AgentWork, Feed, Snapshot};
 
-/// Number of printed messages that are remembered, so that a late piece of a draft is ignored.
-const PRINTED: usize = 64;
 /// Tools that are not shown: their effect is visible as a message or as the end of the cycle.
 const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
-
-/// A message being written.
-#[derive(Debug)]
-struct MessageDraft {
-    agent: AgentId,
-    /// As generated, not cleaned.
-    text: String,
-    /// Pieces were lost: later pieces are ignored, and the committed message completes it.
-    incomplete: bool,
-}
 
 /// The draft that is currently shown.
 #[derive(Debug)]
 struct ShownDraft {
     message: MessageId,
-    /// Bytes of its text that are already shown.
-    shown: usize,
+    agent: AgentId,
+    /// The part of its text that is already shown, as generated.
+    text: String,
     flow: Flow,
-}
-
-/// An agent at work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Busy {
-    /// Its current cycle.
-    pub(crate) cycle: Option<CycleId>,
-    state: AgentState,
-    tool: Option<String>,
 }
 
 /// A conversation on one screen.
@@ -58,13 +38,9 @@ pub(crate) struct Talk {
     names: HashMap<EntityId, String>,
     last_seq: u64,
     early: BTreeMap<u64, Message>,
-    drafts: HashMap<MessageId, MessageDraft>,
+    feed: Feed,
     shown_draft: Option<ShownDraft>,
-    printed: VecDeque<MessageId>,
-    busy: BTreeMap<AgentId, Busy>,
     zone: TimeZone,
-    /// Agents already reported as backing off; removed when they do something.
-    backing_off: BTreeSet<AgentId>,
     /// The last cycle of each agent that touched this space: work in other spaces is not shown.
     cycles: HashMap<AgentId, CycleId>,
     lost: bool,
@@ -83,12 +59,9 @@ impl Talk {
             names: HashMap::new(),
             last_seq: 0,
             early: BTreeMap::new(),
-            drafts: HashMap::new(),
+            feed: Feed::default(),
             shown_draft: None,
-            printed: VecDeque::new(),
-            busy: BTreeMap::new(),
             zone,
-            backing_off: BTreeSet::new(),
             cycles: HashMap::new(),
             lost: false,
             catching_up: false,
@@ -122,8 +95,8 @@ impl Talk {
     }
 
     /// Agents at work, and what is known about their cycles.
-    pub(crate) fn busy(&self) -> &BTreeMap<AgentId, Busy> {
-        &self.busy
+    pub(crate) fn working(&self) -> &BTreeMap<AgentId, AgentWork> {
+        self.feed.working()
     }
 
     /// Rows that were finished since the last call.
@@ -142,11 +115,13 @@ impl Talk {
             return Some("(not connected; reconnecting)".to_owned());
         }
         let words: Vec<String> = self
-            .busy
+            .feed
+            .working()
             .iter()
-            .map(|(agent, busy)| {
+            .map(|(agent, work)| {
                 let name = self.name_of(agent.entity());
-                match (&busy.tool, busy.state) {
+                let here = self.cycles.get(agent).copied() == work.cycle;
+                match (work.tool.as_ref().filter(|tool| here && is_shown(tool)), work.state) {
                     (Some(tool), _) => format!("{name} uses {}", self.screen.clean_line(tool)),
                     (None, AgentState::Paused) => format!("{name} waits for a person"),
                     (None, _) => format!("{name} is thinking"),
@@ -177,7 +152,7 @@ impl Talk {
             self.message(message);
         }
         self.catching_up = false;
-        self.show_next_draft();
+        self.show_drafts();
     }
 
     /// Handles the snapshot of a new connection; returns `true` if messages were missed.
@@ -185,33 +160,24 @@ impl Talk {
         if std::mem::take(&mut self.lost) {
             self.note("(reconnected)");
         }
-        self.busy = snapshot
-            .agents
-            .iter()
-            .filter(|agent| agent.state != AgentState::Sleeping)
-            .map(|agent| (agent.agent, Busy { cycle: Some(agent.cycle), state: agent.state, tool: None }))
-            .collect();
-        for now in &snapshot.idle {
+        let new = self.feed.snapshot(&snapshot);
+        for now in snapshot.idle.iter().filter(|now| new.contains(&now.agent)) {
             let rest = IdleUntil { reason: now.reason, until: now.until };
             self.back_off(now.agent, rest, now.why.as_deref());
         }
         self.cycles.extend(snapshot.agents.iter().map(|agent| (agent.agent, agent.cycle)));
-        let gone: Vec<MessageId> = self
-            .drafts
-            .keys()
-            .filter(|id| snapshot.drafts.iter().all(|d| d.message != **id))
-            .copied()
-            .collect();
-        // A draft that ended during the interruption was either committed, and catching up is_shown it, or
+        // A draft that ended during the interruption was either committed, and catching up shows it, or
         // discarded.
         let missed = snapshot.head_seq > self.last_seq;
         self.catching_up |= missed;
-        if !missed {
-            gone.into_iter().for_each(|message| self.discard(message));
+        let continues = self.shown_draft.as_ref().is_none_or(|shown| {
+            let draft = self.feed.drafts().get(&shown.message);
+            draft.map_or(missed, |draft| draft.text.starts_with(&shown.text))
+        });
+        if !continues {
+            self.discard_shown();
         }
-        for draft in snapshot.drafts.into_iter().filter(|draft| draft.tool.is_none()) {
-            self.resume(draft.message, draft.agent, draft.text);
-        }
+        self.show_drafts();
         missed
     }
 
@@ -219,13 +185,14 @@ impl Talk {
     pub(crate) fn connection_lost(&mut self) {
         if !self.lost {
             self.lost = true;
-            self.busy.clear();
+            self.feed.lost();
             self.note("(connection lost; sending is retried for a moment)");
         }
     }
 
     /// Handles an update; returns `true` if messages before it were missed.
     pub(crate) fn update(&mut self, update: Update) -> bool {
+        let change = self.feed.update(&update);
         match update {
             Update::Message { message } => {
                 let missed = message.seq > self.last_seq + 1;
@@ -236,18 +203,18 @@ impl Talk {
                 self.message(message.message);
                 return missed;
             }
-            Update::Draft { message, agent, delta, chars, .. } => self.draft(message, agent, &delta, chars),
-            Update::DraftReset { message, .. } => self.discard(message),
-            Update::State { agent, reason, idle: Some(idle), .. } => {
-                self.back_off(agent, idle, reason.as_deref())
-            }
-            Update::State { agent, state, cycle, reason, .. } => self.state(agent, state, cycle, reason),
-            Update::ToolStarted { agent, cycle, tool, .. } => {
-                let here = self.cycles.get(&agent) == Some(&cycle);
-                if let Some(busy) = self.busy.get_mut(&agent).filter(|_| here && is_shown(&tool)) {
-                    busy.tool = Some(tool);
+            Update::Draft { .. } => self.show_drafts(),
+            Update::DraftReset { message, .. } => {
+                if self.shown_draft.as_ref().is_some_and(|shown| shown.message == message) {
+                    self.discard_shown();
                 }
             }
+            Update::State { agent, reason, idle: Some(idle), .. } => {
+                if change.backs_off {
+                    self.back_off(agent, idle, reason.as_deref());
+                }
+            }
+            Update::State { agent, state, cycle, reason, .. } => self.state(agent, state, cycle, reason),
             Update::ToolDone { agent, cycle, tool, status, .. } => {
                 if self.cycles.get(&agent) == Some(&cycle) {
                     self.tool_done(agent, &tool, status);
@@ -259,7 +226,8 @@ impl Talk {
                 }
             }
             Update::CycleEnded { agent, ending, reason, .. } => self.ended(agent, ending, reason),
-            Update::ToolInput { .. }
+            Update::ToolStarted { .. }
+            | Update::ToolInput { .. }
             | Update::Member { .. }
             | Update::Thought { .. }
             | Update::Commit { .. }
@@ -288,27 +256,19 @@ impl Talk {
     }
 
     fn show(&mut self, message: &Message) {
-        self.backing_off.remove(&message.sender.agent());
-        let draft = self.drafts.remove(&message.id);
-        self.printed.push_back(message.id);
-        if self.printed.len() > PRINTED {
-            self.printed.pop_front();
-        }
         match self.shown_draft.take_if(|shown_draft| shown_draft.message == message.id) {
-            Some(shown_draft) => {
-                self.complete(shown_draft, &draft.map(|draft| draft.text).unwrap_or_default(), message)
-            }
+            Some(shown_draft) => self.complete(shown_draft, message),
             None => {
                 self.interrupt();
                 self.print(message.sender, &message.text);
             }
         }
-        self.show_next_draft();
+        self.show_drafts();
     }
 
     /// Replaces a draft by its committed message: text that is already shown is not repeated.
-    fn complete(&mut self, mut shown_draft: ShownDraft, shown: &str, message: &Message) {
-        let rest = message.text.strip_prefix(shown);
+    fn complete(&mut self, mut shown_draft: ShownDraft, message: &Message) {
+        let rest = message.text.strip_prefix(&shown_draft.text);
         if let Some(rest) = rest {
             let rows = shown_draft.flow.feed(&self.screen.clean(rest));
             self.push(rows);
@@ -328,101 +288,47 @@ impl Talk {
         self.push(rows);
     }
 
-    fn draft(&mut self, message: MessageId, agent: AgentId, delta: &str, chars: u64) {
-        if self.printed.contains(&message) {
-            return;
-        }
-        let draft = self.drafts.entry(message).or_insert_with(|| MessageDraft {
-            agent,
-            text: String::new(),
-            incomplete: false,
-        });
-        let before = draft.text.chars().count() + delta.chars().count();
-        draft.incomplete |= before as u64 != chars;
-        if !draft.incomplete {
-            draft.text.push_str(delta);
-        }
-        self.show_draft(message);
-    }
-
-    /// Restores a draft from a snapshot, which contains it in full.
-    fn resume(&mut self, message: MessageId, agent: AgentId, text: String) {
-        if self.printed.contains(&message) {
-            return;
-        }
-        let fits = self.drafts.get(&message).is_none_or(|draft| text.starts_with(&draft.text));
-        if !fits {
-            self.discard(message);
-        }
-        self.drafts.insert(message, MessageDraft { agent, text, incomplete: false });
-        self.show_draft(message);
-    }
-
-    /// Shows the new text of a draft, if it is the one currently shown or no other is.
-    fn show_draft(&mut self, message: MessageId) {
+    /// Shows the new text of the shown draft, or begins the oldest draft if none is shown.
+    fn show_drafts(&mut self) {
         if self.shown_draft.is_none() && !self.catching_up {
-            let Some(draft) = self.drafts.get(&message) else { return };
-            let lead = format!("{}: ", self.name_of(draft.agent.entity()));
-            self.shown_draft = Some(ShownDraft { message, shown: 0, flow: Flow::new(&lead, self.width) });
+            let Some((message, draft)) = self.feed.drafts().first_key_value() else { return };
+            let flow = Flow::new(&format!("{}: ", self.name_of(draft.agent.entity())), self.width);
+            let (message, agent) = (*message, draft.agent);
+            self.shown_draft = Some(ShownDraft { message, agent, text: String::new(), flow });
         }
-        let Some(shown_draft) =
-            self.shown_draft.as_mut().filter(|shown_draft| shown_draft.message == message)
-        else {
-            return;
-        };
-        let Some(draft) = self.drafts.get(&message) else { return };
-        let new = self.screen.clean(&draft.text[shown_draft.shown..]);
-        shown_draft.shown = draft.text.len();
-        let rows = shown_draft.flow.feed(&new);
+        let Some(shown) = &mut self.shown_draft else { return };
+        let Some(draft) = self.feed.drafts().get(&shown.message) else { return };
+        let Some(new) = draft.text.strip_prefix(&shown.text) else { return };
+        let rows = shown.flow.feed(&self.screen.clean(new));
+        shown.text.push_str(new);
         self.push(rows);
-    }
-
-    fn show_next_draft(&mut self) {
-        if self.shown_draft.is_none()
-            && !self.catching_up
-            && let Some(message) = self.drafts.keys().min().copied()
-        {
-            self.show_draft(message);
-        }
     }
 
     /// Makes space for another row: finishes the current row as it is; the draft continues below, under its
     /// name.
     fn interrupt(&mut self) {
-        let Some(shown_draft) = &mut self.shown_draft else { return };
-        let agent = self.drafts.get(&shown_draft.message).map(|draft| draft.agent);
-        let last = shown_draft.flow.end();
-        let name = agent.map(|agent| self.name_of(agent.entity())).unwrap_or_default();
-        let width = self.width;
-        if let Some(shown_draft) = &mut self.shown_draft {
-            shown_draft.flow = Flow::new(&format!("{name} ... "), width);
-        }
+        let Some(mut shown) = self.shown_draft.take() else { return };
+        let last = shown.flow.end();
+        shown.flow = Flow::new(&format!("{} ... ", self.name_of(shown.agent.entity())), self.width);
+        self.shown_draft = Some(shown);
         self.push(last.into_iter().collect());
     }
 
-    fn discard(&mut self, message: MessageId) {
-        let Some(draft) = self.drafts.remove(&message) else { return };
-        if let Some(mut shown_draft) = self.shown_draft.take_if(|shown_draft| shown_draft.message == message)
-        {
-            let last = shown_draft.flow.end();
-            self.push(last.into_iter().collect());
-            self.note(&format!("({} discarded that)", self.name_of(draft.agent.entity())));
-        }
-        self.show_next_draft();
+    /// Ends the row of the shown draft, which will not be posted.
+    fn discard_shown(&mut self) {
+        let Some(mut shown) = self.shown_draft.take() else { return };
+        self.push(shown.flow.end().into_iter().collect());
+        self.note(&format!("({} discarded that)", self.name_of(shown.agent.entity())));
+        self.show_drafts();
     }
 
-    /// Reports once that an agent backs off, however often it retries.
     fn back_off(&mut self, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
-        self.busy.remove(&agent);
-        if self.backing_off.insert(agent) {
-            let name = self.name_of(agent.entity());
-            self.note(&format!("({name} {})", backing_off_text(rest, why, &self.zone)));
-        }
+        let name = self.name_of(agent.entity());
+        self.note(&format!("({name} {})", backing_off_text(rest, why, &self.zone)));
     }
 
     fn state(&mut self, agent: AgentId, state: AgentState, cycle: Option<CycleId>, reason: Option<String>) {
         if matches!(state, AgentState::Sleeping | AgentState::Retired) {
-            self.busy.remove(&agent);
             if let Some(reason) = reason {
                 let name = self.name_of(agent.entity());
                 self.note(&format!("({name} sleeps: {reason})"));
@@ -430,15 +336,9 @@ impl Talk {
             return;
         }
         self.cycles.extend(cycle.map(|cycle| (agent, cycle)));
-        let busy = self.busy.entry(agent).or_insert(Busy { cycle, state, tool: None });
-        busy.cycle = cycle.or(busy.cycle);
-        busy.state = state;
     }
 
     fn tool_done(&mut self, agent: AgentId, tool: &str, status: OutcomeStatus) {
-        if let Some(busy) = self.busy.get_mut(&agent) {
-            busy.tool = None;
-        }
         let end = match status {
             OutcomeStatus::Ok if !is_shown(tool) => return,
             OutcomeStatus::Ok => "",
@@ -452,8 +352,6 @@ impl Talk {
     }
 
     fn ended(&mut self, agent: AgentId, ending: Ending, reason: Option<String>) {
-        self.busy.remove(&agent);
-        self.backing_off.remove(&agent);
         let name = self.name_of(agent.entity());
         let details = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         match ending {

@@ -10,8 +10,8 @@ use scenario::flaw::{FileFlaw, FilePosition};
 use scenario::scene::Scenario;
 use serde_json::{Map, Value, json};
 
-use crate::agent_file;
 use crate::errors::{Exit, Failure, Result};
+use project::agent_file;
 
 /// Maximum number of files per command.
 const FILES_MAX: usize = 1_000;

@@ -10,10 +10,10 @@ mod runner;
 use serde_json::{Value, json};
 
 use crate::args::{Global, ScenarioFiles, ScenarioVerb};
-use crate::client::Client;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 use crate::settings;
+use client::Client;
 
 /// Runs a verb of `viv scenario`.
 pub(crate) async fn run(global: Global, screen: Screen, verb: ScenarioVerb) -> Result<Exit> {

@@ -12,20 +12,20 @@ use agent::event::{EventData, EventState};
 use agent::id::{CycleId, EntityId, MessageId, SpaceId};
 use agent::limits::PAGE_MAX;
 use agent::port::Toolbox;
+use api::{Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson};
 use scenario::file;
 use scenario::flaw::FilePosition;
 use scenario::scene::{Actor, Room, Scenario, StoryAction, StoryEvent, When};
 use scenario::write::written;
 use serde_json::{Value, json};
-use server::api::{Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson};
 
 use super::{replies, runner};
 use crate::args::RecordArgs;
-use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::progress::Progress;
 use crate::target::{self, agent_path};
+use client::{Client, segment, typed};
 
 /// Maximum number of inbox rows that are read.
 const INBOX_MAX: usize = 10_000;
@@ -150,7 +150,7 @@ impl Recording {
         let found: MessageJson = client.get_as(&format!("/v1/messages/{message}")).await?;
         if !self.entities.contains_key(&found.sender) {
             let path = format!("/v1/entities/{}", found.sender);
-            let entity: server::api::EntityJson = client.get_as(&path).await?;
+            let entity: api::EntityJson = client.get_as(&path).await?;
             self.entities.insert(entity.id, entity.name);
         }
         self.messages.insert(*message, found);

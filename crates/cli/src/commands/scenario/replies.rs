@@ -8,10 +8,10 @@ use agent::id::{CallId, EntityId, SpaceId};
 use agent::message::Part;
 use agent::run::Ending;
 use agent::space::MessageKind;
+use api::{Agent, LogEntry, MessageJson, RunJson};
 use scenario::flaw::FilePosition;
 use scenario::scene::{Act, Amount, Condition, CycleShape, Expectation, Expected, Rule, TextPattern};
 use serde_json::Value;
-use server::api::{Agent, LogEntry, MessageJson, RunJson};
 
 /// The names of the agent, spaces and entities of a recording.
 pub(super) struct NameTable<'a> {

@@ -2,15 +2,15 @@
 
 use agent::goals::Branch;
 use agent::life::{Goal, Schedule, Standing};
+use api::{Agent, FactsJson};
 use jiff::Timestamp;
 use serde_json::json;
-use server::api::{Agent, FactsJson};
 
 use super::{calls, section};
-use crate::client::Client;
 use crate::errors::Result;
 use crate::output::{Screen, ago};
 use crate::target::{self, agent_path};
+use client::Client;
 
 /// Shows an agent.
 pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {

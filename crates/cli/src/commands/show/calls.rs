@@ -2,13 +2,14 @@
 
 use agent::call::{CallState, OutcomeStatus};
 use agent::id::{AgentId, CallId};
+use api::{Call, LoggedEvent, RunJson};
 use serde_json::Value;
-use server::api::{Call, LoggedEvent, RunJson};
 
-use crate::client::{Client, segment, typed};
-use crate::errors::{Exit, Result};
+use crate::errors::Result;
 use crate::output::{Screen, shortened};
 use crate::target::agent_path;
+use client::ErrorClass;
+use client::{Client, segment, typed};
 
 /// Columns of arguments in a line.
 const PREVIEW: usize = 40;
@@ -18,7 +19,7 @@ const RESULT_COLUMNS: usize = 80;
 /// The open calls as the server returns them; empty if the server is older than this API.
 pub(super) async fn fetched(client: &Client, agent: AgentId) -> Result<Value> {
     match client.get(&agent_path(agent, "/calls")).await {
-        Err(failure) if failure.exit == Exit::NotFound => Ok(Value::Array(Vec::new())),
+        Err(failure) if failure.class == ErrorClass::NotFound => Ok(Value::Array(Vec::new())),
         answer => Ok(answer?["items"].take()),
     }
 }
@@ -39,7 +40,9 @@ pub(super) async fn late(client: &Client, screen: &Screen, run: &RunJson) -> Res
             let tool = screen.clean_line(&call.tool);
             let path = agent_path(run.agent, &format!("/events/{}", segment(&format!("result:{id}"))));
             lines.push(match client.get(&path).await {
-                Err(failure) if failure.exit == Exit::NotFound => format!("{tool}, call {id}: no answer yet"),
+                Err(failure) if failure.class == ErrorClass::NotFound => {
+                    format!("{tool}, call {id}: no answer yet")
+                }
                 answer => {
                     let event: LoggedEvent = typed(&path, answer?)?;
                     let what = shortened(&screen.clean_line(&super::inbox::content(&event)), RESULT_COLUMNS);

@@ -3,17 +3,17 @@
 
 use agent::id::AgentId;
 use agent::message::Part;
+use api::{ContextJson, LogEntry};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use server::api::{ContextJson, LogEntry};
 
 use crate::args::ContextArg;
 use crate::bars::{Piece, Scale};
-use crate::client::{Client, typed};
 use crate::errors::Result;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target::{self, agent_path};
+use client::{Client, typed};
 
 /// Entries per page: the server's limit.
 const PAGE: usize = 200;
@@ -44,7 +44,7 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
     let (layers, why) = match client.get(&path).await {
         Ok(layers) => (layers, None),
         Err(failure) if failure.code == "no_such_model" => (Value::Null, Some(failure.message)),
-        Err(failure) => return Err(failure),
+        Err(failure) => return Err(failure.into()),
     };
     let log = match arg.layers && !screen.json {
         true => None,

@@ -1,15 +1,15 @@
 //! `viv show inbox`: the events of an agent and their states.
 
 use agent::event::{EventData, EventProgress, EventState};
+use api::LoggedEvent;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use server::api::LoggedEvent;
 
 use crate::args::InboxArg;
-use crate::client::{Client, segment, typed};
 use crate::errors::Result;
 use crate::output::{Screen, ago, shortened};
 use crate::target::{self, agent_path};
+use client::{Client, segment, typed};
 
 /// Columns of a text in a list.
 const PREVIEW: usize = 60;

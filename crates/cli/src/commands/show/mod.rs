@@ -9,9 +9,9 @@ mod run;
 pub(super) use run::waterfall;
 
 use crate::args::Show;
-use crate::client::Client;
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, Style};
+use client::Client;
 
 /// Runs one verb of `viv show`.
 pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Exit> {

@@ -5,15 +5,16 @@ use std::fmt::Write as _;
 use agent::call::OutcomeStatus;
 use agent::id::CycleId;
 use agent::run::{CallRecord, StepRecord};
+use api::{RunDetail, RunJson, UsageJson};
 use jiff::Timestamp;
-use server::api::{RunDetail, RunJson, UsageJson};
 
 use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
-use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, shortened, span};
 use crate::target::{self, agent_path};
+use client::ErrorClass;
+use client::{Client, segment, typed};
 
 /// Maximum number of columns of a row's name.
 const NAME: usize = 22;
@@ -325,15 +326,15 @@ impl Widths {
 async fn is_run(client: &Client, id: &str) -> Result<bool> {
     match client.get(&format!("/v1/runs/{}", segment(id))).await {
         Ok(_) => Ok(true),
-        Err(failure) if failure.exit == Exit::NotFound => {
+        Err(failure) if failure.class == ErrorClass::NotFound => {
             match client.get(&format!("/v1/agents/{}", segment(id))).await {
                 Ok(_) => Ok(false),
-                Err(_) => {
-                    Err(failure.hint("`viv ps` lists agents; `viv show run AGENT` shows its newest run"))
-                }
+                Err(_) => Err(failure
+                    .hint("`viv ps` lists agents; `viv show run AGENT` shows its newest run")
+                    .into()),
             }
         }
-        Err(failure) => Err(failure),
+        Err(failure) => Err(failure.into()),
     }
 }
 

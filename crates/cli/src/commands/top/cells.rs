@@ -1,8 +1,8 @@
 //! The content of each column, and which columns fit. Must not know the terminal.
 
 use agent::id::AgentId;
+use api::Agent;
 use jiff::Timestamp;
-use server::api::Agent;
 
 use super::overview::{is_working, state_of, tokens_of};
 use super::pulse::{BEATS, Pulses};

@@ -1,21 +1,21 @@
 //! The detail view of one agent in `top`: its state and recent activity.
 
+use api::{Agent, RunJson};
 use jiff::Timestamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use server::api::{Agent, RunJson};
 
 use super::cells::{cost_of, since, until};
 use super::overview::{Overview, state_of};
 use super::theme::{Theme, dim};
-use crate::api::RecentItem;
 use crate::commands::chat::flow::Flow;
 use crate::commands::watch::moment::{money, took};
 use crate::output::{Screen, short_count};
 use agent::space::PostedMessage;
+use client::PastItem;
 
 /// Draws the view.
 pub(super) fn draw(
@@ -88,12 +88,12 @@ fn head(agent: &Agent, width: usize, screen: &Screen, now: Timestamp) -> Vec<Lin
     lines
 }
 
-fn past_lines(past: &[RecentItem], width: usize, screen: &Screen, now: Timestamp) -> Vec<Line<'static>> {
+fn past_lines(past: &[PastItem], width: usize, screen: &Screen, now: Timestamp) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for item in past {
         match item {
-            RecentItem::Message(posted) => message(posted, width, screen, now, &mut lines),
-            RecentItem::Run(run) => steps(run, width, screen, now, &mut lines),
+            PastItem::Message(posted) => message(posted, width, screen, now, &mut lines),
+            PastItem::Run(run) => steps(run, width, screen, now, &mut lines),
         }
     }
     if lines.is_empty() {

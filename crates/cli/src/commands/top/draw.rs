@@ -1,13 +1,13 @@
 //! The screen of `top`, as a pure function of the overview. Columns are dropped if space is short.
 
 use agent::life::Standing;
+use api::Agent;
 use jiff::Timestamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
-use server::api::Agent;
 
 use super::cells::{CellContext, Column, fitted, layout};
 use super::detail;

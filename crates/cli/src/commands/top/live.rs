@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 use super::draw::draw;
 use super::overview::{Action, Overview, Request};
 use super::requests::{Requests, TopAnswer};
-use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use crate::sse::{self, StreamEvent};
+use client::Client;
+use client::StreamEvent;
 
 /// Time between two redraws for updates; keys redraw at once.
 const FRAME: Duration = Duration::from_millis(100);
@@ -82,7 +82,7 @@ fn broken(error: io::Error) -> Failure {
 
 /// Shows the server until the user quits.
 pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overview) -> Result<Exit> {
-    let mut updates = sse::listen(Arc::clone(&client), "/v1/stream".to_owned()).await?;
+    let mut updates = client::listen(Arc::clone(&client), "/v1/stream".to_owned()).await?;
     let mut requests = Requests::begin(client);
     let listen = |kind| {
         signal(kind).map_err(|error| {
@@ -166,7 +166,7 @@ fn handle_update(overview: &mut Overview, event: StreamEvent, requests: &Request
         StreamEvent::Snapshot(snapshot) => overview.snapshot(&snapshot),
         StreamEvent::Lost => overview.down("the stream ended".to_owned()),
         StreamEvent::Gap(_) | StreamEvent::Closed(_) => {}
-        StreamEvent::Refused(failure) => return Err(failure),
+        StreamEvent::Refused(failure) => return Err(failure.into()),
     }
     Ok(())
 }

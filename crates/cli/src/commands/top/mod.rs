@@ -16,9 +16,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::args::TopArgs;
-use crate::client::Client;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
+use client::Client;
 
 use cells::{CellContext, Column};
 use overview::Overview;

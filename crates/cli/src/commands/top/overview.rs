@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use agent::id::{AgentId, CycleId};
 use agent::life::Standing;
 use agent::update::{AgentState, Update};
+use api::{Agent, LastRunJson};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use server::api::{Agent, LastRunJson};
 
 use super::pulse::Pulses;
-use crate::api::RecentItem;
 use crate::args::SortArg;
-use crate::sse::Snapshot;
+use client::Snapshot;
+use client::{Feed, PastItem};
 
 /// Maximum number of characters of a filter.
 const FILTER_MAX: usize = 80;
@@ -75,7 +75,7 @@ pub(crate) enum Link {
 pub(crate) struct Detail {
     pub(crate) of: Option<AgentId>,
     /// Oldest first; `None` while they are being read.
-    pub(crate) past: Option<Vec<RecentItem>>,
+    pub(crate) past: Option<Vec<PastItem>>,
     /// Rows scrolled up from the end.
     pub(crate) up: u16,
 }
@@ -98,6 +98,7 @@ pub(crate) struct Overview {
     pub(crate) first: usize,
     /// Rows of the list on the screen.
     pub(crate) page: usize,
+    feed: Feed,
     shown: Vec<usize>,
     index: HashMap<AgentId, usize>,
     /// Something changed since the agents were sorted.
@@ -120,6 +121,7 @@ impl Overview {
             chosen: None,
             first: 0,
             page: 1,
+            feed: Feed::default(),
             shown: Vec::new(),
             index: HashMap::new(),
             stale: false,
@@ -152,23 +154,23 @@ impl Overview {
 
     /// Sets the agents at work.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
-        for now in &snapshot.agents {
-            self.pulses.beat(now.agent);
-            self.change(now.agent, |agent| {
-                agent.state = now.state;
-                agent.cycle = Some(now.cycle);
-            });
+        self.feed.snapshot(snapshot);
+        for (id, work) in self.feed.working().clone() {
+            self.pulses.beat(id);
+            self.change(id, |agent| (agent.state, agent.cycle) = (work.state, work.cycle));
         }
     }
 
     /// Handles an update. Its counts are preliminary; the next list is exact.
     pub(crate) fn update(&mut self, now: jiff::Timestamp, update: &Update) {
+        self.feed.update(update);
         match update {
-            Update::State { agent, state, cycle, reason, .. } => {
+            Update::State { agent, state, reason, .. } => {
                 self.pulses.beat(*agent);
+                let cycle = self.feed.working().get(agent).and_then(|work| work.cycle);
                 self.change(*agent, |agent| {
                     agent.state = *state;
-                    agent.cycle = cycle.or(agent.cycle.filter(|_| *state != AgentState::Sleeping));
+                    agent.cycle = cycle;
                     let suspended = agent.standing == Standing::Suspended;
                     agent.reason = reason.clone().or_else(|| suspended.then(|| "suspended".to_owned()));
                 });
@@ -207,7 +209,7 @@ impl Overview {
     }
 
     /// Sets an agent's recent items, if it is still opened.
-    pub(crate) fn opened(&mut self, of: AgentId, past: Vec<RecentItem>) {
+    pub(crate) fn opened(&mut self, of: AgentId, past: Vec<PastItem>) {
         if self.detail.of == Some(of) {
             self.detail.past = Some(past);
         }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use agent::id::AgentId;
 use agent::life::Standing;
-use server::api::{Agent, CancelRequest};
+use api::{Agent, CancelRequest};
 use tokio::sync::{Notify, mpsc};
 
 use super::overview::{Overview, Request};
-use crate::api::{Recent, RecentItem};
-use crate::client::{Client, typed};
 use crate::errors::{Failure, Result};
 use crate::target::agent_path;
+use client::{Client, typed};
+use client::{Past, PastItem};
 
 /// Maximum number of agents that are shown.
 const AGENTS: usize = 5_000;
@@ -39,7 +39,7 @@ pub(crate) enum TopAnswer {
     /// The server refuses: the key is not an admin key, or another server answers.
     Refused(Failure),
     /// An agent's recent items.
-    Past(AgentId, Vec<RecentItem>),
+    Past(AgentId, Vec<PastItem>),
     /// The result of a request, as a message.
     Message(String),
     /// An agent was suspended or resumed, with a message. The next list comes later than the next key may.
@@ -47,7 +47,7 @@ pub(crate) enum TopAnswer {
 }
 
 /// The list of all agents, without their configs.
-pub(crate) async fn agents(client: &Client) -> Result<Vec<Agent>> {
+pub(crate) async fn agents(client: &Client) -> client::Result<Vec<Agent>> {
     let path = "/v1/agents?brief=true";
     typed(path, client.list(path, AGENTS).await?.into())
 }
@@ -87,13 +87,13 @@ async fn list(client: Arc<Client>, answer: mpsc::Sender<TopAnswer>, again: Arc<N
                 let pages = u32::try_from(agents.len() / PAGE).unwrap_or(u32::MAX);
                 (TopAnswer::Agents(agents), PAUSE + PAUSE_PER_PAGE.saturating_mul(pages))
             }
-            Err(failure) if is_temporary(&failure) => {
+            Err(failure) if failure.is_temporary() => {
                 client.refresh();
                 let pause = down;
                 down = (down * 2).min(PAUSE_DOWN_MAX);
                 (TopAnswer::Down(failure.message), pause)
             }
-            Err(failure) => (TopAnswer::Refused(failure), PAUSE_DOWN_MAX),
+            Err(failure) => (TopAnswer::Refused(failure.into()), PAUSE_DOWN_MAX),
         };
         if answer.send(result).await.is_err() {
             return;
@@ -104,11 +104,6 @@ async fn list(client: Arc<Client>, answer: mpsc::Sender<TopAnswer>, again: Arc<N
             () = answer.closed() => return,
         }
     }
-}
-
-/// Whether the failure may be temporary: no answer, or the key was written by the previous server.
-fn is_temporary(failure: &Failure) -> bool {
-    failure.exit == crate::errors::Exit::Unreachable || failure.code == "key_invalid"
 }
 
 async fn run_requests(
@@ -150,7 +145,7 @@ async fn perform(client: &Client, ask: &Request) -> Result<TopAnswer> {
         }
         Request::Open(agent) => {
             let path = format!("/v1/recent?agents={agent}&limit={ITEMS_MAX}");
-            let recent: Recent = client.get_as(&path).await?;
+            let recent: Past = client.get_as(&path).await?;
             Ok(TopAnswer::Past(*agent, recent.items))
         }
     }

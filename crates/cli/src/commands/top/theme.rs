@@ -1,7 +1,7 @@
 //! Colours and weights of the screen of `top`. Must not know the layout.
 
+use api::Agent;
 use ratatui::style::{Color, Modifier, Style};
-use server::api::Agent;
 
 use super::overview::{is_working, state_of};
 use crate::output::Screen;

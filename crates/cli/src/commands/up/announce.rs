@@ -5,13 +5,14 @@ use agent::port::AgentCard;
 use serde_json::json;
 
 use super::files::Files;
-use crate::agent_file::shown;
-use crate::credentials::Secret;
+use super::report;
 use crate::model::Chosen;
 use crate::output::{Screen, Style};
-use crate::reconcile::Report;
 use crate::settings::Settings;
 use crate::world;
+use client::ApiKey;
+use project::agent_file::shown;
+use project::reconcile::ReconcileReport;
 
 /// Agents that are listed by name; more are counted.
 pub(super) const NAMED: usize = 6;
@@ -32,20 +33,25 @@ pub(super) struct Announcement<'a> {
 
 impl Announcement<'_> {
     /// Prints the announcement.
-    pub(super) fn print(&self, screen: &Screen, admin_key: Option<&Secret>, report: Option<&Report>) {
+    pub(super) fn print(
+        &self,
+        screen: &Screen,
+        admin_key: Option<&ApiKey>,
+        report: Option<&ReconcileReport>,
+    ) {
         let chosen = self.chosen;
         let data_dir = self.settings.data_dir();
         if screen.json {
             screen.json_line(&json!({
                 "ready": true,
                 "url": self.url,
-                "admin_key": admin_key.map(Secret::open),
+                "admin_key": admin_key.map(ApiKey::open),
                 "data_dir": data_dir,
                 "model": chosen.info.name,
                 "demo": chosen.info.demo,
                 "lost_frames": self.lost_frames,
                 "no_space": self.no_space,
-                "files": report.filter(|_| !self.files.is_unused()).map(Report::to_json),
+                "files": report.filter(|_| !self.files.is_unused()).map(ReconcileReport::to_json),
             }));
             return;
         }
@@ -58,7 +64,7 @@ impl Announcement<'_> {
         ]);
         if let Some(report) = report.filter(|report| !report.is_empty()) {
             screen.line("");
-            report.print(screen);
+            report::print(report, screen);
         }
         if self.no_space {
             let label = "\nThe disk is full: the server accepts nothing until there is space; everything can be read.\n\

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use runtime::clock::SystemClock;
 
-use crate::agent_file::{AgentFile, Problem, Stamp, Vetting, load, scan, shown};
+use super::watch::Watch;
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::model::{self, Chosen};
-use crate::reconcile::{ExistingFiles, Reconciler, Report, Watch};
 use crate::settings::{Origin, Settings};
+use project::agent_file::{AgentFile, FileProblem, Stamp, Vetting, load, scan, shown};
+use project::reconcile::{ExistingFiles, ReconcileReport, Reconciler};
 
 /// Problems that are listed; more are counted.
 const SHOWN: usize = 20;
@@ -82,13 +83,13 @@ impl Files {
         if problems.is_empty() { Ok(()) } else { Err(refused(problems)) }
     }
 
-    pub(super) async fn apply(&self, reconciler: &Reconciler, prune: bool) -> Result<Report> {
+    pub(super) async fn apply(&self, reconciler: &Reconciler, prune: bool) -> Result<ReconcileReport> {
         let names = self.names().map(str::to_owned).collect();
-        reconciler.apply(&self.agents, &ExistingFiles { names, broken: BTreeSet::new() }, prune).await
+        Ok(reconciler.apply(&self.agents, &ExistingFiles { names, broken: BTreeSet::new() }, prune).await?)
     }
 
     /// The watcher that applies the files again when they change.
-    pub(super) fn watch(self, reconciler: Reconciler, mut report: Report) -> Watch {
+    pub(super) fn watch(self, reconciler: Reconciler, mut report: ReconcileReport) -> Watch {
         Watch {
             dir: self.dir,
             reconciler,
@@ -101,7 +102,7 @@ impl Files {
     }
 }
 
-fn refused(problems: Vec<Problem>) -> Failure {
+fn refused(problems: Vec<FileProblem>) -> Failure {
     let message = match problems.as_slice() {
         [one] => one.to_string(),
         all => {

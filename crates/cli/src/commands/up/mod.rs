@@ -3,6 +3,8 @@
 
 mod announce;
 mod files;
+mod report;
+mod watch;
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -19,17 +21,18 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Global, UpArgs};
 use crate::assemble::{self, LocalServer};
-use crate::credentials::{self, Credentials, Secret};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::model;
 use crate::output::Screen;
 use crate::progress::Progress;
-use crate::reconcile::{Reconciler, Watch};
 use crate::settings::Settings;
 use crate::world;
 use announce::Announcement;
+use client::{ApiKey, Credentials};
 use files::Files;
+use project::reconcile::Reconciler;
+use watch::Watch;
 
 pub(crate) use files::check_start;
 
@@ -122,11 +125,11 @@ struct Local {
 impl Local {
     /// Uses the key of this start. If the disk had no space for one, uses the key that the previous start
     /// left.
-    fn of(data_dir: &Path, url: &str, key: Option<Secret>) -> Result<Self> {
+    fn of(data_dir: &Path, url: &str, key: Option<ApiKey>) -> Result<Self> {
         let no_space = key.is_none();
         let key = match key {
             Some(key) => Some(key),
-            None => credentials::read(data_dir)?.map(|found| found.key),
+            None => client::read_credentials(data_dir)?.map(|found| found.key),
         };
         let credentials = key.map(|key| Credentials { url: url.to_owned(), key });
         Ok(Self { credentials, no_space })
@@ -135,7 +138,7 @@ impl Local {
     /// Writes the credentials. If there is no space for them, the server runs without: it can still be used
     /// from elsewhere.
     fn write(&mut self, data_dir: &Path) -> io::Result<()> {
-        match self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local)) {
+        match self.credentials.as_ref().map_or(Ok(()), |local| client::write_credentials(data_dir, local)) {
             Err(error) if error.kind() == ErrorKind::StorageFull => {
                 *self = Self { credentials: None, no_space: true };
                 Ok(())
@@ -145,7 +148,7 @@ impl Local {
     }
 
     fn remove(&self, data_dir: &Path) {
-        self.credentials.iter().for_each(|local| credentials::remove(data_dir, local));
+        self.credentials.iter().for_each(|local| client::remove_credentials(data_dir, local));
     }
 }
 

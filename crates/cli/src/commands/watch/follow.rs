@@ -14,10 +14,10 @@ use super::log::Log;
 use super::past::{self, PAST_MAX, PastUpdate};
 use super::subject::{Feed, Subject};
 use super::writer::{Closed, LogWriter};
-use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, terminal_safe_json};
-use crate::sse::{self, StreamEvent};
+use client::Client;
+use client::StreamEvent;
 
 /// How often long calls are checked and the time in the last row is updated.
 const TICK: Duration = Duration::from_millis(500);
@@ -96,7 +96,7 @@ impl Follower {
         let mut own = None;
         let (other, mut others) = mpsc::channel(BUFFER);
         for (feed, path) in self.subject.feeds() {
-            let updates = sse::listen(Arc::clone(&self.client), path).await?;
+            let updates = client::listen(Arc::clone(&self.client), path).await?;
             match feed {
                 Feed::Own => own = Some(updates),
                 Feed::Everything => pass_on(updates, other.clone()),
@@ -163,7 +163,7 @@ impl Follower {
                     self.note(now, "lost", "connection lost; reconnecting, Ctrl-C quits", json!({}));
                 }
             }
-            StreamEvent::Refused(failure) => return Err(failure),
+            StreamEvent::Refused(failure) => return Err(failure.into()),
         }
         Ok(self.flush())
     }
@@ -188,10 +188,8 @@ impl Follower {
         let since = self.last.and_then(|last| last.checked_sub(OVERLAP).ok());
         let found = match past::read(&self.client, &self.subject, since, PAST_MAX).await {
             Ok(found) => found,
-            Err(failure) if failure.exit == Exit::Unreachable || failure.code == "key_invalid" => {
-                return Ok(());
-            }
-            Err(failure) => return Err(failure),
+            Err(failure) if failure.is_temporary() => return Ok(()),
+            Err(failure) => return Err(failure.into()),
         };
         for item in found {
             self.print_past(item, true).await;

@@ -1,7 +1,7 @@
 //! Renders a live log: takes updates, returns finished rows and one unfinished row. Pure; must not know the
 //! terminal or the server, so every order of updates can be tested.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::event::EventProgress;
@@ -17,11 +17,11 @@ use super::moment::{backing_off_text, clock, money, took};
 use super::names::Names;
 use crate::commands::chat::flow::Flow;
 use crate::output::{Screen, Style, columns, short_count, shortened};
-use crate::sse::Snapshot;
+use client::{Feed, FeedDraft, Snapshot};
 
 /// Maximum number of items that are remembered as shown, so that they are not shown twice.
 const SHOWN: usize = 1_024;
-/// Maximum number of open calls and drafts that are remembered.
+/// Maximum number of open calls that are remembered.
 const IN_FLIGHT: usize = 4_096;
 /// Maximum number of bytes of a thought that are tail until it is shown.
 const THOUGHT_BYTES: usize = 64 * 1024;
@@ -36,15 +36,6 @@ const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
 
 /// Tools whose only effect is how the cycle end.
 const ENDING_TOOLS: [&str; 2] = ["done", "skip"];
-
-/// A message being written.
-struct LogDraft {
-    agent: AgentId,
-    space: SpaceId,
-    text: String,
-    /// Pieces were lost: later pieces are ignored.
-    incomplete: bool,
-}
 
 /// An open call.
 struct Call {
@@ -69,12 +60,9 @@ pub(crate) struct Log {
     /// One line per item: no tools, no intermediate states.
     brief: bool,
     pub(crate) names: Names,
-    drafts: BTreeMap<MessageId, LogDraft>,
+    feed: Feed,
     calls: HashMap<CallId, Call>,
     thoughts: HashMap<AgentId, ThoughtLine>,
-    busy: BTreeMap<AgentId, (CycleId, AgentState)>,
-    /// Agents already reported as backing off; removed when they do something.
-    backing_off: BTreeSet<AgentId>,
     cycles: Cycles,
     messages: VecDeque<MessageId>,
     endings: VecDeque<CycleId>,
@@ -89,11 +77,9 @@ impl Log {
             zone,
             brief,
             names: Names::default(),
-            drafts: BTreeMap::new(),
+            feed: Feed::default(),
             calls: HashMap::new(),
             thoughts: HashMap::new(),
-            busy: BTreeMap::new(),
-            backing_off: BTreeSet::new(),
             cycles: Cycles::default(),
             messages: VecDeque::new(),
             endings: VecDeque::new(),
@@ -146,9 +132,9 @@ impl Log {
         if !matches!(update, Update::Thought { .. }) {
             self.end_thought(at, update.agent());
         }
+        let change = self.feed.update(update);
         match update {
             Update::Message { message } => {
-                self.drafts.remove(&message.id);
                 let who = self.names.of(message.sender);
                 let of_agent = message.cycle.is_some();
                 if let Some(cycle) = message.cycle {
@@ -161,20 +147,19 @@ impl Log {
                 let space_name = self.names.of_space(*space);
                 self.dim_row(at, &who, &format!("{} {space_name}", if *joined { "joined" } else { "left" }));
             }
-            Update::Draft { space, message, agent, delta, chars } => {
-                self.act(*agent, None);
-                self.draft(*space, *message, *agent, delta, *chars);
-            }
-            Update::DraftReset { message, agent, .. } => {
-                if self.drafts.remove(message).is_some() && !self.brief {
+            Update::Draft { agent, .. } => self.act(*agent, None),
+            Update::DraftReset { agent, .. } => {
+                if change.ended_draft.is_some() && !self.brief {
                     self.dim_row(at, &self.names.of(agent.entity()), "discarded its draft");
                 }
             }
             Update::State { agent, reason, idle: Some(idle), .. } => {
-                self.back_off(at, *agent, *idle, reason.as_deref());
+                if change.backs_off {
+                    self.back_off(at, *agent, *idle, reason.as_deref());
+                }
             }
             Update::State { agent, state, cycle, reason, .. } => {
-                self.state(at, *agent, *state, *cycle, reason.as_deref());
+                self.state(at, *agent, *state, *cycle, change.new_cycle, reason.as_deref());
             }
             Update::ToolStarted { agent, cycle, call, tool, arguments } => {
                 if !ENDING_TOOLS.contains(&tool.as_str()) {
@@ -202,9 +187,6 @@ impl Log {
             }
             Update::Commit { .. } | Update::EventProgress { .. } | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, cycle, ending, reason, spent } => {
-                self.busy.remove(agent);
-                self.backing_off.remove(agent);
-                self.drafts.retain(|_, draft| draft.agent != *agent);
                 // A cycle that did nothing visible gets one short row.
                 let idle =
                     matches!(ending, Ending::Completed | Ending::Skipped) && self.cycles.end(*agent, *cycle);
@@ -222,24 +204,13 @@ impl Log {
 
     /// Handles the snapshot of a new connection.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
-        self.busy = snapshot
-            .agents
-            .iter()
-            .filter(|now| now.state != AgentState::Sleeping)
-            .map(|now| (now.agent, (now.cycle, now.state)))
-            .collect();
-        for now in &snapshot.idle {
+        let new = self.feed.snapshot(snapshot);
+        for now in snapshot.idle.iter().filter(|now| new.contains(&now.agent)) {
             let rest = IdleUntil { reason: now.reason, until: now.until };
             self.back_off(Timestamp::now(), now.agent, rest, now.why.as_deref());
         }
-        self.cycles.keep(|agent| self.busy.contains_key(&agent));
-        self.drafts.clear();
+        self.cycles.keep(|agent| self.feed.working().contains_key(&agent));
         self.calls.clear();
-        for draft in snapshot.drafts.iter().take(IN_FLIGHT) {
-            let text = draft.text.clone();
-            let open = LogDraft { agent: draft.agent, space: draft.space, text, incomplete: false };
-            self.drafts.insert(draft.message, open);
-        }
     }
 
     /// Shows calls that have been running for long.
@@ -275,13 +246,14 @@ impl Log {
 
     /// What is happening now, in one row of at most `width` columns.
     pub(crate) fn unfinished(&self, now: Timestamp, width: usize) -> Option<String> {
-        if let Some((_, draft)) = self.drafts.first_key_value().filter(|_| !self.brief) {
+        if let Some((_, draft)) = self.feed.drafts().first_key_value().filter(|_| !self.brief) {
             return Some(self.draft_row(now, draft, width));
         }
         let working: Vec<String> = self
-            .busy
+            .feed
+            .working()
             .iter()
-            .map(|(agent, (_, state))| format!("{} is {}", self.names.of(agent.entity()), state.as_str()))
+            .map(|(agent, work)| format!("{} is {}", self.names.of(agent.entity()), work.state.as_str()))
             .collect();
         let text = match working.len() {
             0 => return None,
@@ -293,10 +265,10 @@ impl Log {
 
     /// A draft in one row. If space is short, omits first the other writers, then the time, then the space.
     /// The row must not reach the last column: it would leave a line behind with every piece.
-    fn draft_row(&self, now: Timestamp, draft: &LogDraft, width: usize) -> String {
+    fn draft_row(&self, now: Timestamp, draft: &FeedDraft, width: usize) -> String {
         let who = self.names.of(draft.agent.entity());
         let both = format!("{who}{}{}: ", self.arrow(), self.names.of_space(draft.space));
-        let others = self.drafts.len() - 1;
+        let others = self.feed.drafts().len() - 1;
         let more = if others > 0 { format!(" (+{others} writing)") } else { String::new() };
         let time = clock(now, &self.zone);
         let variants = [(format!("{time} {both}"), more), (format!("{time} {both}"), String::new())];
@@ -314,8 +286,7 @@ impl Log {
 
     /// Handles a visible action of an agent: first shows its activation, if not yet shown.
     fn act(&mut self, agent: AgentId, cycle: Option<CycleId>) {
-        let cycle = cycle.or_else(|| self.busy.get(&agent).map(|(cycle, _)| *cycle));
-        self.backing_off.remove(&agent);
+        let cycle = cycle.or_else(|| self.feed.working().get(&agent)?.cycle);
         if let Some(cycle) = cycle
             && let Some((since, state)) = self.cycles.act(agent, cycle)
         {
@@ -357,27 +328,10 @@ impl Log {
         }
     }
 
-    fn draft(&mut self, space: SpaceId, message: MessageId, agent: AgentId, delta: &str, chars: u64) {
-        if self.messages.contains(&message) || self.drafts.len() >= IN_FLIGHT {
-            return;
-        }
-        let new = || LogDraft { agent, space, text: String::new(), incomplete: false };
-        let draft = self.drafts.entry(message).or_insert_with(new);
-        let after = draft.text.chars().count() + delta.chars().count();
-        draft.incomplete |= after as u64 != chars;
-        if !draft.incomplete {
-            draft.text.push_str(delta);
-        }
-    }
-
-    /// Reports once that an agent backs off, however often it retries.
     fn back_off(&mut self, at: Timestamp, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
-        self.busy.remove(&agent);
-        if self.backing_off.insert(agent) {
-            let why = why.map(|why| self.screen.clean_line(why));
-            let text = backing_off_text(rest, why.as_deref(), &self.zone);
-            self.row(at, &self.names.of(agent.entity()), &text, Style::Yellow);
-        }
+        let why = why.map(|why| self.screen.clean_line(why));
+        let text = backing_off_text(rest, why.as_deref(), &self.zone);
+        self.row(at, &self.names.of(agent.entity()), &text, Style::Yellow);
     }
 
     fn state(
@@ -386,30 +340,25 @@ impl Log {
         agent: AgentId,
         state: AgentState,
         cycle: Option<CycleId>,
+        new_cycle: bool,
         reason: Option<&str>,
     ) {
         let who = self.names.of(agent.entity());
         let reason = reason.map(|reason| self.screen.clean_line(reason));
         if matches!(state, AgentState::Sleeping | AgentState::Retired) {
-            self.busy.remove(&agent);
             if let Some(reason) = reason {
                 self.row(at, &who, &format!("sleeps: {reason}"), Style::Yellow);
             }
             return;
         }
-        let before = self.busy.get(&agent).copied();
-        if let Some(cycle) = cycle.or(before.map(|(cycle, _)| cycle)) {
-            self.busy.insert(agent, (cycle, state));
-        }
         if let Some(reason) = reason {
             self.act(agent, cycle);
             return self.row(at, &who, &reason, Style::Yellow);
         }
-        let new = before.map(|(cycle, _)| Some(cycle)) != Some(cycle);
         if state == AgentState::Paused {
             self.act(agent, cycle);
             self.row(at, &who, "waits for a person", Style::Yellow);
-        } else if new && !self.brief {
+        } else if new_cycle && !self.brief {
             self.cycles.woke(agent, at, state);
         }
     }

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::args::WatchArgs;
-use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+use client::Client;
 
 use follow::Follower;
 use log::Log;

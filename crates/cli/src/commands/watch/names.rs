@@ -5,11 +5,11 @@ use std::collections::HashMap;
 
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::update::Update;
-use server::api::{EntityJson, MemberJson, SpaceJson};
+use api::{EntityJson, MemberJson, SpaceJson};
 
-use crate::client::{Client, typed};
 use crate::errors::Result;
 use crate::output::Screen;
+use client::{Client, typed};
 
 /// Maximum number of names of each kind that are read at the start; others are requested when they appear.
 const AT_START: usize = 1_000;

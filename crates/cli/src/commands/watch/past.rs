@@ -3,14 +3,14 @@
 use agent::id::CycleId;
 use agent::run::{Spent, Usage};
 use agent::update::Update;
+use api::RunJson;
 use jiff::Timestamp;
-use server::api::RunJson;
 
 use super::subject::Subject;
-use crate::api::{Recent, RecentItem};
-use crate::client::{Client, typed};
-use crate::errors::Result;
 use agent::space::PostedMessage;
+use client::Result;
+use client::{Client, typed};
+use client::{Past, PastItem};
 
 /// Maximum number of items that are read at once: the server's limit.
 pub(crate) const PAST_MAX: u32 = 200;
@@ -34,7 +34,7 @@ pub(crate) async fn read(
 ) -> Result<Vec<PastUpdate>> {
     if let Some(path) = subject.past() {
         let since = since.map(|at| format!("since={at}&")).unwrap_or_default();
-        let recent: Recent = client.get_as(&format!("{path}{since}limit={}", max.max(1))).await?;
+        let recent: Past = client.get_as(&format!("{path}{since}limit={}", max.max(1))).await?;
         return Ok(recent.items.into_iter().map(from_item).collect());
     }
     let Some(space) = subject.space() else { return Ok(Vec::new()) };
@@ -45,10 +45,10 @@ pub(crate) async fn read(
     Ok(messages.into_iter().filter(after).map(from_message).collect())
 }
 
-fn from_item(past: RecentItem) -> PastUpdate {
+fn from_item(past: PastItem) -> PastUpdate {
     match past {
-        RecentItem::Message(posted) => from_message(*posted),
-        RecentItem::Run(run) => {
+        PastItem::Message(posted) => from_message(*posted),
+        PastItem::Run(run) => {
             let spent = Some(spent(&run));
             let posted_cycle =
                 run.steps.iter().any(|step| step.tools.iter().any(|tool| tool == "send_message"));
@@ -67,7 +67,7 @@ fn from_message(posted: PostedMessage) -> PastUpdate {
 
 fn spent(run: &RunJson) -> Spent {
     let ms = run.ended_at.as_millisecond().saturating_sub(run.opened_at.as_millisecond());
-    let server::api::UsageJson { input, cached, output, reasoning } = run.usage;
+    let api::UsageJson { input, cached, output, reasoning } = run.usage;
     Spent {
         steps: u32::try_from(run.steps.len()).unwrap_or(u32::MAX),
         ms: u64::try_from(ms).unwrap_or(0),

@@ -6,14 +6,15 @@ use std::collections::{HashMap, HashSet};
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::run::Ending;
 use agent::update::Update;
-use server::api::{Agent, FactsJson, MemberJson, SpaceJson, Whoami};
+use api::{Agent, FactsJson, MemberJson, SpaceJson, Whoami};
 
 use super::names::Names;
-use crate::client::{Client, segment};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use crate::sse::Snapshot;
 use crate::target::{self, agent_path};
+use client::ErrorClass;
+use client::Snapshot;
+use client::{Client, segment};
 
 /// The path of the server's stream.
 const EVERYTHING: &str = "/v1/stream";
@@ -214,10 +215,10 @@ impl Subject {
 }
 
 /// The item, or `None` if there is none with this name or the key may not know it.
-fn optional<T>(answer: Result<T>) -> Result<Option<T>> {
+fn optional<T>(answer: client::Result<T>) -> client::Result<Option<T>> {
     match answer {
         Ok(optional) => Ok(Some(optional)),
-        Err(failure) if matches!(failure.exit, Exit::NotFound | Exit::Refused) => Ok(None),
+        Err(failure) if matches!(failure.class, ErrorClass::NotFound | ErrorClass::Refused) => Ok(None),
         Err(failure) => Err(failure),
     }
 }

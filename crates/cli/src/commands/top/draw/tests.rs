@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::super::overview::tests::agent;
 use super::*;
-use crate::api::Recent;
+use client::Past;
 
 fn now() -> Timestamp {
     "2026-11-21T14:00:00Z".parse().unwrap()
@@ -60,7 +60,7 @@ fn press(overview: &mut Overview, code: KeyCode) {
     overview.press(KeyEvent::new(code, KeyModifiers::NONE));
 }
 
-fn past() -> Vec<crate::api::RecentItem> {
+fn past() -> Vec<client::PastItem> {
     let message = |n: u64, name: &str, text: &str| -> Value {
         json!({
             "type": "message", "id": Uuid::from_u128(90 + u128::from(n)), "space": Uuid::from_u128(50), "seq": n, "rev": n,
@@ -80,7 +80,7 @@ fn past() -> Vec<crate::api::RecentItem> {
     let ada_text =
         "I noted that you like tea, and that you would rather have it green than black, in the morning.";
     let items = [message(1, "Husam", "remember that I like \u{1b}[2J tea"), message(2, "Ada", ada_text), run];
-    serde_json::from_value::<Recent>(json!({"items": items})).unwrap().items
+    serde_json::from_value::<Past>(json!({"items": items})).unwrap().items
 }
 
 #[test]

@@ -7,16 +7,16 @@ use agent::port::{Models, Toolbox};
 
 /// A server's models and tools.
 #[derive(Clone)]
-pub(crate) struct Vetting {
+pub struct Vetting {
     /// The models that exist.
-    pub(crate) models: Arc<dyn Models>,
+    pub models: Arc<dyn Models>,
     /// The tools that exist.
-    pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub toolbox: Arc<dyn Toolbox>,
 }
 
 impl Vetting {
     /// The keys that name something that does not exist, and what to do about each.
-    pub(crate) fn check(&self, config: &AgentConfig) -> Vec<(&'static str, String)> {
+    pub fn check(&self, config: &AgentConfig) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         for (key, model) in config.named_models() {
             if let Err(error) = self.models.model(Some(model)) {
@@ -29,7 +29,7 @@ impl Vetting {
 }
 
 /// The keys that name unknown tools, and what to do about each.
-pub(crate) fn unknown_tools(config: &AgentConfig, known: &[String]) -> Vec<(&'static str, String)> {
+pub fn unknown_tools(config: &AgentConfig, known: &[String]) -> Vec<(&'static str, String)> {
     let unknown = config.unknown_tools(known).into_iter();
     unknown.map(|(key, what, hint)| (key, format!("{what}; {hint}"))).collect()
 }

@@ -6,14 +6,14 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{AgentFile, FILE_MAX_BYTES, Problem, Vet, parse};
+use super::{AgentFile, FILE_MAX_BYTES, FileProblem, Vet, parse};
 
 /// Maximum number of agent files in one folder.
 const FILES_MAX: usize = 1_000;
 
 /// Changes when the file changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stamp {
+pub enum Stamp {
     /// A file of this size, last modified at this time.
     File(u64, Option<SystemTime>),
     /// Not a file, or its metadata cannot be read.
@@ -22,23 +22,23 @@ pub(crate) enum Stamp {
 
 /// One file, read.
 #[derive(Debug)]
-pub(crate) struct FoundFile {
+pub struct FoundFile {
     /// Its path.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The file, as shown to people.
-    pub(crate) file: String,
+    pub file: String,
     /// Its content, or what is wrong with it.
-    pub(crate) read: Result<AgentFile, Vec<Problem>>,
+    pub read: Result<AgentFile, Vec<FileProblem>>,
 }
 
 /// A path, as shown to people.
-pub(crate) fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     path.strip_prefix(".").unwrap_or(path).display().to_string()
 }
 
 /// The agent files in the folder, by path; `None` if there is no such folder.
-pub(crate) fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, Problem> {
-    let unreadable = |why: String| Problem {
+pub fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, FileProblem> {
+    let unreadable = |why: String| FileProblem {
         file: shown(dir),
         line: None,
         column: None,
@@ -76,7 +76,7 @@ fn stamp(path: &Path) -> Stamp {
 }
 
 /// Reads all files that were found. If two agents have the same name, both files are refused.
-pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<FoundFile> {
+pub fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<FoundFile> {
     let read = |(path, stamp): (&PathBuf, &Stamp)| FoundFile {
         path: path.clone(),
         file: shown(path),
@@ -88,19 +88,19 @@ pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<Foun
 }
 
 /// Reads one file that a user named.
-pub(crate) fn read_one(path: &Path, vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
+pub fn read_one(path: &Path, vet: &Vet<'_>) -> Result<AgentFile, Vec<FileProblem>> {
     read_as(path, &stamp(path), vet)
 }
 
-fn read_as(path: &Path, stamp: &Stamp, vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
+fn read_as(path: &Path, stamp: &Stamp, vet: &Vet<'_>) -> Result<AgentFile, Vec<FileProblem>> {
     let file = shown(path);
     let bytes = bytes(path, stamp, &file)?;
     parse(&file, &path.file_stem().unwrap_or_default().to_string_lossy(), &bytes, vet)
 }
 
-fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<Problem>> {
+fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<FileProblem>> {
     let unreadable = |why: String| {
-        vec![Problem {
+        vec![FileProblem {
             file: file.to_owned(),
             line: None,
             column: None,
@@ -134,7 +134,7 @@ fn refuse_duplicates(all: &mut [FoundFile]) {
                 agent.name,
                 others.join("`, `")
             );
-            found.read = Err(vec![Problem { file: found.file.clone(), line: None, column: None, what }]);
+            found.read = Err(vec![FileProblem { file: found.file.clone(), line: None, column: None, what }]);
         }
     }
 }

@@ -4,18 +4,18 @@
 mod folder;
 mod vet;
 
-use crate::world::OWNER;
+use crate::OWNER;
 use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
 use agent::entity::handle;
 use agent::limits;
 use scenario::yaml::{self, Is, YamlNode};
 use serde_json::{Map, Value};
 
-pub(crate) use folder::{FoundFile, Stamp, load, read_one, scan, shown};
-pub(crate) use vet::{Vetting, unknown_tools};
+pub use folder::{FoundFile, Stamp, load, read_one, scan, shown};
+pub use vet::{Vetting, unknown_tools};
 
 /// Keys of a file that are not keys of a config: name, type, default and description.
-pub(crate) const FILE_KEYS: [(&str, &str, &str, &str); 3] = [
+pub const FILE_KEYS: [(&str, &str, &str, &str); 3] = [
     ("name", "text", "the file's name", "The agent's handle; it never changes."),
     ("display_name", "text", "the handle", "The name that people see."),
     (
@@ -32,33 +32,33 @@ const FILE_MAX_BYTES: u64 = limits::INSTRUCTIONS_MAX_BYTES as u64 + 64 * 1024;
 const FENCE: &str = "---";
 /// An agent as its file defines it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AgentFile {
+pub struct AgentFile {
     /// The file, as shown to people.
-    pub(crate) file: String,
+    pub file: String,
     /// The agent's handle.
-    pub(crate) name: String,
+    pub name: String,
     /// The name for people.
-    pub(crate) display_name: String,
+    pub display_name: String,
     /// Handles of its spaces.
-    pub(crate) spaces: Vec<String>,
+    pub spaces: Vec<String>,
     /// All other keys.
-    pub(crate) config: AgentConfig,
+    pub config: AgentConfig,
 }
 
 /// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Problem {
+pub struct FileProblem {
     /// The file, as shown to people.
-    pub(crate) file: String,
+    pub file: String,
     /// The line, if the problem is in one.
-    pub(crate) line: Option<usize>,
+    pub line: Option<usize>,
     /// The column in it, if known.
-    pub(crate) column: Option<usize>,
+    pub column: Option<usize>,
     /// What was wanted and what stood in the way.
-    pub(crate) what: String,
+    pub what: String,
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for FileProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.line, self.column) {
             (Some(line), Some(column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.what),
@@ -69,11 +69,11 @@ impl std::fmt::Display for Problem {
 }
 
 /// Checks the models and tools that a config names; returns each wrong key and what is wrong with it.
-pub(crate) type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<(&'static str, String)> + 'a;
+pub type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<(&'static str, String)> + 'a;
 
 /// Parses one file. `stem` is its name without `.md`.
-fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
-    let problem = |line, what: String| vec![Problem { file: file.to_owned(), line, column: None, what }];
+fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFile, Vec<FileProblem>> {
+    let problem = |line, what: String| vec![FileProblem { file: file.to_owned(), line, column: None, what }];
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
         problem(Some(line), "it is not UTF-8 from here on; save it as UTF-8".to_owned())
@@ -84,7 +84,7 @@ fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFil
         let line = Some(line_of(flaw.place.line.max(1)));
         let column = usize::try_from(flaw.place.column.max(1)).ok();
         let what = flaw.hint.map_or(flaw.message.clone(), |hint| format!("{}; {hint}", flaw.message));
-        vec![Problem { file: file.to_owned(), line, column, what }]
+        vec![FileProblem { file: file.to_owned(), line, column, what }]
     })?;
     let mut parser = FileParser { file, read: &read, problems: Vec::new() };
     let agent = parser.agent(stem, body.trim_matches('\n').trim_end(), vet);
@@ -128,7 +128,7 @@ fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
 struct FileParser<'a> {
     file: &'a str,
     read: &'a YamlNode,
-    problems: Vec<Problem>,
+    problems: Vec<FileProblem>,
 }
 
 impl FileParser<'_> {
@@ -139,7 +139,7 @@ impl FileParser<'_> {
 
     fn problem(&mut self, key: &str, what: String) {
         let line = self.line(key);
-        self.problems.push(Problem { file: self.file.to_owned(), line, column: None, what });
+        self.problems.push(FileProblem { file: self.file.to_owned(), line, column: None, what });
     }
 
     fn agent(&mut self, stem: &str, body: &str, vet: &Vet<'_>) -> Option<AgentFile> {
@@ -149,7 +149,7 @@ impl FileParser<'_> {
         };
         let Value::Object(mut keys) = keys else {
             let what = "wanted keys such as `model: null` between the `---` lines".to_owned();
-            self.problems.push(Problem { file: self.file.to_owned(), line: Some(2), column: None, what });
+            self.problems.push(FileProblem { file: self.file.to_owned(), line: Some(2), column: None, what });
             return None;
         };
         let name = self.name(keys.remove("name"), stem);
@@ -238,7 +238,7 @@ impl FileParser<'_> {
             keys.insert("instructions".to_owned(), Value::from(body));
         } else if !keys.contains_key("instructions") {
             let what = format!("no instructions: write below the second `{FENCE}` who the agent is");
-            self.problems.push(Problem { file: self.file.to_owned(), line: None, column: None, what });
+            self.problems.push(FileProblem { file: self.file.to_owned(), line: None, column: None, what });
         }
     }
 
@@ -278,7 +278,7 @@ fn with_file_keys(problem: &BadConfig) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<AgentFile, Vec<Problem>> {
+    fn read(text: &str) -> Result<AgentFile, Vec<FileProblem>> {
         parse("agents/ada.md", "ada", text.as_bytes(), &|_| Vec::new())
     }
 

@@ -100,5 +100,5 @@ names! {
 }
 
 /// The values that the query parameter `state` of an inbox may have.
-pub(crate) const EVENT_STATES: [&str; 7] =
+pub const EVENT_STATES: [&str; 7] =
     ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];

@@ -8,9 +8,8 @@ use agent::limits::PAGE_MAX;
 use agent::port::PageRequest;
 
 use super::record::Record;
-use super::{ExistingFiles, Reconciler, Report, failed};
+use super::{ExistingFiles, ReconcileReport, Reconciler, Result, failed};
 use crate::agent_file::AgentFile;
-use crate::errors::Result;
 
 /// Maximum number of the store's agents that are compared.
 const SCAN_MAX: usize = 1_000;
@@ -34,7 +33,7 @@ impl Reconciler {
         files: &[AgentFile],
         existing: &ExistingFiles,
         record: &Record,
-        report: &mut Report,
+        report: &mut ReconcileReport,
     ) -> Result<()> {
         let created: Vec<&AgentFile> = files.iter().filter(|file| report.has_created(&file.name)).collect();
         if created.is_empty() {

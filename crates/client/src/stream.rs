@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use agent::id::CycleId;
 use agent::update::{AgentState, Update};
+use api::{AgentNow, Closed, DraftNow, Gap, IdleNow};
 use futures_util::{Stream, StreamExt};
 use reqwest::Response;
 use serde::{Deserialize, Serialize};
-use server::api::{AgentNow, Closed, DraftNow, Gap, IdleNow};
 use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 
-use crate::client::Client;
-use crate::errors::{Exit, Failure, Result};
+use crate::error::{ClientError, ErrorClass, Result};
+use crate::http::Client;
 
 /// Updates buffered for a slow reader before the connection itself is held back.
 const BUFFER: usize = 1024;
@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// An item of the stream.
 #[derive(Debug)]
-pub(crate) enum StreamEvent {
+pub enum StreamEvent {
     /// The current state; the first item after every connection.
     Snapshot(Snapshot),
     /// One update.
@@ -36,32 +36,32 @@ pub(crate) enum StreamEvent {
     /// The connection is lost; reconnecting.
     Lost,
     /// The server refuses; there is no reconnect.
-    Refused(Failure),
+    Refused(ClientError),
 }
 
 /// The current state of a space, an agent or the server. Fields that do not apply are absent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// The seq of the last message.
-    pub(crate) head_seq: u64,
+    pub head_seq: u64,
     /// Messages being written.
-    pub(crate) drafts: Vec<DraftNow>,
+    pub drafts: Vec<DraftNow>,
     /// Agents at work in the space or the server.
-    pub(crate) agents: Vec<AgentNow>,
+    pub agents: Vec<AgentNow>,
     /// Agents that cannot run at the moment although something in the space waits for them.
-    pub(crate) idle: Vec<IdleNow>,
+    pub idle: Vec<IdleNow>,
     /// The agent's state.
-    pub(crate) state: Option<AgentState>,
+    pub state: Option<AgentState>,
     /// Why it sleeps.
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
     /// Its open cycle.
-    pub(crate) cycle: Option<CycleId>,
+    pub cycle: Option<CycleId>,
 }
 
 /// Receives updates from `path` until the receiver is dropped or the server refuses. Connects before it
 /// returns, so that no later message is missed.
-pub(crate) async fn listen(client: Arc<Client>, path: String) -> Result<mpsc::Receiver<StreamEvent>> {
+pub async fn listen(client: Arc<Client>, path: String) -> Result<mpsc::Receiver<StreamEvent>> {
     let response = client.open_stream(&path, None).await?;
     let (sender, receiver) = mpsc::channel(BUFFER);
     tokio::spawn(run(client, path, response, sender));
@@ -78,9 +78,9 @@ async fn run(client: Arc<Client>, path: String, first: Response, out: mpsc::Send
         }
         response = match reconnect(&client, &path, last_id.as_deref(), &out).await {
             Ok(response) => response,
-            Err(failure) => {
+            Err(error) => {
                 // A receiver that is gone needs no explanation.
-                let _ = out.send(StreamEvent::Refused(failure)).await;
+                let _ = out.send(StreamEvent::Refused(error)).await;
                 return;
             }
         };
@@ -142,15 +142,15 @@ async fn reconnect(
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = out.closed() => return Err(Failure::new(Exit::Failed, "closed", "the reader of the output is gone")),
+            () = out.closed() => return Err(ClientError::new(ErrorClass::Failed, "closed", "the reader of the output is gone")),
         }
         pause = (pause * 2).min(PAUSE_MAX);
         client.refresh();
         match client.open_stream(path, last_id).await {
             Ok(response) => return Ok(response),
             // Just after a restart the key may still be the old one: try again.
-            Err(failure) if failure.exit == Exit::Unreachable || failure.code == "key_invalid" => {}
-            Err(failure) => return Err(failure),
+            Err(error) if error.is_temporary() => {}
+            Err(error) => return Err(error),
         }
     }
 }

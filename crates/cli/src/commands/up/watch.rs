@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{ExistingFiles, Reconciler};
-use crate::agent_file::{AgentFile, FoundFile, Problem, Stamp, Vetting, load, scan};
+use super::report;
 use crate::errors::{Exit, Failure};
 use crate::output::Screen;
+use project::agent_file::{AgentFile, FileProblem, FoundFile, Stamp, Vetting, load, scan};
+use project::reconcile::{ExistingFiles, Reconciler};
 
 /// Interval between two scans. A change is applied when two scans found it the same, so that a half-written
 /// file is not applied.
@@ -19,26 +20,26 @@ const INTERVAL: Duration = Duration::from_secs(1);
 type Stamps = BTreeMap<PathBuf, Stamp>;
 
 /// Watches the folder of agent files.
-pub(crate) struct Watch {
+pub(super) struct Watch {
     /// The folder.
-    pub(crate) dir: PathBuf,
+    pub(super) dir: PathBuf,
     /// Applies files.
-    pub(crate) reconciler: Reconciler,
+    pub(super) reconciler: Reconciler,
     /// Checks files.
-    pub(crate) vetting: Vetting,
+    pub(super) vetting: Vetting,
     /// The files as they were when last read.
-    pub(crate) seen: Stamps,
+    pub(super) seen: Stamps,
     /// Agents already reported as left without a file.
-    pub(crate) reported: BTreeSet<String>,
+    pub(super) reported: BTreeSet<String>,
     /// Broken files.
-    pub(crate) broken: BTreeSet<PathBuf>,
+    pub(super) broken: BTreeSet<PathBuf>,
     /// The last failure that was reported.
-    pub(crate) last_failure: Option<Failure>,
+    pub(super) last_failure: Option<Failure>,
 }
 
 impl Watch {
     /// Runs forever; drop it to stop.
-    pub(crate) async fn run(mut self, screen: &Screen) {
+    pub(super) async fn run(mut self, screen: &Screen) {
         let mut before = self.seen.clone();
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -94,7 +95,7 @@ impl Watch {
                 screen.json_line(&json!({"files": report.to_json()}));
             }
         } else if !report.is_empty() {
-            report.print_changes(screen);
+            report::print_changes(&report, screen);
         }
         Ok(())
     }
@@ -112,7 +113,7 @@ impl Watch {
 struct Batch {
     apply: Vec<AgentFile>,
     existing: ExistingFiles,
-    problems: Vec<Problem>,
+    problems: Vec<FileProblem>,
     broken: BTreeSet<PathBuf>,
 }
 

@@ -41,12 +41,7 @@ pub struct ContextLayer {
 
 impl ContextJson {
     /// The layers of a context; `counts` are the tokens of system, tools, summary, inbox and workspace.
-    pub(crate) fn of(
-        agent: AgentId,
-        model: &ModelInfo,
-        context: &cycle::ContextPreview,
-        counts: &[u32],
-    ) -> Self {
+    pub fn of(agent: AgentId, model: &ModelInfo, context: &cycle::ContextPreview, counts: &[u32]) -> Self {
         let counted = |place: usize| counts.get(place).copied().map_or(0, u64::from);
         let window = context.window.iter().map(|entry| u64::from(entry.tokens)).sum();
         let mut layers = vec![

@@ -1,5 +1,5 @@
-//! The JSON types of requests and responses. The server writes them and the command line reads them. Must not
-//! know how requests are handled.
+//! The JSON types of the API's requests, responses and stream events. The server writes them and clients read
+//! them. Must not know how requests are handled or sent.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -18,7 +18,7 @@ pub use agents::{
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
-pub(crate) use names::EVENT_STATES;
+pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, NewEntity, NewKey, Whoami};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,

@@ -8,18 +8,18 @@ use agent::event::EventState;
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
 use agent::life::IdleReason;
 use agent::run::Ending;
+use agent::space::MessageKind;
 use agent::update::{AgentState, Update};
+use api::{Agent, LoggedEvent, NewMessageJson, RunDetail};
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
-use server::api::{Agent, LoggedEvent, NewMessageJson, RunDetail};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::api::{self, Exchange};
-use crate::client::Client;
-use crate::errors::{Exit, Failure, Result};
-use crate::sse::{self, StreamEvent};
-use crate::target::{Target, agent_path};
+use crate::error::{ClientError, ErrorClass, Result};
+use crate::http::Client;
+use crate::stream::{self, StreamEvent};
 
 /// How often the state is requested while no update arrives: updates may be lost, states cannot.
 const POLL: Duration = Duration::from_secs(2);
@@ -29,30 +29,41 @@ const LATE_UPDATE: Duration = Duration::from_millis(500);
 const RESEND: Duration = Duration::from_secs(10);
 
 /// A new message id: a UUID v7 created here, so that resending the message is harmless.
-pub(crate) fn fresh_id() -> Result<MessageId> {
+pub fn fresh_id() -> Result<MessageId> {
     let mut random = [0u8; 10];
     getrandom::fill(&mut random).map_err(|error| {
-        Failure::new(Exit::Failed, "no_randomness", format!("the system provides no randomness: {error}"))
+        ClientError::new(
+            ErrorClass::Failed,
+            "no_randomness",
+            format!("the system provides no randomness: {error}"),
+        )
     })?;
     let millis = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
     Ok(MessageId(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()))
 }
 
-/// Posts a message. If the server is restarting, retries for a while under the same id.
-pub(crate) async fn post(client: &Client, target: &Target, id: MessageId, text: &str) -> Result<Value> {
+/// Posts a message. If the server is restarting, retries for a while under the same id. `sender` is a handle or id,
+/// needed with an admin key only.
+pub async fn post(
+    client: &Client,
+    space: SpaceId,
+    sender: Option<&str>,
+    id: MessageId,
+    text: &str,
+) -> Result<Value> {
     let body = NewMessageJson {
         text: text.to_owned(),
-        sender: target.sender.clone(),
+        sender: sender.map(str::to_owned),
         id: Some(id.0),
         ..NewMessageJson::default()
     };
-    let path = format!("/v1/spaces/{}/messages", target.space.id);
+    let path = format!("/v1/spaces/{space}/messages");
     let key = id.to_string();
     let end = Instant::now() + RESEND;
     let mut pause = Duration::from_millis(100);
     loop {
         match client.post(&path, &body, Some(&key)).await {
-            Err(failure) if is_temporary(&failure) && Instant::now() < end => {
+            Err(error) if error.is_temporary() && Instant::now() < end => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(2));
                 client.refresh();
@@ -62,13 +73,47 @@ pub(crate) async fn post(client: &Client, target: &Target, id: MessageId, text: 
     }
 }
 
-/// Whether the failure may be temporary: no answer, or the key was written by the previous server.
-fn is_temporary(failure: &Failure) -> bool {
-    failure.exit == Exit::Unreachable || failure.code == "key_invalid"
+/// A message posted in reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PostedReply {
+    /// The message.
+    pub id: MessageId,
+    /// Its text.
+    pub text: String,
+}
+
+/// The messages that a run posted in one space, in order.
+fn replies(run: &RunDetail, space: SpaceId) -> Vec<PostedReply> {
+    run.messages
+        .iter()
+        .filter(|message| message.space == space && message.kind == MessageKind::Text)
+        .map(|message| PostedReply { id: message.id, text: message.text.clone() })
+        .collect()
+}
+
+/// The outcome of a message that was waited for. Scripts rely on the names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Exchange {
+    /// The message that was sent.
+    pub message_id: MessageId,
+    /// The cycle that processed it; `None` if unknown (a skipped cycle leaves no trace).
+    pub cycle_id: Option<CycleId>,
+    /// How the cycle ended.
+    pub ending: Ending,
+    /// The messages it posted in the same space.
+    pub replies: Vec<PostedReply>,
+    /// The last reply's text.
+    pub reply: Option<String>,
+    /// Why the cycle ended this way, for people.
+    #[serde(skip)]
+    pub reason: Option<String>,
+    /// The model that answered, for people.
+    #[serde(skip)]
+    pub model: Option<String>,
 }
 
 /// A watch on one agent, started before a message is posted.
-pub(crate) struct AgentWatch {
+pub struct AgentWatch {
     client: Arc<Client>,
     agent: AgentId,
     name: String,
@@ -81,21 +126,16 @@ pub(crate) struct AgentWatch {
 
 impl AgentWatch {
     /// Starts to watch.
-    pub(crate) async fn begin(client: Arc<Client>, agent: AgentId, name: &str) -> Result<Self> {
-        let updates = sse::listen(Arc::clone(&client), agent_path(agent, "/stream")).await?;
+    pub async fn begin(client: Arc<Client>, agent: AgentId, name: &str) -> Result<Self> {
+        let updates = stream::listen(Arc::clone(&client), agent_path(agent, "/stream")).await?;
         Ok(Self { client, agent, name: name.to_owned(), updates, ended: None, idle_reason: None })
     }
 
     /// Waits until the cycle that processed the message ends.
-    pub(crate) async fn wait(
-        &mut self,
-        message: MessageId,
-        space: SpaceId,
-        limit: Duration,
-    ) -> Result<Exchange> {
+    pub async fn wait(&mut self, message: MessageId, space: SpaceId, limit: Duration) -> Result<Exchange> {
         match tokio::time::timeout(limit, self.until_processed(message, space)).await {
             Ok(exchange) => exchange,
-            Err(_) => Err(self.timed_out_failure(message, limit).await),
+            Err(_) => Err(self.timed_out(message, limit).await),
         }
     }
 
@@ -114,8 +154,8 @@ impl AgentWatch {
                     Ok(Some(exchange)) => return Ok(exchange),
                     Ok(None) => {}
                     // The server is restarting; accepted events are not lost.
-                    Err(failure) if is_temporary(&failure) => self.client.refresh(),
-                    Err(failure) => return Err(failure),
+                    Err(error) if error.is_temporary() => self.client.refresh(),
+                    Err(error) => return Err(error),
                 }
             }
         }
@@ -154,8 +194,10 @@ impl AgentWatch {
             },
             Some(StreamEvent::Snapshot(_)) => Ok(true),
             Some(StreamEvent::Lost | StreamEvent::Gap(_) | StreamEvent::Closed(_)) => Ok(false),
-            Some(StreamEvent::Refused(failure)) => Err(failure),
-            None => Err(Failure::new(Exit::Unreachable, "unreachable", "the stream of updates ended")),
+            Some(StreamEvent::Refused(error)) => Err(error),
+            None => {
+                Err(ClientError::new(ErrorClass::Unreachable, "unreachable", "the stream of updates ended"))
+            }
         }
     }
 
@@ -193,10 +235,10 @@ impl AgentWatch {
     ) -> Result<Option<Exchange>> {
         let run: RunDetail = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
             Ok(run) => run,
-            Err(failure) if failure.exit == Exit::NotFound => return Ok(None),
-            Err(failure) => return Err(failure),
+            Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
+            Err(error) => return Err(error),
         };
-        let replies = api::replies(&run, space);
+        let replies = replies(&run, space);
         Ok(Some(Exchange {
             message_id: message,
             cycle_id: Some(cycle),
@@ -208,7 +250,7 @@ impl AgentWatch {
         }))
     }
 
-    async fn timed_out_failure(&self, message: MessageId, limit: Duration) -> Failure {
+    async fn timed_out(&self, message: MessageId, limit: Duration) -> ClientError {
         let agent: Option<Agent> = self.client.get_as(&agent_path(self.agent, "")).await.ok();
         let rest =
             agent.as_ref().and_then(|agent| idle_text(agent, self.idle_reason.as_deref(), Timestamp::now()));
@@ -228,12 +270,12 @@ impl AgentWatch {
             }
             None => format!("see `viv show inbox {}`, or wait longer with --timeout", self.name),
         };
-        Failure::new(Exit::TimedOut, "timed_out", text).hint(hint)
+        ClientError::new(ErrorClass::TimedOut, "timed_out", text).hint(hint)
     }
 }
 
 /// Why an agent with work is idle, in the provider's or store's own message if there is one.
-pub(crate) fn why_it_is_idle(agent: &Agent) -> Option<String> {
+pub fn why_it_is_idle(agent: &Agent) -> Option<String> {
     let class = agent.reason.clone()?;
     let reason = serde_json::from_value::<IdleReason>(Value::String(class)).ok()?;
     Some(agent.why.clone().unwrap_or_else(|| reason.description().to_owned()))
@@ -247,4 +289,8 @@ fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option
     let until =
         agent.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
     Some(format!("it is backing off{until}: {why}"))
+}
+
+fn agent_path(agent: AgentId, rest: &str) -> String {
+    format!("/v1/agents/{agent}{rest}")
 }

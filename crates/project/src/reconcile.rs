@@ -8,7 +8,6 @@
 mod record;
 mod rename;
 mod report;
-mod watch;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,56 +20,57 @@ use agent::port::{AgentCard, NewAgent, NewSpace, RegistryError, StoreError};
 use agent::update::{Topic, Update};
 use runtime::Ports;
 
-use crate::agent_file::{AgentFile, Problem};
-use crate::errors::{Exit, Failure, Result};
-use crate::world::OWNER;
+use crate::ProjectError;
+use crate::agent_file::{AgentFile, FileProblem};
+
+type Result<T> = std::result::Result<T, ProjectError>;
+use crate::OWNER;
 use record::{Known, Record};
 
-pub(crate) use report::Report;
-pub(crate) use watch::Watch;
+pub use report::{Changed, Created, Left, ReconcileReport};
 
 /// Applies agent files.
 #[derive(Clone)]
-pub(crate) struct Reconciler {
+pub struct Reconciler {
     /// The store of the agents, and the bus for updates.
-    pub(crate) ports: Ports,
+    pub ports: Ports,
     /// The directory with the record of agents that came from a file.
-    pub(crate) data_dir: PathBuf,
+    pub data_dir: PathBuf,
 }
 
 /// The files that exist, whether they are applied now or not.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ExistingFiles {
+pub struct ExistingFiles {
     /// Names of the agents in valid files.
-    pub(crate) names: BTreeSet<String>,
+    pub names: BTreeSet<String>,
     /// Files that are invalid now: which agents they define is unknown.
-    pub(crate) broken: BTreeSet<String>,
+    pub broken: BTreeSet<String>,
 }
 
 impl Reconciler {
     /// Conflicts between these files and the store. Changes nothing.
-    pub(crate) async fn conflicts(&self, files: &[AgentFile]) -> Result<Vec<Problem>> {
+    pub async fn conflicts(&self, files: &[AgentFile]) -> Result<Vec<FileProblem>> {
         let mut problems = Vec::new();
         for file in files {
             let found = self.ports.reader.entity(file.name.clone()).await.map_err(failed)?;
             if found.is_some_and(|entity| entity.kind == EntityKind::Human) {
                 let what = format!("`{}` is already a person; give the agent another `name`", file.name);
-                problems.push(Problem { file: file.file.clone(), line: None, column: None, what });
+                problems.push(FileProblem { file: file.file.clone(), line: None, column: None, what });
             }
         }
         Ok(problems)
     }
 
     /// Applies the files. Agents whose file is gone are retired if `prune` is set, else only reported.
-    pub(crate) async fn apply(
+    pub async fn apply(
         &self,
         files: &[AgentFile],
         existing: &ExistingFiles,
         prune: bool,
-    ) -> Result<Report> {
+    ) -> Result<ReconcileReport> {
         let mut record = Record::read(&self.data_dir)?;
         let before = record.clone();
-        let mut report = Report::default();
+        let mut report = ReconcileReport::default();
         for file in files {
             self.apply_file(file, &mut record, &mut report).await?;
         }
@@ -82,7 +82,12 @@ impl Reconciler {
         Ok(report)
     }
 
-    async fn apply_file(&self, file: &AgentFile, record: &mut Record, report: &mut Report) -> Result<()> {
+    async fn apply_file(
+        &self,
+        file: &AgentFile,
+        record: &mut Record,
+        report: &mut ReconcileReport,
+    ) -> Result<()> {
         let found = self.ports.reader.entity(file.name.clone()).await.map_err(failed)?;
         let (id, rev, created) = match found {
             None => (self.create(file).await?, 1, true),
@@ -146,7 +151,7 @@ impl Reconciler {
         file: &AgentFile,
         card: &AgentCard,
         known: Option<u64>,
-        report: &mut Report,
+        report: &mut ReconcileReport,
     ) -> Result<Option<u64>> {
         let renamed = (card.entity.display_name != file.display_name).then(|| file.display_name.clone());
         let differs = *card.config != file.config;
@@ -236,7 +241,7 @@ impl Reconciler {
         existing: &ExistingFiles,
         prune: bool,
         record: &mut Record,
-        report: &mut Report,
+        report: &mut ReconcileReport,
     ) -> Result<()> {
         let gone =
             |known: &Known| !existing.names.contains(&known.name) && !existing.broken.contains(&known.file);
@@ -259,13 +264,13 @@ impl Reconciler {
     }
 }
 
-fn failed(error: StoreError) -> Failure {
+fn failed(error: StoreError) -> ProjectError {
     refused(error.into())
 }
 
-fn refused(error: RegistryError) -> Failure {
+fn refused(error: RegistryError) -> ProjectError {
     let message = format!("cannot apply the agent files: {error}");
-    Failure::new(Exit::Failed, "store_failed", message).hint(
-        "changes made so far are kept, and the next start applies the rest; `viv doctor` checks the disk",
-    )
+    let hint =
+        "changes made so far are kept, and the next start applies the rest; `viv doctor` checks the disk";
+    ProjectError { code: "store_failed", message, hint }
 }

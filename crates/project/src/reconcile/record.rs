@@ -9,7 +9,8 @@ use std::path::Path;
 use agent::id::AgentId;
 use serde::{Deserialize, Serialize};
 
-use crate::errors::{Exit, Failure, Result};
+use super::Result;
+use crate::ProjectError;
 
 const FILE: &str = "files.json";
 
@@ -60,10 +61,10 @@ impl Record {
     }
 }
 
-fn failed(data_dir: &Path, what: &str, error: &std::io::Error) -> Failure {
+fn failed(data_dir: &Path, what: &str, error: &std::io::Error) -> ProjectError {
     let message = format!("cannot {what} `{}`: {error}", data_dir.join(FILE).display());
-    Failure::new(Exit::Failed, "data_dir_unusable", message)
-        .hint("may this user write there, and is there space on the disk?")
+    let hint = "may this user write there, and is there space on the disk?";
+    ProjectError { code: "data_dir_unusable", message, hint }
 }
 
 #[cfg(test)]

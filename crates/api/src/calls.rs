@@ -43,7 +43,7 @@ pub struct Call {
 
 impl Call {
     /// The JSON of a row of that agent.
-    pub(crate) fn of(agent: AgentId, row: CallRow) -> Self {
+    pub fn of(agent: AgentId, row: CallRow) -> Self {
         let bound = |text: &str| head_and_tail(text, limits::TOOL_SHOWN_MAX_BYTES);
         Self {
             id: row.id,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::errors::{Exit, Failure, Result};
+use crate::error::{ClientError, ErrorClass, Result};
 
 const FILE: &str = "credentials.json";
 const DEFAULT_URL: &str = "http://127.0.0.1:7878";
@@ -17,33 +17,33 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7878";
 /// A key. Its debug output never contains it (invariant 11).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Secret(String);
+pub struct ApiKey(String);
 
-impl Secret {
+impl ApiKey {
     /// Wraps a key.
-    pub(crate) fn new(key: impl Into<String>) -> Self {
+    pub fn new(key: impl Into<String>) -> Self {
         Self(key.into())
     }
 
     /// The key itself, for use in a request.
-    pub(crate) fn open(&self) -> &str {
+    pub fn open(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
+        f.write_str("ApiKey(..)")
     }
 }
 
 /// A server and its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Credentials {
+pub struct Credentials {
     /// Such as `http://127.0.0.1:7878`, without a trailing slash.
-    pub(crate) url: String,
+    pub url: String,
     /// The key.
-    pub(crate) key: Secret,
+    pub key: ApiKey,
 }
 
 fn path(data_dir: &Path) -> PathBuf {
@@ -52,7 +52,7 @@ fn path(data_dir: &Path) -> PathBuf {
 
 /// Writes the file completely or not at all, readable by its owner only. If the disk has no room for a new
 /// file, overwrites the one that an earlier start left.
-pub(crate) fn write(data_dir: &Path, credentials: &Credentials) -> io::Result<()> {
+pub fn write(data_dir: &Path, credentials: &Credentials) -> io::Result<()> {
     let target = path(data_dir);
     let mut text = serde_json::to_vec(credentials)?;
     text.push(b'\n');
@@ -80,7 +80,7 @@ fn write_new(target: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 /// Removes the file if it contains this key; a file written by a later server is kept.
-pub(crate) fn remove(data_dir: &Path, written: &Credentials) {
+pub fn remove(data_dir: &Path, written: &Credentials) {
     if read(data_dir).ok().flatten().as_ref() == Some(written) {
         // If it cannot be removed it is only stale: its key becomes invalid at the next start.
         let _ = fs::remove_file(path(data_dir));
@@ -88,11 +88,11 @@ pub(crate) fn remove(data_dir: &Path, written: &Credentials) {
 }
 
 /// The file's content; `None` if there is no file.
-pub(crate) fn read(data_dir: &Path) -> Result<Option<Credentials>> {
+pub fn read(data_dir: &Path) -> Result<Option<Credentials>> {
     let file = path(data_dir);
     let unreadable = |why: String| {
-        Failure::new(
-            Exit::Failed,
+        ClientError::new(
+            ErrorClass::Failed,
             "credentials_unreadable",
             format!("cannot read `{}`: {why}", file.display()),
         )
@@ -116,35 +116,48 @@ fn setting(name: &str) -> Result<Option<String>> {
         Ok(value) if value.trim().is_empty() => Ok(None),
         Ok(value) => Ok(Some(value.trim().to_owned())),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(_) => Err(Failure::usage(format!("wanted text in `{name}`, got bytes that are not UTF-8"))),
+        Err(_) => Err(ClientError::new(
+            ErrorClass::Usage,
+            "usage",
+            format!("wanted text in `{name}`, got bytes that are not UTF-8"),
+        )),
     }
 }
 
 fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<Credentials> {
     let url = url.map(|url| checked(&url)).transpose()?;
     match (url, key) {
-        (Some(url), Some(key)) => Ok(Credentials { url, key: Secret::new(key) }),
+        (Some(url), Some(key)) => Ok(Credentials { url, key: ApiKey::new(key) }),
         (None, Some(key)) => {
             let url = read(data_dir)?.map_or_else(|| DEFAULT_URL.to_owned(), |found| found.url);
-            Ok(Credentials { url, key: Secret::new(key) })
+            Ok(Credentials { url, key: ApiKey::new(key) })
         }
         // The key of the local server is sent only to that server, never to another address in `VIV_URL`.
         (Some(url), None) => match read(data_dir)? {
             Some(found) if found.url == url => Ok(found),
-            _ => Err(Failure::usage(format!("`VIV_URL` names `{url}`, but there is no key for it"))
-                .hint("set `VIV_KEY`, or unset `VIV_URL` to use the local server")),
+            _ => Err(ClientError::new(
+                ErrorClass::Usage,
+                "usage",
+                format!("`VIV_URL` names `{url}`, but there is no key for it"),
+            )
+            .hint("set `VIV_KEY`, or unset `VIV_URL` to use the local server")),
         },
         (None, None) => read(data_dir)?.ok_or_else(|| {
             let dir = data_dir.display();
-            Failure::new(Exit::Unreachable, "no_server", format!("no server is running on `{dir}`"))
+            ClientError::new(ErrorClass::Unreachable, "no_server", format!("no server is running on `{dir}`"))
                 .hint("start one with `viv up`, or set `VIV_URL` and `VIV_KEY`, or name another `--data-dir`")
         }),
     }
 }
 
 fn checked(url: &str) -> Result<String> {
-    let wrong =
-        || Failure::usage(format!("wanted an address such as `{DEFAULT_URL}` in `VIV_URL`, got `{url}`"));
+    let wrong = || {
+        ClientError::new(
+            ErrorClass::Usage,
+            "usage",
+            format!("wanted an address such as `{DEFAULT_URL}` in `VIV_URL`, got `{url}`"),
+        )
+    };
     let parsed = reqwest::Url::parse(url).map_err(|_| wrong())?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
         return Err(wrong());
@@ -158,7 +171,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn local() -> Credentials {
-        Credentials { url: DEFAULT_URL.into(), key: Secret::new("viv_local") }
+        Credentials { url: DEFAULT_URL.into(), key: ApiKey::new("viv_local") }
     }
 
     #[test]
@@ -175,7 +188,7 @@ mod tests {
     fn a_stopping_server_keeps_the_file_of_a_later_server() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &local()).unwrap();
-        remove(dir.path(), &Credentials { url: DEFAULT_URL.into(), key: Secret::new("older") });
+        remove(dir.path(), &Credentials { url: DEFAULT_URL.into(), key: ApiKey::new("older") });
         assert!(read(dir.path()).unwrap().is_some());
         remove(dir.path(), &local());
         assert_eq!(read(dir.path()).unwrap(), None);
@@ -186,7 +199,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &local()).unwrap();
         let elsewhere = choose(Some("https://example.org".into()), None, dir.path()).unwrap_err();
-        assert_eq!(elsewhere.exit, Exit::Usage);
+        assert_eq!(elsewhere.class, ErrorClass::Usage);
         assert_eq!(choose(Some(format!("{DEFAULT_URL}/")), None, dir.path()).unwrap(), local());
         assert_eq!(choose(None, Some("k".into()), dir.path()).unwrap().key.open(), "k");
     }
@@ -194,10 +207,10 @@ mod tests {
     #[test]
     fn without_a_server_the_hint_names_viv_up() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = choose(None, None, dir.path()).unwrap_err();
-        assert_eq!((failure.exit, failure.code.as_str()), (Exit::Unreachable, "no_server"));
-        assert!(failure.hint.unwrap().contains("viv up"));
-        assert_eq!(choose(Some("nonsense".into()), None, dir.path()).unwrap_err().exit, Exit::Usage);
+        let error = choose(None, None, dir.path()).unwrap_err();
+        assert_eq!((error.class, error.code.as_str()), (ErrorClass::Unreachable, "no_server"));
+        assert!(error.hint.unwrap().contains("viv up"));
+        assert_eq!(choose(Some("nonsense".into()), None, dir.path()).unwrap_err().class, ErrorClass::Usage);
     }
 
     #[test]

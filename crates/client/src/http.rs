@@ -1,5 +1,5 @@
-//! The HTTP client of all commands: problem+json becomes a typed failure with its exit code. Knows the wire
-//! format, not the commands.
+//! Requests to a server: problem+json becomes a typed error. Knows the wire format, not what a program does
+//! with it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::credentials::{self, Credentials};
-use crate::errors::{Exit, Failure, Result};
+use crate::error::{ClientError, ErrorClass, Result};
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// A little longer than the server's own limit, so that the client receives its answer about a time-out.
@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_secs(45);
 const NO_BODY: Option<&()> = None;
 
 /// A client of one server.
-pub(crate) struct Client {
+pub struct Client {
     /// For requests: limited in total time.
     http: reqwest::Client,
     /// For streams: limited in silence.
@@ -34,8 +34,10 @@ pub(crate) struct Client {
 
 impl Client {
     /// Finds the server as [`credentials::find`] does. Does not connect yet.
-    pub(crate) fn find(data_dir: PathBuf) -> Result<Self> {
+    pub fn find(data_dir: PathBuf) -> Result<Self> {
         let server = credentials::find(&data_dir)?;
+        // The program may have chosen a TLS provider already; then that one stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let common = || {
             let builder = reqwest::Client::builder()
                 .connect_timeout(CONNECT)
@@ -45,7 +47,11 @@ impl Client {
             if is_loopback(&server.url) { builder.no_proxy() } else { builder }
         };
         let broken = |error: reqwest::Error| {
-            Failure::new(Exit::Failed, "no_client", format!("cannot create an HTTP client: {error}"))
+            ClientError::new(
+                ErrorClass::Failed,
+                "no_client",
+                format!("cannot create an HTTP client: {error}"),
+            )
         };
         let http = common().timeout(REQUEST).build().map_err(broken)?;
         let streams = common().read_timeout(SILENCE).build().map_err(broken)?;
@@ -53,49 +59,49 @@ impl Client {
     }
 
     /// The server's address.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.server().url.clone()
     }
 
     /// Reads address and key again: a restarted server has another key and possibly another port.
-    pub(crate) fn refresh(&self) {
+    pub fn refresh(&self) {
         if let Ok(found) = credentials::find(&self.data_dir) {
             *self.server.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(found);
         }
     }
 
     /// A GET request.
-    pub(crate) async fn get(&self, path: &str) -> Result<Value> {
+    pub async fn get(&self, path: &str) -> Result<Value> {
         self.ask(Method::GET, path, NO_BODY, None).await
     }
 
     /// A GET request with a typed answer.
-    pub(crate) async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+    pub async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         typed(path, self.get(path).await?)
     }
 
     /// A request that changes something; `key` makes repeating it harmless.
-    pub(crate) async fn post(&self, path: &str, body: &impl Serialize, key: Option<&str>) -> Result<Value> {
+    pub async fn post(&self, path: &str, body: &impl Serialize, key: Option<&str>) -> Result<Value> {
         self.ask(Method::POST, path, Some(body), key).await
     }
 
     /// A POST request without a body.
-    pub(crate) async fn post_empty(&self, path: &str) -> Result<Value> {
+    pub async fn post_empty(&self, path: &str) -> Result<Value> {
         self.ask(Method::POST, path, NO_BODY, None).await
     }
 
     /// A request that changes an existing resource.
-    pub(crate) async fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value> {
+    pub async fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value> {
         self.ask(Method::PATCH, path, Some(body), None).await
     }
 
     /// A request that deletes a resource.
-    pub(crate) async fn delete(&self, path: &str) -> Result<()> {
+    pub async fn delete(&self, path: &str) -> Result<()> {
         self.ask(Method::DELETE, path, NO_BODY, None).await.map(|_| ())
     }
 
     /// All rows of a paged list, at most `max`.
-    pub(crate) async fn list(&self, path: &str, max: usize) -> Result<Vec<Value>> {
+    pub async fn list(&self, path: &str, max: usize) -> Result<Vec<Value>> {
         let mut rows = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
@@ -117,7 +123,7 @@ impl Client {
     }
 
     /// Opens a stream of updates, after `last_id` if one was received before.
-    pub(crate) async fn open_stream(&self, path: &str, last_id: Option<&str>) -> Result<Response> {
+    pub async fn open_stream(&self, path: &str, last_id: Option<&str>) -> Result<Response> {
         let server = self.server();
         let mut request = self
             .streams
@@ -187,17 +193,19 @@ const KEY_REFUSED: &str = "check `VIV_KEY`, or unset it to use the data director
     a lost admin key is replaced with `viv keys admin --reset`";
 
 /// Parses an answer into the type that this program expects.
-pub(crate) fn typed<T: DeserializeOwned>(what: &str, answer: Value) -> Result<T> {
+pub fn typed<T: DeserializeOwned>(what: &str, answer: Value) -> Result<T> {
     serde_json::from_value(answer).map_err(|error| {
-        Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the answer to `{what}`: {error}"))
-            .hint(
-                "is the server a different version than this `viv`? Compare `viv version` with `viv doctor`",
-            )
+        ClientError::new(
+            ErrorClass::Failed,
+            "unknown_answer",
+            format!("cannot read the answer to `{what}`: {error}"),
+        )
+        .hint("is the server a different version than this `viv`? Compare `viv version` with `viv doctor`")
     })
 }
 
 /// Text escaped as one segment of a path or one value of a query.
-pub(crate) fn segment(text: &str) -> String {
+pub fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -218,7 +226,7 @@ fn is_loopback(url: &str) -> bool {
     })
 }
 
-async fn refusal(response: Response, url: &str) -> Failure {
+async fn refusal(response: Response, url: &str) -> ClientError {
     let status = response.status();
     let body = response.bytes().await.unwrap_or_default();
     match serde_json::from_slice::<ProblemDetails>(&body) {
@@ -227,35 +235,35 @@ async fn refusal(response: Response, url: &str) -> Failure {
     }
 }
 
-fn from_problem(status: StatusCode, problem: ProblemDetails) -> Failure {
+fn from_problem(status: StatusCode, problem: ProblemDetails) -> ClientError {
     let message = problem.detail.or(problem.title).unwrap_or_else(|| format!("the server answered {status}"));
-    let exit = match status.as_u16() {
-        404 => Exit::NotFound,
-        503 | 504 => Exit::Unreachable,
-        400..=499 | 507 => Exit::Refused,
-        _ => Exit::Failed,
+    let class = match status.as_u16() {
+        404 => ErrorClass::NotFound,
+        503 | 504 => ErrorClass::Unreachable,
+        400..=499 | 507 => ErrorClass::Refused,
+        _ => ErrorClass::Failed,
     };
     let hint = problem.hint.or_else(|| (status == StatusCode::UNAUTHORIZED).then(|| KEY_REFUSED.to_owned()));
-    Failure { exit, code: problem.code, message, hint }
+    ClientError { class, code: problem.code, message, hint }
 }
 
-fn unreachable(url: &str, error: &reqwest::Error) -> Failure {
+fn unreachable(url: &str, error: &reqwest::Error) -> ClientError {
     if error.is_timeout() && !error.is_connect() {
         let message = format!("the server at `{url}` did not answer in time");
-        return Failure::new(Exit::Unreachable, "unreachable", message)
+        return ClientError::new(ErrorClass::Unreachable, "unreachable", message)
             .hint("try again; if it continues, look at the server's log");
     }
-    Failure::new(
-        Exit::Unreachable,
+    ClientError::new(
+        ErrorClass::Unreachable,
         "unreachable",
         format!("no server answers at `{url}`: {}", root_cause(error)),
     )
     .hint("start one with `viv up`, or check `VIV_URL`")
 }
 
-fn not_vivarium(url: &str, why: &str) -> Failure {
+fn not_vivarium(url: &str, why: &str) -> ClientError {
     let message = format!("the server at `{url}` is not Vivarium: {why}");
-    Failure::new(Exit::Unreachable, "not_vivarium", message).hint("check `VIV_URL`")
+    ClientError::new(ErrorClass::Unreachable, "not_vivarium", message).hint("check `VIV_URL`")
 }
 
 /// The innermost cause: it states what happened; the outer ones only state that a request was sent.
@@ -272,19 +280,19 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
-    fn check(status: u16, body: &str, exit: Exit, code: &str) {
+    fn check(status: u16, body: &str, class: ErrorClass, code: &str) {
         let problem = serde_json::from_str(body).unwrap();
-        let failure = from_problem(StatusCode::from_u16(status).unwrap(), problem);
-        assert_eq!((failure.exit, failure.code.as_str()), (exit, code));
+        let error = from_problem(StatusCode::from_u16(status).unwrap(), problem);
+        assert_eq!((error.class, error.code.as_str()), (class, code));
     }
 
     #[test]
-    fn a_problem_keeps_its_code_and_maps_to_an_exit_code() {
-        check(404, r#"{"code":"not_found","title":"t"}"#, Exit::NotFound, "not_found");
-        check(403, r#"{"code":"not_member","title":"t"}"#, Exit::Refused, "not_member");
-        check(413, r#"{"code":"too_large","title":"t"}"#, Exit::Refused, "too_large");
-        check(503, r#"{"code":"overloaded","title":"t"}"#, Exit::Unreachable, "overloaded");
-        check(500, r#"{"code":"internal","title":"t"}"#, Exit::Failed, "internal");
+    fn a_problem_keeps_its_code_and_maps_to_a_class() {
+        check(404, r#"{"code":"not_found","title":"t"}"#, ErrorClass::NotFound, "not_found");
+        check(403, r#"{"code":"not_member","title":"t"}"#, ErrorClass::Refused, "not_member");
+        check(413, r#"{"code":"too_large","title":"t"}"#, ErrorClass::Refused, "too_large");
+        check(503, r#"{"code":"overloaded","title":"t"}"#, ErrorClass::Unreachable, "overloaded");
+        check(500, r#"{"code":"internal","title":"t"}"#, ErrorClass::Failed, "internal");
     }
 
     #[test]

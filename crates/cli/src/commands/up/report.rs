@@ -1,0 +1,184 @@
+//! Prints what happened to the agents of files.
+
+use project::reconcile::ReconcileReport;
+use serde_json::Value;
+
+use crate::output::{Screen, Style, columns, shortened};
+
+/// Maximum number of changed instruction lines that are shown.
+const DIFF_LINES: usize = 8;
+/// Maximum product of line counts up to which lines are compared one by one.
+const DIFF_CELLS: usize = 250_000;
+/// Characters that are shown before the first difference in a long line.
+const CONTEXT: usize = 20;
+/// Columns of a value in a difference if the terminal's width is unknown.
+const COLUMNS: usize = 100;
+
+/// Prints everything.
+pub(super) fn print(report: &ReconcileReport, screen: &Screen) {
+    print_changes(report, screen);
+    if !report.unchanged.is_empty() {
+        let names = screen.clean_line(&report.unchanged.join(", "));
+        screen.line(&format!("{}  {names}", screen.paint(Style::Dim, "unchanged")));
+    }
+}
+
+/// Prints what changed.
+pub(super) fn print_changes(report: &ReconcileReport, screen: &Screen) {
+    let current =
+        report.created.iter().map(|one| &one.name).chain(report.changed.iter().map(|one| &one.name));
+    let others = report.left.iter().map(|one| &one.name).chain(report.retired.iter().map(|(name, _)| name));
+    let widest = current.chain(others).map(String::len).max().unwrap_or(0);
+    let headline = |style, verb, name: &str, rest: &str| headline(screen, style, verb, name, widest, rest);
+    for one in &report.created {
+        let spaces = listed(&one.spaces);
+        let location = if spaces.is_empty() { "in no space".to_owned() } else { format!("in {spaces}") };
+        headline(Style::Green, "created", &one.name, &format!("{}, {location}", one.file));
+        if let Some(was) = &one.was {
+            let hint =
+                format!("hint: is this `{was}` renamed? `name: {was}` in {} keeps its history", one.file);
+            screen.wrapped(&format!("    {}", screen.clean_line(&hint)), 6);
+        }
+    }
+    for one in &report.changed {
+        let amended = if one.amended { ", which overrides changes made over the API" } else { "" };
+        headline(Style::Yellow, "changed", &one.name, &format!("{}{amended}", one.file));
+        for (key, old, new) in &one.changes {
+            difference(screen, key, old, new);
+        }
+        for (verb, spaces) in [("joined", &one.joined), ("departed from", &one.departed)] {
+            if !spaces.is_empty() {
+                screen.line(&format!("    {verb} {}", listed(spaces)));
+            }
+        }
+    }
+    for one in &report.left {
+        headline(Style::Yellow, "left", &one.name, &format!("{}: {}", one.file, one.why));
+    }
+    for (name, file) in &report.retired {
+        headline(Style::Red, "retired", name, &format!("{file} is gone"));
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+fn headline(screen: &Screen, style: Style, verb: &str, name: &str, widest: usize, rest: &str) {
+    let head = format!("{}  {}", screen.paint(style, &format!("{verb:9}")), screen.paint(Style::Bold, name));
+    let rest = screen.clean_line(rest);
+    let begun = 9 + 2 + widest + 2;
+    let room = screen.width.map_or(usize::MAX, |width| width.saturating_sub(begun));
+    if columns(&rest) <= room {
+        screen.line(&format!("{head}{}  {rest}", " ".repeat(widest - name.len())));
+    } else {
+        screen.line(&head);
+        screen.wrapped(&format!("    {rest}"), 4);
+    }
+}
+
+fn difference(screen: &Screen, key: &str, old: &Value, new: &Value) {
+    let max = screen.width.unwrap_or(COLUMNS).saturating_sub(8).max(16);
+    if let ("instructions", Some(old), Some(new)) = (key, old.as_str(), new.as_str()) {
+        screen.line("    instructions:");
+        let lines = changed_lines(old, new);
+        for (i, (added, text)) in lines.iter().take(DIFF_LINES).enumerate() {
+            let (style, lead) = if *added { (Style::Green, "+ ") } else { (Style::Red, "- ") };
+            let other = if *added { i.checked_sub(1) } else { Some(i + 1) };
+            let other = other.and_then(|i| lines.get(i)).filter(|(side, _)| side != added);
+            let text = screen.clean_line(&from_difference(text, other.map_or("", |(_, text)| *text), max));
+            let line = shortened(&format!("{lead}{text}"), max);
+            screen.line(&format!("      {}", screen.paint(style, &line)));
+        }
+        if lines.len() > DIFF_LINES {
+            screen.line(&format!("      and {} more lines", lines.len() - DIFF_LINES));
+        }
+        return;
+    }
+    let line = screen.clean_line(&format!("{key}: {old} -> {new}"));
+    screen.line(&format!("    {}", shortened(&line, max)));
+}
+
+/// A long line, shortened to start a little before its first difference from the other.
+fn from_difference(text: &str, other: &str, max: usize) -> String {
+    let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let skipped = same.saturating_sub(CONTEXT);
+    if columns(text) <= max || skipped == 0 {
+        return text.to_owned();
+    }
+    format!("...{}", text.chars().skip(skipped).collect::<String>())
+}
+
+/// The lines that are in only one of the texts, in order; `true` marks those of the new one.
+fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
+    let (mut old, mut new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
+    let same_begin = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    old.drain(..same_begin);
+    new.drain(..same_begin);
+    let same_end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    old.truncate(old.len() - same_end);
+    new.truncate(new.len() - same_end);
+    if old.len() * new.len() > DIFF_CELLS {
+        return old
+            .into_iter()
+            .map(|line| (false, line))
+            .chain(new.into_iter().map(|line| (true, line)))
+            .collect();
+    }
+    // How many lines the remainders from (i, j) on have in common.
+    let mut common = vec![vec![0usize; new.len() + 1]; old.len() + 1];
+    for i in (0..old.len()).rev() {
+        for j in (0..new.len()).rev() {
+            common[i][j] = if old[i] == new[j] {
+                common[i + 1][j + 1] + 1
+            } else {
+                common[i + 1][j].max(common[i][j + 1])
+            };
+        }
+    }
+    let mut i = 0;
+    let mut j = 0;
+    let mut out = Vec::new();
+    while i < old.len() || j < new.len() {
+        if i < old.len() && j < new.len() && old[i] == new[j] {
+            (i, j) = (i + 1, j + 1);
+        } else if j == new.len() || (i < old.len() && common[i + 1][j] >= common[i][j + 1]) {
+            out.push((false, old[i]));
+            i += 1;
+        } else {
+            out.push((true, new[j]));
+            j += 1;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(old: &str, new: &str, expected: &[&str]) {
+        let lines = changed_lines(old, new);
+        let lines: Vec<String> =
+            lines.iter().map(|(added, line)| format!("{}{line}", if *added { '+' } else { '-' })).collect();
+        assert_eq!(lines, expected, "{old:?} {new:?}");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_from_its_first_difference() {
+        let (old, new) = (format!("{}old words", "x".repeat(200)), format!("{}new words", "x".repeat(200)));
+        assert_eq!(from_difference(&old, &new, 60), format!("...{}old words", "x".repeat(20)));
+        assert_eq!(from_difference("short old", "short new", 60), "short old");
+    }
+
+    #[test]
+    fn only_lines_that_differ_are_shown() {
+        check("a\nb\nc", "a\nb\nc", &[]);
+        check("a\nb\nc", "a\nx\nc", &["-b", "+x"]);
+        check("a\nb\nc\nd", "a\nc\nx\nd", &["-b", "+x"]);
+        check("", "a", &["+a"]);
+        check("a\nb", "", &["-a", "-b"]);
+        check("a\nb\nc\nd\ne", "x\nb\nc\nd\ny", &["-a", "+x", "-e", "+y"]);
+    }
+}

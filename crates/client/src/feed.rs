@@ -1,0 +1,251 @@
+//! What is happening now: reduces the events of a stream to drafts, agents at work, and agents that back off. A
+//! screen renders it and never has to interpret updates a second time. Pure; must not know how anything is shown.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use agent::id::{AgentId, CycleId, MessageId, SpaceId};
+use agent::life::IdleUntil;
+use agent::update::{AgentState, Update};
+
+use crate::stream::Snapshot;
+
+/// Maximum number of drafts. More are ignored: their messages still arrive.
+const DRAFTS_MAX: usize = 4_096;
+/// Number of committed messages that are remembered, so that a late piece of a draft is ignored.
+const COMMITTED_MAX: usize = 1_024;
+
+/// A message that is being written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedDraft {
+    /// The agent that writes it.
+    pub agent: AgentId,
+    /// The space that it will be posted in.
+    pub space: SpaceId,
+    /// The text so far, as generated.
+    pub text: String,
+    /// Pieces were lost: the text stays as it is, and the committed message has the rest.
+    pub incomplete: bool,
+}
+
+/// An agent at work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentWork {
+    /// What it does.
+    pub state: AgentState,
+    /// Its cycle, if known.
+    pub cycle: Option<CycleId>,
+    /// The tool that runs, if one does.
+    pub tool: Option<String>,
+}
+
+/// What an update changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeedChange {
+    /// A draft that is over: committed or discarded.
+    pub ended_draft: Option<(MessageId, FeedDraft)>,
+    /// The agent began another cycle.
+    pub new_cycle: bool,
+    /// The agent backs off, and did not before.
+    pub backs_off: bool,
+}
+
+/// What is happening now.
+#[derive(Debug, Default)]
+pub struct Feed {
+    drafts: BTreeMap<MessageId, FeedDraft>,
+    working: BTreeMap<AgentId, AgentWork>,
+    backing_off: BTreeMap<AgentId, IdleUntil>,
+    committed: VecDeque<MessageId>,
+}
+
+impl Feed {
+    /// Messages that are being written, in the order of their ids.
+    pub fn drafts(&self) -> &BTreeMap<MessageId, FeedDraft> {
+        &self.drafts
+    }
+
+    /// Agents at work.
+    pub fn working(&self) -> &BTreeMap<AgentId, AgentWork> {
+        &self.working
+    }
+
+    /// Handles the snapshot of a new connection. Returns the agents that back off and did not before.
+    pub fn snapshot(&mut self, snapshot: &Snapshot) -> Vec<AgentId> {
+        let busy = snapshot.agents.iter().filter(|now| now.state != AgentState::Sleeping);
+        let work = |state, cycle| AgentWork { state, cycle: Some(cycle), tool: None };
+        self.working = busy.map(|now| (now.agent, work(now.state, now.cycle))).collect();
+        let new = snapshot.drafts.iter().take(DRAFTS_MAX).filter(|draft| draft.tool.is_none()).map(|draft| {
+            let (agent, space, text) = (draft.agent, draft.space, draft.text.clone());
+            (draft.message, FeedDraft { agent, space, text, incomplete: false })
+        });
+        self.drafts = new.collect();
+        let mut begun = Vec::new();
+        for now in &snapshot.idle {
+            let until = IdleUntil { reason: now.reason, until: now.until };
+            if self.backing_off.insert(now.agent, until).is_none() {
+                begun.push(now.agent);
+            }
+        }
+        begun
+    }
+
+    /// Handles the loss of the connection: nobody is known to work.
+    pub fn lost(&mut self) {
+        self.working.clear();
+    }
+
+    /// Handles an update.
+    pub fn update(&mut self, update: &Update) -> FeedChange {
+        let mut change = FeedChange::default();
+        match update {
+            Update::Message { message } => {
+                self.backing_off.remove(&message.sender.agent());
+                self.committed.push_back(message.id);
+                if self.committed.len() > COMMITTED_MAX {
+                    self.committed.pop_front();
+                }
+                change.ended_draft = self.drafts.remove_entry(&message.id);
+            }
+            Update::Draft { space, message, agent, delta, chars } => {
+                self.backing_off.remove(agent);
+                self.draft(*space, *message, *agent, delta, *chars);
+            }
+            Update::DraftReset { message, .. } => change.ended_draft = self.drafts.remove_entry(message),
+            Update::State { agent, idle: Some(until), .. } => {
+                self.working.remove(agent);
+                change.backs_off = self.backing_off.insert(*agent, *until).is_none();
+            }
+            Update::State { agent, state: AgentState::Sleeping | AgentState::Retired, .. } => {
+                self.working.remove(agent);
+            }
+            Update::State { agent, state, cycle, .. } => {
+                let before = self.working.get(agent).and_then(|work| work.cycle);
+                change.new_cycle = !self.working.contains_key(agent) || before != *cycle;
+                let new = || AgentWork { state: *state, cycle: *cycle, tool: None };
+                let work = self.working.entry(*agent).or_insert_with(new);
+                (work.state, work.cycle) = (*state, cycle.or(work.cycle));
+            }
+            Update::ToolStarted { agent, tool, .. } => self.tool(*agent, Some(tool)),
+            Update::ToolDone { agent, .. } | Update::ToolError { agent, .. } => self.tool(*agent, None),
+            Update::CycleEnded { agent, .. } => {
+                self.working.remove(agent);
+                self.backing_off.remove(agent);
+            }
+            Update::Thought { agent, .. } => drop(self.backing_off.remove(agent)),
+            Update::Member { .. }
+            | Update::ToolInput { .. }
+            | Update::Commit { .. }
+            | Update::EventProgress { .. } => {}
+        }
+        change
+    }
+
+    fn tool(&mut self, agent: AgentId, tool: Option<&String>) {
+        self.backing_off.remove(&agent);
+        if let Some(work) = self.working.get_mut(&agent) {
+            work.tool = tool.cloned();
+        }
+    }
+
+    fn draft(&mut self, space: SpaceId, message: MessageId, agent: AgentId, delta: &str, chars: u64) {
+        let full = self.drafts.len() >= DRAFTS_MAX && !self.drafts.contains_key(&message);
+        if full || self.committed.contains(&message) {
+            return;
+        }
+        let new = || FeedDraft { agent, space, text: String::new(), incomplete: false };
+        let draft = self.drafts.entry(message).or_insert_with(new);
+        let after = draft.text.chars().count() + delta.chars().count();
+        draft.incomplete |= after as u64 != chars;
+        if !draft.incomplete {
+            draft.text.push_str(delta);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::life::IdleReason;
+    use serde_json::{Value, json};
+
+    const ADA: &str = "00000000-0000-0000-0000-000000000001";
+    const HOME: &str = "00000000-0000-0000-0000-000000000009";
+
+    fn id<T: serde::de::DeserializeOwned>(text: &str) -> T {
+        serde_json::from_value(Value::from(text)).unwrap()
+    }
+
+    fn message(n: u8) -> MessageId {
+        id(&format!("00000000-0000-0000-0000-0000000000{n:02}"))
+    }
+
+    fn draft(n: u8, delta: &str, chars: u64) -> Update {
+        Update::Draft { space: id(HOME), message: message(n), agent: id(ADA), delta: delta.to_owned(), chars }
+    }
+
+    fn state(state: AgentState, cycle: u8, idle: Option<IdleUntil>) -> Update {
+        let cycle = (cycle > 0).then(|| id(&format!("00000000-0000-0000-0001-0000000000{cycle:02}")));
+        Update::State { agent: id(ADA), state, cycle, reason: None, idle }
+    }
+
+    #[test]
+    fn a_draft_grows_until_a_piece_is_lost_and_its_message_ends_it() {
+        let mut feed = Feed::default();
+        feed.update(&draft(1, "Good ", 5));
+        feed.update(&draft(1, "morning", 12));
+        assert_eq!(feed.drafts()[&message(1)].text, "Good morning");
+        feed.update(&draft(1, "!!", 20));
+        feed.update(&draft(1, "more", 24));
+        assert_eq!(
+            (&*feed.drafts()[&message(1)].text, feed.drafts()[&message(1)].incomplete),
+            ("Good morning", true)
+        );
+        let posted = json!({"type": "message", "message": {
+            "id": message(1), "space": HOME, "seq": 1, "rev": 1, "sender": ADA, "sender_name": "Ada",
+            "sender_kind": "agent", "kind": "text", "text": "Good morning, all!!more", "mentions": [], "urgent": false,
+            "at": "2026-01-01T00:00:00Z", "cycle": null, "call": null, "data": null, "root": "r", "hop": 0,
+            "principal": {"entity": ADA}, "trust": "agent"}});
+        let posted: Update = serde_json::from_value(posted).unwrap();
+        let (ended, _) = feed.update(&posted).ended_draft.unwrap();
+        assert_eq!(ended, message(1));
+        feed.update(&draft(1, "late", 4));
+        assert!(feed.drafts().is_empty(), "a late piece begins no new draft");
+    }
+
+    #[test]
+    fn an_agent_works_in_a_cycle_until_it_sleeps() {
+        let mut feed = Feed::default();
+        assert!(feed.update(&state(AgentState::Thinking, 1, None)).new_cycle);
+        assert!(!feed.update(&state(AgentState::Processing, 1, None)).new_cycle);
+        assert!(feed.update(&state(AgentState::Thinking, 2, None)).new_cycle);
+        assert_eq!(feed.working().len(), 1);
+        feed.update(&state(AgentState::Sleeping, 0, None));
+        assert!(feed.working().is_empty());
+    }
+
+    #[test]
+    fn backing_off_is_reported_once_until_the_agent_does_something() {
+        let until = IdleUntil { reason: IdleReason::Provider, until: jiff::Timestamp::UNIX_EPOCH };
+        let mut feed = Feed::default();
+        let backs_off = state(AgentState::Sleeping, 0, Some(until));
+        assert!(feed.update(&backs_off).backs_off);
+        feed.update(&state(AgentState::Thinking, 1, None));
+        assert!(!feed.update(&backs_off).backs_off, "an attempt is not yet something");
+        feed.update(&draft(1, "Hello", 5));
+        assert!(feed.update(&backs_off).backs_off);
+    }
+
+    #[test]
+    fn a_snapshot_replaces_drafts_and_work() {
+        let mut feed = Feed::default();
+        feed.update(&draft(1, "old", 3));
+        feed.update(&state(AgentState::Thinking, 1, None));
+        let snapshot: Snapshot = serde_json::from_value(json!({"drafts": [
+            {"space": HOME, "message": message(2), "agent": ADA, "text": "new"},
+            {"space": HOME, "message": message(3), "agent": ADA, "tool": "fetch", "text": "{"}]}))
+        .unwrap();
+        assert!(feed.snapshot(&snapshot).is_empty());
+        assert_eq!(feed.drafts().keys().collect::<Vec<_>>(), [&message(2)], "a tool's input is not a draft");
+        assert!(feed.working().is_empty());
+    }
+}

@@ -1,0 +1,28 @@
+//! A client of a running server: requests, streams that continue after a restart, and waiting for what comes of a
+//! message. `viv` uses it for every command; other programs can do the same.
+//!
+//! `examples/ask.rs` sends a message and prints the reply:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/ask.rs")]
+//! ```
+//!
+//! Must not know any command, terminal or exit code.
+
+mod credentials;
+mod error;
+mod exchange;
+mod feed;
+mod http;
+mod past;
+mod stream;
+
+pub use credentials::{
+    ApiKey, Credentials, read as read_credentials, remove as remove_credentials, write as write_credentials,
+};
+pub use error::{ClientError, ErrorClass, Result};
+pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, why_it_is_idle};
+pub use feed::{AgentWork, Feed, FeedChange, FeedDraft};
+pub use http::{Client, segment, typed};
+pub use past::{Past, PastItem};
+pub use stream::{Snapshot, StreamEvent, listen};
