@@ -13,7 +13,7 @@ use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, M
 use agent::prompt::Prompt;
 use futures_util::{StreamExt, stream};
 use models::client::VendorModel;
-use models::wire::{Feed, Wire};
+use models::wire::{EventFeed, Wire};
 use scenario::world::World;
 use serde_json::Value;
 use testkit::stubs::{self, Answer, Vendor};
@@ -156,7 +156,7 @@ pub(crate) fn decoded(
     chunk: usize,
     broken: bool,
 ) -> Vec<Result<Piece, ModelError>> {
-    let mut feed = Feed::new(wire.decoder());
+    let mut feed = EventFeed::new(wire.decoder());
     let mut pieces = Vec::new();
     for chunk in bytes.chunks(chunk) {
         if feed.is_done() {
