@@ -62,6 +62,11 @@ impl Caller {
             CredentialKind::Entity(entity) => Some(entity),
         }
     }
+
+    /// Whose requests these are: all admin keys together, or an entity with all its keys.
+    pub(crate) fn principal(&self) -> String {
+        self.entity().map_or_else(|| "admin".to_owned(), |entity| entity.to_string())
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {

@@ -1,6 +1,6 @@
 //! Extractors: every rejection is a problem with a stable code. Must not know routes.
 
-use agent::id::{CredentialId, hex};
+use agent::id::hex;
 use agent::limits;
 use agent::port::{PageRequest, RequestKey};
 use axum::extract::rejection::PathRejection;
@@ -151,13 +151,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
 
 impl Idempotency {
     /// The key as the store keeps it. Two requests are the same if `act` and body are the same.
-    pub(crate) fn request(&self, credential: CredentialId, act: &str, raw: &[u8]) -> Option<RequestKey> {
+    pub(crate) fn request(&self, principal: String, act: &str, raw: &[u8]) -> Option<RequestKey> {
         let key = self.0.clone()?;
         let mut hash = Sha256::new();
         hash.update(act.as_bytes());
         hash.update([0]);
         hash.update(raw);
-        Some(RequestKey { credential, key, body_hash: hex(&hash.finalize()) })
+        Some(RequestKey { principal, key, body_hash: hex(&hash.finalize()) })
     }
 }
 

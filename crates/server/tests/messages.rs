@@ -62,6 +62,32 @@ async fn a_message_sent_again_with_the_same_id_is_posted_once() {
     assert_eq!(world.get("/v1/spaces/home").await.json["head_seq"], 1);
 }
 
+/// The local key of a server is another one after each start.
+#[tokio::test]
+async fn an_idempotency_key_is_recognized_under_another_key_of_the_same_principal() {
+    let world = World::new().await;
+    let key = world.another_admin_key().await;
+    let body = json!({"text": "once", "sender": "you"});
+    let event = json!({"service": "deploys", "payload": {"ok": true}});
+    let send = |path: &str, key: &str, body: &Value| {
+        let request = Request::post(path)
+            .header("host", "localhost")
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json")
+            .header("idempotency-key", format!("k-{}", path.len()));
+        world.send(request.body(Body::from(body.to_string())).unwrap())
+    };
+    for (path, body) in [(MESSAGES, &body), ("/v1/agents/muhammad/events", &event)] {
+        let first = send(path, ADMIN, body).await;
+        let again = send(path, &key, body).await;
+        assert_eq!((first.status, again.status), (201, 200), "{first:?} {again:?}");
+    }
+    // A person's keys are another principal's.
+    let yours = world.your_key().await;
+    let mine = send(MESSAGES, &yours, &json!({"text": "once"})).await;
+    assert_eq!(mine.status, 201, "{mine:?}");
+}
+
 #[tokio::test]
 async fn an_idempotency_key_belongs_to_one_body() {
     let world = World::new().await;

@@ -149,6 +149,14 @@ impl World {
         answer.json["key"].as_str().unwrap().to_owned()
     }
 
+    /// Creates another admin key.
+    pub(crate) async fn another_admin_key(&self) -> String {
+        let key = "viv_another".to_owned();
+        let new = credential(&*self.ports.ids, &key, CredentialKind::Admin, &*self.ports.clock);
+        self.ports.registry.add_credential(new).await.unwrap();
+        key
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.ask(Method::GET, path, ADMIN, None).await
     }

@@ -13,15 +13,16 @@ use super::{BoxFuture, Denial};
 pub use crate::changes::Wakeup;
 use crate::changes::{Changes, CommitOutcome, News, Notifications};
 use crate::event::Event;
-use crate::id::{AgentId, CredentialId};
+use crate::id::AgentId;
 use crate::life::{Activation, Lease};
 use crate::space::{Message, NewMessage};
 
 /// Idempotency of a request (`Idempotency-Key`), kept forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestKey {
-    /// The credential of the request.
-    pub credential: CredentialId,
+    /// Whose request it is: all keys of one principal share it, so that a key that replaces another one (at each start
+    /// of a server, for instance) recognizes its requests.
+    pub principal: String,
     /// The client's key.
     pub key: String,
     /// Hash of the request body, to detect another body under the same key.

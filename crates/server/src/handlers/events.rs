@@ -33,7 +33,7 @@ pub(super) async fn send(
     body: Body<NewEvent>,
 ) -> Result<WriteResponse<EventAccepted>, Problem> {
     let to = find_agent(&app, &name).await?.id;
-    let request = idempotency.request(caller.credential.id, &format!("event {to}"), &body.raw);
+    let request = idempotency.request(caller.principal(), &format!("event {to}"), &body.raw);
     let NewEvent { service, payload, urgent } = body.value;
     let payload = payload.unwrap_or(Value::Null);
     check_service(&service, &payload)?;
@@ -60,11 +60,11 @@ pub(super) async fn send(
     .await
 }
 
-/// The id of a new event. The same idempotency key of the same credential yields the same id.
+/// The id of a new event. The same idempotency key of the same principal yields the same id.
 fn new_event_id(app: &AppState, caller: &Caller, idempotency: &Idempotency) -> EventId {
-    // The id contains the credential's id, so that no client can produce an id of another client.
+    // The id contains the principal, so that no client can produce an id of another one.
     EventId(match &idempotency.0 {
-        Some(key) => format!("api:{}:{key}", caller.credential.id),
+        Some(key) => format!("api:{}:{key}", caller.principal()),
         None => app.ports.ids.uuid().to_string(),
     })
 }
@@ -186,7 +186,7 @@ pub(super) async fn retry(
     idempotency: Idempotency,
 ) -> Result<WriteResponse<EventAccepted>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
-    let request = idempotency.request(caller.credential.id, &format!("retry {agent} {event}"), &[]);
+    let request = idempotency.request(caller.principal(), &format!("retry {agent} {event}"), &[]);
     let fresh = new_event_id(&app, &caller, &idempotency);
     let at = app.ports.clock.now();
     run_to_completion(async move {

@@ -37,7 +37,7 @@ pub(super) async fn post_message(
     idempotency: Idempotency,
     body: Body<NewMessageJson>,
 ) -> Result<WriteResponse<MessageJson>, Problem> {
-    let request = idempotency.request(caller.credential.id, &format!("post {}", space.id), &body.raw);
+    let request = idempotency.request(caller.principal(), &format!("post {}", space.id), &body.raw);
     let sender = sender(&app, &caller, &body.value).await?;
     let new = validate(&app, &space, &sender, body.value).await?;
     let own_key = caller.entity().is_some();

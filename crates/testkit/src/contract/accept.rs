@@ -3,7 +3,7 @@
 use agent::changes::CommitKind;
 use agent::config::{AgentConfig, WakeOn};
 use agent::event::{EventData, EventKind, EventState, Trust};
-use agent::id::{CredentialId, EntityId, EventId, RootId, SpaceId};
+use agent::id::{EntityId, EventId, RootId, SpaceId};
 use agent::port::{Accept, Accepted, Denial, RequestKey, SpaceChange, Wakeup};
 use futures_util::future::join_all;
 use serde_json::json;
@@ -92,8 +92,7 @@ pub async fn a_message_id_that_is_taken_is_denied(b: Backend) {
 pub async fn a_request_key_repeats_its_answer_and_refuses_another_body(b: Backend) {
     let w = world(b).await;
     let key = |body: &str| {
-        let (credential, key) = (CredentialId(uuid::Uuid::from_u128(9)), "k-1".to_owned());
-        Some(RequestKey { credential, key, body_hash: body.into() })
+        Some(RequestKey { principal: "admin".into(), key: "k-1".into(), body_hash: body.into() })
     };
     let first = Accept::Message(message_from(w.husam, w.family, "once"));
     let Accepted::Fresh { message, .. } = w.b.store.accept(first, key("a")).await.unwrap() else {
@@ -104,6 +103,10 @@ pub async fn a_request_key_repeats_its_answer_and_refuses_another_body(b: Backen
     let other = Accept::Message(message_from(w.husam, w.family, "twice"));
     assert_eq!(w.b.store.accept(other, key("b")).await.unwrap(), Accepted::Conflict);
     assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    // The keys of another principal are its own.
+    let another = key("b").map(|key| RequestKey { principal: "husam".into(), ..key });
+    let third = Accept::Message(message_from(w.husam, w.family, "thrice"));
+    assert!(matches!(w.b.store.accept(third, another).await.unwrap(), Accepted::Fresh { .. }));
     // A denied request leaves its key free.
     let denied = Accept::Message(message_from(w.bob.entity(), w.family, "no"));
     let other_key = key("c").map(|key| RequestKey { key: "k-2".into(), ..key });

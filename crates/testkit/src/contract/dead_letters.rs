@@ -2,7 +2,7 @@
 
 use agent::changes::CommitKind;
 use agent::event::{EventProgress, EventState, Trust};
-use agent::id::{CredentialId, EventId, RootId};
+use agent::id::{EventId, RootId};
 use agent::life::Standing;
 use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Wakeup};
 
@@ -97,8 +97,7 @@ pub async fn a_processed_or_skipped_event_is_sent_again_as_a_new_event_that_cite
 pub async fn a_request_key_sends_an_event_again_once(b: Backend) {
     let w = world(b).await;
     let key = |body: &str| {
-        let credential = CredentialId(uuid::Uuid::from_u128(9));
-        Some(RequestKey { credential, key: "k-1".into(), body_hash: body.into() })
+        Some(RequestKey { principal: "admin".into(), key: "k-1".into(), body_hash: body.into() })
     };
     w.event(w.ada, service("poison")).await;
     w.close_with(dead()).await;

@@ -174,6 +174,7 @@ mod tests {
             "meta.key",
             "request.body_hash",
             "request.key",
+            "request.principal",
         ];
         assert_eq!(texts, short);
     }

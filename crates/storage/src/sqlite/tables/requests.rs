@@ -11,8 +11,8 @@ use crate::sqlite::engine::fault::Outcome;
 
 /// The answer that this key got before, if any.
 pub(crate) fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Accepted>> {
-    let sql = "SELECT body_hash, message FROM request WHERE credential = ? AND key = ?";
-    let kept = first(db, sql, params![bytes(key.credential.0), key.key], |row| {
+    let sql = "SELECT body_hash, message FROM request WHERE principal = ? AND key = ?";
+    let kept = first(db, sql, params![key.principal, key.key], |row| {
         Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?))
     })?;
     let Some((body_hash, message)) = kept else { return Ok(None) };
@@ -25,7 +25,7 @@ pub(crate) fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Acce
 
 /// Stores the answer of this key.
 pub(crate) fn remember(db: &Connection, key: &RequestKey, message: Option<&Message>) -> Outcome<()> {
-    let sql = "INSERT INTO request (credential, key, body_hash, message) VALUES (?, ?, ?, ?)";
+    let sql = "INSERT INTO request (principal, key, body_hash, message) VALUES (?, ?, ?, ?)";
     let message = message.map(|message| bytes(message.id.0));
-    run(db, sql, params![bytes(key.credential.0), key.key, key.body_hash, message]).map(drop)
+    run(db, sql, params![key.principal, key.key, key.body_hash, message]).map(drop)
 }

@@ -335,11 +335,11 @@ CREATE INDEX layer_cycle ON layer(agent, cycle);
 
 -- Idempotency keys, kept forever.
 CREATE TABLE request (
-  credential BLOB NOT NULL,
+  principal TEXT NOT NULL,             -- 'admin', or the uuid of an entity
   key TEXT NOT NULL,
   body_hash TEXT NOT NULL,
   message BLOB,
-  PRIMARY KEY (credential, key)
+  PRIMARY KEY (principal, key)
 ) STRICT, WITHOUT ROWID;
 
 -- Messages of agents per causal root: only those that were delivered to another agent count.
