@@ -8,6 +8,7 @@ mod charset;
 mod commands;
 mod errors;
 mod heap;
+mod input;
 mod listen;
 mod model;
 mod output;
@@ -21,6 +22,7 @@ mod templates;
 mod torture;
 mod world;
 
+use std::ffi::OsString;
 use std::pin::Pin;
 use std::process::ExitCode;
 
@@ -35,7 +37,8 @@ use client::Client;
 
 fn main() -> ExitCode {
     heap::limit_arenas();
-    let read = args::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let line = help_asked(std::env::args_os().collect());
+    let read = args::command().try_get_matches_from(line).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
         Err(error) => return handle_clap_error(&error),
@@ -43,7 +46,8 @@ fn main() -> ExitCode {
     let screen = Screen::detect(cli.global.json, cli.global.quiet);
     // Fails only if a provider is already installed, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let exit = match start(cli, screen) {
+    let done = start(cli, screen);
+    let exit = match output::unwritten().map_or(done, Err) {
         Ok(exit) => exit,
         Err(failure) => {
             screen.failure(&failure);
@@ -51,6 +55,15 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(exit as u8)
+}
+
+/// `viv help COMMAND` is `viv COMMAND --help`.
+fn help_asked(mut line: Vec<OsString>) -> Vec<OsString> {
+    if line.get(1).is_some_and(|word| word == "help") {
+        line.remove(1);
+        line.push("--help".into());
+    }
+    line
 }
 
 fn start(cli: Cli, screen: Screen) -> Result<Exit> {
@@ -84,7 +97,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Event(args) => commands::event::run(client()?, screen, args).await,
         Command::Cancel(args) => commands::dead::cancel(client()?, screen, args).await,
         Command::Dead(args) => commands::dead::run(client()?, screen, args).await,
-        Command::Ps => commands::ps::run(client()?, screen).await,
+        Command::Ps { all } => commands::ps::run(client()?, screen, all).await,
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
         Command::Spaces(args) => commands::spaces::run(client()?, screen, args).await,
@@ -131,6 +144,11 @@ fn handle_clap_error(error: &clap::Error) -> ExitCode {
         };
         screen.page(page.trim_end());
         return ExitCode::SUCCESS;
+    }
+    // For a group without a command, clap renders its help page.
+    if incomplete && error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        screen.failure_page(error.render().to_string().trim_end());
+        return ExitCode::from(Exit::Usage as u8);
     }
     screen.failure(&Failure::bad_command_line(error));
     ExitCode::from(Exit::Usage as u8)

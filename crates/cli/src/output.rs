@@ -2,14 +2,15 @@
 //! reaches a terminal. Decoration falls back to ASCII, so it works on any terminal.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::charset::{in_ascii, is_terminal_control, push_ascii, supports_utf8};
-use crate::errors::Failure;
+use crate::errors::{Exit, Failure};
 
 pub(crate) use crate::charset::terminal_safe_json;
 
@@ -68,13 +69,12 @@ impl Screen {
 
     /// Prints one line to standard output.
     pub(crate) fn line(&self, text: &str) {
-        // A reader that closed the pipe (`| head`) wants no more; that is not a failure.
-        let _ = writeln!(std::io::stdout().lock(), "{}", self.for_terminal(text));
+        print(&self.for_terminal(text));
     }
 
     /// Prints one JSON value as one line to standard output. JSON is always UTF-8.
     pub(crate) fn json_line(&self, value: &Value) {
-        let _ = writeln!(std::io::stdout().lock(), "{}", terminal_safe_json(value));
+        print(&terminal_safe_json(value));
     }
 
     /// Prints one line to standard error: notes that are not part of the result.
@@ -92,6 +92,18 @@ impl Screen {
             let width = std::io::stderr().is_terminal().then(error_width);
             print_error(&folded(&self.clean(&failure.to_string()), width));
         }
+    }
+
+    /// Prints a question to standard error, without a line end.
+    pub(crate) fn ask(&self, text: &str) {
+        let mut out = std::io::stderr().lock();
+        let _ = write!(out, "{}", self.clean_line(text));
+        let _ = out.flush();
+    }
+
+    /// Prints a page to standard error, also with `--quiet`.
+    pub(crate) fn failure_page(&self, text: &str) {
+        print_error(&self.for_terminal(text));
     }
 
     /// Our own or a library's text, in characters that the terminal supports.
@@ -192,6 +204,26 @@ impl Screen {
             }
         }
     }
+}
+
+/// The first error of writing to standard output.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// Prints one line to standard output. A reader that closed the pipe (`| head`) wants no more; any other error makes
+/// the command fail at its end.
+fn print(text: &str) {
+    if let Err(error) = writeln!(std::io::stdout().lock(), "{text}")
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = UNWRITTEN.set(error.to_string());
+    }
+}
+
+/// The failure of a command whose output could not be written, if so.
+pub(crate) fn unwritten() -> Option<Failure> {
+    let error = UNWRITTEN.get()?;
+    let message = format!("cannot write to standard output: {error}");
+    Some(Failure::new(Exit::Failed, "cannot_write", message).hint("is there space on the disk?"))
 }
 
 /// Prints one line to standard error. A failure to write is ignored: there is nowhere to report it.

@@ -52,7 +52,7 @@ const EXAMPLES: [(&[&str], &str); 57] = [
     (&["dead", "drop"], "viv dead drop 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
     (&["spaces"], "viv spaces --all"),
     (&["spaces", "open"], "viv spaces open garden --members owner,ada"),
-    (&["spaces", "close"], "viv spaces close garden"),
+    (&["spaces", "close"], "viv spaces close garden --yes"),
     (&["spaces", "add"], "viv spaces add garden bob --role reviewer"),
     (&["spaces", "remove"], "viv spaces remove garden bob"),
     (&["spaces", "members"], "viv spaces members garden"),

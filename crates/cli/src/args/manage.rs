@@ -58,7 +58,7 @@ pub(crate) enum AgentsVerb {
         /// The agent, by handle or id
         #[arg(value_name = "NAME|ID")]
         agent: String,
-        /// Required: this cannot be undone
+        /// Do not ask: this cannot be undone
         #[arg(long)]
         yes: bool,
     },
@@ -132,11 +132,14 @@ pub(crate) enum SpacesVerb {
         #[arg(required = true, value_name = "KEY=VALUE")]
         values: Vec<String>,
     },
-    /// Close a space: it accepts no more messages
+    /// Close a space: it accepts no more messages, and its name stays taken
     Close {
         /// The space, by handle or id
         #[arg(value_name = "SPACE")]
         space: String,
+        /// Do not ask: this cannot be undone
+        #[arg(long)]
+        yes: bool,
     },
     /// Add members, or change their role
     Add {

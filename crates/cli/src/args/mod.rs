@@ -87,7 +87,11 @@ pub(crate) enum Command {
     /// Cancel waiting events or unanswered calls; to cancel a running cycle use `viv agents cancel`
     Cancel(Canceled),
     /// List agents and their state
-    Ps,
+    Ps {
+        /// Also list retired agents
+        #[arg(long)]
+        all: bool,
+    },
     /// Show an agent, a run, an inbox or a model's context
     #[command(subcommand)]
     Show(Show),

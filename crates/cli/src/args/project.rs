@@ -52,7 +52,7 @@ pub(crate) struct EventArgs {
     /// Name of the service, such as `deploy`
     #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
-    /// Payload, as JSON
+    /// Payload, as JSON; `-`, or a pipe without JSON here, reads standard input
     #[arg(value_name = "JSON")]
     pub(crate) payload: Option<String>,
     /// Show it to the agent at its next step, even in a running cycle

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
 use crate::errors::{Exit, Failure, Result};
+use crate::input;
 use crate::output::{Screen, Style, shortened};
 use crate::target::agent_path;
 use client::{Client, segment, typed};
@@ -36,12 +37,10 @@ pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Res
         Some(AgentsVerb::Set { agent, values }) => set(&client, &screen, &agent, &values).await?,
         Some(AgentsVerb::Suspend(one)) => change_standing(&client, &screen, &one.agent, "suspend").await?,
         Some(AgentsVerb::Resume(one)) => change_standing(&client, &screen, &one.agent, "resume").await?,
-        Some(AgentsVerb::Retire { agent, yes: true }) => {
+        Some(AgentsVerb::Retire { agent, yes }) => {
+            let what = format!("retiring `{agent}` cannot be undone");
+            input::confirm(&screen, &what, yes, Some("suspend it with `viv agents suspend`"))?;
             change_standing(&client, &screen, &agent, "retire").await?
-        }
-        Some(AgentsVerb::Retire { agent, yes: false }) => {
-            return Err(Failure::usage(format!("retiring `{agent}` cannot be undone"))
-                .hint("confirm with --yes, or suspend it with `viv agents suspend`"));
         }
         Some(AgentsVerb::Cancel(one)) => cancel(&client, &screen, &one.agent).await?,
     }

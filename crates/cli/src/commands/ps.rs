@@ -15,13 +15,14 @@ const JSON_MAX: usize = 100_000;
 const TABLE_MAX: usize = 1_000;
 
 /// Lists the agents.
-pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
+pub(crate) async fn run(client: Client, screen: Screen, retired: bool) -> Result<Exit> {
     let ready: ReadyJson = client.get_as("/v1/ready").await?;
     let default = ready.model.map_or_else(|| "-".to_owned(), |model| model.name);
     // Configs are only for scripts: with many agents they are most of the bytes.
     let (path, max) =
         if screen.json { ("/v1/agents", JSON_MAX) } else { ("/v1/agents?brief=true", TABLE_MAX) };
     let mut rows = client.list(path, max).await?;
+    rows.retain(|row| retired || row["standing"] != "retired");
     let agents: Vec<Agent> = typed(path, Value::Array(rows.clone()))?;
     if screen.json {
         for (row, agent) in rows.iter_mut().zip(&agents) {

@@ -1,6 +1,5 @@
 //! `viv say`: posts one message, and with `--wait` prints the reply.
 
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use serde_json::json;
 
 use crate::args::SayArgs;
 use crate::errors::{Exit, Failure, Result};
+use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target;
@@ -94,18 +94,7 @@ fn note(name: &str, exchange: &Exchange) -> Option<String> {
 }
 
 fn text_of(words: &[String]) -> Result<String> {
-    let text = if words == ["-"] {
-        let mut text = String::new();
-        // One byte more than the limit is enough to detect that it is too long.
-        let bound = u64::try_from(limits::MESSAGE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-        std::io::stdin().lock().take(bound).read_to_string(&mut text).map_err(|error| {
-            Failure::usage(format!("cannot read the text from standard input: {error}"))
-                .hint("send UTF-8 text")
-        })?;
-        text.trim_end_matches(['\n', '\r']).to_owned()
-    } else {
-        words.join(" ")
-    };
+    let text = if words == ["-"] { input::text(limits::MESSAGE_MAX_BYTES)? } else { words.join(" ") };
     if text.trim().is_empty() {
         return Err(Failure::usage("wanted a message, got nothing"));
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
 use crate::errors::{Exit, Failure, Result};
+use crate::input;
 use crate::output::{Screen, Style, shortened};
 use crate::target;
 use client::{Client, segment, typed};
@@ -25,7 +26,10 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Res
         Some(SpacesVerb::List { all }) => list(&client, &screen, all).await?,
         Some(SpacesVerb::Open(args)) => open(&client, &screen, args).await?,
         Some(SpacesVerb::Set { space, values }) => set(&client, &screen, &space, &values).await?,
-        Some(SpacesVerb::Close { space }) => close(&client, &screen, &space).await?,
+        Some(SpacesVerb::Close { space, yes }) => {
+            input::confirm(&screen, &format!("closing `{space}` cannot be undone"), yes, None)?;
+            close(&client, &screen, &space).await?;
+        }
         Some(SpacesVerb::Add { space, members, role }) => {
             add(&client, &screen, &space, &members, role.as_deref()).await?;
         }

@@ -11,6 +11,7 @@ mod live;
 mod manage;
 mod mishaps;
 mod models;
+mod plumbing;
 mod price;
 mod project;
 mod pty;

@@ -37,7 +37,7 @@ fn agents_people_and_spaces_are_created_changed_and_ended() {
         &["spaces", "read", "garden"],
         &["spaces", "read"],
         &["spaces", "remove", "garden", "husam", "husam"],
-        &["spaces", "close", "garden"],
+        &["spaces", "close", "garden", "--yes"],
         &["spaces", "--all"],
         &["agents", "suspend", "bob"],
         &["agents", "--state", "suspended"],

@@ -1,0 +1,47 @@
+//! What people and programs give on standard input: text, bounded, and confirmations.
+
+use std::io::{BufRead, IsTerminal, Read};
+
+use rustix::fs::{FileType, fstat};
+
+use crate::errors::{Exit, Failure, Result};
+use crate::output::Screen;
+
+/// Whether another program or a file is connected to standard input; a terminal or `/dev/null` is not.
+pub(crate) fn is_piped() -> bool {
+    let kind = fstat(std::io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::RegularFile))
+}
+
+/// All of standard input without the line ends behind it. One byte more than `max` is read at most, so that a caller
+/// can tell that it is too long.
+pub(crate) fn text(max: usize) -> Result<String> {
+    let mut text = String::new();
+    let bound = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
+    std::io::stdin().lock().take(bound).read_to_string(&mut text).map_err(|error| {
+        Failure::usage(format!("cannot read the text from standard input: {error}")).hint("send UTF-8 text")
+    })?;
+    text.truncate(text.trim_end_matches(['\n', '\r']).len());
+    Ok(text)
+}
+
+/// Asks on a terminal whether to do something that cannot be undone; elsewhere `--yes` is needed. `what` is a sentence
+/// without its end, `instead` what to do otherwise, if there is something.
+pub(crate) fn confirm(screen: &Screen, what: &str, yes: bool, instead: Option<&str>) -> Result<()> {
+    if yes {
+        return Ok(());
+    }
+    if screen.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        let instead = instead.map(|instead| format!(", or {instead}")).unwrap_or_default();
+        return Err(Failure::usage(what).hint(format!("confirm with --yes{instead}")));
+    }
+    screen.ask(&format!("{what}. Go on? (y/N) "));
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => {
+            Err(Failure::new(Exit::Refused, "not_confirmed", "nothing was changed").hint("confirm with `y`"))
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Standard input, a full output, and help where people look for it.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use crate::pty::Pty;
+use crate::world::{Server, run, run_with, viv};
+
+#[test]
+fn an_event_reads_its_payload_from_a_pipe() {
+    let server = Server::start();
+    let dir = server.dir.path();
+    for args in [&["event", "ada", "deploys"][..], &["event", "ada", "deploys", "-"]] {
+        let ran = run_with(dir, args, "{\"x\": 1}\n", &[]);
+        assert_eq!(ran.code, 0, "{}", ran.shown());
+        let id = ran.out.trim_end().rsplit(' ').next().unwrap().to_owned();
+        let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
+        let event =
+            inbox["events"].as_array().unwrap().iter().find(|event| event["id"] == id.as_str()).unwrap();
+        assert_eq!(event["data"]["payload"]["x"], 1, "{event}");
+    }
+    let empty = run_with(dir, &["event", "ada", "deploys"], "", &[]);
+    assert_eq!(empty.code, 0, "nothing in the pipe is no payload: {}", empty.shown());
+    let wrong = run_with(dir, &["event", "ada", "deploys"], "{x", &[]);
+    assert_eq!(wrong.code, 2, "{}", wrong.shown());
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let server = Server::start();
+    for args in [&["ps"][..], &["ps", "--json"], &["agents"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ran = viv(server.dir.path(), args).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{args:?}");
+        assert!(String::from_utf8_lossy(&ran.stderr).contains("cannot write"), "{args:?}");
+    }
+}
+
+#[test]
+fn a_retired_agent_is_listed_only_on_request() {
+    let server = Server::start();
+    assert_eq!(server.run(&["agents", "create", "bob"]).code, 0);
+    assert_eq!(server.run(&["agents", "retire", "bob", "--yes"]).code, 0);
+    assert!(!server.run(&["ps"]).out.contains("bob"));
+    assert!(server.run(&["ps", "--all"]).out.contains("bob"));
+}
+
+#[test]
+fn help_is_where_people_look_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = run(dir.path(), &["--help"]);
+    assert_eq!((run(dir.path(), &["help"]).out, 0), (page.out, page.code));
+    let page = run(dir.path(), &["show", "run", "--help"]).out;
+    assert_eq!(run(dir.path(), &["help", "show", "run"]).out, page);
+    for group in ["show", "config", "scenario", "keys", "export", "import"] {
+        let ran = run(dir.path(), &[group]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.shown());
+        assert!(ran.err.contains("Commands:"), "{}", ran.shown());
+    }
+}
+
+#[test]
+fn what_cannot_be_undone_wants_a_confirmation() {
+    let server = Server::start();
+    for args in [&["agents", "create", "bob"][..], &["spaces", "open", "attic"]] {
+        assert_eq!(server.run(args).code, 0);
+    }
+    for args in [&["agents", "retire", "bob"][..], &["spaces", "close", "attic"]] {
+        let ran = server.run(args);
+        assert_eq!((ran.code, ran.err.contains("--yes")), (2, true), "{}", ran.shown());
+        for (answer, code) in [("n\r", 3), ("y\r", 0)] {
+            let mut terminal = Pty::run(&server, args, 80);
+            terminal.until("(y/N)");
+            terminal.press(answer);
+            assert_eq!(terminal.exit_code(), code, "{args:?} {answer}");
+        }
+    }
+}
