@@ -16,7 +16,7 @@ use crate::errors::{Failure, Result};
 use file::{Entry, FileValue};
 use keys::{KEYS, Key, Kind};
 
-/// The file that is looked for in the current directory.
+/// The file that is looked for in the current directory and above.
 const FILE: &str = "vivarium.toml";
 /// The variable that names another file.
 const FILE_VARIABLE: &str = "VIV_CONFIG";
@@ -100,7 +100,7 @@ impl Settings {
         if let Some(dir) = &global.data_dir {
             given.push(("data_dir", json!(utf8(dir, "--data-dir")?)));
         }
-        let config_file = ConfigFile::find(global, env)?;
+        let config_file = ConfigFile::find(global, env, &[FILE])?;
         let shown_file = config_file.shown();
         let from_file = match &config_file.text {
             Some(text) => file::read(text, &shown_file)?,
@@ -194,7 +194,7 @@ pub(crate) fn data_dir(global: &Global) -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("VIV_DATA_DIR").filter(|dir| !dir.is_empty()) {
         return Ok(PathBuf::from(dir));
     }
-    let config_file = ConfigFile::find(global, &variable)?;
+    let config_file = ConfigFile::find(global, &variable, &[FILE, DATA_DIR])?;
     let table = match &config_file.text {
         Some(text) => {
             text.parse::<toml::Table>().map_err(|_| match file::read(text, &config_file.shown()) {
@@ -234,13 +234,15 @@ struct ConfigFile {
 }
 
 impl ConfigFile {
-    fn find(global: &Global, env: &Env<'_>) -> Result<Self> {
+    /// The file that was named, else the one of the project: of the nearest directory, from the current one upwards,
+    /// with one of these `marks` in it.
+    fn find(global: &Global, env: &Env<'_>, marks: &[&str]) -> Result<Self> {
         let wanted = match &global.config {
             Some(file) => Some(file.clone()),
             None => env(FILE_VARIABLE)?.map(PathBuf::from),
         };
         let named = wanted.is_some();
-        let file = wanted.unwrap_or_else(|| PathBuf::from(FILE));
+        let file = wanted.unwrap_or_else(|| project_dir(marks).unwrap_or_default().join(FILE));
         let text = file::text(&file)?;
         if named && text.is_none() {
             let message = format!("there is no file `{}`", file.display());
@@ -260,6 +262,14 @@ impl ConfigFile {
             _ => PathBuf::from("."),
         }
     }
+}
+
+/// The nearest directory above the current one with one of these marks in it; `None` if the current one has one, or no
+/// directory has.
+fn project_dir(marks: &[&str]) -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let found = here.ancestors().find(|dir| marks.iter().any(|mark| dir.join(mark).exists()))?;
+    (found != here).then(|| found.to_owned())
 }
 
 struct Layers<'a> {

@@ -76,3 +76,20 @@ fn what_cannot_be_undone_wants_a_confirmation() {
         }
     }
 }
+
+#[test]
+fn the_project_is_found_from_a_folder_inside_it() {
+    let server = Server::start();
+    let project = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(server.dir.path(), project.path().join(".viv")).unwrap();
+    let inside = project.path().join("agents/drafts");
+    std::fs::create_dir_all(&inside).unwrap();
+    let viv =
+        |args| viv(server.dir.path(), args).env_remove("VIV_DATA_DIR").current_dir(&inside).output().unwrap();
+    let ps = viv(&["ps"]);
+    assert!(ps.status.success() && String::from_utf8_lossy(&ps.stdout).contains("ada"), "{ps:?}");
+    std::fs::write(project.path().join("vivarium.toml"), "agents_dir = \"people\"\n").unwrap();
+    let shown = viv(&["config", "show"]);
+    let wanted = project.path().join("people").display().to_string();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains(&wanted), "{shown:?}");
+}
