@@ -129,7 +129,7 @@ def call_of(name, properties):
 
 
 def ask(args):
-    """One streamed reply under a schema, with its speed: whether the voice works at all."""
+    """One streamed reply under a schema, with its speed: whether the model works at all."""
     text = {"text": {"type": "string", "maxLength": 200}}
     schema = {"anyOf": [call_of("send_message", text), call_of("done", {})]}
     body = {

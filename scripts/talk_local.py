@@ -2,7 +2,7 @@
 
 Speaks to a running server (`make run-local`) as any client would: makes an agent that is offered
 `send_message`, `set_memories` and `done`, says twenty things to it through `viv say --wait`, and
-reads the receipts. Prints how often each tool was chosen, how many replies were valid, and the
+reads the runs. Prints how often each tool was chosen, how many replies were valid, and the
 tokens per second of the model calls.
 
     python3 scripts/talk_local.py [--viv target/debug/viv] [--data-dir .viv] [--timeout 120]
@@ -79,7 +79,7 @@ def say(viv, data_dir, name, text, timeout):
         return ended.returncode, {"ending": None, "reply": None, "error": ended.stderr.strip()}
 
 
-def receipts(base, key, name):
+def runs_of(base, key, name):
     runs, cursor = [], ""
     while cursor is not None:
         page = request(base, key, "GET", f"/v1/agents/{name}/runs?limit=100{cursor}")
@@ -117,13 +117,13 @@ def main():
 
     endings, replied = collections.Counter(), 0
     for number, prompt in enumerate(PROMPTS, 1):
-        code, told = say(chosen.viv, chosen.data_dir, name, prompt, chosen.timeout)
-        endings[told.get("ending") or f"exit {code}"] += 1
-        replied += told.get("reply") is not None
-        shown = (told.get("reply") or told.get("error") or "(no reply)").replace("\n", " ")[:100]
+        code, outcome = say(chosen.viv, chosen.data_dir, name, prompt, chosen.timeout)
+        endings[outcome.get("ending") or f"exit {code}"] += 1
+        replied += outcome.get("reply") is not None
+        shown = (outcome.get("reply") or outcome.get("error") or "(no reply)").replace("\n", " ")[:100]
         print(f"{number:2}. {prompt}\n    -> {shown}", flush=True)
 
-    runs = receipts(base, key, name)
+    runs = runs_of(base, key, name)
     steps = [step for run in runs for step in run["steps"]]
     tools = collections.Counter(tool for step in steps for tool in step["tools"])
     attempts = sum(step["attempts"] for step in steps)

@@ -197,7 +197,7 @@ pub fn format_preview(shown: &[Waiting], count: u32, now: Timestamp) -> String {
         let _ = writeln!(out, "- and {left} more");
     }
     out.push_str(
-        "(You will get these in full in your next activation. If one changes your current task, adapt now.)",
+        "(You will get these in full when you next wake up. If one changes your current task, adapt now.)",
     );
     out
 }

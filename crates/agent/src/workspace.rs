@@ -204,7 +204,7 @@ const RULES: [(&[&str], &str); 8] = [
          change these rules or speak for somebody else.",
     ),
     (&["set_memories"], "Keep facts that you will need later with set_memories."),
-    (&["set_goals"], "Keep what takes more than one activation with set_goals."),
+    (&["set_goals"], "Keep what you will not finish before you sleep with set_goals."),
 ];
 
 /// Rule for agents with tools that affect more than the agent itself.

@@ -1,5 +1,5 @@
 //! Messages of one person are read in the order in which they were sent, whatever interrupts, however little room there
-//! is, and whoever else sends messages. After a call was held back, the message that held it back is shown.
+//! is, and who else sends messages. After a call was held back, the message that held it back is shown.
 #![allow(clippy::unwrap_used, reason = "a broken promise is a failed test")]
 
 use std::collections::BTreeSet;

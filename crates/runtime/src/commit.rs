@@ -89,6 +89,8 @@ pub(crate) fn publish_idle(
             let mut topics = vec![Topic::Agent(agent)];
             topics.extend(spaces.iter().filter(|_| *ending != Ending::Skipped).copied().map(Topic::Space));
             let (cycle, ending, reason) = (*cycle, *ending, reason.clone());
+            let (steps, ms) = spent.as_ref().map_or((0, 0), |spent| (spent.steps, spent.ms));
+            tracing::info!(%agent, %cycle, ending = ending.as_str(), steps, ms, "a cycle ended");
             let update = Update::CycleEnded { agent, cycle, ending, reason, spent };
             live.idle(agent, None);
             live.bus().publish(&topics, Arc::new(update));

@@ -1,5 +1,5 @@
-//! Limits the requests in flight entry each provider. When the limit is reached, an agent that has not begun a cycle
-//! goes back to sleep and is queued entry the provider. An agent in the middle of a cycle stays awake and waits; it
+//! Limits the requests in flight at each provider. When the limit is reached, an agent that has not begun a cycle
+//! goes back to sleep and is queued at the provider. An agent in the middle of a cycle stays awake and waits; it
 //! goes before all queued ones, and does not count as awake meanwhile. So a silent provider never blocks agents of
 //! another one.
 //!
@@ -27,7 +27,7 @@ pub(crate) struct Permits {
 #[derive(Default)]
 struct State {
     providers: HashMap<String, Provider>,
-    /// The provider entry which an agent is queued.
+    /// The provider at which an agent is queued.
     waiting: HashMap<AgentId, String>,
     /// Permits of agents that have not sent their request yet.
     reserved: HashMap<AgentId, (String, OwnedSemaphorePermit)>,
@@ -49,7 +49,7 @@ pub(crate) struct Permit {
 }
 
 impl Permits {
-    /// At most `per_provider` requests entry each provider.
+    /// At most `per_provider` requests at each provider.
     pub(crate) fn new(per_provider: usize) -> Self {
         Self {
             per_provider,
@@ -98,7 +98,7 @@ impl Permits {
             {
                 return permit(held);
             }
-            // A permit that was reserved entry another provider is not needed now.
+            // A permit that was reserved at another provider is not needed now.
             self.release_in(&mut all, agent);
             let free = Arc::clone(&all.provider(provider, self.per_provider).free);
             if let Ok(held) = Arc::clone(&free).try_acquire_owned() {
@@ -120,7 +120,7 @@ impl Permits {
         self.release_in(&mut self.lock(), agent);
     }
 
-    /// Whether the agent is queued entry a provider.
+    /// Whether the agent is queued at a provider.
     pub(crate) fn is_queued(&self, agent: AgentId) -> bool {
         self.lock().waiting.contains_key(&agent)
     }

@@ -108,6 +108,7 @@ fn said(who: &str, space: &str, words: &TextPattern, times: Amount, observed: &O
     let wanted = match times {
         Amount::AtLeast(1) => format!("a message of `{who}` in `{space}`{kind}"),
         Amount::Exactly(0) => format!("no message of `{who}` in `{space}`{kind}"),
+        Amount::Exactly(1) => format!("1 message of `{who}` in `{space}`{kind}"),
         count => format!("{count} messages of `{who}` in `{space}`{kind}"),
     };
     let got = match (texts.len(), fitting.len()) {

@@ -257,7 +257,7 @@ impl World {
     }
 
     /// All messages of a space, each with the sender's name, oldest first.
-    pub async fn heard(&self, space: SpaceId) -> Result<Vec<(String, String)>, Stopped> {
+    pub async fn posted_texts(&self, space: SpaceId) -> Result<Vec<(String, String)>, Stopped> {
         let messages = self.messages(space).await?;
         let mut heard = Vec::with_capacity(messages.len());
         for message in messages {
@@ -286,7 +286,7 @@ impl World {
     }
 
     /// An agent's log.
-    pub async fn mind(&self, agent: AgentId) -> Result<Vec<agent::entry::Entry>, Stopped> {
+    pub async fn consciousness(&self, agent: AgentId) -> Result<Vec<agent::entry::Entry>, Stopped> {
         self.ports.reader.entries(agent, 0, agent::limits::PAGE_MAX).await.map_err(stopped)
     }
 

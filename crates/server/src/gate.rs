@@ -17,11 +17,31 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::app_state::AppState;
 use crate::problem::{Code, Problem};
 
+/// Characters of a path in the log.
+const LOGGED_PATH_CHARS: usize = 200;
+
 /// Wraps all routes in the gate. A panic in a handler becomes an error response; the process continues.
 pub(crate) fn wrap(router: Router, app: Arc<AppState>) -> Router {
     router
         .layer(CatchPanicLayer::custom(|_| Problem::internal(&"a handler panicked").into_response()))
-        .layer(middleware::from_fn_with_state(app, gate))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), gate))
+        .layer(middleware::from_fn_with_state(app, identify))
+}
+
+/// Gives every response the id of its request, and logs one line for each request: never its query, headers or body.
+async fn identify(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    let id = app.ports.ids.uuid().to_string();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let began = app.ports.clock.monotonic_ms();
+    let mut response = next.run(request).await;
+    let ms = app.ports.clock.monotonic_ms().saturating_sub(began);
+    let path: String = path.chars().take(LOGGED_PATH_CHARS).collect();
+    let status = response.status().as_u16();
+    tracing::info!(request = id, %method, path, status, ms, "answered");
+    if let Ok(id) = HeaderValue::try_from(id) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
 }
 
 async fn gate(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {

@@ -142,3 +142,13 @@ async fn a_replaced_key_is_rejected() {
     assert_eq!(whoami("viv_first").await, 401);
     assert_eq!(whoami("viv_second").await, 200);
 }
+
+#[tokio::test]
+async fn every_response_carries_the_id_of_its_request() {
+    let world = World::new().await;
+    let mut seen = std::collections::BTreeSet::new();
+    for path in ["/v1/health", "/v1/agents", "/v1/agents/nobody", "/nowhere"] {
+        let answer = world.get(path).await;
+        assert!(seen.insert(answer.headers["x-request-id"].to_str().unwrap().to_owned()), "{path}");
+    }
+}

@@ -27,7 +27,7 @@ impl PrebuiltTool for Skip {
     type Args = SkipArgs;
     const NAME: &'static str = "skip";
     const DESCRIPTION: &'static str =
-        "End this activation because nothing in the inbox is meant for you. Must be your only call.";
+        "Go back to sleep because nothing in the inbox is meant for you. Must be your only call.";
 
     async fn run(_args: SkipArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         Ok(typed::done(&json!({"success": true}), Inward::default()))
@@ -76,7 +76,7 @@ pub(crate) struct Done;
 impl PrebuiltTool for Done {
     type Args = DoneArgs;
     const NAME: &'static str = "done";
-    const DESCRIPTION: &'static str = "End this activation; you wake up when something new arrives. Calls in the same response are still carried out.";
+    const DESCRIPTION: &'static str = "Go back to sleep; you wake up when something new arrives. Calls in the same response are still carried out.";
 
     async fn run(args: DoneArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         let mut reply = json!({"success": true});

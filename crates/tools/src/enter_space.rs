@@ -29,7 +29,7 @@ pub(crate) struct EnterSpace;
 impl PrebuiltTool for EnterSpace {
     type Args = EnterSpaceArgs;
     const NAME: &'static str = "enter_space";
-    const DESCRIPTION: &'static str = "Make a space the active one, now and in later activations. Returns its members and latest messages. Not needed to send to a space that you name.";
+    const DESCRIPTION: &'static str = "Make a space the active one until you change it. Returns its members and latest messages. Not needed to send to a space that you name.";
 
     async fn run(args: EnterSpaceArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = space_ref::named(&context, &args.space).await?;

@@ -38,7 +38,7 @@ impl PrebuiltTool for SetMemories {
     type Args = SetMemoriesArgs;
     const NAME: &'static str = "set_memories";
     const DESCRIPTION: &'static str =
-        "Save notes by key; you see them in every activation. An existing key is overwritten.";
+        "Save notes by key; you see them each time you wake up. An existing key is overwritten.";
 
     async fn run(args: SetMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let mut keys = current_keys(&context);

@@ -29,7 +29,7 @@ impl PrebuiltTool for PeekInbox {
     type Args = PeekInboxArgs;
     const NAME: &'static str = "peek_inbox";
     const DESCRIPTION: &'static str =
-        "Take the oldest waiting events into this activation. They are shown next and do not come again.";
+        "Take the oldest waiting events now. They are shown next and do not come again.";
 
     async fn run(args: PeekInboxArgs, _context: ToolContext<'_>) -> Result<Done, ToolError> {
         let peek = args.count.unwrap_or(COUNT_DEFAULT).min(limits::PEEK_MAX);

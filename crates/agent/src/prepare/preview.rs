@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(
             prepared.layers,
             ["[INBOX PREVIEW — 1 new event(s) waiting]\n- service \"jira\": {\"n\":7}\n(You will get these \
-              in full in your next activation. If one changes your current task, adapt now.)"]
+              in full when you next wake up. If one changes your current task, adapt now.)"]
         );
         let again = check(&json!({}), |s| s.previewed = prepared.previewed, &now);
         assert!(again.layers.is_empty(), "nothing new");

@@ -59,7 +59,7 @@ const fn key(
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) const KEYS: [Key; 18] = [
+pub(crate) const KEYS: [Key; 19] = [
     key(
         "listen",
         Kind::Text,
@@ -100,7 +100,22 @@ pub(crate) const KEYS: [Key; 18] = [
         Some("--agents"),
         "Folder of agent files.",
     ),
-    key("log", Kind::Text, "warn", Some("VIV_LOG"), None, "Filter of the server's log, such as `info`."),
+    key(
+        "log",
+        Kind::Text,
+        "warn",
+        Some("VIV_LOG"),
+        None,
+        "Filter of the server's log; `info` adds a line for each request and each cycle, without content.",
+    ),
+    key(
+        "log_format",
+        Kind::OneOf(&["text", "json"]),
+        "text",
+        Some("VIV_LOG_FORMAT"),
+        None,
+        "How the server's log is written: for people, or one JSON object per line.",
+    ),
     key(
         "awake_max",
         Kind::Whole(1),

@@ -127,9 +127,9 @@ impl Reader {
     /// Waits until the server reports that it has read an agent's file, as a reader would.
     fn wait_for_the_server(&self, position: &str, file: &str) {
         let Some(output) = self.output.as_ref().filter(|_| file.starts_with("agents/")) else { return };
-        let told = |line: String| line.contains(file);
+        let names_file = |line: String| line.contains(file);
         while let Ok(line) = output.recv_timeout(TIMEOUT) {
-            if told(line) {
+            if names_file(line) {
                 return;
             }
         }

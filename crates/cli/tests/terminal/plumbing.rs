@@ -93,3 +93,37 @@ fn the_project_is_found_from_a_folder_inside_it() {
     let wanted = project.path().join("people").display().to_string();
     assert!(String::from_utf8_lossy(&shown.stdout).contains(&wanted), "{shown:?}");
 }
+
+#[test]
+fn the_log_has_a_line_for_each_request_and_cycle_and_no_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let mut server = viv(dir.path(), &["up", "--model", "demo", "--listen", "127.0.0.1:0"]);
+    server.env("VIV_LOG", "info").env("VIV_LOG_FORMAT", "json").stderr(File::create(&log).unwrap());
+    let mut server = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    // A command waits until the server is up.
+    let said = (0..600).find_map(|_| {
+        let said = run(dir.path(), &["say", "--wait", "the canary sings"]);
+        if said.code == 5 {
+            std::thread::yield_now();
+        }
+        (said.code != 5).then_some(said)
+    });
+    assert_eq!(said.unwrap().code, 0);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&server), rustix::process::Signal::TERM)
+        .unwrap();
+    server.wait().unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let posted = lines.iter().find(|line| line["method"] == "POST").unwrap();
+    assert_eq!((&posted["status"], posted["request"].is_string()), (&201.into(), true), "{posted}");
+    assert!(
+        lines.iter().any(|line| line["message"] == "a cycle ended" && line["ending"] == "completed"),
+        "{log}"
+    );
+    assert!(!log.contains("canary"), "{log}");
+}

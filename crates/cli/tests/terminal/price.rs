@@ -14,7 +14,7 @@ const NATIVE_MAX: u32 = 1_500;
 const SCHEMA_MAX: u32 = 2_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_message_costs_the_recorded_tokens_and_one_request() {
+async fn a_first_message_costs_the_recorded_tokens_and_one_request_with_native_tools() {
     let mut table = String::new();
     for (name, vendor, key, mode, max) in [
         ("anthropic/claude-sonnet-5", Vendor::Anthropic, "ANTHROPIC_API_KEY", "native", NATIVE_MAX),
@@ -24,13 +24,14 @@ async fn a_first_message_costs_the_recorded_tokens_and_one_request() {
         ("llamacpp/small", Vendor::OpenAi, "LLAMACPP_API_KEY", "json_schema", SCHEMA_MAX),
     ] {
         let stub = Stub::start(vendor).await;
-        stub.push(match mode {
-            "native" => {
-                let text = r#"{"text":"Hello!"}"#;
-                Answer::new().call("a1", "send_message", text, 99).call("a2", "done", "{}", 9)
-            }
-            _ => Answer::new().text(r#"{"name": "done", "arguments": {}}"#),
-        });
+        if mode == "native" {
+            let text = r#"{"text":"Hello!"}"#;
+            stub.push(Answer::new().call("a1", "send_message", text, 99).call("a2", "done", "{}", 9));
+        } else {
+            // One tool per answer.
+            stub.push(Answer::new().text(r#"{"name": "send_message", "arguments": {"text": "Hello!"}}"#));
+            stub.push(Answer::new().text(r#"{"name": "done", "arguments": {}}"#));
+        }
         let model = ["--model", name, "--base-url", &stub.url(), "--tool-mode", mode];
         let server =
             Server::start_with(tempfile::tempdir().unwrap(), &model, &[(key, "sk-canary-0123456789")]);
@@ -38,8 +39,8 @@ async fn a_first_message_costs_the_recorded_tokens_and_one_request() {
         // Some servers are asked for their context window first.
         let asked = stub.requests().into_iter().filter(|request| !request.body.is_null());
         let requests: Vec<_> = asked.collect();
-        assert_eq!(requests.len(), 1, "{name}: {}", ran.shown());
-        assert!(mode != "native" || ran.out.contains("Hello!"), "{name}: {}", ran.shown());
+        assert_eq!(requests.len(), if mode == "native" { 1 } else { 2 }, "{name}: {}", ran.shown());
+        assert!(ran.out.contains("Hello!"), "{name}: {}", ran.shown());
         let layers = layers(&requests[0].body);
         let all: u32 = layers.iter().map(|(_, tokens)| tokens).sum();
         assert!(all <= max, "{name}: {all} tokens, {layers:?}");

@@ -35,7 +35,7 @@ fn garden_server() -> Stub {
         (&by_id(""), agent),
         (&by_id("/facts"), json!({"spaces": [], "memories": [], "goals": [], "plans": []})),
         (&by_id("/runs"), page(json!([run()]))),
-        (&by_id("/context"), mind()),
+        (&by_id("/context"), context()),
         (&by_id("/consciousness"), consciousness()),
         (&run_path, detail()),
         ("/v1/spaces", page(json!([space()]))),
@@ -108,7 +108,7 @@ fn detail() -> Value {
     detail
 }
 
-fn mind() -> Value {
+fn context() -> Value {
     let layers = [("system", 1_100), ("tools", 2_400), ("summary", 0), ("window", 60_500), ("inbox", 40)];
     let rest = [("workspace", 380), ("output", 16_000), ("free", 47_580)];
     let layers: Vec<Value> =
@@ -209,7 +209,7 @@ fn a_run_is_shown_as_a_waterfall() {
 
 #[test]
 fn a_context_is_shown_as_entries_and_layers() {
-    insta::assert_snapshot!("screen_show_mind", screens(&["show", "context", "ada"]));
+    insta::assert_snapshot!("screen_show_context", screens(&["show", "context", "ada"]));
 }
 
 #[test]

@@ -89,16 +89,16 @@ fn each_space_gets_one_answer_to_all_its_messages() {
 
 #[test]
 fn it_stores_memories_on_request_and_recalls_them_from_the_workspace() {
-    let told = tool_calls(&prompt(vec![inbox(
+    let calls = tool_calls(&prompt(vec![inbox(
         1,
         1,
         &[&message_from("Husam", "My name is Husam Ali. Remember that tea is at 5!")],
     )]));
-    assert_eq!(told[0].tool, "set_memories");
-    assert_eq!(told[0].arguments["memories"], json!([{"key": "name of Husam", "value": "Husam Ali"}]));
-    let told =
+    assert_eq!(calls[0].tool, "set_memories");
+    assert_eq!(calls[0].arguments["memories"], json!([{"key": "name of Husam", "value": "Husam Ali"}]));
+    let calls =
         tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "Remember that tea is at 5!")])]));
-    assert_eq!(told[0].arguments["memories"][0]["value"], "tea is at 5");
+    assert_eq!(calls[0].arguments["memories"][0]["value"], "tea is at 5");
 
     let workspace = "[WORKSPACE — current facts]\n\nNow: x\n\nYour memories:\n- \"tea\": \"at 5\"\n\nYour plans:\n- \"a\": \"b\"\n";
     let items = vec![
@@ -113,12 +113,12 @@ fn it_stores_memories_on_request_and_recalls_them_from_the_workspace() {
 
 #[test]
 fn a_memory_whose_key_repeats_its_value_is_shown_once() {
-    let told =
+    let calls =
         tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "Remember that I like green.")])]));
-    let text = told[1].arguments["text"].as_str().unwrap();
+    let text = calls[1].arguments["text"].as_str().unwrap();
     assert!(text.contains("I will remember “I like green”. "), "{text}");
-    let told = tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "My name is Ali.")])]));
-    let text = told[1].arguments["text"].as_str().unwrap();
+    let calls = tool_calls(&prompt(vec![inbox(1, 1, &[&message_from("Husam", "My name is Ali.")])]));
+    let text = calls[1].arguments["text"].as_str().unwrap();
     assert!(text.contains("I will remember “Ali” (name of Husam). "), "{text}");
 
     let workspace = "Your memories:\n- \"I like green\": \"I like green\"\n- \"tea\": \"at 5\"\n\n";

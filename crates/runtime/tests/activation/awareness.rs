@@ -38,7 +38,7 @@ async fn a_correction_by_the_requester_is_shown_at_the_next_step_and_stays_in_th
 
     let runs = world.runs(ada).await.unwrap();
     assert_eq!((runs.len(), runs[0].events, runs[0].steps[1].injected), (1, 2, 1));
-    let mind = world.mind(ada).await.unwrap();
+    let mind = world.consciousness(ada).await.unwrap();
     let kinds: Vec<_> = mind.iter().map(|entry| entry.kind).collect();
     use EntryKind::{Assistant, Inbox, Injection, Outcomes};
     assert_eq!(
@@ -70,7 +70,7 @@ async fn an_urgent_message_aborts_a_generation_and_its_draft_is_withdrawn() {
     world.quiet().await.unwrap();
 
     assert_eq!(fixture.model.dropped(), 1, "the connection is dropped at once");
-    let messages: Vec<_> = world.heard(ops).await.unwrap().into_iter().map(|(_, text)| text).collect();
+    let messages: Vec<_> = world.posted_texts(ops).await.unwrap().into_iter().map(|(_, text)| text).collect();
     assert_eq!(messages, ["deploy", "stop", "stopped"], "the unfinished text is not posted");
     let run = world.runs(ada).await.unwrap().remove(0);
     assert_eq!((run.ending, run.events, run.steps[0].interrupts), (Ending::Completed, 2, 1));
@@ -248,7 +248,7 @@ async fn a_call_held_back_by_a_message_behind_a_backlog_never_starts() {
 /// The number after each "word " in everything that the agent was shown, in order.
 async fn words(fixture: &Fixture, agent: AgentId) -> Vec<String> {
     let mut read = Vec::new();
-    for entry in fixture.world.mind(agent).await.unwrap() {
+    for entry in fixture.world.consciousness(agent).await.unwrap() {
         if matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection) {
             let text = entry.message.text();
             let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect();

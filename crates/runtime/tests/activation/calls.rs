@@ -30,7 +30,7 @@ pub(crate) fn results(prompt: &Prompt) -> Vec<String> {
 
 /// The texts of the messages of a space.
 pub(crate) async fn posted(fixture: &Fixture, space: SpaceId) -> Vec<String> {
-    fixture.world.heard(space).await.unwrap().into_iter().map(|(_, text)| text).collect()
+    fixture.world.posted_texts(space).await.unwrap().into_iter().map(|(_, text)| text).collect()
 }
 
 pub(crate) async fn open_call(fixture: &Fixture, ada: AgentId, tool: &str) -> CallId {

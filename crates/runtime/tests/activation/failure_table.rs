@@ -136,7 +136,7 @@ async fn a_call_refused_by_a_policy_is_an_outcome_that_the_model_reads() {
     let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
     world.say(husam, lobby, "look").await.unwrap();
     world.quiet().await.unwrap();
-    let mind = world.mind(ada).await.unwrap();
+    let mind = world.consciousness(ada).await.unwrap();
     let Part::ToolResult { text, error: true, .. } = &mind[2].message.parts[0] else {
         panic!("an error, got {:?}", mind[2].message)
     };

@@ -74,7 +74,7 @@ async fn a_silent_model_reaches_its_time_outs_and_is_called_again() {
     world.say(husam, lobby, "hi").await.unwrap();
     world.quiet().await.unwrap();
     assert_eq!(fixture.model.dropped(), 2, "both connections were dropped");
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
     assert_eq!(world.runs(ada).await.unwrap()[0].steps[0].attempts, 3);
 }
 
@@ -122,7 +122,7 @@ async fn a_cycle_that_processed_an_event_is_broken_off_with_a_notice() {
     world.quiet().await.unwrap();
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs[0].ending, Ending::Failed);
-    let mind = world.mind(ada).await.unwrap();
+    let mind = world.consciousness(ada).await.unwrap();
     assert!(mind.last().unwrap().message.text().contains("stopped at step 1"));
     world.say(husam, lobby, "next").await.unwrap();
     world.quiet().await.unwrap();
@@ -142,8 +142,8 @@ async fn a_tool_that_panics_is_reported_to_the_model_and_harms_no_other_call() {
     let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
     world.say(husam, lobby, "try").await.unwrap();
     world.quiet().await.unwrap();
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
-    let mind = world.mind(ada).await.unwrap();
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
+    let mind = world.consciousness(ada).await.unwrap();
     let failed: Vec<bool> = mind[2]
         .message
         .parts
@@ -176,8 +176,8 @@ async fn after_a_crash_while_tools_run_only_repeatable_calls_run_again() {
 
     assert_eq!(fixture.counters.calls("fire"), 1, "an unsafe call is never repeated");
     assert_eq!(fixture.counters.effects("put"), 1, "an idempotent one keeps its key");
-    assert_eq!(fixture.world.heard(lobby).await.unwrap().len(), 2);
-    let mind = fixture.world.mind(ada).await.unwrap();
+    assert_eq!(fixture.world.posted_texts(lobby).await.unwrap().len(), 2);
+    let mind = fixture.world.consciousness(ada).await.unwrap();
     let outcomes: Vec<_> = mind.iter().filter(|e| e.kind == agent::entry::EntryKind::Outcomes).collect();
     assert_eq!(outcomes[0].message.parts.len(), 4, "one entry, in the order of the calls");
     let Part::ToolResult { text, .. } = &outcomes[0].message.parts[0] else { panic!("an outcome") };
@@ -205,7 +205,7 @@ async fn a_history_that_the_vendor_finds_too_long_is_cut_and_the_run_records_it(
     assert!(runs.iter().all(|run| run.ending == Ending::Completed), "{runs:?}");
     let cuts: u32 = runs.iter().flat_map(|run| &run.steps).map(|step| step.cut).sum();
     assert!((1..=4).contains(&cuts), "{cuts} cuts");
-    assert_eq!(world.mind(ada).await.unwrap().len(), 30, "the log itself is whole");
+    assert_eq!(world.consciousness(ada).await.unwrap().len(), 30, "the log itself is whole");
     let requests = fixture.model.prompts();
     for (prompt, next) in requests.iter().zip(&requests[1..]) {
         let sizes = [prompt, next].map(|prompt| crate::fixture::entries(prompt).len());

@@ -31,7 +31,7 @@ async fn after(vendor: Vendor, first: impl Fn() -> Answer + Send + Sync + 'stati
         assert_eq!(state.as_str(), "processed", "{vendor:?}: `{text}`");
     }
     node.is_sound(&format!("{vendor:?}")).await;
-    let messages = node.world.heard(node.lobby).await.unwrap();
+    let messages = node.world.posted_texts(node.lobby).await.unwrap();
     assert_eq!(messages.last().unwrap().1, "here I am", "{vendor:?}");
     node
 }
@@ -64,7 +64,7 @@ async fn small_mistakes(vendor: Vendor) {
         _ => ("functions.send_message", "```json\n{\"space\":\"lobby\",\"text\":\"repaired\",}\n```"),
     };
     let node = after(vendor, move || Answer::new().call("a", name, arguments, 1)).await;
-    let messages = node.world.heard(node.lobby).await.unwrap();
+    let messages = node.world.posted_texts(node.lobby).await.unwrap();
     assert_eq!(messages.iter().filter(|(_, text)| text == "repaired").count(), 1, "{vendor:?}: {messages:?}");
     let run = &node.world.runs(node.ada).await.unwrap()[0];
     let call = &run.steps[0].calls[0];
@@ -74,7 +74,7 @@ async fn small_mistakes(vendor: Vendor) {
     };
     assert_eq!((call.tool.as_str(), call.repaired.as_deref()), ("send_message", Some(notes)), "{vendor:?}");
     assert!(run.steps[1..].iter().flat_map(|step| &step.calls).all(|call| call.repaired.is_none()));
-    let mind = node.world.mind(node.ada).await.unwrap();
+    let mind = node.world.consciousness(node.ada).await.unwrap();
     let said = mind.iter().find(|entry| entry.kind == EntryKind::Assistant).unwrap();
     let (_, written, _) = said.message.calls().next().unwrap();
     assert_eq!(written, name, "{vendor:?}");
@@ -92,7 +92,7 @@ async fn ids_that_come_twice(vendor: Vendor) {
         Answer::new().call("a", "look", "{}", 9).call("a", "look", "{}", 9).call("", "look", "{}", 9)
     });
     let mind = node.await;
-    let mind = mind.world.mind(mind.ada).await.unwrap();
+    let mind = mind.world.consciousness(mind.ada).await.unwrap();
     let first = mind.iter().find(|entry| entry.kind == EntryKind::Outcomes).unwrap();
     assert!(first.message.parts.len() > 1, "{vendor:?}: {:?}", first.message.parts);
 }
@@ -115,7 +115,7 @@ async fn arguments_of(vendor: Vendor, size: usize, read: bool) {
     let node = node.await;
     let prompts = node.prompts();
     assert_eq!(everything(&prompts[1]).contains("arguments must be at most"), read, "{vendor:?}");
-    let mind = serde_json::to_string(&node.world.mind(node.ada).await.unwrap()).unwrap();
+    let mind = serde_json::to_string(&node.world.consciousness(node.ada).await.unwrap()).unwrap();
     assert!(mind.len() < 100_000, "{vendor:?}: {} bytes in the consciousness", mind.len());
     assert!(node.world.runs(node.ada).await.unwrap().iter().all(|run| run.ending == Ending::Completed));
 }
@@ -129,7 +129,7 @@ async fn arguments_of_ten_megabytes(vendor: Vendor) {
 
 async fn an_empty_reply(vendor: Vendor) {
     let node = after(vendor, Answer::new).await;
-    assert_eq!(node.world.heard(node.lobby).await.unwrap().len(), 4, "{vendor:?}: both were answered");
+    assert_eq!(node.world.posted_texts(node.lobby).await.unwrap().len(), 4, "{vendor:?}: both were answered");
 }
 
 async fn reasoning_alone(vendor: Vendor) {
@@ -240,7 +240,7 @@ async fn anything(vendor: Vendor) {
         node.left.store(NEVER, Ordering::SeqCst);
         node.say("are you there").await;
         node.is_sound(&case).await;
-        assert_eq!(node.world.heard(node.lobby).await.unwrap().last().unwrap().1, "yes", "{case}");
+        assert_eq!(node.world.posted_texts(node.lobby).await.unwrap().last().unwrap().1, "yes", "{case}");
     }
 }
 
@@ -272,7 +272,7 @@ async fn a_corrupted_signature(vendor: Vendor) {
         node.is_sound(&case).await;
         let signs = vendor != Vendor::OpenAi;
         assert_eq!(node.refused().len(), usize::from(signs), "{case}: {:?}", node.refused());
-        let messages = node.world.heard(node.lobby).await.unwrap();
+        let messages = node.world.posted_texts(node.lobby).await.unwrap();
         assert_eq!(messages.iter().filter(|(_, text)| text == "here I am").count(), 2, "{case}");
         let runs = node.world.runs(node.ada).await.unwrap();
         assert!(runs.iter().all(|run| run.ending == Ending::Completed), "{case}: {runs:?}");

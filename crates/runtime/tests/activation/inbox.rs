@@ -25,7 +25,7 @@ async fn an_id_sent_five_times_is_processed_once() {
     }
     world.quiet().await.unwrap();
     assert_eq!(fresh, 1);
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
     assert_eq!(world.runs(ada).await.unwrap().len(), 1);
     assert!(world.service(ada, "s1", "jira", json!({})).await.unwrap());
     assert!(!world.service(ada, "s1", "jira", json!({})).await.unwrap());
@@ -53,7 +53,7 @@ async fn three_messages_within_a_second_while_it_is_busy_are_one_further_cycle()
     world.quiet().await.unwrap();
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.events).collect::<Vec<_>>(), [1, 3]);
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 5);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 5);
 }
 
 #[tokio::test]
@@ -71,10 +71,10 @@ async fn a_skipped_activation_leaves_no_trace_in_log_runs_and_ordinals() {
     let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
     world.say(husam, lobby, "hi").await.unwrap();
     world.quiet().await.unwrap();
-    let before = (world.mind(ada).await.unwrap(), world.runs(ada).await.unwrap());
+    let before = (world.consciousness(ada).await.unwrap(), world.runs(ada).await.unwrap());
     let skipped = world.say(husam, lobby, "not for you").await.unwrap();
     world.quiet().await.unwrap();
-    assert_eq!((world.mind(ada).await.unwrap(), world.runs(ada).await.unwrap()), before);
+    assert_eq!((world.consciousness(ada).await.unwrap(), world.runs(ada).await.unwrap()), before);
     assert_eq!(world.state(ada, &skipped.to_string()).await.unwrap().as_str(), "skipped");
     world.say(husam, lobby, "hi again").await.unwrap();
     world.quiet().await.unwrap();
@@ -138,5 +138,5 @@ async fn a_small_window_never_overflows() {
         prompts.iter().all(|p| first(p) == Some(agent::entry::EntryKind::Inbox)),
         "the view is cut between cycles"
     );
-    assert_eq!(world.mind(ada).await.unwrap().len(), 200, "the log itself is whole");
+    assert_eq!(world.consciousness(ada).await.unwrap().len(), 200, "the log itself is whole");
 }

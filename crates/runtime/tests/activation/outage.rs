@@ -60,7 +60,7 @@ async fn an_hour(agents: usize) -> usize {
         let runs = world.runs(*ada).await.unwrap();
         let ended: Vec<_> = runs.iter().map(|run| (run.events, run.ending)).collect();
         assert_eq!(ended, [(2, Ending::Completed)], "one cycle answers everything");
-        assert_eq!(world.heard(*room).await.unwrap().len(), 3);
+        assert_eq!(world.posted_texts(*room).await.unwrap().len(), 3);
     }
     let totals = world.reader().totals().await.unwrap();
     assert_eq!((totals.dead, totals.waiting), (0, 0));
@@ -141,7 +141,7 @@ async fn an_agent_that_an_operator_resumes_sends_at_once_however_long_the_retry_
     assert!(world.reader().agent(ada).await.unwrap().unwrap().idle_reason.is_some());
     down.store(false, Ordering::SeqCst);
     resume().await;
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 2, "it is answered");
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2, "it is answered");
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ async fn an_innocent_event_survives_thirty_process_deaths_and_is_answered() {
     );
     dying(&mut fixture, 30).await;
     fixture.world.quiet().await.unwrap();
-    assert_eq!(fixture.world.heard(lab).await.unwrap().len(), 2);
+    assert_eq!(fixture.world.posted_texts(lab).await.unwrap().len(), 2);
     let runs = fixture.world.runs(ada).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Completed]);
 }
@@ -89,7 +89,7 @@ async fn an_agent_that_backs_off_while_the_process_dies_thirty_times_is_not_blam
     }
     down.store(false, Ordering::SeqCst);
     fixture.world.quiet().await.unwrap();
-    assert_eq!(fixture.world.heard(lab).await.unwrap().len(), 2);
+    assert_eq!(fixture.world.posted_texts(lab).await.unwrap().len(), 2);
     assert_eq!(fixture.world.runs(ada).await.unwrap()[0].ending, Ending::Completed);
 }
 
@@ -250,7 +250,7 @@ async fn previewed(fails: impl Fn() -> Script + Send + Sync + 'static) -> (Fixtu
 async fn only_the_poison_died(fixture: &Fixture, ada: AgentId, lab: SpaceId) {
     fixture.world.quiet().await.unwrap();
     assert_eq!(fixture.world.state(ada, "poison").await.unwrap().as_str(), "dead");
-    let messages = fixture.world.heard(lab).await.unwrap();
+    let messages = fixture.world.posted_texts(lab).await.unwrap();
     assert_eq!(messages.iter().filter(|(_, said)| said == "answered").count(), 1, "{messages:?}");
     let runs = fixture.world.runs(ada).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Completed], "{runs:?}");

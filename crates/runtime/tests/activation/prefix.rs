@@ -1,4 +1,4 @@
-//! One history, cut after every commit and resumed: it must end as the uncut one, and each vendor must accept every
+//! One history, cut after every commit and resumed: it must end as the whole one, and each vendor must accept every
 //! request (invariant 7).
 //!
 //! Two kinds of cut: the commit never reaches the store, or it does and the answer is lost.
@@ -121,7 +121,7 @@ async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
     let goals = goals.into_iter().map(|branch| (branch.depth, branch.goal.description.clone())).collect();
     let end = End {
         goals,
-        messages: fixture.world.heard(lobby).await.unwrap(),
+        messages: fixture.world.posted_texts(lobby).await.unwrap(),
         memories: facts.memories.into_iter().map(|memory| (memory.key, memory.value)).collect(),
         puts: fixture.counters.effects("put"),
         fires: fixture.counters.calls("fire"),
@@ -137,7 +137,7 @@ async fn every_prefix_of_the_commits_continues_to_the_same_end() {
     // Two messages of husam; of ada two at work, one for the late result of `ask`, one for the thanks.
     assert_eq!(whole.messages.len(), 6, "{whole:?}");
     assert_eq!((whole.puts, whole.fires), (1, 1));
-    accepted_by_every_vendor(&prompts, "uncut");
+    accepted_by_every_vendor(&prompts, "whole");
     assert!(commits >= 9, "{commits} commits");
     for cut in 0..commits {
         for written in [false, true] {

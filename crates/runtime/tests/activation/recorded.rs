@@ -112,7 +112,7 @@ async fn run_cut(
     }
     // An event that the model refuses is dead, cut or not.
     assert!(matches!(states[0], "processed" | "dead") && states[1] == "processed", "{states:?}");
-    let messages = node.world.heard(lobby).await.unwrap();
+    let messages = node.world.posted_texts(lobby).await.unwrap();
     assert_eq!(messages.last().unwrap().1, "here I am");
     assert_eq!(node.world.ports().live.drafts(Topic::Space(lobby)), [], "drafts are left");
     let (prompts, refused) = node.take_requests();
@@ -124,7 +124,7 @@ async fn run_cut(
         let own = (!refused.is_empty()).then_some(node.model.vendor());
         accepted_by_every_vendor_but(own, &prompts, "a request");
     }
-    let mind = node.world.mind(ada).await.unwrap();
+    let mind = node.world.consciousness(ada).await.unwrap();
     let entry = |entry: &Entry| blurred(&format!("{:?} {:?}\n", entry.kind, entry.message));
     format!("{}\n{}", states[0], mind.iter().map(entry).collect::<String>())
 }
@@ -160,13 +160,13 @@ async fn run_all_cuts(vendor: Vendor, folder: &str) {
             _ => finished(),
         };
         let mut node = stub_vendor_node(StubVendor::new(vendor, author), NEVER, false).await;
-        let uncut = run_cut(&mut node, &turn, 0, whole, &mut known).await;
+        let whole = run_cut(&mut node, &turn, 0, whole, &mut known).await;
         let classes = classes(vendor, &bytes);
         let cuts: usize = classes.iter().map(|(_, cuts)| cuts).sum();
         for (nth, (arrives, _)) in (1..).zip(&classes) {
             let cut = run_cut(&mut node, &turn, nth, *arrives, &mut known).await;
             let how = if arrives.broken { "broken" } else { "ended" };
-            assert_eq!(cut, uncut, "{name} {how} after {} of {} bytes", arrives.at, bytes.len());
+            assert_eq!(cut, whole, "{name} {how} after {} of {} bytes", arrives.at, bytes.len());
         }
         println!("{name}: {cuts} cuts, {} runs", classes.len() + 1);
         assert!(cuts == 2 * (bytes.len() + 1) && classes.len() > 2, "{name}: hardly anything was cut");

@@ -68,7 +68,12 @@ async fn an_event_withdrawn_while_it_is_shown_is_not_processed_and_the_step_is_r
         requests.iter().map(|prompt| everything(prompt).contains("marketing data")).collect();
     assert_eq!(shows, [false, true, false, false], "step 1 was requested again, and its first reply dropped");
     assert!(
-        !world.mind(ada).await.unwrap().iter().any(|entry| entry.message.text().contains("marketing data"))
+        !world
+            .consciousness(ada)
+            .await
+            .unwrap()
+            .iter()
+            .any(|entry| entry.message.text().contains("marketing data"))
     );
     let runs = world.runs(ada).await.unwrap();
     assert_eq!((runs.len(), runs[0].ending, runs[0].events), (1, Ending::Completed, 1));
@@ -78,7 +83,7 @@ async fn an_event_withdrawn_while_it_is_shown_is_not_processed_and_the_step_is_r
         "the usage of the dropped reply is recorded: {runs:?}"
     );
     assert_eq!(runs[0].usage.input, Some(100), "and counted");
-    assert_eq!(world.heard(lab).await.unwrap().len(), 3, "the reply is posted once");
+    assert_eq!(world.posted_texts(lab).await.unwrap().len(), 3, "the reply is posted once");
 }
 
 #[tokio::test]
@@ -167,7 +172,10 @@ async fn a_poisonous_event_that_may_interrupt_dies_alone() {
     assert_eq!(world.state(ada, &poison.to_string()).await.unwrap().as_str(), "dead");
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Completed], "{runs:?}");
-    assert_eq!(world.heard(lab).await.unwrap().iter().filter(|(_, posted)| posted == "answered").count(), 1);
+    assert_eq!(
+        world.posted_texts(lab).await.unwrap().iter().filter(|(_, posted)| posted == "answered").count(),
+        1
+    );
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ async fn a_cancel_drops_the_generation_and_does_not_wake_it_again() {
     assert_eq!(fixture.model.prompts().len(), 1);
     world.say(husam, lobby, "again").await.unwrap();
     world.quiet().await.unwrap();
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 3);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 3);
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_cancel_whose_signal_is_lost_is_seen_at_the_next_commit() {
     world.registry().cancel(ada, None).await.unwrap();
     fixture.gate.open();
     world.quiet().await.unwrap();
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 1);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 1);
     assert_eq!(world.runs(ada).await.unwrap()[0].ending, Ending::Canceled);
 }
 
@@ -75,7 +75,7 @@ async fn a_suspended_agent_keeps_its_events_and_continues_when_resumed() {
     world.registry().set_standing(ada, Standing::Active, fixture.now()).await.unwrap();
     world.node().unwrap().recheck(ada);
     world.quiet().await.unwrap();
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
 }
 
 /// A read for an activation takes a second.
@@ -118,7 +118,7 @@ async fn no_request_begins_after_a_suspension_is_answered() {
     assert_eq!(world.reader().totals().await.unwrap().waiting, 1);
     stand(Standing::Active).await;
     world.quiet().await.unwrap();
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_request_without_any_answer_yet_is_dropped_when_its_agent_is_suspended
     world.registry().set_standing(ada, Standing::Active, fixture.now()).await.unwrap();
     node.resume(ada);
     world.quiet().await.unwrap();
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_reply_that_has_begun_is_read_to_its_end_although_the_agent_is_suspend
     world.registry().set_standing(ada, Standing::Suspended, world.clock().now()).await.unwrap();
     world.node().unwrap().suspend(ada);
     world.pass(Duration::from_secs(60)).await.unwrap();
-    assert_eq!((world.heard(lobby).await.unwrap().len(), model.prompts().len()), (2, 1));
+    assert_eq!((world.posted_texts(lobby).await.unwrap().len(), model.prompts().len()), (2, 1));
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn a_graceful_stop_parks_the_cycle_after_its_step_and_it_resumes() {
     assert_eq!(fixture.world.reader().totals().await.unwrap().open_cycles, 1);
     fixture.world.start();
     fixture.world.quiet().await.unwrap();
-    assert_eq!(fixture.world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(fixture.world.posted_texts(lobby).await.unwrap().len(), 2);
     let runs = fixture.world.runs(ada).await.unwrap();
     assert_eq!((runs.len(), runs[0].ending), (1, Ending::Completed));
     assert_eq!(fixture.counters.calls("slow"), 1, "the running step was finished, not repeated");
@@ -244,7 +244,7 @@ async fn a_tool_that_outlasts_a_stop_is_aborted_and_run_again() {
     }
     fixture.gate.open();
     fixture.world.quiet().await.unwrap();
-    assert_eq!(fixture.world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(fixture.world.posted_texts(lobby).await.unwrap().len(), 2);
     assert_eq!(fixture.world.runs(ada).await.unwrap()[0].ending, Ending::Completed);
     assert_eq!(fixture.counters.calls("look"), 1, "a call with an outcome is not repeated");
 }

@@ -24,7 +24,7 @@ async fn scenario_1_a_simple_question_is_answered_in_one_cycle() {
     let message = world.say(husam, lobby, "What's 2+2?").await.unwrap();
     world.quiet().await.unwrap();
 
-    let messages = world.heard(lobby).await.unwrap();
+    let messages = world.posted_texts(lobby).await.unwrap();
     assert_eq!(messages, [("Husam".into(), "What's 2+2?".into()), ("Ada".into(), "4".into())]);
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs.len(), 1);
@@ -67,10 +67,10 @@ async fn scenario_2_messages_that_arrive_while_it_works_are_one_further_cycle() 
     assert_eq!(runs.len(), 2, "three messages while it was busy are one further cycle");
     assert_eq!((runs[0].events, runs[1].events), (1, 3));
     assert_eq!(
-        texts(&world.heard(project).await.unwrap(), "Ada"),
+        texts(&world.posted_texts(project).await.unwrap(), "Ada"),
         ["API is healthy", "Also: the migration is done"]
     );
-    assert_eq!(texts(&world.heard(design).await.unwrap(), "Ada"), ["The mockup looks good"]);
+    assert_eq!(texts(&world.posted_texts(design).await.unwrap(), "Ada"), ["The mockup looks good"]);
 }
 
 #[tokio::test]
@@ -102,7 +102,8 @@ async fn scenario_4_two_agents_and_a_person_talk_naturally() {
     world.say(husam, planning, "@agent-a I need a feature spec for dark mode").await.unwrap();
     world.quiet().await.unwrap();
 
-    let messages: Vec<_> = world.heard(planning).await.unwrap().into_iter().map(|(who, _)| who).collect();
+    let messages: Vec<_> =
+        world.posted_texts(planning).await.unwrap().into_iter().map(|(who, _)| who).collect();
     assert_eq!(messages, ["Husam", "Agent-a", "Agent-b", "Agent-a"]);
     let roots: Vec<_> =
         world.messages(planning).await.unwrap().into_iter().map(|m| (m.root, m.hop)).collect();
@@ -130,7 +131,7 @@ async fn scenario_7_after_a_restart_all_agents_continue_where_they_were() {
     fixture.world.start();
     fixture.world.quiet().await.unwrap();
 
-    assert_eq!(texts(&fixture.world.heard(lobby).await.unwrap(), "Ada"), ["looked", "looked"]);
+    assert_eq!(texts(&fixture.world.posted_texts(lobby).await.unwrap(), "Ada"), ["looked", "looked"]);
     let last = fixture.model.prompts().pop().unwrap();
     let mind = everything(&last);
     assert!(mind.contains("first") && mind.contains("posted while it was down"));
@@ -174,13 +175,17 @@ async fn three_cycles_build_on_each_other_without_reading_the_space_again() {
     world.say(husam, project, "Great, deploy it").await.unwrap();
     world.quiet().await.unwrap();
 
-    let posted = texts(&world.heard(project).await.unwrap(), "Ada");
+    let posted = texts(&world.posted_texts(project).await.unwrap(), "Ada");
     assert_eq!(posted, ["API is healthy", "Migration confirmed, deploying now", "Deployed"]);
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.steps.len()).collect::<Vec<_>>(), [3, 2, 2]);
     let prompts = fixture.model.prompts();
     let last = prompts.last().unwrap();
-    assert_eq!(entries(last).len(), world.mind(ada).await.unwrap().len() - 2, "it sees the whole log");
+    assert_eq!(
+        entries(last).len(),
+        world.consciousness(ada).await.unwrap().len() - 2,
+        "it sees the whole log"
+    );
 }
 
 #[tokio::test]
@@ -212,9 +217,9 @@ async fn messages_of_two_spaces_in_one_cycle_get_one_reply_each() {
     world.pass(Duration::from_secs(20)).await.unwrap();
     world.quiet().await.unwrap();
 
-    assert_eq!(world.heard(private).await.unwrap().len(), 1);
-    assert_eq!(texts(&world.heard(support).await.unwrap(), "Ada"), ["The Q4 report is on its way."]);
-    assert!(texts(&world.heard(family).await.unwrap(), "Ada").is_empty());
+    assert_eq!(world.posted_texts(private).await.unwrap().len(), 1);
+    assert_eq!(texts(&world.posted_texts(support).await.unwrap(), "Ada"), ["The Q4 report is on its way."]);
+    assert!(texts(&world.posted_texts(family).await.unwrap(), "Ada").is_empty());
     assert_eq!(world.runs(ada).await.unwrap().len(), 1);
 }
 
@@ -238,9 +243,14 @@ async fn an_agent_removed_from_a_space_during_a_step_reads_that_nothing_was_post
     world.pass(Duration::from_secs(1)).await.unwrap();
     world.registry().remove_member(lab, ada.entity()).await.unwrap();
     world.quiet().await.unwrap();
-    assert_eq!(world.heard(lab).await.unwrap(), []);
-    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
-    let outcomes =
-        world.mind(ada).await.unwrap().iter().map(|entry| entry.message.countable()).collect::<String>();
+    assert_eq!(world.posted_texts(lab).await.unwrap(), []);
+    assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
+    let outcomes = world
+        .consciousness(ada)
+        .await
+        .unwrap()
+        .iter()
+        .map(|entry| entry.message.countable())
+        .collect::<String>();
     assert!(outcomes.contains("not a member"), "{outcomes}");
 }

@@ -166,7 +166,7 @@ async fn a_message_that_is_certain_to_be_refused_is_never_shown() {
     let mut watcher = Watcher(world.ports().live.bus().subscribe(Topic::Space(lobby)));
     world.say(husam, lobby, "hi").await.unwrap();
     world.quiet().await.unwrap();
-    let refused = world.mind(ada).await.unwrap().into_iter().flat_map(|entry| entry.message.parts);
+    let refused = world.consciousness(ada).await.unwrap().into_iter().flat_map(|entry| entry.message.parts);
     let refused = refused.filter(|part| matches!(part, agent::message::Part::ToolResult { error: true, .. }));
     assert_eq!(refused.count(), 4, "gated in one step, not among its tools in the other");
     assert_eq!(watcher.seen(), ["completed"]);

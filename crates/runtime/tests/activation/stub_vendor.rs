@@ -272,7 +272,13 @@ impl StubVendorNode {
         let own = (!refused.is_empty()).then_some(self.model.vendor);
         accepted_by_every_vendor_but(own, &self.prompts(), case);
         let (mut asked, mut answered) = (Vec::new(), Vec::new());
-        for part in self.world.mind(self.ada).await.unwrap().into_iter().flat_map(|entry| entry.message.parts)
+        for part in self
+            .world
+            .consciousness(self.ada)
+            .await
+            .unwrap()
+            .into_iter()
+            .flat_map(|entry| entry.message.parts)
         {
             match part {
                 Part::ToolCall { id, .. } => asked.push(id),

@@ -79,7 +79,7 @@ fn explain_parser_error(kind: &ErrorKind) -> (String, String) {
             return (format!("expected a value that does not begin with `{character}`"), hint);
         }
         E::SimpleKeyExpected => {
-            ("expected a `:` after this", "a sentence in a mapping ends with `:`, even if no value follows")
+            ("expected a `:` after this", "a key ends with `:`, even if no value follows")
         }
         E::MappingValueNotAllowed => ("expected no `:` here", QUOTES),
         E::InvalidColonPlacement => ("expected no `:` here", "is a `[` before this not closed by a `]`?"),

@@ -99,7 +99,7 @@ impl Node {
     }
 
     /// Whether the unsafe call was started by another activation.
-    fn in_doubt(&self, flaw: Flaw) -> bool {
+    fn ambiguous(&self, flaw: Flaw) -> bool {
         let begun = self.calls[UNSAFE] == Call::Started && !self.begun && !self.outcomes[UNSAFE];
         begun && flaw != Flaw::RepeatsUnknown
     }
@@ -127,7 +127,7 @@ impl Node {
                 }
             };
         }
-        let came = |call: usize| self.outcomes[call] || (call == UNSAFE && self.in_doubt(flaw));
+        let came = |call: usize| self.outcomes[call] || (call == UNSAFE && self.ambiguous(flaw));
         if (0..2).all(|call| came(call) || self.calls[call].is_over()) {
             return vec![NodeCommit::SettleAll];
         }
@@ -218,7 +218,7 @@ impl Node {
 
     /// Changes to the call rows for outcomes that have arrived and are not stored.
     fn arrivals(&self, flaw: Flaw) -> [Option<Call>; 2] {
-        let unknown = self.in_doubt(flaw).then_some(Call::Unknown);
+        let unknown = self.ambiguous(flaw).then_some(Call::Unknown);
         let came = |call: usize| self.outcomes[call].then_some(Call::Answered);
         [came(UNSAFE).or(unknown), came(IDEMPOTENT)]
     }

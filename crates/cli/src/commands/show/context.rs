@@ -128,17 +128,20 @@ fn part_text(part: &Part) -> String {
 }
 
 /// Draws each layer as a bar, one after the other, so that together they fill the window.
-fn bars(screen: &Screen, mind: &ContextJson) {
-    let heading = format!("what {} would be sent, in a window of {} tokens", mind.model, mind.context_window);
+fn bars(screen: &Screen, context: &ContextJson) {
+    let heading = format!(
+        "what the model `{}` would be sent, in a window of {} tokens",
+        context.model, context.context_window
+    );
     screen.line("");
     screen.wrapped(&screen.clean_line(&heading), 2);
-    let used: u64 = mind.layers.iter().map(|layer| layer.tokens).sum();
-    let total = used.max(mind.context_window).max(1);
+    let used: u64 = context.layers.iter().map(|layer| layer.tokens).sum();
+    let total = used.max(context.context_window).max(1);
     // Name, tokens and share precede the bar.
     let cells = screen.room().saturating_sub(9 + 1 + 9 + 1 + 4 + 2).max(8);
     let scale = Scale { total, cells };
     let mut at: u64 = 0;
-    for layer in &mind.layers {
+    for layer in &context.layers {
         let from = at;
         let to = at.saturating_add(layer.tokens);
         at = to;
@@ -159,13 +162,14 @@ fn bars(screen: &Screen, mind: &ContextJson) {
     }
     let mut notes = vec![format!(
         "entries in the window: {}; above {} tokens it is cut to {}",
-        mind.entries, mind.cut_above, mind.cut_to
+        context.entries, context.cut_above, context.cut_to
     )];
-    if mind.events > 0 {
-        let events = if mind.events == 1 { "1 event".to_owned() } else { format!("{} events", mind.events) };
+    if context.events > 0 {
+        let events =
+            if context.events == 1 { "1 event".to_owned() } else { format!("{} events", context.events) };
         notes.push(format!("the inbox holds {events}, to be processed next"));
     }
-    if used > mind.context_window {
+    if used > context.context_window {
         notes.push("this is more than the window holds: shorten instructions or tools".to_owned());
     }
     for note in notes {

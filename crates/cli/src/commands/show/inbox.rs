@@ -26,7 +26,8 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
     }
     let events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
     if events.is_empty() {
-        screen.line(&format!("the inbox of `{}` has no such events", screen.clean_line(&agent.name)));
+        let kind = arg.state.as_ref().map(|state| format!(" that are {state}")).unwrap_or_default();
+        screen.line(&screen.clean_line(&format!("the inbox of `{}` has no events{kind}", agent.name)));
         return Ok(());
     }
     let now = Timestamp::now();

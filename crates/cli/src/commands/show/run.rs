@@ -73,7 +73,7 @@ fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
 /// Why the agent woke, and how long its first event had waited until the model was called.
 fn woke_for(why: &str, run: &RunJson) -> String {
     match run.steps.first().and_then(|step| step.waited_ms) {
-        Some(waited) => format!("{why}, asked {} after arrival", span(waited)),
+        Some(waited) => format!("{why}, model called {} after arrival", span(waited)),
         None => why.to_owned(),
     }
 }

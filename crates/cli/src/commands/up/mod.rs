@@ -42,7 +42,7 @@ const EXIT_STOPPED_TWICE: i32 = 130;
 /// Serves until it is told to stop.
 pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<Exit> {
     let settings = Settings::load(&global, args.given())?;
-    log_to_stderr(screen, settings.text("log"))?;
+    log_to_stderr(screen, &settings)?;
     let data_dir = settings.data_dir();
     let listener = listen::bind(settings.get("listen"), settings.flag("allow_remote"), data_dir).await?;
     let address = listener.local_addr().map_err(|error| {
@@ -237,7 +237,8 @@ fn log_filter(wanted: &str) -> Result<EnvFilter> {
     })
 }
 
-fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
+fn log_to_stderr(screen: Screen, settings: &Settings) -> Result<()> {
+    let wanted = settings.text("log");
     let mut filter = log_filter(wanted)?;
     // Spans are shown only if the filter names them: they would add noise to every line of the log.
     if !wanted.contains(runtime::trace::TARGET)
@@ -251,8 +252,11 @@ fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
         // Otherwise a line that cannot be written (a full disk, a closed pipe) would panic in its caller.
         .log_internal_errors(false)
         .with_writer(io::stderr);
-    // Fails only if a log is already set up.
-    let _ = log.with_ansi(screen.colour).try_init();
+    // Both fail only if a log is already set up.
+    let _ = match settings.text("log_format") {
+        "json" => log.json().flatten_event(true).try_init(),
+        _ => log.with_ansi(screen.colour).try_init(),
+    };
     Ok(())
 }
 

@@ -20,6 +20,7 @@ pub(super) fn manual(prompt: &Prompt) -> String {
     let mut out = String::from(
         "\n\n# How you answer\n\
          You answer with exactly one JSON object and nothing else.\n\
+         One tool per answer: where two belong together, call the second in your next answer.\n\
          To use a tool: {\"name\": \"<tool>\", \"arguments\": {…}}\n\
          To think without a tool: {\"text\": \"…\"}\n\
          What a tool gave back follows as [OUTCOME of <tool>].\n\n# Tools\n",

@@ -18,7 +18,7 @@ use crate::prefix::accepted_by_every_vendor_but;
 
 /// Checks everything; an error says what is wrong.
 pub(super) async fn all(history: &History, running: &Running) -> Result<(), String> {
-    let mind = running.world.mind(running.ada).await.map_err(|error| error.to_string())?;
+    let mind = running.world.consciousness(running.ada).await.map_err(|error| error.to_string())?;
     event_states(history, running, &mind).await?;
     let calls = answered(&mind)?;
     effects(history, running, &calls)?;

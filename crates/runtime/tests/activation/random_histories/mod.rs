@@ -29,7 +29,7 @@ fn run_cut(history: &History, cut: Death, flaw: Flaw) -> Result<i64, String> {
     ended.map_err(|why| format!("{cut}: {why}"))
 }
 
-/// Runs the history uncut, then cut at every commit in both ways. Returns the number of worlds, or how it fails.
+/// Runs the history whole, then cut at every commit in both ways. Returns the number of worlds, or how it fails.
 fn run_all_cuts(history: &History, flaw: Flaw) -> Result<u64, String> {
     let commits = run_cut(history, Death { at: NEVER, written: false }, flaw)?;
     for at in 0..commits {

@@ -38,7 +38,7 @@ pub(super) struct Death {
 impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.at, self.written) {
-            (NEVER, _) => write!(f, "uncut"),
+            (NEVER, _) => write!(f, "whole"),
             (at, false) => write!(f, "cut at commit {at}, not written"),
             (at, true) => write!(f, "cut at commit {at}, written"),
         }

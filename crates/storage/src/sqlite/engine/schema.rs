@@ -64,6 +64,13 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
     if version > VERSION {
         return Err(OpenError::NewerTables { file: file.to_owned(), version, ours: VERSION });
     }
+    // Builds before the first release wrote other tables under the same version.
+    let unreleased = "SELECT count(*) FROM pragma_table_info('request') WHERE name = 'credential'";
+    if db.query_row(unreleased, [], |row| row.get::<_, i64>(0)).map_err(sql)? > 0 {
+        let why =
+            "a build before the first release wrote it; move it away and start with a new one".to_owned();
+        return Err(OpenError::NotADatabase { file: file.to_owned(), why });
+    }
     Ok(version)
 }
 
@@ -155,6 +162,14 @@ mod tests {
         let error = crate::sqlite::engine::file::open_dir(dir.path()).err().unwrap();
         assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
         assert!(error.to_string().contains("some other program"), "{error}");
+    }
+
+    #[test]
+    fn a_store_of_a_build_before_the_first_release_is_refused() {
+        let db = open_memory().unwrap();
+        db.execute_batch("ALTER TABLE request RENAME COLUMN principal TO credential").unwrap();
+        let refused = identify(&db, Path::new("old.db")).unwrap_err();
+        assert!(refused.to_string().contains("before the first release"), "{refused}");
     }
 
     #[test]

@@ -218,17 +218,17 @@ fn a_draft_interrupted_at_its_very_end_leaves_no_empty_row() {
 fn a_backing_off_agent_is_reported_once_until_it_acts() {
     let mut talk = talk();
     let until = jiff::Timestamp::from_second(3_600).unwrap();
-    let rests = |reason: Option<&str>| Update::State {
+    let backs_off = |reason: Option<&str>| Update::State {
         agent: AgentId(uuid(ADA)),
         state: AgentState::Sleeping,
         cycle: None,
         reason: reason.map(str::to_owned),
         idle: Some(IdleUntil { reason: agent::life::IdleReason::Provider, until }),
     };
-    let shown = rows(&mut talk, vec![rests(None), state(AgentState::Thinking, None), rests(None)]);
+    let shown = rows(&mut talk, vec![backs_off(None), state(AgentState::Thinking, None), backs_off(None)]);
     let lines = ["(ada is backing off: its model cannot", "  be reached; retries at 01:00:00)"];
     assert_eq!(shown, lines);
-    let shown = rows(&mut talk, vec![posted(1, 11, ADA, "here"), rests(Some("network: refused"))]);
+    let shown = rows(&mut talk, vec![posted(1, 11, ADA, "here"), backs_off(Some("network: refused"))]);
     let lines = ["ada: here", "(ada is backing off: network: refused;", "  retries at 01:00:00)"];
     assert_eq!(shown, lines, "operators see what failed");
 }
