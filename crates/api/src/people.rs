@@ -2,6 +2,7 @@
 
 use agent::entity;
 use agent::id::{CredentialId, EntityId};
+use agent::port::{Credential, CredentialKind, CredentialRow};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -68,6 +69,38 @@ pub struct KeyJson {
     pub id: CredentialId,
     /// The secret. Only its hash is stored, so it cannot be shown again.
     pub key: String,
+}
+
+/// A key, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeyRecord {
+    /// Id of the key.
+    #[schema(value_type = Uuid)]
+    pub id: CredentialId,
+    /// Kind of key: `admin` or `entity`.
+    pub kind: String,
+    /// Person that the key is bound to; `null` for an admin key.
+    #[schema(value_type = Option<Uuid>)]
+    pub entity: Option<EntityId>,
+    /// What the key is for; `cli` for the key of the commands on the server's machine.
+    pub label: String,
+    /// When the key was created.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When the key was revoked; `null` if it is valid.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl From<CredentialRow> for KeyRecord {
+    fn from(row: CredentialRow) -> Self {
+        let CredentialRow { credential: Credential { id, kind, label }, created_at, revoked_at } = row;
+        let (kind, entity) = match kind {
+            CredentialKind::Admin => ("admin", None),
+            CredentialKind::Entity(entity) => ("entity", Some(entity)),
+        };
+        Self { id, kind: kind.to_owned(), entity, label, created_at, revoked_at }
+    }
 }
 
 /// The owner of the key that the request was sent with.

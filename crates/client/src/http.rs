@@ -96,8 +96,8 @@ impl Client {
     }
 
     /// A request that deletes a resource.
-    pub async fn delete(&self, path: &str) -> Result<()> {
-        self.ask(Method::DELETE, path, NO_BODY, None).await.map(|_| ())
+    pub async fn delete(&self, path: &str) -> Result<Value> {
+        self.ask(Method::DELETE, path, NO_BODY, None).await
     }
 
     /// All rows of a paged list, at most `max`.

@@ -8,6 +8,7 @@ use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
 use crate::key_cache::KeyCache;
+use crate::stream::ends::StreamEnds;
 use crate::stream::relay::Relays;
 
 /// Where the 32 random bytes of a new key come from.
@@ -49,6 +50,7 @@ pub(crate) struct AppState {
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
     pub(crate) relays: Arc<Relays>,
+    pub(crate) stream_ends: StreamEnds,
     /// The OpenAPI document; set once all routes are added.
     pub(crate) document: OnceLock<Bytes>,
 }
@@ -62,6 +64,7 @@ impl AppState {
             options,
             keys: KeyCache::default(),
             relays: Arc::default(),
+            stream_ends: StreamEnds::default(),
             document: OnceLock::new(),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use agent::id::CredentialId;
 use agent::limits;
 use agent::port::Credential;
 
@@ -29,6 +30,12 @@ impl KeyCache {
                 keys::same(&known.hash, hash) && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS
             })
             .map(|known| known.credential.clone())
+    }
+
+    /// Removes a credential, which is not valid any more.
+    pub(crate) fn forget(&self, id: CredentialId) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.credential.id != id);
     }
 
     /// Adds a credential; a full cache drops its oldest.

@@ -1,9 +1,9 @@
 //! People, spaces, members and the server itself.
 
 use axum::http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{ADMIN, World};
 
 #[tokio::test]
 async fn a_person_can_be_created_read_by_id_or_handle_and_given_a_key() {
@@ -48,9 +48,9 @@ async fn members_can_be_added_and_removed() {
     let members = world.get("/v1/spaces/home/members").await;
     assert_eq!(members.json["items"].as_array().unwrap().len(), 3);
     let path = "/v1/spaces/home/members/ahmad";
-    let gone = world.ask(Method::DELETE, path, crate::world::ADMIN, None).await;
+    let gone = world.ask(Method::DELETE, path, ADMIN, None).await;
     assert_eq!(gone.status, 204);
-    let again = world.ask(Method::DELETE, path, crate::world::ADMIN, None).await;
+    let again = world.ask(Method::DELETE, path, ADMIN, None).await;
     assert_eq!((again.status, again.code()), (404, "not_found"), "{again:?}");
 }
 
@@ -63,4 +63,32 @@ async fn health_and_readiness_need_no_key() {
     assert_eq!(ready.json["model"]["demo"], true, "{ready:?}");
     assert_eq!(ready.json["totals"]["agents"], 1);
     assert_eq!(ready.headers["x-content-type-options"], "nosniff");
+}
+
+#[tokio::test]
+async fn keys_are_listed_without_their_secrets_and_a_revoked_one_stops_working_at_once() {
+    let world = World::new().await;
+    let yours = world.your_key().await;
+    let listed = world.get("/v1/keys").await;
+    assert!(!listed.json.to_string().contains(&yours), "{listed:?}");
+    let items = listed.json["items"].as_array().unwrap();
+    let of_you = items.iter().find(|key| key["entity"] == json!(world.you)).unwrap();
+    assert_eq!((&of_you["kind"], &of_you["revoked_at"]), (&json!("entity"), &Value::Null));
+    assert!(items.iter().any(|key| key["kind"] == "admin"), "{items:?}");
+
+    assert_eq!(world.ask(Method::GET, "/v1/whoami", &yours, None).await.status, 200);
+    let path = format!("/v1/keys/{}", of_you["id"].as_str().unwrap());
+    assert_eq!(
+        world.ask(Method::DELETE, &path, &yours, None).await.status,
+        403,
+        "a person cannot revoke keys"
+    );
+    let revoked = world.ask(Method::DELETE, &path, ADMIN, None).await;
+    assert_eq!((revoked.status, revoked.json["revoked_at"].is_string()), (200, true), "{revoked:?}");
+    let again = world.ask(Method::DELETE, &path, ADMIN, None).await;
+    assert_eq!((again.status, &again.json), (200, &revoked.json));
+    assert_eq!(world.ask(Method::GET, "/v1/whoami", &yours, None).await.code(), "key_invalid");
+    for unknown in ["/v1/keys/nonsense", "/v1/keys/0192d3e4-0000-7000-8000-000000000009"] {
+        assert_eq!(world.ask(Method::DELETE, unknown, ADMIN, None).await.code(), "not_found");
+    }
 }

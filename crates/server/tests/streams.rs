@@ -477,3 +477,27 @@ async fn the_server_stream_has_updates_of_all_spaces_and_agents_but_no_thoughts(
     let request = request.header("authorization", format!("Bearer {key}")).body(Body::empty()).unwrap();
     assert_eq!(world.open(request).await.status(), 403);
 }
+
+#[tokio::test]
+async fn the_open_streams_of_a_revoked_key_end_at_once_and_no_others() {
+    let world = World::new().await;
+    let key = world.your_key().await;
+    let mut others = Stream::open(&world, HOME, ADMIN, None).await;
+    let mut yours =
+        [Stream::open(&world, HOME, &key, None).await, Stream::open(&world, HOME, &key, None).await];
+    for stream in yours.iter_mut().chain([&mut others]) {
+        stream.named("snapshot").await;
+    }
+    let listed = world.get("/v1/keys").await;
+    let id =
+        listed.json["items"].as_array().unwrap().iter().find(|key| key["kind"] == "entity").unwrap()["id"]
+            .clone();
+    world.ask(Method::DELETE, &format!("/v1/keys/{}", id.as_str().unwrap()), ADMIN, None).await;
+    // The clock stands still: no stream waits for its next check.
+    for stream in &mut yours {
+        let events = stream.rest().await;
+        assert_eq!(events.last().unwrap().data["reason"], "key_revoked", "{events:?}");
+    }
+    world.post(MESSAGES, json!({"text": "still here", "sender": "you"})).await;
+    others.named("message").await;
+}

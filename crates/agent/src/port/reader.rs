@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::registry::CredentialRow;
 use super::{BoxFuture, StoreError};
 use crate::call::CallRow;
 use crate::changes::CommitKind;
@@ -180,6 +181,8 @@ pub trait Reader: Send + Sync {
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>>;
     /// An agent's spaces, memories, goals and plans.
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>>;
+    /// Keys, also revoked ones, the newest first.
+    fn credentials(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<CredentialRow>, StoreError>>;
     /// Entities by name, of one kind or of both.
     fn entities(
         &self,

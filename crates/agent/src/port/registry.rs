@@ -229,6 +229,17 @@ pub struct Credential {
     pub label: String,
 }
 
+/// A stored key as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CredentialRow {
+    /// The key.
+    pub credential: Credential,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was revoked; it is valid if it was not.
+    pub revoked_at: Option<Timestamp>,
+}
+
 /// A key to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCredential {
@@ -324,4 +335,10 @@ pub trait Registry: Send + Sync {
     fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>>;
     /// The key with that hash, if it exists and is not revoked.
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>>;
+    /// Revokes a key: it is no longer valid, and stays listed. Revoking it again changes nothing.
+    fn revoke_credential(
+        &self,
+        id: CredentialId,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<CredentialRow, RegistryError>>;
 }

@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
 ];
 
 /// An example for each command, by its path.
-const EXAMPLES: [(&[&str], &str); 57] = [
+const EXAMPLES: [(&[&str], &str); 59] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -60,7 +60,9 @@ const EXAMPLES: [(&[&str], &str); 57] = [
     (&["entities"], "viv entities --kind human"),
     (&["entities", "add"], "viv entities add husam --display-name Husam"),
     (&["entities", "key"], "viv entities key husam --label laptop"),
-    (&["keys"], "viv keys admin --reset"),
+    (&["keys"], "viv keys list"),
+    (&["keys", "list"], "viv keys list --json"),
+    (&["keys", "revoke"], "viv keys revoke 0199a1b2-0000-7000-8000-000000000001"),
     (&["keys", "admin"], "viv keys admin --reset --data-dir .viv"),
     (&["open"], "viv open --json"),
     (&["completions"], "viv completions bash > ~/.local/share/bash-completion/completions/viv"),

@@ -256,6 +256,17 @@ pub(crate) enum EntitiesVerb {
 /// `viv keys`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysVerb {
+    /// List keys, also revoked ones, the newest first
+    List,
+    /// Revoke a key: it stops working at once
+    Revoke {
+        /// The key, by id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Do not ask: this cannot be undone
+        #[arg(long)]
+        yes: bool,
+    },
     /// Create a new admin key, printed only once; the old one stops working
     Admin {
         /// Required: the old key cannot be shown again, only replaced

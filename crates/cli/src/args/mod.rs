@@ -103,7 +103,7 @@ pub(crate) enum Command {
     Spaces(SpacesArgs),
     /// List people and agents; add a person, create a key
     Entities(EntitiesArgs),
-    /// Replace the admin key of a data directory whose server is stopped
+    /// List keys, revoke one, or replace a lost admin key
     #[command(subcommand)]
     Keys(KeysVerb),
     /// Follow a space, an agent or everything as a live log

@@ -1,8 +1,11 @@
-//! `viv keys`: the admin key of a data directory whose server is stopped. It opens the store directly:
-//! without a key a server cannot be asked.
+//! `viv keys`: lists and revokes keys, and replaces a lost admin key. The last one opens the store of a stopped
+//! server directly: without a key a server cannot be asked.
 
+use api::{EntityJson, KeyRecord};
+use client::{Client, segment, typed};
+use jiff::Timestamp;
 use runtime::clock::{SystemClock, SystemIds};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use storage::sqlite::{self, OpenError, Sqlite};
 
@@ -10,15 +13,61 @@ use super::up::cannot_open;
 use super::upkeep;
 use crate::args::{Global, KeysVerb};
 use crate::errors::{Exit, Failure, Result};
+use crate::input;
 use crate::listen;
-use crate::output::Screen;
+use crate::output::{Screen, ago};
 use crate::settings;
 use crate::world;
 
+/// Maximum number of keys that are listed.
+const KEYS_MAX: usize = 1_000;
+
 /// Runs a verb of `viv keys`.
 pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Result<Exit> {
-    let KeysVerb::Admin { reset: _ } = verb;
-    reset(global, screen).await
+    let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
+    match verb {
+        KeysVerb::List => list(&client()?, &screen).await,
+        KeysVerb::Revoke { id, yes } => {
+            input::confirm(&screen, &format!("revoking the key `{id}` cannot be undone"), yes, None)?;
+            revoke(&client()?, &screen, &id).await
+        }
+        KeysVerb::Admin { reset: _ } => reset(global, screen).await,
+    }
+}
+
+async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
+    let rows = client.list("/v1/keys", KEYS_MAX).await?;
+    if screen.json {
+        screen.json_line(&json!({"keys": rows}));
+        return Ok(Exit::Answered);
+    }
+    let keys: Vec<KeyRecord> = typed("/v1/keys", Value::Array(rows))?;
+    let now = Timestamp::now();
+    let mut table = Vec::new();
+    for key in &keys {
+        let holder = match key.entity {
+            Some(entity) => client.get_as::<EntityJson>(&format!("/v1/entities/{entity}")).await?.name,
+            None => key.kind.clone(),
+        };
+        let state =
+            key.revoked_at.map_or_else(|| "valid".to_owned(), |at| format!("revoked {}", ago(at, now)));
+        let row = [key.id.to_string(), holder, key.label.clone(), ago(key.created_at, now), state];
+        table.push(row.iter().map(|cell| screen.clean_line(cell)).collect());
+    }
+    screen.table(&["ID", "OF", "LABEL", "CREATED", "STATE"], &table);
+    Ok(Exit::Answered)
+}
+
+async fn revoke(client: &Client, screen: &Screen, id: &str) -> Result<Exit> {
+    let path = format!("/v1/keys/{}", segment(id));
+    let answer = client.delete(&path).await?;
+    if screen.json {
+        screen.json_line(&answer);
+    } else {
+        let key: KeyRecord = typed(&path, answer)?;
+        screen.line(&format!("the key {} is revoked", key.id));
+    }
+    Ok(Exit::Answered)
 }
 
 /// Replaces the admin key. The key is alone on standard output, so that it can be piped.

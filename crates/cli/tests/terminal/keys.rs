@@ -82,3 +82,19 @@ fn the_admin_key_is_replaced_only_with_reset() {
     assert_eq!(ran.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&ran.stderr).contains("--reset"));
 }
+
+#[test]
+fn a_persons_key_is_listed_and_revoked() {
+    let server = Server::start();
+    let made = server.run(&["entities", "key", "owner", "--json"]).json();
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let listed = server.run(&["keys", "list"]);
+    assert!(listed.out.contains(id) && listed.out.contains("owner"), "{}", listed.shown());
+    assert!(!listed.out.contains(key), "{}", listed.shown());
+    let whoami = |key: &str| run_with(server.dir.path(), &["spaces"], "", &[("VIV_KEY", key)]).code;
+    assert_eq!(whoami(key), 0);
+    assert_eq!(server.run(&["keys", "revoke", id]).code, 2, "it asks first");
+    assert_eq!(server.run(&["keys", "revoke", id, "--yes"]).code, 0);
+    assert_eq!(whoami(key), 3);
+    assert!(server.run(&["keys", "list"]).out.contains("revoked"));
+}

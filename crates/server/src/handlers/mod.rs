@@ -10,6 +10,7 @@ mod calls;
 mod entities;
 mod events;
 mod history;
+mod keys;
 pub(crate) mod messages;
 mod meta;
 mod recent;
@@ -52,6 +53,8 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(entities::list))
         .add(Admin, doc!(entities::get))
         .add(Admin, doc!(entities::create_key))
+        .add(Admin, doc!(keys::list))
+        .add(Admin, doc!(keys::revoke))
         .add(Admin, doc!(spaces::open))
         .add(AnyKey, doc!(spaces::list))
         .add(Member, doc!(spaces::get))

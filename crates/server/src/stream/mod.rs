@@ -13,6 +13,7 @@ use crate::app_state::AppState;
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 
+pub(crate) mod ends;
 mod frame;
 mod outbox;
 mod pump;

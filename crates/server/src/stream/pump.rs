@@ -56,7 +56,8 @@ impl From<StoreError> for CloseReason {
 
 /// Why the task of a stream woke up.
 enum WakeReason {
-    Shutdown,
+    /// The server stops, or the key was revoked.
+    Ended,
     /// It is time to check the client and its key.
     Tick,
     /// The buffer has room for updates that the client missed.
@@ -142,9 +143,14 @@ impl Pump {
         if let Err(end) = self.catch_up().await {
             return end;
         }
-        let shutdown = self.app.options.shutdown.clone();
+        let shutdown = &self.app.options.shutdown.clone();
+        let ended = self.app.stream_ends.of(self.caller.credential.id, shutdown);
         // Created once: registering a waiter among thousands costs more than polling it.
-        let mut shutdown = pin!(shutdown.cancelled());
+        let mut ended = pin!(ended.cancelled());
+        // The key may have been revoked before its streams could be ended.
+        if let Ok(None) = find_credential(&self.app, &self.caller.hash).await {
+            return CloseReason::KeyRevoked;
+        }
         let outbox = Arc::clone(&self.outbox);
         let mut tick = self.tick();
         let mut turns = 0;
@@ -160,8 +166,8 @@ impl Pump {
                     if let Some(sent) = subscription.subscriber().shut_gate().filter(|sent| sent != last) {
                         (*last, *written_directly) = (sent, Some(sent));
                     }
-                    if shutdown.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(WakeReason::Shutdown);
+                    if ended.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(WakeReason::Ended);
                     }
                     if tick.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(WakeReason::Tick);
@@ -178,7 +184,8 @@ impl Pump {
                 .await
             };
             let done = match wakeup {
-                WakeReason::Shutdown => Err(CloseReason::Shutdown),
+                WakeReason::Ended if shutdown.is_cancelled() => Err(CloseReason::Shutdown),
+                WakeReason::Ended => Err(CloseReason::KeyRevoked),
                 WakeReason::Tick => {
                     tick = self.tick();
                     Box::pin(self.check_client()).await

@@ -166,6 +166,7 @@ macro_rules! contract_tests {
             registry::a_space_is_updated_only_if_something_changes,
             registry::membership_changes_raise_the_rev_and_a_full_space_accepts_no_more,
             registry::a_key_is_found_by_its_hash_and_replaced_by_its_label,
+            registry::a_revoked_key_is_listed_and_not_found,
             registry::only_an_open_cycle_can_be_canceled,
             visible_calls::a_visible_call_is_one_message_that_is_updated_with_its_row,
             visible_calls::a_visible_call_causes_no_events,

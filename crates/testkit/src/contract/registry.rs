@@ -5,8 +5,8 @@ use agent::entity::EntityKind;
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
 use agent::limits;
 use agent::port::{
-    Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace, RegistryError,
-    SpaceChange,
+    Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
+    PageRequest, RegistryError, SpaceChange,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -209,4 +209,44 @@ pub async fn only_an_open_cycle_can_be_canceled(b: Backend) {
     assert!(!w.news(driver.lease).await.glance.cancel);
     assert_eq!(w.b.registry.cancel(w.ada, Some(driver.open.id)).await.unwrap(), driver.open.id);
     assert!(w.news(driver.lease).await.glance.cancel);
+}
+
+/// Revoking is final, and a repeat changes nothing.
+pub async fn a_revoked_key_is_listed_and_not_found(b: Backend) {
+    let w = world(b).await;
+    let page = |cursor| PageRequest { cursor, limit: 1 };
+    let mut expected = w.b.reader.credentials(PageRequest { cursor: None, limit: 100 }).await.unwrap().items;
+    for (hash, kind) in [("first", CredentialKind::Admin), ("second", CredentialKind::Entity(w.husam))] {
+        let new = NewCredential { at: at(7), ..key(hash, hash, kind) };
+        let row = CredentialRow { credential: new.credential.clone(), created_at: at(7), revoked_at: None };
+        expected.insert(0, row);
+        w.b.registry.add_credential(new).await.unwrap();
+    }
+    expected.sort_by_key(|row| std::cmp::Reverse(row.credential.id.0));
+    let (id, hash) = {
+        let row = expected.iter_mut().find(|row| row.credential.label == "second").unwrap();
+        row.revoked_at = Some(at(9));
+        (row.credential.id, "second".to_owned())
+    };
+    for now in [9, 30] {
+        let revoked = w.b.registry.revoke_credential(id, at(now)).await.unwrap();
+        assert_eq!((revoked.credential.id, revoked.revoked_at), (id, Some(at(9))));
+    }
+    assert_eq!(w.b.registry.credential(hash).await.unwrap(), None);
+    assert!(w.b.registry.credential("first".into()).await.unwrap().is_some());
+    let (mut found, mut cursor) = (Vec::new(), None);
+    for _ in 0..=expected.len() {
+        let next = w.b.reader.credentials(page(cursor)).await.unwrap();
+        found.extend(next.items);
+        cursor = next.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, expected, "a page at a time, the newest first");
+    let unknown = w.b.registry.revoke_credential(CredentialId(fresh()), at(9)).await;
+    assert!(
+        matches!(unknown, Err(RegistryError::Denied(Denial::NotFound { what: "key", .. }))),
+        "{unknown:?}"
+    );
 }

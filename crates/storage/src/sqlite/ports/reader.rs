@@ -12,18 +12,21 @@ use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::{Facts, IdleUntil};
 use agent::limits;
 use agent::port::{
-    AgentCard, BoxFuture, CommitRow, InboxRow, Page, PageRequest, Reader, RecentItem, StoreError, Totals,
+    AgentCard, BoxFuture, CommitRow, CredentialRow, InboxRow, Page, PageRequest, Reader, RecentItem,
+    StoreError, Totals,
 };
 use agent::run::Run;
 use agent::space::Message;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use self::recent::recent;
 use super::reader::page::{paged, rows_of};
 use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
+use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
 use crate::sqlite::tables::entries::{entries, view};
 use crate::sqlite::tables::facts::{facts, members};
 use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by};
@@ -34,6 +37,15 @@ use crate::sqlite::tables::rows::{
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::totals::totals;
 use crate::sqlite::tables::{calls, runs};
+
+/// Keys are sorted by their ids, which begin with the time of creation.
+fn credentials(db: &Connection, page: &PageRequest) -> Outcome<Page<CredentialRow>> {
+    let limit = rows_of(page);
+    let before = page.cursor.as_deref().and_then(|cursor| cursor.parse::<Uuid>().ok()).unwrap_or(Uuid::max());
+    let sql = format!("{CREDENTIALS} WHERE c.id < ? ORDER BY c.id DESC LIMIT ?");
+    let found = all(db, &sql, params![bytes(before), limit + 1], credential_row)?;
+    Ok(paged(found, limit, |row| row.credential.id.to_string()))
+}
 
 fn entities(db: &Connection, kind: Option<EntityKind>, page: &PageRequest) -> Outcome<Page<Entity>> {
     let limit = rows_of(page);
@@ -166,6 +178,10 @@ impl Reader for Sqlite {
 
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>> {
         self.query_many(move |db, _| agent_row(db, agent.0)?.map(|row| facts(db, row)).transpose())
+    }
+
+    fn credentials(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<CredentialRow>, StoreError>> {
+        self.query_many(move |db, _| credentials(db, &page))
     }
 
     fn entities(

@@ -10,18 +10,18 @@ use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman,
-    NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
+    BoxFuture, CanceledCall, Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent,
+    NewCredential, NewHuman, NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::engine::schema::{meta, set_meta};
 use crate::sqlite::ports::{Caller, Sqlite, calls};
-use crate::sqlite::tables::rows::{bytes, entity_row, first, ms, run, uuid_at, uuid_or_none};
+use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
+use crate::sqlite::tables::rows::{bytes, entity_row, first, ms, run};
 
 fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
     let NewCredential { credential, secret_hash, at, replace_label } = new;
@@ -41,13 +41,15 @@ fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
 }
 
 fn credential(db: &Connection, secret_hash: &str) -> Outcome<Option<Credential>> {
-    let sql = "SELECT c.id, c.label, e.uuid FROM credential c LEFT JOIN entity e ON e.id = c.entity \
-               WHERE c.secret_hash = ? AND c.revoked_at IS NULL";
-    first(db, sql, [secret_hash], |row| {
-        let kind = uuid_or_none(row, 2)?
-            .map_or(CredentialKind::Admin, |id: Uuid| CredentialKind::Entity(EntityId(id)));
-        Ok(Credential { id: CredentialId(uuid_at(row, 0)?), kind, label: row.get(1)? })
-    })
+    let sql = format!("{CREDENTIALS} WHERE c.secret_hash = ? AND c.revoked_at IS NULL");
+    Ok(first(db, &sql, [secret_hash], credential_row)?.map(|row| row.credential))
+}
+
+fn revoke_credential(db: &Connection, id: CredentialId, at: Timestamp) -> Outcome<CredentialRow> {
+    let sql = "UPDATE credential SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL";
+    run(db, sql, params![ms(at), bytes(id.0)])?;
+    let found = first(db, &format!("{CREDENTIALS} WHERE c.id = ?"), [bytes(id.0)], credential_row)?;
+    found.ok_or_else(|| Denial::NotFound { what: "key", name: id.to_string() }.into())
 }
 
 fn is_founded(db: &Connection) -> Outcome<bool> {
@@ -185,6 +187,14 @@ impl Registry for Sqlite {
 
     fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>> {
         self.administer(move |db| add_credential(db, &new))
+    }
+
+    fn revoke_credential(
+        &self,
+        id: CredentialId,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<CredentialRow, RegistryError>> {
+        self.administer(move |db| revoke_credential(db, id, at))
     }
 
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {

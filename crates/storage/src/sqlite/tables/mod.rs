@@ -5,6 +5,7 @@
 pub(crate) mod agents;
 pub(crate) mod calls;
 pub(crate) mod configs;
+pub(crate) mod credentials;
 pub(crate) mod entries;
 pub(crate) mod events;
 pub(crate) mod facts;
