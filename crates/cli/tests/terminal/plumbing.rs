@@ -19,6 +19,8 @@ fn an_event_reads_its_payload_from_a_pipe() {
             inbox["events"].as_array().unwrap().iter().find(|event| event["id"] == id.as_str()).unwrap();
         assert_eq!(event["data"]["payload"]["x"], 1, "{event}");
     }
+    let inbox = server.run(&["show", "inbox", "ada"]).out;
+    assert!(inbox.contains(r#"deploys: {"x":1}"#), "{inbox}");
     let empty = run_with(dir, &["event", "ada", "deploys"], "", &[]);
     assert_eq!(empty.code, 0, "nothing in the pipe is no payload: {}", empty.shown());
     let wrong = run_with(dir, &["event", "ada", "deploys"], "{x", &[]);

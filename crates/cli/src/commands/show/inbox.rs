@@ -66,7 +66,7 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
     ]
 }
 
-/// The content of an event: a message's text, or which call a late result belongs to and its status.
+/// The content of an event: a message's text, what a service sent, or which call a late result belongs to.
 pub(super) fn content(event: &LoggedEvent) -> String {
     match &event.data {
         EventData::ToolResult { call, tool, text, error, status } => {
@@ -74,6 +74,9 @@ pub(super) fn content(event: &LoggedEvent) -> String {
             let status = status.map_or(plain, agent::call::OutcomeStatus::as_str);
             format!("{tool} {status}, call {call}: {text}")
         }
-        _ => event.preview.clone(),
+        EventData::Service { name, payload } => format!("{name}: {payload}"),
+        EventData::Plan { name, instruction, .. } => format!("{name}: {instruction}"),
+        EventData::Timer { reason } => reason.clone(),
+        EventData::Message { .. } | EventData::Heartbeat => event.preview.clone(),
     }
 }
