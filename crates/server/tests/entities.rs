@@ -88,6 +88,13 @@ async fn keys_are_listed_without_their_secrets_and_a_revoked_one_stops_working_a
     let again = world.ask(Method::DELETE, &path, ADMIN, None).await;
     assert_eq!((again.status, &again.json), (200, &revoked.json));
     assert_eq!(world.ask(Method::GET, "/v1/whoami", &yours, None).await.code(), "key_invalid");
+    let page = world.get("/v1/keys?limit=1").await.json;
+    let next = page["next"].as_str().unwrap();
+    assert_eq!(
+        world.get(&format!("/v1/keys?cursor={next}")).await.json["items"].as_array().unwrap().len(),
+        1
+    );
+    assert_eq!(world.get("/v1/keys?cursor=x").await.code(), "bad_query");
     for unknown in ["/v1/keys/nonsense", "/v1/keys/0192d3e4-0000-7000-8000-000000000009"] {
         assert_eq!(world.ask(Method::DELETE, unknown, ADMIN, None).await.code(), "not_found");
     }

@@ -6,23 +6,27 @@ use axum::extract::State;
 
 use crate::app_state::SharedState;
 use crate::extract::{PathParam, Query, page, run_to_completion};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use api::{KeyRecord, PageJson, PageQuery};
 
 /// Lists all keys, the newest first, also revoked ones. Secrets are never shown again.
-#[utoipa::path(get, path = "/v1/keys", tag = "keys", operation_id = "list_keys", params(PageQuery),
+#[utoipa::path(get, path = "/v1/keys", tag = "keys", params(PageQuery),
     responses((status = 200, description = "A page of keys.", body = PageJson<KeyRecord>)))]
 pub(super) async fn list(
     State(app): SharedState,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<PageJson<KeyRecord>>, Problem> {
-    let found = app.ports.reader.credentials(page(query.cursor, query.limit)?).await?;
+    let page = page(query.cursor, query.limit)?;
+    if page.cursor.as_deref().is_some_and(|cursor| cursor.parse::<uuid::Uuid>().is_err()) {
+        return Err(Problem::new(Code::BadQuery, "`cursor` is not the `next` of an earlier page"));
+    }
+    let found = app.ports.reader.credentials(page).await?;
     Ok(Json(PageJson::of(found, KeyRecord::from)))
 }
 
 /// Revokes a key. It stops working at once, and its open streams end within a second. Revoking it again changes
 /// nothing.
-#[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys", operation_id = "revoke_key",
+#[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys",
     params(("key" = String, Path, description = "The key's id.")),
     responses((status = 200, description = "The key as it is now.", body = KeyRecord)))]
 pub(super) async fn revoke(
