@@ -77,7 +77,7 @@ pub(super) async fn get(
     Ok(Json(agent_json(&app, card, app.ports.clock.now())))
 }
 
-/// Changes an agent. A changed config takes effect in the agent's next cycle.
+/// Changes an agent. A changed config takes effect in the agent's next cycle, some keys at once.
 #[utoipa::path(patch, path = "/v1/agents/{agent}", tag = "agents", request_body = AgentChange,
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
