@@ -1,11 +1,16 @@
 //! What people and programs give on standard input: text, bounded, and confirmations.
 
 use std::io::{BufRead, IsTerminal, Read};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use rustix::fs::{FileType, fstat};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+
+/// Maximum wait for standard input that nobody asked to read.
+const PIPED_TEXT_WAIT: Duration = Duration::from_secs(10);
 
 /// Whether another program or a file is connected to standard input; a terminal or `/dev/null` is not.
 pub(crate) fn is_piped() -> bool {
@@ -23,6 +28,19 @@ pub(crate) fn text(max: usize) -> Result<String> {
     })?;
     text.truncate(text.trim_end_matches(['\n', '\r']).len());
     Ok(text)
+}
+
+/// As [`text`], for a command that was not told to read standard input: a pipe that nobody writes to or closes, as a
+/// supervisor may leave one open, must not hold it up for ever.
+pub(crate) fn piped_text(max: usize) -> Result<String> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    std::thread::spawn(move || sender.send(text(max)));
+    receiver.recv_timeout(PIPED_TEXT_WAIT).unwrap_or_else(|_| {
+        let seconds = PIPED_TEXT_WAIT.as_secs();
+        Err(Failure::usage(format!("standard input is a pipe that did not end within {seconds} s")).hint(
+            "give the text as an argument, `-` to wait for standard input, or `</dev/null` if there is none",
+        ))
+    })
 }
 
 /// Asks on a terminal whether to do something that cannot be undone; elsewhere `--yes` is needed. `what` is a sentence

@@ -2,7 +2,7 @@
 //! list the choices.
 
 use agent::entity::EntityKind;
-use agent::id::{AgentId, EntityId};
+use agent::id::EntityId;
 use agent::life::Standing;
 use api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 use serde_json::Value;
@@ -164,11 +164,6 @@ pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent
         n => Err(Failure::usage(format!("wanted one agent, but there are {n}"))
             .hint(format!("name one: {}", names(active.into_iter().map(|agent| agent.name))))),
     }
-}
-
-/// The API path of an agent.
-pub(crate) fn agent_path(agent: AgentId, rest: &str) -> String {
-    format!("/v1/agents/{agent}{rest}")
 }
 
 fn is_called(entity: &EntityJson, wanted: &str) -> bool {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::error::{ClientError, ErrorClass, Result};
-use crate::http::Client;
+use crate::http::{Client, agent_path};
 use crate::stream::{self, StreamEvent};
 
 /// How often the state is requested while no update arrives: updates may be lost, states cannot.
@@ -289,8 +289,4 @@ fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option
     let until =
         agent.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
     Some(format!("it is backing off{until}: {why}"))
-}
-
-fn agent_path(agent: AgentId, rest: &str) -> String {
-    format!("/v1/agents/{agent}{rest}")
 }

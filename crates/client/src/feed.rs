@@ -25,6 +25,8 @@ pub struct FeedDraft {
     pub text: String,
     /// Pieces were lost: the text stays as it is, and the committed message has the rest.
     pub incomplete: bool,
+    /// Characters of the text: counting them anew for each piece would make a long draft quadratic.
+    chars: u64,
 }
 
 /// An agent at work.
@@ -76,7 +78,8 @@ impl Feed {
         self.working = busy.map(|now| (now.agent, work(now.state, now.cycle))).collect();
         let new = snapshot.drafts.iter().take(DRAFTS_MAX).filter(|draft| draft.tool.is_none()).map(|draft| {
             let (agent, space, text) = (draft.agent, draft.space, draft.text.clone());
-            (draft.message, FeedDraft { agent, space, text, incomplete: false })
+            let chars = text.chars().count() as u64;
+            (draft.message, FeedDraft { agent, space, text, incomplete: false, chars })
         });
         self.drafts = new.collect();
         let mut begun = Vec::new();
@@ -152,11 +155,12 @@ impl Feed {
         if full || self.committed.contains(&message) {
             return;
         }
-        let new = || FeedDraft { agent, space, text: String::new(), incomplete: false };
+        let new = || FeedDraft { agent, space, text: String::new(), incomplete: false, chars: 0 };
         let draft = self.drafts.entry(message).or_insert_with(new);
-        let after = draft.text.chars().count() + delta.chars().count();
-        draft.incomplete |= after as u64 != chars;
+        let after = draft.chars + delta.chars().count() as u64;
+        draft.incomplete |= after != chars;
         if !draft.incomplete {
+            draft.chars = after;
             draft.text.push_str(delta);
         }
     }

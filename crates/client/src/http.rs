@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use agent::id::AgentId;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -202,6 +203,11 @@ pub fn typed<T: DeserializeOwned>(what: &str, answer: Value) -> Result<T> {
         )
         .hint("is the server a different version than this `viv`? Compare `viv version` with `viv doctor`")
     })
+}
+
+/// The API path of an agent; `rest` begins with `/`, or is empty for the agent itself.
+pub fn agent_path(agent: AgentId, rest: &str) -> String {
+    format!("/v1/agents/{agent}{rest}")
 }
 
 /// Text escaped as one segment of a path or one value of a query.

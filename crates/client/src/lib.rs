@@ -23,6 +23,6 @@ pub use credentials::{
 pub use error::{ClientError, ErrorClass, Result};
 pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, why_it_is_idle};
 pub use feed::{AgentWork, Feed, FeedChange, FeedDraft};
-pub use http::{Client, segment, typed};
+pub use http::{Client, agent_path, segment, typed};
 pub use past::{Past, PastItem};
 pub use stream::{Snapshot, StreamEvent, listen};

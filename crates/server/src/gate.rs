@@ -31,11 +31,11 @@ pub(crate) fn wrap(router: Router, app: Arc<AppState>) -> Router {
 /// Gives every response the id of its request, and logs one line for each request: never its query, headers or body.
 async fn identify(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let id = app.ports.ids.uuid().to_string();
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (method, path) = (request.method().clone(), request.uri().path());
+    let path: String = path.chars().take(LOGGED_PATH_CHARS).collect();
     let began = app.ports.clock.monotonic_ms();
     let mut response = next.run(request).await;
     let ms = app.ports.clock.monotonic_ms().saturating_sub(began);
-    let path: String = path.chars().take(LOGGED_PATH_CHARS).collect();
     let status = response.status().as_u16();
     tracing::info!(request = id, %method, path, status, ms, "answered");
     if let Ok(id) = HeaderValue::try_from(id) {

@@ -14,8 +14,7 @@ use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style, shortened};
-use crate::target::agent_path;
-use client::{Client, segment, typed};
+use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of agents that are listed.
 const AGENTS_MAX: usize = 100_000;

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::args::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, shortened};
-use crate::target::{self, agent_path};
+use crate::target;
 use client::ErrorClass;
-use client::{Client, segment, typed};
+use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of events that are listed, and of agents that are searched.
 const EVENTS_MAX: usize = 10_000;

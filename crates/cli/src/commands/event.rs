@@ -15,7 +15,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Resu
     let payload = match args.payload.as_deref() {
         Some("-") => Some(input::text(limits::PAYLOAD_MAX_BYTES)?),
         None if input::is_piped() => {
-            Some(input::text(limits::PAYLOAD_MAX_BYTES)?).filter(|text| !text.trim().is_empty())
+            Some(input::piped_text(limits::PAYLOAD_MAX_BYTES)?).filter(|text| !text.trim().is_empty())
         }
         given => given.map(str::to_owned),
     };

@@ -22,6 +22,7 @@ pub(crate) async fn run(client: Client, screen: Screen, retired: bool) -> Result
     let (path, max) =
         if screen.json { ("/v1/agents", JSON_MAX) } else { ("/v1/agents?brief=true", TABLE_MAX) };
     let mut rows = client.list(path, max).await?;
+    let cut = rows.len() == max;
     rows.retain(|row| retired || row["standing"] != "retired");
     let agents: Vec<Agent> = typed(path, Value::Array(rows.clone()))?;
     if screen.json {
@@ -44,8 +45,10 @@ pub(crate) async fn run(client: Client, screen: Screen, retired: bool) -> Result
         }
     }
     let all = ready.totals.agents;
-    if table.len() == TABLE_MAX && all > TABLE_MAX as u64 {
-        screen.note(&format!("the first {TABLE_MAX} of {all} agents by name; `viv ps --json` lists more"));
+    if cut && all > max as u64 {
+        screen.note(&format!(
+            "these are from the first {max} of {all} agents by name; `viv ps --json` lists more"
+        ));
     }
     Ok(Exit::Answered)
 }

@@ -16,10 +16,10 @@ use super::terminal::{self, Terminal};
 use crate::commands::watch::moment::zone;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
-use crate::target::{self, Target, agent_path};
+use crate::target::{self, Target};
 use agent::space::PostedMessage;
 use client::StreamEvent;
-use client::{Client, typed};
+use client::{Client, agent_path, typed};
 
 /// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;

@@ -24,8 +24,8 @@ use crate::args::RecordArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::progress::Progress;
-use crate::target::{self, agent_path};
-use client::{Client, segment, typed};
+use crate::target;
+use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of inbox rows that are read.
 const INBOX_MAX: usize = 10_000;

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{calls, section};
 use crate::errors::Result;
 use crate::output::{Screen, ago};
-use crate::target::{self, agent_path};
-use client::Client;
+use crate::target;
+use client::{Client, agent_path};
 
 /// Shows an agent.
 pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {

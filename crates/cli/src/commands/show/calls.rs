@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use crate::errors::Result;
 use crate::output::{Screen, shortened};
-use crate::target::agent_path;
 use client::ErrorClass;
-use client::{Client, segment, typed};
+use client::{Client, agent_path, segment, typed};
 
 /// Columns of arguments in a line.
 const PREVIEW: usize = 40;

@@ -12,8 +12,8 @@ use crate::bars::{Piece, Scale};
 use crate::errors::Result;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
-use crate::target::{self, agent_path};
-use client::{Client, typed};
+use crate::target;
+use client::{Client, agent_path, typed};
 
 /// Entries per page: the server's limit.
 const PAGE: usize = 200;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::args::InboxArg;
 use crate::errors::Result;
 use crate::output::{Screen, ago, shortened};
-use crate::target::{self, agent_path};
-use client::{Client, segment, typed};
+use crate::target;
+use client::{Client, agent_path, segment, typed};
 
 /// Columns of a text in a list.
 const PREVIEW: usize = 60;

@@ -12,9 +12,9 @@ use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, shortened, span};
-use crate::target::{self, agent_path};
+use crate::target;
 use client::ErrorClass;
-use client::{Client, segment, typed};
+use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of columns of a row's name.
 const NAME: usize = 22;

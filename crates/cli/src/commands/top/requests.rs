@@ -11,8 +11,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::overview::{Overview, Request};
 use crate::errors::{Failure, Result};
-use crate::target::agent_path;
-use client::{Client, typed};
+use client::{Client, agent_path, typed};
 use client::{Past, PastItem};
 
 /// Maximum number of agents that are shown.
@@ -46,10 +45,12 @@ pub(crate) enum TopAnswer {
     Standing(AgentId, Standing, &'static str),
 }
 
-/// The list of all agents, without their configs.
+/// The list of all agents that are not retired, without their configs.
 pub(crate) async fn agents(client: &Client) -> client::Result<Vec<Agent>> {
     let path = "/v1/agents?brief=true";
-    typed(path, client.list(path, AGENTS).await?.into())
+    let mut rows = client.list(path, AGENTS).await?;
+    rows.retain(|row| row["standing"] != "retired");
+    typed(path, rows.into())
 }
 
 /// The background tasks: requests go in, answers come out.

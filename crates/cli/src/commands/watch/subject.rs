@@ -11,10 +11,10 @@ use api::{Agent, FactsJson, MemberJson, SpaceJson, Whoami};
 use super::names::Names;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use crate::target::{self, agent_path};
+use crate::target;
 use client::ErrorClass;
 use client::Snapshot;
-use client::{Client, segment};
+use client::{Client, agent_path, segment};
 
 /// The path of the server's stream.
 const EVERYTHING: &str = "/v1/stream";
