@@ -69,6 +69,10 @@ pub const DEATHS_MAX: u32 = 19;
 pub const MODEL_RETRIES: u32 = 3;
 /// Nudges of `require_tool` per cycle.
 pub const NUDGES_MAX: u32 = 2;
+/// Nudges of `reply: auto` per cycle; after them the text of a reply without calls is posted.
+pub const REPLY_NUDGES_MAX: u32 = 1;
+/// Text of one reply that was not posted, as its run keeps it; of a longer one only the beginning. The log has it all.
+pub const UNSENT_TEXT_MAX_BYTES: usize = 1_024;
 /// Calls of one step; further calls are refused.
 pub const CALLS_PER_STEP: usize = 32;
 /// Text of one reply, reasoning included; a longer reply is unusable.
