@@ -302,6 +302,12 @@ pub const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
 pub const KEY_CACHE_MAX: usize = 256;
 /// How long they are cached: a revoked key is refused after that.
 pub const KEY_CACHE_MS: u64 = 1_000;
+/// How exactly the last use of an API key is known: it is written at most this often for each key.
+pub const KEY_USED_MS: u64 = 60_000;
+/// Longest time for which a rotated key stays valid beside its successor: 30 days.
+pub const KEY_OVERLAP_MAX_S: u64 = 30 * 24 * 60 * 60;
+/// How long it stays valid if the request does not say: one day.
+pub const KEY_OVERLAP_S: u64 = 24 * 60 * 60;
 /// Updates buffered for one client of a stream.
 pub const STREAM_BUFFER: usize = 256;
 /// The same in bytes.

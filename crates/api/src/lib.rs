@@ -19,7 +19,7 @@ pub use agents::{
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
 pub use names::EVENT_STATES;
-pub use people::{EntityJson, KeyJson, KeyRecord, NewEntity, NewKey, Whoami};
+pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };

@@ -118,7 +118,7 @@ impl From<client::ClientError> for Failure {
             ErrorClass::Unreachable => Exit::Unreachable,
             ErrorClass::TimedOut => Exit::TimedOut,
             ErrorClass::NotFound => Exit::NotFound,
-            ErrorClass::Refused => Exit::Refused,
+            ErrorClass::Refused | ErrorClass::KeyReplaced => Exit::Refused,
             ErrorClass::Usage => Exit::Usage,
             ErrorClass::Failed => Exit::Failed,
         };

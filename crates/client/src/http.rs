@@ -30,6 +30,8 @@ pub struct Client {
     /// For streams: limited in silence.
     streams: reqwest::Client,
     data_dir: PathBuf,
+    /// The key comes from the environment: reading it again changes nothing.
+    fixed_key: bool,
     server: RwLock<Arc<Credentials>>,
 }
 
@@ -56,7 +58,8 @@ impl Client {
         };
         let http = common().timeout(REQUEST).build().map_err(broken)?;
         let streams = common().read_timeout(SILENCE).build().map_err(broken)?;
-        Ok(Self { http, streams, data_dir, server: RwLock::new(Arc::new(server)) })
+        let fixed_key = credentials::key_in_environment()?.is_some();
+        Ok(Self { http, streams, data_dir, fixed_key, server: RwLock::new(Arc::new(server)) })
     }
 
     /// The server's address.
@@ -135,7 +138,11 @@ impl Client {
             request = request.header("last-event-id", id);
         }
         let response = self.send(request, &server).await?;
-        if response.status().is_success() { Ok(response) } else { Err(refusal(response, &server.url).await) }
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(self.refusal(response, &server.url).await)
+        }
     }
 
     async fn ask(
@@ -156,7 +163,7 @@ impl Client {
         }
         let response = self.send(request, &server).await?;
         if !response.status().is_success() {
-            return Err(refusal(response, &server.url).await);
+            return Err(self.refusal(response, &server.url).await);
         }
         let no_content = response.status() == StatusCode::NO_CONTENT;
         let bytes = response.bytes().await.map_err(|error| unreachable(&server.url, &error))?;
@@ -168,6 +175,14 @@ impl Client {
 
     async fn send(&self, request: RequestBuilder, server: &Credentials) -> Result<Response> {
         request.send().await.map_err(|error| unreachable(&server.url, &error))
+    }
+
+    async fn refusal(&self, response: Response, url: &str) -> ClientError {
+        let error = refusal(response, url).await;
+        match error.code == "key_invalid" && !self.fixed_key {
+            true => ClientError { class: ErrorClass::KeyReplaced, ..error },
+            false => error,
+        }
     }
 
     fn server(&self) -> Arc<Credentials> {

@@ -58,6 +58,8 @@ codes! {
     KeyMissing = "key_missing", 401;
     /// The key is unknown or revoked.
     KeyInvalid = "key_invalid", 401;
+    /// The key is expired.
+    KeyExpired = "key_expired", 401;
     /// The request is addressed to another host.
     HostRefused = "host_refused", 403;
     /// The request comes from a web page of another origin.
@@ -90,6 +92,8 @@ codes! {
     EventState = "event_state", 409;
     /// The open cycle has taken the event.
     EventTaken = "event_taken", 409;
+    /// The key is revoked or expired.
+    KeyOver = "key_over", 409;
     /// The call already has its outcome.
     CallOver = "call_over", 409;
     /// The body is too large.
@@ -317,6 +321,7 @@ impl From<Denial> for Problem {
             Denial::NoOpenCycle(_) | Denial::OtherCycle(_) => Code::NoOpenCycle,
             Denial::EventState { .. } => Code::EventState,
             Denial::CallOver { .. } => Code::CallOver,
+            Denial::KeyOver(_) => Code::KeyOver,
             Denial::EventTaken { cycle, .. } => {
                 return Self::new(Code::EventTaken, detail)
                     .hint(format!(

@@ -25,8 +25,8 @@ pub use reader::{
     AgentCard, CommitRow, DeadEvents, InboxRow, LastRun, Page, PageRequest, Reader, RecentItem, Totals,
 };
 pub use registry::{
-    CanceledCall, Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent, NewCredential,
-    NewHuman, NewSpace, Registry, RegistryError, SentAgain, SpaceChange,
+    CanceledCall, Credential, CredentialRow, Denial, Founding, KeyAdded, NewAgent, NewCredential, NewHuman,
+    NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
 pub use tool::{Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, specs};

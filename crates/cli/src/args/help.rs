@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
 ];
 
 /// An example for each command, by its path.
-const EXAMPLES: [(&[&str], &str); 59] = [
+const EXAMPLES: [(&[&str], &str); 60] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -59,9 +59,13 @@ const EXAMPLES: [(&[&str], &str); 59] = [
     (&["spaces", "read"], "viv spaces read home --limit 5"),
     (&["entities"], "viv entities --kind human"),
     (&["entities", "add"], "viv entities add husam --display-name Husam"),
-    (&["entities", "key"], "viv entities key husam --label laptop"),
     (&["keys"], "viv keys list"),
+    (
+        &["keys", "add"],
+        "viv keys add person --entity husam --label laptop\n  viv keys add service:github --expires 90d",
+    ),
     (&["keys", "list"], "viv keys list --json"),
+    (&["keys", "rotate"], "viv keys rotate 0199a1b2-0000-7000-8000-000000000001 --overlap 24h"),
     (&["keys", "revoke"], "viv keys revoke 0199a1b2-0000-7000-8000-000000000001"),
     (&["keys", "admin"], "viv keys admin --reset --data-dir .viv"),
     (&["open"], "viv open --json"),

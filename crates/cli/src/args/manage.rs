@@ -7,6 +7,7 @@ use agent::config::WakeOn;
 use agent::entity::EntityKind;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
+use jiff::Span;
 
 /// States by which a list of agents can be filtered.
 const STATES: [&str; 6] = ["sleeping", "thinking", "processing", "paused", "suspended", "retired"];
@@ -242,22 +243,37 @@ pub(crate) enum EntitiesVerb {
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
     },
-    /// Create a key for a person; it is printed only once
-    Key {
-        /// The person, by handle or id
-        #[arg(value_name = "NAME|ID")]
-        name: String,
-        /// What the key is for
-        #[arg(long, value_name = "TEXT")]
-        label: Option<String>,
-    },
 }
 
 /// `viv keys`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysVerb {
-    /// List keys, also revoked ones, the newest first
+    /// Create a key; it is printed only once
+    Add {
+        /// What it may do: `admin`, `operator:read`, `person` or `service:NAME`
+        #[arg(value_name = "SCOPE")]
+        scope: String,
+        /// The person, by handle or id, of a key with the scope `person`
+        #[arg(long, value_name = "NAME|ID")]
+        entity: Option<String>,
+        /// What the key is for
+        #[arg(long, value_name = "TEXT")]
+        label: Option<String>,
+        /// For how long it is valid, such as `90d` [default: for ever]
+        #[arg(long, value_name = "TIME")]
+        expires: Option<Span>,
+    },
+    /// List keys, also expired and revoked ones, the newest first
     List,
+    /// Create a key with the same scope in place of another, which expires after the overlap
+    Rotate {
+        /// The key to replace, by id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// For how long the old key stays valid, at most 30 days
+        #[arg(long, value_name = "TIME", default_value = "24h")]
+        overlap: Span,
+    },
     /// Revoke a key: it stops working at once
     Revoke {
         /// The key, by id

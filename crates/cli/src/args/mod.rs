@@ -101,9 +101,9 @@ pub(crate) enum Command {
     Dead(DeadArgs),
     /// List spaces; open, close or read one, add or remove members
     Spaces(SpacesArgs),
-    /// List people and agents; add a person, create a key
+    /// List people and agents; add a person
     Entities(EntitiesArgs),
-    /// List keys, revoke one, or replace a lost admin key
+    /// Create, list, rotate and revoke keys; replace a lost admin key
     #[command(subcommand)]
     Keys(KeysVerb),
     /// Follow a space, an agent or everything as a live log

@@ -228,7 +228,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     let mut checks = vec![answering(&client, &ready)];
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
         Ok(who) => {
-            let detail = who.entity.map_or(who.kind, |entity| format!("posts as {}", entity.name));
+            let detail = who.entity.map_or(who.scope, |entity| format!("posts as {}", entity.name));
             Check::new("key", Verdict::Ok, format!("valid: {detail}"))
         }
         Err(failure) => Check::of("key", failure.into()),

@@ -10,7 +10,7 @@ use serde_json::json;
 use storage::sqlite::{self, Import, Imported, LineFlaw, UpkeepError};
 
 use crate::args::{ExportArgs, Global, ImportArgs};
-use crate::commands::upkeep::failure;
+use crate::commands::upkeep::{failure, only_with_admin_key};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::settings;
@@ -18,6 +18,7 @@ use crate::settings;
 /// Exports an agent.
 pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
+    only_with_admin_key(&dir)?;
     let Some(path) = &args.file else {
         let path = Path::new("standard output");
         let mut out = BufWriter::new(io::stdout().lock());

@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use agent::port::{Credential, Scope};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use server::keys;
 use storage::sqlite::{self, Figures, Flaw, UpkeepError, Verified};
 
 use crate::args::{BackupArgs, Global, RestoreArgs, VerifyArgs};
@@ -20,6 +22,7 @@ const NOT_STORE: [&str; 3] = ["lock", "credentials.json", "secrets.toml"];
 /// Copies the store.
 pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
+    only_with_admin_key(&dir)?;
     let name = format!("vivarium-{}.db", stamp());
     let progress = Progress::start(&screen, "progress the store, and reading the copy back");
     let done = sqlite::backup(&dir, &args.to, &name).map_err(|error| failure(&dir, error))?;
@@ -39,6 +42,25 @@ pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Resu
     );
     warn_of_flaws(&screen, &done.verified, "the store has");
     Ok(Exit::Answered)
+}
+
+/// Refuses to copy a store for a key in `VIV_KEY` that may not read all of it. Without a key the permissions of the
+/// file decide.
+pub(crate) fn only_with_admin_key(dir: &Path) -> Result<()> {
+    let Some(given) = client::key_in_environment()? else { return Ok(()) };
+    let found = sqlite::key(dir, &keys::hash(given.open())).map_err(|error| failure(dir, error))?;
+    let reads_all = |key: &Credential| {
+        !key.is_expired(Timestamp::now()) && matches!(key.scope, Scope::Admin | Scope::Read)
+    };
+    match found.filter(reads_all) {
+        Some(_) => Ok(()),
+        None => {
+            let message =
+                format!("the key in `VIV_KEY` may not read all of the store in `{}`", dir.display());
+            Err(Failure::new(Exit::Refused, "forbidden", message)
+                .hint("use an admin key, or unset `VIV_KEY`: then this user's file permissions decide"))
+        }
+    }
 }
 
 /// Restores a copy.

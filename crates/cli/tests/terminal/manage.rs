@@ -20,8 +20,8 @@ fn agents_people_and_spaces_are_created_changed_and_ended() {
         &["agents", "set", "bob", "nonsense"],
         &["entities", "add", "husam", "--display-name", "Husam"],
         &["entities", "--kind", "human"],
-        &["entities", "key", "bob"],
-        &["entities", "key", "husam"],
+        &["keys", "add", "person", "--entity", "bob"],
+        &["keys", "add", "person", "--entity", "husam"],
         &["spaces", "open", "garden", "--members", "owner,bob", "--description", "plants"],
         &["spaces", "open", "garden"],
         &["spaces", "add", "garden", "husam", "--role", "gardener"],
@@ -64,7 +64,7 @@ fn a_created_key_gives_its_person_access() {
     let server = Server::start();
     assert_eq!(server.run(&["entities", "add", "husam"]).code, 0);
     assert_eq!(server.run(&["spaces", "add", "home", "husam"]).code, 0);
-    let created = server.run(&["entities", "key", "husam", "--quiet"]);
+    let created = server.run(&["keys", "add", "person", "--entity", "husam", "--quiet"]);
     assert_eq!((created.code, created.err.as_str()), (0, ""), "{}", created.shown());
     let settings = [("VIV_URL", server.url()), ("VIV_KEY", created.out.trim())];
     let elsewhere = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::event::{Event, EventProgress};
 use agent::id::{AgentId, EventId};
 use agent::limits;
-use agent::port::{Accept, Accepted, SentAgain};
+use agent::port::{Accept, Accepted, Scope, SentAgain};
 use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
@@ -36,7 +36,9 @@ pub(super) async fn send(
     let request = idempotency.request(caller.principal(), &format!("event {to}"), &body.raw);
     let NewEvent { service, payload, urgent } = body.value;
     let payload = payload.unwrap_or(Value::Null);
-    check_service(&service, &payload)?;
+    check_service_name("service", &service)?;
+    check_sender(&caller, &service)?;
+    check_payload(&payload)?;
     let id = new_event_id(&app, &caller, &idempotency);
     let credential = caller.credential.id.to_string();
     let event = Event::of_service(id.clone(), credential, service, payload, app.ports.clock.now());
@@ -73,13 +75,28 @@ fn event_location(agent: AgentId, event: &EventId) -> String {
     format!("/v1/agents/{agent}/events/{}", percent_encode(&event.0))
 }
 
-fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
-    let fits = (1..=limits::KEY_MAX_BYTES).contains(&service.len()) && !service.chars().any(char::is_control);
-    if !fits {
-        let detail =
-            format!("`service` must be 1 to {} bytes without control characters", limits::KEY_MAX_BYTES);
-        return Err(Problem::new(Code::BadValue, detail));
+/// Checks the name of a service; the error names the field.
+pub(super) fn check_service_name(field: &str, service: &str) -> Result<(), Problem> {
+    if (1..=limits::KEY_MAX_BYTES).contains(&service.len()) && !service.chars().any(char::is_control) {
+        return Ok(());
     }
+    let most = limits::KEY_MAX_BYTES;
+    let detail = format!("`{field}`: the service must have 1 to {most} bytes without control characters");
+    Err(Problem::new(Code::BadValue, detail))
+}
+
+/// Checks that the key may send events of this service.
+fn check_sender(caller: &Caller, service: &str) -> Result<(), Problem> {
+    match &caller.credential.scope {
+        Scope::Service(own) if own != service => {
+            let detail = format!("this key can send events only as the service `{own}`");
+            Err(Problem::new(Code::Forbidden, detail).hint(format!("set `service` to `{own}`")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_payload(payload: &Value) -> Result<(), Problem> {
     let size = payload.to_string().len();
     if size > limits::PAYLOAD_MAX_BYTES {
         let detail = format!("`payload` must be at most {} bytes, got {size}", limits::PAYLOAD_MAX_BYTES);

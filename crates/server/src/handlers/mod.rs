@@ -19,7 +19,7 @@ mod streams;
 
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
-    use Access::{Admin, AnyKey, Member, Public};
+    use Access::{Admin, AnyKey, Member, Person, Public, Service};
     routes
         .add(Public, doc!(meta::health))
         .add(Public, doc!(meta::ready))
@@ -32,10 +32,10 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(agents::suspend))
         .add(Admin, doc!(agents::resume))
         .add(Admin, doc!(agents::retire))
-        .add(AnyKey, doc!(agents::cancel))
+        .add(Person, doc!(agents::cancel))
         .add(Admin, doc!(calls::open))
         .add(Admin, doc!(calls::cancel))
-        .add(Admin, doc!(events::send))
+        .add(Service, doc!(events::send))
         .add(Admin, doc!(events::get))
         .add(Admin, doc!(events::cancel))
         .add(Admin, doc!(events::retry))
@@ -52,11 +52,12 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(entities::create))
         .add(Admin, doc!(entities::list))
         .add(Admin, doc!(entities::get))
-        .add(Admin, doc!(entities::create_key))
+        .add(Admin, doc!(keys::create))
         .add(Admin, doc!(keys::list))
+        .add(Admin, doc!(keys::rotate))
         .add(Admin, doc!(keys::revoke))
         .add(Admin, doc!(spaces::open))
-        .add(AnyKey, doc!(spaces::list))
+        .add(Person, doc!(spaces::list))
         .add(Member, doc!(spaces::get))
         .add(Admin, doc!(spaces::change_space))
         .add(Admin, doc!(spaces::close))
@@ -65,6 +66,6 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(spaces::remove_member))
         .add(Member, doc!(messages::post_message))
         .add(Member, doc!(messages::list))
-        .add(AnyKey, doc!(messages::get))
+        .add(Person, doc!(messages::get))
         .add(Member, doc!(streams::space))
 }

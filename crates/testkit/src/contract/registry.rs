@@ -5,8 +5,8 @@ use agent::entity::EntityKind;
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
 use agent::limits;
 use agent::port::{
-    Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
-    PageRequest, RegistryError, SpaceChange,
+    Credential, CredentialRow, Denial, Founding, KeyAdded, NewAgent, NewCredential, NewHuman, NewSpace,
+    PageRequest, RegistryError, RequestKey, Rotation, Scope, SpaceChange,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -31,9 +31,9 @@ fn human(name: &str) -> NewHuman {
     }
 }
 
-fn key(hash: &str, label: &str, kind: CredentialKind) -> NewCredential {
+fn key(hash: &str, label: &str, scope: Scope) -> NewCredential {
     NewCredential {
-        credential: Credential { id: CredentialId(fresh()), kind, label: label.into() },
+        credential: Credential::new(CredentialId(fresh()), scope, label),
         secret_hash: hash.into(),
         at: at(0),
         replace_label: true,
@@ -60,7 +60,7 @@ pub async fn the_first_world_is_created_once(b: Backend) {
             members: vec![human.id, agent.id.entity()],
             at: at(0),
         };
-        Founding { human, agent: Some(agent), space, admin: key("hash", "admin", CredentialKind::Admin) }
+        Founding { human, agent: Some(agent), space, admin: key("hash", "admin", Scope::Admin) }
     };
     assert!(b.registry.found(founding()).await.unwrap());
     assert!(!b.registry.found(founding()).await.unwrap());
@@ -72,8 +72,8 @@ pub async fn the_first_world_is_created_once(b: Backend) {
     assert!(b.registry.credential("hash".into()).await.unwrap().is_some());
     // A new admin key replaces the admin key of the same label, but not a person's key of that label.
     let you = b.reader.entity("you".into()).await.unwrap().unwrap().id;
-    b.registry.add_credential(key("yours", "admin", CredentialKind::Entity(you))).await.unwrap();
-    b.registry.add_credential(key("second", "admin", CredentialKind::Admin)).await.unwrap();
+    b.registry.add_credential(key("yours", "admin", Scope::Person(you)), None).await.unwrap();
+    b.registry.add_credential(key("second", "admin", Scope::Admin), None).await.unwrap();
     for (hash, holds) in [("hash", false), ("yours", true), ("second", true)] {
         assert_eq!(b.registry.credential(hash.into()).await.unwrap().is_some(), holds, "{hash}");
     }
@@ -185,17 +185,112 @@ pub async fn membership_changes_raise_the_rev_and_a_full_space_accepts_no_more(b
 /// The secret itself is not stored.
 pub async fn a_key_is_found_by_its_hash_and_replaced_by_its_label(b: Backend) {
     let w = world(b).await;
-    let kind = CredentialKind::Entity(w.husam);
-    w.b.registry.add_credential(key("first", "cli", kind)).await.unwrap();
-    let found = w.b.registry.credential("first".into()).await.unwrap().unwrap();
-    assert_eq!((found.kind, found.label.as_str()), (kind, "cli"));
-    w.b.registry.add_credential(key("second", "cli", kind)).await.unwrap();
-    assert_eq!(w.b.registry.credential("first".into()).await.unwrap(), None);
-    w.b.registry.add_credential(key("admin", "cli", CredentialKind::Admin)).await.unwrap();
-    let found = w.b.registry.credential("second".into()).await.unwrap().unwrap();
-    assert_eq!(found.kind, kind, "a key of another holder with the same label does not replace it");
-    let nobody = CredentialKind::Entity(EntityId(Uuid::from_u128(7)));
-    assert!(w.b.registry.add_credential(key("third", "x", nobody)).await.is_err());
+    let scopes = || {
+        [
+            Scope::Person(w.husam),
+            Scope::Admin,
+            Scope::Read,
+            Scope::Service("a".into()),
+            Scope::Service("b".into()),
+        ]
+    };
+    for scope in scopes() {
+        w.b.registry.add_credential(key(&format!("first {scope:?}"), "cli", scope), None).await.unwrap();
+    }
+    for scope in scopes() {
+        let found = w.b.registry.credential(format!("first {scope:?}")).await.unwrap();
+        let found = found.unwrap_or_else(|| panic!("{scope:?}: another scope with its label replaced it"));
+        assert_eq!((&found.scope, found.label.as_str()), (&scope, "cli"));
+        w.b.registry
+            .add_credential(key(&format!("second {scope:?}"), "cli", scope.clone()), None)
+            .await
+            .unwrap();
+        assert_eq!(w.b.registry.credential(format!("first {scope:?}")).await.unwrap(), None);
+    }
+    let nobody = Scope::Person(EntityId(Uuid::from_u128(7)));
+    assert!(w.b.registry.add_credential(key("third", "x", nobody), None).await.is_err());
+}
+
+fn added(answer: Result<KeyAdded, RegistryError>) -> CredentialRow {
+    match answer.unwrap() {
+        KeyAdded::Added(row) => row,
+        other => panic!("wanted a new key, got {other:?}"),
+    }
+}
+
+/// An expired key is found with its expiry: the caller compares it with the clock. The latest use is kept.
+pub async fn a_key_keeps_its_expiry_and_its_last_use(b: Backend) {
+    let mut new = key("first", "x", Scope::Read);
+    new.credential.expires_at = Some(at(9));
+    let id = new.credential.id;
+    assert_eq!(added(b.registry.add_credential(new.clone(), None).await).credential, new.credential);
+    for used in [at(5), at(4)] {
+        b.registry.credential_used(id, used).await.unwrap();
+    }
+    let found = b.registry.credential("first".into()).await.unwrap().unwrap();
+    assert_eq!((found.expires_at, found.used_at), (Some(at(9)), Some(at(5))));
+    assert!(!found.is_expired(at(8)) && found.is_expired(at(9)));
+}
+
+/// The old key stays valid until the overlap is over, and the new one has its scope, its label and its lifetime.
+pub async fn a_rotated_key_has_a_successor_and_expires(b: Backend) {
+    let (mut old, mut endless) = (key("old", "x", Scope::Read), key("endless", "y", Scope::Admin));
+    (old.credential.expires_at, old.at, endless.at) = (Some(at(50)), at(10), at(10));
+    let rotation = |old: &NewCredential, hash: &str, until, now| Rotation {
+        old: old.credential.id,
+        old_until: at(until),
+        new: CredentialId(fresh()),
+        secret_hash: hash.into(),
+        at: at(now),
+        expires_at: None,
+    };
+    for new in [&old, &endless] {
+        b.registry.add_credential(new.clone(), None).await.unwrap();
+    }
+    let next = added(b.registry.rotate_credential(rotation(&old, "next", 30, 20), None).await);
+    assert_eq!((&next.credential.scope, next.credential.label.as_str()), (&Scope::Read, "x"));
+    assert_eq!((next.created_at, next.credential.expires_at), (at(20), Some(at(60))));
+    assert_eq!(b.registry.credential("next".into()).await.unwrap(), Some(next.credential));
+    // A later end does not prolong it.
+    b.registry.rotate_credential(rotation(&old, "again", 40, 21), None).await.unwrap();
+    assert_eq!(b.registry.credential("old".into()).await.unwrap().unwrap().expires_at, Some(at(30)));
+    let late = b.registry.rotate_credential(rotation(&old, "late", 90, 30), None).await;
+    assert_eq!(denied(late), Denial::KeyOver(old.credential.id));
+    let next = added(b.registry.rotate_credential(rotation(&endless, "n", 30, 20), None).await);
+    assert_eq!(next.credential.expires_at, None);
+    b.registry.revoke_credential(endless.credential.id, at(21)).await.unwrap();
+    let revoked = b.registry.rotate_credential(rotation(&endless, "r", 30, 22), None).await;
+    assert_eq!(denied(revoked), Denial::KeyOver(endless.credential.id));
+    let unknown =
+        b.registry.rotate_credential(rotation(&key("u", "u", Scope::Read), "v", 30, 22), None).await;
+    assert!(matches!(denied(unknown), Denial::NotFound { what: "key", .. }));
+}
+
+/// A repeat returns the key that the first request created, as it is now. The same idempotency key with another
+/// body is a conflict, and creates nothing.
+pub async fn a_request_for_a_key_creates_one_key_however_often_it_is_repeated(b: Backend) {
+    let request = |key: &str, body: &str| {
+        Some(RequestKey { principal: "admin".into(), key: key.into(), body_hash: body.into() })
+    };
+    let first = added(b.registry.add_credential(key("first", "x", Scope::Admin), request("a", "1")).await);
+    let again = b.registry.add_credential(key("second", "x", Scope::Admin), request("a", "1")).await.unwrap();
+    assert_eq!(again, KeyAdded::Repeated(first.clone()));
+    let other = b.registry.add_credential(key("third", "y", Scope::Admin), request("a", "2")).await.unwrap();
+    assert_eq!(other, KeyAdded::Conflict);
+    let rotation = |hash: &str| Rotation {
+        old: first.credential.id,
+        old_until: at(90),
+        new: CredentialId(fresh()),
+        secret_hash: hash.into(),
+        at: at(2),
+        expires_at: None,
+    };
+    let next = added(b.registry.rotate_credential(rotation("next"), request("b", "3")).await);
+    let again = b.registry.rotate_credential(rotation("later"), request("b", "3")).await.unwrap();
+    assert_eq!(again, KeyAdded::Repeated(next));
+    for hash in ["second", "third", "later"] {
+        assert_eq!(b.registry.credential(hash.into()).await.unwrap(), None, "{hash}");
+    }
 }
 
 /// If a cycle is named, it must be the open one.
@@ -216,11 +311,11 @@ pub async fn a_revoked_key_is_listed_and_not_found(b: Backend) {
     let w = world(b).await;
     let page = |cursor| PageRequest { cursor, limit: 1 };
     let mut expected = w.b.reader.credentials(PageRequest { cursor: None, limit: 100 }).await.unwrap().items;
-    for (hash, kind) in [("first", CredentialKind::Admin), ("second", CredentialKind::Entity(w.husam))] {
+    for (hash, kind) in [("first", Scope::Admin), ("second", Scope::Person(w.husam))] {
         let new = NewCredential { at: at(7), ..key(hash, hash, kind) };
         let row = CredentialRow { credential: new.credential.clone(), created_at: at(7), revoked_at: None };
         expected.insert(0, row);
-        w.b.registry.add_credential(new).await.unwrap();
+        w.b.registry.add_credential(new, None).await.unwrap();
     }
     expected.sort_by_key(|row| std::cmp::Reverse(row.credential.id.0));
     let (id, hash) = {

@@ -91,6 +91,12 @@ pub(crate) fn create_if_missing(file: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
+    // Only its owner may read it, wherever it is. SQLite gives its log the same mode.
+    let mut private = File::options();
+    private.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut private, 0o600);
+    private.open(&temp).map_err(io)?;
     let created = Connection::open(&temp).and_then(|db| db.pragma_update(None, "journal_mode", "WAL"));
     created.map_err(|error| unreadable(&temp, &error))?;
     std::fs::rename(&temp, file).map_err(io)
