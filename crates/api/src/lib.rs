@@ -14,7 +14,7 @@ mod watch;
 
 pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, FactsJson, LastRunJson,
-    LogEntry, LoggedEvent, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
+    LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
