@@ -93,6 +93,29 @@ pub struct Agent {
     /// is resumed. Left out if it is not quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
+    /// Events that failed too often and are not tried again until somebody retries them; left out if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead: Option<DeadEventsJson>,
+}
+
+/// The dead events of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeadEvents)]
+pub struct DeadEventsJson {
+    /// Number of dead events.
+    pub count: u32,
+    /// Id of the one that arrived last.
+    #[schema(value_type = String)]
+    pub last: EventId,
+    /// Why that one is dead.
+    pub reason: String,
+}
+
+impl From<agent::port::DeadEvents> for DeadEventsJson {
+    fn from(dead: agent::port::DeadEvents) -> Self {
+        let agent::port::DeadEvents { count, last, reason } = dead;
+        Self { count, last, reason }
+    }
 }
 
 /// Summary of an agent's newest run.

@@ -21,7 +21,9 @@ pub use model::{
     Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, PartKind, Piece, Price, ReasoningReplay,
     Reply, ReplyPart, StopReason, TimeoutKind,
 };
-pub use reader::{AgentCard, CommitRow, InboxRow, LastRun, Page, PageRequest, Reader, RecentItem, Totals};
+pub use reader::{
+    AgentCard, CommitRow, DeadEvents, InboxRow, LastRun, Page, PageRequest, Reader, RecentItem, Totals,
+};
 pub use registry::{
     CanceledCall, Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent, NewCredential,
     NewHuman, NewSpace, Registry, RegistryError, SentAgain, SpaceChange,

@@ -80,6 +80,19 @@ pub struct AgentCard {
     pub next_plan: Option<Timestamp>,
     /// Why it is quarantined, if a record of it cannot be read.
     pub damage: Option<String>,
+    /// Its dead events, if there are any.
+    pub dead: Option<DeadEvents>,
+}
+
+/// The events of an agent that failed too often and are not tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadEvents {
+    /// How many there are.
+    pub count: u32,
+    /// The one that arrived last.
+    pub last: EventId,
+    /// Why that one is dead.
+    pub reason: String,
 }
 
 /// A summary of an agent's newest run.

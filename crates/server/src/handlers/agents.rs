@@ -325,6 +325,7 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
         last: card.last.map(Into::into),
         next_plan: card.next_plan,
         damage: card.damage,
+        dead: card.dead.map(Into::into),
     }
 }
 

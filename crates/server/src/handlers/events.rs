@@ -91,7 +91,7 @@ fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
 
 /// Publishes the progress of an event to the streams of its agent.
 pub(super) fn publish_progress(app: &AppState, agent: AgentId, event: EventId, progress: EventProgress) {
-    let update = Update::EventProgress { agent, event, progress, cycle: None, step: None };
+    let update = Update::EventProgress { agent, event, progress, cycle: None, step: None, reason: None };
     app.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
 }
 

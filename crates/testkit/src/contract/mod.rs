@@ -134,6 +134,7 @@ macro_rules! contract_tests {
             held::released_events_do_not_hide_urgent_messages_of_a_person,
             held::an_operator_cancels_or_releases_a_held_event,
             dead_letters::a_dead_event_is_sent_again_with_its_attempts_reset,
+            dead_letters::an_agent_lists_how_many_of_its_events_are_dead_and_why,
             dead_letters::a_processed_or_skipped_event_is_sent_again_as_a_new_event_that_cites_it,
             dead_letters::waiting_events_of_a_retiring_agent_are_canceled,
             dead_letters::a_request_key_sends_an_event_again_once,
