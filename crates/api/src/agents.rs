@@ -433,6 +433,33 @@ pub struct FactsJson {
     pub plans: Vec<Plan>,
 }
 
+/// A memory: a note that an agent keeps under a key and sees in every cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Memory)]
+pub struct MemoryJson {
+    /// What it is about.
+    pub key: String,
+    /// The note.
+    pub value: String,
+    /// When it was last written.
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl From<Memory> for MemoryJson {
+    fn from(Memory { key, value, updated_at }: Memory) -> Self {
+        Self { key, value, updated_at }
+    }
+}
+
+/// The value of a memory to set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryValue {
+    /// The note, at most 8 KiB.
+    pub value: String,
+}
+
 /// A space of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SpaceOfAgent {

@@ -14,7 +14,8 @@ mod watch;
 
 pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, Consciousness, DeadEventsJson, EventAccepted, FactsJson,
-    LastRunJson, LogEntry, LoggedEvent, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
+    LastRunJson, LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson,
+    SpaceOfAgent,
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};

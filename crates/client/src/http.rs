@@ -99,6 +99,11 @@ impl Client {
         self.ask(Method::PATCH, path, Some(body), None).await
     }
 
+    /// A request that creates or replaces a resource.
+    pub async fn put(&self, path: &str, body: &impl Serialize) -> Result<Value> {
+        self.ask(Method::PUT, path, Some(body), None).await
+    }
+
     /// A request that deletes a resource.
     pub async fn delete(&self, path: &str) -> Result<Value> {
         self.ask(Method::DELETE, path, NO_BODY, None).await

@@ -102,14 +102,20 @@ impl Reconciler {
             Some(entity) => {
                 let id = AgentId(entity.id.0);
                 let card = self.ports.reader.agent(id).await.map_err(failed)?;
-                let Some(card) = card.filter(|card| card.standing != Standing::Retired) else {
-                    let why = "the agent of that name is retired for good; a new one needs another `name`";
-                    report.leave(&file.name, &file.file, why);
-                    return Ok(());
-                };
                 let known = record.of(id).map(|known| known.rev);
-                let Some(rev) = self.change(file, &card, known, report).await? else { return Ok(()) };
-                (id, rev, false)
+                match card.filter(|card| card.standing != Standing::Retired) {
+                    Some(card) => {
+                        let Some(rev) = self.change(file, &card, known, report).await? else { return Ok(()) };
+                        (id, rev, false)
+                    }
+                    None if known.is_none() => (self.create(file).await?, 1, true),
+                    None => {
+                        // Somebody has ended the agent of this very file: the file must not bring it back.
+                        let why = "it is retired; `viv agents create` creates a new agent of that name";
+                        report.leave(&file.name, &file.file, why);
+                        return Ok(());
+                    }
+                }
             }
         };
         let old = record.of(id).map(|known| known.spaces.clone()).unwrap_or_default();

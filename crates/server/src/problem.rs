@@ -84,6 +84,8 @@ codes! {
     SpaceClosed = "space_closed", 409;
     /// The space has as many members as it can have.
     SpaceFull = "space_full", 409;
+    /// The agent keeps as many memories as it can keep.
+    MemoriesFull = "memories_full", 409;
     /// The agent is retired.
     AgentRetired = "agent_retired", 409;
     /// The agent is not running that cycle.
@@ -315,6 +317,7 @@ impl From<Denial> for Problem {
             Denial::NotMember { .. } => Code::NotMember,
             Denial::SpaceClosed(_) => Code::SpaceClosed,
             Denial::SpaceFull(_) => Code::SpaceFull,
+            Denial::MemoriesFull(_) => Code::MemoriesFull,
             Denial::Retired(_) => Code::AgentRetired,
             Denial::InboxFull(_) => Code::InboxFull,
             Denial::MessageIdTaken => Code::IdTaken,

@@ -15,7 +15,7 @@ use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Event, EventProgress, EventState};
 use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use crate::life::{Facts, IdleReason, IdleUntil, OpenCycle, Standing};
+use crate::life::{Facts, IdleReason, IdleUntil, Memory, OpenCycle, Standing};
 use crate::run::{Ending, Run, Usage};
 use crate::space::Message;
 
@@ -194,6 +194,8 @@ pub trait Reader: Send + Sync {
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>>;
     /// An agent's spaces, memories, goals and plans.
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>>;
+    /// An agent's memories, by key.
+    fn memories(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Memory>, StoreError>>;
     /// Keys, also revoked ones, the newest first.
     fn credentials(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<CredentialRow>, StoreError>>;
     /// Entities by name, of one kind or of both.

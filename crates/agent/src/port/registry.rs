@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{BoxFuture, RequestKey, StoreError, Wakeup};
 use crate::call::CallRow;
-use crate::changes::Notifications;
+use crate::changes::{MemoryChange, Notifications};
 use crate::config::{AgentConfig, BadConfig, WakeOn};
 use crate::entity::{Entity, Space};
 use crate::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
@@ -53,6 +53,9 @@ pub enum Denial {
     /// The maximum number of events is waiting.
     #[error("the inbox of `{0}` is full")]
     InboxFull(AgentId),
+    /// The agent keeps the maximum number of memories.
+    #[error("the agent `{0}` has the maximum number of memories")]
+    MemoriesFull(AgentId),
     /// The message id is used by another message.
     #[error("the message id is taken by another message")]
     MessageIdTaken,
@@ -335,9 +338,10 @@ pub struct Founding {
 pub trait Registry: Send + Sync {
     /// Writes the data of a first start. Returns `false` and writes nothing if the store has such data already.
     fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>>;
-    /// Creates a person.
+    /// Creates a person. The handle of a retired agent is free: that agent keeps a
+    /// [`crate::registry::former_name`].
     fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>>;
-    /// Creates an agent with its entity and config revision 1.
+    /// Creates an agent with its entity and config revision 1. The handle of a retired agent is free, as for a person.
     fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>>;
     /// Changes an agent's display name and config (the patch is merged into the newest revision). Returns the
     /// revision now in force. A patch that changes nothing creates no revision.
@@ -348,6 +352,14 @@ pub trait Registry: Send + Sync {
         config: Option<Value>,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<u64, RegistryError>>;
+    /// Sets or deletes a memory, as of the agent's newest commit. An open cycle stays valid and sees the change with its
+    /// next facts; of two changes of one key the later one wins, no matter who made it.
+    fn change_memory(
+        &self,
+        agent: AgentId,
+        change: MemoryChange,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<(), RegistryError>>;
     /// Suspends, resumes or retires an agent. Retiring is final and cancels pending plans. Resuming also ends a
     /// backoff, even of an agent that was not suspended: it runs now.
     fn set_standing(
@@ -379,13 +391,14 @@ pub trait Registry: Send + Sync {
     ) -> BoxFuture<'_, Result<SentAgain, RegistryError>>;
     /// Drops a dead event for good. Its ledger row stays.
     fn drop_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
-    /// Opens a space.
+    /// Opens a space. The handle of a closed one is free: that space keeps a [`crate::registry::former_name`].
     fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>>;
     /// Changes a space's names and rules. Its `rev` increases only if something changes.
     fn amend_space(&self, space: SpaceId, change: SpaceChange)
     -> BoxFuture<'_, Result<Space, RegistryError>>;
-    /// Closes a space to further messages.
-    fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>>;
+    /// Closes a space to further messages, or opens it again with its history, its members and its handle, which no
+    /// open space may have taken. Its `rev` increases only if something changes.
+    fn set_space_closed(&self, space: SpaceId, closed: bool) -> BoxFuture<'_, Result<Space, RegistryError>>;
     /// Adds a member, or changes the role of one. Returns the space's `rev`.
     fn add_member(
         &self,

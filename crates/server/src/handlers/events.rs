@@ -12,6 +12,7 @@ use axum::extract::State;
 use serde_json::Value;
 
 use super::agents::find_agent;
+use super::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Body, Idempotency, PathParam, Query, page, run_to_completion};
@@ -56,7 +57,7 @@ pub(super) async fn send(
                 Ok(WriteResponse::Existing(EventAccepted { event_id: id, duplicate: true }))
             }
             Accepted::Conflict => Err(key_reused()),
-            Accepted::Denied(denial) => Err(denial.into()),
+            Accepted::Denied(denial) => Err(denied(&app, denial).await),
         }
     })
     .await
@@ -208,7 +209,10 @@ pub(super) async fn retry(
     let at = app.ports.clock.now();
     run_to_completion(async move {
         let old = EventId(event);
-        let sent = app.ports.registry.send_again(agent, old.clone(), fresh, request, at).await?;
+        let sent = match app.ports.registry.send_again(agent, old.clone(), fresh, request, at).await {
+            Ok(sent) => sent,
+            Err(error) => return Err(refused(&app, error).await),
+        };
         match sent {
             SentAgain::Waits(wake) => {
                 app.node.signal(wake.as_slice());

@@ -1,13 +1,16 @@
 //! Promises about what administrators and people change.
 
+use agent::changes::MemoryChange;
 use agent::config::{AgentConfig, WakeOn};
 use agent::entity::EntityKind;
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
+use agent::life::{Memory, Standing};
 use agent::limits;
 use agent::port::{
-    Credential, CredentialRow, Denial, Founding, KeyAdded, NewAgent, NewCredential, NewHuman, NewSpace,
+    Credential, CredentialRow, Denial, Founding, KeyAdded, NewAgent, NewCredential, NewHuman, NewSpace, Page,
     PageRequest, RegistryError, RequestKey, Rotation, Scope, SpaceChange,
 };
+use agent::registry::former_name;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -98,7 +101,7 @@ pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
     let nobody = fresh();
     let unknown = w.b.registry.add_member(w.team, EntityId(nobody), String::new(), at(1)).await;
     assert_eq!(denied(unknown), Denial::NotFound { what: "entity", name: nobody.to_string() });
-    let unknown = w.b.registry.close_space(SpaceId(nobody)).await;
+    let unknown = w.b.registry.set_space_closed(SpaceId(nobody), true).await;
     assert_eq!(denied(unknown), Denial::NotFound { what: "space", name: nobody.to_string() });
     let person = w.b.registry.amend_agent(w.husam.agent(), None, None, at(1)).await;
     assert_eq!(denied(person), Denial::NotFound { what: "agent", name: w.husam.to_string() });
@@ -107,6 +110,113 @@ pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
     assert_eq!(w.b.reader.entity(w.husam.to_string()).await.unwrap(), Some(husam));
     let people = w.b.reader.entities(Some(EntityKind::Human), everything()).await.unwrap();
     assert_eq!(people.items.len(), 1);
+}
+
+/// The handle leads to the living one; the retired agent and the closed space keep their ids under a marked name.
+pub async fn the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken(b: Backend) {
+    let w = world(b).await;
+    w.post(w.family, "hello").await;
+    let before = w.wake(w.bob).await.facts;
+    w.b.registry.set_standing(w.ada, Standing::Retired, at(5)).await.unwrap();
+    let create = async |name: &str| {
+        let new = NewAgent::new(AgentId(fresh()), name, AgentConfig::default(), at(6));
+        let id = new.id;
+        (id, w.b.registry.create_agent(new).await)
+    };
+    let (second, created) = create("ada").await;
+    assert_eq!(created.unwrap().name, "ada");
+    assert_eq!(denied(create("ada").await.1), Denial::NameTaken { what: "entity", name: "ada".into() });
+    let entity = async |name: String| w.b.reader.entity(name).await.unwrap().unwrap();
+    assert_eq!(entity("ada".into()).await.id, second.entity());
+    let first = entity(w.ada.to_string()).await;
+    assert_eq!(first.name, former_name("ada", w.ada.0));
+    assert_eq!(entity(first.name.to_uppercase()).await, first);
+    assert!(w.wake(w.bob).await.facts.rev > before.rev, "who shares a space with it sees the new name");
+    w.b.registry.set_standing(second, Standing::Retired, at(7)).await.unwrap();
+    w.b.registry.create_human(human("ada")).await.unwrap();
+    assert_eq!(entity("ada".into()).await.kind, EntityKind::Human);
+
+    w.b.registry.set_space_closed(w.family, true).await.unwrap();
+    let twin = space(&w.b, "family", &[]).await;
+    let found = async |name: String| w.b.reader.space(name).await.unwrap().unwrap();
+    assert_eq!(found("family".into()).await.id, twin);
+    let old = found(w.family.to_string()).await;
+    assert_eq!((old.name.clone(), old.closed), (former_name("family", w.family.0), true));
+    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    let taken = w.b.registry.set_space_closed(w.family, false).await;
+    assert_eq!(denied(taken), Denial::NameTaken { what: "space", name: "family".into() });
+    assert_eq!(found(w.family.to_string()).await, old, "a denial changes nothing");
+    w.b.registry.set_space_closed(twin, true).await.unwrap();
+    let again = w.b.registry.set_space_closed(w.family, false).await.unwrap();
+    assert_eq!((again.name.as_str(), again.closed), ("family", false));
+    assert_eq!(found(twin.to_string()).await.name, former_name("family", twin.0));
+}
+
+/// It keeps its history and its members, and accepts messages again. A repeat changes nothing.
+pub async fn a_closed_space_is_opened_again(b: Backend) {
+    let w = world(b).await;
+    w.post(w.family, "hello").await;
+    let members = w.b.reader.members(w.family).await.unwrap();
+    let set = |closed| w.b.registry.set_space_closed(w.family, closed);
+    let closed = set(true).await.unwrap();
+    assert_eq!(set(true).await.unwrap(), closed);
+    let open = set(false).await.unwrap();
+    assert_eq!((open.closed, open.rev, open.name.as_str()), (false, closed.rev + 1, "family"));
+    assert_eq!(set(false).await.unwrap(), open);
+    assert_eq!(w.b.reader.members(w.family).await.unwrap(), members);
+    w.post(w.family, "are you back?").await;
+    let messages = w.b.reader.messages(w.family, None, None, 10).await.unwrap();
+    assert_eq!(
+        messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>(),
+        ["hello", "are you back?"]
+    );
+}
+
+/// Its commits go on, it is shown the change, and of two changes of one key the later one wins.
+pub async fn an_operators_change_of_a_memory_leaves_an_open_cycle_valid(b: Backend) {
+    let w = world(b).await;
+    let set = |key: &str, value: &str| MemoryChange::Set { key: key.into(), value: value.into() };
+    let delete = |key: &str| MemoryChange::Delete { key: key.into() };
+    let change = |change| w.b.registry.change_memory(w.ada, change, at(5));
+    let page = |cursor| w.b.reader.memories(w.ada, PageRequest { cursor, limit: 2 });
+    // Before its first commit, too.
+    change(set("tea", "green")).await.unwrap();
+    change(set("tea", "black")).await.unwrap();
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    let known = w.facts(driver.lease).await;
+    assert_eq!(known.memories.len(), 1);
+    for key in ["city", "name"] {
+        change(set(key, "set by an operator")).await.unwrap();
+    }
+    let news = w.b.store.glance(driver.lease, known.known_rev()).await.unwrap().unwrap();
+    assert_eq!(news.facts.unwrap().memories.len(), 3);
+    let mut decision = driver.decision();
+    decision.inward.memories = vec![set("city", "Rome"), delete("tea")];
+    driver.commit(&w, decision).await;
+    change(set("name", "Ada")).await.unwrap();
+    change(delete("city")).await.unwrap();
+    let unknown = Denial::NotFound { what: "memory", name: "city".into() };
+    assert_eq!(denied(change(delete("city")).await), unknown);
+    change(set("city", "Oslo")).await.unwrap();
+    driver.commit(&w, driver.closing()).await;
+    for key in ["sun", "tea"] {
+        change(set(key, "after the cycle")).await.unwrap();
+    }
+    let (first, second) = (page(None).await.unwrap(), page(Some("name".into())).await.unwrap());
+    let shown = |page: &Page<Memory>| {
+        page.items.iter().map(|memory| format!("{} {}", memory.key, memory.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (shown(&first), first.next.as_deref()),
+        (vec!["city Oslo".into(), "name Ada".into()], Some("name"))
+    );
+    assert_eq!(
+        (shown(&second), second.next),
+        (vec!["sun after the cycle".into(), "tea after the cycle".into()], None)
+    );
+    assert_eq!(w.wake(w.ada).await.facts.memories.len(), 4);
+    assert_eq!(page(Some("tea".into())).await.unwrap().items, []);
 }
 
 /// Revisions are append-only, and a cycle keeps the one with which it was opened.

@@ -7,6 +7,7 @@ mod spaces;
 
 use std::sync::Arc;
 
+use agent::changes::MemoryChange;
 use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
@@ -75,6 +76,16 @@ impl Registry for Sqlite {
         })
     }
 
+    fn change_memory(
+        &self,
+        agent: AgentId,
+        change: MemoryChange,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<(), RegistryError>> {
+        let session = Arc::clone(&self.inner.session);
+        self.administer(move |db| agents::change_memory(db, agent, &change, at.min(session.now())))
+    }
+
     fn set_standing(
         &self,
         agent: AgentId,
@@ -139,8 +150,8 @@ impl Registry for Sqlite {
         self.administer(move |db| spaces::amend(db, space, &change))
     }
 
-    fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>> {
-        self.administer(move |db| spaces::close(db, space))
+    fn set_space_closed(&self, space: SpaceId, closed: bool) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| spaces::set_closed(db, space, closed))
     }
 
     fn add_member(
