@@ -8,6 +8,7 @@ pub mod bounds;
 pub mod catalog;
 pub mod client;
 pub mod conformance;
+pub mod default_model;
 pub mod demo;
 pub mod listing;
 pub mod local;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use agent::port::{ModelError, TimeoutKind};
 use api::{ReadyJson, Whoami};
 use jiff::Timestamp;
+use models::conformance::answers;
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
 use storage::sqlite::{self, UpkeepError};
@@ -353,7 +354,7 @@ async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
         Check::new("window", Verdict::Warn, format!("{window} tokens, assumed"))
             .hint("set it with --context-window if it is different")
     };
-    let answered = match probe::ask(&*chosen.models, probe::WAIT).await {
+    let answered = match answers(&*chosen.model, probe::WAIT).await {
         Ok(()) => Check::new("model", Verdict::Ok, format!("{name} answers ({})", chosen.why)),
         Err(ModelError::TimedOut(TimeoutKind::FirstByte)) => Check::new(
             "model",

@@ -55,12 +55,6 @@ impl Setup {
         of_it.next().map(|name| self.config(name)).transpose()
     }
 
-    /// The provider and the model of a full name.
-    pub(super) fn split<'a>(&self, name: &'a str) -> Result<(&'static Provider, &'a str)> {
-        let (provider, model) = name.split_once('/').unwrap_or((name, ""));
-        Ok((self::provider(provider)?, model))
-    }
-
     /// `provider/model` for a name that may be only a provider: then its first model.
     pub(super) async fn full_name(&self, name: &str, base_url: Option<&str>) -> Result<String> {
         if name == models::demo::NAME {
