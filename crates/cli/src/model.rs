@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use agent::port::{Clock, Model, ModelError, ModelInfo, Models};
 use models::model_book::{ModelBook, ModelConfig};
-use models::{catalog, default_model, demo};
+use models::{catalog, default_model, demo, roots};
 
 use crate::errors::{Exit, Failure, Result};
-use crate::secrets;
+use crate::secrets::{self, Secrets};
 use crate::settings::{Origin, Settings};
 
 /// The default model of a server.
@@ -26,9 +26,21 @@ pub(crate) struct Chosen {
     pub(crate) window_known: bool,
 }
 
+/// The secrets of the models. From here on, their servers may also use the authorities in `ca_file`.
+pub(crate) fn secrets_of(settings: &Settings) -> Result<Secrets> {
+    if let Some(file) = settings.get("ca_file").value.as_str() {
+        let pem = std::fs::read(file).map_err(|error| error.to_string());
+        pem.and_then(|pem| roots::add(&pem)).map_err(|why| {
+            Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}"))
+                .hint("name a file that holds certificates in PEM form")
+        })?;
+    }
+    secrets::gather(settings.data_dir(), &settings.key_refs())
+}
+
 /// Chooses the model that the settings name or imply.
 pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Chosen> {
-    let secrets = secrets::gather(settings.data_dir(), &settings.key_refs())?;
+    let secrets = secrets_of(settings)?;
     let configured = |name: &str, default: bool| settings.model(name, default, |name| secrets.named(name));
     let wanted = settings.get("model.name");
     let (config, why) = match wanted.value.as_str() {
@@ -168,5 +180,17 @@ mod tests {
         let chosen = choose(&settings(text, vec![]), Arc::new(SystemClock::new())).await.unwrap();
         assert_eq!(chosen.info.context_window, 4_096);
         assert!(chosen.why.ends_with("vivarium.toml:2"), "{}", chosen.why);
+    }
+
+    #[tokio::test]
+    async fn a_ca_file_without_certificates_is_refused_before_anything_is_started() {
+        for (file, why) in [
+            ("nowhere.pem", "No such file"),
+            (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "no certificate"),
+        ] {
+            let read = settings(&format!("ca_file = \"{file}\"\n"), vec![("model.name", "demo".into())]);
+            let failure = choose(&read, Arc::new(SystemClock::new())).await.err().unwrap();
+            assert!(failure.exit == Exit::Usage && failure.message.contains(why), "{failure}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use agent::id::AgentId;
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,23 +41,29 @@ impl Client {
         let server = credentials::find(&data_dir)?;
         // The program may have chosen a TLS provider already; then that one stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let common = || {
+        let common = |roots: &[Certificate]| {
             let builder = reqwest::Client::builder()
                 .connect_timeout(CONNECT)
                 .redirect(reqwest::redirect::Policy::none())
-                .user_agent(concat!("viv/", env!("CARGO_PKG_VERSION")));
+                .user_agent(concat!("viv/", env!("CARGO_PKG_VERSION")))
+                .tls_certs_merge(roots.iter().cloned());
             // A proxy from the environment must not be used for a server on this machine.
             if is_loopback(&server.url) { builder.no_proxy() } else { builder }
         };
-        let broken = |error: reqwest::Error| {
-            ClientError::new(
-                ErrorClass::Failed,
-                "no_client",
-                format!("cannot create an HTTP client: {error}"),
-            )
+        let clients = |roots: &[Certificate]| -> reqwest::Result<_> {
+            Ok((common(roots).timeout(REQUEST).build()?, common(roots).read_timeout(SILENCE).build()?))
         };
-        let http = common().timeout(REQUEST).build().map_err(broken)?;
-        let streams = common().read_timeout(SILENCE).build().map_err(broken)?;
+        // No client can be built on a machine without certificate authorities, such as a container from scratch: there,
+        // Mozilla's list is used.
+        let (http, streams) = clients(&[])
+            .or_else(|error| if names_authorities() { Err(error) } else { clients(&bundled()) })
+            .map_err(|error| {
+                ClientError::new(
+                    ErrorClass::Failed,
+                    "no_client",
+                    format!("cannot create an HTTP client: {}", root_cause(&error)),
+                )
+            })?;
         let fixed_key = credentials::key_in_environment()?.is_some();
         Ok(Self { http, streams, data_dir, fixed_key, server: RwLock::new(Arc::new(server)) })
     }
@@ -271,6 +277,17 @@ fn from_problem(status: StatusCode, problem: ProblemDetails) -> ClientError {
     };
     let hint = problem.hint.or_else(|| (status == StatusCode::UNAUTHORIZED).then(|| KEY_REFUSED.to_owned()));
     ClientError { class, code: problem.code, message, hint }
+}
+
+/// Whether the environment names the authorities to trust. Then no others are used, even if those cannot be read.
+fn names_authorities() -> bool {
+    ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Mozilla's certificate authorities.
+fn bundled() -> Vec<Certificate> {
+    let list = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+    list.filter_map(|certificate| Certificate::from_der(certificate).ok()).collect()
 }
 
 fn unreachable(url: &str, error: &reqwest::Error) -> ClientError {

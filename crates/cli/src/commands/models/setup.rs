@@ -11,7 +11,7 @@ use runtime::clock::SystemClock;
 use crate::args::Global;
 use crate::errors::{Exit, Failure, Result};
 use crate::model::{self, Chosen};
-use crate::secrets::{self, Secrets};
+use crate::secrets::Secrets;
 use crate::settings::Settings;
 
 /// How long a provider may take to list its models.
@@ -27,7 +27,7 @@ impl Setup {
     /// Reads keys and settings.
     pub(super) fn load(global: &Global) -> Result<Self> {
         let settings = Settings::load(global, Vec::new())?;
-        let secrets = secrets::gather(settings.data_dir(), &settings.key_refs())?;
+        let secrets = model::secrets_of(&settings)?;
         Ok(Self { settings, secrets })
     }
 
