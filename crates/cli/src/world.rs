@@ -19,7 +19,8 @@ use project::OWNER;
 /// The label of the admin key that the first start prints.
 const ADMIN_LABEL: &str = "admin";
 /// The label of the key that each start creates for the commands on this machine.
-const CLI_LABEL: &str = "cli";
+/// Label of the key that commands on the server's machine find.
+pub(crate) const CLI_LABEL: &str = "cli";
 
 /// The instructions of the first agent.
 const INSTRUCTIONS: &str = "\

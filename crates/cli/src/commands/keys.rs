@@ -38,7 +38,7 @@ pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Resu
 async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
     let rows = client.list("/v1/keys", KEYS_MAX).await?;
     if screen.json {
-        screen.json_line(&json!({"keys": rows}));
+        screen.json_list(rows);
         return Ok(Exit::Answered);
     }
     let keys: Vec<KeyRecord> = typed("/v1/keys", Value::Array(rows))?;
@@ -61,6 +61,11 @@ async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
 async fn revoke(client: &Client, screen: &Screen, id: &str) -> Result<Exit> {
     let path = format!("/v1/keys/{}", segment(id));
     let answer = client.delete(&path).await?;
+    if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
+        screen.note(
+            "commands on the server's machine used this key: until the server starts again they need another in VIV_KEY",
+        );
+    }
     if screen.json {
         screen.json_line(&answer);
     } else {
