@@ -199,7 +199,7 @@ async fn server(data_dir: &Path) -> Result<Option<Pid>> {
 /// Runs `viv logs`.
 pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Result<Exit> {
     let path = settings::data_dir(global)?.join(LOG);
-    let mut log = Log::open(&path).map_err(|error| {
+    let mut log = GrowingLog::open(&path).map_err(|error| {
         let message = format!("cannot read the log `{}`: {error}", path.display());
         Failure::new(Exit::NotFound, "no_log", message)
             .hint("`viv up -d` writes one; a server in a terminal logs to standard error")
@@ -237,14 +237,14 @@ pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Re
 }
 
 /// A log that is read while it grows.
-struct Log {
+struct GrowingLog {
     lines: BufReader<File>,
     inode: u64,
     /// The beginning of a line whose end is not written yet.
     begun: Vec<u8>,
 }
 
-impl Log {
+impl GrowingLog {
     fn open(path: &PathBuf) -> io::Result<Self> {
         let file = File::open(path)?;
         let inode = file.metadata()?.ino();
