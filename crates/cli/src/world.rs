@@ -19,7 +19,7 @@ use project::OWNER;
 /// The label of the admin key that the first start prints.
 const ADMIN_LABEL: &str = keys::RESERVED_LABELS[0];
 /// The label of the key that each start creates for the commands on this machine.
-const CLI_LABEL: &str = keys::RESERVED_LABELS[1];
+pub(crate) const CLI_LABEL: &str = keys::RESERVED_LABELS[1];
 
 /// The instructions of the first agent.
 const INSTRUCTIONS: &str = "\

@@ -47,6 +47,13 @@ pub struct ExistingFiles {
     pub broken: BTreeSet<String>,
 }
 
+impl ExistingFiles {
+    /// Whether the file of an agent is gone.
+    fn lack(&self, known: &Known) -> bool {
+        !self.names.contains(&known.name) && !self.broken.contains(&known.file)
+    }
+}
+
 impl Reconciler {
     /// Conflicts between these files and the store. Changes nothing.
     pub async fn conflicts(&self, files: &[AgentFile]) -> Result<Vec<FileProblem>> {
@@ -59,6 +66,18 @@ impl Reconciler {
             }
         }
         Ok(problems)
+    }
+
+    /// Names of the agents that pruning would retire. Changes nothing.
+    pub async fn prunable(&self, existing: &ExistingFiles) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for known in Record::read(&self.data_dir)?.agents.into_iter().filter(|known| existing.lack(known)) {
+            let card = self.ports.reader.agent(known.id).await.map_err(failed)?;
+            if card.is_some_and(|card| card.standing != Standing::Retired) {
+                names.push(known.name);
+            }
+        }
+        Ok(names)
     }
 
     /// Applies the files. Agents whose file is gone are retired if `prune` is set, else only reported.
@@ -249,9 +268,7 @@ impl Reconciler {
         record: &mut Record,
         report: &mut ReconcileReport,
     ) -> Result<()> {
-        let gone =
-            |known: &Known| !existing.names.contains(&known.name) && !existing.broken.contains(&known.file);
-        let all: Vec<Known> = record.agents.iter().filter(|known| gone(known)).cloned().collect();
+        let all: Vec<Known> = record.agents.iter().filter(|known| existing.lack(known)).cloned().collect();
         for known in all {
             let card = self.ports.reader.agent(known.id).await.map_err(failed)?;
             if card.is_none_or(|card| card.standing == Standing::Retired) {

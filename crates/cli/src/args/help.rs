@@ -17,18 +17,20 @@ viv: a runtime for living agents
 
 /// The commands by purpose. A command in no group is listed under the last heading.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Start", &["init", "up", "doctor", "models", "config"]),
+    ("Start", &["init", "up", "stop", "logs", "doctor", "models", "config"]),
     ("Talk", &["chat", "say", "event", "cancel"]),
     ("Observe", &["ps", "top", "watch", "tail", "show"]),
-    ("Manage", &["agents", "spaces", "entities", "keys", "dead"]),
+    ("Manage", &["agents", "memories", "spaces", "entities", "keys", "dead"]),
     ("Data", &["backup", "restore", "verify", "export", "import"]),
     ("Test", &["scenario"]),
-    ("More", &["open", "completions", "man", "version"]),
+    ("More", &["completions", "man", "version"]),
 ];
 
 /// An example for each command, by its path.
-const EXAMPLES: [(&[&str], &str); 60] = [
-    (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
+const EXAMPLES: &[(&[&str], &str)] = &[
+    (&["up"], "viv up --model openai/gpt-5-mini\n  viv up -d --model ollama/qwen3 --listen 127.0.0.1:0"),
+    (&["stop"], "viv stop"),
+    (&["logs"], "viv logs -f"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
     (&["ps"], "viv ps --json"),
@@ -40,11 +42,15 @@ const EXAMPLES: [(&[&str], &str); 60] = [
     (&["doctor"], "viv doctor --model anthropic/claude-sonnet-4-5"),
     (&["agents"], "viv agents --state suspended"),
     (&["agents", "create"], "viv agents create bob -f bob.txt --space home"),
+    (&["agents", "clone"], "viv agents clone bob bob-2 --memories"),
     (&["agents", "set"], "viv agents set bob model=openai/gpt-5 limits.max_steps=5"),
     (&["agents", "suspend"], "viv agents suspend bob"),
     (&["agents", "resume"], "viv agents resume bob"),
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["agents", "cancel"], "viv agents cancel bob"),
+    (&["memories"], "viv memories ada"),
+    (&["memories", "set"], "viv memories ada set city Rome"),
+    (&["memories", "rm"], "viv memories ada rm city"),
     (&["cancel"], "viv cancel 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
     (&["dead"], "viv dead\n  viv dead ada"),
     (&["dead", "show"], "viv dead show 0199a1b2-0000-7000-8000-000000000001"),
@@ -53,6 +59,7 @@ const EXAMPLES: [(&[&str], &str); 60] = [
     (&["spaces"], "viv spaces --all"),
     (&["spaces", "open"], "viv spaces open garden --members owner,ada"),
     (&["spaces", "close"], "viv spaces close garden --yes"),
+    (&["spaces", "reopen"], "viv spaces reopen garden"),
     (&["spaces", "add"], "viv spaces add garden bob --role reviewer"),
     (&["spaces", "remove"], "viv spaces remove garden bob"),
     (&["spaces", "members"], "viv spaces members garden"),
@@ -68,7 +75,6 @@ const EXAMPLES: [(&[&str], &str); 60] = [
     (&["keys", "rotate"], "viv keys rotate 0199a1b2-0000-7000-8000-000000000001 --overlap 24h"),
     (&["keys", "revoke"], "viv keys revoke 0199a1b2-0000-7000-8000-000000000001"),
     (&["keys", "admin"], "viv keys admin --reset --data-dir .viv"),
-    (&["open"], "viv open --json"),
     (&["completions"], "viv completions bash > ~/.local/share/bash-completion/completions/viv"),
     (&["man"], "viv man | man -l -\n  viv man --dir ~/.local/share/man/man1"),
     (&["version"], "viv version --json"),

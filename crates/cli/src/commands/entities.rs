@@ -1,7 +1,7 @@
 //! `viv entities`: people and agents by name.
 
 use api::{EntityJson, NewEntity};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::args::{EntitiesArgs, EntitiesVerb};
 use crate::errors::{Exit, Failure, Result};
@@ -30,7 +30,7 @@ async fn list(client: &Client, screen: &Screen, kind: Option<&str>) -> Result<()
     let query = kind.map(|kind| format!("?kind={kind}")).unwrap_or_default();
     let rows = client.list(&format!("/v1/entities{query}"), ENTITIES_MAX).await?;
     if screen.json {
-        screen.json_line(&json!({"entities": rows}));
+        screen.json_list(rows);
         return Ok(());
     }
     let entities: Vec<EntityJson> = typed("/v1/entities", Value::Array(rows))?;

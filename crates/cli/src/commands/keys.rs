@@ -75,7 +75,7 @@ async fn create(client: &Client, screen: &Screen, path: &str, body: &impl Serial
 async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
     let rows = client.list("/v1/keys", KEYS_MAX).await?;
     if screen.json {
-        screen.json_line(&json!({"keys": rows}));
+        screen.json_list(rows);
         return Ok(Exit::Answered);
     }
     let keys: Vec<KeyJson> = typed("/v1/keys", Value::Array(rows))?;
@@ -103,6 +103,11 @@ async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
 async fn revoke(client: &Client, screen: &Screen, id: &str) -> Result<Exit> {
     let path = format!("/v1/keys/{}", segment(id));
     let answer = client.delete(&path).await?;
+    if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
+        screen.note(
+            "commands on the server's machine used this key: until the server starts again they need another in VIV_KEY",
+        );
+    }
     if screen.json {
         screen.json_line(&answer);
     } else {

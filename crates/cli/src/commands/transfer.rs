@@ -22,9 +22,16 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
     let Some(path) = &args.file else {
         let path = Path::new("standard output");
         let mut out = BufWriter::new(io::stdout().lock());
-        sqlite::export(&dir, &args.agent, &mut out).map_err(|error| export_failure(&dir, path, error))?;
-        out.flush().map_err(|error| unwritable(path, &error))?;
-        return Ok(Exit::Answered);
+        let written = match sqlite::export(&dir, &args.agent, &mut out) {
+            Ok(_) => out.flush(),
+            Err(UpkeepError::Io { doing: "write", source, .. }) => Err(source),
+            Err(error) => return Err(failure(&dir, error)),
+        };
+        return match written {
+            // The reader wants no more.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritable(path, &error)),
+            _ => Ok(Exit::Answered),
+        };
     };
     let mut options = File::options();
     options.write(true).create_new(true);

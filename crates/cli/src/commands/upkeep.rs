@@ -12,12 +12,13 @@ use storage::sqlite::{self, Figures, Flaw, UpkeepError, Verified};
 use crate::args::{BackupArgs, Global, RestoreArgs, VerifyArgs};
 use crate::commands::up::cannot_open;
 use crate::errors::{Exit, Failure, Result};
+use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::settings;
 
 /// Files of a data directory that are not part of the store.
-const NOT_STORE: [&str; 3] = ["lock", "credentials.json", "secrets.toml"];
+const NOT_STORE: [&str; 5] = ["lock", "credentials.json", "secrets.toml", "viv.log", "viv.log.1"];
 
 /// Copies the store.
 pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Result<Exit> {
@@ -66,6 +67,10 @@ pub(crate) fn only_with_admin_key(dir: &Path) -> Result<()> {
 /// Restores a copy.
 pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
+    if args.replace {
+        let what = format!("the store in `{}` will be put aside and replaced by the backup", dir.display());
+        input::confirm(&screen, &what, args.yes, Some("name another --data-dir"))?;
+    }
     let aside = format!("before-restore-{}", stamp());
     let progress = Progress::start(&screen, "progress the backup, and reading the copy back");
     let done = sqlite::restore(&args.backup, &dir, &NOT_STORE, args.replace.then_some(&aside))

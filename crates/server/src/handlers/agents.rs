@@ -175,7 +175,7 @@ async fn change_error(app: &AppState, error: RegistryError, id: AgentId, name: &
         RegistryError::Store(StoreError::Damaged(why)) if why.contains(&id.to_string()) => Some(why.clone()),
         _ => None,
     };
-    let problem = refused(app, error).await;
+    let problem = refused(app, error).await.with_name(&id, name);
     let Some(why) = damage else { return problem };
     if let Err(error) = app.ports.store.quarantine(id, why).await {
         return error.into();

@@ -13,11 +13,16 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::dead;
 use crate::args::ChatArgs;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 use crate::target;
-use client::Client;
+use api::Agent;
+use client::{Client, agent_path};
+
+/// Maximum number of agents of the space that are searched for dead events.
+const DEAD_LOOK: usize = 8;
 
 /// Runs the chat.
 pub(crate) async fn run(client: Client, screen: Screen, args: ChatArgs) -> Result<Exit> {
@@ -27,6 +32,14 @@ pub(crate) async fn run(client: Client, screen: Screen, args: ChatArgs) -> Resul
     let target = target::resolve(&client, space, agent, args.sender.as_deref()).await?;
     if let Some(agent) = agent {
         target.agent(Some(agent))?;
+    }
+    if target.admin {
+        for agent in target.agents().take(DEAD_LOOK) {
+            let agent: Agent = client.get_as(&agent_path(agent.id.agent(), "")).await?;
+            if let Some(notice) = dead::notice(&agent) {
+                screen.note(&screen.clean_line(&format!("(`{}`: {notice})", agent.name)));
+            }
+        }
     }
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     if screen.json || dumb || !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {

@@ -182,7 +182,7 @@ fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
     let rows: Vec<Offer> = providers.flat_map(catalogued).collect();
     if screen.json {
         let rows: Vec<Value> = rows.iter().map(row_json).collect();
-        screen.json_line(&json!({"models": rows}));
+        screen.json_list(rows);
     } else if rows.is_empty() {
         screen.line("the catalog lists no models of this provider; any name can be used");
     } else {
@@ -231,7 +231,7 @@ fn as_json(found: &[FoundProvider], chosen: std::result::Result<&Chosen, &Failur
         }
         Err(_) => Value::Null,
     };
-    json!({"default": default, "providers": providers})
+    json!({"items": providers, "next": null, "default": default})
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::cycles::Cycles;
 use super::moment::{backing_off_text, clock, money, took};
 use super::names::Names;
 use crate::commands::chat::flow::Flow;
+use crate::commands::dead;
 use crate::output::{Screen, Style, columns, short_count, shortened};
 use client::{Feed, FeedDraft, Snapshot};
 
@@ -182,8 +183,8 @@ impl Log {
                 self.think(at, *agent, *step, *reasoning, delta);
             }
             // The call itself is shown when it starts.
-            Update::EventProgress { agent, event, progress: EventProgress::Dead, .. } => {
-                self.event_died(at, *agent, event)
+            Update::EventProgress { agent, event, progress: EventProgress::Dead, reason, .. } => {
+                self.event_died(at, *agent, event, reason.as_deref());
             }
             Update::Commit { .. } | Update::EventProgress { .. } | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, cycle, ending, reason, spent } => {
@@ -196,10 +197,11 @@ impl Log {
         }
     }
 
-    fn event_died(&mut self, at: Timestamp, agent: AgentId, event: &EventId) {
-        let event = self.screen.clean_line(&event.0);
-        let text = format!("marked the event {event} as dead (`viv dead` lists dead events)");
-        self.dim_row(at, &self.names.of(agent.entity()), &text);
+    fn event_died(&mut self, at: Timestamp, agent: AgentId, event: &EventId, reason: Option<&str>) {
+        let who = self.names.of(agent.entity());
+        let why = reason.map(|reason| format!(" because: {reason}")).unwrap_or_default();
+        let text = format!("marked the event {event} as dead{why}; {}", dead::advice(event, &who));
+        self.dim_row(at, &who, &self.screen.clean_line(&text));
     }
 
     /// Handles the snapshot of a new connection.

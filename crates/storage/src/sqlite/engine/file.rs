@@ -127,7 +127,8 @@ pub(crate) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
     create_private_dir(dir).map_err(io)?;
     let lock = File::options().create(true).truncate(false).write(true).open(dir.join(LOCK)).map_err(io)?;
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
+        // A server writes its process id into it: one that a crash has left must not be taken for the holder's.
+        Ok(()) => lock.set_len(0).map(|()| lock).map_err(io),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => Err(io(source)),
     }
