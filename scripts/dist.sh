@@ -22,8 +22,8 @@ die() { say "$@"; exit 1; }
 version="$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)"
 readonly version
 # The time of the commit, so that a second build has the same archive.
-SOURCE_DATE_EPOCH="$(git log -1 --format=%ct 2>/dev/null || echo 0)"
-export SOURCE_DATE_EPOCH
+commit_time="$(git log -1 --format=%ct 2>/dev/null || echo 0)"
+readonly commit_time
 
 install_tools() {
     [ "$(cat "$tools/pins" 2>/dev/null)" = "${pins[*]}" ] && return
@@ -79,7 +79,7 @@ pack() {
     python3 scripts/third_party.py --target "$target" >"$stage/$name/THIRD-PARTY-LICENSES"
     cp "$viv" "$stage/$name/viv"
     chmod -R u=rwX,go=rX "$stage/$name"
-    tar --create --directory "$stage" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+    tar --create --directory "$stage" --sort=name --mtime="@$commit_time" --owner=0 --group=0 --numeric-owner \
         --format=ustar "$name" | gzip --no-name -9 >"$out/$name.tar.gz"
     cp "$stage/$name/viv" "$out/image/$arch/viv"
     cp "$stage/$name"/{LICENSE-MIT,LICENSE-APACHE,THIRD-PARTY-LICENSES} "$out/image/$arch/licenses"
