@@ -96,7 +96,10 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Export(ExportWhat::Agent(args)) => commands::transfer::export(&cli.global, screen, &args),
         Command::Import(ImportWhat::Agent(args)) => commands::transfer::import(&cli.global, screen, &args),
         Command::Models(args) => commands::models::run(cli.global, screen, args).await,
-        Command::Chat(args) => commands::chat::run(client()?, screen, args).await,
+        Command::Chat(args) => {
+            let data_dir = settings::data_dir(&cli.global)?;
+            commands::chat::run(client()?, &data_dir, screen, args).await
+        }
         Command::Say(args) => commands::say::run(client()?, screen, args).await,
         Command::Init(args) => commands::init::run(screen, args),
         Command::Config(command) => commands::config::run(cli.global, screen, command).await,

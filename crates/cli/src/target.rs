@@ -2,7 +2,7 @@
 //! list the choices.
 
 use agent::entity::EntityKind;
-use agent::id::EntityId;
+use agent::id::{EntityId, SpaceId};
 use agent::life::Standing;
 use api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 use serde_json::Value;
@@ -15,6 +15,7 @@ use project::OWNER;
 const LISTED: usize = 8;
 /// Rows that are read to find a default.
 const CANDIDATES_MAX: usize = 200;
+const NO_SPACE: &str = "there is no open space";
 
 /// A space to post in.
 #[derive(Debug)]
@@ -89,15 +90,14 @@ pub(crate) async fn resolve(
 ) -> Result<Target> {
     let who: Whoami = client.get_as("/v1/whoami").await?;
     let admin = who.entity.is_none();
-    let space = match (space, agent) {
+    let space = match (space, agent.filter(|_| admin)) {
         (Some(space), _) => client.get_as(&format!("/v1/spaces/{}", segment(space))).await?,
-        (None, Some(agent)) if admin => {
-            let facts: FactsJson = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
-            let named = facts.spaces.into_iter().map(|space| (space.name, space.id)).collect();
-            let id = only(named, &format!("`{agent}` is in no space"), "name one with --space")?;
+        (None, agent) => {
+            let none = agent.map(|agent| format!("`{agent}` is in no space"));
+            let none = none.as_deref().unwrap_or(NO_SPACE);
+            let id = only(spaces(client, agent).await?, none, "name one with --space")?;
             client.get_as(&format!("/v1/spaces/{id}")).await?
         }
-        (None, _) => only_space(client, "name one with --space").await?,
     };
     let members = members(client, &space).await?;
     let (sender, me) = match who.entity {
@@ -119,15 +119,23 @@ pub(crate) async fn resolve(
 pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<SpaceJson> {
     match wanted {
         Some(wanted) => Ok(client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await?),
-        None => only_space(client, "name one").await,
+        None => {
+            let id = only(spaces(client, None).await?, NO_SPACE, "name one")?;
+            Ok(client.get_as(&format!("/v1/spaces/{id}")).await?)
+        }
     }
 }
 
-async fn only_space(client: &Client, how: &str) -> Result<SpaceJson> {
+/// The handles and ids of the open spaces, or of those that an agent is in (admin keys only).
+pub(crate) async fn spaces(client: &Client, agent: Option<&str>) -> Result<Vec<(String, SpaceId)>> {
+    if let Some(agent) = agent {
+        let facts: FactsJson = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
+        return Ok(facts.spaces.into_iter().map(|space| (space.name, space.id)).collect());
+    }
     let rows = client.list("/v1/spaces", CANDIDATES_MAX).await?;
     let spaces: Vec<SpaceJson> = typed("/v1/spaces", Value::Array(rows))?;
     let open = spaces.into_iter().filter(|space| !space.closed);
-    only(open.map(|space| (space.name.clone(), space)).collect(), "there is no open space", how)
+    Ok(open.map(|space| (space.name, space.id)).collect())
 }
 
 /// The members of a space.
@@ -194,7 +202,7 @@ mod tests {
 
     fn home(members: Vec<MemberJson>) -> Target {
         let space = SpaceJson {
-            id: agent::id::SpaceId(Uuid::from_u128(9)),
+            id: SpaceId(Uuid::from_u128(9)),
             name: "home".into(),
             display_name: "Home".into(),
             description: String::new(),

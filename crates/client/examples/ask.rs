@@ -4,15 +4,14 @@
 //! cargo run -p client --example ask -- "Good morning!"
 //! ```
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::{AgentWatch, Client};
 
-/// Asks the first agent of the server on `data_dir` (or the one that `VIV_URL` and `VIV_KEY` name), in the first space.
-pub(crate) async fn ask(data_dir: PathBuf, text: &str) -> client::Result<Option<String>> {
-    let client = Arc::new(Client::find(data_dir)?);
+/// Asks the first agent of the server in the first space.
+pub(crate) async fn ask(client: Client, text: &str) -> client::Result<Option<String>> {
+    let client = Arc::new(client);
     let agents: api::PageJson<api::Agent> = client.get_as("/v1/agents").await?;
     let spaces: api::PageJson<api::SpaceJson> = client.get_as("/v1/spaces").await?;
     let (Some(agent), Some(space)) = (agents.items.first(), spaces.items.first()) else { return Ok(None) };
@@ -29,7 +28,8 @@ pub(crate) async fn ask(data_dir: PathBuf, text: &str) -> client::Result<Option<
 #[allow(clippy::print_stdout, dead_code, reason = "an example prints; a test uses only `ask`")]
 async fn main() -> client::Result<()> {
     let text = std::env::args().nth(1).unwrap_or_else(|| "Good morning!".to_owned());
-    let reply = ask(".viv".into(), &text).await?;
+    // The server of `VIV_URL` and `VIV_KEY`, else the one on this data directory. `Client::new` takes both directly.
+    let reply = ask(Client::find(".viv".into())?, &text).await?;
     println!("{}", reply.unwrap_or_else(|| "(no reply)".to_owned()));
     Ok(())
 }

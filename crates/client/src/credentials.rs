@@ -132,7 +132,7 @@ fn setting(name: &str) -> Result<Option<String>> {
 }
 
 fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<Credentials> {
-    let url = url.map(|url| checked(&url)).transpose()?;
+    let url = url.as_deref().map(checked).transpose()?;
     match (url, key) {
         (Some(url), Some(key)) => Ok(Credentials { url, key: ApiKey::new(key) }),
         (None, Some(key)) => {
@@ -157,13 +157,11 @@ fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<C
     }
 }
 
-fn checked(url: &str) -> Result<String> {
+/// The address without slashes at its end.
+pub(crate) fn checked(url: &str) -> Result<String> {
     let wrong = || {
-        ClientError::new(
-            ErrorClass::Usage,
-            "usage",
-            format!("wanted an address such as `{DEFAULT_URL}` in `VIV_URL`, got `{url}`"),
-        )
+        let message = format!("wanted an address such as `{DEFAULT_URL}`, got `{url}`");
+        ClientError::new(ErrorClass::Usage, "usage", message).hint("it comes from `VIV_URL` if that is set")
     };
     let parsed = reqwest::Url::parse(url).map_err(|_| wrong())?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {

@@ -41,10 +41,10 @@ pub struct AgentWork {
 }
 
 /// What an update changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedChange {
-    /// A draft that is over: committed or discarded.
-    pub ended_draft: Option<(MessageId, FeedDraft)>,
+    /// A draft was discarded.
+    pub discarded: bool,
     /// The agent began another cycle.
     pub new_cycle: bool,
     /// The agent backs off, and did not before.
@@ -58,9 +58,15 @@ pub struct Feed {
     working: BTreeMap<AgentId, AgentWork>,
     backing_off: BTreeMap<AgentId, IdleUntil>,
     committed: VecDeque<MessageId>,
+    no_drafts: bool,
 }
 
 impl Feed {
+    /// A feed that keeps no drafts, for a screen that shows none.
+    pub fn without_drafts() -> Self {
+        Self { no_drafts: true, ..Self::default() }
+    }
+
     /// Messages that are being written, in the order of their ids.
     pub fn drafts(&self) -> &BTreeMap<MessageId, FeedDraft> {
         &self.drafts
@@ -76,7 +82,8 @@ impl Feed {
         let busy = snapshot.agents.iter().filter(|now| now.state != AgentState::Sleeping);
         let work = |state, cycle| AgentWork { state, cycle: Some(cycle), tool: None };
         self.working = busy.map(|now| (now.agent, work(now.state, now.cycle))).collect();
-        let new = snapshot.drafts.iter().take(DRAFTS_MAX).filter(|draft| draft.tool.is_none()).map(|draft| {
+        let shown = snapshot.drafts.iter().filter(|draft| draft.tool.is_none() && !self.no_drafts);
+        let new = shown.take(DRAFTS_MAX).map(|draft| {
             let (agent, space, text) = (draft.agent, draft.space, draft.text.clone());
             let chars = text.chars().count() as u64;
             (draft.message, FeedDraft { agent, space, text, incomplete: false, chars })
@@ -107,19 +114,19 @@ impl Feed {
                 if self.committed.len() > COMMITTED_MAX {
                     self.committed.pop_front();
                 }
-                change.ended_draft = self.drafts.remove_entry(&message.id);
+                self.drafts.remove(&message.id);
             }
             Update::Draft { space, message, agent, delta, chars } => {
                 self.backing_off.remove(agent);
                 self.draft(*space, *message, *agent, delta, *chars);
             }
-            Update::DraftReset { message, .. } => change.ended_draft = self.drafts.remove_entry(message),
+            Update::DraftReset { message, .. } => change.discarded = self.drafts.remove(message).is_some(),
             Update::State { agent, idle: Some(until), .. } => {
-                self.working.remove(agent);
+                self.rest(*agent);
                 change.backs_off = self.backing_off.insert(*agent, *until).is_none();
             }
             Update::State { agent, state: AgentState::Sleeping | AgentState::Retired, .. } => {
-                self.working.remove(agent);
+                self.rest(*agent)
             }
             Update::State { agent, state, cycle, .. } => {
                 let before = self.working.get(agent).and_then(|work| work.cycle);
@@ -131,7 +138,7 @@ impl Feed {
             Update::ToolStarted { agent, tool, .. } => self.tool(*agent, Some(tool)),
             Update::ToolDone { agent, .. } | Update::ToolError { agent, .. } => self.tool(*agent, None),
             Update::CycleEnded { agent, .. } => {
-                self.working.remove(agent);
+                self.rest(*agent);
                 self.backing_off.remove(agent);
             }
             Update::Thought { agent, .. } => drop(self.backing_off.remove(agent)),
@@ -143,6 +150,13 @@ impl Feed {
         change
     }
 
+    /// The agent's cycle is over. In a stream its messages come before its end, so a draft that is left was discarded
+    /// by an update that was lost.
+    fn rest(&mut self, agent: AgentId) {
+        self.working.remove(&agent);
+        self.drafts.retain(|_, draft| draft.agent != agent);
+    }
+
     fn tool(&mut self, agent: AgentId, tool: Option<&String>) {
         self.backing_off.remove(&agent);
         if let Some(work) = self.working.get_mut(&agent) {
@@ -152,7 +166,7 @@ impl Feed {
 
     fn draft(&mut self, space: SpaceId, message: MessageId, agent: AgentId, delta: &str, chars: u64) {
         let full = self.drafts.len() >= DRAFTS_MAX && !self.drafts.contains_key(&message);
-        if full || self.committed.contains(&message) {
+        if full || self.no_drafts || self.committed.contains(&message) {
             return;
         }
         let new = || FeedDraft { agent, space, text: String::new(), incomplete: false, chars: 0 };
@@ -210,10 +224,30 @@ mod tests {
             "at": "2026-01-01T00:00:00Z", "cycle": null, "call": null, "data": null, "root": "r", "hop": 0,
             "principal": {"entity": ADA}, "trust": "agent"}});
         let posted: Update = serde_json::from_value(posted).unwrap();
-        let (ended, _) = feed.update(&posted).ended_draft.unwrap();
-        assert_eq!(ended, message(1));
+        feed.update(&posted);
+        assert!(feed.drafts().is_empty(), "its message ends it");
         feed.update(&draft(1, "late", 4));
         assert!(feed.drafts().is_empty(), "a late piece begins no new draft");
+    }
+
+    #[test]
+    fn a_draft_ends_with_its_cycle_even_if_the_update_that_discards_it_is_lost() {
+        let mut feed = Feed::default();
+        feed.update(&draft(1, "void", 4));
+        let ended = json!({"type": "cycle.ended", "agent": ADA, "cycle": message(7), "ending": "failed", "reason": null});
+        feed.update(&serde_json::from_value(ended).unwrap());
+        assert!(feed.drafts().is_empty());
+        feed.update(&draft(2, "void", 4));
+        feed.update(&state(AgentState::Sleeping, 0, None));
+        assert!(feed.drafts().is_empty());
+    }
+
+    #[test]
+    fn a_feed_for_a_screen_without_drafts_keeps_none() {
+        let mut feed = Feed::without_drafts();
+        feed.update(&draft(1, "Hello", 5));
+        feed.update(&state(AgentState::Thinking, 1, None));
+        assert_eq!((feed.drafts().len(), feed.working().len()), (0, 1));
     }
 
     #[test]

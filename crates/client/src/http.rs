@@ -29,16 +29,33 @@ pub struct Client {
     http: reqwest::Client,
     /// For streams: limited in silence.
     streams: reqwest::Client,
-    data_dir: PathBuf,
-    /// The key comes from the environment: reading it again changes nothing.
+    /// Where address and key are read again after a restart of the server; `None` if they were given.
+    data_dir: Option<PathBuf>,
+    /// The key was given or comes from the environment: reading it again changes nothing.
     fixed_key: bool,
     server: RwLock<Arc<Credentials>>,
 }
 
 impl Client {
-    /// Finds the server as [`credentials::find`] does. Does not connect yet.
+    /// A client of the server at this address, with this key. Does not connect yet.
+    ///
+    /// # Errors
+    /// Class `Usage` if the address is not one such as `http://127.0.0.1:7878`.
+    pub fn new(mut server: Credentials) -> Result<Self> {
+        server.url = credentials::checked(&server.url)?;
+        Self::of(server, None)
+    }
+
+    /// A client of the server that `VIV_URL` and `VIV_KEY` name, else of the one that runs on this data directory. Does
+    /// not connect yet. If that server is restarted, [`Client::refresh`] finds its new address and key.
+    ///
+    /// # Errors
+    /// Class `Unreachable` if no server runs there, `Usage` if a variable is wrong.
     pub fn find(data_dir: PathBuf) -> Result<Self> {
-        let server = credentials::find(&data_dir)?;
+        Self::of(credentials::find(&data_dir)?, Some(data_dir))
+    }
+
+    fn of(server: Credentials, data_dir: Option<PathBuf>) -> Result<Self> {
         // The program may have chosen a TLS provider already; then that one stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let common = |roots: &[Certificate]| {
@@ -64,7 +81,7 @@ impl Client {
                     format!("cannot create an HTTP client: {}", root_cause(&error)),
                 )
             })?;
-        let fixed_key = credentials::key_in_environment()?.is_some();
+        let fixed_key = data_dir.is_none() || credentials::key_in_environment()?.is_some();
         Ok(Self { http, streams, data_dir, fixed_key, server: RwLock::new(Arc::new(server)) })
     }
 
@@ -73,9 +90,12 @@ impl Client {
         self.server().url.clone()
     }
 
-    /// Reads address and key again: a restarted server has another key and possibly another port.
+    /// Reads address and key again if they were found and not given: a restarted server has another key and possibly
+    /// another port.
     pub fn refresh(&self) {
-        if let Ok(found) = credentials::find(&self.data_dir) {
+        if let Some(dir) = &self.data_dir
+            && let Ok(found) = credentials::find(dir)
+        {
             *self.server.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(found);
         }
     }

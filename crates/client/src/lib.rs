@@ -1,5 +1,10 @@
-//! A client of a running server: requests, streams that continue after a restart, and waiting for what comes of a
-//! message. `viv` uses it for every command; other programs can do the same.
+//! The Rust client of a running server: requests, streams that continue after a restart, and waiting for what comes of
+//! a message. `viv` uses it for every command; other programs can do the same.
+//!
+//! [`Client::new`] takes an address and a key, [`Client::find`] looks for them as `viv` does. [`Client::get_as`],
+//! [`Client::post`] and the others send requests; the types of their JSON are in the crate `api`. [`listen`] follows a
+//! stream, and a [`Feed`] reduces it to what is happening now. [`AgentWatch`] waits for the outcome of one message.
+//! Every error is a [`ClientError`], whose class says what a caller can do next.
 //!
 //! `examples/ask.rs` sends a message and prints the reply:
 //!

@@ -159,6 +159,49 @@ fn a_watch_survives_a_restart_and_prints_what_it_missed() {
 }
 
 #[test]
+fn after_a_restart_no_old_line_is_printed() {
+    let server = Server::start();
+    for text in ["first", "second", "third"] {
+        assert_eq!(server.run(&["say", "--wait", text]).code, 0);
+    }
+    let all = [
+        &["tail", "-n", "1", "--json"][..],
+        &["watch", "--history", "0", "--json"],
+        &["watch", "home", "--history", "1", "--json"],
+    ];
+    let mut logs = all.map(|args| Running::start(&server, args));
+    logs.iter_mut().for_each(|log| drop(log.until("snapshot")));
+    assert_eq!(server.run(&["say", "--wait", "before"]).code, 0);
+    let mut lines: Vec<Vec<String>> = logs.iter_mut().map(|log| log.until("\"before\"")).collect();
+    let server = Server::start_in(server.kill());
+    logs.iter_mut().zip(&mut lines).for_each(|(log, lines)| lines.extend(log.until("\"back\"")));
+    assert_eq!(server.run(&["say", "after"]).code, 0);
+    for (mut log, mut lines) in logs.into_iter().zip(lines) {
+        lines.extend(log.until("\"after\""));
+        let old = |line: &&String| ["\"first\"", "\"second\""].iter().any(|text| line.contains(text));
+        assert_eq!(lines.iter().filter(old).count(), 0, "{lines:#?}");
+        assert_eq!(log.end(), 0);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_log_silently() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
+    for args in [&["watch"][..], &["tail"], &["watch", "--json"], &["tail", "--no-follow"]] {
+        let mut command = viv(server.dir.path(), args);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(server.run(&["say", "--wait", "nobody reads this"]).code, 0);
+        let ended = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), errors.as_ref()), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
 fn a_tail_prints_one_line_for_each_item() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "two\nlines"]).code, 0);

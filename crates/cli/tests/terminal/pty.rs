@@ -166,7 +166,7 @@ fn help_fits_a_narrow_terminal() {
 }
 
 #[test]
-fn ctrl_c_cancels_running_cycles_else_quits() {
+fn ctrl_c_cancels_running_cycles_and_pressed_again_quits() {
     let server = Server::start();
     let mut chat = Pty::chat(&server, 80);
     chat.until("> ");
@@ -176,6 +176,116 @@ fn ctrl_c_cancels_running_cycles_else_quits() {
     chat.until("(Ada stopped: canceled)");
     chat.press("\x03");
     assert_eq!(chat.exit_code(), 0);
+}
+
+#[test]
+fn ctrl_c_just_after_a_reply_does_not_end_the_chat() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("> ");
+    chat.press("\x03");
+    chat.until("(Ctrl-C again quits)");
+    // What is typed after it goes to the chat and not to a shell.
+    chat.press("still here\r");
+    chat.until("Owner: still here");
+    chat.press("a line that is given up\x03");
+    chat.press("\x03");
+    chat.until("(Ctrl-C again quits)");
+    chat.press("\x03");
+    assert_eq!(chat.exit_code(), 0);
+}
+
+#[test]
+fn a_long_paste_arrives_whole_and_one_that_is_too_long_is_refused_aloud() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("> ");
+    let text = format!("begin\n{}end", "0123456789\tabcde\n".repeat(2_500));
+    assert!(text.len() > 40_000);
+    chat.press(&format!("\x1b[200~{}\x1b[201~", text.replace('\n', "\r")));
+    chat.press("\r");
+    chat.until("Owner: begin");
+    let messages = server.run(&["spaces", "read", "home", "--json"]).json();
+    let found =
+        messages["messages"].as_array().unwrap().iter().any(|message| message["text"] == text.as_str());
+    assert!(found, "it is one message");
+    chat.press(&format!("\x1b[200~{}\x1b[201~", "x".repeat(70_000)));
+    chat.press("\r");
+    chat.until("(not sent: a message has at most 65536 bytes, this text has 70000;");
+    chat.press("\x03\x04");
+    assert_eq!(chat.exit_code(), 0);
+}
+
+#[test]
+fn a_command_after_a_blank_line_is_a_command() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("> ");
+    chat.press("\x1b[200~\n/help\x1b[201~\r");
+    chat.until("Ctrl-R searches them");
+    chat.press("/q\t");
+    chat.until("/quit ");
+    chat.press("\r");
+    assert_eq!(chat.exit_code(), 0);
+}
+
+#[test]
+fn a_later_chat_recalls_what_was_typed_in_an_earlier_one() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("> ");
+    chat.press("green tea\r");
+    chat.until("Owner: green tea");
+    chat.press("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    let file = server.dir.path().join("chat_history");
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions()) & 0o777,
+        0o600
+    );
+    let mut chat = Pty::run(&server, &["chat", "--history", "0"], 80);
+    chat.until("> ");
+    chat.press("\x12tea");
+    chat.until("(search: tea) green tea");
+    chat.press("\r");
+    chat.until("Owner: green tea");
+}
+
+#[test]
+fn with_several_spaces_a_chat_asks_which_one() {
+    let server = Server::start();
+    assert_eq!(server.run(&["spaces", "open", "attic", "--members", "owner,ada"]).code, 0);
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("attic");
+    chat.until("Which space? (1-2 or its name) ");
+    chat.press("cellar\r");
+    chat.until("Which space?");
+    chat.press("attic\r");
+    chat.until("with Ada.");
+    chat.press("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    let ran = server.run(&["chat"]);
+    assert_eq!(ran.code, 2, "{}", ran.shown());
+    assert!(ran.err.contains("`attic`, `home`"), "without a terminal the error lists them: {}", ran.err);
+}
+
+#[test]
+fn nothing_breaks_in_a_very_narrow_terminal() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 20);
+    chat.until("> ");
+    chat.press("an ordinary line\r");
+    chat.until("Owner: an ordinary");
+    chat.until("Ada: ");
+    chat.press("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
+    for args in [&["tail", "--no-follow"][..], &["top", "--once"]] {
+        let (rows, code) = Pty::run(&server, args, 20).rows();
+        assert_eq!(code, 0, "{rows:#?}");
+        let wide: Vec<&String> = rows.iter().filter(|row| row.chars().count() > 20).collect();
+        assert!(wide.is_empty() && !rows.is_empty(), "{args:?}: {wide:#?}");
+    }
 }
 
 #[test]

@@ -17,19 +17,23 @@ pub(crate) enum Line<'a> {
     Unknown(&'a str),
 }
 
+/// The commands, for completion.
+pub(crate) const COMMANDS: [&str; 4] = ["/cancel", "/help", "/quit", "/who"];
+
 /// The help text.
 pub(crate) const HELP: &str = "\
 Enter posts what you type in the space, also while an agent works
 /who     list the members and what they do
 /cancel  cancel what agents do here (or Ctrl-C while they work)
-/quit    quit (or Ctrl-D, or Ctrl-C while no agent works)
+/quit    quit (or Ctrl-D, or Ctrl-C twice)
 //text   post a text that begins with a slash
-Alt-Enter starts a new line, Up and Down recall earlier lines";
+Alt-Enter starts a new line, Tab completes commands and names
+Up and Down recall earlier lines, Ctrl-R searches them";
 
 impl<'a> Line<'a> {
-    /// Parses a line.
+    /// Parses a line. Blank lines before a command do not make it text.
     pub(crate) fn read(line: &'a str) -> Self {
-        let Some(command) = line.strip_prefix('/') else { return Self::Say(line) };
+        let Some(command) = line.trim_start().strip_prefix('/') else { return Self::Say(line) };
         if command.starts_with('/') {
             return Self::Say(command);
         }
@@ -56,5 +60,14 @@ mod tests {
         assert_eq!(Line::read("/quti"), Line::Unknown("quti"));
         assert_eq!(Line::read("//quit"), Line::Say("/quit"));
         assert_eq!(Line::read("/etc/hosts is missing"), Line::Say("/etc/hosts is missing"));
+    }
+
+    #[test]
+    fn a_blank_line_before_a_command_does_not_make_it_text() {
+        assert_eq!(Line::read("\n \n/help\n"), Line::Help);
+        assert_eq!(Line::read("\nhello"), Line::Say("\nhello"));
+        for command in COMMANDS {
+            assert!(!matches!(Line::read(command), Line::Unknown(_) | Line::Say(_)), "{command}");
+        }
     }
 }

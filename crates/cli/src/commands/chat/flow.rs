@@ -1,96 +1,50 @@
-//! Wraps text that arrives in pieces into rows of a terminal, between words. A full row is final.
+//! Wraps text into rows of a terminal, between words.
 
 use crate::output::{char_columns, columns};
 
 /// Indent of the rows after the first.
 const INDENT: &str = "  ";
+/// A terminal that is narrower gets rows of this width.
+const WIDTH_MIN: usize = 8;
 
-/// A text that is being wrapped.
-#[derive(Debug)]
-pub(crate) struct Flow {
-    width: usize,
-    row: String,
-    used: usize,
-    /// Bytes at the start of the row that are not text: a name or an indent.
-    lead: usize,
-}
-
-impl Flow {
-    /// Starts with `lead`, such as a name, in rows of at most `width` columns.
-    pub(crate) fn new(lead: &str, width: usize) -> Self {
-        Self { width: width.max(8), row: lead.to_owned(), used: columns(lead), lead: lead.len() }
-    }
-
-    /// Adds text; returns the rows that are now full.
-    pub(crate) fn feed(&mut self, text: &str) -> Vec<String> {
-        let mut full = Vec::new();
-        for c in text.chars() {
-            if c == '\n' {
-                full.push(self.begin_row(""));
+/// Text in rows of at most `width` columns. `lead` columns of the first row are left free for what stands before the
+/// text; the other rows are indented. A word that is longer than a row is cut.
+pub(crate) fn flow(text: &str, lead: usize, width: usize) -> Vec<String> {
+    let width = width.max(WIDTH_MIN);
+    let (mut rows, mut row, mut used, mut begin) = (Vec::new(), String::new(), lead, 0);
+    for c in text.trim_end().chars() {
+        let full = used + char_columns(c) > width;
+        if c == '\n' || full {
+            let space = row[begin..].rfind(' ').filter(|_| c != '\n' && c != ' ');
+            let word = space.map(|at| row.split_off(begin + at)).unwrap_or_default();
+            rows.push(row.trim_end().to_owned());
+            row = format!("{INDENT}{}", word.trim_start());
+            (used, begin) = (columns(&row), INDENT.len());
+            if c == '\n' || c == ' ' {
                 continue;
             }
-            let needed = char_columns(c);
-            if self.used + needed > self.width {
-                if c == ' ' {
-                    full.push(self.begin_row(""));
-                    continue;
-                }
-                let space = self.row[self.lead..].rfind(' ').map(|at| self.lead + at);
-                let word = space.map(|at| self.row.split_off(at)).unwrap_or_default();
-                full.push(self.begin_row(word.trim_start()));
-            }
-            self.row.push(c);
-            self.used += needed;
         }
-        full
+        row.push(c);
+        used += char_columns(c);
     }
-
-    /// The row that is not full yet.
-    pub(crate) fn row(&self) -> &str {
-        &self.row
-    }
-
-    /// Ends the text; returns its last row unless it is empty.
-    pub(crate) fn end(&mut self) -> Option<String> {
-        let empty = self.row[self.lead..].trim().is_empty();
-        let rest = self.begin_row("");
-        (!empty).then_some(rest)
-    }
-
-    fn begin_row(&mut self, with: &str) -> String {
-        let next = format!("{INDENT}{with}");
-        self.used = columns(&next);
-        self.lead = INDENT.len();
-        std::mem::replace(&mut self.row, next).trim_end().to_owned()
-    }
+    rows.push(row.trim_end().to_owned());
+    rows
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rows(text: &str, width: usize, piece: usize) -> Vec<String> {
-        let mut flow = Flow::new("ada: ", width);
-        let chars: Vec<char> = text.chars().collect();
-        let mut rows = Vec::new();
-        for piece in chars.chunks(piece) {
-            rows.extend(flow.feed(&piece.iter().collect::<String>()));
-        }
-        rows.extend(flow.end());
-        rows
-    }
-
     #[test]
-    fn text_wraps_the_same_in_pieces_of_any_size() {
-        let expected = ["ada: one two", "  three four", "  five", "", "  six"];
-        for piece in [1, 3, 100] {
-            assert_eq!(rows("one two three four five\n\nsix", 14, piece), expected, "pieces of {piece}");
-        }
+    fn text_wraps_between_words_and_keeps_its_lines() {
+        let rows = flow("one two three four five\n\nsix\n", 5, 14);
+        assert_eq!(rows, ["one two", "  three four", "  five", "", "  six"]);
+        assert_eq!(flow("", 5, 14), [""]);
     }
 
     #[test]
     fn a_word_longer_than_the_row_is_cut() {
-        assert_eq!(rows("abcdefghijkl", 10, 5), ["ada: abcde", "  fghijkl"]);
-        assert_eq!(rows("漢字漢字", 10, 1), ["ada: 漢字", "  漢字"]);
+        assert_eq!(flow("abcdefghijkl", 5, 10), ["abcde", "  fghijkl"]);
+        assert_eq!(flow("漢字漢字", 5, 10), ["漢字", "  漢字"]);
     }
 }

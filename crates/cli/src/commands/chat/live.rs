@@ -1,25 +1,25 @@
 //! A chat in a terminal: one loop handles keys, updates and results of requests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent::space::Message;
+use agent::entity::{EntityKind, Member};
+use agent::space::{Message, PostedMessage};
 use agent::update::Update;
 use api::{Agent, CancelRequest, ReadyJson};
+use ratatui::crossterm::event::Event;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::command::{HELP, Line};
+use super::command::{COMMANDS, HELP, Line};
 use super::editor::{Editor, EditorAction};
-use super::keys::Keys;
 use super::talk::Talk;
-use super::terminal::{self, Terminal};
+use super::terminal::{Terminal, keyboard};
 use crate::commands::watch::moment::zone;
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{Screen, Style, shortened};
+use crate::output::Screen;
 use crate::target::{self, Target};
-use agent::space::PostedMessage;
-use client::StreamEvent;
-use client::{Client, agent_path, typed};
+use client::{Client, StreamEvent, agent_path, typed};
 
 /// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
@@ -27,13 +27,12 @@ const INPUT_ROWS: usize = 6;
 const MISSED_MAX: u32 = 200;
 /// Maximum number of lines that wait to be sent.
 const OUTBOX: usize = 64;
-const PROMPT: &str = "> ";
+const QUIT_HINT: &str = "(Ctrl-C again quits)";
 
 /// The result of a request in the background.
 enum RequestResult {
     NotSent(String, Failure),
-    Missed(Vec<PostedMessage>),
-    NotRead(Failure),
+    Missed(Result<Vec<PostedMessage>>),
     Remark(String),
     Names(Vec<target::Named>),
 }
@@ -47,18 +46,32 @@ struct Chat {
     terminal: Terminal,
     outbox: mpsc::Sender<String>,
     answers: mpsc::Sender<RequestResult>,
+    /// The last key was a Ctrl-C that had nothing more to clear: the next one quits.
+    quits: bool,
 }
 
 /// Runs the chat until the user quits.
-pub(crate) async fn run(client: Arc<Client>, screen: Screen, target: Target, history: u32) -> Result<Exit> {
+pub(crate) async fn run(
+    client: Arc<Client>,
+    screen: Screen,
+    target: Target,
+    history: u32,
+    typed_before: Option<PathBuf>,
+) -> Result<Exit> {
     let path = format!("/v1/spaces/{}/stream", target.space.id);
     let mut updates = client::listen(Arc::clone(&client), path).await?;
     let mut tools = tool_updates(&client, &target).await;
     let ready: ReadyJson = client.get_as("/v1/ready").await?;
     let earlier = messages(&client, &target, history.max(1)).await?;
+    let spaces = target::spaces(&client, None).await?;
 
     let target = Arc::new(target);
-    let mut talk = Talk::new(screen, Terminal::width(), target.me, zone());
+    let mut talk = Talk::new(screen, Terminal::size().0, target.me, zone());
+    let mut editor = Editor::new(typed_before);
+    let people = target.members.iter().map(|member| &member.entity);
+    let names = people.flat_map(|entity| [entity.name.clone(), entity.display_name.clone()]);
+    let commands = COMMANDS.map(str::to_owned).into_iter();
+    editor.set_words(commands.chain(names).chain(spaces.into_iter().map(|(name, _)| name)));
     for member in &target.members {
         talk.name(member.entity.id, &member.entity.display_name);
     }
@@ -71,26 +84,28 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, target: Target, his
     let broken = |error: std::io::Error| {
         Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
     };
-    let mut resized = signal(SignalKind::window_change()).map_err(broken)?;
     let mut ended = signal(SignalKind::terminate()).map_err(broken)?;
     let mut hung_up = signal(SignalKind::hangup()).map_err(broken)?;
     let terminal = Terminal::take()?;
-    let mut input = terminal::input();
-    let mut keys = Keys::default();
-    let mut chat =
-        Chat { client, target, screen, talk, editor: Editor::default(), terminal, outbox, answers };
+    let mut keys = keyboard();
+    let mut chat = Chat { client, target, screen, talk, editor, terminal, outbox, answers, quits: false };
     loop {
         chat.draw();
         let running = tokio::select! {
-            bytes = input.recv() => match bytes {
-                Some(bytes) => chat.press_all(keys.feed(&bytes)),
-                None => false,
-            },
+            event = keys.recv() => {
+                let mut next = event;
+                let mut running = next.is_some();
+                while let Some(event) = next.filter(|_| running) {
+                    running = chat.handle_key(event);
+                    // Draw once for all keys that were already pressed.
+                    next = keys.try_recv().ok();
+                }
+                running
+            }
             update = updates.recv() => {
                 let mut next = update;
                 while let Some(update) = next {
                     chat.handle_update(update)?;
-                    // Draw once for all updates that have already arrived.
                     next = updates.try_recv().ok();
                 }
                 true
@@ -99,8 +114,10 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, target: Target, his
                 chat.talk.update(update);
                 true
             }
-            Some(answer) = answered.recv() => chat.answer(answer),
-            _ = resized.recv() => chat.resized(),
+            Some(answer) = answered.recv() => {
+                chat.answer(answer);
+                true
+            }
             _ = ended.recv() => false,
             _ = hung_up.recv() => false,
         };
@@ -171,35 +188,42 @@ fn begin(talk: &mut Talk, earlier: Vec<Message>, history: u32) {
 
 impl Chat {
     fn draw(&mut self) {
-        let width = Terminal::width();
-        let rows = self.talk.take_rows();
-        let mut bottom: Vec<String> = self.talk.unfinished().into_iter().collect();
-        if let Some(status) = self.talk.status() {
-            bottom.push(self.screen.paint(Style::Dim, &shortened(&status, width)));
-        }
+        let (width, height) = Terminal::size();
+        let typed = self.editor.rows(&self.screen, width, INPUT_ROWS.min(height - 3));
+        let mut bottom = self.talk.live(height - 1 - typed.rows.len());
         let above = bottom.len();
-        let typed = self.editor.rows(PROMPT, width, INPUT_ROWS);
-        bottom.extend(typed.rows.iter().map(|row| self.shown(row)));
+        bottom.extend(typed.rows);
+        let rows = self.talk.take_rows();
         self.terminal.draw(&rows, &bottom, (above + typed.cursor.0, typed.cursor.1));
     }
 
-    /// What was typed, with one ASCII column for each character if the terminal does not support UTF-8.
-    fn shown(&self, row: &str) -> String {
-        if self.screen.utf8 { row.to_owned() } else { row.replace(|c: char| !c.is_ascii(), "?") }
-    }
-
-    fn press_all(&mut self, keys: Vec<super::keys::Keystroke>) -> bool {
-        keys.into_iter().all(|key| match self.editor.press(key) {
-            None => true,
-            Some(EditorAction::Send(text)) => self.enter(&text),
-            Some(EditorAction::Interrupt) if self.talk.working().is_empty() => false,
-            Some(EditorAction::Interrupt) => self.cancel(),
-            Some(EditorAction::Leave) => false,
-            Some(EditorAction::Redraw) => {
-                self.terminal.clear();
-                true
+    /// Handles a key, a paste or a changed size; `false` ends the chat.
+    fn handle_key(&mut self, event: Event) -> bool {
+        let action = match event {
+            Event::Key(key) => self.editor.press(key),
+            Event::Paste(text) => self.editor.paste(&text),
+            Event::Resize(..) => {
+                self.terminal.resized();
+                self.talk.resize(Terminal::size().0);
+                return true;
             }
-        })
+            _ => return true,
+        };
+        let quits = std::mem::take(&mut self.quits);
+        match action {
+            None => {}
+            Some(EditorAction::Send(text)) => return self.enter(&text),
+            Some(EditorAction::Interrupt) if quits => return false,
+            Some(EditorAction::Interrupt) => {
+                self.quits = true;
+                self.cancel();
+                self.talk.note(QUIT_HINT);
+            }
+            Some(EditorAction::Leave) => return false,
+            Some(EditorAction::Redraw) => self.terminal.clear(),
+            Some(EditorAction::Note(text)) => self.talk.note(&text),
+        }
+        true
     }
 
     fn enter(&mut self, line: &str) -> bool {
@@ -214,7 +238,7 @@ impl Chat {
             Line::Help => self.talk.note(HELP),
             Line::Who => self.who(),
             Line::Cancel if self.talk.working().is_empty() => self.talk.note("(no agent is working now)"),
-            Line::Cancel => return self.cancel(),
+            Line::Cancel => self.cancel(),
             Line::Quit => return false,
             Line::Unknown(command) => {
                 self.talk.note(&format!(
@@ -226,36 +250,38 @@ impl Chat {
     }
 
     /// Cancels the cycles that are shown here.
-    fn cancel(&mut self) -> bool {
+    fn cancel(&mut self) {
         for (agent, work) in self.talk.working() {
-            let client = Arc::clone(&self.client);
-            let answers = self.answers.clone();
             let path = agent_path(*agent, "/cancel");
             let body = CancelRequest { cycle: work.cycle };
-            tokio::spawn(async move {
-                match client.post(&path, &body, None).await {
-                    Ok(_) => {}
-                    // It has just ended by itself.
-                    Err(failure) if failure.code == "no_open_cycle" => {}
-                    Err(failure) => {
-                        send_answer(&answers, RequestResult::Remark(one_line(&failure.into()))).await
-                    }
-                }
+            self.ask(async move |client, _| match client.post(&path, &body, None).await {
+                Ok(_) => None,
+                // It has just ended by itself.
+                Err(failure) if failure.code == "no_open_cycle" => None,
+                Err(failure) => Some(RequestResult::Remark(one_line(&failure.into()))),
             });
         }
-        true
     }
 
     fn who(&self) {
-        let client = Arc::clone(&self.client);
-        let target = Arc::clone(&self.target);
+        self.ask(async move |client, target| {
+            let listed = list_members(&client, &target).await;
+            Some(RequestResult::Remark(listed.unwrap_or_else(|failure| one_line(&failure))))
+        });
+    }
+
+    /// Sends requests in the background; the loop handles the result.
+    fn ask<F>(&self, request: impl FnOnce(Arc<Client>, Arc<Target>) -> F)
+    where
+        F: Future<Output = Option<RequestResult>> + Send + 'static,
+    {
         let answers = self.answers.clone();
+        let request = request(Arc::clone(&self.client), Arc::clone(&self.target));
         tokio::spawn(async move {
-            let text = match list_members(&client, &target).await {
-                Ok(text) => text,
-                Err(failure) => one_line(&failure),
-            };
-            send_answer(&answers, RequestResult::Remark(text)).await;
+            if let Some(answer) = request.await {
+                // Fails only if the chat has ended, and then nobody needs the answer.
+                let _ = answers.send(answer).await;
+            }
         });
     }
 
@@ -265,7 +291,7 @@ impl Chat {
                 self.learn_names(&update);
                 self.talk.update(*update)
             }
-            StreamEvent::Snapshot(snapshot) => self.talk.snapshot(snapshot),
+            StreamEvent::Snapshot(snapshot) => self.talk.snapshot(&snapshot),
             // A snapshot follows, or the connection is about to be lost.
             StreamEvent::Gap(_) | StreamEvent::Closed(_) => false,
             StreamEvent::Lost => {
@@ -275,15 +301,8 @@ impl Chat {
             StreamEvent::Refused(failure) => return Err(failure.into()),
         };
         if missed {
-            let client = Arc::clone(&self.client);
-            let target = Arc::clone(&self.target);
-            let answers = self.answers.clone();
-            tokio::spawn(async move {
-                let answer = match messages(&client, &target, MISSED_MAX).await {
-                    Ok(messages) => RequestResult::Missed(messages),
-                    Err(failure) => RequestResult::NotRead(failure),
-                };
-                send_answer(&answers, answer).await;
+            self.ask(async move |client, target| {
+                Some(RequestResult::Missed(messages(&client, &target, MISSED_MAX).await))
             });
         }
         Ok(())
@@ -291,56 +310,34 @@ impl Chat {
 
     /// Asks for the names of members if a new one joined.
     fn learn_names(&self, update: &Update) {
-        let new = match update {
-            Update::Member { entity, joined: true, .. } => !self.talk.knows(*entity),
-            _ => false,
-        };
-        if !new {
+        if !matches!(update, Update::Member { entity, joined: true, .. } if !self.talk.knows(*entity)) {
             return;
         }
-        let client = Arc::clone(&self.client);
-        let target = Arc::clone(&self.target);
-        let answers = self.answers.clone();
-        tokio::spawn(async move {
+        self.ask(async move |client, target| {
             // Without its name a new member is shown by its id, which needs no error.
-            if let Ok(members) = target::members(&client, &target.space).await {
-                send_answer(
-                    &answers,
-                    RequestResult::Names(members.into_iter().map(target::Named::from).collect()),
-                )
-                .await;
-            }
+            let members = target::members(&client, &target.space).await.ok()?;
+            Some(RequestResult::Names(members.into_iter().map(target::Named::from).collect()))
         });
     }
 
-    fn answer(&mut self, answer: RequestResult) -> bool {
+    fn answer(&mut self, answer: RequestResult) {
         match answer {
             RequestResult::NotSent(text, failure) => {
                 self.talk.note(&format!("(not sent: {})", one_line(&failure)));
                 self.editor.restore(&text);
             }
-            RequestResult::Missed(messages) => {
+            RequestResult::Missed(Ok(messages)) => {
                 // Messages that were shown in the meantime are skipped by their seq.
                 let messages = learn_senders(&mut self.talk, messages);
                 let last = self.talk.last_seq();
                 self.talk.catch_up(messages.into_iter().filter(|message| message.seq > last).collect());
             }
-            RequestResult::NotRead(failure) => {
-                self.talk.catch_up(Vec::new());
-                self.talk.note(&one_line(&failure));
-            }
+            RequestResult::Missed(Err(failure)) => self.talk.note(&one_line(&failure)),
             RequestResult::Remark(text) => self.talk.note(&text),
             RequestResult::Names(names) => {
-                names.iter().for_each(|named| self.talk.name(named.id, &named.name))
+                names.iter().for_each(|named| self.talk.name(named.id, &named.name));
             }
         }
-        true
-    }
-
-    fn resized(&mut self) -> bool {
-        self.terminal.resized();
-        self.talk.resize(Terminal::width());
-        true
     }
 }
 
@@ -358,16 +355,11 @@ fn post_in_order(
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = posted {
-                send_answer(&answers, RequestResult::NotSent(text, failure.into())).await;
+                let _ = answers.send(RequestResult::NotSent(text, failure.into())).await;
             }
         }
     });
     outbox
-}
-
-async fn send_answer(answers: &mpsc::Sender<RequestResult>, answer: RequestResult) {
-    // Fails only if the chat has ended, and then nobody needs the answer.
-    let _ = answers.send(answer).await;
 }
 
 async fn messages(client: &Client, target: &Target, max: u32) -> Result<Vec<PostedMessage>> {
@@ -381,11 +373,11 @@ async fn list_members(client: &Client, target: &Target) -> Result<String> {
     for member in target::members(client, &target.space).await? {
         let entity = member.entity;
         let mut line = format!("  {} ({}", entity.display_name, entity.kind.as_str());
-        if entity.kind == agent::entity::EntityKind::Agent && target.admin {
+        if entity.kind == EntityKind::Agent && target.admin {
             let agent: Agent = client.get_as(&agent_path(entity.id.agent(), "")).await?;
             line.push_str(&format!(", {}", agent.state.as_str()));
         }
-        if !member.role.is_empty() && member.role != agent::entity::Member::ROLE {
+        if !member.role.is_empty() && member.role != Member::ROLE {
             line.push_str(&format!(", {}", member.role));
         }
         lines.push(line + ")");

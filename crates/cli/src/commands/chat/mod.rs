@@ -3,13 +3,13 @@
 mod command;
 mod editor;
 pub(crate) mod flow;
-mod keys;
 mod live;
 mod plain;
 mod talk;
-mod terminal;
+pub(crate) mod terminal;
 
-use std::io::IsTerminal;
+use std::io::{BufRead, IsTerminal};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +24,23 @@ use client::{Client, agent_path};
 /// Maximum number of agents of the space that are searched for dead events.
 const DEAD_LOOK: usize = 8;
 
+/// The file in the data directory with the lines that were typed.
+const HISTORY: &str = "chat_history";
+/// How often the space is asked for before the command gives up.
+const QUESTIONS: usize = 3;
+
 /// Runs the chat.
-pub(crate) async fn run(client: Client, screen: Screen, args: ChatArgs) -> Result<Exit> {
+pub(crate) async fn run(client: Client, data_dir: &Path, screen: Screen, args: ChatArgs) -> Result<Exit> {
     let client = Arc::new(client);
-    let space = args.space.as_deref();
     let agent = args.agent.as_deref();
-    let target = target::resolve(&client, space, agent, args.sender.as_deref()).await?;
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let live = terminal && !screen.json && !dumb;
+    let space = match args.space {
+        None if live => chosen_space(&client, &screen, agent).await?,
+        named => named,
+    };
+    let target = target::resolve(&client, space.as_deref(), agent, args.sender.as_deref()).await?;
     if let Some(agent) = agent {
         target.agent(Some(agent))?;
     }
@@ -41,9 +52,34 @@ pub(crate) async fn run(client: Client, screen: Screen, args: ChatArgs) -> Resul
             }
         }
     }
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    if screen.json || dumb || !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return plain::run(client, screen, target, Duration::from_secs(args.timeout)).await;
+    if live {
+        let history = data_dir.is_dir().then(|| data_dir.join(HISTORY));
+        return live::run(client, screen, target, args.history, history).await;
     }
-    live::run(client, screen, target, args.history).await
+    plain::run(client, screen, target, Duration::from_secs(args.timeout)).await
+}
+
+/// Asks which space if there are several. `None` if there is nothing to choose, or without a valid answer: then the
+/// search for the only space succeeds, or its error lists all.
+async fn chosen_space(client: &Client, screen: &Screen, agent: Option<&str>) -> Result<Option<String>> {
+    let spaces = target::spaces(client, agent).await?;
+    if spaces.len() < 2 {
+        return Ok(None);
+    }
+    for (i, (name, _)) in spaces.iter().enumerate() {
+        screen.line(&format!("{:>3}  {}", i + 1, screen.clean_line(name)));
+    }
+    for _ in 0..QUESTIONS {
+        screen.ask(&format!("Which space? (1-{} or its name) ", spaces.len()));
+        let mut answer = String::new();
+        if !std::io::stdin().lock().read_line(&mut answer).is_ok_and(|read| read > 0) {
+            break;
+        }
+        let number = answer.trim().parse().ok().and_then(|n: usize| spaces.get(n.checked_sub(1)?));
+        let named = || spaces.iter().find(|(name, _)| name == answer.trim());
+        if let Some((_, id)) = number.or_else(named) {
+            return Ok(Some(id.to_string()));
+        }
+    }
+    Ok(None)
 }

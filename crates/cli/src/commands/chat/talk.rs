@@ -1,34 +1,21 @@
-//! Renders a conversation: takes updates, returns finished rows and one unfinished row. Pure; must not know
-//! the terminal or the server, so every order of updates can be tested.
+//! Renders a conversation: takes updates, returns finished rows and the rows that still change. Pure; must not know the
+//! terminal or the server, so every order of updates can be tested.
 
 use std::collections::{BTreeMap, HashMap};
 
 use agent::call::OutcomeStatus;
-use agent::id::{AgentId, CycleId, EntityId, MessageId};
+use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::IdleUntil;
 use agent::run::Ending;
 use agent::space::{Message, MessageKind};
 use agent::update::{AgentState, Update};
-
 use jiff::tz::TimeZone;
 
-use super::flow::Flow;
+use super::flow::flow;
+use crate::commands::watch::log::{HIDDEN_TOOLS, tail_of};
 use crate::commands::watch::moment::backing_off_text;
-use crate::output::{Screen, Style};
-use client::{AgentWork, Feed, Snapshot};
-
-/// Tools that are not shown: their effect is visible as a message or as the end of the cycle.
-const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
-
-/// The draft that is currently shown.
-#[derive(Debug)]
-struct ShownDraft {
-    message: MessageId,
-    agent: AgentId,
-    /// The part of its text that is already shown, as generated.
-    text: String,
-    flow: Flow,
-}
+use crate::output::{Screen, Style, columns, shortened};
+use client::{AgentWork, Feed, FeedDraft, Snapshot};
 
 /// A conversation on one screen.
 pub(crate) struct Talk {
@@ -37,15 +24,13 @@ pub(crate) struct Talk {
     me: Option<EntityId>,
     names: HashMap<EntityId, String>,
     last_seq: u64,
+    /// Messages whose predecessors were missed.
     early: BTreeMap<u64, Message>,
     feed: Feed,
-    shown_draft: Option<ShownDraft>,
     zone: TimeZone,
     /// The last cycle of each agent that touched this space: work in other spaces is not shown.
     cycles: HashMap<AgentId, CycleId>,
     lost: bool,
-    /// Missed messages are being read: drafts wait, so that they are shown below them.
-    catching_up: bool,
     rows: Vec<String>,
 }
 
@@ -60,11 +45,9 @@ impl Talk {
             last_seq: 0,
             early: BTreeMap::new(),
             feed: Feed::default(),
-            shown_draft: None,
             zone,
             cycles: HashMap::new(),
             lost: false,
-            catching_up: false,
             rows: Vec::new(),
         }
     }
@@ -104,13 +87,36 @@ impl Talk {
         std::mem::take(&mut self.rows)
     }
 
-    /// The row that is still being written.
-    pub(crate) fn unfinished(&self) -> Option<String> {
-        self.shown_draft.as_ref().map(|shown_draft| self.painted(shown_draft.flow.row()))
+    /// What is written and done now, in at most `max` rows, at least two: each draft has its own rows, and the last row
+    /// says what the agents do.
+    pub(crate) fn live(&self, max: usize) -> Vec<String> {
+        let room = max.saturating_sub(1).max(1);
+        let drafts = self.feed.drafts();
+        let each = (room / drafts.len().max(1)).max(1);
+        let mut rows: Vec<String> =
+            drafts.values().take(room).flat_map(|draft| self.draft(draft, each)).collect();
+        rows.extend(self.status().map(|status| {
+            let hidden = drafts.len().saturating_sub(room);
+            let more = if hidden > 0 { format!("(+{hidden} writing) ") } else { String::new() };
+            self.screen.paint(Style::Dim, &shortened(&(more + &status), self.width))
+        }));
+        rows
     }
 
-    /// What the agents currently do, in one row.
-    pub(crate) fn status(&self) -> Option<String> {
+    /// A draft in at most `max` rows. Its newest words are shown if it is longer.
+    fn draft(&self, draft: &FeedDraft, max: usize) -> Vec<String> {
+        let name = self.name_of(draft.agent.entity());
+        let lead = columns(&name) + 2;
+        let mut rows = flow(&self.screen.clean(&draft.text), lead, self.width);
+        if rows.len() > max {
+            let newest = rows.split_off(rows.len() - (max - 1));
+            rows = vec![tail_of(&rows.join(" "), self.width.saturating_sub(lead))];
+            rows.extend(newest);
+        }
+        self.named(draft.agent.entity(), rows)
+    }
+
+    fn status(&self) -> Option<String> {
         if self.lost {
             return Some("(not connected; reconnecting)".to_owned());
         }
@@ -133,10 +139,7 @@ impl Talk {
 
     /// Adds a note of ours between the messages.
     pub(crate) fn note(&mut self, text: &str) {
-        self.interrupt();
-        let mut flow = Flow::new("", self.width);
-        let mut rows = flow.feed(&self.screen.clean(text));
-        rows.extend(flow.end());
+        let rows = flow(&self.screen.clean(text), 0, self.width);
         self.rows.extend(rows.iter().map(|row| self.screen.paint(Style::Dim, row)));
     }
 
@@ -151,34 +154,20 @@ impl Talk {
         for message in messages {
             self.message(message);
         }
-        self.catching_up = false;
-        self.show_drafts();
     }
 
     /// Handles the snapshot of a new connection; returns `true` if messages were missed.
-    pub(crate) fn snapshot(&mut self, snapshot: Snapshot) -> bool {
+    pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) -> bool {
         if std::mem::take(&mut self.lost) {
             self.note("(reconnected)");
         }
-        let new = self.feed.snapshot(&snapshot);
+        let new = self.feed.snapshot(snapshot);
         for now in snapshot.idle.iter().filter(|now| new.contains(&now.agent)) {
             let rest = IdleUntil { reason: now.reason, until: now.until };
             self.back_off(now.agent, rest, now.why.as_deref());
         }
         self.cycles.extend(snapshot.agents.iter().map(|agent| (agent.agent, agent.cycle)));
-        // A draft that ended during the interruption was either committed, and catching up shows it, or
-        // discarded.
-        let missed = snapshot.head_seq > self.last_seq;
-        self.catching_up |= missed;
-        let continues = self.shown_draft.as_ref().is_none_or(|shown| {
-            let draft = self.feed.drafts().get(&shown.message);
-            draft.map_or(missed, |draft| draft.text.starts_with(&shown.text))
-        });
-        if !continues {
-            self.discard_shown();
-        }
-        self.show_drafts();
-        missed
+        snapshot.head_seq > self.last_seq
     }
 
     /// Handles the loss of the connection.
@@ -195,38 +184,35 @@ impl Talk {
         let change = self.feed.update(&update);
         match update {
             Update::Message { message } => {
-                let missed = message.seq > self.last_seq + 1;
-                self.catching_up |= missed;
                 if !self.knows(message.sender) {
                     self.name(message.sender, &message.sender_name);
                 }
+                let missed = message.seq > self.last_seq + 1;
                 self.message(message.message);
                 return missed;
             }
-            Update::Draft { .. } => self.show_drafts(),
-            Update::DraftReset { message, .. } => {
-                if self.shown_draft.as_ref().is_some_and(|shown| shown.message == message) {
-                    self.discard_shown();
-                }
+            Update::DraftReset { agent, .. } if change.discarded => self.about(agent, "discarded its draft"),
+            Update::State { agent, reason, idle: Some(idle), .. } if change.backs_off => {
+                self.back_off(agent, idle, reason.as_deref());
             }
-            Update::State { agent, reason, idle: Some(idle), .. } => {
-                if change.backs_off {
-                    self.back_off(agent, idle, reason.as_deref());
+            Update::State { idle: Some(_), .. } => {}
+            Update::State { agent, state, cycle, reason, .. } => match (state, reason) {
+                (AgentState::Sleeping | AgentState::Retired, Some(reason)) => {
+                    self.about(agent, &format!("sleeps: {reason}"));
                 }
-            }
-            Update::State { agent, state, cycle, reason, .. } => self.state(agent, state, cycle, reason),
+                (AgentState::Sleeping | AgentState::Retired, None) => {}
+                _ => self.cycles.extend(cycle.map(|cycle| (agent, cycle))),
+            },
             Update::ToolDone { agent, cycle, tool, status, .. } => {
-                if self.cycles.get(&agent) == Some(&cycle) {
-                    self.tool_done(agent, &tool, status);
-                }
+                self.tool_done(agent, cycle, &tool, status)
             }
             Update::ToolError { agent, cycle, tool, .. } => {
-                if self.cycles.get(&agent) == Some(&cycle) {
-                    self.tool_done(agent, &tool, OutcomeStatus::Error);
-                }
+                self.tool_done(agent, cycle, &tool, OutcomeStatus::Error);
             }
             Update::CycleEnded { agent, ending, reason, .. } => self.ended(agent, ending, reason),
-            Update::ToolStarted { .. }
+            Update::Draft { .. }
+            | Update::DraftReset { .. }
+            | Update::ToolStarted { .. }
             | Update::ToolInput { .. }
             | Update::Member { .. }
             | Update::Thought { .. }
@@ -242,103 +228,36 @@ impl Talk {
             return;
         }
         if message.seq <= self.last_seq {
+            // The row of a tool changes; that of a text does not.
             if message.kind == MessageKind::Tool {
-                self.show(&message);
+                self.print(message.sender, &message.text);
             }
             return;
         }
         self.last_seq = message.seq;
-        self.show(&message);
+        self.print(message.sender, &message.text);
         if let Some(next) = self.early.remove(&(self.last_seq + 1)) {
             self.message(next);
         }
         self.early.retain(|seq, _| *seq > self.last_seq);
     }
 
-    fn show(&mut self, message: &Message) {
-        match self.shown_draft.take_if(|shown_draft| shown_draft.message == message.id) {
-            Some(shown_draft) => self.complete(shown_draft, message),
-            None => {
-                self.interrupt();
-                self.print(message.sender, &message.text);
-            }
-        }
-        self.show_drafts();
-    }
-
-    /// Replaces a draft by its committed message: text that is already shown is not repeated.
-    fn complete(&mut self, mut shown_draft: ShownDraft, message: &Message) {
-        let rest = message.text.strip_prefix(&shown_draft.text);
-        if let Some(rest) = rest {
-            let rows = shown_draft.flow.feed(&self.screen.clean(rest));
-            self.push(rows);
-        }
-        let last = shown_draft.flow.end();
-        self.push(last.into_iter().collect());
-        if rest.is_none() {
-            self.note("(the final message is different:)");
-            self.print(message.sender, &message.text);
-        }
-    }
-
     fn print(&mut self, sender: EntityId, text: &str) {
-        let mut flow = Flow::new(&format!("{}: ", self.name_of(sender)), self.width);
-        let mut rows = flow.feed(&self.screen.clean(text));
-        rows.extend(flow.end());
-        self.push(rows);
+        let lead = columns(&self.name_of(sender)) + 2;
+        let rows = flow(&self.screen.clean(text), lead, self.width);
+        self.rows.extend(self.named(sender, rows));
     }
 
-    /// Shows the new text of the shown draft, or begins the oldest draft if none is shown.
-    fn show_drafts(&mut self) {
-        if self.shown_draft.is_none() && !self.catching_up {
-            let Some((message, draft)) = self.feed.drafts().first_key_value() else { return };
-            let flow = Flow::new(&format!("{}: ", self.name_of(draft.agent.entity())), self.width);
-            let (message, agent) = (*message, draft.agent);
-            self.shown_draft = Some(ShownDraft { message, agent, text: String::new(), flow });
-        }
-        let Some(shown) = &mut self.shown_draft else { return };
-        let Some(draft) = self.feed.drafts().get(&shown.message) else { return };
-        let Some(new) = draft.text.strip_prefix(&shown.text) else { return };
-        let rows = shown.flow.feed(&self.screen.clean(new));
-        shown.text.push_str(new);
-        self.push(rows);
-    }
-
-    /// Makes space for another row: finishes the current row as it is; the draft continues below, under its
-    /// name.
-    fn interrupt(&mut self) {
-        let Some(mut shown) = self.shown_draft.take() else { return };
-        let last = shown.flow.end();
-        shown.flow = Flow::new(&format!("{} ... ", self.name_of(shown.agent.entity())), self.width);
-        self.shown_draft = Some(shown);
-        self.push(last.into_iter().collect());
-    }
-
-    /// Ends the row of the shown draft, which will not be posted.
-    fn discard_shown(&mut self) {
-        let Some(mut shown) = self.shown_draft.take() else { return };
-        self.push(shown.flow.end().into_iter().collect());
-        self.note(&format!("({} discarded that)", self.name_of(shown.agent.entity())));
-        self.show_drafts();
+    fn about(&mut self, agent: AgentId, text: &str) {
+        self.note(&format!("({} {text})", self.name_of(agent.entity())));
     }
 
     fn back_off(&mut self, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
-        let name = self.name_of(agent.entity());
-        self.note(&format!("({name} {})", backing_off_text(rest, why, &self.zone)));
+        let text = backing_off_text(rest, why, &self.zone);
+        self.about(agent, &text);
     }
 
-    fn state(&mut self, agent: AgentId, state: AgentState, cycle: Option<CycleId>, reason: Option<String>) {
-        if matches!(state, AgentState::Sleeping | AgentState::Retired) {
-            if let Some(reason) = reason {
-                let name = self.name_of(agent.entity());
-                self.note(&format!("({name} sleeps: {reason})"));
-            }
-            return;
-        }
-        self.cycles.extend(cycle.map(|cycle| (agent, cycle)));
-    }
-
-    fn tool_done(&mut self, agent: AgentId, tool: &str, status: OutcomeStatus) {
+    fn tool_done(&mut self, agent: AgentId, cycle: CycleId, tool: &str, status: OutcomeStatus) {
         let end = match status {
             OutcomeStatus::Ok if !is_shown(tool) => return,
             OutcomeStatus::Ok => "",
@@ -347,42 +266,36 @@ impl Talk {
             OutcomeStatus::Unknown => ": unknown whether it happened",
             OutcomeStatus::Canceled => ": canceled",
         };
-        let name = self.name_of(agent.entity());
-        self.note(&format!("  * {name} used {tool}{end}"));
+        if self.cycles.get(&agent) == Some(&cycle) {
+            self.note(&format!("  * {} used {tool}{end}", self.name_of(agent.entity())));
+        }
     }
 
     fn ended(&mut self, agent: AgentId, ending: Ending, reason: Option<String>) {
-        let name = self.name_of(agent.entity());
         let details = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         match ending {
             Ending::Completed => {}
-            Ending::Skipped => self.note(&format!("({name} skipped it)")),
-            Ending::Exhausted => self.note(&format!("({name} was cut off{details})")),
-            Ending::Canceled => self.note(&format!("({name} stopped: canceled)")),
-            Ending::Failed => {
-                self.note(&format!("({name} failed{details}; `viv dead` lists what is not tried again)"))
-            }
+            Ending::Skipped => self.about(agent, "skipped it"),
+            Ending::Exhausted => self.about(agent, &format!("was cut off{details}")),
+            Ending::Canceled => self.about(agent, "stopped: canceled"),
+            Ending::Failed => self.about(agent, &format!("failed{details}; `viv dead` lists what is not tried again")),
         }
     }
 
-    fn push(&mut self, rows: Vec<String>) {
-        let painted: Vec<String> = rows.iter().map(|row| self.painted(row)).collect();
-        self.rows.extend(painted);
-    }
-
-    /// A row with its leading name, if any, highlighted.
-    fn painted(&self, row: &str) -> String {
-        if row.starts_with(' ') {
-            return row.to_owned();
+    /// The rows of a text with the name of who wrote it before the first.
+    fn named(&self, who: EntityId, mut rows: Vec<String>) -> Vec<String> {
+        let style = if self.me == Some(who) { Style::Bold } else { Style::Cyan };
+        let name = self.screen.paint(style, &self.name_of(who));
+        if let Some(first) = rows.first_mut() {
+            *first = format!("{name}: {first}").trim_end().to_owned();
         }
-        let end = [": ", " ... "].iter().filter_map(|mark| row.find(mark)).min().unwrap_or(0);
-        let (name, rest) = row.split_at(end);
-        let mine = self.me.and_then(|me| self.names.get(&me)).is_some_and(|me| me == name);
-        format!("{}{rest}", self.screen.paint(if mine { Style::Bold } else { Style::Cyan }, name))
+        rows
     }
 
+    /// The name; in a narrow terminal at most half of a row.
     fn name_of(&self, id: EntityId) -> String {
-        self.names.get(&id).cloned().unwrap_or_else(|| id.to_string().chars().take(8).collect())
+        let name = self.names.get(&id).cloned().unwrap_or_else(|| id.to_string().chars().take(8).collect());
+        shortened(&name, (self.width / 2).max(4))
     }
 }
 

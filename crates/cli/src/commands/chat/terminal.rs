@@ -1,21 +1,21 @@
-//! The terminal of a chat: delivers single keys, and redraws a few rows at the bottom while the rows above
-//! only grow. Knows rows, not their content.
+//! The terminal of a chat: redraws a few rows at the bottom while the rows above only grow. Knows rows, not their
+//! content. Also reads the keyboard, for every command that takes keys.
 
-use std::io::Write;
-use std::time::Duration;
+use std::io::{Write, stdout};
 
-use rustix::termios::{self, InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
+use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use tokio::sync::mpsc;
 
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{columns, terminal_width};
+use crate::output::columns;
 
-/// Maximum number of input pieces that wait for the chat.
-const INPUT_BUFFER: usize = 64;
+/// Maximum number of keys that wait.
+const KEYS: usize = 64;
 
-/// A terminal in raw mode; restored when this is dropped.
+/// A terminal that delivers single keys; restored when this is dropped.
 pub(crate) struct Terminal {
-    before: Termios,
     /// Rows of the bottom part above the cursor's row.
     above: usize,
     /// Columns of each row of the bottom part above the cursor, needed after a change of width.
@@ -23,26 +23,19 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Switches the terminal to raw mode.
+    /// Switches the terminal to single keys, with pasted text marked, so that its line ends do not send it.
     pub(crate) fn take() -> Result<Self> {
-        let broken =
-            |error| Failure::new(Exit::Failed, "no_terminal", format!("cannot set up the terminal: {error}"));
-        let before = termios::tcgetattr(std::io::stdin()).map_err(broken)?;
-        let mut ours = before.clone();
-        ours.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
-        ours.input_modes -= InputModes::IXON;
-        ours.special_codes[SpecialCodeIndex::VMIN] = 1;
-        ours.special_codes[SpecialCodeIndex::VTIME] = 0;
-        termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &ours).map_err(broken)?;
-        let terminal = Self { before, above: 0, drawn: Vec::new() };
-        // Marks pasted text, so that its line ends do not send it.
-        put("\x1b[?2004h");
-        Ok(terminal)
+        let taken = enable_raw_mode().and_then(|()| execute!(stdout(), EnableBracketedPaste));
+        taken.map_err(|error| {
+            Failure::new(Exit::Failed, "no_terminal", format!("cannot set up the terminal: {error}"))
+        })?;
+        Ok(Self { above: 0, drawn: Vec::new() })
     }
 
-    /// Columns that rows may use: the last one stays free, because terminals wrap differently there.
-    pub(crate) fn width() -> usize {
-        terminal_width().saturating_sub(1).max(8)
+    /// Columns and rows that may be used. The last column stays free, because terminals wrap differently there.
+    pub(crate) fn size() -> (usize, usize) {
+        let (width, height) = ratatui::crossterm::terminal::size().unwrap_or((80, 24));
+        (usize::from(width).saturating_sub(1).max(8), usize::from(height).max(4))
     }
 
     /// Adds `rows` above and draws `bottom` below them, with the cursor in it.
@@ -68,13 +61,13 @@ impl Terminal {
         out.push_str("\x1b[?25h");
         put(&out);
         self.above = cursor.0;
-        self.drawn = bottom.iter().take(cursor.0).map(|row| columns(&plain(row))).collect();
+        self.drawn = bottom.iter().take(cursor.0).map(|row| columns(row)).collect();
     }
 
     /// Recomputes the height after a change of width: the terminal may have folded rows.
     pub(crate) fn resized(&mut self) {
-        let width = terminal_width().max(1);
-        self.above = self.drawn.iter().map(|columns| columns.div_ceil(width).max(1)).sum();
+        let (width, _) = Self::size();
+        self.above = self.drawn.iter().map(|columns| columns.div_ceil(width + 1).max(1)).sum();
     }
 
     /// Clears the screen.
@@ -86,60 +79,30 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        put("\x1b[?2004l\r\x1b[J");
+        put("\r\x1b[J");
         // If even this fails, nothing more can be done.
-        let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+        let _ = execute!(stdout(), DisableBracketedPaste);
+        let _ = disable_raw_mode();
     }
 }
 
-/// Input in pieces as they arrive; closed at its end.
-pub(crate) fn input() -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel(INPUT_BUFFER);
-    // A blocked read of the terminal cannot be canceled, so it has its own thread, which ends with the
-    // process.
+fn put(text: &str) {
+    let mut out = stdout().lock();
+    // If the terminal is gone, the keys end too, and with them the chat.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Keys, pastes and changed sizes as they arrive; closed if the terminal is gone.
+pub(crate) fn keyboard() -> mpsc::Receiver<Event> {
+    let (sender, receiver) = mpsc::channel(KEYS);
+    // A blocked read of the terminal cannot be canceled, so it has its own thread, which ends with the process.
     std::thread::spawn(move || {
-        let mut buffer = [0u8; 4096];
-        loop {
-            match rustix::io::read(std::io::stdin(), &mut buffer) {
-                Ok(0) => return,
-                Ok(n) => {
-                    if sender.blocking_send(buffer[..n].to_vec()).is_err() {
-                        return;
-                    }
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => std::thread::sleep(Duration::from_millis(20)),
-                Err(_) => return,
+        while let Ok(event) = event::read() {
+            let release = matches!(&event, Event::Key(key) if key.kind == KeyEventKind::Release);
+            if !release && sender.blocking_send(event).is_err() {
+                return;
             }
         }
     });
     receiver
-}
-
-fn put(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // If the terminal is gone, the input ends too, and with it the chat.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// The row without our colour codes.
-fn plain(row: &str) -> String {
-    let mut out = String::with_capacity(row.len());
-    let mut rest = row;
-    while let Some(at) = rest.find("\x1b[") {
-        out.push_str(&rest[..at]);
-        rest = rest[at..].find('m').map_or("", |end| &rest[at + end + 1..]);
-    }
-    out + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_take_no_columns() {
-        assert_eq!(plain("\x1b[1;36mada\x1b[0m: hi"), "ada: hi");
-        assert_eq!(plain("none"), "none");
-    }
 }

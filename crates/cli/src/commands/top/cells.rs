@@ -1,13 +1,12 @@
 //! The content of each column, and which columns fit. Must not know the terminal.
 
-use agent::id::AgentId;
 use api::Agent;
 use jiff::Timestamp;
 
 use super::overview::{is_working, state_of, tokens_of};
 use super::pulse::{BEATS, Pulses};
 use crate::commands::watch::moment::money;
-use crate::output::{Screen, columns, short_count};
+use crate::output::{Screen, short_count};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,58 +29,50 @@ use Column::{Cost, Cycles, Last, Model, Name, Plan, Pulse, State, Tokens, Waitin
 const ALL: [Column; 10] = [Name, State, Pulse, Waiting, Tokens, Cost, Last, Plan, Cycles, Model];
 /// The order in which columns are dropped if space is short; the others are always shown.
 const DROP_ORDER: [Column; 7] = [Model, Cycles, Plan, Last, Tokens, Cost, Pulse];
-/// Minimum and maximum width of a handle.
-const NAME: (usize, usize) = (11, 32);
+/// Maximum width of a handle.
+const NAME_MAX: usize = 32;
 
 impl Column {
+    /// The heading, the width, and whether it is aligned to the right, as numbers are.
+    const fn shape(self) -> (&'static str, usize, bool) {
+        match self {
+            Name => ("NAME", 11, false),
+            State => ("STATE", 10, false),
+            Pulse => ("PULSE", BEATS, false),
+            Waiting => ("WAIT", 4, true),
+            Tokens => ("TOKENS", 6, true),
+            Cost => ("COST", 10, true),
+            Last => ("LAST", 13, false),
+            Plan => ("PLAN", 6, false),
+            Cycles => ("CYCLES", 6, true),
+            Model => ("MODEL", 18, false),
+        }
+    }
+
     /// The heading.
-    pub(crate) fn head(self) -> &'static str {
-        match self {
-            Name => "NAME",
-            State => "STATE",
-            Pulse => "PULSE",
-            Waiting => "WAIT",
-            Tokens => "TOKENS",
-            Cost => "COST",
-            Last => "LAST",
-            Plan => "PLAN",
-            Cycles => "CYCLES",
-            Model => "MODEL",
-        }
+    pub(crate) const fn head(self) -> &'static str {
+        self.shape().0
     }
 
-    /// Whether it is aligned to the right, as numbers are.
-    pub(crate) fn is_right(self) -> bool {
-        matches!(self, Waiting | Tokens | Cost | Cycles)
-    }
-
-    fn width(self) -> usize {
-        match self {
-            Name => NAME.0,
-            State => 10,
-            Pulse => BEATS,
-            Waiting => 4,
-            Tokens | Cycles => 6,
-            Cost => 10,
-            Last => 13,
-            Plan => 6,
-            Model => 18,
-        }
+    /// Whether it is aligned to the right.
+    pub(crate) const fn is_right(self) -> bool {
+        self.shape().2
     }
 }
 
 /// The columns that fit, with their widths. Remaining space goes to the names, up to `longest`.
 pub(crate) fn layout(width: usize, longest: usize) -> Vec<(Column, usize)> {
-    let mut columns: Vec<Column> = ALL.to_vec();
-    let needed = |columns: &[Column]| columns.iter().map(|column| column.width() + 1).sum::<usize>() - 1;
+    let mut columns: Vec<(Column, usize)> = ALL.map(|column| (column, column.shape().1)).to_vec();
+    let needed = |columns: &[(Column, usize)]| columns.iter().map(|(_, width)| width + 1).sum::<usize>() - 1;
     for dropped in DROP_ORDER {
         if needed(&columns) > width {
-            columns.retain(|column| *column != dropped);
+            columns.retain(|(column, _)| *column != dropped);
         }
     }
     let left = width.saturating_sub(needed(&columns));
-    let name = (NAME.0 + left).min(longest.clamp(NAME.0, NAME.1));
-    columns.into_iter().map(|column| (column, if column == Name { name } else { column.width() })).collect()
+    let name = &mut columns[0].1;
+    *name = (*name + left).min(longest.clamp(*name, NAME_MAX));
+    columns
 }
 
 /// What a row needs in addition to its agent.
@@ -98,75 +89,32 @@ impl CellContext<'_> {
         match column {
             Name => self.screen.clean_line(&agent.name),
             State => self.screen.clean_line(state_of(agent)),
-            Pulse => self.pulse(agent.id),
+            Pulse => self.pulses.of(agent.id, self.screen.utf8),
             Waiting => agent.waiting.to_string(),
             Tokens => tokens_of(agent).map_or_else(|| unknown(agent), short_count),
             Cost => cost_of(agent),
-            Last => self.last_of(agent),
+            Last => agent.last.as_ref().map_or_else(String::new, |last| {
+                format!("{} {}", last.ending.as_str(), since(last.ended_at, self.now))
+            }),
             Plan => agent.next_plan.map(|at| until(at, self.now)).unwrap_or_default(),
             Cycles => short_count(agent.cycles),
             Model => agent.model.as_deref().map(|model| self.screen.clean_line(model)).unwrap_or_default(),
         }
     }
 
-    fn pulse(&self, agent: AgentId) -> String {
-        self.pulses.of(agent, self.screen.utf8)
-    }
-
-    fn last_of(&self, agent: &Agent) -> String {
-        let Some(last) = &agent.last else { return String::new() };
-        format!("{} {}", last.ending.as_str(), since(last.ended_at, self.now))
-    }
-
     /// The mark in front of a row; that of a working agent blinks.
     pub(crate) fn mark(&self, agent: &Agent, blink: bool) -> &'static str {
-        let utf8 = self.screen.utf8;
-        match state_of(agent) {
-            _ if is_working(agent) && blink => {
-                if utf8 {
-                    "●"
-                } else {
-                    "*"
-                }
-            }
-            _ if is_working(agent) => {
-                if utf8 {
-                    "○"
-                } else {
-                    "o"
-                }
-            }
-            "suspended" => "-",
-            "paused" => {
-                if utf8 {
-                    "◐"
-                } else {
-                    "="
-                }
-            }
-            "retired" => {
-                if utf8 {
-                    "×"
-                } else {
-                    "x"
-                }
-            }
-            "sleeping" if agent.waiting > 0 => {
-                if utf8 {
-                    "◌"
-                } else {
-                    "+"
-                }
-            }
-            "sleeping" => {
-                if utf8 {
-                    "·"
-                } else {
-                    "."
-                }
-            }
-            _ => "!",
-        }
+        let (utf8, ascii) = match state_of(agent) {
+            _ if is_working(agent) && blink => ("●", "*"),
+            _ if is_working(agent) => ("○", "o"),
+            "suspended" => ("-", "-"),
+            "paused" => ("◐", "="),
+            "retired" => ("×", "x"),
+            "sleeping" if agent.waiting > 0 => ("◌", "+"),
+            "sleeping" => ("·", "."),
+            _ => ("!", "!"),
+        };
+        self.screen.pick(utf8, ascii)
     }
 }
 
@@ -205,13 +153,6 @@ fn span(seconds: i64) -> String {
     }
 }
 
-/// The text in exactly `width` columns.
-pub(crate) fn fitted(text: &str, width: usize, right: bool) -> String {
-    let text = crate::output::shortened(text, width);
-    let space = " ".repeat(width.saturating_sub(columns(&text)));
-    if right { space + &text } else { text + &space }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,7 +179,6 @@ mod tests {
         assert_eq!([until(at(0), at(1)), until(at(300), at(0))], ["now", "in 5m"]);
         // The longest values fit their columns.
         assert_eq!([until(at(99 * 86_400), at(0)), until(at(100 * 86_400), at(0))], ["in 99d", "in 14w"]);
-        assert_eq!(Last.width(), "exhausted 59m".len());
-        assert_eq!([fitted("ab", 4, true), fitted("abcdef", 5, false)], ["  ab", "ab..."]);
+        assert_eq!(Last.shape().1, "exhausted 59m".len());
     }
 }

@@ -6,30 +6,26 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use ratatui::crossterm::event::Event;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
 use ratatui::crossterm::{cursor, execute};
 use ratatui::layout::Rect;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 
 use super::draw::draw;
-use super::overview::{Action, Overview, Request};
+use super::overview::{Action, Link, Overview, Request};
 use super::requests::{Requests, TopAnswer};
+use crate::commands::chat::terminal::keyboard;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use client::Client;
-use client::StreamEvent;
+use client::{Client, StreamEvent};
 
 /// Time between two redraws for updates; keys redraw at once.
 const FRAME: Duration = Duration::from_millis(100);
 /// Redraws per beat of a pulse, and per half of a blink.
 const FRAMES_PER_BEAT: u64 = 10;
 const FRAMES_PER_BLINK: u64 = 5;
-/// Maximum number of keys that wait.
-const KEYS: usize = 64;
-
 /// The whole screen; restored when this is dropped, and on a panic.
 struct FullScreen {
     terminal: DefaultTerminal,
@@ -94,7 +90,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
         [listen(SignalKind::terminate())?, listen(SignalKind::hangup())?, listen(SignalKind::interrupt())?];
     let mut stops = listen(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
     let mut terminal = FullScreen::take()?;
-    let mut keys = keys();
+    let mut keys = keyboard();
     let mut frame = tokio::time::interval(FRAME);
     frame.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let mut frames = 0u64;
@@ -103,13 +99,14 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
         let [ended, hung_up, interrupted] = &mut ends;
         let action = tokio::select! {
             key = keys.recv() => match key {
-                Some(Some(key)) => {
+                Some(Event::Key(key)) => {
                     let action = overview.press(key);
                     terminal.draw(&mut overview, &screen, blinks(frames))?;
                     action
                 }
                 // The terminal's size changed: draw everything with the new one.
-                Some(None) => Some(Action::Redraw),
+                Some(Event::Resize(..)) => Some(Action::Redraw),
+                Some(_) => None,
                 None => Some(Action::Quit),
             },
             Some(update) = updates.recv() => {
@@ -164,7 +161,7 @@ fn handle_update(overview: &mut Overview, event: StreamEvent, requests: &Request
             }
         }
         StreamEvent::Snapshot(snapshot) => overview.snapshot(&snapshot),
-        StreamEvent::Lost => overview.down("the stream ended".to_owned()),
+        StreamEvent::Lost => overview.link = Link::Down("the stream ended".to_owned()),
         StreamEvent::Gap(_) | StreamEvent::Closed(_) => {}
         StreamEvent::Refused(failure) => return Err(failure.into()),
     }
@@ -174,32 +171,11 @@ fn handle_update(overview: &mut Overview, event: StreamEvent, requests: &Request
 fn handle_answer(overview: &mut Overview, answer: TopAnswer) -> Result<()> {
     match answer {
         TopAnswer::Agents(agents) => overview.listed(agents),
-        TopAnswer::Down(why) => overview.down(why),
+        TopAnswer::Down(why) => overview.link = Link::Down(why),
         TopAnswer::Refused(failure) => return Err(failure),
         TopAnswer::Past(agent, past) => overview.opened(agent, past),
         TopAnswer::Message(text) => overview.message = Some(text),
         TopAnswer::Standing(agent, standing, text) => overview.set_standing(agent, standing, text),
     }
     Ok(())
-}
-
-/// Keys as they arrive; `None` for a changed size of the terminal. Closed if the terminal is gone.
-fn keys() -> mpsc::Receiver<Option<KeyEvent>> {
-    let (sender, receiver) = mpsc::channel(KEYS);
-    // A blocked read of the terminal cannot be canceled, so it has its own thread, which ends with the
-    // process.
-    std::thread::spawn(move || {
-        loop {
-            let event = match event::read() {
-                Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => Some(key),
-                Ok(Event::Resize(..)) => None,
-                Ok(_) => continue,
-                Err(_) => return,
-            };
-            if sender.blocking_send(event).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }

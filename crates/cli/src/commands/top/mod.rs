@@ -7,7 +7,6 @@ mod live;
 mod overview;
 mod pulse;
 mod requests;
-mod theme;
 
 use std::io::IsTerminal;
 use std::sync::Arc;

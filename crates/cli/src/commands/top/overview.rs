@@ -2,18 +2,17 @@
 //! Must not know the terminal or the server.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use agent::id::{AgentId, CycleId};
 use agent::life::Standing;
 use agent::update::{AgentState, Update};
 use api::{Agent, LastRunJson};
+use clap::ValueEnum;
+use client::{Feed, PastItem, Snapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::pulse::Pulses;
 use crate::args::SortArg;
-use client::Snapshot;
-use client::{Feed, PastItem};
 
 /// Maximum number of characters of a filter.
 const FILTER_MAX: usize = 80;
@@ -99,8 +98,8 @@ pub(crate) struct Overview {
     /// Rows of the list on the screen.
     pub(crate) page: usize,
     feed: Feed,
+    /// The agents that match the filter, in order.
     shown: Vec<usize>,
-    index: HashMap<AgentId, usize>,
     /// Something changed since the agents were sorted.
     stale: bool,
 }
@@ -121,9 +120,8 @@ impl Overview {
             chosen: None,
             first: 0,
             page: 1,
-            feed: Feed::default(),
+            feed: Feed::without_drafts(),
             shown: Vec::new(),
-            index: HashMap::new(),
             stale: false,
         }
     }
@@ -135,12 +133,11 @@ impl Overview {
 
     /// The chosen agent.
     pub(crate) fn chosen(&self) -> Option<&Agent> {
-        self.chosen.and_then(|id| self.index.get(&id)).map(|i| &self.agents[*i])
+        self.agents.iter().find(|agent| Some(agent.id) == self.chosen)
     }
 
     /// Sets the current list of agents.
     pub(crate) fn listed(&mut self, agents: Vec<Agent>) {
-        self.index = agents.iter().enumerate().map(|(i, agent)| (agent.id, i)).collect();
         self.agents = agents;
         self.link = Link::Live;
         self.arrange();
@@ -161,50 +158,30 @@ impl Overview {
         }
     }
 
-    /// Handles an update. Its counts are preliminary; the next list is exact.
+    /// Handles an update. Tokens and cost come with the next list.
     pub(crate) fn update(&mut self, now: jiff::Timestamp, update: &Update) {
         self.feed.update(update);
+        let by_message = match update {
+            Update::Message { message } => message.cycle.map(|_| message.sender.agent()),
+            Update::EventProgress { .. } => return,
+            _ => None,
+        };
+        let Some(id) = by_message.or(update.agent()) else { return };
+        self.pulses.beat(id);
         match update {
-            Update::State { agent, state, reason, .. } => {
-                self.pulses.beat(*agent);
-                let cycle = self.feed.working().get(agent).and_then(|work| work.cycle);
-                self.change(*agent, |agent| {
-                    agent.state = *state;
-                    agent.cycle = cycle;
+            Update::State { state, reason, .. } => {
+                let cycle = self.feed.working().get(&id).and_then(|work| work.cycle);
+                self.change(id, |agent| {
+                    (agent.state, agent.cycle) = (*state, cycle);
                     let suspended = agent.standing == Standing::Suspended;
                     agent.reason = reason.clone().or_else(|| suspended.then(|| "suspended".to_owned()));
                 });
             }
-            Update::CycleEnded { agent, cycle, ending, spent, .. } => {
-                self.pulses.beat(*agent);
+            Update::CycleEnded { cycle, ending, .. } => {
                 let last = LastRunJson { id: *cycle, ending: *ending, ended_at: now };
-                self.change(*agent, |agent| {
-                    agent.last = Some(last);
-                    if let Some(spent) = spent {
-                        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
-                            (None, None) => None,
-                            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
-                        };
-                        agent.usage.input = sum(agent.usage.input, spent.usage.input);
-                        agent.usage.output = sum(agent.usage.output, spent.usage.output);
-                        agent.cost_micros = sum(agent.cost_micros, spent.cost_micros);
-                    }
-                });
+                self.change(id, |agent| agent.last = Some(last));
             }
-            Update::Draft { agent, .. }
-            | Update::DraftReset { agent, .. }
-            | Update::ToolInput { agent, .. }
-            | Update::ToolStarted { agent, .. }
-            | Update::ToolDone { agent, .. }
-            | Update::ToolError { agent, .. }
-            | Update::Thought { agent, .. }
-            | Update::Commit { agent, .. } => self.pulses.beat(*agent),
-            Update::Message { message } => {
-                if message.cycle.is_some() {
-                    self.pulses.beat(message.sender.agent());
-                }
-            }
-            Update::Member { .. } | Update::EventProgress { .. } => {}
+            _ => {}
         }
     }
 
@@ -213,11 +190,6 @@ impl Overview {
         if self.detail.of == Some(of) {
             self.detail.past = Some(past);
         }
-    }
-
-    /// The server does not answer.
-    pub(crate) fn down(&mut self, why: String) {
-        self.link = Link::Down(why);
     }
 
     /// The opened agent, if the update means that its recent items must be read again.
@@ -231,8 +203,8 @@ impl Overview {
     }
 
     fn change(&mut self, id: AgentId, change: impl FnOnce(&mut Agent)) {
-        if let Some(i) = self.index.get(&id) {
-            change(&mut self.agents[*i]);
+        if let Some(agent) = self.agents.iter_mut().find(|agent| agent.id == id) {
+            change(agent);
             self.stale = true;
         }
     }
@@ -241,50 +213,33 @@ impl Overview {
     fn arrange(&mut self) {
         self.stale = false;
         let wanted = self.filter.to_lowercase();
+        let of = |text: &str| text.to_lowercase().contains(&wanted);
         let matches_filter = |agent: &Agent| {
-            let of = |text: &str| text.to_lowercase().contains(&wanted);
-            wanted.is_empty()
-                || of(&agent.name)
+            of(&agent.name)
                 || of(&agent.display_name)
                 || of(state_of(agent))
                 || agent.model.as_deref().is_some_and(of)
         };
-        let mut shown: Vec<usize> =
-            (0..self.agents.len()).filter(|i| matches_filter(&self.agents[*i])).collect();
         let agents = &self.agents;
-        match self.sort {
-            SortArg::Name => shown.sort_by(|a, b| agents[*a].name.cmp(&agents[*b].name)),
-            SortArg::State => shown.sort_by_key(|i| (rank(&agents[*i]), agents[*i].name.clone())),
-            SortArg::Waiting => shown.sort_by_key(|i| (Reverse(agents[*i].waiting), agents[*i].name.clone())),
-            SortArg::Tokens => {
-                shown.sort_by_key(|i| (Reverse(tokens_of(&agents[*i])), agents[*i].name.clone()));
-            }
-            SortArg::Cost => {
-                shown.sort_by_key(|i| (Reverse(agents[*i].cost_micros), agents[*i].name.clone()));
-            }
-            SortArg::Last => {
-                let last = |agent: &Agent| agent.last.as_ref().map(|last| last.ended_at);
-                shown.sort_by_key(|i| (Reverse(last(&agents[*i])), agents[*i].name.clone()));
-            }
-        }
+        let mut shown: Vec<usize> = (0..agents.len()).filter(|i| matches_filter(&agents[*i])).collect();
+        shown.sort_by_cached_key(|i| (Reverse(weight(&agents[*i], self.sort)), agents[*i].name.clone()));
         if self.reverse {
             shown.reverse();
         }
         self.shown = shown;
-        let position = self.position();
-        if position.is_none() {
-            let near = self.first.min(self.shown.len().saturating_sub(1));
-            self.chosen = self.shown.get(near).map(|i| self.agents[*i].id);
+        if self.position().is_none() {
+            self.choose(self.first);
         }
         self.scroll_to_chosen();
     }
 
-    fn position(&self) -> Option<usize> {
+    /// The row of the chosen agent in the whole list.
+    pub(crate) fn position(&self) -> Option<usize> {
         self.shown().position(|agent| Some(agent.id) == self.chosen)
     }
 
     /// Prepares for drawing, with `page` rows of the list on the screen.
-    pub(crate) fn resize(&mut self, page: usize) {
+    pub(crate) fn prepare(&mut self, page: usize) {
         self.page = page.max(1);
         // Updates arrive faster than the screen is drawn: sort only before drawing.
         if self.stale {
@@ -355,7 +310,9 @@ impl Overview {
                 return Some(Action::Request(Request::Open(id)));
             }
             KeyCode::Char('o') => {
-                self.sort = next_sort(self.sort);
+                let all = SortArg::value_variants();
+                let at = all.iter().position(|sort| *sort == self.sort).unwrap_or(0);
+                self.sort = all[(at + 1) % all.len()];
                 self.arrange();
             }
             KeyCode::Char('r') => {
@@ -465,14 +422,22 @@ fn rank(agent: &Agent) -> u8 {
     }
 }
 
-fn next_sort(sort: SortArg) -> SortArg {
+/// The name of a sort order, as on the command line.
+pub(crate) fn name_of(sort: SortArg) -> String {
+    sort.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// What stands higher in the list is greater; what is equal is ordered by name.
+fn weight(agent: &Agent, sort: SortArg) -> i64 {
+    // An unknown count is less than zero.
+    let count = |n: Option<u64>| n.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
     match sort {
-        SortArg::State => SortArg::Name,
-        SortArg::Name => SortArg::Waiting,
-        SortArg::Waiting => SortArg::Tokens,
-        SortArg::Tokens => SortArg::Cost,
-        SortArg::Cost => SortArg::Last,
-        SortArg::Last => SortArg::State,
+        SortArg::Name => 0,
+        SortArg::State => -i64::from(rank(agent)),
+        SortArg::Waiting => i64::from(agent.waiting),
+        SortArg::Tokens => count(tokens_of(agent)),
+        SortArg::Cost => count(agent.cost_micros),
+        SortArg::Last => agent.last.as_ref().map_or(i64::MIN, |last| last.ended_at.as_millisecond()),
     }
 }
 

@@ -12,12 +12,11 @@ use tokio::sync::mpsc;
 
 use super::log::Log;
 use super::past::{self, PAST_MAX, PastUpdate};
-use super::subject::{Feed, Subject};
+use super::subject::{Source, Subject};
 use super::writer::{Closed, LogWriter};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, terminal_safe_json};
-use client::Client;
-use client::StreamEvent;
+use client::{Client, StreamEvent};
 
 /// How often long calls are checked and the time in the last row is updated.
 const TICK: Duration = Duration::from_millis(500);
@@ -28,13 +27,15 @@ const BUFFER: usize = 256;
 
 /// Follows a subject and prints its log.
 pub(crate) struct Follower {
-    pub(crate) client: Arc<Client>,
-    pub(crate) screen: Screen,
-    pub(crate) subject: Subject,
-    pub(crate) log: Log,
+    client: Arc<Client>,
+    screen: Screen,
+    subject: Subject,
+    log: Log,
     writer: LogWriter,
     /// Time of the last message or run, by the server's clock.
     last: Option<Timestamp>,
+    /// Time of the oldest item that was read at the start: what is older was not asked for.
+    oldest: Option<Timestamp>,
     lost: bool,
     /// A snapshot was received before: another one means that something may have been missed.
     had_snapshot: bool,
@@ -55,29 +56,27 @@ impl Follower {
         thoughts: bool,
     ) -> Self {
         let writer = LogWriter::of(&screen);
-        Self { client, screen, subject, log, writer, last: None, lost: false, had_snapshot: false, thoughts }
+        let (last, oldest, lost, had_snapshot) = (None, None, false, false);
+        Self { client, screen, subject, log, writer, last, oldest, lost, had_snapshot, thoughts }
     }
 
     /// Prints the past: the last `history` items, or those after `since`. Items that were read but not
-    /// printed count as shown.
+    /// printed count as shown. `false` if nobody reads the output any more.
     pub(crate) async fn past(&mut self, history: u32, since: Option<Timestamp>) -> Result<bool> {
         let max = if since.is_some() { PAST_MAX } else { history.max(1) };
         let found = past::read(&self.client, &self.subject, since, max).await?;
-        let shown = if since.is_none() && history == 0 { 0 } else { found.len() };
-        let skipped = found.len() - shown;
-        for (i, item) in found.into_iter().enumerate() {
-            self.print_past(item, i >= skipped).await;
+        self.oldest = found.first().map(|item| item.at).or(since);
+        for item in found {
+            self.print_past(item, since.is_some() || history > 0).await;
         }
         Ok(self.flush().is_ok())
     }
 
     async fn print_past(&mut self, item: PastUpdate, show: bool) {
         let PastUpdate { at, update, sender, posted_cycle } = item;
-        if let Some(cycle) = posted_cycle {
-            self.log.mark_visible(cycle);
-        }
+        posted_cycle.into_iter().for_each(|cycle| self.log.mark_visible(cycle));
         self.last = self.last.max(Some(at));
-        if self.log.shown_before(&update) || !show {
+        if self.log.shown_before(&update) || !show || self.oldest.is_some_and(|oldest| at < oldest) {
             return;
         }
         if let (Update::Message { message }, Some(name), Some(_)) = (&update, sender, self.subject.space()) {
@@ -95,11 +94,11 @@ impl Follower {
         // Start to listen before the past is read, so that nothing is missed between the two.
         let mut own = None;
         let (other, mut others) = mpsc::channel(BUFFER);
-        for (feed, path) in self.subject.feeds() {
+        for (source, path) in self.subject.streams() {
             let updates = client::listen(Arc::clone(&self.client), path).await?;
-            match feed {
-                Feed::Own => own = Some(updates),
-                Feed::Everything => pass_on(updates, other.clone()),
+            match source {
+                Source::Own => own = Some(updates),
+                Source::Everything => pass_on(updates, other.clone()),
             }
         }
         let Some(mut own) = own else { return Ok(Exit::Answered) };
@@ -115,7 +114,7 @@ impl Follower {
                     None => return Err(Failure::new(Exit::Unreachable, "unreachable", "the stream ended")
                         .hint("run the command again")),
                 },
-                Some(update) = others.recv() => self.update(Feed::Everything, update).await,
+                Some(update) = others.recv() => self.update(Source::Everything, update).await,
                 _ = tick.tick() => {
                     self.log.tick(Timestamp::now());
                     self.flush()
@@ -131,7 +130,7 @@ impl Follower {
     async fn handle(&mut self, event: StreamEvent) -> Result<WriteResult> {
         let now = Timestamp::now();
         match event {
-            StreamEvent::Update(update) => return Ok(self.update(Feed::Own, *update).await),
+            StreamEvent::Update(update) => return Ok(self.update(Source::Own, *update).await),
             StreamEvent::Snapshot(snapshot) => {
                 if std::mem::take(&mut self.lost) {
                     self.note(now, "back", "reconnected", json!({}));
@@ -168,9 +167,9 @@ impl Follower {
         Ok(self.flush())
     }
 
-    async fn update(&mut self, feed: Feed, update: Update) -> WriteResult {
+    async fn update(&mut self, source: Source, update: Update) -> WriteResult {
         let hidden = matches!(update, Update::Thought { .. }) && !self.thoughts && !self.screen.json;
-        if hidden || !self.subject.includes(feed, &update) || self.log.shown_before(&update) {
+        if hidden || !self.subject.includes(source, &update) || self.log.shown_before(&update) {
             return Ok(());
         }
         let mut at = Timestamp::now();
@@ -246,11 +245,7 @@ fn pass_on(mut stream: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Update>) {
 }
 
 /// The signals that end a follower.
-struct StopSignals {
-    interrupted: Signal,
-    terminated: Signal,
-    hung_up: Signal,
-}
+struct StopSignals([Signal; 3]);
 
 impl StopSignals {
     fn listen() -> Result<Self> {
@@ -260,18 +255,17 @@ impl StopSignals {
                     .hint("run it on its own, without a wrapper that blocks signals")
             })
         };
-        Ok(Self {
-            interrupted: listen(SignalKind::interrupt())?,
-            terminated: listen(SignalKind::terminate())?,
-            hung_up: listen(SignalKind::hangup())?,
-        })
+        let [interrupt, terminate, hangup] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(listen);
+        Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
     async fn received(&mut self) {
+        let [interrupted, terminated, hung_up] = &mut self.0;
         tokio::select! {
-            _ = self.interrupted.recv() => {}
-            _ = self.terminated.recv() => {}
-            _ = self.hung_up.recv() => {}
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+            _ = hung_up.recv() => {}
         }
     }
 }

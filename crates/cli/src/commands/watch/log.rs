@@ -5,38 +5,54 @@ use std::collections::{HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::event::EventProgress;
-use agent::id::{AgentId, CallId, CycleId, EventId, MessageId, SpaceId};
+use agent::id::{AgentId, CallId, CycleId, EntityId, MessageId, SpaceId};
 use agent::life::IdleUntil;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Update};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::cycles::Cycles;
 use super::moment::{backing_off_text, clock, money, took};
 use super::names::Names;
-use crate::commands::chat::flow::Flow;
+use crate::commands::chat::flow::flow;
 use crate::commands::dead;
-use crate::output::{Screen, Style, columns, short_count, shortened};
-use client::{Feed, FeedDraft, Snapshot};
+use crate::output::{Screen, Style, char_columns, columns, short_count, shortened};
+use client::{Feed, Snapshot};
 
-/// Maximum number of items that are remembered as shown, so that they are not shown twice.
-const SHOWN: usize = 1_024;
+/// Maximum number of items of each kind that are remembered, so that they are not shown twice.
+const REMEMBERED: usize = 1_024;
 /// Maximum number of open calls that are remembered.
 const IN_FLIGHT: usize = 4_096;
-/// Maximum number of bytes of a thought that are tail until it is shown.
+/// Maximum number of bytes of a thought that are kept until it is shown.
 const THOUGHT_BYTES: usize = 64 * 1024;
 /// Columns of a call's arguments.
 const ARGUMENTS: usize = 60;
-/// If fewer columns are left for a draft's text, its lead is shortened.
+/// If fewer columns are left for a text, what stands before it is shortened.
 const TEXT_MIN: usize = 8;
 /// A call that takes longer is also shown when it starts.
 const LONG_CALL_MS: i64 = 400;
 /// Tools that are not shown: their effect is visible as a message or as the end of the cycle.
-const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
-
-/// Tools whose only effect is how the cycle end.
+pub(crate) const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
+/// Tools whose only effect is how the cycle ends.
 const ENDING_TOOLS: [&str; 2] = ["done", "skip"];
+
+/// The last ids of a kind.
+#[derive(Debug)]
+struct Recent<T>(VecDeque<T>);
+
+impl<T: PartialEq> Recent<T> {
+    /// Adds an id; `false` if it is known.
+    fn add(&mut self, id: T) -> bool {
+        if self.0.contains(&id) {
+            return false;
+        }
+        self.0.push_back(id);
+        if self.0.len() > REMEMBERED {
+            self.0.pop_front();
+        }
+        true
+    }
+}
 
 /// An open call.
 struct Call {
@@ -64,9 +80,13 @@ pub(crate) struct Log {
     feed: Feed,
     calls: HashMap<CallId, Call>,
     thoughts: HashMap<AgentId, ThoughtLine>,
-    cycles: Cycles,
-    messages: VecDeque<MessageId>,
-    endings: VecDeque<CycleId>,
+    /// Agents that woke but did nothing visible yet: when, and their state. If three agents receive a message and one
+    /// replies, the log shows that one in full and of the others only their ending.
+    woke: HashMap<AgentId, (Timestamp, AgentState)>,
+    /// Cycles that did something visible, whether it is shown or not.
+    visible: Recent<CycleId>,
+    messages: Recent<MessageId>,
+    endings: Recent<CycleId>,
     rows: Vec<String>,
 }
 
@@ -81,9 +101,10 @@ impl Log {
             feed: Feed::default(),
             calls: HashMap::new(),
             thoughts: HashMap::new(),
-            cycles: Cycles::default(),
-            messages: VecDeque::new(),
-            endings: VecDeque::new(),
+            woke: HashMap::new(),
+            visible: Recent(VecDeque::new()),
+            messages: Recent(VecDeque::new()),
+            endings: Recent(VecDeque::new()),
             rows: Vec::new(),
         }
     }
@@ -100,32 +121,20 @@ impl Log {
 
     /// Whether it was shown before; marks it as shown.
     pub(crate) fn shown_before(&mut self, update: &Update) -> bool {
-        fn remember<T: PartialEq>(seen: &mut VecDeque<T>, id: T) -> bool {
-            let before = seen.contains(&id);
-            if !before {
-                seen.push_back(id);
-            }
-            if seen.len() > SHOWN {
-                seen.pop_front();
-            }
-            before
-        }
         match update {
             Update::Message { message } => {
                 // A message makes its cycle visible, even one that is older than everything shown.
-                if let Some(cycle) = message.cycle {
-                    self.cycles.mark_visible(cycle);
-                }
-                remember(&mut self.messages, message.id)
+                message.cycle.into_iter().for_each(|cycle| self.mark_visible(cycle));
+                !self.messages.add(message.id)
             }
-            Update::CycleEnded { cycle, .. } => remember(&mut self.endings, *cycle),
+            Update::CycleEnded { cycle, .. } => !self.endings.add(*cycle),
             _ => false,
         }
     }
 
     /// The cycle posted a message, whether it is shown or not.
     pub(crate) fn mark_visible(&mut self, cycle: CycleId) {
-        self.cycles.mark_visible(cycle);
+        self.visible.add(cycle);
     }
 
     /// Handles an update that happened at `at`.
@@ -136,22 +145,21 @@ impl Log {
         let change = self.feed.update(update);
         match update {
             Update::Message { message } => {
-                let who = self.names.of(message.sender);
-                let of_agent = message.cycle.is_some();
+                let style = if message.cycle.is_some() { Style::Cyan } else { Style::Bold };
                 if let Some(cycle) = message.cycle {
                     self.act(AgentId(message.sender.0), Some(cycle));
                 }
-                self.message_rows(at, &who, message.space, &message.text, of_agent);
+                self.entry(at, (message.sender, style), Some(message.space), &message.text, None);
             }
             Update::Member { space, entity, joined, .. } => {
-                let who = self.names.of(*entity);
-                let space_name = self.names.of_space(*space);
-                self.dim_row(at, &who, &format!("{} {space_name}", if *joined { "joined" } else { "left" }));
+                let how = if *joined { "joined" } else { "left" };
+                let text = format!("{how} {}", self.names.of_space(*space));
+                self.entry(at, (*entity, Style::Cyan), None, &text, Some(Style::Dim));
             }
             Update::Draft { agent, .. } => self.act(*agent, None),
             Update::DraftReset { agent, .. } => {
-                if change.ended_draft.is_some() && !self.brief {
-                    self.dim_row(at, &self.names.of(agent.entity()), "discarded its draft");
+                if change.discarded && !self.brief {
+                    self.row(at, *agent, "discarded its draft", Style::Dim);
                 }
             }
             Update::State { agent, reason, idle: Some(idle), .. } => {
@@ -160,7 +168,7 @@ impl Log {
                 }
             }
             Update::State { agent, state, cycle, reason, .. } => {
-                self.state(at, *agent, *state, *cycle, change.new_cycle, reason.as_deref());
+                self.state(at, *agent, (*state, *cycle), change.new_cycle, reason.as_deref());
             }
             Update::ToolStarted { agent, cycle, call, tool, arguments } => {
                 if !ENDING_TOOLS.contains(&tool.as_str()) {
@@ -182,15 +190,16 @@ impl Log {
                 self.act(*agent, Some(*cycle));
                 self.think(at, *agent, *step, *reasoning, delta);
             }
-            // The call itself is shown when it starts.
             Update::EventProgress { agent, event, progress: EventProgress::Dead, reason, .. } => {
                 self.event_died(at, *agent, event, reason.as_deref());
             }
+            // A call is shown when it starts.
             Update::Commit { .. } | Update::EventProgress { .. } | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, cycle, ending, reason, spent } => {
+                self.woke.remove(agent);
                 // A cycle that did nothing visible gets one short row.
                 let idle =
-                    matches!(ending, Ending::Completed | Ending::Skipped) && self.cycles.end(*agent, *cycle);
+                    matches!(ending, Ending::Completed | Ending::Skipped) && !self.visible.0.contains(cycle);
                 let spent = spent.as_ref().filter(|_| !idle);
                 self.ended(at, *agent, *ending, reason.as_deref(), spent);
             }
@@ -201,7 +210,7 @@ impl Log {
         let who = self.names.of(agent.entity());
         let why = reason.map(|reason| format!(" because: {reason}")).unwrap_or_default();
         let text = format!("marked the event {event} as dead{why}; {}", dead::advice(event, &who));
-        self.dim_row(at, &who, &self.screen.clean_line(&text));
+        self.row(at, agent, &self.screen.clean_line(&text), Style::Dim);
     }
 
     /// Handles the snapshot of a new connection.
@@ -211,34 +220,33 @@ impl Log {
             let rest = IdleUntil { reason: now.reason, until: now.until };
             self.back_off(Timestamp::now(), now.agent, rest, now.why.as_deref());
         }
-        self.cycles.keep(|agent| self.feed.working().contains_key(&agent));
+        self.woke.retain(|agent, _| self.feed.working().contains_key(agent));
         self.calls.clear();
     }
 
     /// Shows calls that have been running for long.
     pub(crate) fn tick(&mut self, now: Timestamp) {
         let long = |call: &Call| now.as_millisecond() - call.since.as_millisecond() > LONG_CALL_MS;
-        let mut due: Vec<CallId> = self
-            .calls
-            .iter()
-            .filter(|(_, call)| !call.shown && long(call))
-            .map(|(id, _)| id.clone())
-            .collect();
-        due.sort();
-        for id in due {
-            let Some(call) = self.calls.get_mut(&id) else { continue };
+        let mut due = Vec::new();
+        for (id, call) in self.calls.iter_mut().filter(|(_, call)| !call.shown && long(call)) {
             call.shown = true;
-            let since = call.since;
-            let who = self.names.of(call.agent.entity());
-            let text = call_text(&format!("{} ...", call.tool), Some(call));
-            self.row(since, &who, &text, Style::Dim);
+            due.push((
+                id.clone(),
+                call.since,
+                call.agent,
+                call_text(&format!("{} ...", call.tool), Some(call)),
+            ));
+        }
+        due.sort_by(|a, b| a.0.cmp(&b.0));
+        for (_, since, agent, text) in due {
+            self.row(since, agent, &text, Style::Dim);
         }
     }
 
     /// Adds a note about the log itself.
     pub(crate) fn note(&mut self, at: Timestamp, text: &str) {
-        let row = format!("{} ({text})", clock(at, &self.zone));
-        self.rows.push(self.screen.paint(Style::Yellow, &row));
+        let rows = flow(&format!("{} ({text})", clock(at, &self.zone)), 0, self.width());
+        self.rows.extend(rows.iter().map(|row| self.screen.paint(Style::Yellow, row)));
     }
 
     /// Adds a row unchanged.
@@ -246,10 +254,20 @@ impl Log {
         self.rows.push(row);
     }
 
-    /// What is happening now, in one row of at most `width` columns.
+    /// What is happening now, in one row of at most `width` columns: it must not reach the last column, or it would
+    /// leave a line behind with every piece of a draft.
     pub(crate) fn unfinished(&self, now: Timestamp, width: usize) -> Option<String> {
         if let Some((_, draft)) = self.feed.drafts().first_key_value().filter(|_| !self.brief) {
-            return Some(self.draft_row(now, draft, width));
+            let others = self.feed.drafts().len() - 1;
+            let more = if others > 0 { format!(" (+{others} writing)") } else { String::new() };
+            let who = self.names.of(draft.agent.entity());
+            let lead = self.lead(now, &who, Some(draft.space), width).concat();
+            let fits = |parts: [&str; 2]| columns(parts[0]) + columns(parts[1]) + TEXT_MIN <= width;
+            let lead = if fits([&lead, ""]) { lead.as_str() } else { "" };
+            let more = if fits([lead, &more]) { more.as_str() } else { "" };
+            let text = self.screen.clean_line(&draft.text);
+            let room = width.saturating_sub(columns(lead) + columns(more));
+            return Some(format!("{lead}{}{more}", tail_of(&text, room)));
         }
         let working: Vec<String> = self
             .feed
@@ -265,103 +283,68 @@ impl Log {
         Some(self.screen.paint(Style::Dim, &shortened(&format!("({text})"), width)))
     }
 
-    /// A draft in one row. If space is short, omits first the other writers, then the time, then the space.
-    /// The row must not reach the last column: it would leave a line behind with every piece.
-    fn draft_row(&self, now: Timestamp, draft: &FeedDraft, width: usize) -> String {
-        let who = self.names.of(draft.agent.entity());
-        let both = format!("{who}{}{}: ", self.arrow(), self.names.of_space(draft.space));
-        let others = self.feed.drafts().len() - 1;
-        let more = if others > 0 { format!(" (+{others} writing)") } else { String::new() };
-        let time = clock(now, &self.zone);
-        let variants = [(format!("{time} {both}"), more), (format!("{time} {both}"), String::new())];
-        let variants =
-            variants.into_iter().chain([(both, String::new()), (format!("{who}: "), String::new())]);
-        let text = self.screen.clean_line(&draft.text);
-        for (lead, more) in variants {
-            let room = width.saturating_sub(columns(&lead) + columns(&more));
-            if room >= TEXT_MIN {
-                return shortened(&format!("{lead}{}{more}", tail_of(&text, room)), width);
-            }
-        }
-        tail_of(&text, width)
+    fn width(&self) -> usize {
+        self.screen.width.map_or(usize::MAX, |width| width.saturating_sub(1))
     }
 
-    /// Handles a visible action of an agent: first shows its activation, if not yet shown.
-    fn act(&mut self, agent: AgentId, cycle: Option<CycleId>) {
-        let cycle = cycle.or_else(|| self.feed.working().get(&agent)?.cycle);
-        if let Some(cycle) = cycle
-            && let Some((since, state)) = self.cycles.act(agent, cycle)
-        {
-            self.row(since, &self.names.of(agent.entity()), state.as_str(), Style::Dim);
-        }
-    }
-
-    fn arrow(&self) -> &'static str {
-        if self.screen.utf8 { " → " } else { " > " }
-    }
-
-    fn message_rows(&mut self, at: Timestamp, who: &str, space: SpaceId, text: &str, of_agent: bool) {
-        let space_name = self.names.of_space(space);
-        let time = clock(at, &self.zone);
-        let lead = format!("{time} {who}{}{space_name}: ", self.arrow());
-        let rows = if self.brief {
-            let line = format!("{lead}{}", self.screen.clean_line(text).trim());
-            vec![self.screen.width.map_or_else(|| line.clone(), |width| shortened(&line, width))]
-        } else {
-            let width = self.screen.width.map_or(usize::MAX, |width| width.saturating_sub(1));
-            let mut flow = Flow::new(&lead, width);
-            let mut rows = flow.feed(&self.screen.clean(text));
-            rows.extend(flow.end());
-            rows
+    /// What stands before a text: the time, who says or does it, and in which space. If little room is left for the
+    /// text, the time is omitted, then the space, then the end of the name.
+    fn lead(&self, at: Timestamp, who: &str, space: Option<SpaceId>, width: usize) -> [String; 3] {
+        let end = if space.is_some() { ": " } else { " " };
+        let arrow = self.screen.pick(" → ", " > ");
+        let place = space.map_or_else(String::new, |space| format!("{arrow}{}", self.names.of_space(space)));
+        let place = place + end;
+        let time = format!("{} ", clock(at, &self.zone));
+        let fits = |lead: &[String; 3]| columns(&lead.concat()) + TEXT_MIN <= width;
+        let whole = [time, who.to_owned(), place.clone()];
+        let timeless = [String::new(), who.to_owned(), place];
+        let shortest = || {
+            let who = shortened(who, width.saturating_sub(TEXT_MIN + end.len()).max(4));
+            [String::new(), who, end.to_owned()]
         };
-        let style = if of_agent { Style::Cyan } else { Style::Bold };
-        let painted = format!(
-            "{} {}{}{}: ",
-            self.screen.paint(Style::Dim, &time),
-            self.screen.paint(style, who),
-            self.arrow(),
-            space_name
-        );
-        for row in rows {
-            self.rows.push(match row.strip_prefix(&lead) {
-                Some(rest) => format!("{painted}{rest}"),
-                None => row,
-            });
+        [whole, timeless].into_iter().find(fits).unwrap_or_else(shortest)
+    }
+
+    /// Handles a visible action of an agent: first shows that it woke, if that was not shown yet.
+    fn act(&mut self, agent: AgentId, cycle: Option<CycleId>) {
+        let Some(cycle) = cycle.or_else(|| self.feed.working().get(&agent)?.cycle) else { return };
+        self.mark_visible(cycle);
+        if let Some((since, state)) = self.woke.remove(&agent) {
+            self.row(since, agent, state.as_str(), Style::Dim);
         }
     }
 
     fn back_off(&mut self, at: Timestamp, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
-        let why = why.map(|why| self.screen.clean_line(why));
-        let text = backing_off_text(rest, why.as_deref(), &self.zone);
-        self.row(at, &self.names.of(agent.entity()), &text, Style::Yellow);
+        let text = backing_off_text(rest, why, &self.zone);
+        self.row(at, agent, &text, Style::Yellow);
     }
 
     fn state(
         &mut self,
         at: Timestamp,
         agent: AgentId,
-        state: AgentState,
-        cycle: Option<CycleId>,
+        (state, cycle): (AgentState, Option<CycleId>),
         new_cycle: bool,
         reason: Option<&str>,
     ) {
-        let who = self.names.of(agent.entity());
-        let reason = reason.map(|reason| self.screen.clean_line(reason));
-        if matches!(state, AgentState::Sleeping | AgentState::Retired) {
-            if let Some(reason) = reason {
-                self.row(at, &who, &format!("sleeps: {reason}"), Style::Yellow);
+        match (state, reason) {
+            (AgentState::Sleeping | AgentState::Retired, Some(reason)) => {
+                self.row(at, agent, &format!("sleeps: {reason}"), Style::Yellow);
             }
-            return;
-        }
-        if let Some(reason) = reason {
-            self.act(agent, cycle);
-            return self.row(at, &who, &reason, Style::Yellow);
-        }
-        if state == AgentState::Paused {
-            self.act(agent, cycle);
-            self.row(at, &who, "waits for a person", Style::Yellow);
-        } else if new_cycle && !self.brief {
-            self.cycles.woke(agent, at, state);
+            (AgentState::Sleeping | AgentState::Retired, None) => {}
+            (_, Some(reason)) => {
+                self.act(agent, cycle);
+                self.row(at, agent, reason, Style::Yellow);
+            }
+            (AgentState::Paused, None) => {
+                self.act(agent, cycle);
+                self.row(at, agent, "waits for a person", Style::Yellow);
+            }
+            (_, None) => {
+                if new_cycle && !self.brief {
+                    self.woke.insert(agent, (at, state));
+                }
+            }
         }
     }
 
@@ -369,7 +352,7 @@ impl Log {
         if self.brief || self.calls.len() >= IN_FLIGHT {
             return;
         }
-        let (tool, arguments) = (self.screen.clean_line(tool), self.screen.clean_line(arguments));
+        let (tool, arguments) = (tool.to_owned(), self.screen.clean_line(arguments));
         let shown = HIDDEN_TOOLS.contains(&tool.as_str());
         self.calls.insert(call.clone(), Call { agent, tool, arguments, since: at, shown });
     }
@@ -384,12 +367,8 @@ impl Log {
         ms: Option<u64>,
     ) {
         let started = self.calls.remove(call);
-        let tool = self.screen.clean_line(tool);
-        let hidden = status == OutcomeStatus::Ok && (self.brief || HIDDEN_TOOLS.contains(&tool.as_str()));
-        if hidden {
-            return;
-        }
         let (how, style) = match status {
+            OutcomeStatus::Ok if self.brief || HIDDEN_TOOLS.contains(&tool) => return,
             OutcomeStatus::Ok => ("ok", Style::Dim),
             OutcomeStatus::Error => ("failed", Style::Red),
             OutcomeStatus::Pending => ("result comes later", Style::Yellow),
@@ -399,7 +378,7 @@ impl Log {
         let time = ms.map(|ms| format!(", {}", took(ms))).unwrap_or_default();
         // The status comes before the arguments, which may be cut off.
         let what = call_text(&format!("{tool}: {how}{time}"), started.filter(|call| !call.shown).as_ref());
-        self.row(at, &self.names.of(agent.entity()), &what, style);
+        self.row(at, agent, &what, style);
     }
 
     fn think(&mut self, at: Timestamp, agent: AgentId, step: u32, reasoning: bool, delta: &str) {
@@ -417,17 +396,10 @@ impl Log {
     fn end_thought(&mut self, at: Timestamp, agent: Option<AgentId>) {
         let Some(agent) = agent else { return };
         let Some(thought) = self.thoughts.remove(&agent) else { return };
-        let text = self.screen.clean(thought.text.trim());
-        if text.is_empty() {
-            return;
+        if !thought.text.trim().is_empty() {
+            let how = if thought.reasoning { "reasons" } else { "notes" };
+            self.row(at, agent, &format!("{how}: {}", thought.text.trim()), Style::Dim);
         }
-        let who = self.names.of(agent.entity());
-        let how = if thought.reasoning { "reasons" } else { "notes" };
-        let width = self.screen.width.map_or(usize::MAX, |width| width.saturating_sub(1));
-        let mut flow = Flow::new(&format!("{} {who} {how}: ", clock(at, &self.zone)), width);
-        let mut rows = flow.feed(&text);
-        rows.extend(flow.end());
-        self.rows.extend(rows.iter().map(|row| self.screen.paint(Style::Dim, row)));
     }
 
     fn ended(
@@ -443,7 +415,7 @@ impl Log {
             text.push_str(&format!(": {}", summary(spent)));
         }
         if let Some(reason) = reason {
-            text.push_str(&format!(" ({})", self.screen.clean_line(reason)));
+            text.push_str(&format!(" ({reason})"));
         }
         let style = match ending {
             Ending::Completed => Style::Green,
@@ -451,33 +423,36 @@ impl Log {
             Ending::Exhausted | Ending::Canceled => Style::Yellow,
             Ending::Failed => Style::Red,
         };
-        self.row(at, &self.names.of(agent.entity()), &text, style);
+        self.row(at, agent, &text, style);
     }
 
-    fn dim_row(&mut self, at: Timestamp, who: &str, text: &str) {
-        self.row(at, who, text, Style::Dim);
+    /// Adds what an agent does.
+    fn row(&mut self, at: Timestamp, agent: AgentId, text: &str, style: Style) {
+        self.entry(at, (agent.entity(), Style::Cyan), None, text, Some(style));
     }
 
-    /// Adds text about an agent or person: one row if the log is brief, else as many as needed.
-    fn row(&mut self, at: Timestamp, who: &str, text: &str, style: Style) {
-        let time = clock(at, &self.zone);
-        let lead = format!("{time} {who} ");
-        let width = self.screen.width.map_or(usize::MAX, |width| width.saturating_sub(1));
+    /// Adds text by or about somebody: one row if the log is brief, else as many as needed.
+    fn entry(
+        &mut self,
+        at: Timestamp,
+        (who, name_style): (EntityId, Style),
+        space: Option<SpaceId>,
+        text: &str,
+        style: Option<Style>,
+    ) {
+        let width = self.width();
+        let lead = self.lead(at, &self.names.of(who), space, width);
+        let taken = columns(&lead.concat());
         let rows = if self.brief {
-            vec![shortened(&format!("{lead}{text}"), width)]
+            vec![shortened(self.screen.clean_line(text).trim(), width.saturating_sub(taken))]
         } else {
-            let mut flow = Flow::new(&lead, width);
-            let mut rows = flow.feed(text);
-            rows.extend(flow.end());
-            rows
+            flow(&self.screen.clean(text), taken, width)
         };
-        let painted =
-            format!("{} {} ", self.screen.paint(Style::Dim, &time), self.screen.paint(Style::Cyan, who));
+        let [time, name, place] = lead;
+        let mut lead = self.screen.paint(Style::Dim, &time) + &self.screen.paint(name_style, &name) + &place;
         for row in rows {
-            self.rows.push(match row.strip_prefix(&lead) {
-                Some(rest) => format!("{painted}{}", self.screen.paint(style, rest)),
-                None => self.screen.paint(style, &row),
-            });
+            let row = style.map_or_else(|| row.clone(), |style| self.screen.paint(style, &row));
+            self.rows.push(std::mem::take(&mut lead) + &row);
         }
     }
 }
@@ -510,20 +485,20 @@ fn call_text(what: &str, call: Option<&Call>) -> String {
 }
 
 /// The end of a text, in at most `max` columns.
-fn tail_of(text: &str, max: usize) -> String {
+pub(crate) fn tail_of(text: &str, max: usize) -> String {
     if columns(text) <= max {
         return text.to_owned();
     }
-    let mut tail: Vec<char> = Vec::new();
     let mut used = 3;
-    for c in text.chars().rev() {
-        used += crate::output::char_columns(c);
+    let mut begin = text.len();
+    for (at, c) in text.char_indices().rev() {
+        used += char_columns(c);
         if used > max {
             break;
         }
-        tail.push(c);
+        begin = at;
     }
-    format!("...{}", tail.iter().rev().collect::<String>())
+    format!("...{}", &text[begin..])
 }
 
 #[cfg(test)]

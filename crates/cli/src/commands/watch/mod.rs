@@ -1,6 +1,5 @@
 //! `viv watch`: a space, an agent or everything, as a readable live log.
 
-mod cycles;
 pub(crate) mod follow;
 pub(crate) mod log;
 pub(crate) mod moment;

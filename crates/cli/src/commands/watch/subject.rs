@@ -12,16 +12,14 @@ use super::names::Names;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::target;
-use client::ErrorClass;
-use client::Snapshot;
-use client::{Client, agent_path, segment};
+use client::{Client, ErrorClass, Snapshot, agent_path, segment};
 
 /// The path of the server's stream.
 const EVERYTHING: &str = "/v1/stream";
 
 /// The stream that an update came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Feed {
+pub(crate) enum Source {
     /// The subject's own stream.
     Own,
     /// The server's stream, for updates that the subject's own stream does not contain.
@@ -124,19 +122,21 @@ impl Subject {
     }
 
     /// The streams that contain the subject's updates.
-    pub(crate) fn feeds(&self) -> Vec<(Feed, String)> {
+    pub(crate) fn streams(&self) -> Vec<(Source, String)> {
         let everything = || EVERYTHING.to_owned();
         match self {
-            Self::Everything => vec![(Feed::Own, everything())],
+            Self::Everything => vec![(Source::Own, everything())],
             Self::Space { space, admin, .. } => {
-                let own = (Feed::Own, format!("/v1/spaces/{}/stream", space.id));
+                let own = (Source::Own, format!("/v1/spaces/{}/stream", space.id));
                 // A space's stream contains no calls.
-                if *admin { vec![own, (Feed::Everything, everything())] } else { vec![own] }
+                if *admin { vec![own, (Source::Everything, everything())] } else { vec![own] }
             }
             Self::Agents { agents, .. } => match agents[..] {
                 // An agent's stream contains no messages.
-                [agent] => vec![(Feed::Own, agent_path(agent, "/stream")), (Feed::Everything, everything())],
-                _ => vec![(Feed::Own, everything())],
+                [agent] => {
+                    vec![(Source::Own, agent_path(agent, "/stream")), (Source::Everything, everything())]
+                }
+                _ => vec![(Source::Own, everything())],
             },
         }
     }
@@ -169,26 +169,26 @@ impl Subject {
     }
 
     /// Whether an update belongs to the subject.
-    pub(crate) fn includes(&mut self, feed: Feed, update: &Update) -> bool {
+    pub(crate) fn includes(&mut self, source: Source, update: &Update) -> bool {
         match self {
             Self::Everything => true,
             Self::Space { cycles, .. } => match update {
                 Update::ToolStarted { agent, cycle, .. }
                 | Update::ToolDone { agent, cycle, .. }
                 | Update::ToolError { agent, cycle, .. } => {
-                    feed == Feed::Everything && cycles.get(agent) == Some(cycle)
+                    source == Source::Everything && cycles.get(agent) == Some(cycle)
                 }
                 // A cycle that did nothing in the space ends only in the server's stream, although its
                 // activation was shown here. Such a cycle posts nothing that would have to be shown before
                 // its end.
                 Update::CycleEnded { agent, cycle, ending: Ending::Skipped, .. } => {
-                    feed == Feed::Own || cycles.get(agent) == Some(cycle)
+                    source == Source::Own || cycles.get(agent) == Some(cycle)
                 }
-                Update::State { agent, cycle: Some(cycle), .. } if feed == Feed::Own => {
+                Update::State { agent, cycle: Some(cycle), .. } if source == Source::Own => {
                     cycles.insert(*agent, *cycle);
                     true
                 }
-                _ => feed == Feed::Own,
+                _ => source == Source::Own,
             },
             Self::Agents { agents, spaces } => {
                 let alone = agents.len() == 1;
@@ -206,7 +206,7 @@ impl Subject {
                     }
                     other => {
                         let by_one = other.agent().is_some_and(|agent| agents.contains(&agent));
-                        by_one && (feed == Feed::Own || !alone)
+                        by_one && (source == Source::Own || !alone)
                     }
                 }
             }

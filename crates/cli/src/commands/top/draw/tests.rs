@@ -119,7 +119,7 @@ fn questions_help_and_failures_are_shown() {
     insta::assert_snapshot!("help_80", drawn(&mut overview, 80, 16, true));
     insta::assert_snapshot!("help_40", drawn(&mut overview, 40, 16, true));
     press(&mut overview, KeyCode::Char('?'));
-    overview.down("no server answers at `http://127.0.0.1:7878`: connection refused".to_owned());
+    overview.link = Link::Down("no server answers at `http://127.0.0.1:7878`: connection refused".to_owned());
     let down = drawn(&mut overview, 80, 10, true);
     assert!(down.contains("not connected; reconnecting") && down.contains("ada"), "{down}");
     overview.listed(Vec::new());
