@@ -14,7 +14,6 @@ use super::names;
 #[schema(as = Entity)]
 pub struct EntityJson {
     /// Unique id. For an agent it is also the agent's id.
-    #[schema(value_type = Uuid)]
     pub id: EntityId,
     /// Whether the entity is a person or an agent.
     #[schema(value_type = names::EntityKind)]
@@ -26,7 +25,6 @@ pub struct EntityJson {
     /// Id of the person in the client's own user database; `null` if none was set, and for agents.
     pub external_id: Option<String>,
     /// When the entity was created.
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
 
@@ -65,7 +63,6 @@ pub struct NewKey {
 #[schema(as = Key)]
 pub struct KeyJson {
     /// Id of the credential.
-    #[schema(value_type = Uuid)]
     pub id: CredentialId,
     /// The secret. Only its hash is stored, so it cannot be shown again.
     pub key: String,
@@ -75,20 +72,16 @@ pub struct KeyJson {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeyRecord {
     /// Id of the key.
-    #[schema(value_type = Uuid)]
     pub id: CredentialId,
     /// Kind of key: `admin` or `entity`.
     pub kind: String,
     /// Person that the key is bound to; `null` for an admin key.
-    #[schema(value_type = Option<Uuid>)]
     pub entity: Option<EntityId>,
     /// What the key is for; `cli` for the key of the commands on the server's machine.
     pub label: String,
     /// When the key was created.
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// When the key was revoked; `null` if it is valid.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
 }
 

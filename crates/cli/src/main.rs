@@ -104,7 +104,6 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Entities(args) => commands::entities::run(client()?, screen, args).await,
         Command::Keys(verb) => commands::keys::run(&cli.global, screen, verb).await,
         Command::Scenario(verb) => commands::scenario::run(cli.global, screen, verb).await,
-        Command::Open => commands::pages::open(client()?, screen).await,
         Command::Completions(args) => commands::pages::completions(screen, args),
         Command::Man(args) => commands::pages::man(screen, args),
         Command::Watch(args) => commands::watch::run(client()?, screen, args).await,

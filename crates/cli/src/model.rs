@@ -113,7 +113,7 @@ mod tests {
         let crate::args::Command::Up(up) = crate::args::Cli::try_parse_from(line).unwrap().command else {
             panic!("not up")
         };
-        choose(&settings("", up.given()), Arc::new(SystemClock::new())).await
+        choose(&settings("", up), Arc::new(SystemClock::new())).await
     }
 
     #[tokio::test]
@@ -161,11 +161,11 @@ mod tests {
     #[tokio::test]
     async fn a_model_configured_in_the_file_must_exist() {
         let text = "[model]\nname = \"demo\"\n[models.\"opnai/x\"]\nmax_output = 5\n";
-        let failure = choose(&settings(text, vec![]), Arc::new(SystemClock::new())).await.err().unwrap();
+        let failure = choose(&settings(text, ()), Arc::new(SystemClock::new())).await.err().unwrap();
         assert!(failure.message.contains("vivarium.toml:4") && failure.code == "bad_model", "{failure}");
         let text = "[model]\nname = \"vllm/x\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
                     [models.\"vllm/x\"]\ncontext_window = 4096\n";
-        let chosen = choose(&settings(text, vec![]), Arc::new(SystemClock::new())).await.unwrap();
+        let chosen = choose(&settings(text, ()), Arc::new(SystemClock::new())).await.unwrap();
         assert_eq!(chosen.info.context_window, 4_096);
         assert!(chosen.why.ends_with("vivarium.toml:2"), "{}", chosen.why);
     }

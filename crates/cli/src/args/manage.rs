@@ -42,7 +42,6 @@ pub(crate) enum AgentsVerb {
     /// Change an agent's config; used from its next cycle on
     Set {
         /// The agent, by handle or id
-        #[arg(value_name = "NAME|ID")]
         agent: String,
         /// Such as `model=openai/gpt-5`, `limits.max_steps=5`, `instructions=@FILE`; an empty value
         /// goes back to the default
@@ -56,7 +55,6 @@ pub(crate) enum AgentsVerb {
     /// Retire an agent for good; its history is kept
     Retire {
         /// The agent, by handle or id
-        #[arg(value_name = "NAME|ID")]
         agent: String,
         /// Do not ask: this cannot be undone
         #[arg(long)]
@@ -70,7 +68,6 @@ pub(crate) enum AgentsVerb {
 #[derive(Debug, Args)]
 pub(crate) struct OneAgent {
     /// The agent, by handle or id
-    #[arg(value_name = "NAME|ID")]
     pub(crate) agent: String,
 }
 
@@ -78,7 +75,6 @@ pub(crate) struct OneAgent {
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
-    #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Instructions for the model
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
@@ -125,7 +121,6 @@ pub(crate) enum SpacesVerb {
     /// Change a space: display name, description, which messages of agents wake others
     Set {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
         /// `display_name`, `description` or `wake_on` (`all` or `mention`); an empty value goes back to
         /// the default
@@ -135,7 +130,6 @@ pub(crate) enum SpacesVerb {
     /// Close a space: it accepts no more messages, and its name stays taken
     Close {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
         /// Do not ask: this cannot be undone
         #[arg(long)]
@@ -144,7 +138,6 @@ pub(crate) enum SpacesVerb {
     /// Add members, or change their role
     Add {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
         /// People and agents, by handle or id
         #[arg(required = true, value_name = "MEMBER")]
@@ -156,7 +149,6 @@ pub(crate) enum SpacesVerb {
     /// Remove members
     Remove {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
         /// People and agents, by handle or id
         #[arg(required = true, value_name = "MEMBER")]
@@ -165,7 +157,6 @@ pub(crate) enum SpacesVerb {
     /// List the members of a space
     Members {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
     },
     /// Read the messages of a space
@@ -176,7 +167,6 @@ pub(crate) enum SpacesVerb {
 #[derive(Debug, Args)]
 pub(crate) struct OpenSpaceArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
-    #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// First members, by handle or id, comma-separated
     #[arg(long, value_delimiter = ',', value_name = "MEMBER,…")]
@@ -197,7 +187,6 @@ pub(crate) struct OpenSpaceArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ReadArgs {
     /// The space, by handle or id [default: the only one]
-    #[arg(value_name = "SPACE")]
     pub(crate) space: Option<String>,
     /// Maximum number of messages; the newest are kept
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
@@ -233,7 +222,6 @@ pub(crate) enum EntitiesVerb {
     /// Add a person
     Add {
         /// A handle: a-z, 0-9, `_` and `-`, at most 40 characters
-        #[arg(value_name = "NAME")]
         name: String,
         /// Display name [default: the handle]
         #[arg(long, value_name = "TEXT")]
@@ -261,7 +249,6 @@ pub(crate) enum KeysVerb {
     /// Revoke a key: it stops working at once
     Revoke {
         /// The key, by id
-        #[arg(value_name = "ID")]
         id: String,
         /// Do not ask: this cannot be undone
         #[arg(long)]
@@ -283,7 +270,6 @@ fn kind(text: &str) -> Result<EntityKind, String> {
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
-    #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
 

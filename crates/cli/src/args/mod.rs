@@ -131,8 +131,6 @@ pub(crate) enum Command {
     Import(ImportWhat),
     /// List the models that can be reached, or test one
     Models(ModelsArgs),
-    /// Print the address of the console
-    Open,
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the man page, or write all of them

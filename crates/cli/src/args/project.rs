@@ -38,19 +38,14 @@ pub(crate) struct KeysArgs {
     /// Keys of an agent file instead of vivarium.toml
     #[arg(long)]
     pub(crate) agent: bool,
-    /// Print a Markdown table
-    #[arg(long)]
-    pub(crate) markdown: bool,
 }
 
 /// `viv event`.
 #[derive(Debug, Args)]
 pub(crate) struct EventArgs {
     /// The agent, by handle or id
-    #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
     /// Name of the service, such as `deploy`
-    #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
     /// Payload, as JSON; `-`, or a pipe without JSON here, reads standard input
     #[arg(value_name = "JSON")]

@@ -16,7 +16,6 @@ pub(crate) struct BackupArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// A file written by `viv backup`, or the data directory of a stopped server
-    #[arg(value_name = "BACKUP")]
     pub(crate) backup: PathBuf,
     /// Replace an existing store, which is kept in a folder beside it
     #[arg(long)]
@@ -27,7 +26,6 @@ pub(crate) struct RestoreArgs {
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     /// A file written by `viv backup`, or another data directory [default: the data directory]
-    #[arg(value_name = "BACKUP")]
     pub(crate) backup: Option<PathBuf>,
 }
 
@@ -42,10 +40,8 @@ pub(crate) enum ExportWhat {
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// The agent, by handle or id
-    #[arg(value_name = "NAME|ID")]
     pub(crate) agent: String,
     /// File to write; never overwrites [default: standard output]
-    #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -60,7 +56,6 @@ pub(crate) enum ImportWhat {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// A file written by `viv export agent`
-    #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Its new handle [default: its old one]
     #[arg(long = "as", value_name = "NAME")]

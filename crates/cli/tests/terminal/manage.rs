@@ -48,8 +48,6 @@ fn agents_people_and_spaces_are_created_changed_and_ended() {
         &["agents", "--all"],
         &["agents", "--all", "suspend", "bob"],
         &["agents", "--state", "tired"],
-        &["open"],
-        &["open", "--json"],
     ] {
         let shown = args.join(" ").replace(file, "bob.txt");
         all.push_str(&format!("$ viv {shown}\n{}\n", server.run(args).shown()));

@@ -80,7 +80,7 @@ async fn models(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
         return Ok(None);
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let settings = Settings::load(global, args.given())?;
+    let settings = Settings::load(global, args)?;
     let chosen = model::choose(&settings, clock).await?;
     if !chosen.info.demo {
         let progress = Progress::start(screen, format!("asking {}", chosen.info.name));

@@ -41,7 +41,7 @@ const EXIT_STOPPED_TWICE: i32 = 130;
 
 /// Serves until it is told to stop.
 pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<Exit> {
-    let settings = Settings::load(&global, args.given())?;
+    let settings = Settings::load(&global, &args)?;
     log_to_stderr(screen, &settings)?;
     let data_dir = settings.data_dir();
     let listener = listen::bind(settings.get("listen"), settings.flag("allow_remote"), data_dir).await?;
