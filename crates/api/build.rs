@@ -5,8 +5,8 @@ use utoipa_config::Config;
 fn main() {
     let uuids = ["AgentId", "CredentialId", "CycleId", "EntityId", "MessageId", "SpaceId"];
     let texts = ["CallId", "EventId", "RootId"];
-    let config = uuids.iter().fold(Config::new(), |config, id| config.alias_for(*id, "uuid::Uuid"));
-    let config = texts.iter().fold(config, |config, id| config.alias_for(*id, "String"));
+    let config = uuids.iter().fold(Config::new(), |config, id| config.alias_for(id, "uuid::Uuid"));
+    let config = texts.iter().fold(config, |config, id| config.alias_for(id, "String"));
     config.write_to_file();
     println!("cargo::rerun-if-changed=build.rs");
 }
