@@ -8,7 +8,7 @@ use models::{catalog, default_model, demo};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::secrets;
-use crate::settings::{Origin, Settings};
+use crate::settings::{Origin, Setting, Settings};
 
 /// The default model of a server.
 pub(crate) struct Chosen {
@@ -74,7 +74,7 @@ fn why(origin: &Origin) -> String {
 
 /// Checks the models that the file configures: each must exist. Keys are needed only at first use.
 fn check_names(book: &ModelBook, settings: &Settings) -> Result<()> {
-    for (model, _, _, origin) in settings.of_models() {
+    for (model, Setting { origin, .. }) in settings.of_models() {
         if let Err(ModelError::NoModel(why)) = book.model(Some(model)) {
             let message = format!("`[models.\"{model}\"]` ({origin}): {why}");
             return Err(Failure::new(Exit::Usage, "bad_model", message));

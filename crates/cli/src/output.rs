@@ -2,8 +2,11 @@
 //! reaches a terminal. Decoration falls back to ASCII, so it works on any terminal.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
@@ -225,6 +228,24 @@ pub(crate) fn unwritten() -> Option<Failure> {
     let error = UNWRITTEN.get()?;
     let message = format!("cannot write to standard output: {error}");
     Some(Failure::new(Exit::Failed, "cannot_write", message).hint("is there space on the disk?"))
+}
+
+/// Creates a file for a result, readable by its owner only. An existing one is never overwritten.
+pub(crate) fn new_file(path: &Path) -> Result<File, Failure> {
+    let created = File::options().write(true).create_new(true).mode(0o600).open(path);
+    created.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let message = format!("`{}` already exists and is not overwritten", path.display());
+            Failure::new(Exit::Refused, "would_overwrite", message).hint("name another file")
+        }
+        _ => unwritable(path, &error),
+    })
+}
+
+/// The failure of writing to a file.
+pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, "file_unusable", format!("cannot write `{}`: {error}", path.display()))
+        .hint("may this user write there, and is there space on the disk?")
 }
 
 /// Prints one line to standard error. A failure to write is ignored: there is nowhere to report it.

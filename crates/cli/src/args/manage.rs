@@ -1,12 +1,10 @@
-//! The command line of commands that create and change things (agents, spaces, people) and of those that
-//! print the command line's own definitions.
+//! The command line of commands that create and change things: agents, spaces, people.
 
 use std::path::PathBuf;
 
 use agent::config::WakeOn;
 use agent::entity::EntityKind;
 use clap::{Args, Subcommand};
-use clap_complete::Shell;
 
 /// States by which a list of agents can be filtered.
 const STATES: [&str; 6] = ["sleeping", "thinking", "processing", "paused", "suspended", "retired"];
@@ -264,19 +262,4 @@ pub(crate) enum KeysVerb {
 
 fn kind(text: &str) -> Result<EntityKind, String> {
     EntityKind::try_from(text).map_err(|_| "wanted `human` or `agent`".to_owned())
-}
-
-/// `viv completions`.
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell
-    pub(crate) shell: Shell,
-}
-
-/// `viv man`.
-#[derive(Debug, Args)]
-pub(crate) struct ManArgs {
-    /// Write one page per command into this directory instead
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
 }

@@ -4,14 +4,6 @@ use clap::{Args, Subcommand};
 
 use super::UpArgs;
 
-/// `viv init`.
-#[derive(Debug, Args)]
-pub(crate) struct InitArgs {
-    /// Directory to write to; created if missing
-    #[arg(default_value = ".", value_name = "DIR")]
-    pub(crate) dir: std::path::PathBuf,
-}
-
 /// `viv config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {

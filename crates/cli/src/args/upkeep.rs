@@ -1,16 +1,8 @@
-//! The command line of backup, restore, verify, export and import.
+//! The command line of restore, export and import.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-/// `viv backup`.
-#[derive(Debug, Args)]
-pub(crate) struct BackupArgs {
-    /// File to write, or a folder (the file is named by the time); never overwrites
-    #[arg(value_name = "FILE|DIR")]
-    pub(crate) to: PathBuf,
-}
 
 /// `viv restore`.
 #[derive(Debug, Args)]
@@ -20,13 +12,6 @@ pub(crate) struct RestoreArgs {
     /// Replace an existing store, which is kept in a folder beside it
     #[arg(long)]
     pub(crate) replace: bool,
-}
-
-/// `viv verify`.
-#[derive(Debug, Args)]
-pub(crate) struct VerifyArgs {
-    /// A file written by `viv backup`, or another data directory [default: the data directory]
-    pub(crate) backup: Option<PathBuf>,
 }
 
 /// `viv export`.

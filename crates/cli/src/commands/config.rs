@@ -7,8 +7,8 @@ use super::up;
 use crate::args::{ConfigCommand, Global, KeysArgs};
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, Style};
+use crate::settings::Settings;
 use crate::settings::keys::{KEYS, Key};
-use crate::settings::{Settings, shown};
 use project::agent_file::FILE_KEYS;
 
 /// Runs `show`, `check` or `keys`.
@@ -24,9 +24,9 @@ pub(crate) async fn run(global: Global, screen: Screen, command: ConfigCommand) 
 fn show(settings: &Settings, screen: &Screen, origin: bool) {
     let of_server = settings.all().iter();
     let of_server = of_server.map(|one| (one.key.name.to_owned(), one.shown(), one.origin.to_string()));
-    let of_models = settings.of_models().map(|(model, key, value, origin)| {
-        let name = key.of_model().unwrap_or(key.name);
-        (format!("models.\"{model}\".{name}"), shown(key, value), origin.to_string())
+    let of_models = settings.of_models().map(|(model, one)| {
+        let name = one.key.of_model().unwrap_or(one.key.name);
+        (format!("models.\"{model}\".{name}"), one.shown(), one.origin.to_string())
     });
     let rows = of_server.chain(of_models);
     if screen.json {

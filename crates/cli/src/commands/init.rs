@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::args::InitArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style};
 use crate::templates::{GITIGNORE, IGNORED, TEMPLATES, Template};
 
 /// Writes the project.
-pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
-    let dir = args.dir.as_path();
+pub(crate) fn run(screen: Screen, dir: &Path) -> Result<Exit> {
     let ignored = dir.join(GITIGNORE.path);
     let has_ignore_file = fs::symlink_metadata(&ignored).is_ok();
     let mut wanted: Vec<Template> = TEMPLATES.to_vec();

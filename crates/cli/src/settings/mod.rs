@@ -62,17 +62,12 @@ pub(crate) struct Setting {
 impl Setting {
     /// The value for display: if it may contain a secret, the secret is hidden.
     pub(crate) fn shown(&self) -> Value {
-        shown(self.key, &self.value)
-    }
-}
-
-/// A value for display.
-pub(crate) fn shown(key: &Key, value: &Value) -> Value {
-    match (key.kind, value) {
-        (Kind::Headers, Value::Object(headers)) => {
-            headers.iter().map(|(name, _)| (name.clone(), json!("(hidden)"))).collect()
+        match (self.key.kind, &self.value) {
+            (Kind::Headers, Value::Object(headers)) => {
+                headers.keys().map(|name| (name.clone(), json!("(hidden)"))).collect()
+            }
+            (_, value) => value.clone(),
         }
-        _ => value.clone(),
     }
 }
 
@@ -94,8 +89,8 @@ pub(crate) struct Settings {
     /// Whether clients started in the same directory find the data directory without options.
     pub(crate) found_by_clients: bool,
     values: Vec<Setting>,
-    models: Vec<(String, Vec<Entry>)>,
-    shown_file: String,
+    /// The file's settings of single models, by the model's name.
+    models: Vec<(String, Vec<Setting>)>,
 }
 
 impl Settings {
@@ -109,11 +104,8 @@ impl Settings {
             given.insert("data_dir".to_owned(), json!(utf8(dir, "--data-dir")?));
         }
         let config_file = ConfigFile::find(global, env, &[FILE])?;
-        let shown_file = config_file.shown();
-        let from_file = match &config_file.text {
-            Some(text) => file::read(text, &shown_file)?,
-            None => FileValue::default(),
-        };
+        let text = config_file.text.as_deref().unwrap_or_default();
+        let from_file = file::read(text, &config_file.shown())?;
         let mut layers = Layers { given, from_file: &from_file, env, config_file: &config_file, model: None };
         let name = keys::known(keys::NAME).map(|key| layers.setting(key)).transpose()?;
         layers.model = name.map(|name| name.value);
@@ -122,9 +114,15 @@ impl Settings {
             found_by_clients: false,
             file: config_file.text.is_some().then(|| config_file.file.clone()),
             values,
-            models: from_file.models,
-            shown_file,
+            models: Vec::new(),
         };
+        let of_model = |entry: &Entry| {
+            let origin = Origin::File(config_file.shown(), entry.line);
+            Some(Setting { key: keys::known(entry.key)?, value: entry.value.clone(), origin })
+        };
+        for (model, entries) in &from_file.models {
+            settings.models.push((model.clone(), entries.iter().filter_map(of_model).collect()));
+        }
         settings.found_by_clients = settings.data_dir_is_from_the_file() && !config_file.named;
         Ok(settings)
     }
@@ -134,14 +132,9 @@ impl Settings {
         &self.values
     }
 
-    /// The file's settings for single models: the model, the key, its value, its line.
-    pub(crate) fn of_models(&self) -> impl Iterator<Item = (&str, &'static Key, &Value, Origin)> {
-        self.models.iter().flat_map(|(model, entries)| {
-            entries.iter().filter_map(|entry| {
-                let origin = Origin::File(self.shown_file.clone(), entry.line);
-                Some((model.as_str(), keys::known(entry.key)?, &entry.value, origin))
-            })
-        })
+    /// The file's settings for single models, each with the name of its model.
+    pub(crate) fn of_models(&self) -> impl Iterator<Item = (&str, &Setting)> {
+        self.models.iter().flat_map(|(model, all)| all.iter().map(|setting| (model.as_str(), setting)))
     }
 
     /// One setting.

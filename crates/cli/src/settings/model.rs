@@ -5,6 +5,7 @@ use models::secret::Secret;
 use serde_json::{Map, Value};
 
 use super::Settings;
+use super::keys::Kind;
 use crate::errors::{Failure, Result};
 
 impl Settings {
@@ -15,9 +16,9 @@ impl Settings {
 
     /// The names of secrets that the models' settings use.
     pub(crate) fn key_refs(&self) -> Vec<&str> {
-        let of_models = self.of_models().filter(|(_, key, ..)| key.name == "model.key_ref");
-        let of_models = of_models.filter_map(|(_, _, value, _)| value.as_str());
-        self.get("model.key_ref").value.as_str().into_iter().chain(of_models).collect()
+        let of_models = self.of_models().map(|(_, setting)| setting);
+        let all = std::iter::once(self.get("model.key_ref")).chain(of_models);
+        all.filter(|setting| setting.key.kind == Kind::KeyRef).filter_map(|one| one.value.as_str()).collect()
     }
 
     /// The configuration of a model: its `[models."name"]`, overridden by `[model]` if it is the default.
@@ -28,8 +29,8 @@ impl Settings {
         default: bool,
         secret: impl Fn(&str) -> Option<Secret>,
     ) -> Result<ModelConfig> {
-        let own = self.of_models().filter(|(model, ..)| *model == name);
-        let own = own.filter_map(|(_, key, value, _)| Some((key.of_model()?, value)));
+        let own = self.of_models().filter(|(model, _)| *model == name);
+        let own = own.filter_map(|(_, setting)| Some((setting.key.of_model()?, &setting.value)));
         let overrides = self.of_default().filter(|_| default);
         let mut keys: Map<String, Value> =
             own.chain(overrides).map(|(key, value)| (key.to_owned(), value.clone())).collect();
