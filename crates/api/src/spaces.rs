@@ -16,7 +16,6 @@ use super::{EntityJson, names};
 #[schema(as = Space)]
 pub struct SpaceJson {
     /// Unique id.
-    #[schema(value_type = Uuid)]
     pub id: SpaceId,
     /// Handle, `[a-z0-9_-]{1,40}`, unique among spaces.
     pub name: String,
@@ -35,7 +34,6 @@ pub struct SpaceJson {
     #[schema(value_type = names::WakeOn)]
     pub wake_on: WakeOn,
     /// When the space was opened.
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
 
@@ -95,7 +93,6 @@ pub struct MemberJson {
     /// Role in the space; free text, for example `owner` or `reviewer`.
     pub role: String,
     /// When the member was added.
-    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
 }
 
@@ -122,17 +119,14 @@ pub struct NewMember {
 #[schema(as = Message)]
 pub struct MessageJson {
     /// Unique id.
-    #[schema(value_type = Uuid)]
     pub id: MessageId,
     /// Id of the space.
-    #[schema(value_type = Uuid)]
     pub space: SpaceId,
     /// Position in the space: 1, 2, 3 and so on, without gaps.
     pub seq: u64,
     /// `rev` of the space when the message was last changed.
     pub rev: u64,
     /// Id of the sender.
-    #[schema(value_type = Uuid)]
     pub sender: EntityId,
     /// Display name of the sender.
     pub sender_name: String,
@@ -145,18 +139,14 @@ pub struct MessageJson {
     /// Text of the message.
     pub text: String,
     /// Ids of the members that the message mentions.
-    #[schema(value_type = Vec<Uuid>)]
     pub mentions: Vec<EntityId>,
     /// Whether the sender marked the message as urgent.
     pub urgent: bool,
     /// When the message was posted.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Id of the cycle that posted the message; `null` for messages of people.
-    #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
     /// Id of the tool call that posted the message; `null` if there was none.
-    #[schema(value_type = Option<String>)]
     pub call: Option<CallId>,
     /// Whether this is plain text of the agent's model, which the server posted because the model called no tool
     /// (`reply: auto`).
@@ -165,7 +155,6 @@ pub struct MessageJson {
     /// Data that the client stored with the message; `null` if there is none.
     pub data: Option<Value>,
     /// First event or message of the causal chain that led to this message.
-    #[schema(value_type = String)]
     pub root: RootId,
     /// Number of agent messages between `root` and this message.
     pub hop: u32,

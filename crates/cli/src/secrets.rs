@@ -1,6 +1,7 @@
 //! Keys of model providers: from the environment, else from `secrets.toml` in the data directory, which
 //! only its owner may read. They are never printed and never stored elsewhere.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
@@ -78,14 +79,9 @@ fn entry(
     value: Value,
     refs: &[&str],
 ) -> std::result::Result<(String, Secret), (String, String)> {
-    // Several providers may share a key name; it is listed once.
-    let mut known: Vec<&str> = Vec::new();
-    for name in PROVIDERS.iter().flat_map(|provider| provider.key_envs()) {
-        if !known.contains(&name) {
-            known.push(name);
-        }
-    }
-    if !known.contains(&name.as_str()) && !refs.contains(&name.as_str()) {
+    // Several providers may share a key name.
+    let known: BTreeSet<&str> = PROVIDERS.iter().flat_map(|provider| provider.key_envs()).collect();
+    if !known.contains(name.as_str()) && !refs.contains(&name.as_str()) {
         let names = || known.iter().copied();
         let hint = match nearest(&name, names()) {
             Some(near) => format!("did you mean `{near}`?"),

@@ -1,7 +1,7 @@
 //! `viv backup`, `viv restore` and `viv verify`: the whole store, with or without a running server. They
 //! open its file directly, because there may be no server to ask.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use agent::port::{Credential, Scope};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use server::keys;
 use storage::sqlite::{self, Figures, Flaw, UpkeepError, Verified};
 
-use crate::args::{BackupArgs, Global, RestoreArgs, VerifyArgs};
+use crate::args::{Global, RestoreArgs};
 use crate::commands::up::cannot_open;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
@@ -21,12 +21,12 @@ use crate::settings;
 const NOT_STORE: [&str; 5] = ["lock", "credentials.json", "secrets.toml", "viv.log", "viv.log.1"];
 
 /// Copies the store.
-pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Result<Exit> {
+pub(crate) fn backup(global: &Global, screen: Screen, to: &Path) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     only_with_admin_key(&dir)?;
     let name = format!("vivarium-{}.db", stamp());
     let progress = Progress::start(&screen, "progress the store, and reading the copy back");
-    let done = sqlite::backup(&dir, &args.to, &name).map_err(|error| failure(&dir, error))?;
+    let done = sqlite::backup(&dir, to, &name).map_err(|error| failure(&dir, error))?;
     drop(progress);
     let file = done.file.display().to_string();
     if screen.json {
@@ -98,8 +98,8 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
 }
 
 /// Checks the whole store.
-pub(crate) fn verify(global: &Global, screen: Screen, args: VerifyArgs) -> Result<Exit> {
-    let location = match args.backup {
+pub(crate) fn verify(global: &Global, screen: Screen, backup: Option<PathBuf>) -> Result<Exit> {
+    let location = match backup {
         Some(backup) => backup,
         None => settings::data_dir(global)?,
     };

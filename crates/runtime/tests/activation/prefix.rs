@@ -3,6 +3,7 @@
 //!
 //! Two kinds of cut: the commit never reaches the store, or it does and the answer is lost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -162,7 +163,7 @@ pub(crate) fn model(wire: Arc<dyn Wire>) -> VendorModel {
         price: None,
         demo: false,
     };
-    let address = Address { base_url: "http://127.0.0.1:9".into(), key: None, headers: Vec::new() };
+    let address = Address { base_url: "http://127.0.0.1:9".into(), key: None, headers: BTreeMap::new() };
     VendorModel::new(info, wire, address, Arc::new(Clients::default()))
 }
 

@@ -131,7 +131,6 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
         };
     let mut rows = Vec::new();
     let mut now = 0;
-    let known = run.steps.iter().all(|step| step.started_ms.is_some());
     for step in &run.steps {
         now = rows_of(screen, &glyphs, step, now, &mut rows);
     }
@@ -154,9 +153,6 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     let mut legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
     if failed {
         legend.push_str("  ! failed or unfinished");
-    }
-    if !known {
-        legend.push_str("; start times were not recorded, so steps are drawn one after the other");
     }
     for line in crate::output::wrap(&legend, screen.width, 0) {
         screen.line(&screen.paint(Style::Dim, &line));
@@ -197,10 +193,10 @@ fn rows_of(
     pieces.push(piece(first, to, glyphs.model, Style::Cyan));
     rows.push(WaterfallRow::Bar { name: "  think".to_owned(), took: span(step.model_ms), mark: "", pieces });
     let mut end = to;
-    for call in calls(step) {
+    for call in &step.calls {
         let from = call.started_ms.unwrap_or(to);
         let until = from.saturating_add(call.took_ms.unwrap_or(0));
-        let mark = mark(&call, screen.room() < NARROW);
+        let mark = mark(call, screen.room() < NARROW);
         let style = if mark.is_empty() { Style::Yellow } else { Style::Red };
         let ran = call.started_ms.is_some() || step.started_ms.is_none();
         let pieces = if ran { vec![piece(from, until, glyphs.tool, style)] } else { Vec::new() };
@@ -255,19 +251,6 @@ fn meanwhile(screen: &Screen, step: &StepRecord) -> String {
         let _ = write!(text, ", by {}", screen.clean_line(model));
     }
     text
-}
-
-/// The calls of a step; in runs of earlier versions only their tools are known.
-fn calls(step: &StepRecord) -> Vec<CallRecord> {
-    if step.calls.is_empty() {
-        let named = |tool: &String| CallRecord {
-            tool: tool.clone(),
-            status: Some(OutcomeStatus::Ok),
-            ..CallRecord::default()
-        };
-        return step.tools.iter().map(named).collect();
-    }
-    step.calls.clone()
 }
 
 /// The mark of a call that did not simply succeed.
@@ -388,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_times_is_drawn_one_step_after_the_other() {
+    fn a_step_without_a_start_is_drawn_after_the_one_before() {
         let (screen, mut rows) = (Screen::plain(Some(80), false), Vec::new());
         let glyphs = Glyphs { wait: '.', model: '#', tool: '=' };
         let step = StepRecord { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };
@@ -397,6 +380,5 @@ mod tests {
         let WaterfallRow::Bar { pieces, took, .. } = &rows[1] else { panic!("no bar") };
         assert_eq!((pieces[0].from, pieces[0].to, took.as_str()), (100, 150, "50 ms"));
         assert!(matches!(&rows[0], WaterfallRow::Step(heading) if heading.contains("2 attempts")));
-        assert!(matches!(&rows[2], WaterfallRow::Bar { mark, .. } if mark.is_empty()));
     }
 }

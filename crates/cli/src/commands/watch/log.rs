@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::event::EventProgress;
-use agent::id::{AgentId, CallId, CycleId, EntityId, MessageId, SpaceId};
+use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::IdleUntil;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Update};
