@@ -29,7 +29,6 @@ const GROUPS: [(&str, &[&str]); 7] = [
 /// An example for each command, by its path.
 const EXAMPLES: &[(&[&str], &str)] = &[
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up -d --model ollama/qwen3 --listen 127.0.0.1:0"),
-    (&["stop"], "viv stop"),
     (&["logs"], "viv logs -f"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -50,7 +49,6 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["agents", "cancel"], "viv agents cancel bob"),
     (&["memories"], "viv memories ada"),
     (&["memories", "set"], "viv memories ada set city Rome"),
-    (&["memories", "rm"], "viv memories ada rm city"),
     (&["cancel"], "viv cancel 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
     (&["dead"], "viv dead\n  viv dead ada"),
     (&["dead", "show"], "viv dead show 0199a1b2-0000-7000-8000-000000000001"),
@@ -59,7 +57,6 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["spaces"], "viv spaces --all"),
     (&["spaces", "open"], "viv spaces open garden --members owner,ada"),
     (&["spaces", "close"], "viv spaces close garden --yes"),
-    (&["spaces", "reopen"], "viv spaces reopen garden"),
     (&["spaces", "add"], "viv spaces add garden bob --role reviewer"),
     (&["spaces", "remove"], "viv spaces remove garden bob"),
     (&["spaces", "members"], "viv spaces members garden"),
