@@ -116,7 +116,7 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
     }
     insta::assert_snapshot!("dead", all);
     let chat = run_with(dir.path(), &["chat"], "", &settings);
-    assert!(chat.err.contains("(`ada`: 1 event is dead: invalid request"), "{}", chat.shown());
+    assert!(chat.err.contains("`ada`: 1 event is dead: invalid request"), "{}", chat.shown());
 }
 
 #[test]

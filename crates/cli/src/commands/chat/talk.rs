@@ -359,9 +359,7 @@ impl Talk {
             Ending::Skipped => self.note(&format!("({name} skipped it)")),
             Ending::Exhausted => self.note(&format!("({name} was cut off{details})")),
             Ending::Canceled => self.note(&format!("({name} stopped: canceled)")),
-            Ending::Failed => {
-                self.note(&format!("({name} failed{details}; `viv dead` lists what is not tried again)"))
-            }
+            Ending::Failed => self.note(&format!("({name} failed{details})")),
         }
     }
 
