@@ -87,9 +87,17 @@ impl Screen {
         self.json_line(&json!({"items": items, "next": null}));
     }
 
-    /// Prints one line to standard error: notes that are not part of the result.
+    /// Prints what a command did: the answer as JSON, else one line, which may have foreign text.
+    pub(crate) fn result(&self, answer: &Value, line: &str) {
+        match self.json {
+            true => self.json_line(answer),
+            false => self.line(&self.clean_line(line)),
+        }
+    }
+
+    /// Prints one line to standard error: notes for people, which are not part of the result.
     pub(crate) fn note(&self, text: &str) {
-        if !self.quiet {
+        if !self.quiet && !self.json {
             print_error(&self.for_terminal(text));
         }
     }

@@ -42,16 +42,14 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
         // incomplete.
         let _ = std::fs::remove_file(path);
     })?;
-    if screen.json {
-        screen.json_line(&json!({"agent": exported.name, "lines": exported.lines, "file": path}));
-    } else {
-        let line =
-            format!("wrote agent `{}` to `{}`, {} lines", exported.name, path.display(), exported.lines);
-        screen.line(&screen.clean_line(&line));
-        screen.note(
-            "run only one copy: suspend or retire it here before you resume it elsewhere; keys, spaces and their messages are not in it",
-        );
-    }
+    let answer = json!({"agent": exported.name, "lines": exported.lines, "file": path});
+    screen.result(
+        &answer,
+        &format!("wrote agent `{}` to `{}`, {} lines", exported.name, path.display(), exported.lines),
+    );
+    screen.note(
+        "run only one copy: suspend or retire it here before you resume it elsewhere; keys, spaces and their messages are not in it",
+    );
     Ok(Exit::Answered)
 }
 

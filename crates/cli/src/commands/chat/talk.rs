@@ -278,9 +278,7 @@ impl Talk {
             Ending::Skipped => self.about(agent, "skipped it"),
             Ending::Exhausted => self.about(agent, &format!("was cut off{details}")),
             Ending::Canceled => self.about(agent, "stopped: canceled"),
-            Ending::Failed => {
-                self.about(agent, &format!("failed{details}; `viv dead` lists what is not tried again"))
-            }
+            Ending::Failed => self.about(agent, &format!("failed{details}")),
         }
     }
 
