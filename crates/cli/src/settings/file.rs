@@ -39,7 +39,7 @@ pub(crate) struct FileValue {
 }
 
 /// The text of a file; `None` if there is no file.
-pub(super) fn text(path: &Path) -> Result<Option<String>> {
+pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     let shown = path.display();
     let unreadable = |why: String| Failure::usage(format!("cannot read `{shown}`: {why}"));
     match fs::metadata(path) {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Global;
 use crate::errors::{Failure, Result};
+pub(crate) use file::text;
 use file::{Entry, FileValue};
 use keys::{KEYS, Key, Kind};
 
@@ -238,7 +239,7 @@ impl ConfigFile {
         };
         let named = wanted.is_some();
         let file = wanted.unwrap_or_else(|| project_dir(marks).unwrap_or_default().join(FILE));
-        let text = file::text(&file)?;
+        let text = text(&file)?;
         if named && text.is_none() {
             let message = format!("there is no file `{}`", file.display());
             return Err(Failure::usage(message).hint("write one with `viv init`, or leave out --config"));
