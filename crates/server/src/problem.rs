@@ -188,6 +188,13 @@ pub struct ProblemBody {
     pub hint: Option<String>,
 }
 
+impl ProblemBody {
+    /// An error with this code, as the document shows it.
+    pub(crate) fn example(code: Code) -> Self {
+        Problem::new(code, "what went wrong in this request").body()
+    }
+}
+
 /// An error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {

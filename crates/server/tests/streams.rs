@@ -36,6 +36,8 @@ struct Event {
 struct Stream {
     body: BodyDataStream,
     text: String,
+    /// The schema of its frames in the document.
+    frames: jsonschema::Validator,
 }
 
 impl Stream {
@@ -48,7 +50,8 @@ impl Stream {
         let response = world.open(request.body(Body::empty()).unwrap()).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { body: response.into_body().into_data_stream(), text: String::new() }
+        let body = response.into_body().into_data_stream();
+        Self { body, text: String::new(), frames: world.frames(path) }
     }
 
     /// The next event; `None` at the end of the stream. Panics if neither comes in time.
@@ -61,7 +64,10 @@ impl Stream {
         loop {
             if let Some(end) = self.text.find("\n\n") {
                 let event: String = self.text.drain(..end + 2).collect();
-                return Some(parse(&event));
+                let event = parse(&event);
+                let frame = json!({"event": event.name, "data": event.data});
+                assert!(event.name == ":" || self.frames.is_valid(&frame), "not as documented: {frame}");
+                return Some(event);
             }
             let bytes = self.body.next().await?.unwrap();
             self.text.push_str(std::str::from_utf8(&bytes).unwrap());
