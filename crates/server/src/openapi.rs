@@ -102,19 +102,17 @@ fn complete(operation: &mut Value, path: &str, method: &str) {
     if method == "post" {
         add_idempotency(operation);
     }
-    for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         bound(parameter);
     }
-    let body = &mut operation["requestBody"];
-    // A body that may be left out is never `null`.
-    if let Some(variants) = body["content"]["application/json"]["schema"]["oneOf"].as_array()
-        && let Some(schema) = variants.iter().find(|schema| schema["type"] != "null").cloned()
-    {
-        body["content"]["application/json"]["schema"] = schema;
-        body["required"] = json!(false);
-    }
-    if body.is_null() {
-        remove(operation, "requestBody");
+    if let Some(body) = operation.get_mut("requestBody") {
+        // A body that may be left out is never `null`.
+        let schema = &mut body["content"]["application/json"]["schema"];
+        let mut variants = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
+        if let Some(given) = variants.find(|variant| variant["type"] != "null").cloned() {
+            *schema = given;
+            body["required"] = json!(false);
+        }
     }
     let own = remove(operation, CODES);
     let own = own.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -128,7 +126,7 @@ fn complete(operation: &mut Value, path: &str, method: &str) {
         response["headers"] = header_refs(&["x-request-id"]);
     }
     for (status, codes) in by_status {
-        operation["responses"][status.to_string()] = problem(status, &codes);
+        operation["responses"][status.to_string()] = problem(&codes);
     }
 }
 
@@ -148,13 +146,12 @@ fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
         Code::WrongType | Code::BadValue => has_body,
         Code::BadHeader | Code::KeyReused => method == "post",
         Code::NoSpace => method != "get",
-        // What is limited for every route. A full inbox concerns only those that write to one.
-        other => other.status() == 429 && other != Code::InboxFull,
+        other => other.is_limit(),
     }
 }
 
 /// The response with these codes.
-fn problem(status: u16, codes: &[Code]) -> Value {
+fn problem(codes: &[Code]) -> Value {
     let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
     let lines: Vec<String> =
         codes.iter().map(|code| format!("- `{}`: {}", code.as_str(), code.title())).collect();
@@ -165,9 +162,9 @@ fn problem(status: u16, codes: &[Code]) -> Value {
         ]
     });
     let example = codes.first().map(|code| ProblemBody::example(*code));
-    let headers: &[&str] = match status {
-        429 | 503 => &["x-request-id", "retry-after"],
-        _ => &["x-request-id"],
+    let headers: &[&str] = match codes.iter().any(|code| code.waits()) {
+        true => &["x-request-id", "retry-after"],
+        false => &["x-request-id"],
     };
     json!({
         "description": lines.join("\n"),
@@ -200,7 +197,7 @@ fn add_idempotency(operation: &mut Value) {
 fn bound(parameter: &mut Value) {
     let bounds = match parameter["name"].as_str() {
         Some("limit") => json!({"minimum": 1, "maximum": limits::PAGE_MAX, "default": limits::PAGE_DEFAULT}),
-        Some("cursor") => json!({"minLength": 1, "maxLength": limits::KEY_MAX_BYTES}),
+        Some("cursor") => json!({"maxLength": limits::KEY_MAX_BYTES}),
         Some("agent" | "entity" | "space") if parameter["in"] == "path" => {
             json!({"pattern": "^[A-Za-z0-9_-]{1,40}$"})
         }

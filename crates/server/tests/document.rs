@@ -28,6 +28,8 @@ async fn the_document_is_openapi_3_1_and_all_its_references_resolve() {
                 operation["summary"].is_string() || operation["description"].is_string(),
                 "{method} {path}"
             );
+            let of_operation = operation.as_object().unwrap();
+            assert!(of_operation.values().all(|value| !value.is_null()), "{method} {path}: {of_operation:?}");
             for name in path.split('/').filter_map(|part| part.strip_prefix('{')) {
                 let name = name.trim_end_matches('}');
                 let parameters = operation["parameters"].as_array().unwrap();

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::call::OutcomeStatus;
 use agent::changes::{Changes, CommitKind, CommitOutcome, Idle, Settlement};
 use agent::event::EventState;
-use agent::id::{CallId, CycleId, MessageId};
+use agent::id::{CycleId, MessageId};
 use agent::life::{IdleReason, IdleUntil, Lease};
 use agent::limits;
 use agent::run::Ending;
@@ -422,10 +421,11 @@ async fn members_get_no_reasons_and_space_streams_have_no_thoughts() {
     world.publish(Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "hm".to_owned() });
     let reason = Some("not my business".to_owned());
     world.publish(Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason, spent: None });
-    let (call, tool) = (CallId("c1".to_owned()), "look".to_owned());
-    world.publish(Update::ToolDone { agent, cycle, call, tool, status: OutcomeStatus::Ok, ms: None });
+    let reason = Some("nor this".to_owned());
+    let state = AgentState::Sleeping;
+    world.publish(Update::State { agent, state, cycle: None, reason, idle: None });
     assert_eq!(stream.named("cycle.ended").await.data["reason"], Value::Null);
-    assert_eq!(stream.named("tool.done").await.data["tool"], "look");
+    assert_eq!(stream.named("agent.state").await.data["reason"], Value::Null);
 }
 
 #[tokio::test]
