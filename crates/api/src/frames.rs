@@ -172,7 +172,7 @@ frames! {
         reason: Option<String>,
         /// Why the agent sleeps although events wait, and until when; left out if it does not.
         #[schema(required = false)]
-        idle: Option<IdleUntil>,
+        idle: Option<IdleUntilJson>,
     }
     /// A tool call starts.
     ToolStartedFrame {
@@ -315,7 +315,8 @@ pub struct SpentFrame {
 
 /// Why an agent sleeps although events wait.
 #[derive(Serialize, ToSchema)]
-pub struct IdleUntil {
+#[schema(as = IdleUntil)]
+pub struct IdleUntilJson {
     /// `provider`: the model provider cannot be reached. `backoff`: the last attempt failed. `debounce`: more events
     /// are waited for.
     pub reason: String,
