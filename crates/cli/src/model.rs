@@ -188,7 +188,8 @@ mod tests {
             ("nowhere.pem", "No such file"),
             (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "no certificate"),
         ] {
-            let read = settings(&format!("ca_file = \"{file}\"\n"), serde_json::json!({"model": {"name": "demo"}}));
+            let read =
+                settings(&format!("ca_file = \"{file}\"\n"), serde_json::json!({"model": {"name": "demo"}}));
             let failure = choose(&read, Arc::new(SystemClock::new())).await.err().unwrap();
             assert!(failure.exit == Exit::Usage && failure.message.contains(why), "{failure}");
         }
