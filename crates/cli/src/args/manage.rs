@@ -87,7 +87,7 @@ pub(crate) struct OneAgent {
 pub(crate) struct CreateArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
     pub(crate) name: String,
-    /// Instructions for the model
+    /// Instructions for the model; `@FILE` reads them from a file
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     pub(crate) instructions: Option<String>,
     /// A file with the instructions; `-` reads standard input

@@ -49,7 +49,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Res
 
 async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()> {
     let instructions = match (&args.instructions, &args.file) {
-        (Some(text), _) => Some(text.clone()),
+        (Some(text), _) => Some(text_or_file(text)?),
         (None, Some(file)) => Some(text_of(file)?),
         (None, None) => None,
     };
@@ -146,6 +146,11 @@ fn text_of(file: &Path) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
+/// The text itself, or the content of the file in `@FILE`.
+fn text_or_file(text: &str) -> Result<String> {
+    text.strip_prefix('@').map_or_else(|| Ok(text.to_owned()), |file| text_of(Path::new(file)))
+}
+
 async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -> Result<()> {
     let path = format!("/v1/agents/{}", segment(agent));
     let defaults = AgentConfig::default().to_json();
@@ -153,10 +158,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     let mut keys = Vec::new();
     for value in values {
         let (key, text) = pair(value)?;
-        let text = match text.strip_prefix('@') {
-            Some(file) => text_of(Path::new(file))?,
-            None => text.to_owned(),
-        };
+        let text = text_or_file(text)?;
         if key == "display_name" {
             body["display_name"] = json!(text);
         } else {

@@ -38,11 +38,28 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     let RunDetail { run, messages } = typed(&path, answer)?;
     screen.pairs(&summary(screen, &run));
     waterfall(screen, &run);
-    let lines = messages.iter().flat_map(|message| message.text.lines().map(str::to_owned)).collect();
-    section(screen, "messages", lines);
+    let lines = messages.iter().flat_map(|message| {
+        let note = "(plain text of the model, posted because it called no tool)";
+        let note = message.from_text.then_some(note);
+        message.text.lines().chain(note).map(str::to_owned)
+    });
+    section(screen, "messages", lines.collect());
+    section(screen, "text that was not sent (only operators see it)", unsent(&run));
     section(screen, "late results", open::late(client, screen, &run).await?);
     section(screen, "open calls of its agent", open::lines(client, screen, run.agent).await?);
     Ok(())
+}
+
+/// The text that the model wrote outside its calls and that nobody was sent, by step.
+fn unsent(run: &RunJson) -> Vec<String> {
+    let texts = run.steps.iter().filter_map(|step| Some((step.step, step.unsent.as_deref()?)));
+    let lines = texts.flat_map(|(step, text)| {
+        text.lines().enumerate().map(move |(at, line)| match at {
+            0 => format!("step {step}: {line}"),
+            _ => line.to_owned(),
+        })
+    });
+    lines.collect()
 }
 
 fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
@@ -368,6 +385,24 @@ mod tests {
         let text = meanwhile(&Screen::plain(Some(80), false), &StepRecord { calls, ..Default::default() });
         assert_eq!(text, ", send_message repaired (trailing comma)");
         assert_eq!(meanwhile(&Screen::plain(Some(80), false), &StepRecord::default()), "");
+    }
+
+    #[test]
+    fn text_that_was_not_sent_is_listed_by_step() {
+        let step = |step, unsent: Option<&str>| StepRecord {
+            step,
+            unsent: unsent.map(str::to_owned),
+            ..Default::default()
+        };
+        let steps = vec![step(0, Some("Hello!\nHow are you?")), step(1, None), step(2, Some("Bye."))];
+        let run = serde_json::json!({
+            "id": uuid::Uuid::nil(), "agent": uuid::Uuid::nil(), "ordinal": 1, "woke_for": "", "events": 1,
+            "opened_at": "2026-11-21T14:00:00Z", "ended_at": "2026-11-21T14:00:01Z", "steps": steps,
+            "usage": {}, "cost_micros": null, "model": "m", "config_rev": 1, "ending": "completed",
+            "reason": null, "summary": null,
+        });
+        let run: RunJson = serde_json::from_value(run).unwrap();
+        assert_eq!(unsent(&run), ["step 0: Hello!", "How are you?", "step 2: Bye."]);
     }
 
     #[test]
