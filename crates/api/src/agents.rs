@@ -123,13 +123,15 @@ impl From<agent::port::LastRun> for LastRunJson {
 #[schema(as = NewAgent)]
 pub struct NewAgentJson {
     /// Unique handle, `[a-z0-9_-]{1,40}`. Upper-case letters are converted to lower case.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "ada")]
     pub name: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub display_name: Option<String>,
     /// Config of the agent. Keys that are left out have their defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Object>, example = json!({"instructions": "Answer in one sentence."}))]
     pub config: Option<Value>,
 }
 
@@ -139,6 +141,7 @@ pub struct NewAgentJson {
 pub struct AgentChange {
     /// Name shown to people; free text, at most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, example = "Ada")]
     pub display_name: Option<String>,
     /// Config keys to change; objects are merged into the current ones. Takes effect in the agent's next cycle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,9 +172,11 @@ pub struct Canceled {
 #[serde(deny_unknown_fields)]
 pub struct NewEvent {
     /// Name of the service that sends the event. 1 to 200 bytes, no control characters.
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$", example = "deploy")]
     pub service: String,
     /// Content of the event: any JSON, at most 256 KiB. Default: `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"ok": false}))]
     pub payload: Option<Value>,
     /// Whether the event may interrupt a running cycle.
     #[serde(default)]

@@ -7,6 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 mod agents;
 mod calls;
 mod context;
+mod frames;
 mod names;
 mod people;
 mod spaces;
@@ -18,6 +19,7 @@ pub use agents::{
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
+pub use frames::{AgentFrame, ServerFrame, SpaceFrame};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
 pub use spaces::{

@@ -42,12 +42,15 @@ impl From<entity::Entity> for EntityJson {
 #[serde(deny_unknown_fields)]
 pub struct NewEntity {
     /// Unique handle, `[a-z0-9_-]{1,40}`. Upper-case letters are converted to lower case.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "husam")]
     pub name: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub display_name: Option<String>,
     /// Id of the person in the client's own user database. At most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub external_id: Option<String>,
 }
 
@@ -66,6 +69,7 @@ pub struct NewKey {
     pub scope: String,
     /// Id or handle of the person; required for the scope `person`, and refused for all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
     pub entity: Option<String>,
     /// What the key is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -53,12 +53,15 @@ impl From<entity::Space> for SpaceJson {
 #[schema(as = NewSpace)]
 pub struct NewSpaceJson {
     /// Handle, `[a-z0-9_-]{1,40}`, unique among spaces. Upper-case letters are converted to lower case.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "garden")]
     pub name: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub display_name: Option<String>,
     /// What the space is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096, example = "plants and tools")]
     pub description: Option<String>,
     /// Which messages of agents wake the other agents in the space. Default: `all`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +69,7 @@ pub struct NewSpaceJson {
     pub wake_on: Option<String>,
     /// Initial members, by id or handle. At most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 256)]
     pub members: Vec<String>,
 }
 
@@ -76,9 +80,11 @@ pub struct NewSpaceJson {
 pub struct SpaceChangeJson {
     /// Name shown to people; free text, at most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub display_name: Option<String>,
     /// What the space is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096, example = "plants and tools")]
     pub description: Option<String>,
     /// Which messages of agents wake the other agents in the space. Applies from the next message on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,9 +117,11 @@ impl From<entity::Member> for MemberJson {
 #[serde(deny_unknown_fields)]
 pub struct NewMember {
     /// Person or agent, by id or handle.
+    #[schema(min_length = 1, example = "ada")]
     pub entity: String,
     /// Role in the space; free text, at most 200 bytes. Default: `member`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, example = "reviewer")]
     pub role: Option<String>,
 }
 
@@ -200,12 +208,15 @@ impl From<space::PostedMessage> for MessageJson {
 #[schema(as = NewMessage)]
 pub struct NewMessageJson {
     /// Text of the message. Not blank, at most 64 KiB.
+    #[schema(min_length = 1, max_length = 65536, example = "What do you remember?")]
     pub text: String,
-    /// Sender, by id or handle. Required with an admin key, not allowed with an entity's key.
+    /// Sender, by id or handle. Required with an admin key, not allowed with a person's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, example = "owner")]
     pub sender: Option<String>,
     /// Members to mention in addition to those named in the text, by id or handle. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
     pub mentions: Vec<String>,
     /// Whether the message may interrupt a running cycle.
     #[serde(default)]
