@@ -114,7 +114,7 @@ codes! {
     BadId = "bad_id", 422;
     /// With an admin key a message must name its sender.
     SenderRequired = "sender_required", 422;
-    /// With an entity's key a message must not name a sender.
+    /// With a person's key a message must not name a sender.
     SenderRefused = "sender_refused", 422;
     /// Only people can post through the API.
     NotHuman = "not_human", 422;
