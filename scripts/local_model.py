@@ -20,8 +20,6 @@ import urllib.request
 ALIAS = "smollm2-135m"
 STARTUP_SECONDS = 60
 REQUEST_SECONDS = 120
-# A longer reply of so small a model is no longer about anything.
-REPLY_TOKENS = 256
 
 
 def fail(message):
@@ -66,8 +64,7 @@ def serve(args):
     params.n_ctx = args.context
     params.n_parallel = 1
     # At a higher temperature so small a model writes arguments that nobody asked for, without an end.
-    params.sampling.temp = 0.2
-    params.n_predict = REPLY_TOKENS
+    params.sampling.temp = 0.5
     params.use_jinja = True
     params.ui = False
     params.cpuparams.n_threads = args.threads
