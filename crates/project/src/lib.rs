@@ -4,6 +4,7 @@
 
 pub mod agent_file;
 mod error;
+pub mod live;
 pub mod reconcile;
 
 pub use error::ProjectError;

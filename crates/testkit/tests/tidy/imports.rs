@@ -28,6 +28,7 @@ const COMPUTES: &[&str] = &[
     "serde_json",
     "serde_path_to_error",
     "sha2",
+    "similar",
     "subtle",
     "thiserror",
     "toml",

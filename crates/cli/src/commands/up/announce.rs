@@ -4,7 +4,6 @@ use agent::life::Standing;
 use agent::port::AgentCard;
 use serde_json::json;
 
-use super::files::Files;
 use super::report;
 use crate::model::Chosen;
 use crate::output::{Screen, Style};
@@ -12,6 +11,7 @@ use crate::settings::Settings;
 use crate::world;
 use client::ApiKey;
 use project::agent_file::shown;
+use project::live::AgentFiles;
 use project::reconcile::ReconcileReport;
 
 /// Agents that are listed by name; more are counted.
@@ -22,7 +22,7 @@ pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
     pub(super) url: &'a str,
     pub(super) chosen: &'a Chosen,
-    pub(super) files: &'a Files,
+    pub(super) files: &'a AgentFiles,
     /// Agents that existed before this start.
     pub(super) existing: &'a [AgentCard],
     /// Lost frames of the store's log.
@@ -51,12 +51,12 @@ impl Announcement<'_> {
                 "demo": chosen.info.demo,
                 "lost_frames": self.lost_frames,
                 "no_space": self.no_space,
-                "files": report.filter(|_| !self.files.is_unused()).map(ReconcileReport::to_json),
+                "files": report.filter(|_| self.files.folder_exists).map(ReconcileReport::to_json),
             }));
             return;
         }
         screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), self.url));
-        let agents = if self.files.is_empty() && self.existing.len() < 2 { "agent" } else { "agents" };
+        let agents = if self.files.agents.is_empty() && self.existing.len() < 2 { "agent" } else { "agents" };
         screen.pairs(&[
             (agents, screen.clean_line(&self.agents())),
             ("model", screen.clean_line(&format!("{} ({})", chosen.info.name, chosen.why))),
@@ -68,7 +68,7 @@ impl Announcement<'_> {
         }
         print_notes(screen, self.no_space, self.lost_frames, chosen.info.demo, admin_key.map(ApiKey::open));
         screen.line(&format!("\nIn a second terminal: {}", self.chat(screen)));
-        if !self.files.is_empty() {
+        if !self.files.agents.is_empty() {
             let dir = shown(self.settings.agents_dir());
             screen
                 .line(&screen.clean_line(&format!("Changes of agent files in `{dir}` are applied at once.")));

@@ -5,7 +5,6 @@ mod announce;
 mod background;
 mod files;
 mod report;
-mod watch;
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -31,9 +30,8 @@ use crate::settings::Settings;
 use crate::world;
 use announce::Announcement;
 use client::{ApiKey, Credentials};
-use files::Files;
+use project::live::FollowedFiles;
 use project::reconcile::Reconciler;
-use watch::Watch;
 
 pub(crate) use background::{logs, stop};
 pub(crate) use files::check_start;
@@ -57,7 +55,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let progress = Progress::start(&screen, "progress for a model");
     let chosen = model::choose(&settings, clock.clone()).await?;
     drop(progress);
-    let files = Files::read(&settings, &chosen, args.prune)?;
+    let files = files::read(&settings, &chosen, args.prune)?;
     let signals = Signals::new()?;
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
@@ -69,15 +67,12 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models));
     let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
-    files.check(&reconciler).await?;
-    if args.prune {
-        files.confirm_prune(&reconciler, &screen, args.yes).await?;
-    }
+    files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
     let existing = existing_agents(&*ports.reader).await;
-    let admin_key = world::found(&ports, files.is_empty(), &existing).await?;
+    let admin_key = world::found(&ports, files.agents.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
-    let report = files.apply(&reconciler, args.prune).await;
+    let report = reconciler.apply(&files.agents, &files.existing(), args.prune).await;
 
     let mut hosts = settings.names("hosts");
     if !address.ip().is_unspecified() {
@@ -116,16 +111,16 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         // Who started it reads no further: what follows belongs to the log.
         let _ = rustix::stdio::dup2_stdout(io::stderr());
     }
-    let watch = match report {
-        Ok(report) => files.watch(reconciler, report),
+    let followed = match report {
+        Ok(report) => files.follow(reconciler, report),
         Err(failure) => {
             // The admin key was printed before this failure, because it is printed only once.
             local.remove(data_dir);
             server.stop().await?;
-            return Err(failure);
+            return Err(failure.into());
         }
     };
-    serve(screen, server, serving, signals, (data_dir, &local), watch).await
+    serve(screen, server, serving, signals, (data_dir, &local), followed).await
 }
 
 /// The credentials with which commands on this machine find the server.
@@ -179,11 +174,11 @@ async fn serve(
     serving: JoinHandle<io::Result<()>>,
     mut signals: Signals,
     (data_dir, local): (&Path, &Local),
-    watch: Watch,
+    files: FollowedFiles,
 ) -> Result<Exit> {
     tokio::select! {
         () = signals.next() => {}
-        () = watch.run(&screen) => {}
+        _ = files::follow(files, &screen) => {}
         why = server.broken() => {
             // Nothing can be written, so nothing may be served: end as in a crash; the next start recovers.
             local.remove(data_dir);

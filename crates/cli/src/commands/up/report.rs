@@ -1,14 +1,17 @@
 //! Prints what happened to the agents of files.
 
+use std::time::Duration;
+
 use project::reconcile::ReconcileReport;
 use serde_json::Value;
+use similar::{Change, ChangeTag, TextDiff};
 
 use crate::output::{Screen, Style, columns, shortened};
 
 /// Maximum number of changed instruction lines that are shown.
 const DIFF_LINES: usize = 8;
-/// Maximum product of line counts up to which lines are compared one by one.
-const DIFF_CELLS: usize = 250_000;
+/// Maximum time for a comparison; after it the difference is correct, but not the shortest.
+const DIFF_TIME: Duration = Duration::from_millis(100);
 /// Characters that are shown before the first difference in a long line.
 const CONTEXT: usize = 20;
 /// Columns of a value in a difference if the terminal's width is unknown.
@@ -112,46 +115,11 @@ fn from_difference(text: &str, other: &str, max: usize) -> String {
 
 /// The lines that are in only one of the texts, in order; `true` marks those of the new one.
 fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
-    let (mut old, mut new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
-    let same_begin = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
-    old.drain(..same_begin);
-    new.drain(..same_begin);
-    let same_end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
-    old.truncate(old.len() - same_end);
-    new.truncate(new.len() - same_end);
-    if old.len() * new.len() > DIFF_CELLS {
-        return old
-            .into_iter()
-            .map(|line| (false, line))
-            .chain(new.into_iter().map(|line| (true, line)))
-            .collect();
-    }
-    // How many lines the remainders from (i, j) on have in common.
-    let mut common = vec![vec![0usize; new.len() + 1]; old.len() + 1];
-    for i in (0..old.len()).rev() {
-        for j in (0..new.len()).rev() {
-            common[i][j] = if old[i] == new[j] {
-                common[i + 1][j + 1] + 1
-            } else {
-                common[i + 1][j].max(common[i][j + 1])
-            };
-        }
-    }
-    let mut i = 0;
-    let mut j = 0;
-    let mut out = Vec::new();
-    while i < old.len() || j < new.len() {
-        if i < old.len() && j < new.len() && old[i] == new[j] {
-            (i, j) = (i + 1, j + 1);
-        } else if j == new.len() || (i < old.len() && common[i + 1][j] >= common[i][j + 1]) {
-            out.push((false, old[i]));
-            i += 1;
-        } else {
-            out.push((true, new[j]));
-            j += 1;
-        }
-    }
-    out
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    let changes = diff.iter_all_changes().filter(|change| change.tag() != ChangeTag::Equal);
+    let line =
+        |change: Change<&'a str>| (change.tag() == ChangeTag::Insert, change.value().trim_end_matches('\n'));
+    changes.map(line).collect()
 }
 
 #[cfg(test)]

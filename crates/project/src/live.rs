@@ -1,0 +1,184 @@
+//! The folder of agent files of a running server: read and checked before the start, applied, then looked at once a
+//! second. A broken file leaves its agent unchanged and is reported once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::ProjectError;
+use crate::agent_file::{AgentFile, FileProblem, FoundFile, Stamp, Vetting, load, scan};
+use crate::reconcile::{ExistingFiles, ReconcileReport, Reconciler};
+
+/// Interval between two scans. A change is applied when two scans found it the same, so that a half-written
+/// file is not applied.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+type Stamps = BTreeMap<PathBuf, Stamp>;
+
+/// The agent files, parsed.
+pub struct AgentFiles {
+    dir: PathBuf,
+    /// Whether the folder exists.
+    pub folder_exists: bool,
+    stamps: Stamps,
+    /// The agents that they define.
+    pub agents: Vec<AgentFile>,
+    vetting: Vetting,
+}
+
+impl AgentFiles {
+    /// Reads and checks all files; the error lists all problems.
+    pub fn read(dir: &Path, vetting: Vetting) -> Result<Self, Vec<FileProblem>> {
+        let found = scan(dir).map_err(|problem| vec![problem])?;
+        let folder_exists = found.is_some();
+        let stamps = found.unwrap_or_default();
+        let (mut agents, mut problems) = (Vec::new(), Vec::new());
+        for found in load(&stamps, &|config| vetting.check(config)) {
+            match found.read {
+                Ok(agent) => agents.push(agent),
+                Err(mut wrong) => problems.append(&mut wrong),
+            }
+        }
+        if problems.is_empty() {
+            Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, vetting })
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// The handles of the agents.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.agents.iter().map(|agent| agent.name.as_str())
+    }
+
+    /// The files, as the reconciler wants them.
+    pub fn existing(&self) -> ExistingFiles {
+        ExistingFiles { names: self.names().map(str::to_owned).collect(), broken: BTreeSet::new() }
+    }
+
+    /// Follows the folder after `report` was the result of applying these files.
+    pub fn follow(self, reconciler: Reconciler, mut report: ReconcileReport) -> FollowedFiles {
+        FollowedFiles {
+            dir: self.dir,
+            reconciler,
+            vetting: self.vetting,
+            before: self.stamps.clone(),
+            seen: self.stamps,
+            reported: report.drop_reported(&BTreeSet::new()),
+            broken: BTreeSet::new(),
+            last_failure: None,
+        }
+    }
+}
+
+/// What changed in the folder.
+#[derive(Debug)]
+pub struct FolderChange {
+    /// What happened to the agents.
+    pub report: ReconcileReport,
+    /// Files that are broken now and were not before.
+    pub problems: Vec<FileProblem>,
+}
+
+/// A folder of agent files whose changes are applied.
+pub struct FollowedFiles {
+    dir: PathBuf,
+    reconciler: Reconciler,
+    vetting: Vetting,
+    /// The files at the last scan.
+    before: Stamps,
+    /// The files as they were when last applied.
+    seen: Stamps,
+    /// Agents already reported as left without a file.
+    reported: BTreeSet<String>,
+    /// Broken files.
+    broken: BTreeSet<PathBuf>,
+    /// The last failure that was returned.
+    last_failure: Option<ProjectError>,
+}
+
+impl FollowedFiles {
+    /// Waits for the next change and applies it. A failure is retried at the next scan and returned once. May be
+    /// dropped at any moment: what a crash leaves undone the next start completes.
+    pub async fn next(&mut self) -> Result<FolderChange, ProjectError> {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            match self.look().await {
+                Ok(None) => {}
+                Ok(Some(change)) => {
+                    self.last_failure = None;
+                    return Ok(change);
+                }
+                Err(failure) if self.last_failure.as_ref() == Some(&failure) => {}
+                Err(failure) => {
+                    self.last_failure = Some(failure.clone());
+                    return Err(failure);
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Option<FolderChange>, ProjectError> {
+        let dir = self.dir.clone();
+        let found = tokio::task::spawn_blocking(move || scan(&dir)).await.map_err(unreadable)?;
+        let stamps = found.map_err(unreadable)?.unwrap_or_default();
+        let settled = stamps == self.before && stamps != self.seen;
+        self.before.clone_from(&stamps);
+        if !settled {
+            return Ok(None);
+        }
+        let change = self.apply(&stamps).await?;
+        self.seen = stamps;
+        Ok(Some(change))
+    }
+
+    async fn apply(&mut self, stamps: &Stamps) -> Result<FolderChange, ProjectError> {
+        let (stamped, vetting) = (stamps.clone(), self.vetting.clone());
+        let read = tokio::task::spawn_blocking(move || load(&stamped, &|config| vetting.check(config)));
+        let mut batch = Batch::default();
+        for found in read.await.map_err(unreadable)? {
+            let changed = self.seen.get(&found.path) != stamps.get(&found.path);
+            batch.take(found, changed, &self.broken);
+        }
+        let mut report = self.reconciler.apply(&batch.apply, &batch.existing, false).await?;
+        self.broken = batch.broken;
+        self.reported = report.drop_reported(&self.reported);
+        Ok(FolderChange { report, problems: batch.problems })
+    }
+}
+
+fn unreadable(why: impl std::fmt::Display) -> ProjectError {
+    let hint = "no agent was changed; it is tried again every second";
+    ProjectError { code: "agent_files_unreadable", message: why.to_string(), hint }
+}
+
+/// The result of a scan.
+#[derive(Default)]
+struct Batch {
+    apply: Vec<AgentFile>,
+    existing: ExistingFiles,
+    problems: Vec<FileProblem>,
+    broken: BTreeSet<PathBuf>,
+}
+
+impl Batch {
+    /// A file is applied if it changed, or if another file made it invalid before.
+    fn take(&mut self, found: FoundFile, changed: bool, broken_before: &BTreeSet<PathBuf>) {
+        let was_broken = broken_before.contains(&found.path);
+        match found.read {
+            Ok(agent) => {
+                self.existing.names.insert(agent.name.clone());
+                if changed || was_broken {
+                    self.apply.push(agent);
+                }
+            }
+            Err(problems) => {
+                self.existing.broken.insert(found.file);
+                if changed || !was_broken {
+                    self.problems.extend(problems);
+                }
+                self.broken.insert(found.path);
+            }
+        }
+    }
+}
