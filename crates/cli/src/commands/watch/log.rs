@@ -1,7 +1,7 @@
 //! Renders a live log: takes updates, returns finished rows and one unfinished row. Pure; must not know the
 //! terminal or the server, so every order of updates can be tested.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::event::EventProgress;
@@ -16,7 +16,7 @@ use super::moment::{backing_off_text, clock, money, took};
 use super::names::Names;
 use crate::commands::chat::flow::flow;
 use crate::output::{Screen, Style, char_columns, columns, short_count, shortened};
-use client::{Feed, Snapshot};
+use client::{AgentWork, Feed, FeedDraft, Snapshot};
 
 /// Maximum number of items of each kind that are remembered, so that they are not shown twice.
 const REMEMBERED: usize = 1_024;
@@ -31,9 +31,20 @@ const TEXT_MIN: usize = 8;
 /// A call that takes longer is also shown when it starts.
 const LONG_CALL_MS: i64 = 400;
 /// Tools that are not shown: their effect is visible as a message or as the end of the cycle.
-pub(crate) const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
+const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
 /// Tools whose only effect is how the cycle ends.
 const ENDING_TOOLS: [&str; 2] = ["done", "skip"];
+
+/// What a log shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Everything that agents do, with times and spaces.
+    Full,
+    /// One line per item: no tools, no intermediate states.
+    Brief,
+    /// A conversation in one space: messages, and in parentheses what else a person has to know.
+    Chat,
+}
 
 /// The last ids of a kind.
 #[derive(Debug)]
@@ -73,8 +84,7 @@ struct ThoughtLine {
 pub(crate) struct Log {
     screen: Screen,
     zone: TimeZone,
-    /// One line per item: no tools, no intermediate states.
-    brief: bool,
+    kind: Kind,
     pub(crate) names: Names,
     feed: Feed,
     calls: HashMap<CallId, Call>,
@@ -91,12 +101,12 @@ pub(crate) struct Log {
 
 impl Log {
     /// An empty log.
-    pub(crate) fn new(screen: Screen, zone: TimeZone, brief: bool) -> Self {
+    pub(crate) fn new(screen: Screen, zone: TimeZone, kind: Kind) -> Self {
         Self {
             screen,
             zone,
-            brief,
-            names: Names::default(),
+            kind,
+            names: Names::new(kind == Kind::Chat),
             feed: Feed::default(),
             calls: HashMap::new(),
             thoughts: HashMap::new(),
@@ -116,6 +126,16 @@ impl Log {
     /// Rows that were finished since the last call.
     pub(crate) fn take_rows(&mut self) -> Vec<String> {
         std::mem::take(&mut self.rows)
+    }
+
+    /// Agents at work, and what is known about their cycles.
+    pub(crate) fn working(&self) -> &BTreeMap<AgentId, AgentWork> {
+        self.feed.working()
+    }
+
+    /// Handles the loss of the connection.
+    pub(crate) fn lost(&mut self) {
+        self.feed.lost();
     }
 
     /// Whether it was shown before; marks it as shown.
@@ -157,7 +177,7 @@ impl Log {
             }
             Update::Draft { agent, .. } => self.act(*agent, None),
             Update::DraftReset { agent, .. } => {
-                if change.discarded && !self.brief {
+                if change.discarded && self.kind != Kind::Brief {
                     self.row(at, *agent, "discarded its draft", Style::Dim);
                 }
             }
@@ -238,8 +258,20 @@ impl Log {
 
     /// Adds a note about the log itself.
     pub(crate) fn note(&mut self, at: Timestamp, text: &str) {
-        let rows = flow(&format!("{} ({text})", clock(at, &self.zone)), 0, self.width());
-        self.rows.extend(rows.iter().map(|row| self.screen.paint(Style::Yellow, row)));
+        match self.kind {
+            Kind::Chat => self.remark(&format!("({text})")),
+            _ => self.plain(&format!("{} ({text})", clock(at, &self.zone)), Style::Yellow),
+        }
+    }
+
+    /// Adds text that nobody in the space wrote.
+    pub(crate) fn remark(&mut self, text: &str) {
+        self.plain(text, Style::Dim);
+    }
+
+    fn plain(&mut self, text: &str, style: Style) {
+        let rows = flow(&self.screen.clean(text), 0, self.width());
+        self.rows.extend(rows.iter().map(|row| self.screen.paint(style, row)));
     }
 
     /// Adds a row unchanged.
@@ -247,33 +279,73 @@ impl Log {
         self.rows.push(row);
     }
 
-    /// What is happening now, in one row of at most `width` columns: it must not reach the last column, or it would
-    /// leave a line behind with every piece of a draft.
-    pub(crate) fn unfinished(&self, now: Timestamp, width: usize) -> Option<String> {
-        if let Some((_, draft)) = self.feed.drafts().first_key_value().filter(|_| !self.brief) {
-            let others = self.feed.drafts().len() - 1;
-            let more = if others > 0 { format!(" (+{others} writing)") } else { String::new() };
-            let who = self.names.of(draft.agent.entity());
-            let lead = self.lead(now, &who, Some(draft.space), width).concat();
-            let fits = |parts: [&str; 2]| columns(parts[0]) + columns(parts[1]) + TEXT_MIN <= width;
-            let lead = if fits([&lead, ""]) { lead.as_str() } else { "" };
-            let more = if fits([lead, &more]) { more.as_str() } else { "" };
-            let text = self.screen.clean_line(&draft.text);
-            let room = width.saturating_sub(columns(lead) + columns(more));
-            return Some(format!("{lead}{}{more}", tail_of(&text, room)));
+    /// What is written and done now, in at most `max` rows: each draft has rows of its own, and if one is left it says
+    /// what the agents do. No row reaches the last column, where it would leave a line behind with every piece of a
+    /// draft.
+    pub(crate) fn live(&self, now: Timestamp, max: usize) -> Vec<String> {
+        let drafts = self.feed.drafts();
+        let room = max.saturating_sub(1).max(1);
+        let shown = drafts.len().min(if self.kind == Kind::Brief { 0 } else { room });
+        let mut rows = Vec::new();
+        for (i, draft) in drafts.values().take(shown).enumerate() {
+            let hidden = if i + 1 == shown { drafts.len() - shown } else { 0 };
+            let more = if hidden > 0 { format!(" (+{hidden} writing)") } else { String::new() };
+            rows.extend(self.draft(now, draft, room / shown, &more));
         }
+        if rows.len() < max {
+            rows.extend(self.status());
+        }
+        rows
+    }
+
+    /// A draft in at most `max` rows, with `more` behind it. Its newest words are shown if it is longer.
+    fn draft(&self, now: Timestamp, draft: &FeedDraft, max: usize, more: &str) -> Vec<String> {
+        let width = self.width();
+        let who = self.names.of(draft.agent.entity());
+        let lead = self.lead(now, &who, Some(draft.space), width);
+        let fits = |lead: &str, more: &str| columns(lead) + columns(more) + TEXT_MIN <= width;
+        let lead = if fits(&lead.concat(), "") { lead } else { Default::default() };
+        let more = if fits(&lead.concat(), more) { more } else { "" };
+        let taken = columns(&lead.concat());
+        let mut rows = flow(&self.screen.clean(&draft.text), taken, width.saturating_sub(columns(more)));
+        if rows.len() > max {
+            let newest = rows.split_off(rows.len() - (max - 1));
+            let earlier = rows.iter().map(|row| row.trim_start()).collect::<Vec<_>>().join(" ");
+            rows = vec![tail_of(&earlier, width.saturating_sub(taken + columns(more)))];
+            rows.extend(newest);
+        }
+        let [time, name, place] = lead;
+        let lead = self.screen.paint(Style::Dim, &time) + &self.screen.paint(Style::Cyan, &name) + &place;
+        rows[0].insert_str(0, &lead);
+        if let Some(last) = rows.last_mut() {
+            last.push_str(more);
+        }
+        rows
+    }
+
+    /// What the agents do now.
+    fn status(&self) -> Option<String> {
         let working: Vec<String> = self
             .feed
             .working()
             .iter()
-            .map(|(agent, work)| format!("{} is {}", self.names.of(agent.entity()), work.state.as_str()))
+            .map(|(agent, work)| {
+                let name = self.names.of(agent.entity());
+                let tool = work.tool.as_deref().filter(|tool| !HIDDEN_TOOLS.contains(tool));
+                match (tool, work.state) {
+                    (Some(tool), _) => format!("{name} uses {}", self.screen.clean_line(tool)),
+                    (None, AgentState::Paused) => format!("{name} waits for a person"),
+                    (None, _) => format!("{name} is thinking"),
+                }
+            })
             .collect();
         let text = match working.len() {
             0 => return None,
             1..=3 => working.join(", "),
             n => format!("{} and {} more", working[..2].join(", "), n - 2),
         };
-        Some(self.screen.paint(Style::Dim, &shortened(&format!("({text})"), width)))
+        let end = if self.kind == Kind::Chat { "; Ctrl-C cancels" } else { "" };
+        Some(self.screen.paint(Style::Dim, &shortened(&format!("({text}{end})"), self.width())))
     }
 
     fn width(&self) -> usize {
@@ -295,7 +367,9 @@ impl Log {
             let who = shortened(who, width.saturating_sub(TEXT_MIN + end.len()).max(4));
             [String::new(), who, end.to_owned()]
         };
-        [whole, timeless].into_iter().find(fits).unwrap_or_else(shortest)
+        // A conversation is in one space.
+        let leads = if self.kind == Kind::Chat { Vec::new() } else { vec![whole, timeless] };
+        leads.into_iter().find(fits).unwrap_or_else(shortest)
     }
 
     /// Handles a visible action of an agent: first shows that it woke, if that was not shown yet.
@@ -334,7 +408,7 @@ impl Log {
                 self.row(at, agent, "waits for a person", Style::Yellow);
             }
             (_, None) => {
-                if new_cycle && !self.brief {
+                if new_cycle && self.kind == Kind::Full {
                     self.woke.insert(agent, (at, state));
                 }
             }
@@ -342,7 +416,7 @@ impl Log {
     }
 
     fn begin_call(&mut self, at: Timestamp, agent: AgentId, call: &CallId, tool: &str, arguments: &str) {
-        if self.brief || self.calls.len() >= IN_FLIGHT {
+        if self.kind == Kind::Brief || self.calls.len() >= IN_FLIGHT {
             return;
         }
         let (tool, arguments) = (tool.to_owned(), self.screen.clean_line(arguments));
@@ -361,7 +435,7 @@ impl Log {
     ) {
         let started = self.calls.remove(call);
         let (how, style) = match status {
-            OutcomeStatus::Ok if self.brief || HIDDEN_TOOLS.contains(&tool) => return,
+            OutcomeStatus::Ok if self.kind == Kind::Brief || HIDDEN_TOOLS.contains(&tool) => return,
             OutcomeStatus::Ok => ("ok", Style::Dim),
             OutcomeStatus::Error => ("failed", Style::Red),
             OutcomeStatus::Pending => ("result comes later", Style::Yellow),
@@ -403,11 +477,18 @@ impl Log {
         reason: Option<&str>,
         spent: Option<&Spent>,
     ) {
-        let mut text = ending.as_str().to_owned();
-        if let Some(spent) = spent {
+        let mut text = match (self.kind, ending) {
+            (Kind::Chat, Ending::Completed) => return,
+            (Kind::Chat, Ending::Skipped) => "skipped it".to_owned(),
+            (Kind::Chat, Ending::Exhausted) => "was cut off".to_owned(),
+            (Kind::Chat, Ending::Canceled) => "stopped: canceled".to_owned(),
+            _ => ending.as_str().to_owned(),
+        };
+        if let Some(spent) = spent.filter(|_| self.kind != Kind::Chat) {
             text.push_str(&format!(": {}", summary(spent)));
         }
-        if let Some(reason) = reason {
+        // Who chats canceled it.
+        if let Some(reason) = reason.filter(|_| (self.kind, ending) != (Kind::Chat, Ending::Canceled)) {
             text.push_str(&format!(" ({reason})"));
         }
         let style = match ending {
@@ -421,7 +502,10 @@ impl Log {
 
     /// Adds what an agent does.
     fn row(&mut self, at: Timestamp, agent: AgentId, text: &str, style: Style) {
-        self.entry(at, (agent.entity(), Style::Cyan), None, text, Some(style));
+        match self.kind {
+            Kind::Chat => self.remark(&format!("({} {text})", self.names.of(agent.entity()))),
+            _ => self.entry(at, (agent.entity(), Style::Cyan), None, text, Some(style)),
+        }
     }
 
     /// Adds text by or about somebody: one row if the log is brief, else as many as needed.
@@ -436,7 +520,7 @@ impl Log {
         let width = self.width();
         let lead = self.lead(at, &self.names.of(who), space, width);
         let taken = columns(&lead.concat());
-        let rows = if self.brief {
+        let rows = if self.kind == Kind::Brief {
             vec![shortened(self.screen.clean_line(text).trim(), width.saturating_sub(taken))]
         } else {
             flow(&self.screen.clean(text), taken, width)
@@ -478,7 +562,7 @@ fn call_text(what: &str, call: Option<&Call>) -> String {
 }
 
 /// The end of a text, in at most `max` columns.
-pub(crate) fn tail_of(text: &str, max: usize) -> String {
+fn tail_of(text: &str, max: usize) -> String {
     if columns(text) <= max {
         return text.to_owned();
     }

@@ -48,9 +48,6 @@ impl Subject {
     ) -> Result<Self> {
         let who: Whoami = client.get_as("/v1/whoami").await?;
         let admin = who.entity.is_none();
-        if admin {
-            names.read(client, screen).await?;
-        }
         match wanted {
             None if admin || all => Ok(Self::Everything),
             None => {
@@ -99,7 +96,8 @@ impl Subject {
         }
     }
 
-    fn in_space(
+    /// A space whose members are known.
+    pub(crate) fn in_space(
         screen: &Screen,
         space: SpaceJson,
         members: &[MemberJson],
