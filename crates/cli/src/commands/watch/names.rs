@@ -18,7 +18,7 @@ const NAMES_MAX: usize = 20_000;
 const WAIT: Duration = Duration::from_secs(2);
 
 /// Names by id.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     /// Names as people write them instead of handles.
     displayed: bool,

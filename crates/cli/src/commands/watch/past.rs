@@ -14,6 +14,7 @@ use client::{Client, Past, PastItem, Result, typed};
 pub(crate) const PAST_MAX: u32 = 200;
 
 /// A past update and its time.
+#[derive(Debug)]
 pub(crate) struct PastUpdate {
     pub(crate) at: Timestamp,
     pub(crate) update: Update,
