@@ -31,7 +31,7 @@ stage = @echo '$(2)' && $(2) && mkdir -p $(dir $(STAGES)) && \
 # Tests that start the real binary find it here.
 export VIV_BIN ?= $(VIV)
 
-.PHONY: help run chat run-local test check fmt docs bench torture viv viv-failpoints needs
+.PHONY: help run chat run-local test check fmt docs bench torture dist dist-check viv viv-failpoints needs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,12 @@ torture: needs ## Kill it in many ways for MINUTES=n or KILLS=n deaths (200), lo
 	$(CARGO) build --locked --release --workspace --bin viv --bin torture
 	@VIV_BIN=$(VIV_RELEASE) VIV_MINUTES=$(MINUTES) VIV_KILLS=$(KILLS) VIV_SABOTAGE=$(SABOTAGE) \
 		exec $(abspath $(TARGET_DIR))/release/torture
+
+dist: needs ## Build static archives for x86_64 and aarch64, with checksums, and the files of the image
+	@scripts/dist.sh
+
+dist-check: dist ## Try what `make dist` made: static, complete, a conversation over TLS in an empty root
+	@scripts/dist-check.sh
 
 viv-failpoints: needs
 	@$(call with-failpoints,,debug)

@@ -8,8 +8,8 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::id::{AgentId, CredentialId, EntityId, MessageId, SpaceId};
 use agent::port::{
-    Accept, Accepted, Clock, Credential, CredentialKind, Delivered, Listener, Models, NewAgent,
-    NewCredential, NewHuman, NewSpace, Reader, Registry, Store, Wakeup,
+    Accept, Accepted, Clock, Credential, Delivered, Listener, Models, NewAgent, NewCredential, NewHuman,
+    NewSpace, Reader, Registry, Scope, Store, Wakeup,
 };
 use agent::run::Ending;
 use agent::space::NewMessage;
@@ -152,15 +152,11 @@ impl BenchServer {
         let mut secret = [7; 32];
         secret[..16].copy_from_slice(self.ports.ids.uuid().as_bytes());
         let key = keys::key(&secret);
-        let credential = Credential {
-            id: CredentialId(self.ports.ids.uuid()),
-            kind: CredentialKind::Entity(home.you),
-            label: "bench".to_owned(),
-        };
+        let credential =
+            Credential::new(CredentialId(self.ports.ids.uuid()), Scope::Person(home.you), "bench");
         let (secret_hash, at) = (keys::hash(&key), self.ports.clock.now());
-        self.store
-            .add_credential(NewCredential { credential, secret_hash, at, replace_label: false })
-            .await?;
+        let new = NewCredential { credential, secret_hash, at, replace_label: false };
+        self.store.add_credential(new, None).await?;
         // The API creates no keys here.
         let options = Options { shutdown: self.shutdown.clone(), ..Options::new(|| [0; 32]) };
         let router = server::router(self.ports.clone(), self.keeper.node().clone(), options);

@@ -369,6 +369,8 @@ pub struct EventMoved {
     pub cycle: Option<CycleId>,
     /// The step at which it was shown.
     pub step: Option<u32>,
+    /// Why it is dead; only then.
+    pub reason: Option<String>,
 }
 
 impl EventMoved {
@@ -378,7 +380,7 @@ impl EventMoved {
             progress,
             EventProgress::Taken | EventProgress::Shown | EventProgress::Addressed | EventProgress::Read
         );
-        Self { event, progress, cycle: has.then_some(cycle), step }
+        Self { event, progress, cycle: has.then_some(cycle), step, reason: None }
     }
 }
 

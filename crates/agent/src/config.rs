@@ -47,6 +47,8 @@ pub struct AgentConfig {
     pub limits: Limits,
     /// Time-outs of its model calls.
     pub model_timeouts: ModelTimeouts,
+    /// What becomes of text without a call.
+    pub reply: ReplyMode,
     /// When a cycle ends, in addition to its natural end.
     pub stop: Stop,
     /// Milliseconds to wait for more events before an activation, 0 to 60 000.
@@ -75,6 +77,7 @@ impl Default for AgentConfig {
             triage: Triage::default(),
             limits: Limits::default(),
             model_timeouts: ModelTimeouts::default(),
+            reply: ReplyMode::default(),
             stop: Stop::default(),
             debounce: 0,
             wake_on: WakeOn::default(),
@@ -115,6 +118,23 @@ impl WakeOn {
 
     /// All names.
     pub const NAMES: [&str; 2] = ["all", "mention"];
+}
+
+/// What becomes of the text of a reply without calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplyMode {
+    /// It is private, unless the cycle owes one person an answer: then the model is told how to post, and if it writes
+    /// text without a call again, that text is posted.
+    #[default]
+    Auto,
+    /// It is private: only tools post.
+    Tool,
+}
+
+impl ReplyMode {
+    /// All names.
+    pub const NAMES: [&str; 2] = ["auto", "tool"];
 }
 
 /// Limits of a cycle.

@@ -34,7 +34,8 @@ pub struct Entity {
     pub id: EntityId,
     /// Human or agent.
     pub kind: EntityKind,
-    /// Unique handle, `[a-z0-9_-]{1,40}`.
+    /// Unique handle, `[a-z0-9_-]{1,40}`. A retired agent whose handle was taken by another has a
+    /// [`crate::registry::former_name`].
     pub name: String,
     /// Free text for people; equal to the handle if none was given.
     pub display_name: String,
@@ -49,7 +50,8 @@ pub struct Entity {
 pub struct Space {
     /// Identity.
     pub id: SpaceId,
-    /// Unique handle among spaces, `[a-z0-9_-]{1,40}`.
+    /// Unique handle among spaces, `[a-z0-9_-]{1,40}`. A closed space whose handle was taken by another has a
+    /// [`crate::registry::former_name`].
     pub name: String,
     /// Free text for people.
     pub display_name: String,

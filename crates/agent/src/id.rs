@@ -84,6 +84,12 @@ impl MessageId {
     pub fn of_call(call: &CallId) -> Self {
         Self(hashed_uuid(&["message", &call.0]))
     }
+
+    /// The id of the message that posts the text of a step without calls. It is the same however often the step is
+    /// decided.
+    pub fn of_text(cycle: CycleId, step: u32) -> Self {
+        Self(hashed_uuid(&["text", &cycle.to_string(), &step.to_string()]))
+    }
 }
 
 impl GoalId {

@@ -69,6 +69,10 @@ pub const DEATHS_MAX: u32 = 19;
 pub const MODEL_RETRIES: u32 = 3;
 /// Nudges of `require_tool` per cycle.
 pub const NUDGES_MAX: u32 = 2;
+/// Nudges of `reply: auto` per cycle; after them the text of a reply without calls is posted.
+pub const REPLY_NUDGES_MAX: u32 = 1;
+/// Text of one reply that was not posted, as its run keeps it; of a longer one only the beginning. The log has it all.
+pub const UNSENT_TEXT_MAX_BYTES: usize = 1_024;
 /// Calls of one step; further calls are refused.
 pub const CALLS_PER_STEP: usize = 32;
 /// Text of one reply, reasoning included; a longer reply is unusable.
@@ -298,6 +302,12 @@ pub const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
 pub const KEY_CACHE_MAX: usize = 256;
 /// How long they are cached: a revoked key is refused after that.
 pub const KEY_CACHE_MS: u64 = 1_000;
+/// How exactly the last use of an API key is known: it is written at most this often for each key.
+pub const KEY_USED_MS: u64 = 60_000;
+/// Longest time for which a rotated key stays valid beside its successor: 30 days.
+pub const KEY_OVERLAP_MAX_S: u64 = 30 * 24 * 60 * 60;
+/// How long it stays valid if the request does not say: one day.
+pub const KEY_OVERLAP_S: u64 = 24 * 60 * 60;
 /// Updates buffered for one client of a stream.
 pub const STREAM_BUFFER: usize = 256;
 /// The same in bytes.

@@ -3,6 +3,9 @@
 //!
 //! This module must not know how rows are stored.
 
+use uuid::Uuid;
+
+use crate::changes::MemoryChange;
 use crate::delivery::room_for;
 use crate::event::{Event, EventState};
 use crate::id::{AgentId, CycleId, EventId, SpaceId};
@@ -52,6 +55,34 @@ pub fn add_member(space: SpaceId, members: u64, is_member: bool) -> Result<(), D
         return Err(Denial::SpaceFull(space));
     }
     Ok(())
+}
+
+/// Whether an operator may set (or delete) the memory under `key`, given whether the agent has it and how many others.
+pub fn change_memory(
+    agent: AgentId,
+    standing: Standing,
+    change: &MemoryChange,
+    has: bool,
+    others: usize,
+) -> Result<(), Denial> {
+    match change {
+        _ if standing == Standing::Retired => Err(Denial::Retired(agent)),
+        MemoryChange::Set { .. } if others >= limits::MEMORIES_MAX => Err(Denial::MemoriesFull(agent)),
+        MemoryChange::Delete { key } if !has => Err(Denial::NotFound { what: "memory", name: key.clone() }),
+        MemoryChange::Set { .. } | MemoryChange::Delete { .. } => Ok(()),
+    }
+}
+
+/// The name of a retired agent or a closed space after another one has taken its handle: the handle, and the end of its
+/// id. It cannot be taken for a handle, which has no `~`.
+pub fn former_name(handle: &str, id: Uuid) -> String {
+    let id = id.simple().to_string();
+    format!("{handle}~{}", &id[id.len() - 8..])
+}
+
+/// The handle that a name is or was.
+pub fn handle_of(name: &str) -> &str {
+    name.split_once('~').map_or(name, |(handle, _)| handle)
 }
 
 /// Whether an event may be canceled: it must wait or be held, and no open cycle may have taken it.
@@ -111,7 +142,6 @@ fn wrong_state(event: &EventId, state: &EventState, wanted: &'static str) -> Den
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use uuid::Uuid;
 
     use super::*;
     use Standing::{Active, Retired, Suspended};
@@ -179,6 +209,26 @@ mod tests {
         ] {
             assert_eq!(change_standing(ADA, was, wanted).ok(), change, "{was:?} {wanted:?}");
         }
+    }
+
+    #[test]
+    fn an_operator_changes_memories_within_the_agents_limit() {
+        let set = MemoryChange::Set { key: "tea".into(), value: "green".into() };
+        let delete = MemoryChange::Delete { key: "tea".into() };
+        let check = |standing, change, has, others| change_memory(ADA, standing, change, has, others);
+        assert_eq!(check(Active, &set, false, limits::MEMORIES_MAX - 1), Ok(()));
+        assert_eq!(check(Active, &set, false, limits::MEMORIES_MAX), Err(Denial::MemoriesFull(ADA)));
+        assert_eq!(check(Suspended, &delete, true, limits::MEMORIES_MAX), Ok(()));
+        let unknown = Denial::NotFound { what: "memory", name: "tea".into() };
+        assert_eq!(check(Active, &delete, false, 3), Err(unknown));
+        assert_eq!(check(Retired, &set, true, 0), Err(Denial::Retired(ADA)));
+    }
+
+    #[test]
+    fn a_former_name_is_no_handle_and_leads_back_to_one() {
+        let name = former_name("ada", Uuid::from_u128(0x1a2b_3c4d));
+        assert_eq!((name.as_str(), handle_of(&name), handle_of("ada")), ("ada~1a2b3c4d", "ada", "ada"));
+        assert!(crate::entity::handle(&name).is_err());
     }
 
     #[test]

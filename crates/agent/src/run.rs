@@ -135,6 +135,9 @@ pub struct StepRecord {
     /// Its calls, in order. Runs of earlier versions have only `tools`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallRecord>,
+    /// The beginning of the text that the model wrote outside its calls and that was not posted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsent: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]

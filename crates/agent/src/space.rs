@@ -63,6 +63,13 @@ pub struct Message {
     pub hop: u32,
 }
 
+impl Message {
+    /// Whether it is the plain text of a model that made no call (`reply: auto`): no call posted it.
+    pub fn is_from_text(&self) -> bool {
+        self.kind == MessageKind::Text && self.cycle.is_some() && self.call.is_none()
+    }
+}
+
 /// A posted message as readers see it: with the name and kind of its sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PostedMessage {

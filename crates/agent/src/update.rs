@@ -219,6 +219,9 @@ pub enum Update {
         /// The step at which it was shown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<u32>,
+        /// Why it is dead; only then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// A cycle ended.
     #[serde(rename = "cycle.ended")]

@@ -93,6 +93,29 @@ pub struct Agent {
     /// is resumed. Left out if it is not quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
+    /// Events that failed too often and are not tried again until somebody retries them; left out if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead: Option<DeadEventsJson>,
+}
+
+/// The dead events of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeadEvents)]
+pub struct DeadEventsJson {
+    /// Number of dead events.
+    pub count: u32,
+    /// Id of the one that arrived last.
+    #[schema(value_type = String)]
+    pub last: EventId,
+    /// Why that one is dead.
+    pub reason: String,
+}
+
+impl From<agent::port::DeadEvents> for DeadEventsJson {
+    fn from(dead: agent::port::DeadEvents) -> Self {
+        let agent::port::DeadEvents { count, last, reason } = dead;
+        Self { count, last, reason }
+    }
 }
 
 /// Summary of an agent's newest run.
@@ -408,6 +431,33 @@ pub struct FactsJson {
     /// Pending plans of the agent, the next one first.
     #[schema(value_type = Vec<Object>)]
     pub plans: Vec<Plan>,
+}
+
+/// A memory: a note that an agent keeps under a key and sees in every cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Memory)]
+pub struct MemoryJson {
+    /// What it is about.
+    pub key: String,
+    /// The note.
+    pub value: String,
+    /// When it was last written.
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl From<Memory> for MemoryJson {
+    fn from(Memory { key, value, updated_at }: Memory) -> Self {
+        Self { key, value, updated_at }
+    }
+}
+
+/// The value of a memory to set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryValue {
+    /// The note, at most 8 KiB.
+    pub value: String,
 }
 
 /// A space of an agent.

@@ -13,13 +13,14 @@ mod spaces;
 mod watch;
 
 pub use agents::{
-    Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, FactsJson, LastRunJson,
-    LogEntry, LoggedEvent, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
+    Agent, AgentChange, CancelRequest, Canceled, Consciousness, DeadEventsJson, EventAccepted, FactsJson,
+    LastRunJson, LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson,
+    SpaceOfAgent,
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
 pub use names::EVENT_STATES;
-pub use people::{EntityJson, KeyJson, KeyRecord, NewEntity, NewKey, Whoami};
+pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };

@@ -2,7 +2,7 @@
 
 use agent::entity;
 use agent::id::{CredentialId, EntityId};
-use agent::port::{Credential, CredentialKind, CredentialRow};
+use agent::port::{Credential, CredentialRow, Scope};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -51,35 +51,60 @@ pub struct NewEntity {
     pub external_id: Option<String>,
 }
 
-/// The key to create for a person.
+/// The key to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
+    /// What the key may do: `admin` (everything), `operator:read` (read everything that an admin key may read, and
+    /// change nothing), `person` (whatever the person in `entity` may do) or `service:NAME` (send events as the service
+    /// `NAME`, and nothing else).
+    #[schema(
+        pattern = "^(admin|operator:read|person|service:.+)$",
+        max_length = 208,
+        example = "operator:read"
+    )]
+    pub scope: String,
+    /// Id or handle of the person; required for the scope `person`, and refused for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<String>,
     /// What the key is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096, example = "dashboard")]
     pub label: Option<String>,
+    /// When the key stops working. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
 }
 
-/// A new key. The secret is shown only in this response.
+/// How to rotate a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRotation {
+    /// For how many seconds the old key stays valid beside the new one, at most 30 days. Default: one day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 2_592_000, example = 86_400)]
+    pub overlap_seconds: Option<u64>,
+    /// When the new key stops working. Default: it lives as long as the old one was created for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Key)]
 pub struct KeyJson {
-    /// Id of the credential.
-    #[schema(value_type = Uuid)]
-    pub id: CredentialId,
-    /// The secret. Only its hash is stored, so it cannot be shown again.
-    pub key: String,
-}
-
-/// A key, without its secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct KeyRecord {
     /// Id of the key.
     #[schema(value_type = Uuid)]
     pub id: CredentialId,
-    /// Kind of key: `admin` or `entity`.
-    pub kind: String,
-    /// Person that the key is bound to; `null` for an admin key.
+    /// The secret, to be sent as `authorization: Bearer SECRET`. Only in the answer to the request that created the
+    /// key: only its hash is stored, so it cannot be shown again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// What the key may do: `admin`, `operator:read`, `person` or `service:NAME`.
+    pub scope: String,
+    /// Person that the key belongs to; `null` for all other scopes.
     #[schema(value_type = Option<Uuid>)]
     pub entity: Option<EntityId>,
     /// What the key is for; `cli` for the key of the commands on the server's machine.
@@ -87,28 +112,36 @@ pub struct KeyRecord {
     /// When the key was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// When the key was revoked; `null` if it is valid.
+    /// When the key stops working; `null`: never.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// When the key was last used, to about a minute; `null` if it was not used yet.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub used_at: Option<Timestamp>,
+    /// When the key was revoked; `null` if it was not.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
 }
 
-impl From<CredentialRow> for KeyRecord {
+impl From<CredentialRow> for KeyJson {
     fn from(row: CredentialRow) -> Self {
-        let CredentialRow { credential: Credential { id, kind, label }, created_at, revoked_at } = row;
-        let (kind, entity) = match kind {
-            CredentialKind::Admin => ("admin", None),
-            CredentialKind::Entity(entity) => ("entity", Some(entity)),
+        let CredentialRow { credential, created_at, revoked_at } = row;
+        let Credential { id, scope, label, expires_at, used_at } = credential;
+        let entity = match scope {
+            Scope::Person(entity) => Some(entity),
+            Scope::Admin | Scope::Read | Scope::Service(_) => None,
         };
-        Self { id, kind: kind.to_owned(), entity, label, created_at, revoked_at }
+        let scope = scope.to_string();
+        Self { id, secret: None, scope, entity, label, created_at, expires_at, used_at, revoked_at }
     }
 }
 
-/// The owner of the key that the request was sent with.
+/// The key that the request was sent with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Whoami {
-    /// Kind of key: `admin` or `entity`.
-    pub kind: String,
-    /// Entity that the key is bound to; left out for an admin key.
+    /// What the key may do: `admin`, `operator:read`, `person` or `service:NAME`.
+    pub scope: String,
+    /// Person that the key belongs to; left out for all other scopes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<EntityJson>,
 }

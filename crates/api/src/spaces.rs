@@ -158,6 +158,10 @@ pub struct MessageJson {
     /// Id of the tool call that posted the message; `null` if there was none.
     #[schema(value_type = Option<String>)]
     pub call: Option<CallId>,
+    /// Whether this is plain text of the agent's model, which the server posted because the model called no tool
+    /// (`reply: auto`).
+    #[serde(default)]
+    pub from_text: bool,
     /// Data that the client stored with the message; `null` if there is none.
     pub data: Option<Value>,
     /// First event or message of the causal chain that led to this message.
@@ -170,6 +174,7 @@ pub struct MessageJson {
 impl From<space::PostedMessage> for MessageJson {
     fn from(posted: space::PostedMessage) -> Self {
         let space::PostedMessage { message, sender_name, sender_kind } = posted;
+        let from_text = message.is_from_text();
         let space::Message { id, space, seq, rev, sender, kind, text, mentions, urgent, at, .. } = message;
         let space::Message { cycle, call, data, root, hop, .. } = message;
         Self {
@@ -187,6 +192,7 @@ impl From<space::PostedMessage> for MessageJson {
             at,
             cycle,
             call,
+            from_text,
             data,
             root,
             hop,

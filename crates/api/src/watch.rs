@@ -145,7 +145,7 @@ pub struct Gap {
 /// The event `closed`: the last event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Closed {
-    /// Why the stream ends: `slow_reader`, `not_member`, `key_revoked`, `shutdown` or `store`.
+    /// Why the stream ends: `slow_reader`, `not_member`, `key_revoked`, `key_expired`, `shutdown` or `store`.
     pub reason: String,
     /// Last id that was sent; use it as `Last-Event-ID` to continue. `null` if none was sent.
     pub last_id: Option<u64>,

@@ -118,7 +118,7 @@ impl From<client::ClientError> for Failure {
             ErrorClass::Unreachable => Exit::Unreachable,
             ErrorClass::TimedOut => Exit::TimedOut,
             ErrorClass::NotFound => Exit::NotFound,
-            ErrorClass::Refused => Exit::Refused,
+            ErrorClass::Refused | ErrorClass::KeyReplaced => Exit::Refused,
             ErrorClass::Usage => Exit::Usage,
             ErrorClass::Failed => Exit::Failed,
         };
@@ -141,8 +141,8 @@ fn foreign_command(error: &clap::Error, path: &[&str]) -> Option<&'static str> {
     Some(match word.as_str() {
         "start" | "run" | "serve" => "`viv up` starts the server; `viv scenario run` runs scenarios",
         "status" => "`viv ps` lists agents and what they do; `viv doctor` checks everything",
-        "stop" | "down" => "Ctrl-C stops `viv up`; `viv agents cancel` ends a cycle",
-        "logs" | "log" => "`viv watch` follows everything; `viv tail` prints what happened last",
+        "down" => "`viv stop` stops the server; `viv agents cancel` ends a cycle",
+        "log" => "`viv logs` prints the server's log; `viv tail` prints what the agents did last",
         "new" | "create" => "`viv init` writes a project; `viv agents create` creates one agent",
         _ => return None,
     })
@@ -231,8 +231,8 @@ mod tests {
             ("start", "`viv up`"),
             ("run", "`viv up`"),
             ("status", "`viv ps`"),
-            ("stop", "Ctrl-C"),
-            ("logs", "`viv watch`"),
+            ("down", "`viv stop`"),
+            ("log", "`viv logs`"),
             ("new", "`viv init`"),
         ] {
             let error = crate::args::command().try_get_matches_from(["viv", word]).unwrap_err();

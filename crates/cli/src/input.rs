@@ -33,10 +33,14 @@ pub(crate) fn text(max: usize) -> Result<String> {
 /// As [`text`], for a command that was not told to read standard input: a pipe that nobody writes to or closes, as a
 /// supervisor may leave one open, must not hold it up for ever.
 pub(crate) fn piped_text(max: usize) -> Result<String> {
+    in_time(PIPED_TEXT_WAIT, move || text(max))
+}
+
+fn in_time(wait: Duration, read: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    std::thread::spawn(move || sender.send(text(max)));
-    receiver.recv_timeout(PIPED_TEXT_WAIT).unwrap_or_else(|_| {
-        let seconds = PIPED_TEXT_WAIT.as_secs();
+    std::thread::spawn(move || sender.send(read()));
+    receiver.recv_timeout(wait).unwrap_or_else(|_| {
+        let seconds = wait.as_secs();
         Err(Failure::usage(format!("standard input is a pipe that did not end within {seconds} s")).hint(
             "give the text as an argument, `-` to wait for standard input, or `</dev/null` if there is none",
         ))
@@ -61,5 +65,21 @@ pub(crate) fn confirm(screen: &Screen, what: &str, yes: bool, instead: Option<&s
         _ => {
             Err(Failure::new(Exit::Refused, "not_confirmed", "nothing was changed").hint("confirm with `y`"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_closes_is_not_waited_for_forever() {
+        let (writer, pipe) = mpsc::channel::<String>();
+        let read = move || Ok(pipe.recv().unwrap_or_default());
+        let failure = in_time(Duration::ZERO, read).unwrap_err();
+        assert_eq!((failure.exit, failure.message.contains("did not end")), (Exit::Usage, true));
+        drop(writer);
+        let read = in_time(PIPED_TEXT_WAIT, || Ok("{}".to_owned()));
+        assert_eq!(read.unwrap(), "{}");
     }
 }

@@ -93,9 +93,12 @@ pub(crate) fn url(address: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, address.port()))
 }
 
+/// The file in the data directory whose lock its server holds.
+pub(crate) const LOCK: &str = "lock";
+
 /// Whether a server has locked the data directory.
 pub(crate) fn is_locked(data_dir: &Path) -> bool {
-    let Ok(lock) = std::fs::File::open(data_dir.join("lock")) else { return false };
+    let Ok(lock) = std::fs::File::open(data_dir.join(LOCK)) else { return false };
     // The shared lock is released when the file is dropped.
     matches!(lock.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
 }
@@ -104,7 +107,7 @@ pub(crate) fn is_locked(data_dir: &Path) -> bool {
 pub(crate) fn in_use(data_dir: &Path) -> Failure {
     let message = format!("another server is running on `{}`", data_dir.display());
     Failure::new(Exit::Refused, "data_dir_in_use", message)
-        .hint("talk to it with `viv chat`, stop it, or name another --data-dir")
+        .hint("talk to it with `viv chat`, stop it with `viv stop`, or name another --data-dir")
 }
 
 /// Whether viv listens there: only viv refuses a request without a key with this URN. Its data directory is

@@ -57,10 +57,14 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// `viv help COMMAND` is `viv COMMAND --help`.
+/// `viv help COMMAND` is `viv COMMAND --help`, also after global options.
 fn help_asked(mut line: Vec<OsString>) -> Vec<OsString> {
-    if line.get(1).is_some_and(|word| word == "help") {
-        line.remove(1);
+    let mut at = 1;
+    while let Some(word) = line.get(at).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        at += if word == "--data-dir" || word == "--config" { 2 } else { 1 };
+    }
+    if line.get(at).is_some_and(|word| word == "help") {
+        line.remove(at);
         line.push("--help".into());
     }
     line
@@ -83,6 +87,8 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(&cli.global)?)?);
     match cli.command {
         Command::Up(args) => commands::up::run(cli.global, screen, args).await,
+        Command::Stop => commands::up::stop(&cli.global, screen).await,
+        Command::Logs(args) => commands::up::logs(&cli.global, screen, &args).await,
         Command::Doctor(args) => commands::doctor::run(cli.global, screen, args).await,
         Command::Backup(args) => commands::upkeep::backup(&cli.global, screen, &args),
         Command::Restore(args) => commands::upkeep::restore(&cli.global, screen, &args),
@@ -100,14 +106,14 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Event(args) => commands::event::run(client()?, screen, args).await,
         Command::Cancel(args) => commands::dead::cancel(client()?, screen, args).await,
         Command::Dead(args) => commands::dead::run(client()?, screen, args).await,
-        Command::Ps { all } => commands::ps::run(client()?, screen, all).await,
+        Command::Ps(args) => commands::ps::run(client()?, screen, args).await,
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
+        Command::Memories(args) => commands::memories::run(client()?, screen, args).await,
         Command::Spaces(args) => commands::spaces::run(client()?, screen, args).await,
         Command::Entities(args) => commands::entities::run(client()?, screen, args).await,
         Command::Keys(verb) => commands::keys::run(&cli.global, screen, verb).await,
         Command::Scenario(verb) => commands::scenario::run(cli.global, screen, verb).await,
-        Command::Open => commands::pages::open(client()?, screen).await,
         Command::Completions(args) => commands::pages::completions(screen, args),
         Command::Man(args) => commands::pages::man(screen, args),
         Command::Watch(args) => commands::watch::run(client()?, screen, args).await,
@@ -145,7 +151,10 @@ fn handle_clap_error(error: &clap::Error) -> ExitCode {
             true => error.render().ansi().to_string(),
             false => error.render().to_string(),
         };
-        screen.page(page.trim_end());
+        match json {
+            true => screen.json_line(&json!({"page": page.trim_end()})),
+            false => screen.page(page.trim_end()),
+        }
         return ExitCode::SUCCESS;
     }
     // For a group without a command, clap renders its help page.

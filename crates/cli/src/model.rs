@@ -1,22 +1,21 @@
-//! Which model is the default, and why: the one that is named, else one with a key, else one that runs on
-//! this machine, else the demo model.
+//! Which model is the default, and why: the one that the settings name, else one that is found.
 
 use std::sync::Arc;
 
-use agent::port::{Clock, ModelError, ModelInfo, Models};
-use models::catalog;
-use models::demo;
-use models::local::{self, LocalServer};
-use models::model_book::{KeyRing, ModelBook, ModelConfig};
+use agent::port::{Clock, Model, ModelError, ModelInfo, Models};
+use models::model_book::{ModelBook, ModelConfig};
+use models::{catalog, default_model, demo, roots};
 
 use crate::errors::{Exit, Failure, Result};
-use crate::secrets;
+use crate::secrets::{self, Secrets};
 use crate::settings::{Origin, Settings};
 
 /// The default model of a server.
 pub(crate) struct Chosen {
     /// All models; the chosen one is the default.
     pub(crate) models: Arc<dyn Models>,
+    /// The chosen one.
+    pub(crate) model: Arc<dyn Model>,
     /// Its address; empty if it has none.
     pub(crate) address: String,
     /// What is known about it.
@@ -27,9 +26,21 @@ pub(crate) struct Chosen {
     pub(crate) window_known: bool,
 }
 
+/// The secrets of the models. From here on, their servers may also use the authorities in `ca_file`.
+pub(crate) fn secrets_of(settings: &Settings) -> Result<Secrets> {
+    if let Some(file) = settings.get("ca_file").value.as_str() {
+        let pem = std::fs::read(file).map_err(|error| error.to_string());
+        pem.and_then(|pem| roots::add(&pem)).map_err(|why| {
+            Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}"))
+                .hint("name a file that holds certificates in PEM form")
+        })?;
+    }
+    secrets::gather(settings.data_dir(), &settings.key_refs())
+}
+
 /// Chooses the model that the settings name or imply.
 pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Chosen> {
-    let secrets = secrets::gather(settings.data_dir(), &settings.key_refs())?;
+    let secrets = secrets_of(settings)?;
     let configured = |name: &str, default: bool| settings.model(name, default, |name| secrets.named(name));
     let wanted = settings.get("model.name");
     let (config, why) = match wanted.value.as_str() {
@@ -38,36 +49,30 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
                 .hint("leave these out, or name a PROVIDER/MODEL"));
         }
         Some(demo::NAME) => (ModelConfig::named(demo::NAME), why(&wanted.origin)),
-        Some(name) => (probed(configured(name, true)?).await, why(&wanted.origin)),
+        Some(name) => (default_model::completed(configured(name, true)?).await, why(&wanted.origin)),
         None if !settings.get("model.base_url").value.is_null() => {
             return Err(Failure::usage("`--base-url` says where a model is, but not which")
                 .hint("add --model PROVIDER/MODEL"));
         }
         None => {
-            let (found, why) = match first_with_key(&secrets.ring) {
-                Some(found) => found,
-                None => local_or_demo(local::probe().await),
-            };
+            let (found, why) = default_model::find(&secrets.ring).await;
             let real = found.name != demo::NAME;
-            (if real { merged(configured(&found.name, true)?, found) } else { found }, why)
+            (if real { configured(&found.name, true)?.or(found) } else { found }, why)
         }
     };
     let name = config.name.clone();
     let stated = config.context_window.is_some();
-    let base_url = config.base_url.clone();
+    let (address, base_url) = (config.address(), config.base_url.clone());
     let mut book = ModelBook::new(config, secrets.ring.clone(), clock);
     for other in settings.model_names().filter(|other| *other != name) {
         book = book.with(configured(other, false)?);
     }
     check_names(&book, settings)?;
     let models: Arc<dyn Models> = Arc::new(book);
-    let info =
-        models.model(None).map_err(|error| unusable(&name, base_url.as_deref(), error))?.info().clone();
-    let window_known = stated || info.demo || is_in_catalog(&info);
-    let provider = name.split('/').next().and_then(catalog::provider);
-    let usual = provider.and_then(|provider| provider.base_url);
-    let address = base_url.or_else(|| usual.map(str::to_owned)).unwrap_or_default();
-    Ok(Chosen { models, address, info, why, window_known })
+    let model = models.model(None).map_err(|error| unusable(&name, base_url.as_deref(), error))?;
+    let info = model.info().clone();
+    let window_known = stated || info.demo || catalog::knows(&name);
+    Ok(Chosen { models, model, address, info, why, window_known })
 }
 
 fn why(origin: &Origin) -> String {
@@ -88,59 +93,6 @@ fn check_names(book: &ModelBook, settings: &Settings) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Asks a local server for its context window: some servers report the one they were started with.
-async fn probed(config: ModelConfig) -> ModelConfig {
-    let Some(provider) = config.name.split('/').next().and_then(catalog::provider) else { return config };
-    let Some(address) = config.base_url.as_deref().or(provider.base_url) else { return config };
-    let found = local::probe_for(provider, address).await;
-    match found.as_ref().and_then(LocalServer::model) {
-        Some(found) => ModelConfig {
-            tool_mode: config.tool_mode.or(found.tool_mode),
-            context_window: config.context_window.or(found.context_window),
-            ..config
-        },
-        None => config,
-    }
-}
-
-/// The configured values override the detected ones.
-fn merged(configured: ModelConfig, found: ModelConfig) -> ModelConfig {
-    ModelConfig {
-        base_url: configured.base_url.or(found.base_url),
-        tool_mode: configured.tool_mode.or(found.tool_mode),
-        context_window: configured.context_window.or(found.context_window),
-        ..configured
-    }
-}
-
-fn first_with_key(keys: &KeyRing) -> Option<(ModelConfig, String)> {
-    let mut found = keys.providers().into_iter();
-    let (provider, model) = found.find_map(|provider| Some((provider, catalog::first_model(provider)?)))?;
-    let name = format!("{}/{model}", provider.name);
-    let found = keys.found_under(provider).unwrap_or(provider.key_env);
-    Some((ModelConfig::named(name), format!("its key was found: {found}")))
-}
-
-fn local_or_demo(found: Vec<LocalServer>) -> (ModelConfig, String) {
-    for server in &found {
-        if let Some(model) = server.model() {
-            let address = &server.base_url;
-            return (model, format!("found running on this machine at {address}"));
-        }
-    }
-    let why = "no key and no model server found".to_owned();
-    (ModelConfig::named(demo::NAME), why)
-}
-
-/// Whether the catalog knows the model: it has a price for known models and assumes a window for others.
-pub(crate) fn is_in_catalog(info: &ModelInfo) -> bool {
-    let Some((provider, model)) = info.name.split_once('/') else { return false };
-    catalog::provider(provider).is_some_and(|provider| {
-        let (known, unknown) = (catalog::facts(provider, model), catalog::facts(provider, ""));
-        known.price.is_some() || known.context_window != unknown.context_window
-    })
 }
 
 /// Why a name cannot be used as a model; `base_url` is the address that was given, if any.
@@ -230,16 +182,15 @@ mod tests {
         assert!(chosen.why.ends_with("vivarium.toml:2"), "{}", chosen.why);
     }
 
-    #[test]
-    fn without_a_key_and_a_local_server_the_demo_model_is_the_default() {
-        let (config, why) = local_or_demo(Vec::new());
-        assert_eq!((config.name.as_str(), why.as_str()), ("demo", "no key and no model server found"));
-        for (variable, expected) in
-            [("OPENAI_API_KEY", "openai/gpt-6.1-terra"), ("GOOGLE_API_KEY", "google/gemini-3.8-flash")]
-        {
-            let keys = KeyRing::gather(|name| (name == variable).then(|| "sk".into()), &[], "");
-            let (config, why) = first_with_key(&keys).unwrap();
-            assert_eq!((config.name.as_str(), why), (expected, format!("its key was found: {variable}")));
+    #[tokio::test]
+    async fn a_ca_file_without_certificates_is_refused_before_anything_is_started() {
+        for (file, why) in [
+            ("nowhere.pem", "No such file"),
+            (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "no certificate"),
+        ] {
+            let read = settings(&format!("ca_file = \"{file}\"\n"), vec![("model.name", "demo".into())]);
+            let failure = choose(&read, Arc::new(SystemClock::new())).await.err().unwrap();
+            assert!(failure.exit == Exit::Usage && failure.message.contains(why), "{failure}");
         }
     }
 }

@@ -6,7 +6,8 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::charset::{in_ascii, is_terminal_control, push_ascii, supports_utf8};
@@ -75,6 +76,11 @@ impl Screen {
     /// Prints one JSON value as one line to standard output. JSON is always UTF-8.
     pub(crate) fn json_line(&self, value: &Value) {
         print(&terminal_safe_json(value));
+    }
+
+    /// Prints a list as JSON: every list has this form, as in the API.
+    pub(crate) fn json_list(&self, items: impl Serialize) {
+        self.json_line(&json!({"items": items, "next": null}));
     }
 
     /// Prints one line to standard error: notes that are not part of the result.

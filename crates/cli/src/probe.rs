@@ -1,40 +1,14 @@
-//! Checks whether a model answers: asks it for one reply, and explains a failure in one message. Must not
-//! know what the answer is used for.
+//! Explains in one message why a model does not answer. Must not know what the answer is used for.
 
 use std::time::Duration;
 
-use agent::config::ModelTimeouts;
-use agent::id::CycleId;
-use agent::port::{Memo, ModelError, ModelRequest, Models, TimeoutKind};
-use agent::prompt::{Item, Prompt, ToolChoice};
-use futures_util::StreamExt as _;
+use agent::port::ModelError;
 use models::wire::failure::is_page;
 
 use crate::errors::{Exit, Failure};
 
 /// How long to wait for the first byte of a model's reply.
 pub(crate) const WAIT: Duration = Duration::from_secs(30);
-
-/// Asks the default model for one word. Returns at the first byte and does not wait for the rest.
-pub(crate) async fn ask(models: &dyn Models, wait: Duration) -> Result<(), ModelError> {
-    let model = models.model(None)?;
-    let prompt = Prompt {
-        system: "Answer with one word.".into(),
-        tools: Vec::new().into(),
-        items: vec![Item::Layer("Are you there?".into())],
-        choice: ToolChoice::None,
-        cycle: CycleId(uuid::Uuid::nil()),
-        reasoning_from: 0,
-    };
-    let mut memo = Memo::default();
-    let timeouts = ModelTimeouts::default();
-    let mut stream = model.stream(ModelRequest { prompt: &prompt, memo: &mut memo, timeouts: &timeouts });
-    match tokio::time::timeout(wait, stream.next()).await {
-        Ok(Some(piece)) => piece.map(|_| ()),
-        Ok(None) => Err(ModelError::Cut("the stream ended without any output".to_owned())),
-        Err(_) => Err(ModelError::TimedOut(TimeoutKind::FirstByte)),
-    }
-}
 
 /// Explains why `name` at `url` gave no reply: one message for each kind of failure.
 pub(crate) fn explain(name: &str, url: &str, error: &ModelError, waited: Duration) -> Failure {

@@ -6,7 +6,7 @@ use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
 use agent::life::Standing;
 use agent::limits;
 use agent::port::{
-    AgentCard, Clock, Credential, CredentialKind, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace,
+    AgentCard, Clock, Credential, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace, Scope,
 };
 use agent::port::{Registry, RegistryError, StoreError};
 use runtime::Ports;
@@ -17,9 +17,9 @@ use client::ApiKey;
 use project::OWNER;
 
 /// The label of the admin key that the first start prints.
-const ADMIN_LABEL: &str = "admin";
+const ADMIN_LABEL: &str = keys::RESERVED_LABELS[0];
 /// The label of the key that each start creates for the commands on this machine.
-const CLI_LABEL: &str = "cli";
+pub(crate) const CLI_LABEL: &str = keys::RESERVED_LABELS[1];
 
 /// The instructions of the first agent.
 const INSTRUCTIONS: &str = "\
@@ -94,9 +94,9 @@ fn display_name_of(mut logins: impl Iterator<Item = String>) -> String {
 /// the disk is full: the previous key stays valid then.
 pub(crate) async fn local_key(ports: &Ports) -> Result<Option<ApiKey>> {
     let (key, credential) = admin(&*ports.clock, &*ports.ids, CLI_LABEL, true)?;
-    match ports.registry.add_credential(credential).await {
+    match ports.registry.add_credential(credential, None).await {
         Err(RegistryError::Store(StoreError::Full(_))) => Ok(None),
-        added => added.map(|()| Some(key)).map_err(store_failure),
+        added => added.map(|_| Some(key)).map_err(store_failure),
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn new_admin_key(
     ids: &dyn Ids,
 ) -> Result<ApiKey> {
     let (key, credential) = admin(clock, ids, ADMIN_LABEL, true)?;
-    registry.add_credential(credential).await.map_err(store_failure)?;
+    registry.add_credential(credential, None).await.map_err(store_failure)?;
     Ok(key)
 }
 
@@ -123,11 +123,7 @@ fn admin(
     })?;
     let key = keys::key(&random);
     let credential = NewCredential {
-        credential: Credential {
-            id: CredentialId(ids.uuid()),
-            kind: CredentialKind::Admin,
-            label: label.to_owned(),
-        },
+        credential: Credential::new(CredentialId(ids.uuid()), Scope::Admin, label),
         secret_hash: keys::hash(&key),
         at: clock.now(),
         replace_label,

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ClientError, ErrorClass, Result};
 
 const FILE: &str = "credentials.json";
+/// The environment variable with the key.
+const KEY: &str = "VIV_KEY";
 const DEFAULT_URL: &str = "http://127.0.0.1:7878";
 
 /// A key. Its debug output never contains it (invariant 11).
@@ -106,9 +108,14 @@ pub fn read(data_dir: &Path) -> Result<Option<Credentials>> {
     }
 }
 
+/// The key in `VIV_KEY`, if it is set.
+pub fn key_in_environment() -> Result<Option<ApiKey>> {
+    Ok(setting(KEY)?.map(ApiKey))
+}
+
 /// Which server to use: `VIV_URL` and `VIV_KEY`, and the file for what they leave unset.
 pub(crate) fn find(data_dir: &Path) -> Result<Credentials> {
-    choose(setting("VIV_URL")?, setting("VIV_KEY")?, data_dir)
+    choose(setting("VIV_URL")?, setting(KEY)?, data_dir)
 }
 
 fn setting(name: &str) -> Result<Option<String>> {

@@ -13,6 +13,8 @@ pub enum ErrorClass {
     NotFound,
     /// The server refuses the request: change it.
     Refused,
+    /// The key from the credential file is refused: the server may have been restarted and have written another.
+    KeyReplaced,
     /// An environment variable or an address is wrong.
     Usage,
     /// Anything else.
@@ -51,7 +53,7 @@ impl ClientError {
     /// Whether the same request may succeed in a moment: no server answers, or the key belongs to the server that
     /// ran before a restart.
     pub fn is_temporary(&self) -> bool {
-        self.class == ErrorClass::Unreachable || self.code == "key_invalid"
+        matches!(self.class, ErrorClass::Unreachable | ErrorClass::KeyReplaced)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use agent::id::AgentId;
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,6 +31,8 @@ pub struct Client {
     streams: reqwest::Client,
     /// Where address and key are read again after a restart of the server; `None` if they were given.
     data_dir: Option<PathBuf>,
+    /// The key was given or comes from the environment: reading it again changes nothing.
+    fixed_key: bool,
     server: RwLock<Arc<Credentials>>,
 }
 
@@ -56,24 +58,31 @@ impl Client {
     fn of(server: Credentials, data_dir: Option<PathBuf>) -> Result<Self> {
         // The program may have chosen a TLS provider already; then that one stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let common = || {
+        let common = |roots: &[Certificate]| {
             let builder = reqwest::Client::builder()
                 .connect_timeout(CONNECT)
                 .redirect(reqwest::redirect::Policy::none())
-                .user_agent(concat!("viv/", env!("CARGO_PKG_VERSION")));
+                .user_agent(concat!("viv/", env!("CARGO_PKG_VERSION")))
+                .tls_certs_merge(roots.iter().cloned());
             // A proxy from the environment must not be used for a server on this machine.
             if is_loopback(&server.url) { builder.no_proxy() } else { builder }
         };
-        let broken = |error: reqwest::Error| {
-            ClientError::new(
-                ErrorClass::Failed,
-                "no_client",
-                format!("cannot create an HTTP client: {error}"),
-            )
+        let clients = |roots: &[Certificate]| -> reqwest::Result<_> {
+            Ok((common(roots).timeout(REQUEST).build()?, common(roots).read_timeout(SILENCE).build()?))
         };
-        let http = common().timeout(REQUEST).build().map_err(broken)?;
-        let streams = common().read_timeout(SILENCE).build().map_err(broken)?;
-        Ok(Self { http, streams, data_dir, server: RwLock::new(Arc::new(server)) })
+        // No client can be built on a machine without certificate authorities, such as a container from scratch: there,
+        // Mozilla's list is used.
+        let (http, streams) = clients(&[])
+            .or_else(|error| if names_authorities() { Err(error) } else { clients(&bundled()) })
+            .map_err(|error| {
+                ClientError::new(
+                    ErrorClass::Failed,
+                    "no_client",
+                    format!("cannot create an HTTP client: {}", root_cause(&error)),
+                )
+            })?;
+        let fixed_key = data_dir.is_none() || credentials::key_in_environment()?.is_some();
+        Ok(Self { http, streams, data_dir, fixed_key, server: RwLock::new(Arc::new(server)) })
     }
 
     /// The server's address.
@@ -116,6 +125,11 @@ impl Client {
         self.ask(Method::PATCH, path, Some(body), None).await
     }
 
+    /// A request that creates or replaces a resource.
+    pub async fn put(&self, path: &str, body: &impl Serialize) -> Result<Value> {
+        self.ask(Method::PUT, path, Some(body), None).await
+    }
+
     /// A request that deletes a resource.
     pub async fn delete(&self, path: &str) -> Result<Value> {
         self.ask(Method::DELETE, path, NO_BODY, None).await
@@ -155,7 +169,11 @@ impl Client {
             request = request.header("last-event-id", id);
         }
         let response = self.send(request, &server).await?;
-        if response.status().is_success() { Ok(response) } else { Err(refusal(response, &server.url).await) }
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(self.refusal(response, &server.url).await)
+        }
     }
 
     async fn ask(
@@ -176,7 +194,7 @@ impl Client {
         }
         let response = self.send(request, &server).await?;
         if !response.status().is_success() {
-            return Err(refusal(response, &server.url).await);
+            return Err(self.refusal(response, &server.url).await);
         }
         let no_content = response.status() == StatusCode::NO_CONTENT;
         let bytes = response.bytes().await.map_err(|error| unreachable(&server.url, &error))?;
@@ -188,6 +206,14 @@ impl Client {
 
     async fn send(&self, request: RequestBuilder, server: &Credentials) -> Result<Response> {
         request.send().await.map_err(|error| unreachable(&server.url, &error))
+    }
+
+    async fn refusal(&self, response: Response, url: &str) -> ClientError {
+        let error = refusal(response, url).await;
+        match error.code == "key_invalid" && !self.fixed_key {
+            true => ClientError { class: ErrorClass::KeyReplaced, ..error },
+            false => error,
+        }
     }
 
     fn server(&self) -> Arc<Credentials> {
@@ -271,6 +297,17 @@ fn from_problem(status: StatusCode, problem: ProblemDetails) -> ClientError {
     };
     let hint = problem.hint.or_else(|| (status == StatusCode::UNAUTHORIZED).then(|| KEY_REFUSED.to_owned()));
     ClientError { class, code: problem.code, message, hint }
+}
+
+/// Whether the environment names the authorities to trust. Then no others are used, even if those cannot be read.
+fn names_authorities() -> bool {
+    ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Mozilla's certificate authorities.
+fn bundled() -> Vec<Certificate> {
+    let list = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+    list.filter_map(|certificate| Certificate::from_der(certificate).ok()).collect()
 }
 
 fn unreachable(url: &str, error: &reqwest::Error) -> ClientError {

@@ -23,7 +23,8 @@ mod past;
 mod stream;
 
 pub use credentials::{
-    ApiKey, Credentials, read as read_credentials, remove as remove_credentials, write as write_credentials,
+    ApiKey, Credentials, key_in_environment, read as read_credentials, remove as remove_credentials,
+    write as write_credentials,
 };
 pub use error::{ClientError, ErrorClass, Result};
 pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, why_it_is_idle};

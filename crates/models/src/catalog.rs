@@ -147,6 +147,13 @@ impl Provider {
         std::iter::once(self.key_env).chain(self.also_key_env)
     }
 
+    /// Whether it is asked for its models without being named: it has an address, and no earlier provider has the
+    /// same one.
+    pub fn is_main(&self) -> bool {
+        let first = PROVIDERS.iter().find(|other| other.base_url == self.base_url);
+        self.base_url.is_some() && first.is_some_and(|first| first.name == self.name)
+    }
+
     /// Its well-known models, the most capable and newest first.
     pub fn models(&self) -> impl Iterator<Item = &'static str> + use<> {
         rows_of(self).iter().map(|row| row.0)
@@ -219,6 +226,13 @@ pub fn facts(provider: &Provider, model: &str) -> ModelFacts {
         manual_thinking: anthropic && thinks_manually(model),
         sealed_reasoning: seals_reasoning(provider.wire_format, model),
     }
+}
+
+/// Whether the window of the model with this full name is known, not assumed. For an unknown model the catalog has
+/// no price and a safe window.
+pub fn knows(name: &str) -> bool {
+    let Some((named, model)) = name.split_once('/') else { return false };
+    provider(named).is_some_and(|provider| rows_of(provider).iter().any(|row| is_release_of(model, row.0)))
 }
 
 /// Whether `model` is `name` itself or a dated release of it. A longer name with the same beginning
@@ -313,6 +327,13 @@ mod tests {
         assert!(google.models().any(|model| Some(model) == first_model(google)));
         assert_eq!(google.key_envs().collect::<Vec<_>>(), ["GEMINI_API_KEY", "GOOGLE_API_KEY"]);
         assert_eq!(of("gemini", "gemini-2.5-flash-001").price, of("google", "gemini-2.5-flash").price);
+    }
+
+    #[test]
+    fn each_address_is_asked_once() {
+        let asked: Vec<&str> = PROVIDERS.iter().filter(|p| p.is_main()).map(|p| p.name).collect();
+        assert!(asked.contains(&"openai") && asked.contains(&"ollama"));
+        assert!(!asked.contains(&"openai-compatible") && !asked.contains(&"openai-chat"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use reqwest::{Client, Response};
 use tokio::time::{Instant, timeout_at};
 
 use crate::bounds::{CLIENTS_MAX, ERROR_BODY_MAX_BYTES, FINISH_GRACE_MS};
+use crate::roots;
 use crate::secret::Secret;
 use crate::wire::failure::{self, Hints};
 use crate::wire::{Body, CachedTranscript, Encoded, EventFeed, KeyHeader, Opening, Wire};
@@ -45,8 +46,7 @@ impl Clients {
         if clients.len() >= CLIENTS_MAX {
             clients.clear();
         }
-        install_crypto();
-        let client = Client::builder()
+        let client = roots::trusted_by(Client::builder())
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(Duration::from_millis(connect_ms))
@@ -406,7 +406,13 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
         return "the connection broke".to_owned();
     }
     messages.dedup();
-    messages.join(": ")
+    let message = messages.join(": ");
+    if message.contains("UnknownIssuer") {
+        return format!(
+            "{message}: no authority that is known here signed its certificate; if you trust the one that did, name its certificate as `ca_file`"
+        );
+    }
+    message
 }
 
 fn hints(headers: &HeaderMap) -> Hints {

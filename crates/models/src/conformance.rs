@@ -10,13 +10,28 @@ mod judge;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Model, ModelError, Reply, TimeoutKind};
+use agent::config::ModelTimeouts;
+use agent::port::{Clock, Memo, Model, ModelError, ModelRequest, Reply, TimeoutKind};
 use agent::run::Usage;
+use futures_util::StreamExt as _;
 
 use crate::bounds::CONFORMANCE_TRIES;
 use crate::catalog::{Provider, WireFormat};
 use crate::model_book::ToolMode;
 use ask::{Collected, Question};
+
+/// Asks the model to say hello, and returns at the first piece of its answer: whether it answers at all. Waits at
+/// most `wait` for it.
+pub async fn answers(model: &dyn Model, wait: Duration) -> Result<(), ModelError> {
+    let prompt = Question::Hello.prompt(ToolMode::Native);
+    let (mut memo, timeouts) = (Memo::default(), ModelTimeouts::default());
+    let mut stream = model.stream(ModelRequest { prompt: &prompt, memo: &mut memo, timeouts: &timeouts });
+    match tokio::time::timeout(wait, stream.next()).await {
+        Ok(Some(piece)) => piece.map(drop),
+        Ok(None) => Err(ModelError::Cut("the stream ended without any output".to_owned())),
+        Err(_) => Err(ModelError::TimedOut(TimeoutKind::FirstByte)),
+    }
+}
 
 /// One thing that an agent needs from its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use agent::limits;
-use agent::port::{ModelError, TimeoutKind};
+use agent::port::{ModelError, Models, Price, TimeoutKind};
 use reqwest::header::HeaderValue;
 use reqwest::{RequestBuilder, Response};
 use serde_json::Value;
 
 use crate::bounds::{LISTING_MAX_BYTES, LISTING_MODELS_MAX};
-use crate::catalog::{Provider, WireFormat};
+use crate::catalog::{self, Provider, WireFormat};
 use crate::client::{Clients, causes};
 use crate::model_book::{KeyRing, ModelConfig};
 use crate::secret::Secret;
@@ -61,6 +61,56 @@ impl Reach {
             }
         }
     }
+}
+
+/// A model that can be used, and what is known about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// As in `provider/model`.
+    pub name: String,
+    /// Its context window, unless it would have to be assumed.
+    pub context_window: Option<u32>,
+    /// Its price, if it is known.
+    pub price: Option<Price>,
+    /// Whether it runs on the user's machine.
+    pub local: bool,
+    /// Whether it is the default model.
+    pub default: bool,
+}
+
+/// The listed models of a provider: the default one first, then those that `models` knows more about, then the
+/// others in the provider's order.
+pub fn offers(provider: &Provider, list: &[Listed], models: Option<&dyn Models>) -> Vec<Offer> {
+    let info = |name: Option<&str>| Some(models?.model(name).ok()?.info().clone());
+    let default = info(None).map(|info| info.name);
+    let assumed = catalog::facts(provider, "").context_window;
+    let offer = |listed: &Listed| {
+        let name = format!("{}/{}", provider.name, listed.model);
+        let info = info(Some(&name));
+        let window = info.as_ref().map(|info| info.context_window);
+        let window = window.filter(|window| catalog::knows(&name) || *window != assumed);
+        let default = default.as_ref() == Some(&name);
+        let rank = if default { 0 } else { 1 + u8::from(window.is_none()) };
+        let (price, local) = (info.and_then(|info| info.price), provider.local);
+        (rank, Offer { name, context_window: window.or(listed.context_window), price, local, default })
+    };
+    let mut offers: Vec<(u8, Offer)> = list.iter().map(offer).collect();
+    offers.sort_by_key(|(rank, _)| *rank);
+    offers.into_iter().map(|(_, offer)| offer).collect()
+}
+
+/// The models that the catalog lists for a provider, without asking it.
+pub fn catalogued(provider: &Provider) -> impl Iterator<Item = Offer> + use<'_> {
+    provider.models().map(|model| {
+        let facts = catalog::facts(provider, model);
+        Offer {
+            name: format!("{}/{model}", provider.name),
+            context_window: Some(facts.context_window),
+            price: facts.price,
+            local: provider.local,
+            default: false,
+        }
+    })
 }
 
 /// Asks the provider for its models. Address, key and headers come from `at`, else from the provider's

@@ -63,6 +63,27 @@ impl ModelConfig {
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
+
+    /// The provider in its name; `None` for the demo model and for an unknown provider.
+    pub fn provider(&self) -> Option<&'static Provider> {
+        catalog::provider(self.name.split('/').next().unwrap_or_default())
+    }
+
+    /// The server's address: the given one, else the provider's own; empty if there is none.
+    pub fn address(&self) -> String {
+        let usual = || self.provider().and_then(|provider| provider.base_url).map(str::to_owned);
+        self.base_url.clone().or_else(usual).unwrap_or_default()
+    }
+
+    /// The same settings; what they leave open about the server is taken from `found`.
+    pub fn or(self, found: Self) -> Self {
+        Self {
+            base_url: self.base_url.or(found.base_url),
+            tool_mode: self.tool_mode.or(found.tool_mode),
+            context_window: self.context_window.or(found.context_window),
+            ..self
+        }
+    }
 }
 
 /// The API keys of a server: from the environment, else from its secrets file.

@@ -23,4 +23,5 @@ mod responses;
 mod spliced;
 mod splits;
 mod support;
+mod tls;
 mod usage;

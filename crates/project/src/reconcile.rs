@@ -47,6 +47,13 @@ pub struct ExistingFiles {
     pub broken: BTreeSet<String>,
 }
 
+impl ExistingFiles {
+    /// Whether the file of an agent is gone.
+    fn lack(&self, known: &Known) -> bool {
+        !self.names.contains(&known.name) && !self.broken.contains(&known.file)
+    }
+}
+
 impl Reconciler {
     /// Conflicts between these files and the store. Changes nothing.
     pub async fn conflicts(&self, files: &[AgentFile]) -> Result<Vec<FileProblem>> {
@@ -59,6 +66,18 @@ impl Reconciler {
             }
         }
         Ok(problems)
+    }
+
+    /// Names of the agents that pruning would retire. Changes nothing.
+    pub async fn prunable(&self, existing: &ExistingFiles) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for known in Record::read(&self.data_dir)?.agents.into_iter().filter(|known| existing.lack(known)) {
+            let card = self.ports.reader.agent(known.id).await.map_err(failed)?;
+            if card.is_some_and(|card| card.standing != Standing::Retired) {
+                names.push(known.name);
+            }
+        }
+        Ok(names)
     }
 
     /// Applies the files. Agents whose file is gone are retired if `prune` is set, else only reported.
@@ -102,14 +121,20 @@ impl Reconciler {
             Some(entity) => {
                 let id = AgentId(entity.id.0);
                 let card = self.ports.reader.agent(id).await.map_err(failed)?;
-                let Some(card) = card.filter(|card| card.standing != Standing::Retired) else {
-                    let why = "the agent of that name is retired for good; a new one needs another `name`";
-                    report.leave(&file.name, &file.file, why);
-                    return Ok(());
-                };
                 let known = record.of(id).map(|known| known.rev);
-                let Some(rev) = self.change(file, &card, known, report).await? else { return Ok(()) };
-                (id, rev, false)
+                match card.filter(|card| card.standing != Standing::Retired) {
+                    Some(card) => {
+                        let Some(rev) = self.change(file, &card, known, report).await? else { return Ok(()) };
+                        (id, rev, false)
+                    }
+                    None if known.is_none() => (self.create(file).await?, 1, true),
+                    None => {
+                        // Somebody has ended the agent of this very file: the file must not bring it back.
+                        let why = "it is retired; `viv agents create` creates a new agent of that name";
+                        report.leave(&file.name, &file.file, why);
+                        return Ok(());
+                    }
+                }
             }
         };
         let old = record.of(id).map(|known| known.spaces.clone()).unwrap_or_default();
@@ -243,9 +268,7 @@ impl Reconciler {
         record: &mut Record,
         report: &mut ReconcileReport,
     ) -> Result<()> {
-        let gone =
-            |known: &Known| !existing.names.contains(&known.name) && !existing.broken.contains(&known.file);
-        let all: Vec<Known> = record.agents.iter().filter(|known| gone(known)).cloned().collect();
+        let all: Vec<Known> = record.agents.iter().filter(|known| existing.lack(known)).cloned().collect();
         for known in all {
             let card = self.ports.reader.agent(known.id).await.map_err(failed)?;
             if card.is_none_or(|card| card.standing == Standing::Retired) {

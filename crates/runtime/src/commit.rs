@@ -68,8 +68,8 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, no
         // Drafts of messages that the decision does not contain are withdrawn.
         live.reset_drafts(agent);
     }
-    for EventMoved { event, progress, cycle, step } in notifications.progress {
-        let update = Update::EventProgress { agent, event, progress, cycle, step };
+    for EventMoved { event, progress, cycle, step, reason } in notifications.progress {
+        let update = Update::EventProgress { agent, event, progress, cycle, step, reason };
         live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
     let Changes { cycle, step, kind, .. } = *changes;

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use agent::config::nearest;
+use serde::Serialize;
 
 use crate::bounds;
 
 /// A position in a file, counted from 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FilePosition {
     /// The line; 0 for the file as a whole.
     pub line: u64,
@@ -16,9 +17,10 @@ pub struct FilePosition {
 }
 
 /// One thing that is wrong with a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileFlaw {
     /// The position.
+    #[serde(flatten)]
     pub place: FilePosition,
     /// What was wanted and what was found.
     pub message: String,
@@ -34,6 +36,12 @@ impl FileFlaw {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The message after the file and the position, such as `a.yaml:3:5: unknown key`.
+    pub fn located(&self, file: &str) -> String {
+        let FilePosition { line, column } = self.place;
+        if line == 0 { format!("{file}: {self}") } else { format!("{file}:{line}:{column}: {self}") }
     }
 }
 

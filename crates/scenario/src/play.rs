@@ -12,6 +12,7 @@ use agent::run::Run;
 use agent::update::{Topic, Update};
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 
 use crate::bounds;
 use crate::clock::since;
@@ -33,7 +34,7 @@ pub enum ReplySource {
 }
 
 /// The result of one run.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct PlayResult {
     /// Expectations that were not met, in the order of the file.
     pub unmet: Vec<Unmet>,
@@ -42,12 +43,14 @@ pub struct PlayResult {
     /// Everything that happened, in order.
     pub transcript: Vec<Line>,
     /// How long the run took on the world's clock.
+    #[serde(rename = "took_ms", serialize_with = "transcript::millis")]
     pub took: Duration,
     /// Number of cycles of all agents.
     pub cycles: u64,
     /// Number of tokens of all agents; `None` if no model reported any.
     pub tokens: Option<u64>,
     /// The runs of each agent, oldest first.
+    #[serde(skip)]
     pub runs: Vec<(String, Vec<Run>)>,
 }
 

@@ -7,40 +7,71 @@ use agent::event::EventState;
 use agent::message::Part;
 use agent::run::{Ending, Run};
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 
 use crate::clock::since;
 use crate::observed::{AgentLog, Observed};
 
 /// One line of a transcript.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
     /// Time since the start of the story.
+    #[serde(rename = "at_ms", serialize_with = "millis")]
     pub at: Duration,
     /// The space, if it happened in one.
     pub space: Option<String>,
     /// The person or agent; `None` if it happened to the world.
     pub who: Option<String>,
     /// What happened.
+    #[serde(flatten)]
     pub what: LineContent,
 }
 
+/// A length of time in JSON, in milliseconds.
+pub(crate) fn millis<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// What a line reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LineContent {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LineContent {
+    /// What kind of thing happened.
+    pub kind: LineKind,
+    /// The tool of a call.
+    pub tool: Option<String>,
+    /// The message, the private text, the raw arguments or the failure of a call, the summary of a cycle, the
+    /// reason of a skip.
+    pub text: Option<String>,
+}
+
+/// What kind of thing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineKind {
     /// A message was posted.
-    Said(String),
+    Said,
     /// An agent wrote private text.
-    Thought(String),
-    /// An agent called a tool: its name and the raw arguments.
-    Called(String, String),
-    /// A call failed: the tool, and what the agent read.
-    Failed(String, String),
-    /// A cycle ended; a summary of it.
-    Cycle(String),
+    Thought,
+    /// An agent called a tool.
+    Called,
+    /// A call failed.
+    Failed,
+    /// A cycle ended.
+    Cycle,
     /// An agent skipped its inbox.
-    Skipped(Option<String>),
+    Skipped,
     /// Something else happened.
-    Happened(String),
+    Happened,
+}
+
+impl LineContent {
+    fn of(kind: LineKind, text: &str) -> Self {
+        Self { kind, tool: None, text: Some(text.to_owned()) }
+    }
+
+    fn of_tool(kind: LineKind, tool: &str, text: &str) -> Self {
+        Self { tool: Some(tool.to_owned()), ..Self::of(kind, text) }
+    }
 }
 
 /// Tools whose calls are not listed, because their effect is.
@@ -55,11 +86,11 @@ pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: T
         lines.push((at, line));
     };
     for (at, what) in happened {
-        add(*at, None, None, LineContent::Happened(what.clone()));
+        add(*at, None, None, LineContent::of(LineKind::Happened, what));
     }
     for space in &observed.spaces {
         for (who, message) in &space.messages {
-            let said = LineContent::Said(message.text.clone());
+            let said = LineContent::of(LineKind::Said, &message.text);
             add(message.at, Some(&space.name), Some(who), said);
         }
     }
@@ -70,14 +101,19 @@ pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: T
             }
         }
         for (at, reason) in skips(agent) {
-            add(at, None, Some(&agent.name), LineContent::Skipped(reason));
+            add(
+                at,
+                None,
+                Some(&agent.name),
+                LineContent { kind: LineKind::Skipped, tool: None, text: reason },
+            );
         }
         for run in &agent.runs {
-            add(run.ended_at, None, Some(&agent.name), LineContent::Cycle(summary(run)));
+            add(run.ended_at, None, Some(&agent.name), LineContent::of(LineKind::Cycle, &summary(run)));
         }
     }
     // At the same time, the end of a cycle comes before anything that starts.
-    lines.sort_by_key(|(at, line)| (*at, !matches!(line.what, LineContent::Cycle(_))));
+    lines.sort_by_key(|(at, line)| (*at, line.what.kind != LineKind::Cycle));
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
@@ -86,12 +122,12 @@ fn contents(entry: &Entry) -> Vec<LineContent> {
         Part::Text { text } | Part::Reasoning { text }
             if entry.kind == agent::entry::EntryKind::Assistant =>
         {
-            (!text.trim().is_empty()).then(|| LineContent::Thought(text.clone()))
+            (!text.trim().is_empty()).then(|| LineContent::of(LineKind::Thought, text))
         }
         Part::ToolCall { name, arguments, .. } => (!UNLISTED_TOOLS.contains(&name.as_str()))
-            .then(|| LineContent::Called(name.clone(), arguments.clone())),
+            .then(|| LineContent::of_tool(LineKind::Called, name, arguments)),
         Part::ToolResult { name, text, error: true, .. } => {
-            Some(LineContent::Failed(name.clone(), text.clone()))
+            Some(LineContent::of_tool(LineKind::Failed, name, text))
         }
         _ => None,
     };

@@ -2,23 +2,28 @@
 
 use std::collections::HashMap;
 
-use crate::flaw::FilePosition;
+use serde::Serialize;
+
 use crate::observed::{AgentLog, Observed};
 use crate::scene::{Amount, Expectation, Expected, TextPattern};
 
 /// An expectation that was not met.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unmet {
-    /// Its position in the file.
-    pub place: FilePosition,
+    /// Its line in the file.
+    pub line: u64,
     /// Its sentence in the file.
+    #[serde(rename = "expected")]
     pub sentence: String,
     /// A description of what was wanted.
     pub wanted: String,
     /// A description of what was found.
     pub got: String,
-    /// The wanted text and the one nearest to it, if texts are compared.
-    pub nearest: Option<(String, String)>,
+    /// The text that is nearest to the wanted one, if texts are compared.
+    pub nearest: Option<String>,
+    /// The wanted text, if texts are compared.
+    #[serde(skip)]
+    pub example: Option<String>,
 }
 
 /// The expectations that were not met.
@@ -29,8 +34,9 @@ pub(crate) fn unmet(
 ) -> Vec<Unmet> {
     let unmet = |expectation: &Expectation| {
         let Gap { wanted, got, nearest } = gap(&expectation.what, observed, ids)?;
+        let (example, nearest) = nearest.unzip();
         let sentence = expectation.sentence.clone();
-        Some(Unmet { place: expectation.place, sentence, wanted, got, nearest })
+        Some(Unmet { line: expectation.place.line, sentence, wanted, got, nearest, example })
     };
     expectations.iter().filter_map(unmet).collect()
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use agent::entity::{Entity, Member, Space};
 use agent::id::EntityId;
 use agent::limits;
-use agent::port::{Credential, CredentialKind};
+use agent::port::{Credential, Scope};
 use axum::RequestExt;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::app_state::AppState;
 use crate::problem::{Code, Problem};
@@ -23,10 +24,14 @@ use crate::{extract, keys};
 pub(crate) enum Access {
     /// No key needed.
     Public,
-    /// Any key; the handler limits its response to what the caller may see.
+    /// Any key.
     AnyKey,
-    /// An admin key, or the key of an entity that is a member of the space in the path.
+    /// Admin keys and keys of people; the handler limits its response to what the caller may see.
+    Person,
+    /// An admin key, or the key of a person who is a member of the space in the path.
     Member,
+    /// Admin keys and keys of services; the handler checks the name of the service.
+    Service,
     /// Admin keys.
     Admin,
 }
@@ -37,9 +42,31 @@ impl Access {
         match self {
             Self::Public => "public",
             Self::AnyKey => "any_key",
+            Self::Person => "person",
             Self::Member => "member",
+            Self::Service => "service",
             Self::Admin => "admin",
         }
+    }
+
+    /// Whether a key of this scope may send a request of this kind.
+    fn permits(self, scope: &Scope, reads: bool) -> bool {
+        match scope {
+            Scope::Admin => true,
+            Scope::Read => reads,
+            Scope::Person(_) => matches!(self, Self::Public | Self::AnyKey | Self::Person | Self::Member),
+            Scope::Service(_) => matches!(self, Self::Public | Self::AnyKey | Self::Service),
+        }
+    }
+
+    /// What to say to a key of this scope that may not do this.
+    fn refusal(self, scope: &Scope) -> Problem {
+        let detail = match scope {
+            Scope::Read => "this key may only read",
+            Scope::Service(_) => "this key may only send events of its service",
+            Scope::Admin | Scope::Person(_) => "this needs an admin key",
+        };
+        Problem::new(Code::Forbidden, detail)
     }
 }
 
@@ -55,17 +82,17 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// The entity that the key is bound to; `None` for an admin key.
+    /// The person whose view limits the response; `None` for a key that sees everything its route shows.
     pub(crate) fn entity(&self) -> Option<EntityId> {
-        match self.credential.kind {
-            CredentialKind::Admin => None,
-            CredentialKind::Entity(entity) => Some(entity),
+        match self.credential.scope {
+            Scope::Person(entity) => Some(entity),
+            Scope::Admin | Scope::Read | Scope::Service(_) => None,
         }
     }
 
-    /// Whose requests these are: all admin keys together, or an entity with all its keys.
+    /// Whose requests these are: all admin keys together, or a person or a service with all their keys.
     pub(crate) fn principal(&self) -> String {
-        self.entity().map_or_else(|| "admin".to_owned(), |entity| entity.to_string())
+        self.entity().map_or_else(|| self.credential.scope.to_string(), |entity| entity.to_string())
     }
 }
 
@@ -117,8 +144,9 @@ async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
         return Ok(());
     }
     let mut caller = authenticate(&guard.app, request.headers()).await?;
-    if guard.access == Access::Admin && caller.entity().is_some() {
-        return Err(Problem::new(Code::Forbidden, "this needs an admin key"));
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !guard.access.permits(&caller.credential.scope, reads) {
+        return Err(guard.access.refusal(&caller.credential.scope));
     }
     if guard.access == Access::Member {
         let space = named_space(&guard.app, request).await?;
@@ -162,9 +190,7 @@ async fn space_name(request: &mut Request) -> Result<String, Problem> {
 
 async fn authenticate(app: &AppState, headers: &HeaderMap) -> Result<Caller, Problem> {
     let hash = keys::hash(bearer(headers)?);
-    let credential = find_credential(app, &hash).await?;
-    let credential =
-        credential.ok_or_else(|| Problem::new(Code::KeyInvalid, "the key is unknown or revoked"))?;
+    let credential = valid_credential(app, &hash).await?;
     Ok(Caller { credential, hash, member: None })
 }
 
@@ -184,17 +210,42 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     Ok(key)
 }
 
-/// The credential with that hash, from the cache or the registry.
-pub(crate) async fn find_credential(app: &AppState, hash: &str) -> Result<Option<Credential>, Problem> {
-    let now = app.ports.clock.monotonic_ms();
-    if let Some(credential) = app.keys.get(hash, now) {
-        return Ok(Some(credential));
+/// The credential with that hash, from the cache or the registry. Refuses one that is revoked or expired.
+pub(crate) async fn valid_credential(app: &AppState, hash: &str) -> Result<Credential, Problem> {
+    let clock = &app.ports.clock;
+    let credential = match app.keys.get(hash, clock.monotonic_ms()) {
+        Some(credential) => credential,
+        None => {
+            let found = app.ports.registry.credential(hash.to_owned()).await?;
+            let found =
+                found.ok_or_else(|| Problem::new(Code::KeyInvalid, "the key is unknown or revoked"))?;
+            if app.keys.put(hash, &found, clock.monotonic_ms()) {
+                note_use(app, &found);
+            }
+            found
+        }
+    };
+    match credential.expires_at.filter(|_| credential.is_expired(clock.now())) {
+        None => Ok(credential),
+        Some(at) => Err(Problem::new(Code::KeyExpired, format!("the key expired at {at}"))
+            .hint("ask an administrator for a new one: `viv keys add`")),
     }
-    let found = app.ports.registry.credential(hash.to_owned()).await?;
-    if let Some(credential) = &found {
-        app.keys.put(hash, credential, now);
+}
+
+/// Writes when the key was last used, unless that is known well enough. The request does not wait for it.
+fn note_use(app: &AppState, key: &Credential) {
+    let now = app.ports.clock.now();
+    let known =
+        |at: Timestamp| now.duration_since(at) < SignedDuration::from_millis(limits::KEY_USED_MS as i64);
+    if key.is_expired(now) || key.used_at.is_some_and(known) {
+        return;
     }
-    Ok(found)
+    let (registry, id) = (Arc::clone(&app.ports.registry), key.id);
+    tokio::spawn(async move {
+        if let Err(error) = registry.credential_used(id, now).await {
+            tracing::debug!(%error, key = %id, "the last use of a key was not written");
+        }
+    });
 }
 
 #[cfg(test)]

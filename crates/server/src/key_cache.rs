@@ -38,32 +38,36 @@ impl KeyCache {
         all.retain(|known| known.credential.id != id);
     }
 
-    /// Adds a credential; a full cache drops its oldest.
-    pub(crate) fn put(&self, hash: &str, credential: &Credential, now: u64) {
+    /// Adds a credential; a full cache drops its oldest. Returns `false` if another request has added it meanwhile.
+    pub(crate) fn put(&self, hash: &str, credential: &Credential, now: u64) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|known| known.hash != hash && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS);
+        all.retain(|known| now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS);
+        if all.iter().any(|known| known.hash == hash) {
+            return false;
+        }
         if all.len() >= limits::KEY_CACHE_MAX {
             all.pop_front();
         }
         all.push_back(Remembered { hash: hash.to_owned(), credential: credential.clone(), since_ms: now });
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::id::CredentialId;
-    use agent::port::CredentialKind;
+    use agent::port::Scope;
     use uuid::Uuid;
 
     fn credential() -> Credential {
-        Credential { id: CredentialId(Uuid::nil()), kind: CredentialKind::Admin, label: String::new() }
+        Credential::new(CredentialId(Uuid::nil()), Scope::Admin, "")
     }
 
     #[test]
     fn entries_expire_and_their_number_is_bounded() {
         let cache = KeyCache::default();
-        cache.put("a", &credential(), 0);
+        assert!(cache.put("a", &credential(), 0));
+        assert!(!cache.put("a", &credential(), 1), "only the first of several requests adds it");
         assert!(cache.get("a", limits::KEY_CACHE_MS - 1).is_some());
         assert!(cache.get("a", limits::KEY_CACHE_MS).is_none());
         for i in 0..2 * limits::KEY_CACHE_MAX {

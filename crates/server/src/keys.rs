@@ -5,6 +5,9 @@ use agent::id::hex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+/// Labels of admin keys that the program itself creates and replaces: of the first start, and of each start.
+pub const RESERVED_LABELS: [&str; 2] = ["admin", "cli"];
+
 /// The prefix of every key, so that people and secret scanners recognize one.
 pub const PREFIX: &str = "viv_";
 

@@ -58,6 +58,8 @@ codes! {
     KeyMissing = "key_missing", 401;
     /// The key is unknown or revoked.
     KeyInvalid = "key_invalid", 401;
+    /// The key is expired.
+    KeyExpired = "key_expired", 401;
     /// The request is addressed to another host.
     HostRefused = "host_refused", 403;
     /// The request comes from a web page of another origin.
@@ -82,6 +84,8 @@ codes! {
     SpaceClosed = "space_closed", 409;
     /// The space has as many members as it can have.
     SpaceFull = "space_full", 409;
+    /// The agent keeps as many memories as it can keep.
+    MemoriesFull = "memories_full", 409;
     /// The agent is retired.
     AgentRetired = "agent_retired", 409;
     /// The agent is not running that cycle.
@@ -90,6 +94,8 @@ codes! {
     EventState = "event_state", 409;
     /// The open cycle has taken the event.
     EventTaken = "event_taken", 409;
+    /// The key is revoked or expired.
+    KeyOver = "key_over", 409;
     /// The call already has its outcome.
     CallOver = "call_over", 409;
     /// The body is too large.
@@ -311,12 +317,14 @@ impl From<Denial> for Problem {
             Denial::NotMember { .. } => Code::NotMember,
             Denial::SpaceClosed(_) => Code::SpaceClosed,
             Denial::SpaceFull(_) => Code::SpaceFull,
+            Denial::MemoriesFull(_) => Code::MemoriesFull,
             Denial::Retired(_) => Code::AgentRetired,
             Denial::InboxFull(_) => Code::InboxFull,
             Denial::MessageIdTaken => Code::IdTaken,
             Denial::NoOpenCycle(_) | Denial::OtherCycle(_) => Code::NoOpenCycle,
             Denial::EventState { .. } => Code::EventState,
             Denial::CallOver { .. } => Code::CallOver,
+            Denial::KeyOver(_) => Code::KeyOver,
             Denial::EventTaken { cycle, .. } => {
                 return Self::new(Code::EventTaken, detail)
                     .hint(format!(

@@ -1,13 +1,16 @@
-//! Access to all routes: no route is accessible without a key, and an entity's key gives access only where its policy
-//! allows it. The routes come from the OpenAPI document, so that none is missing.
+//! Access to all routes: every route is walked with every kind of key. The routes come from the OpenAPI document, which
+//! is built from the route table, so that a new route is walked by itself.
 
-use agent::port::{CredentialKind, NewCredential};
+use std::time::Duration;
+
+use agent::port::{NewCredential, Scope};
 use axum::body::Body;
 use axum::http::{Method, Request};
+use serde_json::{Value, json};
 
 use crate::world::{ADMIN, World, credential};
 
-/// Every route: method, path with its parameters filled in, policy.
+/// Every route: method, path with its parameters, policy.
 fn routes(world: &World) -> Vec<(Method, String, String)> {
     let mut all = Vec::new();
     for (path, item) in world.document()["paths"].as_object().unwrap() {
@@ -20,14 +23,16 @@ fn routes(world: &World) -> Vec<(Method, String, String)> {
     all
 }
 
+/// The path with its parameters filled in: what exists is named, everything else is an id that nothing has.
 fn filled(path: &str) -> String {
-    let nobody = "0192d3e4-0000-7000-8000-000000000000";
-    path.replace("{agent}", "muhammad")
-        .replace("{space}", "home")
-        .replace("{entity}", "you")
-        .replace("{event}", nobody)
-        .replace("{run}", nobody)
-        .replace("{message}", nobody)
+    let fill = |part: &str| match part {
+        "{agent}" => "muhammad".to_owned(),
+        "{space}" => "home".to_owned(),
+        "{entity}" => "you".to_owned(),
+        part if part.starts_with('{') => "0192d3e4-0000-7000-8000-000000000000".to_owned(),
+        part => part.to_owned(),
+    };
+    path.split('/').map(fill).collect::<Vec<_>>().join("/")
 }
 
 fn request(method: &Method, path: &str, key: Option<&str>) -> Request<Body> {
@@ -38,48 +43,107 @@ fn request(method: &Method, path: &str, key: Option<&str>) -> Request<Body> {
     request.body(Body::empty()).unwrap()
 }
 
-#[tokio::test]
-async fn no_route_is_accessible_without_a_valid_key() {
-    let world = World::new().await;
-    for (method, path, policy) in routes(&world) {
-        if policy == "public" {
-            continue;
-        }
-        let keys = [None, Some(""), Some("Bearer"), Some("Bearer "), Some("Bearer viv_wrong"), Some(ADMIN)];
-        for key in keys {
-            let answer = world.send(request(&method, &path, key)).await;
-            assert_eq!(answer.status, 401, "{method} {path} with {key:?}: {answer:?}");
-            assert_eq!(answer.headers["www-authenticate"], "Bearer");
-        }
-    }
+/// The kinds of keys, with what is sent as `authorization`. Keys that may change something come last.
+async fn keys(world: &World) -> Vec<(&'static str, Option<String>)> {
+    let soon = world.ports.clock.now().checked_add(Duration::from_secs(1)).unwrap().to_string();
+    let key = async |new: Value| world.key(new).await;
+    let expired = key(json!({"scope": "admin", "expires_at": soon})).await.1;
+    world.clock.advance(Duration::from_secs(2));
+    let (id, revoked) = key(json!({"scope": "admin"})).await;
+    assert_eq!(world.ask(Method::DELETE, &format!("/v1/keys/{id}"), ADMIN, None).await.status, 200);
+    let service = key(json!({"scope": "service:github"})).await.1;
+    let read = key(json!({"scope": "operator:read"})).await.1;
+    let person = key(json!({"scope": "person", "entity": "you"})).await.1;
+    let bearer = |key: &str| Some(format!("Bearer {key}"));
+    vec![
+        ("none", None),
+        ("malformed", Some(String::new())),
+        ("malformed", Some("Bearer".to_owned())),
+        ("malformed", Some("Bearer ".to_owned())),
+        ("malformed", Some(ADMIN.to_owned())),
+        ("malformed", Some(format!("Basic {ADMIN}"))),
+        ("unknown", bearer("viv_wrong")),
+        ("expired", bearer(&expired)),
+        ("revoked", bearer(&revoked)),
+        ("service", bearer(&service)),
+        ("operator:read", bearer(&read)),
+        ("person", bearer(&person)),
+        ("admin", bearer(ADMIN)),
+    ]
+}
+
+/// The code with which a route of this policy refuses a key; `None` if it does not.
+fn refusal(policy: &str, method: &Method, key: &str) -> Option<&'static str> {
+    let permitted = match (policy, key) {
+        ("public", _) => true,
+        (_, "none") => return Some("key_missing"),
+        (_, "malformed" | "unknown" | "revoked") => return Some("key_invalid"),
+        (_, "expired") => return Some("key_expired"),
+        (_, "admin") | ("any_key", _) => true,
+        (_, "operator:read") => method == Method::GET,
+        ("person" | "member", "person") | ("service", "service") => true,
+        ("person" | "member" | "service" | "admin", "person" | "service") => false,
+        unknown => panic!("no rule for {unknown:?}"),
+    };
+    (!permitted).then_some("forbidden")
 }
 
 #[tokio::test]
-async fn an_entitys_key_gives_no_access_to_admin_routes_or_to_spaces_of_others() {
+async fn every_route_admits_and_refuses_every_kind_of_key_as_its_policy_says() {
+    let all = routes(&World::new().await);
+    let mut walked = 0;
+    for (method, path, policy) in all {
+        // A world for each route: some of them change it.
+        let world = World::new().await;
+        for (kind, key) in keys(&world).await {
+            let response = world.open(request(&method, &path, key.as_deref())).await;
+            let (parts, body) = response.into_parts();
+            let status = parts.status.as_u16();
+            let what = format!("{method} {path} ({policy}) with the key {kind} {key:?}");
+            // A stream never ends: its body is not read.
+            let body = match status {
+                400.. => axum::body::to_bytes(body, usize::MAX).await.unwrap(),
+                _ => bytes::Bytes::new(),
+            };
+            let problem: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            let code = problem["code"].as_str();
+            match refusal(&policy, &method, kind) {
+                Some(refused) => assert_eq!(code, Some(refused), "{what}: {status}"),
+                None => assert!(!matches!(status, 401 | 403 | 500..), "{what}: {status} {problem}"),
+            }
+            let asks = parts.headers.get("www-authenticate").is_some();
+            assert_eq!(asks, status == 401, "{what}");
+            walked += 1;
+        }
+    }
+    assert!(walked > 500, "{walked}");
+}
+
+#[tokio::test]
+async fn a_person_gets_no_access_to_spaces_of_others_and_a_service_none_to_other_services() {
     let world = World::new().await;
     let key = format!("Bearer {}", world.your_key().await);
-    let other = world.post("/v1/spaces", serde_json::json!({"name": "other"})).await;
+    let other = world.post("/v1/spaces", json!({"name": "other"})).await;
     assert_eq!(other.status, 201);
     for (method, path, policy) in routes(&world) {
-        match policy.as_str() {
-            "admin" => {
-                let answer = world.send(request(&method, &path, Some(&key))).await;
-                assert_eq!((answer.status, answer.code()), (403, "forbidden"), "{method} {path}");
-            }
-            "member" => {
-                let path = path.replace("{space}", "other");
-                let answer = world.send(request(&method, &path, Some(&key))).await;
-                assert_eq!((answer.status, answer.code()), (404, "not_found"), "{method} {path}");
-                let nowhere = path.replace("other", "nowhere");
-                let unknown = world.send(request(&method, &nowhere, Some(&key))).await;
-                assert_eq!(
-                    unknown.problem_text().replace("nowhere", "other"),
-                    answer.problem_text(),
-                    "the response must not show that the space exists"
-                );
-            }
-            _ => {}
+        if policy == "member" {
+            let path = path.replace("{space}", "other");
+            let answer = world.send(request(&method, &path, Some(&key))).await;
+            assert_eq!((answer.status, answer.code()), (404, "not_found"), "{method} {path}");
+            let nowhere = path.replace("other", "nowhere");
+            let unknown = world.send(request(&method, &nowhere, Some(&key))).await;
+            assert_eq!(
+                unknown.problem_text().replace("nowhere", "other"),
+                answer.problem_text(),
+                "the response must not show that the space exists"
+            );
         }
+    }
+    let (_, github) = world.key(json!({"scope": "service:github"})).await;
+    for (service, status) in [("github", 201), ("gitlab", 403), ("GitHub", 403)] {
+        let event = Some(json!({"service": service, "payload": {}}));
+        let answer = world.ask(Method::POST, "/v1/agents/muhammad/events", &github, event).await;
+        assert_eq!(answer.status, status, "{service}: {answer:?}");
     }
 }
 
@@ -128,17 +192,17 @@ async fn a_replaced_key_is_rejected() {
     let world = World::new().await;
     let clock = world.clock.clone();
     let add = async |key: &str| {
-        let new = credential(&*world.ports.ids, key, CredentialKind::Admin, &clock);
+        let new = credential(&*world.ports.ids, key, Scope::Admin, &clock);
         let mut of_this_start = new.credential.clone();
         of_this_start.label = "start".to_owned();
         let new = NewCredential { credential: of_this_start, replace_label: true, ..new };
-        world.ports.registry.add_credential(new).await.unwrap();
+        world.ports.registry.add_credential(new, None).await.unwrap();
     };
     let whoami = async |key: &str| world.ask(Method::GET, "/v1/whoami", key, None).await.status;
     add("viv_first").await;
     assert_eq!(whoami("viv_first").await, 200);
     add("viv_second").await;
-    world.clock.advance(std::time::Duration::from_secs(1));
+    world.clock.advance(Duration::from_secs(1));
     assert_eq!(whoami("viv_first").await, 401);
     assert_eq!(whoami("viv_second").await, 200);
 }

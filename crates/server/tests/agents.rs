@@ -51,6 +51,7 @@ async fn suspending_and_retiring_change_the_agents_state_and_signal_the_node() {
     assert_eq!((dead.status, dead.code()), (409, "agent_retired"), "{dead:?}");
     let event = world.post("/v1/agents/muhammad/events", json!({"service": "a"})).await;
     assert_eq!((event.status, event.code()), (409, "agent_retired"), "{event:?}");
+    assert_eq!(event.json["detail"], "the agent `muhammad` is retired");
 }
 
 #[tokio::test]
@@ -195,4 +196,37 @@ async fn an_entity_can_cancel_only_a_cycle_that_processes_its_own_events() {
     let own = cancel(json!({})).await;
     assert_eq!((own.status, &own.json["cycle"]), (200, &json!(cycle)), "{own:?}");
     assert_eq!(world.signals(), [Signal::Recheck(world.agent)]);
+}
+
+#[tokio::test]
+async fn memories_are_set_listed_and_deleted() {
+    let world = World::new().await;
+    let path = |key: &str| format!("/v1/agents/muhammad/memories/{key}");
+    let set = async |key: &str, body| world.ask(Method::PUT, &path(key), ADMIN, Some(body)).await;
+    let written = set("tea%20%2F%20coffee", json!({"value": "tea"})).await;
+    assert_eq!((written.status, &written.json["key"]), (200, &json!("tea / coffee")), "{written:?}");
+    assert_eq!(set("city", json!({"value": "Rome"})).await.status, 200);
+    let page = world.get("/v1/agents/muhammad/memories?limit=1").await.json;
+    assert_eq!(page["items"][0]["value"], "Rome");
+    let next = page["next"].as_str().unwrap();
+    let last = world.get(&format!("/v1/agents/muhammad/memories?limit=1&cursor={next}")).await.json;
+    assert_eq!((&last["items"][0], &last["next"]), (&written.json, &json!(null)));
+    for (key, body) in [
+        ("%20", json!({"value": "x"})),
+        (&"k".repeat(121), json!({"value": "x"})),
+        ("k", json!({"value": "x".repeat(8 * 1024 + 1)})),
+        ("k", json!({"value": "a\u{0}b"})),
+    ] {
+        let bad = set(key, body).await;
+        assert_eq!((bad.status, bad.code()), (422, "bad_value"), "{bad:?}");
+    }
+    for (status, code) in [(204, ""), (404, "not_found")] {
+        let gone = world.ask(Method::DELETE, &path("city"), ADMIN, None).await;
+        assert_eq!(gone.status, status);
+        assert!(code.is_empty() || gone.code() == code, "{gone:?}");
+    }
+    assert_eq!(world.get("/v1/agents/muhammad/memories").await.json["items"].as_array().unwrap().len(), 1);
+    assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
+    let retired = set("k", json!({"value": "x"})).await;
+    assert_eq!((retired.status, retired.code()), (409, "agent_retired"), "{retired:?}");
 }

@@ -74,7 +74,23 @@ async fn every_bad_body_gets_one_clear_error() {
     check(spaces, json!({"name": "home"}), 409, "name_taken", "`home`").await;
     check(spaces, json!({"name": "x", "members": ["nobody"]}), 404, "not_found", "`nobody`").await;
     check("/v1/spaces/home/members", json!({"entity": "nobody"}), 404, "not_found", "`nobody`").await;
-    check("/v1/entities/muhammad/keys", json!({}), 422, "not_human", "people").await;
+    let keys = "/v1/keys";
+    check(keys, json!({}), 422, "wrong_type", "missing field `scope`").await;
+    check(keys, json!({"scope": "root"}), 422, "bad_value", "`service:NAME`, got `root`").await;
+    check(keys, json!({"scope": "person"}), 422, "bad_value", "`entity` is missing").await;
+    check(keys, json!({"scope": "person", "entity": "muhammad"}), 422, "not_human", "people").await;
+    check(keys, json!({"scope": "person", "entity": "nobody"}), 404, "not_found", "`nobody`").await;
+    check(keys, json!({"scope": "admin", "entity": "you"}), 422, "bad_value", "only for").await;
+    check(keys, json!({"scope": "service:"}), 422, "bad_value", "`scope`").await;
+    check(keys, json!({"scope": "service:a\n"}), 422, "bad_value", "`scope`").await;
+    check(keys, json!({"scope": "admin", "label": "cli"}), 422, "bad_value", "`cli`").await;
+    check(keys, json!({"scope": "admin", "label": "x".repeat(4097)}), 422, "bad_value", "4096").await;
+    let past = json!({"scope": "admin", "expires_at": "2026-11-21T14:00:00Z"});
+    check(keys, past, 422, "bad_value", "in the future").await;
+    let rotate = "/v1/keys/0192d3e4-0000-7000-8000-000000000009/rotate";
+    check(rotate, json!({}), 404, "not_found", "key").await;
+    check(rotate, json!({"overlap_seconds": 2_592_001}), 422, "bad_value", "2592000").await;
+    check(rotate, json!({"overlap_seconds": -1}), 422, "wrong_type", "`overlap_seconds`").await;
     check("/v1/entities", json!({"name": "YOU"}), 409, "name_taken", "an entity called `you`").await;
 }
 

@@ -43,6 +43,8 @@ async fn a_dead_event_is_listed_with_its_reason_and_can_be_retried() {
     close_cycle(&world, EventState::Dead { reason: "it broke the model".into() }).await;
     let dead = world.get("/v1/agents/muhammad/inbox?state=dead").await;
     assert_eq!(dead.json["items"][0]["state"], json!({"state": "dead", "reason": "it broke the model"}));
+    let agent = world.get("/v1/agents/muhammad").await;
+    assert_eq!(agent.json["dead"], json!({"count": 1, "last": event, "reason": "it broke the model"}));
     world.signals();
     let again = event_action(&world, &event, "retry").await;
     assert_eq!((again.status, &again.json), (200, &json!({"event_id": event, "duplicate": false})));

@@ -194,10 +194,14 @@ async fn a_non_member_cannot_post_and_a_closed_space_takes_no_messages() {
     world.post("/v1/entities", json!({"name": "ahmad"})).await;
     let stranger = world.post(MESSAGES, json!({"text": "hi", "sender": "ahmad"})).await;
     assert_eq!((stranger.status, stranger.code()), (403, "not_member"));
+    assert_eq!(stranger.json["detail"], "`ahmad` is not a member of `home`");
     assert_eq!(world.post("/v1/spaces/home/close", json!({})).await.json["closed"], true);
     let closed = world.post(MESSAGES, json!({"text": "hi", "sender": "you"})).await;
     assert_eq!((closed.status, closed.code()), (409, "space_closed"));
+    assert_eq!(closed.json["detail"], "the space `home` is closed", "names, not ids");
     assert_eq!(world.signals(), []);
+    assert_eq!(world.post("/v1/spaces/home/reopen", json!({})).await.json["closed"], false);
+    assert_eq!(world.post(MESSAGES, json!({"text": "hi", "sender": "you"})).await.status, 201);
 }
 
 #[tokio::test]

@@ -137,8 +137,7 @@ async fn a_snapshot_lists_agents_that_back_off_only_in_spaces_with_waiting_event
     let update =
         json!([{"agent": world.agent, "reason": "provider", "until": until, "why": "auth: no such key"}]);
     assert_eq!(idle_agents(HOME, ADMIN).await, update);
-    let created = world.post("/v1/entities/you/keys", json!({"label": "phone"})).await;
-    assert_eq!(idle_agents(HOME, created.json["key"].as_str().unwrap()).await, expected);
+    assert_eq!(idle_agents(HOME, &world.your_key().await).await, expected);
     let card = world.get("/v1/agents/muhammad").await.json;
     assert_eq!((&card["reason"], &card["why"]), (&json!("provider"), &json!("auth: no such key")));
     let own = Stream::open(&world, "/v1/agents/muhammad/stream", ADMIN, None).await.named("snapshot").await;
@@ -481,18 +480,14 @@ async fn the_server_stream_has_updates_of_all_spaces_and_agents_but_no_thoughts(
 #[tokio::test]
 async fn the_open_streams_of_a_revoked_key_end_at_once_and_no_others() {
     let world = World::new().await;
-    let key = world.your_key().await;
+    let (id, key) = world.key(json!({"scope": "person", "entity": "you"})).await;
     let mut others = Stream::open(&world, HOME, ADMIN, None).await;
     let mut yours =
         [Stream::open(&world, HOME, &key, None).await, Stream::open(&world, HOME, &key, None).await];
     for stream in yours.iter_mut().chain([&mut others]) {
         stream.named("snapshot").await;
     }
-    let listed = world.get("/v1/keys").await;
-    let id =
-        listed.json["items"].as_array().unwrap().iter().find(|key| key["kind"] == "entity").unwrap()["id"]
-            .clone();
-    world.ask(Method::DELETE, &format!("/v1/keys/{}", id.as_str().unwrap()), ADMIN, None).await;
+    world.ask(Method::DELETE, &format!("/v1/keys/{id}"), ADMIN, None).await;
     // The clock stands still: no stream waits for its next check.
     for stream in &mut yours {
         let events = stream.rest().await;
@@ -500,4 +495,28 @@ async fn the_open_streams_of_a_revoked_key_end_at_once_and_no_others() {
     }
     world.post(MESSAGES, json!({"text": "still here", "sender": "you"})).await;
     others.named("message").await;
+}
+
+#[tokio::test]
+async fn the_open_streams_of_a_key_end_when_it_expires_and_those_of_its_successor_do_not() {
+    let world = World::new().await;
+    let expires_at = world.ports.clock.now().checked_add(Duration::from_secs(5)).unwrap().to_string();
+    let (_, brief) = world.key(json!({"scope": "operator:read", "expires_at": expires_at})).await;
+    let (id, old) = world.key(json!({"scope": "admin"})).await;
+    let [mut brief, mut old] =
+        [Stream::open(&world, HOME, &brief, None).await, Stream::open(&world, HOME, &old, None).await];
+    for stream in [&mut brief, &mut old] {
+        stream.named("snapshot").await;
+    }
+    let rotated = world.post(&format!("/v1/keys/{id}/rotate"), json!({"overlap_seconds": 7})).await;
+    let mut next = Stream::open(&world, HOME, rotated.json["secret"].as_str().unwrap(), None).await;
+    next.named("snapshot").await;
+    for stream in [&mut brief, &mut old] {
+        let events = world.clock.run_until(stream.rest()).await.unwrap();
+        assert_eq!(events.last().unwrap().data["reason"], "key_expired", "{events:?}");
+    }
+    let passed = world.ports.clock.now().duration_since("2026-11-21T14:00:00Z".parse().unwrap());
+    assert!(passed.as_secs() < 8, "they ended by their expiry and not by a later check: {passed}");
+    world.post(MESSAGES, json!({"text": "still here", "sender": "you"})).await;
+    next.named("message").await;
 }

@@ -1,6 +1,7 @@
 //! A test fixture: the person `you`, the agent `muhammad` and the space `home` behind the real API. Every JSON
 //! response is checked against the OpenAPI document.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::changes::{Changes, CommitKind};
@@ -8,9 +9,9 @@ use agent::config::AgentConfig;
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, SpaceId};
 use agent::life::{Lease, OpenCycle};
 use agent::port::{
-    Accept, Accepted, BoxStream, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError,
-    ModelInfo, ModelRequest, Models, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay,
-    Registry,
+    Accept, Accepted, BoxStream, Clock, Credential, Founding, Ids, Model, ModelError, ModelInfo,
+    ModelRequest, Models, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry,
+    Scope,
 };
 use agent::space::{NewMessage, PostedMessage};
 use agent::update::{Topic, Update};
@@ -76,6 +77,12 @@ impl Model for StubModel {
     }
 }
 
+/// Another key each time.
+fn next_key() -> [u8; 32] {
+    static COUNT: AtomicU8 = AtomicU8::new(0);
+    [COUNT.fetch_add(1, Ordering::Relaxed); 32]
+}
+
 /// Has the model `demo`; the model `bug` panics.
 struct OneModel;
 
@@ -120,7 +127,7 @@ impl World {
         let options = Options {
             hosts: vec!["viv.example".to_owned()],
             shutdown: shutdown.clone(),
-            ..Options::new(|| [7; 32])
+            ..Options::new(next_key)
         };
         let router = router(ports.clone(), node, options);
         let mut world = Self {
@@ -144,16 +151,22 @@ impl World {
 
     /// Creates a key for `you`.
     pub(crate) async fn your_key(&self) -> String {
-        let answer = self.post("/v1/entities/you/keys", json!({})).await;
+        self.key(json!({"scope": "person", "entity": "you"})).await.1
+    }
+
+    /// Creates a key; returns its id and its secret.
+    pub(crate) async fn key(&self, new: Value) -> (String, String) {
+        let answer = self.post("/v1/keys", new).await;
         assert_eq!(answer.status, 201, "{answer:?}");
-        answer.json["key"].as_str().unwrap().to_owned()
+        let text = |name: &str| answer.json[name].as_str().unwrap().to_owned();
+        (text("id"), text("secret"))
     }
 
     /// Creates another admin key.
     pub(crate) async fn another_admin_key(&self) -> String {
         let key = "viv_another".to_owned();
-        let new = credential(&*self.ports.ids, &key, CredentialKind::Admin, &*self.ports.clock);
-        self.ports.registry.add_credential(new).await.unwrap();
+        let new = credential(&*self.ports.ids, &key, Scope::Admin, &*self.ports.clock);
+        self.ports.registry.add_credential(new, None).await.unwrap();
         key
     }
 
@@ -263,9 +276,9 @@ fn template(document: &Value, path: &str) -> String {
     paths.keys().find(|template| fits(template)).unwrap_or_else(|| panic!("no route {path}")).clone()
 }
 
-pub(crate) fn credential(ids: &dyn Ids, key: &str, kind: CredentialKind, clock: &dyn Clock) -> NewCredential {
+pub(crate) fn credential(ids: &dyn Ids, key: &str, scope: Scope, clock: &dyn Clock) -> NewCredential {
     NewCredential {
-        credential: Credential { id: CredentialId(ids.uuid()), kind, label: "test".to_owned() },
+        credential: Credential::new(CredentialId(ids.uuid()), scope, "test"),
         secret_hash: keys::hash(key),
         at: clock.now(),
         replace_label: false,
@@ -280,7 +293,7 @@ fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
     let agent = NewAgent { display_name: "Muhammad".to_owned(), ..agent };
     let space = NewSpace::new(SpaceId(ids.uuid()), "home", vec![human.id, agent.id.entity()], at);
     let space = NewSpace { display_name: "Home".to_owned(), ..space };
-    Founding { human, agent: Some(agent), space, admin: credential(ids, ADMIN, CredentialKind::Admin, clock) }
+    Founding { human, agent: Some(agent), space, admin: credential(ids, ADMIN, Scope::Admin, clock) }
 }
 
 /// Opens a cycle that has taken these events.

@@ -39,6 +39,20 @@ fn after(dir: &Path, sql: &str) -> Vec<Flaw> {
     verify(dir).unwrap().flaws
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_owner_can_read_a_store_even_in_a_directory_that_others_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let store = Sqlite::open(dir.path(), Arc::new(runtime::clock::SystemClock::new())).unwrap();
+    for name in ["vivarium.db", "vivarium.db-wal", "vivarium.db-shm"] {
+        let mode = fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    store.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_used_store_has_no_flaw() {
     let dir = used_store().await;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{AgentConfig, Awareness, WakeOn};
+use super::{AgentConfig, Awareness, ReplyMode, WakeOn};
 use crate::limits;
 
 /// One key of an agent's config.
@@ -142,7 +142,7 @@ use ValueKind::{Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Routes, Text, 
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 33] = [
+pub const KEYS: [ConfigKey; 34] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -289,6 +289,13 @@ pub const KEYS: [ConfigKey; 33] = [
     ),
     key("model_timeouts.idle", Whole, MILLISECONDS, NextCycle, "Milliseconds of silence between two bytes."),
     key("model_timeouts.total", Whole, MILLISECONDS, NextCycle, "Milliseconds for the whole generation."),
+    key(
+        "reply",
+        OneOf(&ReplyMode::NAMES),
+        Bound::None,
+        NextCycle,
+        "What becomes of text without a call. `auto`: an agent that owes one person an answer is told once how to post; the second such text is posted. `tool`: it is private.",
+    ),
     key(
         "stop.all_addressed",
         Flag,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::reply_check::{native, stored_arguments, stored_name, unusable};
+use super::text_reply::TextReply;
 use super::{Acting, ActivationEnd, After, At, Cycle, ModelReply, Next, Span, State, Step, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, EventRef, Inward, Refusal};
@@ -40,6 +41,10 @@ pub(super) struct Decision {
     pub(super) calls: Vec<PlannedCall>,
     /// When inward calls ran.
     pub(super) spans: Vec<(CallId, Span)>,
+    /// What becomes of its text, if it is text without a call.
+    pub(super) text_reply: Option<TextReply>,
+    /// Why the store refused to post that text.
+    pub(super) text_refused: Option<String>,
     refusals: u32,
 }
 
@@ -60,7 +65,9 @@ impl Cycle {
             return self.skip(&mut step, reason, model_reply.reply.usage, now);
         }
         let inward = calls.iter().any(runs_inward);
-        let decision = Box::new(Decision { model_reply, calls, spans: Vec::new(), refusals: 0 });
+        let (spans, text_reply, text_refused) = (Vec::new(), None, None);
+        let decision =
+            Box::new(Decision { model_reply, calls, spans, text_reply, text_refused, refusals: 0 });
         if inward { State::Inward(step, decision) } else { State::Deciding(step, decision) }
     }
 
@@ -157,7 +164,7 @@ impl Cycle {
             return self.next_canceled(At::Step(step), now);
         }
         refuse_done(&mut decision.calls);
-        let (changes, end) = self.decision_changes(&step, &decision, now);
+        let (changes, end) = self.decision_changes(&step, &mut decision, now);
         self.commit(changes, After::Decided(step, decision, end))
     }
 
@@ -178,7 +185,7 @@ impl Cycle {
         if !rows.is_empty() {
             push(&mut entries, EntryKind::Outcomes, outcomes(&rows));
         }
-        if let Some(nudge) = self.nudge(step, decision) {
+        if let Some(nudge) = self.nudge(decision) {
             push(&mut entries, EntryKind::Notice, ModelMessage::user(nudge));
         }
         entries
@@ -187,12 +194,14 @@ impl Cycle {
     fn decision_changes(
         &self,
         step: &Step,
-        decision: &Decision,
+        decision: &mut Decision,
         now: Timestamp,
     ) -> (Changes, Option<ActivationEnd>) {
         let mut changes = self.changes(CommitKind::Decide, now);
         let mut open = self.open.clone();
         self.process_shown(step, &mut changes, &mut open);
+        decision.text_reply = self.text_reply(step, decision, &open, now);
+        let decision = &*decision;
         if !open.decided && self.life.notice.is_some() {
             // A notice is shown once.
             changes.notice = Some(None);
@@ -206,6 +215,10 @@ impl Cycle {
             open.sent.extend(call.inward.messages.iter().map(message_hash));
             changes.inward.extend(call.inward.clone());
         }
+        if let Some(TextReply::Posted(message)) = &decision.text_reply {
+            open.addressed.push(message.space);
+            changes.inward.messages.push((**message).clone());
+        }
         if !changes.inward.plans.is_empty() {
             changes.cause = Cause { root: open.root.clone(), hop: open.hop, trust: open.trust };
         }
@@ -216,7 +229,7 @@ impl Cycle {
         if self.life.failures > 0 {
             changes.failures = Some(0);
         }
-        let ending = self.ending_of(step, decision, &open);
+        let ending = self.ending_of(decision, &open);
         if changes.calls.iter().any(|row| row.outcome.is_none()) {
             (open.attempts, open.deaths) = (0, 0);
             open.finishing = ending;
@@ -242,7 +255,7 @@ impl Cycle {
         open.steps.push(self.step_record(step, decision));
         open.vain = Waste::default();
         open.continued = decision.model_reply.reply.stop == StopReason::Length;
-        if self.nudge_wanted(step, decision) {
+        if matches!(decision.text_reply, Some(TextReply::Nudged(_))) {
             open.nudges += 1;
         }
     }
@@ -301,6 +314,11 @@ impl Cycle {
                 call.row.outcome = Some(Outcome::error("refused too often; nothing was done"));
                 call.inward = Inward::default();
             }
+        }
+        if let Some(TextReply::Posted(message)) = &decision.text_reply {
+            let refusal = refusals.iter().find(|refusal| refusal.call.0 == message.id.to_string());
+            decision.text_refused = refusal.map(|refusal| refusal.reason.clone());
+            any_refused |= decision.text_refused.is_some();
         }
         if !any_refused && !too_often {
             let reason = ModelError::Invalid("the store refused a decision without naming a call".into());

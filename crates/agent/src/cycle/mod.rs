@@ -37,6 +37,7 @@ mod step;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod text_reply;
 mod visible_calls;
 
 pub use context::ContextPreview;

@@ -4,11 +4,13 @@ use jiff::Timestamp;
 
 use super::acting::Acting;
 use super::decide::Decision;
+use super::text_reply::{TextReply, text_of};
 use super::{ActivationInfo, Cycle, Span, State, Step};
-use crate::call::{CallRow, Outcome};
+use crate::call::{CallRow, Outcome, head_and_tail};
 use crate::changes::{CallChange, Changes};
 use crate::id::CallId;
 use crate::life::{OpenCycle, Waste};
+use crate::limits;
 use crate::port::Price;
 use crate::run::{CallRecord, Ending, Run, StepRecord, Usage};
 
@@ -51,6 +53,7 @@ impl Cycle {
             started_ms: Some(self.offset(model_reply.asked_at)),
             first_ms: model_reply.first_ms,
             calls: calls.collect(),
+            unsent: unsent_text(decision),
             ..self.undecided_record(step, model_reply.asked_at)
         }
     }
@@ -174,6 +177,13 @@ impl Cycle {
         changes.cost_micros = price.and_then(|price| cost(price, &all));
         changes.usage = all;
     }
+}
+
+/// The beginning of the text that the reply has outside its calls, unless it is posted.
+fn unsent_text(decision: &Decision) -> Option<String> {
+    let text = text_of(&decision.model_reply.reply);
+    let private = !text.is_empty() && !matches!(decision.text_reply, Some(TextReply::Posted(_)));
+    private.then(|| head_and_tail(&text, limits::UNSENT_TEXT_MAX_BYTES))
 }
 
 /// A record of what the current step has wasted.

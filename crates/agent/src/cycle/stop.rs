@@ -1,10 +1,10 @@
 //! When a cycle ends: by its decision, or at a limit.
 
 use super::decide::{Decision, text_field};
-use super::{Cycle, Step, names};
+use super::text_reply::TextReply;
+use super::{Cycle, names};
 use crate::call::{CallRow, Outcome};
 use crate::life::{Finishing, OpenCycle};
-use crate::limits;
 use crate::port::StopReason;
 use crate::run::Ending;
 
@@ -13,7 +13,7 @@ pub(super) const CUT: &str = "[NOTICE] The output limit cut your reply. Go on, m
 
 impl Cycle {
     /// The ending that the decision brings, whatever the outcomes of its outward calls are.
-    pub(super) fn ending_of(&self, step: &Step, decision: &Decision, open: &OpenCycle) -> Option<Finishing> {
+    pub(super) fn ending_of(&self, decision: &Decision, open: &OpenCycle) -> Option<Finishing> {
         let completed = |summary, reason: Option<&str>| {
             let reason = reason.map(str::to_owned);
             Some(Finishing { ending: Ending::Completed, summary, reason })
@@ -35,11 +35,15 @@ impl Cycle {
         if decision.model_reply.reply.stop == StopReason::Length {
             return self.open.continued.then(|| exhausted("the output limit cut the reply twice"));
         }
-        if decision.calls.is_empty() && !self.nudge_wanted(step, decision) {
-            if let StopReason::Refused(why) = &decision.model_reply.reply.stop {
-                return completed(None, Some(&format!("the model refused to go on: {why}")));
-            }
-            return completed(None, None);
+        if let StopReason::Refused(why) = &decision.model_reply.reply.stop
+            && decision.calls.is_empty()
+        {
+            return completed(None, Some(&format!("the model refused to go on: {why}")));
+        }
+        match &decision.text_reply {
+            Some(TextReply::Posted(_)) => return completed(None, None),
+            Some(TextReply::Private(why)) => return completed(None, why.as_deref()),
+            Some(TextReply::Nudged(_)) | None => {}
         }
         if stop.all_addressed && all_addressed(open) {
             return completed(None, Some("all addressed"));
@@ -66,21 +70,14 @@ impl Cycle {
     }
 
     /// The notice to an agent whose step made no call and did not end the cycle, or was cut.
-    pub(super) fn nudge(&self, step: &Step, decision: &Decision) -> Option<&'static str> {
+    pub(super) fn nudge<'a>(&self, decision: &'a Decision) -> Option<&'a str> {
         if decision.model_reply.reply.stop == StopReason::Length && !self.open.continued {
             return Some(CUT);
         }
-        self.nudge_wanted(step, decision).then_some(
-            "[NOTICE] Text outside tool calls reaches nobody. Call send_message to post it, or done to end.",
-        )
-    }
-
-    /// Whether a text without calls gets a nudge instead of ending the cycle; twice at most.
-    pub(super) fn nudge_wanted(&self, step: &Step, decision: &Decision) -> bool {
-        self.must_call(step)
-            && decision.calls.is_empty()
-            && decision.model_reply.reply.stop == StopReason::End
-            && self.open.nudges < limits::NUDGES_MAX
+        match &decision.text_reply {
+            Some(TextReply::Nudged(notice)) => Some(notice),
+            _ => None,
+        }
     }
 }
 

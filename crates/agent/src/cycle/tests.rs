@@ -8,6 +8,7 @@ mod detached;
 mod endings;
 mod refusals;
 mod reply_checks;
+mod text_reply;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,7 @@ fn begin_after(activation: Activation, panicked: bool) -> Cycle {
     let tools = vec![
         tool(names::SKIP, Effect::Inward),
         tool(names::DONE, Effect::Inward),
+        tool(names::SEND_MESSAGE, Effect::Inward),
         tool("note", Effect::Inward),
         tool("peek", Effect::Inward),
         tool("look", Effect::ReadOnly),

@@ -15,7 +15,7 @@ use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Event, EventProgress, EventState};
 use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use crate::life::{Facts, IdleReason, IdleUntil, OpenCycle, Standing};
+use crate::life::{Facts, IdleReason, IdleUntil, Memory, OpenCycle, Standing};
 use crate::run::{Ending, Run, Usage};
 use crate::space::Message;
 
@@ -80,6 +80,19 @@ pub struct AgentCard {
     pub next_plan: Option<Timestamp>,
     /// Why it is quarantined, if a record of it cannot be read.
     pub damage: Option<String>,
+    /// Its dead events, if there are any.
+    pub dead: Option<DeadEvents>,
+}
+
+/// The events of an agent that failed too often and are not tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadEvents {
+    /// How many there are.
+    pub count: u32,
+    /// The one that arrived last.
+    pub last: EventId,
+    /// Why that one is dead.
+    pub reason: String,
 }
 
 /// A summary of an agent's newest run.
@@ -181,6 +194,8 @@ pub trait Reader: Send + Sync {
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>>;
     /// An agent's spaces, memories, goals and plans.
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>>;
+    /// An agent's memories, by key.
+    fn memories(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Memory>, StoreError>>;
     /// Keys, also revoked ones, the newest first.
     fn credentials(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<CredentialRow>, StoreError>>;
     /// Entities by name, of one kind or of both.

@@ -1,12 +1,14 @@
 //! What administrators and people do, apart from posting messages ([`super::Store::accept`]): create, change and
 //! end agents, spaces, members and keys.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{BoxFuture, RequestKey, StoreError, Wakeup};
 use crate::call::CallRow;
-use crate::changes::Notifications;
+use crate::changes::{MemoryChange, Notifications};
 use crate::config::{AgentConfig, BadConfig, WakeOn};
 use crate::entity::{Entity, Space};
 use crate::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
@@ -51,6 +53,9 @@ pub enum Denial {
     /// The maximum number of events is waiting.
     #[error("the inbox of `{0}` is full")]
     InboxFull(AgentId),
+    /// The agent keeps the maximum number of memories.
+    #[error("the agent `{0}` has the maximum number of memories")]
+    MemoriesFull(AgentId),
     /// The message id is used by another message.
     #[error("the message id is taken by another message")]
     MessageIdTaken,
@@ -78,6 +83,9 @@ pub enum Denial {
         /// The cycle.
         cycle: CycleId,
     },
+    /// The key is not valid any more.
+    #[error("the key `{0}` is revoked or expired")]
+    KeyOver(CredentialId),
     /// The call already has an outcome.
     #[error("wanted an open call, but `{call}` has ended ({ended})")]
     CallOver {
@@ -210,12 +218,28 @@ pub struct SpaceChange {
 }
 
 /// What a key may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CredentialKind {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
     /// Everything. Must name a `sender` to post.
     Admin,
-    /// Whatever this entity may do.
-    Entity(EntityId),
+    /// Read everything that an admin key may read, and change nothing.
+    Read,
+    /// Whatever this person may do.
+    Person(EntityId),
+    /// Send events as the service of this name, and nothing else.
+    Service(String),
+}
+
+/// As it is written in the API: `admin`, `operator:read`, `person`, `service:NAME`.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Admin => f.write_str("admin"),
+            Self::Read => f.write_str("operator:read"),
+            Self::Person(_) => f.write_str("person"),
+            Self::Service(name) => write!(f, "service:{name}"),
+        }
+    }
 }
 
 /// A stored key, without its secret.
@@ -224,9 +248,25 @@ pub struct Credential {
     /// Identity.
     pub id: CredentialId,
     /// What it may do.
-    pub kind: CredentialKind,
+    pub scope: Scope,
     /// Name for people.
     pub label: String,
+    /// When it stops being valid; `None`: never.
+    pub expires_at: Option<Timestamp>,
+    /// When it was last used, as [`Registry::credential_used`] was last told.
+    pub used_at: Option<Timestamp>,
+}
+
+impl Credential {
+    /// A key that never expires and was never used.
+    pub fn new(id: CredentialId, scope: Scope, label: impl Into<String>) -> Self {
+        Self { id, scope, label: label.into(), expires_at: None, used_at: None }
+    }
+
+    /// Whether it is not valid any more at this time.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// A stored key as operators see it.
@@ -249,8 +289,36 @@ pub struct NewCredential {
     pub secret_hash: String,
     /// Creation time.
     pub at: Timestamp,
-    /// Whether it replaces all keys of the same holder with this label (the CLI creates a key at each start).
+    /// Whether it replaces all keys of the same scope with this label (the CLI creates a key at each start).
     pub replace_label: bool,
+}
+
+/// A key that replaces another one of the same scope and label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// The key to replace; it must be valid.
+    pub old: CredentialId,
+    /// When the old key expires, unless it expires earlier.
+    pub old_until: Timestamp,
+    /// The new key.
+    pub new: CredentialId,
+    /// SHA-256 of the new secret, lower-case hex.
+    pub secret_hash: String,
+    /// The time now.
+    pub at: Timestamp,
+    /// When the new key expires. `None`: it lives as long as the old one was made for.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What became of a request for a new key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyAdded {
+    /// It is stored.
+    Added(CredentialRow),
+    /// The same request was made before: the key that it created, as it is now.
+    Repeated(CredentialRow),
+    /// The idempotency key was used for another request.
+    Conflict,
 }
 
 /// The data of a first start, written in one transaction, once per store.
@@ -270,9 +338,10 @@ pub struct Founding {
 pub trait Registry: Send + Sync {
     /// Writes the data of a first start. Returns `false` and writes nothing if the store has such data already.
     fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>>;
-    /// Creates a person.
+    /// Creates a person. The handle of a retired agent is free: that agent keeps a
+    /// [`crate::registry::former_name`].
     fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>>;
-    /// Creates an agent with its entity and config revision 1.
+    /// Creates an agent with its entity and config revision 1. The handle of a retired agent is free, as for a person.
     fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>>;
     /// Changes an agent's display name and config (the patch is merged into the newest revision). Returns the
     /// revision now in force. A patch that changes nothing creates no revision.
@@ -283,6 +352,14 @@ pub trait Registry: Send + Sync {
         config: Option<Value>,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<u64, RegistryError>>;
+    /// Sets or deletes a memory, as of the agent's newest commit. An open cycle stays valid and sees the change with its
+    /// next facts; of two changes of one key the later one wins, no matter who made it.
+    fn change_memory(
+        &self,
+        agent: AgentId,
+        change: MemoryChange,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<(), RegistryError>>;
     /// Suspends, resumes or retires an agent. Retiring is final and cancels pending plans. Resuming also ends a
     /// backoff, even of an agent that was not suspended: it runs now.
     fn set_standing(
@@ -314,13 +391,14 @@ pub trait Registry: Send + Sync {
     ) -> BoxFuture<'_, Result<SentAgain, RegistryError>>;
     /// Drops a dead event for good. Its ledger row stays.
     fn drop_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
-    /// Opens a space.
+    /// Opens a space. The handle of a closed one is free: that space keeps a [`crate::registry::former_name`].
     fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>>;
     /// Changes a space's names and rules. Its `rev` increases only if something changes.
     fn amend_space(&self, space: SpaceId, change: SpaceChange)
     -> BoxFuture<'_, Result<Space, RegistryError>>;
-    /// Closes a space to further messages.
-    fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>>;
+    /// Closes a space to further messages, or opens it again with its history, its members and its handle, which no
+    /// open space may have taken. Its `rev` increases only if something changes.
+    fn set_space_closed(&self, space: SpaceId, closed: bool) -> BoxFuture<'_, Result<Space, RegistryError>>;
     /// Adds a member, or changes the role of one. Returns the space's `rev`.
     fn add_member(
         &self,
@@ -331,9 +409,21 @@ pub trait Registry: Send + Sync {
     ) -> BoxFuture<'_, Result<u64, RegistryError>>;
     /// Removes a member. Events that wait in its inbox stay. Returns the space's `rev`.
     fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>>;
-    /// Stores a key.
-    fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>>;
-    /// The key with that hash, if it exists and is not revoked.
+    /// Stores a key. `request` makes this idempotent by the client's key.
+    fn add_credential(
+        &self,
+        new: NewCredential,
+        request: Option<RequestKey>,
+    ) -> BoxFuture<'_, Result<KeyAdded, RegistryError>>;
+    /// Gives a key a successor with a new secret. `request` makes this idempotent by the client's key.
+    fn rotate_credential(
+        &self,
+        rotation: Rotation,
+        request: Option<RequestKey>,
+    ) -> BoxFuture<'_, Result<KeyAdded, RegistryError>>;
+    /// Notes when a key was used; the latest time is kept.
+    fn credential_used(&self, id: CredentialId, at: Timestamp) -> BoxFuture<'_, Result<(), RegistryError>>;
+    /// The key with that hash, if it exists and is not revoked. It may be expired.
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>>;
     /// Revokes a key: it is no longer valid, and stays listed. Revoking it again changes nothing.
     fn revoke_credential(

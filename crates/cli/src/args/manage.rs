@@ -7,15 +7,14 @@ use agent::config::WakeOn;
 use agent::entity::EntityKind;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
+use jiff::Span;
 
 /// States by which a list of agents can be filtered.
 const STATES: [&str; 6] = ["sleeping", "thinking", "processing", "paused", "suspended", "retired"];
 
-/// `viv agents`.
+/// `viv ps`, and the list of `viv agents`.
 #[derive(Debug, Args)]
-pub(crate) struct AgentsArgs {
-    #[command(subcommand)]
-    pub(crate) verb: Option<AgentsVerb>,
+pub(crate) struct StateArgs {
     /// Only agents in this state
     #[arg(long, value_name = "STATE", value_parser = STATES)]
     pub(crate) state: Option<String>,
@@ -24,21 +23,35 @@ pub(crate) struct AgentsArgs {
     pub(crate) all: bool,
 }
 
+/// `viv agents`.
+#[derive(Debug, Args)]
+pub(crate) struct AgentsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<AgentsVerb>,
+    #[command(flatten)]
+    pub(crate) list: StateArgs,
+}
+
 /// Verbs of `viv agents`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsVerb {
     /// List agents, as the command alone does
     #[command(hide = true, alias = "ls")]
-    List {
-        /// Only agents in this state
-        #[arg(long, value_name = "STATE", value_parser = STATES)]
-        state: Option<String>,
-        /// Include retired agents
-        #[arg(long)]
-        all: bool,
-    },
+    List(StateArgs),
     /// Create an agent
     Create(CreateArgs),
+    /// Create an agent with the config of another one; history, inbox and spaces are not copied
+    Clone {
+        /// The agent to copy, by handle or id
+        #[arg(value_name = "NAME|ID")]
+        agent: String,
+        /// Handle of the new agent
+        #[arg(value_name = "NEW")]
+        name: String,
+        /// Copy its memories, too
+        #[arg(long)]
+        memories: bool,
+    },
     /// Change an agent's config; used from its next cycle on
     Set {
         /// The agent, by handle or id
@@ -53,7 +66,7 @@ pub(crate) enum AgentsVerb {
     Suspend(OneAgent),
     /// Resume a suspended agent; one that is backing off retries at once
     Resume(OneAgent),
-    /// Retire an agent for good; its history is kept
+    /// Retire an agent for good; its history is kept, and its name can be used again
     Retire {
         /// The agent, by handle or id
         #[arg(value_name = "NAME|ID")]
@@ -100,6 +113,38 @@ pub(crate) struct CreateArgs {
     pub(crate) space: Option<String>,
 }
 
+/// `viv memories`.
+#[derive(Debug, Args)]
+pub(crate) struct MemoriesArgs {
+    /// The agent, by handle or id
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    #[command(subcommand)]
+    pub(crate) verb: Option<MemoriesVerb>,
+}
+
+/// Verbs of `viv memories`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoriesVerb {
+    /// List the memories by key, as the command alone does
+    List,
+    /// Set a memory; the agent sees it from its next cycle on
+    Set {
+        /// What it is about
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// The note; `-` reads standard input
+        #[arg(value_name = "TEXT")]
+        value: String,
+    },
+    /// Delete a memory
+    Rm {
+        /// Its key
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
+}
+
 /// `viv spaces`.
 #[derive(Debug, Args)]
 pub(crate) struct SpacesArgs {
@@ -132,14 +177,20 @@ pub(crate) enum SpacesVerb {
         #[arg(required = true, value_name = "KEY=VALUE")]
         values: Vec<String>,
     },
-    /// Close a space: it accepts no more messages, and its name stays taken
+    /// Close a space: it accepts no more messages, and its name can be used again
     Close {
         /// The space, by handle or id
         #[arg(value_name = "SPACE")]
         space: String,
-        /// Do not ask: this cannot be undone
+        /// Do not ask
         #[arg(long)]
         yes: bool,
+    },
+    /// Open a closed space again, with its messages and members
+    Reopen {
+        /// The space, by handle or id
+        #[arg(value_name = "SPACE")]
+        space: String,
     },
     /// Add members, or change their role
     Add {
@@ -242,22 +293,37 @@ pub(crate) enum EntitiesVerb {
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
     },
-    /// Create a key for a person; it is printed only once
-    Key {
-        /// The person, by handle or id
-        #[arg(value_name = "NAME|ID")]
-        name: String,
-        /// What the key is for
-        #[arg(long, value_name = "TEXT")]
-        label: Option<String>,
-    },
 }
 
 /// `viv keys`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysVerb {
-    /// List keys, also revoked ones, the newest first
+    /// Create a key; it is printed only once
+    Add {
+        /// What it may do: `admin`, `operator:read`, `person` or `service:NAME`
+        #[arg(value_name = "SCOPE")]
+        scope: String,
+        /// The person, by handle or id, of a key with the scope `person`
+        #[arg(long, value_name = "NAME|ID")]
+        entity: Option<String>,
+        /// What the key is for
+        #[arg(long, value_name = "TEXT")]
+        label: Option<String>,
+        /// For how long it is valid, such as `90d` [default: for ever]
+        #[arg(long, value_name = "TIME")]
+        expires: Option<Span>,
+    },
+    /// List keys, also expired and revoked ones, the newest first
     List,
+    /// Create a key with the same scope in place of another, which expires after the overlap
+    Rotate {
+        /// The key to replace, by id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// For how long the old key stays valid, at most 30 days
+        #[arg(long, value_name = "TIME", default_value = "24h")]
+        overlap: Span,
+    },
     /// Revoke a key: it stops working at once
     Revoke {
         /// The key, by id

@@ -21,14 +21,14 @@ pub(crate) use help::{WELCOME, command};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, ManArgs,
-    OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb,
+    MemoriesArgs, MemoriesVerb, OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb, StateArgs,
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
 pub(crate) use project::{ConfigCommand, EventArgs, InitArgs, KeysArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
 pub(crate) use show::{ContextArg, InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
-pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
+pub(crate) use up::{LogsArgs, ModelArgs, ToolModeArg, UpArgs};
 pub(crate) use upkeep::{
     BackupArgs, ExportArgs, ExportWhat, ImportArgs, ImportWhat, RestoreArgs, VerifyArgs,
 };
@@ -73,6 +73,10 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Start the server and apply the agent files
     Up(UpArgs),
+    /// Stop the server of this data directory
+    Stop,
+    /// Print the log of a server that runs in the background
+    Logs(LogsArgs),
     /// Write a commented project: settings, two agents and a first scenario
     Init(InitArgs),
     /// Show and check the server's settings
@@ -87,23 +91,21 @@ pub(crate) enum Command {
     /// Cancel waiting events or unanswered calls; to cancel a running cycle use `viv agents cancel`
     Cancel(Canceled),
     /// List agents and their state
-    Ps {
-        /// Also list retired agents
-        #[arg(long)]
-        all: bool,
-    },
+    Ps(StateArgs),
     /// Show an agent, a run, an inbox or a model's context
     #[command(subcommand)]
     Show(Show),
-    /// List agents; create, change, suspend, resume, retire or cancel one
+    /// List agents as `viv ps` does; create, copy, change, suspend, resume, retire or cancel one
     Agents(AgentsArgs),
+    /// List, set or delete what an agent remembers
+    Memories(MemoriesArgs),
     /// List events that failed for good; show, retry or drop one
     Dead(DeadArgs),
-    /// List spaces; open, close or read one, add or remove members
+    /// List spaces; open, close, reopen or read one, add or remove members
     Spaces(SpacesArgs),
-    /// List people and agents; add a person, create a key
+    /// List people and agents; add a person
     Entities(EntitiesArgs),
-    /// List keys, revoke one, or replace a lost admin key
+    /// Create, list, rotate and revoke keys; replace a lost admin key
     #[command(subcommand)]
     Keys(KeysVerb),
     /// Follow a space, an agent or everything as a live log
@@ -131,8 +133,6 @@ pub(crate) enum Command {
     Import(ImportWhat),
     /// List the models that can be reached, or test one
     Models(ModelsArgs),
-    /// Print the address of the console
-    Open,
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the man page, or write all of them

@@ -70,8 +70,28 @@ pub(crate) struct UpArgs {
     /// Retire agents whose files are gone
     #[arg(long)]
     pub(crate) prune: bool,
+    /// With --prune: do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Start in the background and return when it is ready: see `viv logs` and `viv stop`
+    #[arg(long, short)]
+    pub(crate) detach: bool,
+    /// Is the process in the background
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+}
+
+/// `viv logs`.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// Follow the log until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Number of lines to begin with; the newest are kept
+    #[arg(long, short = 'n', default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub(crate) lines: u32,
 }
 
 impl UpArgs {

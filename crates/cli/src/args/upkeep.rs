@@ -21,6 +21,9 @@ pub(crate) struct RestoreArgs {
     /// Replace an existing store, which is kept in a folder beside it
     #[arg(long)]
     pub(crate) replace: bool,
+    /// With --replace: do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// `viv verify`.

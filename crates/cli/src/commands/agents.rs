@@ -10,29 +10,30 @@ use agent::limits;
 use api::{Agent, NewAgentJson, NewMember};
 use serde_json::{Map, Value, json};
 
+use super::memories;
+use super::ps;
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style, shortened};
 use client::{Client, agent_path, segment, typed};
 
-/// Maximum number of agents that are listed.
-const AGENTS_MAX: usize = 100_000;
-/// Columns of a description in the list.
-const DESCRIPTION: usize = 48;
 /// Columns of a value in a difference.
 const VALUE: usize = 60;
 
 /// Lists agents, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Result<Exit> {
-    let AgentsArgs { verb, state, all } = args;
-    if verb.is_some() && (state.is_some() || all) {
+    let AgentsArgs { verb, list } = args;
+    if verb.is_some() && (list.state.is_some() || list.all) {
         return Err(Failure::usage("`--state` and `--all` apply only to the list").hint("leave them out"));
     }
     match verb {
-        None => list(&client, &screen, state.as_deref(), all).await?,
-        Some(AgentsVerb::List { state, all }) => list(&client, &screen, state.as_deref(), all).await?,
+        None => return ps::run(client, screen, list).await,
+        Some(AgentsVerb::List(list)) => return ps::run(client, screen, list).await,
         Some(AgentsVerb::Create(args)) => create(&client, &screen, args).await?,
+        Some(AgentsVerb::Clone { agent, name, memories }) => {
+            clone(&client, &screen, &agent, name, memories).await?
+        }
         Some(AgentsVerb::Set { agent, values }) => set(&client, &screen, &agent, &values).await?,
         Some(AgentsVerb::Suspend(one)) => change_standing(&client, &screen, &one.agent, "suspend").await?,
         Some(AgentsVerb::Resume(one)) => change_standing(&client, &screen, &one.agent, "resume").await?,
@@ -44,49 +45,6 @@ pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Res
         Some(AgentsVerb::Cancel(one)) => cancel(&client, &screen, &one.agent).await?,
     }
     Ok(Exit::Answered)
-}
-
-async fn list(client: &Client, screen: &Screen, state: Option<&str>, all: bool) -> Result<()> {
-    let rows = client.list("/v1/agents", AGENTS_MAX).await?;
-    let mut found: Vec<(Agent, Value)> = Vec::new();
-    for row in rows {
-        found.push((typed("/v1/agents", row.clone())?, row));
-    }
-    found.retain(|(agent, _)| match state {
-        Some(state) => state_of(agent) == state,
-        None => all || agent.standing != Standing::Retired,
-    });
-    if screen.json {
-        let rows: Vec<Value> = found.into_iter().map(|(_, row)| row).collect();
-        screen.json_line(&json!({"agents": rows}));
-        return Ok(());
-    }
-    if found.is_empty() {
-        screen.line("no such agents");
-        return Ok(());
-    }
-    let table: Vec<Vec<String>> = found.iter().map(|(agent, _)| row(screen, agent)).collect();
-    screen.table(&["NAME", "STATE", "MODEL", "CONFIG", "DESCRIPTION"], &table);
-    Ok(())
-}
-
-/// The state to show: a suspended agent also sleeps, but `suspended` says more.
-fn state_of(agent: &Agent) -> &'static str {
-    match agent.standing {
-        Standing::Suspended => "suspended",
-        Standing::Retired => "retired",
-        Standing::Active => agent.state.as_str(),
-    }
-}
-
-fn row(screen: &Screen, agent: &Agent) -> Vec<String> {
-    vec![
-        screen.clean_line(&agent.name),
-        state_of(agent).to_owned(),
-        agent.model.as_deref().map_or_else(|| "-".to_owned(), |model| screen.clean_line(model)),
-        format!("rev {}", agent.config_rev),
-        shortened(&screen.clean_line(&agent.description), DESCRIPTION),
-    ]
 }
 
 async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()> {
@@ -137,6 +95,32 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
         }
         None => screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", created.name)),
     }
+    Ok(())
+}
+
+/// Creates an agent with the config of another one, which has its own history and inbox.
+async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memories: bool) -> Result<()> {
+    let old: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
+    let body = NewAgentJson { name, display_name: None, config: Some(old.config) };
+    let answer = client.post("/v1/agents", &body, None).await?;
+    let new: Agent = typed("/v1/agents", answer.clone())?;
+    if memories {
+        for memory in memories::all(client, old.id).await? {
+            memories::put(client, new.id, &memory.key, memory.value).await.map_err(|failure| {
+                let message =
+                    format!("`{}` was created, but without all memories: {}", new.name, failure.message);
+                Failure { message, ..failure }
+            })?;
+        }
+    }
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    screen.line(
+        &screen.clean_line(&format!("created agent `{}` ({}) as a copy of `{}`", new.name, new.id, old.name)),
+    );
+    screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", new.name));
     Ok(())
 }
 

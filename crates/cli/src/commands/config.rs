@@ -86,7 +86,7 @@ fn keys(screen: &Screen, args: KeysArgs) {
             .into_iter()
             .map(|row| row.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect())
             .collect();
-        screen.json_line(&Value::Array(rows));
+        screen.json_list(rows);
     } else if args.markdown {
         markdown(screen, &rows);
     } else {

@@ -2,6 +2,7 @@
 //! calls.
 
 use agent::event::{EventData, EventState, Principal, Trust};
+use agent::id::EventId;
 use api::{Agent, Call, EventAccepted, LoggedEvent, ReadyJson};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,16 +30,35 @@ pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Resul
     Ok(Exit::Answered)
 }
 
+/// That events of an agent are dead, why, and what to do; `None` if none is.
+pub(crate) fn notice(agent: &Agent) -> Option<String> {
+    let dead = agent.dead.as_ref()?;
+    let events = match dead.count {
+        1 => "1 event is dead".to_owned(),
+        n => format!("{n} events are dead, the last one"),
+    };
+    Some(format!("{events}: {}; {}", dead.reason, advice(&dead.last, &agent.name)))
+}
+
+/// What to do about a dead event.
+pub(crate) fn advice(event: &EventId, agent: &str) -> String {
+    format!(
+        "see `viv dead show {event} --agent {agent}`, try again with `viv dead retry {event} --agent {agent}`"
+    )
+}
+
 /// Cancels events and calls.
 pub(crate) async fn cancel(client: Client, screen: Screen, args: Canceled) -> Result<Exit> {
     let Canceled { wanted, agent } = args;
+    let mut answers = Vec::new();
     for wanted in wanted {
-        if is_call(&wanted) {
-            cancel_call(&client, &screen, &wanted, agent.as_deref()).await?;
-        } else {
-            let event = Events { events: vec![wanted], agent: agent.clone() };
-            apply(&client, &screen, &event, "cancel").await?;
-        }
+        answers.push(match is_call(&wanted) {
+            true => cancel_call(&client, &screen, &wanted, agent.as_deref()).await?,
+            false => apply_to(&client, &screen, &wanted, agent.as_deref(), "cancel").await?,
+        });
+    }
+    if screen.json {
+        screen.json_list(answers);
     }
     Ok(Exit::Answered)
 }
@@ -49,8 +69,8 @@ fn is_call(id: &str) -> bool {
     digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Cancels a call of the named agent, or of the agent that has it.
-async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Option<&str>) -> Result<()> {
+/// Cancels a call of the named agent, or of the agent that has it; returns the server's answer.
+async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Option<&str>) -> Result<Value> {
     let agents = match wanted {
         Some(_) => vec![target::agent(client, wanted).await?],
         None => all(client).await?,
@@ -62,15 +82,14 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
             answer => answer?,
         };
         if screen.json {
-            screen.json_line(&answer);
-            return Ok(());
+            return Ok(answer);
         }
         let canceled: Call = typed(&path, answer)?;
         let outcome = canceled.outcome.unwrap_or_default();
         let line =
             format!("call {call} of `{}` is canceled; `{}` receives: {outcome}", canceled.tool, agent.name);
         screen.wrapped(&screen.clean_line(&line), 2);
-        return Ok(());
+        return Ok(Value::Null);
     }
     Err(Failure::new(Exit::NotFound, "not_found", format!("no agent has a call `{call}`"))
         .hint("`viv show agent NAME` lists the calls that have no answer yet"))
@@ -90,11 +109,11 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
         for row in client.list(&agent_path(agent.id, "/inbox?state=dead"), EVENTS_MAX).await? {
             let event: LoggedEvent = typed("inbox", row.clone())?;
             table.push(dead_row(screen, &agent, &event, now));
-            rows.push(json!({"agent": agent.name, "event": row}));
+            rows.push(with_agent(row, &agent));
         }
     }
     if screen.json {
-        screen.json_line(&json!({"dead": rows}));
+        screen.json_list(rows);
     } else if table.is_empty() {
         screen.line("no dead letters");
     } else {
@@ -102,6 +121,12 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
         screen.note("`viv dead show EVENT` shows one, `viv dead retry EVENT` retries it");
     }
     Ok(())
+}
+
+/// The event with the id and the handle of its agent.
+fn with_agent(mut event: Value, agent: &Agent) -> Value {
+    event["agent"] = json!({"id": agent.id, "name": agent.name});
+    event
 }
 
 async fn all(client: &Client) -> Result<Vec<Agent>> {
@@ -126,7 +151,7 @@ fn dead_row(screen: &Screen, agent: &Agent, event: &LoggedEvent, now: Timestamp)
 async fn show(client: &Client, screen: &Screen, one: &OneEvent) -> Result<()> {
     let (agent, row) = find(client, &one.event, one.agent.as_deref()).await?;
     if screen.json {
-        screen.json_line(&json!({"agent": agent.name, "event": row}));
+        screen.json_line(&with_agent(row, &agent));
         return Ok(());
     }
     let event: LoggedEvent = typed("event", row)?;
@@ -186,27 +211,43 @@ async fn content(client: &Client, event: &LoggedEvent) -> Result<String> {
     }
 }
 
+/// Does the same with every event.
 async fn apply(client: &Client, screen: &Screen, events: &Events, verb: &str) -> Result<()> {
+    let mut answers = Vec::new();
     for event in &events.events {
-        let (agent, row) = find(client, event, events.agent.as_deref()).await?;
-        let event = row["id"].as_str().unwrap_or(event);
-        let path = agent_path(agent.id, &format!("/events/{}/{verb}", segment(event)));
-        let answer = client.post_empty(&path).await?;
-        if screen.json {
-            screen.json_line(&answer);
-            continue;
-        }
-        let result = match verb {
-            "drop" => "is dropped".to_owned(),
-            "cancel" => "is canceled".to_owned(),
-            _ => match typed::<EventAccepted>(&path, answer)?.event_id.0 {
-                id if id == event => "waits again".to_owned(),
-                id => format!("is sent again as event {id}"),
-            },
-        };
-        screen.line(&screen.clean_line(&format!("event {event} of `{}` {result}", agent.name)));
+        answers.push(apply_to(client, screen, event, events.agent.as_deref(), verb).await?);
+    }
+    if screen.json {
+        screen.json_list(answers);
     }
     Ok(())
+}
+
+/// Does it with one event and says so; returns the server's answer.
+async fn apply_to(
+    client: &Client,
+    screen: &Screen,
+    event: &str,
+    wanted: Option<&str>,
+    verb: &str,
+) -> Result<Value> {
+    let (agent, row) = find(client, event, wanted).await?;
+    let event = row["id"].as_str().unwrap_or(event);
+    let path = agent_path(agent.id, &format!("/events/{}/{verb}", segment(event)));
+    let answer = client.post_empty(&path).await?;
+    if screen.json {
+        return Ok(answer);
+    }
+    let result = match verb {
+        "drop" => "is dropped".to_owned(),
+        "cancel" => "is canceled".to_owned(),
+        _ => match typed::<EventAccepted>(&path, answer)?.event_id.0 {
+            id if id == event => "waits again".to_owned(),
+            id => format!("is sent again as event {id}"),
+        },
+    };
+    screen.line(&screen.clean_line(&format!("event {event} of `{}` {result}", agent.name)));
+    Ok(Value::Null)
 }
 
 /// The event in the agent's inbox, by id or by its seq.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use agent::port::{ModelError, TimeoutKind};
 use api::{ReadyJson, Whoami};
 use jiff::Timestamp;
+use models::conformance::answers;
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
 use storage::sqlite::{self, UpkeepError};
@@ -228,7 +229,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     let mut checks = vec![answering(&client, &ready)];
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
         Ok(who) => {
-            let detail = who.entity.map_or(who.kind, |entity| format!("posts as {}", entity.name));
+            let detail = who.entity.map_or(who.scope, |entity| format!("posts as {}", entity.name));
             Check::new("key", Verdict::Ok, format!("valid: {detail}"))
         }
         Err(failure) => Check::of("key", failure.into()),
@@ -353,7 +354,7 @@ async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
         Check::new("window", Verdict::Warn, format!("{window} tokens, assumed"))
             .hint("set it with --context-window if it is different")
     };
-    let answered = match probe::ask(&*chosen.models, probe::WAIT).await {
+    let answered = match answers(&*chosen.model, probe::WAIT).await {
         Ok(()) => Check::new("model", Verdict::Ok, format!("{name} answers ({})", chosen.why)),
         Err(ModelError::TimedOut(TimeoutKind::FirstByte)) => Check::new(
             "model",

@@ -1,12 +1,12 @@
-//! `viv entities`: people and agents by name, and the keys of people.
+//! `viv entities`: people and agents by name.
 
-use api::{EntityJson, KeyJson, NewEntity, NewKey};
-use serde_json::{Value, json};
+use api::{EntityJson, NewEntity};
+use serde_json::Value;
 
 use crate::args::{EntitiesArgs, EntitiesVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago};
-use client::{Client, segment, typed};
+use client::{Client, typed};
 
 /// Maximum number of entities that are listed.
 const ENTITIES_MAX: usize = 100_000;
@@ -22,7 +22,6 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> R
         Some(EntitiesVerb::Add { name, display_name, external_id }) => {
             add(&client, &screen, &NewEntity { name, display_name, external_id }).await?;
         }
-        Some(EntitiesVerb::Key { name, label }) => key(&client, &screen, &name, label).await?,
     }
     Ok(Exit::Answered)
 }
@@ -31,7 +30,7 @@ async fn list(client: &Client, screen: &Screen, kind: Option<&str>) -> Result<()
     let query = kind.map(|kind| format!("?kind={kind}")).unwrap_or_default();
     let rows = client.list(&format!("/v1/entities{query}"), ENTITIES_MAX).await?;
     if screen.json {
-        screen.json_line(&json!({"entities": rows}));
+        screen.json_list(rows);
         return Ok(());
     }
     let entities: Vec<EntityJson> = typed("/v1/entities", Value::Array(rows))?;
@@ -65,25 +64,8 @@ async fn add(client: &Client, screen: &Screen, body: &NewEntity) -> Result<()> {
     let created: EntityJson = typed("/v1/entities", answer)?;
     screen.line(&screen.clean_line(&format!("added `{}` ({})", created.name, created.id)));
     screen.note(&screen.clean_line(&format!(
-        "next: `viv spaces add SPACE {0}`, and `viv entities key {0}` for a key",
+        "next: `viv spaces add SPACE {0}`, and `viv keys add person --entity {0}` for a key",
         created.name
-    )));
-    Ok(())
-}
-
-/// Creates a key. The key is alone on standard output, so that it can be piped.
-async fn key(client: &Client, screen: &Screen, name: &str, label: Option<String>) -> Result<()> {
-    let path = format!("/v1/entities/{}/keys", segment(name));
-    let answer = client.post(&path, &NewKey { label }, None).await?;
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
-    let key: KeyJson = typed(&path, answer)?;
-    screen.line(&screen.clean_line(&key.key));
-    screen.note(&screen.clean_line(&format!(
-        "The key of `{name}`, shown only this once and stored as a hash. Use it with VIV_URL={} and VIV_KEY.",
-        client.url()
     )));
     Ok(())
 }

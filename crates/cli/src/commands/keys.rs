@@ -1,10 +1,12 @@
-//! `viv keys`: lists and revokes keys, and replaces a lost admin key. The last one opens the store of a stopped
+//! `viv keys`: creates, lists, rotates and revokes keys, and replaces a lost admin key. The last one opens the store of a stopped
 //! server directly: without a key a server cannot be asked.
 
-use api::{EntityJson, KeyRecord};
+use api::{EntityJson, KeyJson, KeyRotation, NewKey};
 use client::{Client, segment, typed};
-use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
 use runtime::clock::{SystemClock, SystemIds};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use storage::sqlite::{self, OpenError, Sqlite};
@@ -27,6 +29,16 @@ pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Resu
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
     match verb {
         KeysVerb::List => list(&client()?, &screen).await,
+        KeysVerb::Add { scope, entity, label, expires } => {
+            let expires_at = expires.map(|span| after(Timestamp::now(), span)).transpose()?;
+            create(&client()?, &screen, "/v1/keys", &NewKey { scope, entity, label, expires_at }).await
+        }
+        KeysVerb::Rotate { id, overlap } => {
+            let now = Timestamp::now();
+            let overlap = after(now, overlap)?.duration_since(now).as_secs();
+            let body = KeyRotation { overlap_seconds: u64::try_from(overlap).ok(), expires_at: None };
+            create(&client()?, &screen, &format!("/v1/keys/{}/rotate", segment(&id)), &body).await
+        }
         KeysVerb::Revoke { id, yes } => {
             input::confirm(&screen, &format!("revoking the key `{id}` cannot be undone"), yes, None)?;
             revoke(&client()?, &screen, &id).await
@@ -35,36 +47,71 @@ pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Resu
     }
 }
 
+/// The time after this span; days have 24 hours.
+fn after(now: Timestamp, span: Span) -> Result<Timestamp> {
+    let ends = now.to_zoned(TimeZone::UTC).checked_add(span).ok().filter(|ends| ends.timestamp() >= now);
+    ends.map(|ends| ends.timestamp())
+        .ok_or_else(|| Failure::usage(format!("wanted a time ahead, such as `24h` or `90d`, got `{span}`")))
+}
+
+/// Creates a key. The secret is alone on standard output, so that it can be piped.
+async fn create(client: &Client, screen: &Screen, path: &str, body: &impl Serialize) -> Result<Exit> {
+    let answer = client.post(path, body, None).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(Exit::Answered);
+    }
+    let key: KeyJson = typed(path, answer)?;
+    screen.line(&screen.clean_line(key.secret.as_deref().unwrap_or_default()));
+    screen.note(&screen.clean_line(&format!(
+        "The key {} ({}), shown only this once and stored as a hash. Use it with VIV_URL={} and VIV_KEY.",
+        key.id,
+        key.scope,
+        client.url()
+    )));
+    Ok(Exit::Answered)
+}
+
 async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
     let rows = client.list("/v1/keys", KEYS_MAX).await?;
     if screen.json {
-        screen.json_line(&json!({"keys": rows}));
+        screen.json_list(rows);
         return Ok(Exit::Answered);
     }
-    let keys: Vec<KeyRecord> = typed("/v1/keys", Value::Array(rows))?;
+    let keys: Vec<KeyJson> = typed("/v1/keys", Value::Array(rows))?;
     let now = Timestamp::now();
     let mut table = Vec::new();
     for key in &keys {
-        let holder = match key.entity {
+        let of = match key.entity {
             Some(entity) => client.get_as::<EntityJson>(&format!("/v1/entities/{entity}")).await?.name,
-            None => key.kind.clone(),
+            None => key.scope.clone(),
         };
-        let state =
-            key.revoked_at.map_or_else(|| "valid".to_owned(), |at| format!("revoked {}", ago(at, now)));
-        let row = [key.id.to_string(), holder, key.label.clone(), ago(key.created_at, now), state];
+        let state = match (key.revoked_at, key.expires_at) {
+            (Some(at), _) => format!("revoked {}", ago(at, now)),
+            (None, Some(at)) if at <= now => format!("expired {}", ago(at, now)),
+            (None, Some(at)) => format!("valid until {}", at.strftime("%Y-%m-%d %H:%MZ")),
+            (None, None) => "valid".to_owned(),
+        };
+        let used = key.used_at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
+        let row = [key.id.to_string(), of, key.label.clone(), ago(key.created_at, now), used, state];
         table.push(row.iter().map(|cell| screen.clean_line(cell)).collect());
     }
-    screen.table(&["ID", "OF", "LABEL", "CREATED", "STATE"], &table);
+    screen.table(&["ID", "OF", "LABEL", "CREATED", "USED", "STATE"], &table);
     Ok(Exit::Answered)
 }
 
 async fn revoke(client: &Client, screen: &Screen, id: &str) -> Result<Exit> {
     let path = format!("/v1/keys/{}", segment(id));
     let answer = client.delete(&path).await?;
+    if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
+        screen.note(
+            "commands on the server's machine used this key: until the server starts again they need another in VIV_KEY",
+        );
+    }
     if screen.json {
         screen.json_line(&answer);
     } else {
-        let key: KeyRecord = typed(&path, answer)?;
+        let key: KeyJson = typed(&path, answer)?;
         screen.line(&format!("the key {} is revoked", key.id));
     }
     Ok(Exit::Answered)

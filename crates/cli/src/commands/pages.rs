@@ -1,34 +1,13 @@
-//! Commands that need little or no server: completions and man pages, generated from the command line's
-//! definitions, and the address of the console.
+//! Completions and man pages, generated from the command line's definitions.
 
 use std::path::Path;
 
-use api::ReadyJson;
 use clap_complete::aot;
 use serde_json::json;
 
 use crate::args::{self, CompletionsArgs, ManArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use client::Client;
-
-/// Runs `viv open`.
-pub(crate) async fn open(client: Client, screen: Screen) -> Result<Exit> {
-    // Checks that a server answers at the address.
-    let _: ReadyJson = client.get_as("/v1/ready").await?;
-    let url = client.url();
-    let document = format!("{url}/openapi.json");
-    if screen.json {
-        screen.json_line(&json!({"console": null, "url": url, "api_document": document}));
-        return Ok(Exit::Answered);
-    }
-    screen.pairs(&[
-        ("console", "not available yet; use `viv ps` and `viv show`".to_owned()),
-        ("server", screen.clean_line(&url)),
-        ("api", screen.clean_line(&document)),
-    ]);
-    Ok(Exit::Answered)
-}
 
 /// Runs `viv completions`.
 pub(crate) fn completions(screen: Screen, args: CompletionsArgs) -> Result<Exit> {
@@ -77,7 +56,7 @@ fn pages_into(screen: &Screen, dir: &Path) -> Result<Exit> {
     }
     written.sort();
     if screen.json {
-        screen.json_line(&json!({"written": written}));
+        screen.json_list(written);
     } else {
         screen.line(&screen.clean_line(&format!("wrote {} pages into `{}`", written.len(), dir.display())));
     }

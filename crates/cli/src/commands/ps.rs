@@ -1,59 +1,71 @@
-//! `viv ps`: all agents and what they do.
+//! `viv ps`, and `viv agents` without a verb: all agents and what they do.
 
-use api::{Agent, ReadyJson};
-use serde_json::{Value, json};
+use agent::life::Standing;
+use api::Agent;
+use client::{Client, typed, why_it_is_idle};
+use serde_json::Value;
 
+use crate::args::StateArgs;
+use crate::commands::dead;
 use crate::commands::top::tokens_of;
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, short_count};
-use client::why_it_is_idle;
-use client::{Client, typed};
 
 /// Maximum number of agents with `--json`.
 const JSON_MAX: usize = 100_000;
 /// Maximum number of agents in the table: a longer one needs a filter.
 const TABLE_MAX: usize = 1_000;
 
-/// Lists the agents.
-pub(crate) async fn run(client: Client, screen: Screen, retired: bool) -> Result<Exit> {
-    let ready: ReadyJson = client.get_as("/v1/ready").await?;
-    let default = ready.model.map_or_else(|| "-".to_owned(), |model| model.name);
+/// Lists the agents: those in a state, else all but the retired ones, else all.
+pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Result<Exit> {
     // Configs are only for scripts: with many agents they are most of the bytes.
     let (path, max) =
         if screen.json { ("/v1/agents", JSON_MAX) } else { ("/v1/agents?brief=true", TABLE_MAX) };
-    let mut rows = client.list(path, max).await?;
+    let rows = client.list(path, max).await?;
     let cut = rows.len() == max;
-    rows.retain(|row| retired || row["standing"] != "retired");
-    let agents: Vec<Agent> = typed(path, Value::Array(rows.clone()))?;
+    let mut found: Vec<(Agent, Value)> = Vec::new();
+    for row in rows {
+        found.push((typed(path, row.clone())?, row));
+    }
+    found.retain(|(agent, _)| match &args.state {
+        Some(state) => state_of(agent) == state,
+        None => args.all || agent.standing != Standing::Retired,
+    });
     if screen.json {
-        for (row, agent) in rows.iter_mut().zip(&agents) {
-            row["last_ending"] = json!(last_ending(agent));
-        }
-        screen.json_line(&json!({"agents": rows, "default_model": default}));
+        screen.json_list(found.into_iter().map(|(_, row)| row).collect::<Vec<_>>());
         return Ok(Exit::Answered);
     }
-    let table: Vec<_> = agents.iter().map(|agent| row(&screen, agent, &default)).collect();
+    let table: Vec<_> = found.iter().map(|(agent, _)| row(&screen, agent)).collect();
     if table.is_empty() {
-        screen.line("no agents");
+        screen.line(if args.state.is_some() { "no such agents" } else { "no agents" });
     } else {
         screen.table(&["NAME", "STATE", "WAITING", "CYCLES", "TOKENS", "MODEL", "LAST"], &table);
     }
-    for agent in &agents {
+    for (agent, _) in &found {
         if let Some(why) = why_it_is_idle(agent) {
             let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
             screen.note(&screen.clean_line(&format!("`{}` is backing off{until}: {why}", agent.name)));
         }
     }
-    let all = ready.totals.agents;
-    if cut && all > max as u64 {
-        screen.note(&format!(
-            "these are from the first {max} of {all} agents by name; `viv ps --json` lists more"
-        ));
+    for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, dead::notice(agent)?))) {
+        screen.note(&screen.clean_line(&format!("`{}`: {notice}", agent.name)));
+    }
+    if cut {
+        screen.note(&format!("these are from the first {max} agents by name; `viv ps --json` lists more"));
     }
     Ok(Exit::Answered)
 }
 
-fn row(screen: &Screen, agent: &Agent, default: &str) -> Vec<String> {
+/// The state to filter by: a suspended agent also sleeps, but `suspended` says more.
+fn state_of(agent: &Agent) -> &'static str {
+    match agent.standing {
+        Standing::Suspended => "suspended",
+        Standing::Retired => "retired",
+        Standing::Active => agent.state.as_str(),
+    }
+}
+
+fn row(screen: &Screen, agent: &Agent) -> Vec<String> {
     let state = match &agent.reason {
         Some(reason) => format!("{} ({reason})", agent.state.as_str()),
         None => agent.state.as_str().to_owned(),
@@ -72,14 +84,10 @@ fn row(screen: &Screen, agent: &Agent, default: &str) -> Vec<String> {
         waiting,
         agent.cycles.to_string(),
         tokens,
-        agent.model.clone().unwrap_or_else(|| default.to_owned()),
-        last_ending(agent).unwrap_or("-").to_owned(),
+        agent.model.clone().unwrap_or_else(|| "-".to_owned()),
+        agent.last.as_ref().map_or("-", |last| last.ending.as_str()).to_owned(),
     ]
     .iter()
     .map(|cell| screen.clean_line(cell))
     .collect()
-}
-
-fn last_ending(agent: &Agent) -> Option<&'static str> {
-    agent.last.as_ref().map(|last| last.ending.as_str())
 }

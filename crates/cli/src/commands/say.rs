@@ -89,6 +89,13 @@ fn note(name: &str, exchange: &Exchange) -> Option<String> {
         Ending::Skipped => Some(format!("({name} skipped it{reason})")),
         Ending::Exhausted => Some(format!("({name} was cut off{reason})")),
         Ending::Canceled => Some(format!("(canceled{reason})")),
+        // Without a cycle the event is dead: its id is that of the message.
+        Ending::Failed if exchange.cycle_id.is_none() => {
+            let id = exchange.message_id;
+            Some(format!(
+                "({name} failed{reason}; see `viv dead show {id}`, try again with `viv dead retry {id}`)"
+            ))
+        }
         Ending::Failed => Some(format!("({name} failed{reason})")),
     }
 }

@@ -27,9 +27,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Res
         Some(SpacesVerb::Open(args)) => open(&client, &screen, args).await?,
         Some(SpacesVerb::Set { space, values }) => set(&client, &screen, &space, &values).await?,
         Some(SpacesVerb::Close { space, yes }) => {
-            input::confirm(&screen, &format!("closing `{space}` cannot be undone"), yes, None)?;
-            close(&client, &screen, &space).await?;
+            let what = format!("`{space}` will accept no more messages until `viv spaces reopen {space}`");
+            input::confirm(&screen, &what, yes, None)?;
+            set_closed(&client, &screen, &space, "close").await?;
         }
+        Some(SpacesVerb::Reopen { space }) => set_closed(&client, &screen, &space, "reopen").await?,
         Some(SpacesVerb::Add { space, members, role }) => {
             add(&client, &screen, &space, &members, role.as_deref()).await?;
         }
@@ -44,7 +46,7 @@ async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
     let mut rows = client.list("/v1/spaces", SPACES_MAX).await?;
     rows.retain(|row| all || row["closed"] != json!(true));
     if screen.json {
-        screen.json_line(&json!({"spaces": rows}));
+        screen.json_list(rows);
         return Ok(());
     }
     let spaces: Vec<SpaceJson> = typed("/v1/spaces", Value::Array(rows))?;
@@ -138,15 +140,16 @@ fn pair(text: &str) -> Result<(&str, &str)> {
     }
 }
 
-async fn close(client: &Client, screen: &Screen, space: &str) -> Result<()> {
-    let path = format!("/v1/spaces/{}/close", segment(space));
+async fn set_closed(client: &Client, screen: &Screen, space: &str, verb: &str) -> Result<()> {
+    let path = format!("/v1/spaces/{}/{verb}", segment(space));
     let answer = client.post_empty(&path).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
     }
     let space: SpaceJson = typed(&path, answer)?;
-    screen.line(&screen.clean_line(&format!("`{}` is closed; it can still be read", space.name)));
+    let now = if space.closed { "closed; it can still be read" } else { "open" };
+    screen.line(&screen.clean_line(&format!("`{}` is {now}", space.name)));
     Ok(())
 }
 
@@ -170,7 +173,7 @@ async fn add(
         added.push(answer);
     }
     if screen.json {
-        screen.json_line(&json!({"members": added}));
+        screen.json_list(added);
     }
     Ok(())
 }
@@ -183,7 +186,7 @@ async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String
         }
     }
     if screen.json {
-        screen.json_line(&json!({"removed": members}));
+        screen.json_list(members);
     }
     Ok(())
 }
@@ -192,7 +195,7 @@ async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
     let found: SpaceJson = client.get_as(&format!("/v1/spaces/{}", segment(space))).await?;
     let members = target::members(client, &found).await?;
     if screen.json {
-        screen.json_line(&json!({"space": found.name, "members": members}));
+        screen.json_list(members);
         return Ok(());
     }
     if members.is_empty() {
@@ -224,11 +227,11 @@ async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
         path.push_str(&format!("&after={after}"));
     }
     let mut answer = client.get(&path).await?;
-    let items = answer["items"].take();
     if screen.json {
-        screen.json_line(&json!({"space": space.name, "messages": items}));
+        screen.json_line(&answer);
         return Ok(());
     }
+    let items = answer["items"].take();
     let messages: Vec<MessageJson> = typed(&path, items)?;
     if messages.is_empty() {
         screen.line(&screen.clean_line(&format!("there are no messages in `{}`", space.name)));

@@ -10,7 +10,7 @@ use serde_json::json;
 use storage::sqlite::{self, Import, Imported, LineFlaw, UpkeepError};
 
 use crate::args::{ExportArgs, Global, ImportArgs};
-use crate::commands::upkeep::failure;
+use crate::commands::upkeep::{failure, only_with_admin_key};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::settings;
@@ -18,12 +18,20 @@ use crate::settings;
 /// Exports an agent.
 pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
+    only_with_admin_key(&dir)?;
     let Some(path) = &args.file else {
         let path = Path::new("standard output");
         let mut out = BufWriter::new(io::stdout().lock());
-        sqlite::export(&dir, &args.agent, &mut out).map_err(|error| export_failure(&dir, path, error))?;
-        out.flush().map_err(|error| unwritable(path, &error))?;
-        return Ok(Exit::Answered);
+        let written = match sqlite::export(&dir, &args.agent, &mut out) {
+            Ok(_) => out.flush(),
+            Err(UpkeepError::Io { doing: "write", source, .. }) => Err(source),
+            Err(error) => return Err(failure(&dir, error)),
+        };
+        return match written {
+            // The reader wants no more.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritable(path, &error)),
+            _ => Ok(Exit::Answered),
+        };
     };
     let mut options = File::options();
     options.write(true).create_new(true);

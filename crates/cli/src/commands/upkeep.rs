@@ -3,23 +3,27 @@
 
 use std::path::Path;
 
+use agent::port::{Credential, Scope};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use server::keys;
 use storage::sqlite::{self, Figures, Flaw, UpkeepError, Verified};
 
 use crate::args::{BackupArgs, Global, RestoreArgs, VerifyArgs};
 use crate::commands::up::cannot_open;
 use crate::errors::{Exit, Failure, Result};
+use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::settings;
 
 /// Files of a data directory that are not part of the store.
-const NOT_STORE: [&str; 3] = ["lock", "credentials.json", "secrets.toml"];
+const NOT_STORE: [&str; 5] = ["lock", "credentials.json", "secrets.toml", "viv.log", "viv.log.1"];
 
 /// Copies the store.
 pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
+    only_with_admin_key(&dir)?;
     let name = format!("vivarium-{}.db", stamp());
     let progress = Progress::start(&screen, "progress the store, and reading the copy back");
     let done = sqlite::backup(&dir, &args.to, &name).map_err(|error| failure(&dir, error))?;
@@ -41,9 +45,32 @@ pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Resu
     Ok(Exit::Answered)
 }
 
+/// Refuses to copy a store for a key in `VIV_KEY` that may not read all of it. Without a key the permissions of the
+/// file decide.
+pub(crate) fn only_with_admin_key(dir: &Path) -> Result<()> {
+    let Some(given) = client::key_in_environment()? else { return Ok(()) };
+    let found = sqlite::key(dir, &keys::hash(given.open())).map_err(|error| failure(dir, error))?;
+    let reads_all = |key: &Credential| {
+        !key.is_expired(Timestamp::now()) && matches!(key.scope, Scope::Admin | Scope::Read)
+    };
+    match found.filter(reads_all) {
+        Some(_) => Ok(()),
+        None => {
+            let message =
+                format!("the key in `VIV_KEY` may not read all of the store in `{}`", dir.display());
+            Err(Failure::new(Exit::Refused, "forbidden", message)
+                .hint("use an admin key, or unset `VIV_KEY`: then this user's file permissions decide"))
+        }
+    }
+}
+
 /// Restores a copy.
 pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
+    if args.replace {
+        let what = format!("the store in `{}` will be put aside and replaced by the backup", dir.display());
+        input::confirm(&screen, &what, args.yes, Some("name another --data-dir"))?;
+    }
     let aside = format!("before-restore-{}", stamp());
     let progress = Progress::start(&screen, "progress the backup, and reading the copy back");
     let done = sqlite::restore(&args.backup, &dir, &NOT_STORE, args.replace.then_some(&aside))

@@ -59,7 +59,7 @@ const fn key(
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) const KEYS: [Key; 19] = [
+pub(crate) const KEYS: [Key; 20] = [
     key(
         "listen",
         Kind::Text,
@@ -131,6 +131,14 @@ pub(crate) const KEYS: [Key; 19] = [
         Some("VIV_REQUESTS_PER_PROVIDER"),
         None,
         "Maximum number of concurrent requests to one model provider; a waiting agent does not block others.",
+    ),
+    key(
+        "ca_file",
+        Kind::Path,
+        "",
+        Some("VIV_CA_FILE"),
+        None,
+        "PEM file of certificate authorities that models' servers may use, besides those of this machine.",
     ),
     key(
         "model.name",

@@ -59,6 +59,8 @@ pages! {
     agents = "docs/agents.md";
     scenarios = "docs/scenarios.md";
     models = "docs/models.md";
+    install = "docs/install.md";
+    upgrade = "docs/upgrade.md";
     operating = "docs/operating.md";
     reliability = "docs/reliability.md";
     tools = "docs/tools.md";

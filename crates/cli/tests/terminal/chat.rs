@@ -9,7 +9,7 @@ fn piped_lines_are_posted_one_by_one_and_their_replies_printed() {
     assert_eq!(ran.code, 0, "{}", ran.shown());
     assert_eq!(ran.out.lines().filter(|line| line.starts_with("Ada: ")).count(), 1, "{}", ran.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
-    assert_eq!(inbox["events"].as_array().unwrap().len(), 1);
+    assert_eq!(inbox["items"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn sent(server: &Server, payload: &str) -> String {
 
 fn state(server: &Server, event: &str) -> Value {
     let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
-    let events = inbox["events"].as_array().unwrap().clone();
+    let events = inbox["items"].as_array().unwrap().clone();
     events.into_iter().find(|row| row["id"] == event).unwrap()["state"]["state"].clone()
 }
 
@@ -27,9 +27,8 @@ fn a_waiting_event_is_canceled_by_id_or_by_seq() {
     let by_id = server.run(&["cancel", &first]);
     assert_eq!((by_id.code, by_id.err.as_str()), (0, ""), "{}", by_id.shown());
     assert_eq!(by_id.out, format!("event {first} of `ada` is canceled\n"));
-    let seq =
-        server.run(&["show", "inbox", "ada", "--state", "waiting", "--json"]).json()["events"][0]["seq"]
-            .clone();
+    let seq = server.run(&["show", "inbox", "ada", "--state", "waiting", "--json"]).json()["items"][0]["seq"]
+        .clone();
     assert_eq!(server.run(&["cancel", &seq.to_string(), "--agent", "ada"]).code, 0);
     assert_eq!((state(&server, &first), state(&server, &second)), (json!("canceled"), json!("canceled")));
     let again = server.run(&["cancel", &first, "--json"]);
@@ -47,12 +46,12 @@ fn a_processed_event_is_retried_as_a_new_event_that_cites_it() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
     let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
-    let event = inbox["events"][0]["id"].as_str().unwrap().to_owned();
+    let event = inbox["items"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(server.run(&["agents", "suspend", "ada"]).code, 0);
     let again = server.run(&["dead", "retry", &event]);
     assert!(again.code == 0 && again.out.contains("is sent again as event"), "{}", again.shown());
     let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
-    assert_eq!(inbox["events"][0]["cites"], json!(event));
+    assert_eq!(inbox["items"][0]["cites"], json!(event));
     let shown = server.run(&["dead", "show", &event]);
     assert!(shown.code == 0 && shown.out.ends_with("  hello\n"), "{}", shown.shown());
 }
@@ -69,14 +68,23 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
         "id": ADA, "name": "ada", "display_name": "Ada", "description": "", "state": "sleeping", "standing": "active",
         "model": "demo", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
         "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
-        "created_at": "2026-11-21T14:00:00Z", "commit_n": 0,
+        "created_at": "2999-11-21T14:00:00Z", "commit_n": 0,
+        "dead": {"count": 1, "last": DEAD, "reason": "invalid request: \u{1b}[31mno"},
     });
+    let facts = json!({"spaces": [], "memories": [], "goals": [], "plans": []});
     let page = |rows: Value| json!({"items": rows, "next": null});
     let totals = json!({"agents": 1, "spaces": 1, "messages": 0, "waiting": 0, "dead": 1, "open_cycles": 0});
-    let (inbox, one) = (format!("/v1/agents/{ADA}/inbox"), format!("/v1/agents/{ADA}/events/{DEAD}"));
+    let of_ada = |rest: &str| format!("/v1/agents/{ADA}{rest}");
+    let (inbox, one) = (of_ada("/inbox"), of_ada(&format!("/events/{DEAD}")));
+    let (facts_of, calls) = (of_ada("/facts"), of_ada("/calls"));
     let stub = Stub::serve(vec![
         ("/v1/ready", json!({"ready": true, "version": "0", "model": null, "totals": totals})),
         ("/v1/agents", page(json!([agent]))),
+        ("/v1/entities", page(json!([]))),
+        ("/v1/spaces", page(json!([]))),
+        ("/v1/recent", json!({"items": []})),
+        (&facts_of, facts),
+        (&calls, page(json!([]))),
         ("/v1/agents/ada", agent),
         (&inbox, page(json!([event]))),
         (&one, event),
@@ -85,9 +93,16 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
     let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let dir = tempfile::tempdir().unwrap();
     let mut all = String::new();
-    for args in
-        [&["dead"][..], &["dead", "ada"], &["dead", "show", DEAD], &["dead", "show", "3", "--agent", "ada"]]
-    {
+    for args in [
+        &["dead"][..],
+        &["dead", "ada"],
+        &["dead", "show", DEAD],
+        &["dead", "show", "3", "--agent", "ada"],
+        // Where people look without knowing of dead events.
+        &["ps"],
+        &["show", "agent", "ada"],
+        &["tail", "--no-follow"],
+    ] {
         let ran = run_with(dir.path(), args, "", &settings);
         all.push_str(&format!("$ viv {}\n{}\n", args.join(" "), ran.shown()));
     }

@@ -1,8 +1,11 @@
-//! Replacing a lost admin key of a data directory.
+//! Keys: of each scope, wrong ones, revoked ones, and a lost admin key.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{Ran, Server, run, run_with, viv};
 
@@ -18,8 +21,11 @@ fn resetting_the_admin_key_needs_a_stopped_server_and_changes_no_other_key() {
     let old = server.key().to_owned();
     assert_eq!(server.run(&["entities", "add", "husam"]).code, 0);
     assert_eq!(server.run(&["spaces", "add", "home", "husam"]).code, 0);
-    let person =
-        server.run(&["entities", "key", "husam", "--label", "admin", "--quiet"]).out.trim().to_owned();
+    let person = server
+        .run(&["keys", "add", "person", "--entity", "husam", "--label", "admin", "-q"])
+        .out
+        .trim()
+        .to_owned();
 
     let refused = server.run(&["keys", "admin", "--reset", "--json"]);
     let error = refused.error();
@@ -86,15 +92,81 @@ fn the_admin_key_is_replaced_only_with_reset() {
 #[test]
 fn a_persons_key_is_listed_and_revoked() {
     let server = Server::start();
-    let made = server.run(&["entities", "key", "owner", "--json"]).json();
-    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let made = server.run(&["keys", "add", "person", "--entity", "owner", "--json"]).json();
+    let (id, key) = (made["id"].as_str().unwrap(), made["secret"].as_str().unwrap());
     let listed = server.run(&["keys", "list"]);
     assert!(listed.out.contains(id) && listed.out.contains("owner"), "{}", listed.shown());
     assert!(!listed.out.contains(key), "{}", listed.shown());
-    let whoami = |key: &str| run_with(server.dir.path(), &["spaces"], "", &[("VIV_KEY", key)]).code;
-    assert_eq!(whoami(key), 0);
+    let ran = |args: &[&str]| run_with(server.dir.path(), args, "", &[("VIV_KEY", key)]);
+    assert_eq!(ran(&["spaces"]).code, 0);
+    for copies_all in [&["backup", "copy.db"][..], &["export", "agent", "ada"]] {
+        let refused = ran(&[copies_all, &["--json"]].concat());
+        assert_eq!((refused.code, &refused.error()["error"]["code"]), (3, &json!("forbidden")));
+        assert_eq!(refused.out, "", "{}", refused.shown());
+    }
     assert_eq!(server.run(&["keys", "revoke", id]).code, 2, "it asks first");
     assert_eq!(server.run(&["keys", "revoke", id, "--yes"]).code, 0);
-    assert_eq!(whoami(key), 3);
+    assert_eq!(ran(&["spaces"]).code, 3);
     assert!(server.run(&["keys", "list"]).out.contains("revoked"));
+}
+
+#[test]
+fn keys_of_each_scope_are_added_and_rotated() {
+    let server = Server::start();
+    let json = |args: &[&str]| server.run(&[args, &["--json"]].concat()).json();
+    let reads = json(&["keys", "add", "operator:read", "--label", "dashboard", "--expires", "90d"]);
+    assert!(reads["expires_at"].is_string(), "{reads}");
+    let with = |key: &Value, args: &[&str]| {
+        let settings = [("VIV_URL", server.url()), ("VIV_KEY", key["secret"].as_str().unwrap())];
+        run_with(server.dir.path(), args, "", &settings)
+    };
+    assert_eq!(with(&reads, &["ps"]).code, 0);
+    let refused = with(&reads, &["say", "hello", "--json"]);
+    assert_eq!((refused.code, &refused.error()["error"]["code"]), (3, &json!("forbidden")));
+    let github = json(&["keys", "add", "service:github"]);
+    assert_eq!(with(&github, &["event", "ada", "github", "{}"]).code, 0);
+    assert_eq!(with(&github, &["event", "ada", "gitlab", "{}"]).code, 3);
+    let next = json(&["keys", "rotate", github["id"].as_str().unwrap(), "--overlap", "1h"]);
+    assert_eq!(next["scope"], "service:github");
+    for key in [&github, &next] {
+        assert_eq!(with(key, &["event", "ada", "github", "{}"]).code, 0);
+    }
+    let now = json(&["keys", "rotate", reads["id"].as_str().unwrap(), "--overlap", "0s"]);
+    let expired = with(&reads, &["ps", "--json"]);
+    assert_eq!((expired.code, &expired.error()["error"]["code"]), (3, &json!("key_expired")));
+    assert_eq!(with(&now, &["ps"]).code, 0);
+    let listed = server.run(&["keys", "list"]).out;
+    for word in ["service:github", "operator:read", "dashboard", "expired", "valid until"] {
+        assert!(listed.contains(word), "{word}: {listed}");
+    }
+    for (bad, code) in [(&["keys", "add", "root"][..], 3), (&["keys", "add", "admin", "--expires", "-1d"], 2)]
+    {
+        assert_eq!(server.run(bad).code, code, "{bad:?}");
+    }
+}
+
+#[test]
+fn a_wrong_key_in_the_environment_is_refused_at_once() {
+    let server = Server::start();
+    for args in [&["say", "--wait", "hello"][..], &["tail"], &["watch"], &["ps"], &["chat"], &["doctor"]] {
+        let began = Instant::now();
+        let ran = run_with(server.dir.path(), args, "hello\n", &[("VIV_KEY", "viv_wrong")]);
+        assert!(ran.code != 0 && ran.shown().contains("unknown or revoked"), "{args:?}: {}", ran.shown());
+        assert!(began.elapsed() < Duration::from_secs(10), "{args:?} took {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_watcher_whose_key_is_revoked_ends() {
+    let server = Server::start();
+    let made = server.run(&["keys", "add", "operator:read", "--json"]).json();
+    let mut command = viv(server.dir.path(), &["tail"]);
+    command.env("VIV_URL", server.url()).env("VIV_KEY", made["secret"].as_str().unwrap());
+    let mut watcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    assert_eq!(server.run(&["say", "hello"]).code, 0);
+    assert!(lines.any(|line| line.unwrap().contains("hello")), "it follows");
+    assert_eq!(server.run(&["keys", "revoke", made["id"].as_str().unwrap(), "--yes"]).code, 0);
+    let _: Vec<_> = lines.collect();
+    assert_eq!(watcher.wait().unwrap().code(), Some(3));
 }

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
+mod background;
 mod chat;
 mod client_crate;
 mod damaged;
 mod dead_letters;
+mod json;
 mod keys;
 mod live;
 mod manage;

@@ -20,8 +20,8 @@ fn agents_people_and_spaces_are_created_changed_and_ended() {
         &["agents", "set", "bob", "nonsense"],
         &["entities", "add", "husam", "--display-name", "Husam"],
         &["entities", "--kind", "human"],
-        &["entities", "key", "bob"],
-        &["entities", "key", "husam"],
+        &["keys", "add", "person", "--entity", "bob"],
+        &["keys", "add", "person", "--entity", "husam"],
         &["spaces", "open", "garden", "--members", "owner,bob", "--description", "plants"],
         &["spaces", "open", "garden"],
         &["spaces", "add", "garden", "husam", "--role", "gardener"],
@@ -38,18 +38,26 @@ fn agents_people_and_spaces_are_created_changed_and_ended() {
         &["spaces", "read"],
         &["spaces", "remove", "garden", "husam", "husam"],
         &["spaces", "close", "garden", "--yes"],
+        &["spaces", "reopen", "garden"],
+        &["spaces", "close", "garden", "--yes"],
         &["spaces", "--all"],
         &["agents", "suspend", "bob"],
         &["agents", "--state", "suspended"],
         &["agents", "resume", "bob"],
         &["agents", "cancel", "bob"],
+        &["memories", "bob", "set", "city", "Rome"],
+        &["memories", "bob", "set", "tea", "green, no sugar"],
+        &["memories", "bob"],
+        &["memories", "bob", "rm", "city"],
+        &["memories", "bob", "rm", "city"],
+        &["agents", "clone", "bob", "carl", "--memories"],
+        &["memories", "carl", "list"],
+        &["agents", "clone", "bob", "carl"],
         &["agents", "retire", "bob"],
         &["agents", "retire", "bob", "--yes"],
         &["agents", "--all"],
         &["agents", "--all", "suspend", "bob"],
         &["agents", "--state", "tired"],
-        &["open"],
-        &["open", "--json"],
     ] {
         let shown = args.join(" ").replace(file, "bob.txt");
         all.push_str(&format!("$ viv {shown}\n{}\n", server.run(args).shown()));
@@ -64,7 +72,7 @@ fn a_created_key_gives_its_person_access() {
     let server = Server::start();
     assert_eq!(server.run(&["entities", "add", "husam"]).code, 0);
     assert_eq!(server.run(&["spaces", "add", "home", "husam"]).code, 0);
-    let created = server.run(&["entities", "key", "husam", "--quiet"]);
+    let created = server.run(&["keys", "add", "person", "--entity", "husam", "--quiet"]);
     assert_eq!((created.code, created.err.as_str()), (0, ""), "{}", created.shown());
     let settings = [("VIV_URL", server.url()), ("VIV_KEY", created.out.trim())];
     let elsewhere = tempfile::tempdir().unwrap();

@@ -212,7 +212,7 @@ fn the_error_of_an_unusable_model_name_gives_the_reason() {
 #[test]
 fn the_catalog_is_listed_without_requests() {
     let report = viv(&["models", "--all", "--json"]).json();
-    let models = report["models"].as_array().unwrap();
+    let models = report["items"].as_array().unwrap();
     let named = |name: &str| models.iter().find(|model| model["name"] == name).unwrap();
     assert_eq!(
         named("anthropic/claude-opus-5")["price"],
@@ -226,7 +226,7 @@ fn the_catalog_is_listed_without_requests() {
 #[test]
 fn without_keys_the_missing_ones_and_the_default_are_shown() {
     let report = viv(&["models", "--json"]).json();
-    let providers = report["providers"].as_array().unwrap();
+    let providers = report["items"].as_array().unwrap();
     let hosted: Vec<_> = providers.iter().filter(|provider| provider["local"] == false).collect();
     assert!(
         hosted.len() >= 5 && hosted.iter().all(|provider| provider["status"] == "key_missing"),

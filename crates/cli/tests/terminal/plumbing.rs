@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::process::Stdio;
 
+use crate::background::Background;
 use crate::pty::Pty;
 use crate::world::{Server, run, run_with, viv};
 
@@ -16,7 +17,7 @@ fn an_event_reads_its_payload_from_a_pipe() {
         let id = ran.out.trim_end().rsplit(' ').next().unwrap().to_owned();
         let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
         let event =
-            inbox["events"].as_array().unwrap().iter().find(|event| event["id"] == id.as_str()).unwrap();
+            inbox["items"].as_array().unwrap().iter().find(|event| event["id"] == id.as_str()).unwrap();
         assert_eq!(event["data"]["payload"]["x"], 1, "{event}");
     }
     let inbox = server.run(&["show", "inbox", "ada"]).out;
@@ -39,11 +40,41 @@ fn output_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
+fn an_export_whose_reader_has_enough_is_no_failure() {
+    let server = Server::start();
+    let mut export = viv(server.dir.path(), &["export", "agent", "ada"]);
+    let mut export = export.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(export.stdout.take());
+    let ended = export.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn an_inbox_is_a_table_on_a_usual_terminal() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", &"a long story ".repeat(20)]).code, 0);
+    let mut terminal = Pty::run(&server, &["show", "inbox", "ada"], 80);
+    terminal.until("SEQ  WHEN");
+    terminal.until("a long");
+    assert_eq!(terminal.exit_code(), 0);
+}
+
+#[test]
+fn revoking_the_key_of_the_local_commands_says_what_that_means() {
+    let server = Server::start();
+    let keys = server.run(&["keys", "list", "--json"]).json();
+    let cli = keys["items"].as_array().unwrap().iter().find(|key| key["label"] == "cli").unwrap();
+    let ran = server.run(&["keys", "revoke", cli["id"].as_str().unwrap(), "--yes"]);
+    assert!(ran.code == 0 && ran.err.contains("until the server starts again"), "{}", ran.shown());
+}
+
+#[test]
 fn a_retired_agent_is_listed_only_on_request() {
     let server = Server::start();
     assert_eq!(server.run(&["agents", "create", "bob"]).code, 0);
     assert_eq!(server.run(&["agents", "retire", "bob", "--yes"]).code, 0);
     assert!(!server.run(&["ps"]).out.contains("bob"));
+    assert!(!server.run(&["top"]).out.contains("bob"));
     assert!(server.run(&["ps", "--all"]).out.contains("bob"));
 }
 
@@ -51,9 +82,13 @@ fn a_retired_agent_is_listed_only_on_request() {
 fn help_is_where_people_look_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let page = run(dir.path(), &["--help"]);
-    assert_eq!((run(dir.path(), &["help"]).out, 0), (page.out, page.code));
-    let page = run(dir.path(), &["show", "run", "--help"]).out;
-    assert_eq!(run(dir.path(), &["help", "show", "run"]).out, page);
+    assert_eq!((run(dir.path(), &["help"]).out, 0), (page.out.clone(), page.code));
+    let as_json = run(dir.path(), &["--json", "help"]).json();
+    assert!(as_json["page"].as_str().unwrap().contains("Observe:"), "{as_json}");
+    let run_page = run(dir.path(), &["show", "run", "--help"]).out;
+    assert_eq!(run(dir.path(), &["--data-dir", "x", "-q", "help", "show", "run"]).out, run_page);
+    assert_eq!(run(dir.path(), &["help", "show", "run"]).out, run_page);
+    assert!(!page.out.contains("console"), "what does not exist is not offered: {}", page.out);
     for group in ["show", "config", "scenario", "keys", "export", "import"] {
         let ran = run(dir.path(), &[group]);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.shown());
@@ -98,24 +133,10 @@ fn the_project_is_found_from_a_folder_inside_it() {
 
 #[test]
 fn the_log_has_a_line_for_each_request_and_cycle_and_no_content() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = dir.path().join("log");
-    let mut server = viv(dir.path(), &["up", "--model", "demo", "--listen", "127.0.0.1:0"]);
-    server.env("VIV_LOG", "info").env("VIV_LOG_FORMAT", "json").stderr(File::create(&log).unwrap());
-    let mut server = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    // A command waits until the server is up.
-    let said = (0..600).find_map(|_| {
-        let said = run(dir.path(), &["say", "--wait", "the canary sings"]);
-        if said.code == 5 {
-            std::thread::yield_now();
-        }
-        (said.code != 5).then_some(said)
-    });
-    assert_eq!(said.unwrap().code, 0);
-    rustix::process::kill_process(rustix::process::Pid::from_child(&server), rustix::process::Signal::TERM)
-        .unwrap();
-    server.wait().unwrap();
-    let log = std::fs::read_to_string(log).unwrap();
+    let server = Background::start(&[("VIV_LOG", "info"), ("VIV_LOG_FORMAT", "json")]);
+    assert_eq!(server.run(&["say", "--wait", "the canary sings"]).code, 0);
+    assert_eq!(server.run(&["stop"]).code, 0);
+    let log = std::fs::read_to_string(server.dir.path().join("viv.log")).unwrap();
     let lines: Vec<serde_json::Value> = log
         .lines()
         .filter(|line| line.starts_with('{'))

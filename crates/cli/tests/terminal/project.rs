@@ -207,8 +207,14 @@ fn an_agent_without_its_file_is_kept_until_it_is_pruned() {
         assert_eq!((names(&up.files["created"]), names(&up.files["left"])), (vec!["eve"], vec!["bob"]));
         assert_eq!(run(dir.path(), &["show", "agent", "bob"]).code, 0);
     }
+    let ran = run(dir.path(), &["up", "--prune", "--listen", "127.0.0.1:0", "--json"]);
+    assert!(
+        ran.code == 2 && ran.error()["error"]["message"].as_str().unwrap().contains("bob"),
+        "{}",
+        ran.shown()
+    );
     {
-        let up = Up::start(dir.path(), &["--prune"]);
+        let up = Up::start(dir.path(), &["--prune", "--yes"]);
         assert_eq!((names(&up.files["retired"]), &up.files["left"]), (vec!["bob"], &json!([])));
     }
     // A missing folder is a wrong path, not a request to retire all agents.
@@ -216,9 +222,14 @@ fn an_agent_without_its_file_is_kept_until_it_is_pruned() {
         run(dir.path(), &["up", "--prune", "--agents", "elsewhere", "--listen", "127.0.0.1:0", "--json"]);
     assert_eq!(ran.code, 2, "{}", ran.shown());
     write(dir.path(), "agents/bob.md", BOB);
-    let up = Up::start(dir.path(), &["--prune"]);
-    assert_eq!(names(&up.files["left"]), ["bob"], "a retired agent stays retired");
-    assert_eq!(up.files["unchanged"], json!(["ada", "eve"]));
+    {
+        let up = Up::start(dir.path(), &["--prune"]);
+        assert_eq!(names(&up.files["created"]), ["bob"], "a new agent takes the name");
+        assert_eq!(up.files["unchanged"], json!(["ada", "eve"]));
+        assert_eq!(run(dir.path(), &["agents", "retire", "bob", "--yes"]).code, 0);
+    }
+    let up = Up::start(dir.path(), &[]);
+    assert_eq!(names(&up.files["left"]), ["bob"], "a file does not bring back an agent that was retired");
 }
 
 #[test]
@@ -353,7 +364,7 @@ fn all_config_keys_are_listed_for_people_scripts_and_pages() {
     let dir = project(&[]);
     let of_agents = run(dir.path(), &["config", "keys", "--agent", "--json"]).json();
     let keys: Vec<&str> =
-        of_agents.as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
+        of_agents["items"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
     assert!(keys.starts_with(&["name", "display_name", "spaces", "description"]), "{keys:?}");
     let page = run(dir.path(), &["config", "keys", "--markdown"]).out;
     assert!(page.starts_with("| key | type | default | env | flag | meaning |\n"), "{page}");

@@ -220,7 +220,7 @@ fn an_agent_fits_every_terminal() {
 #[test]
 fn lists_fit_every_terminal() {
     let all: Vec<String> =
-        [&["ps"][..], &["agents"], &["spaces"], &["spaces", "members", "home"], &["entities"], &["open"]]
+        [&["ps"][..], &["agents"], &["spaces"], &["spaces", "members", "home"], &["entities"]]
             .iter()
             .map(|args| format!("$ viv {}\n{}", args.join(" "), stable(&screens(args))))
             .collect();

@@ -48,7 +48,7 @@ fn a_message_gets_a_reply_and_its_run_can_be_inspected() {
     let run = server.run(&["show", "run", reply["cycle_id"].as_str().unwrap(), "--json"]);
     assert_eq!(run.json()["messages"][0]["id"], reply["replies"][0]["id"]);
     assert_eq!(server.run(&["show", "run", "ada", "--json"]).json()["id"], reply["cycle_id"]);
-    assert_eq!(server.run(&["ps", "--json"]).json()["agents"][0]["last_ending"], "completed");
+    assert_eq!(server.run(&["ps", "--json"]).json()["items"][0]["last"]["ending"], "completed");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_message_survives_a_crash_and_gets_its_reply() {
     assert_eq!(reply.code, 0, "{}", reply.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
     let states: Vec<&str> =
-        inbox["events"].as_array().unwrap().iter().map(|e| e["state"]["state"].as_str().unwrap()).collect();
+        inbox["items"].as_array().unwrap().iter().map(|e| e["state"]["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["processed", "processed"]);
 }
 
@@ -112,7 +112,7 @@ fn an_unreachable_model_is_a_time_out_and_loses_no_event() {
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "1", "anyone?"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (6, &"timed_out".into()), "{}", ran.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
-    assert_eq!(inbox["events"][0]["state"]["state"], "waiting");
+    assert_eq!(inbox["items"][0]["state"]["state"], "waiting");
     // The agent backs off; a waiting or later command must report why, and until when.
     let backing_off = || server.run(&["show", "agent", "--json"]).json()["agent"]["reason"] == "provider";
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "20", "still there?"]);

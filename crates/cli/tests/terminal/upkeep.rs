@@ -27,7 +27,9 @@ fn a_running_server_is_backed_up_and_the_backup_starts() {
     let (_, dir) = server.stop();
     let refused = run(dir.path(), &["restore", &file, "--json"]);
     assert_eq!((refused.code, &refused.error()["error"]["code"]), (3, &json!("not_empty")));
-    let replaced = run(dir.path(), &["restore", &file, "--replace", "--json"]);
+    let asked = run(dir.path(), &["restore", &file, "--replace"]);
+    assert!(asked.code == 2 && asked.err.contains("--yes"), "{}", asked.shown());
+    let replaced = run(dir.path(), &["restore", &file, "--replace", "--yes", "--json"]);
     assert_eq!(replaced.code, 0, "{}", replaced.shown());
     assert!(fs::metadata(replaced.json()["before"].as_str().unwrap()).unwrap().is_dir());
 
@@ -121,7 +123,7 @@ fn verify_lists_flaws_and_fails() {
     let listed = run(dir.path(), &["verify", &file, "--json"]);
     assert_eq!((listed.code, &listed.json()["flaws"][0]["agent"]), (1, &json!("ada")));
     // One damaged record is no reason to lose all others.
-    let restored = run(dir.path(), &["restore", &file, "--replace"]);
+    let restored = run(dir.path(), &["restore", &file, "--replace", "--yes"]);
     assert!(restored.code == 0 && restored.out.contains("`viv verify` lists"), "{}", restored.shown());
     let backup = run(dir.path(), &["backup", dir.path().join("b.db").to_str().unwrap()]);
     assert!(backup.code == 0 && backup.out.contains("the store has 1 flaw"), "{}", backup.shown());

@@ -7,6 +7,10 @@ mod script;
 mod story;
 mod value;
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
 use serde_json::{Map, Value};
 
 use crate::bounds;
@@ -22,6 +26,34 @@ const SECTIONS: &[&str] = &["scenario", "about", "people", "agents", "spaces", "
 /// Reads agent files that a scenario names: from the path in the scenario to the keys of the config, or the
 /// flaws of that file, each with its position there.
 pub type AgentFiles<'a> = dyn Fn(&str) -> Result<Map<String, Value>, Vec<String>> + 'a;
+
+/// The scenario files in a folder, by name.
+pub fn in_folder(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let file = entry?.path();
+        let is_yaml = file.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
+        if is_yaml && file.is_file() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Reads the file at a path; see [`read_with`]. The error says that there is no such file, or why it cannot be
+/// read.
+pub fn read_path(
+    path: &Path,
+    tools: &[String],
+    agent_files: &AgentFiles<'_>,
+) -> io::Result<Result<Scenario, Vec<FileFlaw>>> {
+    // One byte more than the limit is enough to detect that it is too long.
+    let most = u64::try_from(bounds::FILE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(read_with(&bytes, tools, agent_files))
+}
 
 /// Reads one file that names no agent files. `tools` are the names of all tools.
 pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<FileFlaw>> {

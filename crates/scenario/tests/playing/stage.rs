@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Toolbox};
+use agent::port::{Clock, Ids, Models, Toolbox as _};
 use runtime::Ports;
-use scenario::clock::{SimClock, SimIds};
 use scenario::file;
-use scenario::model::Scripts;
-use scenario::play::{PlayResult, ReplySource, play};
-use scenario::transcript::{Line, LineContent};
-use scenario::world::World;
+use scenario::play::PlayResult;
+use scenario::simulate::simulate;
+use scenario::transcript::{Line, LineContent, LineKind};
 use storage::sqlite::Sqlite;
 
 /// A file with one person, one scripted agent and one space.
@@ -23,28 +21,28 @@ pub(crate) fn file(script: &str, story: &str, expect: &str) -> String {
 
 /// Runs a file.
 pub(crate) async fn played(text: &str) -> PlayResult {
-    let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
-    let scenario = file::read(text.as_bytes(), &toolbox.names()).unwrap_or_else(|flaws| panic!("{flaws:?}"));
-    let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
-    let time: Arc<dyn Clock> = Arc::new(clock.clone());
-    let sqlite = Sqlite::in_memory(Arc::clone(&time)).unwrap();
-    let scripts = Arc::new(Scripts::of(&scenario, &time));
-    let ids = Arc::new(SimIds::new(7, clock.clone()));
-    let ports = Ports::new(Arc::new(sqlite), scripts, toolbox, time, ids);
-    play(&scenario, World::new(ports, clock), ReplySource::Scripts, Duration::from_secs(86_400)).await
+    let tools = tools::prebuilt().names();
+    let scenario = file::read(text.as_bytes(), &tools).unwrap_or_else(|flaws| panic!("{flaws:?}"));
+    simulate(Arc::new(scenario), ports, Duration::from_secs(60)).await.unwrap()
+}
+
+fn ports(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, models: Arc<dyn Models>) -> Result<Ports, String> {
+    let store = Sqlite::in_memory(Arc::clone(&clock)).map_err(|error| error.to_string())?;
+    Ok(Ports::new(Arc::new(store), models, Arc::new(tools::prebuilt()), clock, ids))
 }
 
 /// A short form of a transcript.
 pub(crate) fn shown(lines: &[Line]) -> Vec<String> {
     let shown = |line: &Line| {
-        let what = match &line.what {
-            LineContent::Said(text) => format!("says {text}"),
-            LineContent::Thought(text) => format!("thinks {text}"),
-            LineContent::Called(tool, arguments) => format!("calls {tool} {arguments}"),
-            LineContent::Failed(tool, _) => format!("{tool} failed"),
-            LineContent::Cycle(words) => words.clone(),
-            LineContent::Skipped(reason) => format!("skips: {}", reason.as_deref().unwrap_or_default()),
-            LineContent::Happened(what) => what.clone(),
+        let LineContent { kind, tool, text } = &line.what;
+        let (tool, text) = (tool.as_deref().unwrap_or_default(), text.as_deref().unwrap_or_default());
+        let what = match kind {
+            LineKind::Said => format!("says {text}"),
+            LineKind::Thought => format!("thinks {text}"),
+            LineKind::Called => format!("calls {tool} {text}"),
+            LineKind::Failed => format!("{tool} failed"),
+            LineKind::Skipped => format!("skips: {text}"),
+            LineKind::Cycle | LineKind::Happened => text.to_owned(),
         };
         format!("{} {} {what}", line.at.as_millis(), line.who.as_deref().unwrap_or("-"))
     };

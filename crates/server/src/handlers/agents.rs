@@ -15,6 +15,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Body, MaybeBody, PathParam, Query, bounded_text, page, run_to_completion};
@@ -174,7 +175,7 @@ async fn change_error(app: &AppState, error: RegistryError, id: AgentId, name: &
         RegistryError::Store(StoreError::Damaged(why)) if why.contains(&id.to_string()) => Some(why.clone()),
         _ => None,
     };
-    let problem = Problem::from(error).with_name(&id, name);
+    let problem = refused(app, error).await.with_name(&id, name);
     let Some(why) = damage else { return problem };
     if let Err(error) = app.ports.store.quarantine(id, why).await {
         return error.into();
@@ -206,12 +207,15 @@ pub(super) async fn cancel(
         }
     };
     let id = card.id;
-    let name = card.entity.name;
     run_to_completion(async move {
         let cycle = app.ports.registry.cancel(id, body.cycle).await;
-        let cycle = cycle.map_err(|error| Problem::from(error).with_name(&id, &name))?;
-        app.node.recheck(id);
-        Ok(Json(Canceled { cycle }))
+        match cycle {
+            Ok(cycle) => {
+                app.node.recheck(id);
+                Ok(Json(Canceled { cycle }))
+            }
+            Err(error) => Err(refused(&app, error).await),
+        }
     })
     .await
 }
@@ -234,7 +238,7 @@ async fn own_cycle(
     }
     let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));
     let none = if wanted.is_some() { Denial::OtherCycle(card.id) } else { Denial::NoOpenCycle(card.id) };
-    let open = open.ok_or_else(|| Problem::from(none).with_name(&card.id, &card.entity.name))?;
+    let Some(open) = open else { return Err(denied(app, none).await) };
     let asked = open.requesters.iter().any(|one| one.principal == Principal::Entity(entity));
     if asked { Ok(open.id) } else { Err(not_own_cycle()) }
 }
@@ -321,6 +325,7 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
         last: card.last.map(Into::into),
         next_plan: card.next_plan,
         damage: card.damage,
+        dead: card.dead.map(Into::into),
     }
 }
 

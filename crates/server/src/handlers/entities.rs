@@ -1,17 +1,16 @@
-//! Entities, and the keys of people.
+//! Entities: people and agents by name.
 
-use agent::entity::{EntityKind, handle};
-use agent::id::{CredentialId, EntityId};
+use agent::entity::handle;
+use agent::id::EntityId;
 use agent::limits;
-use agent::port::{Credential, CredentialKind, NewCredential, NewHuman};
+use agent::port::NewHuman;
 use axum::Json;
 use axum::extract::State;
 
 use crate::app_state::{AppState, SharedState};
-use crate::extract::{Body, MaybeBody, PathParam, Query, bounded_text, page, run_to_completion};
-use crate::keys;
-use crate::problem::{Code, Problem, WriteResponse};
-use api::{EntityJson, EntityQuery, KeyJson, NewEntity, NewKey, PageJson};
+use crate::extract::{Body, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::problem::{Problem, WriteResponse};
+use api::{EntityJson, EntityQuery, NewEntity, PageJson};
 
 /// Creates a person.
 #[utoipa::path(post, path = "/v1/entities", tag = "entities", request_body = NewEntity,
@@ -58,35 +57,6 @@ pub(super) async fn get(
     PathParam(name): PathParam<String>,
 ) -> Result<Json<EntityJson>, Problem> {
     Ok(Json(find_entity(&app, &name).await?.into()))
-}
-
-/// Creates a key for a person. The secret is shown only in this response.
-#[utoipa::path(post, path = "/v1/entities/{entity}/keys", tag = "entities", request_body = Option<NewKey>,
-    params(("entity" = String, Path, description = "Id or handle.")),
-    responses((status = 201, description = "The new key.", body = KeyJson)))]
-pub(super) async fn create_key(
-    State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    MaybeBody(body): MaybeBody<NewKey>,
-) -> Result<WriteResponse<KeyJson>, Problem> {
-    let entity = find_entity(&app, &name).await?;
-    if entity.kind != EntityKind::Human {
-        return Err(Problem::new(Code::NotHuman, "keys are for people; agents need none"));
-    }
-    let label = bounded_text("label", body.label.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?;
-    let secret = keys::key(&(app.options.key_source)());
-    let id = CredentialId(app.ports.ids.uuid());
-    let new = NewCredential {
-        credential: Credential { id, kind: CredentialKind::Entity(entity.id), label },
-        secret_hash: keys::hash(&secret),
-        at: app.ports.clock.now(),
-        replace_label: false,
-    };
-    run_to_completion(async move {
-        app.ports.registry.add_credential(new).await?;
-        Ok(WriteResponse::CreatedOnce(KeyJson { id, key: secret }))
-    })
-    .await
 }
 
 /// The entity with that id or handle.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use agent::event::{Event, EventProgress};
 use agent::id::{AgentId, EventId};
 use agent::limits;
-use agent::port::{Accept, Accepted, SentAgain};
+use agent::port::{Accept, Accepted, Scope, SentAgain};
 use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 
 use super::agents::find_agent;
+use super::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Body, Idempotency, PathParam, Query, page, run_to_completion};
@@ -36,7 +37,9 @@ pub(super) async fn send(
     let request = idempotency.request(caller.principal(), &format!("event {to}"), &body.raw);
     let NewEvent { service, payload, urgent } = body.value;
     let payload = payload.unwrap_or(Value::Null);
-    check_service(&service, &payload)?;
+    check_service_name("service", &service)?;
+    check_sender(&caller, &service)?;
+    check_payload(&payload)?;
     let id = new_event_id(&app, &caller, &idempotency);
     let credential = caller.credential.id.to_string();
     let event = Event::of_service(id.clone(), credential, service, payload, app.ports.clock.now());
@@ -54,7 +57,7 @@ pub(super) async fn send(
                 Ok(WriteResponse::Existing(EventAccepted { event_id: id, duplicate: true }))
             }
             Accepted::Conflict => Err(key_reused()),
-            Accepted::Denied(denial) => Err(denial.into()),
+            Accepted::Denied(denial) => Err(denied(&app, denial).await),
         }
     })
     .await
@@ -73,13 +76,28 @@ fn event_location(agent: AgentId, event: &EventId) -> String {
     format!("/v1/agents/{agent}/events/{}", percent_encode(&event.0))
 }
 
-fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
-    let fits = (1..=limits::KEY_MAX_BYTES).contains(&service.len()) && !service.chars().any(char::is_control);
-    if !fits {
-        let detail =
-            format!("`service` must be 1 to {} bytes without control characters", limits::KEY_MAX_BYTES);
-        return Err(Problem::new(Code::BadValue, detail));
+/// Checks the name of a service; the error names the field.
+pub(super) fn check_service_name(field: &str, service: &str) -> Result<(), Problem> {
+    if (1..=limits::KEY_MAX_BYTES).contains(&service.len()) && !service.chars().any(char::is_control) {
+        return Ok(());
     }
+    let most = limits::KEY_MAX_BYTES;
+    let detail = format!("`{field}`: the service must have 1 to {most} bytes without control characters");
+    Err(Problem::new(Code::BadValue, detail))
+}
+
+/// Checks that the key may send events of this service.
+fn check_sender(caller: &Caller, service: &str) -> Result<(), Problem> {
+    match &caller.credential.scope {
+        Scope::Service(own) if own != service => {
+            let detail = format!("this key can send events only as the service `{own}`");
+            Err(Problem::new(Code::Forbidden, detail).hint(format!("set `service` to `{own}`")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_payload(payload: &Value) -> Result<(), Problem> {
     let size = payload.to_string().len();
     if size > limits::PAYLOAD_MAX_BYTES {
         let detail = format!("`payload` must be at most {} bytes, got {size}", limits::PAYLOAD_MAX_BYTES);
@@ -90,7 +108,7 @@ fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
 
 /// Publishes the progress of an event to the streams of its agent.
 pub(super) fn publish_progress(app: &AppState, agent: AgentId, event: EventId, progress: EventProgress) {
-    let update = Update::EventProgress { agent, event, progress, cycle: None, step: None };
+    let update = Update::EventProgress { agent, event, progress, cycle: None, step: None, reason: None };
     app.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
 }
 
@@ -191,7 +209,10 @@ pub(super) async fn retry(
     let at = app.ports.clock.now();
     run_to_completion(async move {
         let old = EventId(event);
-        let sent = app.ports.registry.send_again(agent, old.clone(), fresh, request, at).await?;
+        let sent = match app.ports.registry.send_again(agent, old.clone(), fresh, request, at).await {
+            Ok(sent) => sent,
+            Err(error) => return Err(refused(&app, error).await),
+        };
         match sent {
             SentAgain::Waits(wake) => {
                 app.node.signal(wake.as_slice());

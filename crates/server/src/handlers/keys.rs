@@ -1,39 +1,176 @@
-//! Keys: listing and revoking them. People's keys are created with their entity.
+//! Keys: create, list, rotate, revoke.
+
+use std::time::Duration;
 
 use agent::id::CredentialId;
+use agent::limits;
+use agent::port::{Credential, KeyAdded, NewCredential, Rotation, Scope};
 use axum::Json;
 use axum::extract::State;
+use jiff::Timestamp;
 
-use crate::app_state::SharedState;
-use crate::extract::{PathParam, Query, page, run_to_completion};
-use crate::problem::{Code, Problem};
-use api::{KeyRecord, PageJson, PageQuery};
+use super::entities::find_entity;
+use super::events::{check_service_name, key_reused};
+use crate::app_state::{AppState, SharedState};
+use crate::auth::Caller;
+use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::keys;
+use crate::problem::{Code, Problem, WriteResponse};
+use agent::entity::EntityKind;
+use api::{KeyJson, KeyRotation, NewKey, PageJson, PageQuery};
 
-/// Lists all keys, the newest first, also revoked ones. Secrets are never shown again.
+/// Creates a key. The secret is only in this answer: only its hash is stored. Sent again with the same
+/// `Idempotency-Key`, the answer is the key without its secret.
+#[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = NewKey,
+    responses((status = 201, description = "The new key, with its secret.", body = KeyJson),
+              (status = 200, description = "The key was created before.", body = KeyJson)))]
+pub(super) async fn create(
+    State(app): SharedState,
+    caller: Caller,
+    idempotency: Idempotency,
+    body: Body<NewKey>,
+) -> Result<WriteResponse<KeyJson>, Problem> {
+    let request = idempotency.request(caller.principal(), "key", &body.raw);
+    let NewKey { scope, entity, label, expires_at } = body.value;
+    let scope = read_scope(&app, &scope, entity.as_deref()).await?;
+    let label = bounded_text("label", label.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?;
+    if scope == Scope::Admin && keys::RESERVED_LABELS.contains(&&*label) {
+        let detail =
+            format!("`label`: `{label}` is kept for the admin keys that the program itself replaces");
+        return Err(Problem::new(Code::BadValue, detail).hint("choose another label"));
+    }
+    let at = app.ports.clock.now();
+    check_expiry(expires_at, at)?;
+    let secret = keys::key(&(app.options.key_source)());
+    let credential =
+        Credential { expires_at, ..Credential::new(CredentialId(app.ports.ids.uuid()), scope, label) };
+    let secret_hash = keys::hash(&secret);
+    let new = NewCredential { credential, secret_hash, at, replace_label: false };
+    run_to_completion(async move { added(app.ports.registry.add_credential(new, request).await?, secret) })
+        .await
+}
+
+async fn read_scope(app: &AppState, scope: &str, entity: Option<&str>) -> Result<Scope, Problem> {
+    let wanted = "`admin`, `operator:read`, `person` or `service:NAME`";
+    let scope = match (scope, entity) {
+        ("person", None) => {
+            return Err(Problem::new(
+                Code::BadValue,
+                "`entity` is missing: a key of the scope `person` needs it",
+            ));
+        }
+        ("person", Some(name)) => {
+            let entity = find_entity(app, name).await?;
+            if entity.kind != EntityKind::Human {
+                return Err(Problem::new(Code::NotHuman, "keys are for people; agents need none"));
+            }
+            return Ok(Scope::Person(entity.id));
+        }
+        ("admin", _) => Scope::Admin,
+        ("operator:read", _) => Scope::Read,
+        (other, _) => match other.strip_prefix("service:") {
+            Some(name) => {
+                check_service_name("scope", name)?;
+                Scope::Service(name.to_owned())
+            }
+            None => {
+                let shown: String = other.chars().take(80).collect();
+                return Err(Problem::new(Code::BadValue, format!("`scope` must be {wanted}, got `{shown}`")));
+            }
+        },
+    };
+    match entity {
+        None => Ok(scope),
+        Some(_) => Err(Problem::new(Code::BadValue, "`entity` is only for keys of the scope `person`")),
+    }
+}
+
+fn check_expiry(expires_at: Option<Timestamp>, now: Timestamp) -> Result<(), Problem> {
+    match expires_at.filter(|at| *at <= now) {
+        None => Ok(()),
+        Some(at) => {
+            Err(Problem::new(Code::BadValue, format!("`expires_at` must be in the future, got {at}")))
+        }
+    }
+}
+
+/// The answer to a request for a key.
+fn added(answer: KeyAdded, secret: String) -> Result<WriteResponse<KeyJson>, Problem> {
+    match answer {
+        KeyAdded::Added(row) => {
+            Ok(WriteResponse::CreatedOnce(KeyJson { secret: Some(secret), ..KeyJson::from(row) }))
+        }
+        KeyAdded::Repeated(row) => Ok(WriteResponse::Existing(row.into())),
+        KeyAdded::Conflict => Err(key_reused()),
+    }
+}
+
+/// Lists all keys, the newest first, also expired and revoked ones. Secrets are never shown again.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys", params(PageQuery),
-    responses((status = 200, description = "A page of keys.", body = PageJson<KeyRecord>)))]
+    responses((status = 200, description = "A page of keys.", body = PageJson<KeyJson>)))]
 pub(super) async fn list(
     State(app): SharedState,
     Query(query): Query<PageQuery>,
-) -> Result<Json<PageJson<KeyRecord>>, Problem> {
+) -> Result<Json<PageJson<KeyJson>>, Problem> {
     let page = page(query.cursor, query.limit)?;
     if page.cursor.as_deref().is_some_and(|cursor| cursor.parse::<uuid::Uuid>().is_err()) {
         return Err(Problem::new(Code::BadQuery, "`cursor` is not the `next` of an earlier page"));
     }
     let found = app.ports.reader.credentials(page).await?;
-    Ok(Json(PageJson::of(found, KeyRecord::from)))
+    Ok(Json(PageJson::of(found, KeyJson::from)))
+}
+
+/// Rotates a key: creates a key with a new secret and the same scope and label. The old key stays valid for the
+/// overlap, so that its users can change to the new one in the meantime; then it expires and its open streams end.
+#[utoipa::path(post, path = "/v1/keys/{key}/rotate", tag = "keys", request_body = Option<KeyRotation>,
+    params(("key" = String, Path, description = "The key's id.")),
+    responses((status = 201, description = "The new key, with its secret.", body = KeyJson),
+              (status = 200, description = "The key was rotated before by this request.", body = KeyJson)))]
+pub(super) async fn rotate(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    caller: Caller,
+    idempotency: Idempotency,
+    MaybeBody(body): MaybeBody<KeyRotation>,
+) -> Result<WriteResponse<KeyJson>, Problem> {
+    let old = key_id(&name)?;
+    let KeyRotation { overlap_seconds, expires_at } = body;
+    let act = format!("rotate {old} {overlap_seconds:?} {expires_at:?}");
+    let request = idempotency.request(caller.principal(), &act, &[]);
+    let overlap = overlap_seconds.unwrap_or(limits::KEY_OVERLAP_S);
+    if overlap > limits::KEY_OVERLAP_MAX_S {
+        let most = limits::KEY_OVERLAP_MAX_S;
+        let detail = format!("`overlap_seconds` must be at most {most}, got {overlap}");
+        return Err(Problem::new(Code::BadValue, detail));
+    }
+    let at = app.ports.clock.now();
+    check_expiry(expires_at, at)?;
+    let old_until =
+        at.checked_add(Duration::from_secs(overlap)).map_err(|error| Problem::internal(&error))?;
+    let secret = keys::key(&(app.options.key_source)());
+    let new = CredentialId(app.ports.ids.uuid());
+    let rotation = Rotation { old, old_until, new, secret_hash: keys::hash(&secret), at, expires_at };
+    run_to_completion(async move {
+        let answer = app.ports.registry.rotate_credential(rotation, request).await?;
+        if matches!(answer, KeyAdded::Added(_)) {
+            app.keys.forget(old);
+            app.stream_ends.expire(old, old_until, &app.ports.clock);
+        }
+        added(answer, secret)
+    })
+    .await
 }
 
 /// Revokes a key. It stops working at once, and its open streams end within a second. Revoking it again changes
 /// nothing.
 #[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys",
     params(("key" = String, Path, description = "The key's id.")),
-    responses((status = 200, description = "The key as it is now.", body = KeyRecord)))]
+    responses((status = 200, description = "The key as it is now.", body = KeyJson)))]
 pub(super) async fn revoke(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
-) -> Result<Json<KeyRecord>, Problem> {
-    let id = name.parse().map(CredentialId).map_err(|_| Problem::not_found("key", &name))?;
+) -> Result<Json<KeyJson>, Problem> {
+    let id = key_id(&name)?;
     run_to_completion(async move {
         let revoked = app.ports.registry.revoke_credential(id, app.ports.clock.now()).await?;
         app.keys.forget(id);
@@ -41,4 +178,8 @@ pub(super) async fn revoke(
         Ok(Json(revoked.into()))
     })
     .await
+}
+
+fn key_id(name: &str) -> Result<CredentialId, Problem> {
+    name.parse().map(CredentialId).map_err(|_| Problem::not_found("key", name))
 }

@@ -15,6 +15,7 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
+use super::denied;
 use super::entities::find_entity;
 use super::events::{key_reused, publish_progress};
 use crate::app_state::{AppState, SharedState};
@@ -75,7 +76,7 @@ pub(super) async fn post_message(
             Accepted::Denied(Denial::NotMember { .. }) if own_key => {
                 Err(Problem::not_found("space", &space.name))
             }
-            Accepted::Denied(denial) => Err(denial.into()),
+            Accepted::Denied(denial) => Err(denied(&app, denial).await),
         }
     })
     .await

@@ -39,13 +39,13 @@ pub(super) async fn document(State(app): SharedState) -> Result<impl IntoRespons
     Ok(([(header::CONTENT_TYPE, "application/json")], document))
 }
 
-/// Returns the owner of the key that the request was sent with.
+/// Returns what the key that the request was sent with may do, and whose it is.
 #[utoipa::path(get, path = "/v1/whoami", tag = "server",
-    responses((status = 200, description = "The owner.", body = Whoami)))]
+    responses((status = 200, description = "The key's scope and owner.", body = Whoami)))]
 pub(super) async fn whoami(State(app): SharedState, caller: Caller) -> Result<Json<Whoami>, Problem> {
-    let Some(id) = caller.entity() else {
-        return Ok(Json(Whoami { kind: "admin".to_owned(), entity: None }));
+    let entity = match caller.entity() {
+        Some(id) => app.ports.reader.entity(id.to_string()).await?.map(Into::into),
+        None => None,
     };
-    let entity = app.ports.reader.entity(id.to_string()).await?;
-    Ok(Json(Whoami { kind: "entity".to_owned(), entity: entity.map(Into::into) }))
+    Ok(Json(Whoami { scope: caller.credential.scope.to_string(), entity }))
 }

@@ -1,8 +1,11 @@
 //! The list of all routes with their access policies. Each submodule handles the routes of one subject.
 
+use agent::port::{Denial, RegistryError};
 use utoipa_axum::routes as doc;
 
+use crate::app_state::AppState;
 use crate::auth::Access;
+use crate::problem::Problem;
 use crate::routes::Routes;
 
 pub(crate) mod agents;
@@ -11,6 +14,7 @@ mod entities;
 mod events;
 mod history;
 mod keys;
+mod memories;
 pub(crate) mod messages;
 mod meta;
 mod recent;
@@ -19,7 +23,7 @@ mod streams;
 
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
-    use Access::{Admin, AnyKey, Member, Public};
+    use Access::{Admin, AnyKey, Member, Person, Public, Service};
     routes
         .add(Public, doc!(meta::health))
         .add(Public, doc!(meta::ready))
@@ -32,10 +36,10 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(agents::suspend))
         .add(Admin, doc!(agents::resume))
         .add(Admin, doc!(agents::retire))
-        .add(AnyKey, doc!(agents::cancel))
+        .add(Person, doc!(agents::cancel))
         .add(Admin, doc!(calls::open))
         .add(Admin, doc!(calls::cancel))
-        .add(Admin, doc!(events::send))
+        .add(Service, doc!(events::send))
         .add(Admin, doc!(events::get))
         .add(Admin, doc!(events::cancel))
         .add(Admin, doc!(events::retry))
@@ -46,25 +50,65 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(history::consciousness))
         .add(Admin, doc!(history::facts))
         .add(Admin, doc!(history::context))
+        .add(Admin, doc!(memories::list_memories))
+        .add(Admin, doc!(memories::set_memory))
+        .add(Admin, doc!(memories::delete_memory))
         .add(Admin, doc!(recent::list))
         .add(Admin, doc!(streams::server_stream))
         .add(Admin, doc!(streams::agent))
         .add(Admin, doc!(entities::create))
         .add(Admin, doc!(entities::list))
         .add(Admin, doc!(entities::get))
-        .add(Admin, doc!(entities::create_key))
+        .add(Admin, doc!(keys::create))
         .add(Admin, doc!(keys::list))
+        .add(Admin, doc!(keys::rotate))
         .add(Admin, doc!(keys::revoke))
         .add(Admin, doc!(spaces::open))
-        .add(AnyKey, doc!(spaces::list))
+        .add(Person, doc!(spaces::list))
         .add(Member, doc!(spaces::get))
         .add(Admin, doc!(spaces::change_space))
         .add(Admin, doc!(spaces::close))
+        .add(Admin, doc!(spaces::reopen))
         .add(Member, doc!(spaces::members))
         .add(Admin, doc!(spaces::add_member))
         .add(Admin, doc!(spaces::remove_member))
         .add(Member, doc!(messages::post_message))
         .add(Member, doc!(messages::list))
-        .add(AnyKey, doc!(messages::get))
+        .add(Person, doc!(messages::get))
         .add(Member, doc!(streams::space))
+}
+
+/// The problem of a denied request, with handles in place of ids: people know agents and spaces by those.
+async fn denied(app: &AppState, denial: Denial) -> Problem {
+    let (entity, space) = match &denial {
+        Denial::NotMember { entity, space } => (Some(*entity), Some(*space)),
+        Denial::SpaceClosed(space) | Denial::SpaceFull(space) => (None, Some(*space)),
+        Denial::Retired(agent)
+        | Denial::InboxFull(agent)
+        | Denial::MemoriesFull(agent)
+        | Denial::NoOpenCycle(agent)
+        | Denial::OtherCycle(agent) => (Some(agent.entity()), None),
+        _ => (None, None),
+    };
+    let mut problem = Problem::from(denial);
+    // Without an answer the id stays, which is correct, too.
+    if let Some(id) = entity
+        && let Ok(Some(found)) = app.ports.reader.entity(id.to_string()).await
+    {
+        problem = problem.with_name(&id, &found.name);
+    }
+    if let Some(id) = space
+        && let Ok(Some(found)) = app.ports.reader.space(id.to_string()).await
+    {
+        problem = problem.with_name(&id, &found.name);
+    }
+    problem
+}
+
+/// As [`denied`], for anything that the registry refuses.
+async fn refused(app: &AppState, error: RegistryError) -> Problem {
+    match error {
+        RegistryError::Denied(denial) => denied(app, denial).await,
+        other => other.into(),
+    }
 }

@@ -12,6 +12,7 @@ use axum::Json;
 use axum::extract::State;
 
 use super::entities::find_entity;
+use super::refused;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace};
 use crate::extract::{Body, PathParam, Query, bounded_text, page, run_to_completion};
@@ -102,7 +103,7 @@ pub(super) async fn change_space(
     run_to_completion(async move { Ok(Json(app.ports.registry.amend_space(id, change).await?.into())) }).await
 }
 
-/// Closes a space to new messages. Its history stays readable.
+/// Closes a space to new messages. Its history stays readable, and another space may take its handle.
 #[utoipa::path(post, path = "/v1/spaces/{space}/close", tag = "spaces",
     params(("space" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The space as it is now.", body = SpaceJson)))]
@@ -110,8 +111,24 @@ pub(super) async fn close(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
 ) -> Result<Json<SpaceJson>, Problem> {
-    let id = find_space(&app, &name).await?.id;
-    run_to_completion(async move { Ok(Json(app.ports.registry.close_space(id).await?.into())) }).await
+    set_closed(app, &name, true).await
+}
+
+/// Opens a closed space again, with its history, its members and its handle.
+#[utoipa::path(post, path = "/v1/spaces/{space}/reopen", tag = "spaces",
+    params(("space" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The space as it is now.", body = SpaceJson)))]
+pub(super) async fn reopen(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<Json<SpaceJson>, Problem> {
+    set_closed(app, &name, false).await
+}
+
+async fn set_closed(app: Arc<AppState>, name: &str, closed: bool) -> Result<Json<SpaceJson>, Problem> {
+    let id = find_space(&app, name).await?.id;
+    run_to_completion(async move { Ok(Json(app.ports.registry.set_space_closed(id, closed).await?.into())) })
+        .await
 }
 
 /// Lists the members of a space, in the order in which they were added.
@@ -141,7 +158,10 @@ pub(super) async fn add_member(
     let role = bounded_text("role", role, limits::DISPLAY_NAME_MAX_BYTES)?;
     let now = app.ports.clock.now();
     run_to_completion(async move {
-        let rev = app.ports.registry.add_member(space.id, entity.id, role, now).await?;
+        let rev = match app.ports.registry.add_member(space.id, entity.id, role, now).await {
+            Ok(rev) => rev,
+            Err(error) => return Err(refused(&app, error).await),
+        };
         publish_member(&app, space.id, entity.id, true, rev);
         let members = app.ports.reader.members(space.id).await?;
         let member = members.into_iter().find(|member| member.entity.id == entity.id);

@@ -22,7 +22,8 @@ use super::outbox::Outbox;
 use super::relay::Subscription;
 use super::subject::{Shown, Subject, visible};
 use crate::app_state::AppState;
-use crate::auth::{Caller, find_credential};
+use crate::auth::{Caller, valid_credential};
+use crate::problem::Code;
 use api::{Closed, Gap};
 
 /// Why the server ends a stream.
@@ -31,6 +32,7 @@ enum CloseReason {
     SlowReader,
     NotMember,
     KeyRevoked,
+    KeyExpired,
     Shutdown,
     Store,
 }
@@ -41,6 +43,7 @@ impl CloseReason {
             Self::SlowReader => "slow_reader",
             Self::NotMember => "not_member",
             Self::KeyRevoked => "key_revoked",
+            Self::KeyExpired => "key_expired",
             Self::Shutdown => "shutdown",
             Self::Store => "store",
         }
@@ -56,7 +59,7 @@ impl From<StoreError> for CloseReason {
 
 /// Why the task of a stream woke up.
 enum WakeReason {
-    /// The server stops, or the key was revoked.
+    /// The server stops, or the key was revoked or is expired.
     Ended,
     /// It is time to check the client and its key.
     Tick,
@@ -144,12 +147,12 @@ impl Pump {
             return end;
         }
         let shutdown = &self.app.options.shutdown.clone();
-        let ended = self.app.stream_ends.of(self.caller.credential.id, shutdown);
+        let ended = self.app.stream_ends.of(&self.caller.credential, shutdown, &self.app.ports.clock);
         // Created once: registering a waiter among thousands costs more than polling it.
-        let mut ended = pin!(ended.cancelled());
+        let mut ended = pin!(ended.ended());
         // The key may have been revoked before its streams could be ended.
-        if let Ok(None) = find_credential(&self.app, &self.caller.hash).await {
-            return CloseReason::KeyRevoked;
+        if let Err(end) = Box::pin(self.check_key()).await {
+            return end;
         }
         let outbox = Arc::clone(&self.outbox);
         let mut tick = self.tick();
@@ -185,7 +188,9 @@ impl Pump {
             };
             let done = match wakeup {
                 WakeReason::Ended if shutdown.is_cancelled() => Err(CloseReason::Shutdown),
-                WakeReason::Ended => Err(CloseReason::KeyRevoked),
+                WakeReason::Ended => {
+                    Err(Box::pin(self.check_key()).await.err().unwrap_or(CloseReason::KeyRevoked))
+                }
                 WakeReason::Tick => {
                     tick = self.tick();
                     Box::pin(self.check_client()).await
@@ -385,11 +390,7 @@ impl Pump {
             return Err(CloseReason::SlowReader);
         }
         self.progress = (waiting, taken);
-        match find_credential(&self.app, &self.caller.hash).await {
-            Ok(Some(_)) => {}
-            Ok(None) => return Err(CloseReason::KeyRevoked),
-            Err(_) => return Err(CloseReason::Store),
-        }
+        self.check_key().await?;
         if let Some(entity) = self.caller.entity() {
             self.check_membership(entity).await?;
         }
@@ -397,6 +398,18 @@ impl Pump {
             self.outbox.offer(Frame::ping());
         }
         Ok(())
+    }
+
+    /// Checks that the key is still valid.
+    async fn check_key(&self) -> Result<(), CloseReason> {
+        let refused = valid_credential(&self.app, &self.caller.hash).await.err();
+        refused.map_or(Ok(()), |problem| {
+            Err(match problem.code() {
+                Code::KeyExpired => CloseReason::KeyExpired,
+                Code::KeyInvalid => CloseReason::KeyRevoked,
+                _ => CloseReason::Store,
+            })
+        })
     }
 
     async fn check_membership(&self, entity: EntityId) -> Result<(), CloseReason> {

@@ -16,7 +16,7 @@ pub use self::engine::open_error::OpenError;
 pub use self::engine::writer::Stats;
 pub use self::ports::Sqlite;
 pub use self::upkeep::{
-    Backup, Exported, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export, import,
+    Backup, Exported, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export, import, key,
     left_behind, look, restore, verify,
 };
 pub use self::verify::{Figures, Flaw, Verified};

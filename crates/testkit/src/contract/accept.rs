@@ -48,7 +48,7 @@ pub async fn a_message_of_a_non_member_or_in_a_closed_or_unknown_space_is_denied
     let nowhere = SpaceId(fresh());
     let lost = w.accept(message_from(w.husam, nowhere, "psst")).await;
     assert_eq!(lost, Accepted::Denied(Denial::NotFound { what: "space", name: nowhere.to_string() }));
-    w.b.registry.close_space(w.family).await.unwrap();
+    w.b.registry.set_space_closed(w.family, true).await.unwrap();
     assert_eq!(w.post(w.family, "late").await, Accepted::Denied(Denial::SpaceClosed(w.family)));
     assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap(), []);
     assert_eq!(w.due(10_000).await, []);
@@ -69,7 +69,7 @@ pub async fn an_id_sent_five_times_is_one_message_and_one_event(b: Backend) {
         assert!(matches!(again, Accepted::Duplicate { message: Some(old) } if old.id == message.id));
     }
     // Even if its space was closed meanwhile.
-    w.b.registry.close_space(w.family).await.unwrap();
+    w.b.registry.set_space_closed(w.family, true).await.unwrap();
     assert!(matches!(w.accept(message.clone()).await, Accepted::Duplicate { .. }));
     assert_eq!(w.wake(w.ada).await.waiting, []);
     assert_eq!(w.state(w.ada, &message.id.to_string()).await, "processed");

@@ -100,7 +100,7 @@ pub async fn a_refused_commit_names_the_calls_and_writes_nothing(b: Backend) {
     let closed = space(&w.b, "closed", &[w.ada.entity()]).await;
     w.post(w.team, "hello").await;
     let mut driver = w.open(w.ada).await;
-    w.b.registry.close_space(closed).await.unwrap();
+    w.b.registry.set_space_closed(closed, true).await.unwrap();
     w.b.registry.remove_member(w.team, w.ada.entity()).await.unwrap();
     let before = w.dump(w.ada).await;
     let mut decision = driver.decision();

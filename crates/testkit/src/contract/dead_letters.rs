@@ -4,7 +4,7 @@ use agent::changes::CommitKind;
 use agent::event::{EventProgress, EventState, Trust};
 use agent::id::{EventId, RootId};
 use agent::life::Standing;
-use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Wakeup};
+use agent::port::{DeadEvents, Denial, RegistryError, RequestKey, SentAgain, Wakeup};
 
 use super::Backend;
 use super::world::{World, at, everything, message_from, service, world};
@@ -91,6 +91,32 @@ pub async fn a_processed_or_skipped_event_is_sent_again_as_a_new_event_that_cite
     driver.commit(&w, decision).await;
     assert!(matches!(w.send_again("anew", "third", None).await.unwrap(), SentAgain::AsNew(..)));
     assert_eq!(w.b.reader.event(w.ada, id("third")).await.unwrap().unwrap().event.cites, Some(id("anew")));
+}
+
+/// With the reason of the one that arrived last, until an operator retries or drops them.
+pub async fn an_agent_lists_how_many_of_its_events_are_dead_and_why(b: Backend) {
+    let w = world(b).await;
+    let listed = async || w.b.reader.agent(w.ada).await.unwrap().unwrap().dead;
+    assert_eq!(listed().await, None);
+    w.event(w.ada, service("first")).await;
+    w.event(w.ada, service("second")).await;
+    let mut driver = w.open(w.ada).await;
+    let mut end = driver.closing();
+    let because = |reason: &str| EventState::Dead { reason: reason.into() };
+    end.settle = driver.settlements(&because("the newer reason"));
+    end.settle[0].state = because("the older reason");
+    end.run = None;
+    let (_, reported) = driver.commit(&w, end).await;
+    let reasons: Vec<_> = reported.progress.into_iter().map(|moved| (moved.progress, moved.reason)).collect();
+    let dead = |reason: &str| (EventProgress::Dead, Some(reason.to_owned()));
+    assert_eq!(reasons, [dead("the older reason"), dead("the newer reason")]);
+    let both = DeadEvents { count: 2, last: id("second"), reason: "the newer reason".into() };
+    assert_eq!(listed().await, Some(both));
+    w.b.registry.drop_event(w.ada, id("second")).await.unwrap();
+    let one = DeadEvents { count: 1, last: id("first"), reason: "the older reason".into() };
+    assert_eq!(listed().await, Some(one));
+    w.send_again("first", "unused", None).await.unwrap();
+    assert_eq!(listed().await, None);
 }
 
 /// Even if the state of the event has changed meanwhile.

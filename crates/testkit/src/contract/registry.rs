@@ -1,13 +1,16 @@
 //! Promises about what administrators and people change.
 
+use agent::changes::MemoryChange;
 use agent::config::{AgentConfig, WakeOn};
 use agent::entity::EntityKind;
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
+use agent::life::{Memory, Standing};
 use agent::limits;
 use agent::port::{
-    Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
-    PageRequest, RegistryError, SpaceChange,
+    Credential, CredentialRow, Denial, Founding, KeyAdded, NewAgent, NewCredential, NewHuman, NewSpace, Page,
+    PageRequest, RegistryError, RequestKey, Rotation, Scope, SpaceChange,
 };
+use agent::registry::former_name;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -31,9 +34,9 @@ fn human(name: &str) -> NewHuman {
     }
 }
 
-fn key(hash: &str, label: &str, kind: CredentialKind) -> NewCredential {
+fn key(hash: &str, label: &str, scope: Scope) -> NewCredential {
     NewCredential {
-        credential: Credential { id: CredentialId(fresh()), kind, label: label.into() },
+        credential: Credential::new(CredentialId(fresh()), scope, label),
         secret_hash: hash.into(),
         at: at(0),
         replace_label: true,
@@ -60,7 +63,7 @@ pub async fn the_first_world_is_created_once(b: Backend) {
             members: vec![human.id, agent.id.entity()],
             at: at(0),
         };
-        Founding { human, agent: Some(agent), space, admin: key("hash", "admin", CredentialKind::Admin) }
+        Founding { human, agent: Some(agent), space, admin: key("hash", "admin", Scope::Admin) }
     };
     assert!(b.registry.found(founding()).await.unwrap());
     assert!(!b.registry.found(founding()).await.unwrap());
@@ -72,8 +75,8 @@ pub async fn the_first_world_is_created_once(b: Backend) {
     assert!(b.registry.credential("hash".into()).await.unwrap().is_some());
     // A new admin key replaces the admin key of the same label, but not a person's key of that label.
     let you = b.reader.entity("you".into()).await.unwrap().unwrap().id;
-    b.registry.add_credential(key("yours", "admin", CredentialKind::Entity(you))).await.unwrap();
-    b.registry.add_credential(key("second", "admin", CredentialKind::Admin)).await.unwrap();
+    b.registry.add_credential(key("yours", "admin", Scope::Person(you)), None).await.unwrap();
+    b.registry.add_credential(key("second", "admin", Scope::Admin), None).await.unwrap();
     for (hash, holds) in [("hash", false), ("yours", true), ("second", true)] {
         assert_eq!(b.registry.credential(hash.into()).await.unwrap().is_some(), holds, "{hash}");
     }
@@ -98,7 +101,7 @@ pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
     let nobody = fresh();
     let unknown = w.b.registry.add_member(w.team, EntityId(nobody), String::new(), at(1)).await;
     assert_eq!(denied(unknown), Denial::NotFound { what: "entity", name: nobody.to_string() });
-    let unknown = w.b.registry.close_space(SpaceId(nobody)).await;
+    let unknown = w.b.registry.set_space_closed(SpaceId(nobody), true).await;
     assert_eq!(denied(unknown), Denial::NotFound { what: "space", name: nobody.to_string() });
     let person = w.b.registry.amend_agent(w.husam.agent(), None, None, at(1)).await;
     assert_eq!(denied(person), Denial::NotFound { what: "agent", name: w.husam.to_string() });
@@ -107,6 +110,113 @@ pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
     assert_eq!(w.b.reader.entity(w.husam.to_string()).await.unwrap(), Some(husam));
     let people = w.b.reader.entities(Some(EntityKind::Human), everything()).await.unwrap();
     assert_eq!(people.items.len(), 1);
+}
+
+/// The handle leads to the living one; the retired agent and the closed space keep their ids under a marked name.
+pub async fn the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken(b: Backend) {
+    let w = world(b).await;
+    w.post(w.family, "hello").await;
+    let before = w.wake(w.bob).await.facts;
+    w.b.registry.set_standing(w.ada, Standing::Retired, at(5)).await.unwrap();
+    let create = async |name: &str| {
+        let new = NewAgent::new(AgentId(fresh()), name, AgentConfig::default(), at(6));
+        let id = new.id;
+        (id, w.b.registry.create_agent(new).await)
+    };
+    let (second, created) = create("ada").await;
+    assert_eq!(created.unwrap().name, "ada");
+    assert_eq!(denied(create("ada").await.1), Denial::NameTaken { what: "entity", name: "ada".into() });
+    let entity = async |name: String| w.b.reader.entity(name).await.unwrap().unwrap();
+    assert_eq!(entity("ada".into()).await.id, second.entity());
+    let first = entity(w.ada.to_string()).await;
+    assert_eq!(first.name, former_name("ada", w.ada.0));
+    assert_eq!(entity(first.name.to_uppercase()).await, first);
+    assert!(w.wake(w.bob).await.facts.rev > before.rev, "who shares a space with it sees the new name");
+    w.b.registry.set_standing(second, Standing::Retired, at(7)).await.unwrap();
+    w.b.registry.create_human(human("ada")).await.unwrap();
+    assert_eq!(entity("ada".into()).await.kind, EntityKind::Human);
+
+    w.b.registry.set_space_closed(w.family, true).await.unwrap();
+    let twin = space(&w.b, "family", &[]).await;
+    let found = async |name: String| w.b.reader.space(name).await.unwrap().unwrap();
+    assert_eq!(found("family".into()).await.id, twin);
+    let old = found(w.family.to_string()).await;
+    assert_eq!((old.name.clone(), old.closed), (former_name("family", w.family.0), true));
+    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    let taken = w.b.registry.set_space_closed(w.family, false).await;
+    assert_eq!(denied(taken), Denial::NameTaken { what: "space", name: "family".into() });
+    assert_eq!(found(w.family.to_string()).await, old, "a denial changes nothing");
+    w.b.registry.set_space_closed(twin, true).await.unwrap();
+    let again = w.b.registry.set_space_closed(w.family, false).await.unwrap();
+    assert_eq!((again.name.as_str(), again.closed), ("family", false));
+    assert_eq!(found(twin.to_string()).await.name, former_name("family", twin.0));
+}
+
+/// It keeps its history and its members, and accepts messages again. A repeat changes nothing.
+pub async fn a_closed_space_is_opened_again(b: Backend) {
+    let w = world(b).await;
+    w.post(w.family, "hello").await;
+    let members = w.b.reader.members(w.family).await.unwrap();
+    let set = |closed| w.b.registry.set_space_closed(w.family, closed);
+    let closed = set(true).await.unwrap();
+    assert_eq!(set(true).await.unwrap(), closed);
+    let open = set(false).await.unwrap();
+    assert_eq!((open.closed, open.rev, open.name.as_str()), (false, closed.rev + 1, "family"));
+    assert_eq!(set(false).await.unwrap(), open);
+    assert_eq!(w.b.reader.members(w.family).await.unwrap(), members);
+    w.post(w.family, "are you back?").await;
+    let messages = w.b.reader.messages(w.family, None, None, 10).await.unwrap();
+    assert_eq!(
+        messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>(),
+        ["hello", "are you back?"]
+    );
+}
+
+/// Its commits go on, it is shown the change, and of two changes of one key the later one wins.
+pub async fn an_operators_change_of_a_memory_leaves_an_open_cycle_valid(b: Backend) {
+    let w = world(b).await;
+    let set = |key: &str, value: &str| MemoryChange::Set { key: key.into(), value: value.into() };
+    let delete = |key: &str| MemoryChange::Delete { key: key.into() };
+    let change = |change| w.b.registry.change_memory(w.ada, change, at(5));
+    let page = |cursor| w.b.reader.memories(w.ada, PageRequest { cursor, limit: 2 });
+    // Before its first commit, too.
+    change(set("tea", "green")).await.unwrap();
+    change(set("tea", "black")).await.unwrap();
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    let known = w.facts(driver.lease).await;
+    assert_eq!(known.memories.len(), 1);
+    for key in ["city", "name"] {
+        change(set(key, "set by an operator")).await.unwrap();
+    }
+    let news = w.b.store.glance(driver.lease, known.known_rev()).await.unwrap().unwrap();
+    assert_eq!(news.facts.unwrap().memories.len(), 3);
+    let mut decision = driver.decision();
+    decision.inward.memories = vec![set("city", "Rome"), delete("tea")];
+    driver.commit(&w, decision).await;
+    change(set("name", "Ada")).await.unwrap();
+    change(delete("city")).await.unwrap();
+    let unknown = Denial::NotFound { what: "memory", name: "city".into() };
+    assert_eq!(denied(change(delete("city")).await), unknown);
+    change(set("city", "Oslo")).await.unwrap();
+    driver.commit(&w, driver.closing()).await;
+    for key in ["sun", "tea"] {
+        change(set(key, "after the cycle")).await.unwrap();
+    }
+    let (first, second) = (page(None).await.unwrap(), page(Some("name".into())).await.unwrap());
+    let shown = |page: &Page<Memory>| {
+        page.items.iter().map(|memory| format!("{} {}", memory.key, memory.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (shown(&first), first.next.as_deref()),
+        (vec!["city Oslo".into(), "name Ada".into()], Some("name"))
+    );
+    assert_eq!(
+        (shown(&second), second.next),
+        (vec!["sun after the cycle".into(), "tea after the cycle".into()], None)
+    );
+    assert_eq!(w.wake(w.ada).await.facts.memories.len(), 4);
+    assert_eq!(page(Some("tea".into())).await.unwrap().items, []);
 }
 
 /// Revisions are append-only, and a cycle keeps the one with which it was opened.
@@ -185,17 +295,112 @@ pub async fn membership_changes_raise_the_rev_and_a_full_space_accepts_no_more(b
 /// The secret itself is not stored.
 pub async fn a_key_is_found_by_its_hash_and_replaced_by_its_label(b: Backend) {
     let w = world(b).await;
-    let kind = CredentialKind::Entity(w.husam);
-    w.b.registry.add_credential(key("first", "cli", kind)).await.unwrap();
-    let found = w.b.registry.credential("first".into()).await.unwrap().unwrap();
-    assert_eq!((found.kind, found.label.as_str()), (kind, "cli"));
-    w.b.registry.add_credential(key("second", "cli", kind)).await.unwrap();
-    assert_eq!(w.b.registry.credential("first".into()).await.unwrap(), None);
-    w.b.registry.add_credential(key("admin", "cli", CredentialKind::Admin)).await.unwrap();
-    let found = w.b.registry.credential("second".into()).await.unwrap().unwrap();
-    assert_eq!(found.kind, kind, "a key of another holder with the same label does not replace it");
-    let nobody = CredentialKind::Entity(EntityId(Uuid::from_u128(7)));
-    assert!(w.b.registry.add_credential(key("third", "x", nobody)).await.is_err());
+    let scopes = || {
+        [
+            Scope::Person(w.husam),
+            Scope::Admin,
+            Scope::Read,
+            Scope::Service("a".into()),
+            Scope::Service("b".into()),
+        ]
+    };
+    for scope in scopes() {
+        w.b.registry.add_credential(key(&format!("first {scope:?}"), "cli", scope), None).await.unwrap();
+    }
+    for scope in scopes() {
+        let found = w.b.registry.credential(format!("first {scope:?}")).await.unwrap();
+        let found = found.unwrap_or_else(|| panic!("{scope:?}: another scope with its label replaced it"));
+        assert_eq!((&found.scope, found.label.as_str()), (&scope, "cli"));
+        w.b.registry
+            .add_credential(key(&format!("second {scope:?}"), "cli", scope.clone()), None)
+            .await
+            .unwrap();
+        assert_eq!(w.b.registry.credential(format!("first {scope:?}")).await.unwrap(), None);
+    }
+    let nobody = Scope::Person(EntityId(Uuid::from_u128(7)));
+    assert!(w.b.registry.add_credential(key("third", "x", nobody), None).await.is_err());
+}
+
+fn added(answer: Result<KeyAdded, RegistryError>) -> CredentialRow {
+    match answer.unwrap() {
+        KeyAdded::Added(row) => row,
+        other => panic!("wanted a new key, got {other:?}"),
+    }
+}
+
+/// An expired key is found with its expiry: the caller compares it with the clock. The latest use is kept.
+pub async fn a_key_keeps_its_expiry_and_its_last_use(b: Backend) {
+    let mut new = key("first", "x", Scope::Read);
+    new.credential.expires_at = Some(at(9));
+    let id = new.credential.id;
+    assert_eq!(added(b.registry.add_credential(new.clone(), None).await).credential, new.credential);
+    for used in [at(5), at(4)] {
+        b.registry.credential_used(id, used).await.unwrap();
+    }
+    let found = b.registry.credential("first".into()).await.unwrap().unwrap();
+    assert_eq!((found.expires_at, found.used_at), (Some(at(9)), Some(at(5))));
+    assert!(!found.is_expired(at(8)) && found.is_expired(at(9)));
+}
+
+/// The old key stays valid until the overlap is over, and the new one has its scope, its label and its lifetime.
+pub async fn a_rotated_key_has_a_successor_and_expires(b: Backend) {
+    let (mut old, mut endless) = (key("old", "x", Scope::Read), key("endless", "y", Scope::Admin));
+    (old.credential.expires_at, old.at, endless.at) = (Some(at(50)), at(10), at(10));
+    let rotation = |old: &NewCredential, hash: &str, until, now| Rotation {
+        old: old.credential.id,
+        old_until: at(until),
+        new: CredentialId(fresh()),
+        secret_hash: hash.into(),
+        at: at(now),
+        expires_at: None,
+    };
+    for new in [&old, &endless] {
+        b.registry.add_credential(new.clone(), None).await.unwrap();
+    }
+    let next = added(b.registry.rotate_credential(rotation(&old, "next", 30, 20), None).await);
+    assert_eq!((&next.credential.scope, next.credential.label.as_str()), (&Scope::Read, "x"));
+    assert_eq!((next.created_at, next.credential.expires_at), (at(20), Some(at(60))));
+    assert_eq!(b.registry.credential("next".into()).await.unwrap(), Some(next.credential));
+    // A later end does not prolong it.
+    b.registry.rotate_credential(rotation(&old, "again", 40, 21), None).await.unwrap();
+    assert_eq!(b.registry.credential("old".into()).await.unwrap().unwrap().expires_at, Some(at(30)));
+    let late = b.registry.rotate_credential(rotation(&old, "late", 90, 30), None).await;
+    assert_eq!(denied(late), Denial::KeyOver(old.credential.id));
+    let next = added(b.registry.rotate_credential(rotation(&endless, "n", 30, 20), None).await);
+    assert_eq!(next.credential.expires_at, None);
+    b.registry.revoke_credential(endless.credential.id, at(21)).await.unwrap();
+    let revoked = b.registry.rotate_credential(rotation(&endless, "r", 30, 22), None).await;
+    assert_eq!(denied(revoked), Denial::KeyOver(endless.credential.id));
+    let unknown =
+        b.registry.rotate_credential(rotation(&key("u", "u", Scope::Read), "v", 30, 22), None).await;
+    assert!(matches!(denied(unknown), Denial::NotFound { what: "key", .. }));
+}
+
+/// A repeat returns the key that the first request created, as it is now. The same idempotency key with another
+/// body is a conflict, and creates nothing.
+pub async fn a_request_for_a_key_creates_one_key_however_often_it_is_repeated(b: Backend) {
+    let request = |key: &str, body: &str| {
+        Some(RequestKey { principal: "admin".into(), key: key.into(), body_hash: body.into() })
+    };
+    let first = added(b.registry.add_credential(key("first", "x", Scope::Admin), request("a", "1")).await);
+    let again = b.registry.add_credential(key("second", "x", Scope::Admin), request("a", "1")).await.unwrap();
+    assert_eq!(again, KeyAdded::Repeated(first.clone()));
+    let other = b.registry.add_credential(key("third", "y", Scope::Admin), request("a", "2")).await.unwrap();
+    assert_eq!(other, KeyAdded::Conflict);
+    let rotation = |hash: &str| Rotation {
+        old: first.credential.id,
+        old_until: at(90),
+        new: CredentialId(fresh()),
+        secret_hash: hash.into(),
+        at: at(2),
+        expires_at: None,
+    };
+    let next = added(b.registry.rotate_credential(rotation("next"), request("b", "3")).await);
+    let again = b.registry.rotate_credential(rotation("later"), request("b", "3")).await.unwrap();
+    assert_eq!(again, KeyAdded::Repeated(next));
+    for hash in ["second", "third", "later"] {
+        assert_eq!(b.registry.credential(hash.into()).await.unwrap(), None, "{hash}");
+    }
 }
 
 /// If a cycle is named, it must be the open one.
@@ -216,11 +421,11 @@ pub async fn a_revoked_key_is_listed_and_not_found(b: Backend) {
     let w = world(b).await;
     let page = |cursor| PageRequest { cursor, limit: 1 };
     let mut expected = w.b.reader.credentials(PageRequest { cursor: None, limit: 100 }).await.unwrap().items;
-    for (hash, kind) in [("first", CredentialKind::Admin), ("second", CredentialKind::Entity(w.husam))] {
+    for (hash, kind) in [("first", Scope::Admin), ("second", Scope::Person(w.husam))] {
         let new = NewCredential { at: at(7), ..key(hash, hash, kind) };
         let row = CredentialRow { credential: new.credential.clone(), created_at: at(7), revoked_at: None };
         expected.insert(0, row);
-        w.b.registry.add_credential(new).await.unwrap();
+        w.b.registry.add_credential(new, None).await.unwrap();
     }
     expected.sort_by_key(|row| std::cmp::Reverse(row.credential.id.0));
     let (id, hash) = {

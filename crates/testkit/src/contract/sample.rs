@@ -8,7 +8,7 @@ use agent::event::EventState;
 use agent::id::{GoalId, PlanId};
 use agent::life::{Goal, GoalStatus, IdleReason, Layer, OpenCycle, Plan, Schedule};
 use agent::message::{ModelMessage, Part, Role};
-use agent::port::{Credential, CredentialKind, NewCredential};
+use agent::port::{Credential, NewCredential, Scope};
 use agent::run::StepRecord;
 
 use super::Backend;
@@ -23,16 +23,10 @@ pub async fn full(b: Backend) -> Backend {
     w.post(w.family, "and this waits").await;
     w.event(w.ada, service("waits")).await;
     start_call_of_bob(&w).await;
-    let credential = Credential {
-        id: agent::id::CredentialId(fresh()),
-        kind: CredentialKind::Admin,
-        label: "admin".into(),
-    };
+    let credential = Credential::new(agent::id::CredentialId(fresh()), Scope::Admin, "admin");
     let secret_hash = "ab".repeat(32);
-    w.b.registry
-        .add_credential(NewCredential { credential, secret_hash, at: at(0), replace_label: false })
-        .await
-        .unwrap();
+    let new = NewCredential { credential, secret_hash, at: at(0), replace_label: false };
+    w.b.registry.add_credential(new, None).await.unwrap();
     w.b
 }
 

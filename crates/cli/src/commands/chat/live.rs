@@ -60,7 +60,8 @@ pub(crate) async fn run(
     greet(&mut log, &target, &ready);
     let subject =
         Subject::in_space(&screen, target.space.clone(), &target.members, target.admin, &mut log.names);
-    let mut follower = Follower::begin(Arc::clone(&client), screen, subject, log, false).await?;
+    let mut follower = Follower::new(Arc::clone(&client), screen, subject, log, false);
+    follower.listen().await?;
     follower.past(history, None).await?;
     let editor = editor(&client, &target, typed_before).await?;
 

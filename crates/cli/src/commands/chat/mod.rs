@@ -12,11 +12,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::dead;
 use crate::args::ChatArgs;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 use crate::target;
-use client::Client;
+use api::Agent;
+use client::{Client, agent_path};
+
+/// Maximum number of agents of the space that are searched for dead events.
+const DEAD_LOOK: usize = 8;
 
 /// The file in the data directory with the lines that were typed.
 const HISTORY: &str = "chat_history";
@@ -37,6 +42,14 @@ pub(crate) async fn run(client: Client, data_dir: &Path, screen: Screen, args: C
     let target = target::resolve(&client, space.as_deref(), agent, args.sender.as_deref()).await?;
     if let Some(agent) = agent {
         target.agent(Some(agent))?;
+    }
+    if target.admin {
+        for agent in target.agents().take(DEAD_LOOK) {
+            let agent: Agent = client.get_as(&agent_path(agent.id.agent(), "")).await?;
+            if let Some(notice) = dead::notice(&agent) {
+                screen.note(&screen.clean_line(&format!("(`{}`: {notice})", agent.name)));
+            }
+        }
     }
     if live {
         let history = data_dir.is_dir().then(|| data_dir.join(HISTORY));

@@ -1,17 +1,17 @@
 //! `viv models`: asks every provider with a key and every model server on this machine for its models, and
 //! shows windows and prices if known.
 
-use agent::port::{ModelInfo, Price};
+use agent::port::Price;
 use futures_util::future::join_all;
-use models::catalog::{self, PROVIDERS, Provider};
-use models::listing::{Listed, Reach, reach};
+use models::catalog::{PROVIDERS, Provider};
+use models::listing::{Offer, Reach, catalogued, offers, reach};
 use models::model_book::ModelConfig;
 use serde_json::{Value, json};
 
 use super::setup::{LIST_WAIT, Setup, provider};
 use crate::args::{Global, ModelsArgs};
 use crate::errors::{Exit, Failure, Result};
-use crate::model::{self, Chosen};
+use crate::model::Chosen;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 
@@ -23,17 +23,7 @@ struct FoundProvider {
     provider: &'static Provider,
     base_url: String,
     reach: Reach,
-    models: Vec<ModelRow>,
-}
-
-/// A model and what is known about it.
-#[derive(Clone, Debug, PartialEq)]
-struct ModelRow {
-    name: String,
-    window: Option<u32>,
-    price: Option<Price>,
-    local: bool,
-    default: bool,
+    models: Vec<Offer>,
 }
 
 /// Asks providers and prints the answers.
@@ -48,7 +38,7 @@ pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> R
     let mut asked = Vec::new();
     for provider in PROVIDERS.iter().filter(|provider| only.is_none_or(|only| only.name == provider.name)) {
         let at = setup.any_of(provider)?;
-        if only.is_some() || at.is_some() || is_main(provider) {
+        if only.is_some() || at.is_some() || provider.is_main() {
             asked.push(find(provider, at.unwrap_or_default(), &setup, chosen.as_ref()));
         }
     }
@@ -62,13 +52,6 @@ pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> R
     Ok(Exit::Answered)
 }
 
-/// Whether a provider is asked without being named: it has an address, and no earlier provider has the same
-/// one.
-fn is_main(provider: &Provider) -> bool {
-    let first = PROVIDERS.iter().find(|other| other.base_url == provider.base_url);
-    provider.base_url.is_some() && first.is_some_and(|first| first.name == provider.name)
-}
-
 async fn find(
     provider: &'static Provider,
     at: ModelConfig,
@@ -77,44 +60,11 @@ async fn find(
 ) -> FoundProvider {
     let reach = reach(provider, &at, setup.keys(), LIST_WAIT).await;
     let models = match &reach {
-        Reach::Reachable(list) => rows(provider, list, chosen.ok()),
+        Reach::Reachable(list) => offers(provider, list, chosen.ok().map(|chosen| &*chosen.models)),
         _ => Vec::new(),
     };
     let base_url = at.base_url.or(provider.base_url.map(str::to_owned)).unwrap_or_default();
     FoundProvider { provider, base_url, reach, models }
-}
-
-/// The default model first, then the models in the catalog, then the others in the provider's order.
-fn rows(provider: &Provider, list: &[Listed], chosen: Option<&Chosen>) -> Vec<ModelRow> {
-    let mut rows: Vec<(u8, ModelRow)> = list
-        .iter()
-        .map(|listed| {
-            let name = format!("{}/{}", provider.name, listed.model);
-            let default = chosen.is_some_and(|chosen| chosen.info.name == name);
-            let info = chosen
-                .and_then(|chosen| chosen.models.model(Some(&name)).ok())
-                .map(|model| model.info().clone());
-            let known = info.as_ref().is_some_and(|info| is_known(provider, info));
-            let window = info.as_ref().filter(|_| known).map(|info| info.context_window);
-            let price = info.as_ref().and_then(|info| info.price);
-            let rank = if default {
-                0
-            } else if known {
-                1
-            } else {
-                2
-            };
-            let window = window.or(listed.context_window);
-            (rank, ModelRow { name, window, price, local: provider.local, default })
-        })
-        .collect();
-    rows.sort_by_key(|(rank, _)| *rank);
-    rows.into_iter().map(|(_, row)| row).collect()
-}
-
-/// Whether the window is known, not assumed.
-fn is_known(provider: &Provider, info: &ModelInfo) -> bool {
-    model::is_in_catalog(info) || info.context_window != catalog::facts(provider, "").context_window
 }
 
 fn show(
@@ -199,13 +149,13 @@ fn provider_row(screen: &Screen, found: &FoundProvider) -> Vec<String> {
     vec![found.provider.name.to_owned(), status, screen.clean_line(&found.base_url)]
 }
 
-fn model_row(screen: &Screen, row: &ModelRow) -> Vec<String> {
+fn model_row(screen: &Screen, row: &Offer) -> Vec<String> {
     let unknown = || if row.local { "-" } else { "unknown" }.to_owned();
     let price = |of: fn(&Price) -> u64| row.price.as_ref().map_or_else(unknown, |price| dollars(of(price)));
     let mark = if row.default { "* " } else { "" };
     vec![
         format!("{mark}{}", screen.clean_line(&row.name)),
-        row.window.map_or_else(|| "unknown".to_owned(), |window| window.to_string()),
+        row.context_window.map_or_else(|| "unknown".to_owned(), |window| window.to_string()),
         price(|price| price.input),
         price(|price| price.cached),
         price(|price| price.output),
@@ -227,21 +177,12 @@ fn dollars(micros: u64) -> String {
 fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
     let providers = PROVIDERS.iter().filter(|provider| match only {
         Some(only) => only.name == provider.name,
-        None => is_main(provider),
+        None => provider.is_main(),
     });
-    let rows: Vec<ModelRow> = providers
-        .flat_map(|provider| {
-            provider.models().map(|model| {
-                let facts = catalog::facts(provider, model);
-                let name = format!("{}/{model}", provider.name);
-                let window = Some(facts.context_window);
-                ModelRow { name, window, price: facts.price, local: provider.local, default: false }
-            })
-        })
-        .collect();
+    let rows: Vec<Offer> = providers.flat_map(catalogued).collect();
     if screen.json {
         let rows: Vec<Value> = rows.iter().map(row_json).collect();
-        screen.json_line(&json!({"models": rows}));
+        screen.json_list(rows);
     } else if rows.is_empty() {
         screen.line("the catalog lists no models of this provider; any name can be used");
     } else {
@@ -252,7 +193,7 @@ fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
     Exit::Answered
 }
 
-fn row_json(row: &ModelRow) -> Value {
+fn row_json(row: &Offer) -> Value {
     let price = row.price.map(|price| {
         json!({
             "input": micros(price.input),
@@ -260,7 +201,7 @@ fn row_json(row: &ModelRow) -> Value {
             "output": micros(price.output),
         })
     });
-    json!({"name": row.name, "context_window": row.window, "price": price, "default": row.default})
+    json!({"name": row.name, "context_window": row.context_window, "price": price, "default": row.default})
 }
 
 /// Micro-dollars as dollars.
@@ -290,7 +231,7 @@ fn as_json(found: &[FoundProvider], chosen: std::result::Result<&Chosen, &Failur
         }
         Err(_) => Value::Null,
     };
-    json!({"default": default, "providers": providers})
+    json!({"items": providers, "next": null, "default": default})
 }
 
 #[cfg(test)]
@@ -308,19 +249,13 @@ mod tests {
 
     #[test]
     fn an_unknown_price_is_never_shown_as_zero() {
-        let row = |local, price| ModelRow { name: "p/m".into(), window: None, price, local, default: true };
+        let row =
+            |local, price| Offer { name: "p/m".into(), context_window: None, price, local, default: true };
         let screen = Screen::plain(None, true);
         assert_eq!(model_row(&screen, &row(false, None))[..3], ["* p/m", "unknown", "unknown"]);
         assert_eq!(model_row(&screen, &row(true, None))[2], "-");
         assert_eq!(row_json(&row(false, None))["price"], Value::Null);
         let price = Some(Price { input: 2_000_000, cached: 200_000, output: 10_000_000 });
         assert_eq!(row_json(&row(false, price))["price"]["cached"], 0.2);
-    }
-
-    #[test]
-    fn each_address_is_asked_once() {
-        let asked: Vec<&str> = PROVIDERS.iter().filter(|p| is_main(p)).map(|p| p.name).collect();
-        assert!(asked.contains(&"openai") && asked.contains(&"ollama"));
-        assert!(!asked.contains(&"openai-compatible") && !asked.contains(&"openai-chat"));
     }
 }

@@ -11,7 +11,7 @@ use runtime::clock::SystemClock;
 use crate::args::Global;
 use crate::errors::{Exit, Failure, Result};
 use crate::model::{self, Chosen};
-use crate::secrets::{self, Secrets};
+use crate::secrets::Secrets;
 use crate::settings::Settings;
 
 /// How long a provider may take to list its models.
@@ -27,7 +27,7 @@ impl Setup {
     /// Reads keys and settings.
     pub(super) fn load(global: &Global) -> Result<Self> {
         let settings = Settings::load(global, Vec::new())?;
-        let secrets = secrets::gather(settings.data_dir(), &settings.key_refs())?;
+        let secrets = model::secrets_of(&settings)?;
         Ok(Self { settings, secrets })
     }
 
@@ -53,12 +53,6 @@ impl Setup {
         let names = std::iter::once(self.settings.text("model.name")).chain(self.settings.model_names());
         let mut of_it = names.filter(|name| name.split('/').next() == Some(provider.name));
         of_it.next().map(|name| self.config(name)).transpose()
-    }
-
-    /// The provider and the model of a full name.
-    pub(super) fn split<'a>(&self, name: &'a str) -> Result<(&'static Provider, &'a str)> {
-        let (provider, model) = name.split_once('/').unwrap_or((name, ""));
-        Ok((self::provider(provider)?, model))
     }
 
     /// `provider/model` for a name that may be only a provider: then its first model.

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use agent::port::{Clock, Model, Models as _};
 use models::bounds::CONFORMANCE_OUTPUT;
+use models::catalog;
 use models::conformance::{self, Advice, Check, Column, Finding, Speed, Trial, Verdict, advice};
 use models::model_book::{ModelBook, ModelConfig, ToolMode};
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
 
-use super::setup::Setup;
+use super::setup::{Setup, provider};
 use crate::args::{Global, ToolModeArg, TryArgs};
 use crate::errors::{Exit, Result};
 use crate::model;
@@ -79,11 +80,11 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
 /// The model to test, its address and the modes.
 async fn subject(setup: &Setup, args: &TryArgs) -> Result<TrialModel> {
     let name = setup.full_name(&args.model, args.base_url.as_deref()).await?;
-    let (provider, _) = setup.split(&name)?;
+    let provider = provider(name.split('/').next().unwrap_or_default())?;
     let mut config = setup.config(&name)?;
     config.base_url = args.base_url.clone().or(config.base_url);
     config.max_output = Some(config.max_output.map_or(CONFORMANCE_OUTPUT, |max| max.min(CONFORMANCE_OUTPUT)));
-    let base_url = config.base_url.clone().or(provider.base_url.map(str::to_owned)).unwrap_or_default();
+    let base_url = config.address();
     let modes = match args.tool_mode {
         Some(ToolModeArg::Native) => vec![ToolMode::Native],
         Some(ToolModeArg::JsonSchema) => vec![ToolMode::JsonSchema],
@@ -126,7 +127,7 @@ fn head(screen: &Screen, subject: &TrialModel, model: Option<&dyn Model>) {
     ];
     if let Some(model) = model {
         let tokens = model.info().context_window;
-        let assumed = !subject.window_stated && !model::is_in_catalog(model.info());
+        let assumed = !subject.window_stated && !catalog::knows(&model.info().name);
         pairs.push((
             "window",
             match assumed {

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use agent::config::AgentConfig;
 use agent::port::Toolbox;
-use scenario::bounds::FILE_MAX_BYTES;
 use scenario::file;
-use scenario::flaw::{FileFlaw, FilePosition};
+use scenario::flaw::FileFlaw;
 use scenario::scene::Scenario;
 use serde_json::{Map, Value, json};
 
@@ -28,26 +27,8 @@ pub(super) struct File {
 impl File {
     pub(super) fn to_json(&self) -> Value {
         let flaws = self.scenario.as_ref().err().map(Vec::as_slice).unwrap_or_default();
-        let flaws: Vec<Value> = flaws
-            .iter()
-            .map(|flaw| {
-                let line = flaw.place.line;
-                let column = flaw.place.column;
-                json!({"line": line, "column": column, "message": flaw.message, "hint": flaw.hint})
-            })
-            .collect();
-        let name = self.scenario.as_ref().ok().map(|scenario| scenario.name.clone());
+        let name = self.scenario.as_ref().ok().map(|scenario| &scenario.name);
         json!({"file": self.path, "scenario": name, "ok": self.scenario.is_ok(), "flaws": flaws})
-    }
-
-    /// A flaw after its position.
-    pub(super) fn located(&self, flaw: &FileFlaw) -> String {
-        let FilePosition { line, column } = flaw.place;
-        if line == 0 {
-            format!("{}: {flaw}", self.path)
-        } else {
-            format!("{}:{line}:{column}: {flaw}", self.path)
-        }
     }
 }
 
@@ -56,7 +37,7 @@ pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
-            let inside = in_directory(path)?;
+            let inside = file::in_folder(path).map_err(|error| unreadable(path, &error))?;
             if inside.is_empty() {
                 let dir = path.display();
                 let failure =
@@ -76,29 +57,10 @@ pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<File>> {
     files.iter().map(|path| read(path, &tools)).collect()
 }
 
-fn in_directory(path: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
-        let file = entry.map_err(|error| unreadable(path, &error))?.path();
-        let is_yaml = file.extension().is_some_and(|ext| ext == "yaml" || ext == "yml");
-        if is_yaml && file.is_file() {
-            files.push(file);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
 fn read(path: &Path, tools: &[String]) -> Result<File> {
-    use std::io::Read;
-    let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
-    // One byte more than the limit is enough to detect that it is too long.
-    let max = u64::try_from(FILE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    let mut bytes = Vec::new();
-    file.take(max).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let agent_files = |file: &str| agent_file(&folder.join(file), tools);
-    let scenario = file::read_with(&bytes, tools, &agent_files);
+    let scenario = file::read_path(path, tools, &agent_files).map_err(|error| unreadable(path, &error))?;
     Ok(File { path: path.display().to_string(), scenario })
 }
 
@@ -127,8 +89,8 @@ pub(super) fn valid(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
     // A failure has one hint: that of a single flaw. Of several flaws each keeps its own below it.
     let hint = if let [(_, only)] = flaws.as_slice() { only.hint.clone() } else { None };
     let with_hint = |(file, flaw): &(&File, &FileFlaw)| match &flaw.hint {
-        Some(own) if flaws.len() > 1 => format!("{}\n    ({own})", file.located(flaw)),
-        _ => file.located(flaw),
+        Some(own) if flaws.len() > 1 => format!("{}\n    ({own})", flaw.located(&file.path)),
+        _ => flaw.located(&file.path),
     };
     let mut wrong: Vec<String> = flaws.iter().map(with_hint).collect();
     if wrong.is_empty() {

@@ -2,7 +2,6 @@
 
 mod files;
 mod record;
-mod replies;
 mod report;
 mod run;
 mod runner;

@@ -8,18 +8,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::config::AgentConfig;
+use agent::entry::EntryKind;
 use agent::event::{EventData, EventState};
-use agent::id::{CycleId, EntityId, MessageId, SpaceId};
+use agent::id::MessageId;
 use agent::limits::PAGE_MAX;
 use agent::port::Toolbox;
-use api::{Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson};
+use agent::space::MessageKind;
+use api::{
+    Agent, Consciousness, EntityJson, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson,
+    SpaceOfAgent,
+};
 use scenario::file;
-use scenario::flaw::FilePosition;
-use scenario::scene::{Actor, Room, Scenario, StoryAction, StoryEvent, When};
+use scenario::record::{RecordedCycle, RecordedEvent, RecordedMessage, Recording};
+use scenario::scene::Room;
 use scenario::write::written;
 use serde_json::{Value, json};
 
-use super::{replies, runner};
+use super::runner;
 use crate::args::RecordArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
@@ -39,8 +44,12 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     let progress = Progress::start(&screen, "reading what happened");
     let agent = target::agent(&client, args.agent.as_deref()).await?;
     let runs = runs(&client, &agent, &args).await?;
-    let recording = Recording::gather(&client, &agent, &runs).await?;
-    let (scenario, left_out) = recording.scenario(&agent, &runs)?;
+    let (scenario, left_out) = gather(&client, &agent, &runs).await?.scenario();
+    if scenario.story.is_empty() {
+        let message = "these cycles contain nothing that can be recorded";
+        return Err(Failure::new(Exit::Refused, "nothing_to_record", message)
+            .hint("messages and events of services can be recorded; plans and late results cannot yet"));
+    }
     let text = written(&scenario);
     let trial_failure = trial_failure(&text).await?;
     drop(progress);
@@ -94,164 +103,88 @@ async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<R
     Ok(runs)
 }
 
-/// Everything that a recording is made from.
-struct Recording {
-    spaces: Vec<(SpaceId, String)>,
-    rooms: Vec<Room>,
-    /// Handles of all members and senders.
-    entities: HashMap<EntityId, String>,
-    /// The events that each cycle processed, in order.
-    processed: HashMap<CycleId, Vec<LoggedEvent>>,
-    /// The messages that these events refer to.
-    messages: HashMap<MessageId, MessageJson>,
-    entries: Vec<LogEntry>,
-    posted: Vec<MessageJson>,
+/// Reads all that a recording consists of.
+async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Recording> {
+    let mut config = agent.config.clone();
+    if let Some(keys) = config.as_object_mut() {
+        keys.remove("model");
+    }
+    let config = AgentConfig::from_json(&config).map_err(|error| {
+        Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the config: {error}"))
+            .hint("is the server a different version than this `viv`?")
+    })?;
+    let facts: FactsJson = client.get_as(&agent_path(agent.id, "/facts")).await?;
+    let mut recording = Recording {
+        agent: agent.name.clone(),
+        display_name: agent.display_name.clone(),
+        config,
+        rooms: Vec::new(),
+        messages: HashMap::new(),
+        handles: HashMap::from([(agent.id.to_string(), agent.name.clone())]),
+        cycles: Vec::new(),
+    };
+    for SpaceOfAgent { id, name, members, wake_on, .. } in facts.spaces {
+        let members = members.into_iter().map(|member| member.entity);
+        let members: Vec<(String, String)> = members.map(|one| (one.id.to_string(), one.name)).collect();
+        let names = members.iter().map(|(_, name)| name.clone()).collect();
+        recording.rooms.push((id, Room { name: name.clone(), members: names, wake_on }));
+        recording.handles.extend(members.into_iter().chain([(id.to_string(), name)]));
+    }
+    let mut entries = entries(client, agent, runs).await?;
+    let rows = client.list(&agent_path(agent.id, "/inbox?state=processed"), INBOX_MAX).await?;
+    let mut inbox: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
+    inbox.sort_by_key(|event| event.seq);
+    for run in runs {
+        let mut events = Vec::new();
+        let of_run = |event: &LoggedEvent| matches!(event.state, EventState::Processed { cycle, .. } if cycle == run.id);
+        for LoggedEvent { seq, kind, data, .. } in inbox.extract_if(.., |event| of_run(event)) {
+            if let EventData::Message { message: id, .. } = data {
+                let message = message(client, id, &mut recording.handles).await?;
+                recording.messages.insert(id, message);
+            }
+            events.push(RecordedEvent { seq, kind, data });
+        }
+        let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", run.id)).await?;
+        let texts = detail.messages.into_iter().filter(|message| message.kind == MessageKind::Text);
+        recording.cycles.push(RecordedCycle {
+            ordinal: run.ordinal,
+            opened_at: run.opened_at,
+            ending: run.ending,
+            steps: run.steps.len(),
+            processed: run.events,
+            events,
+            replies: entries
+                .extract_if(.., |entry| entry.cycle == run.id)
+                .map(|entry| entry.message)
+                .collect(),
+            posted: texts.map(|message| recorded(message, agent.name.clone())).collect(),
+        });
+    }
+    Ok(recording)
 }
 
-impl Recording {
-    async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Self> {
-        let path = agent_path(agent.id, "/facts");
-        let facts: FactsJson = client.get_as(&path).await?;
-        let mut recording = Self {
-            spaces: facts.spaces.iter().map(|space| (space.id, space.name.clone())).collect(),
-            rooms: Vec::new(),
-            entities: HashMap::from([(agent.id.entity(), agent.name.clone())]),
-            processed: HashMap::new(),
-            messages: HashMap::new(),
-            entries: entries(client, agent, runs).await?,
-            posted: Vec::new(),
-        };
-        for space in &facts.spaces {
-            let members = space.members.iter().map(|member| member.entity.name.clone()).collect();
-            recording.rooms.push(Room { name: space.name.clone(), members, wake_on: space.wake_on });
-            let named = space.members.iter().map(|member| (member.entity.id, member.entity.name.clone()));
-            recording.entities.extend(named);
-        }
-        let rows = client.list(&agent_path(agent.id, "/inbox?state=processed"), INBOX_MAX).await?;
-        let mut events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
-        events.sort_by_key(|event| event.seq);
-        for event in events {
-            let EventState::Processed { cycle, .. } = &event.state else { continue };
-            if runs.iter().any(|run| run.id == *cycle) {
-                recording.fetch(client, &event).await?;
-                recording.processed.entry(*cycle).or_default().push(event);
-            }
-        }
-        for run in runs {
-            let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", run.id)).await?;
-            recording.posted.extend(detail.messages);
-        }
-        Ok(recording)
-    }
-
-    /// Fetches the message that an event refers to, and its sender.
-    async fn fetch(&mut self, client: &Client, event: &LoggedEvent) -> Result<()> {
-        let EventData::Message { message, .. } = &event.data else { return Ok(()) };
-        let found: MessageJson = client.get_as(&format!("/v1/messages/{message}")).await?;
-        if !self.entities.contains_key(&found.sender) {
-            let path = format!("/v1/entities/{}", found.sender);
-            let entity: api::EntityJson = client.get_as(&path).await?;
-            self.entities.insert(entity.id, entity.name);
-        }
-        self.messages.insert(*message, found);
-        Ok(())
-    }
-
-    /// The scenario, and which events of these cycles it cannot express.
-    fn scenario(&self, agent: &Agent, runs: &[RunJson]) -> Result<(Scenario, Vec<String>)> {
-        let mut config = agent.config.clone();
-        if let Some(keys) = config.as_object_mut() {
-            // The model is chosen when the scenario is run.
-            keys.remove("model");
-        }
-        let config = AgentConfig::from_json(&config).map_err(|error| {
-            Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the config: {error}"))
-                .hint("is the server a different version than this `viv`?")
-        })?;
-        let mut rooms = self.rooms.clone();
-        let (story, left_out) = self.story(agent, runs, &mut rooms);
-        if story.is_empty() {
-            return Err(Failure::new(
-                Exit::Refused,
-                "nothing_to_record",
-                "these cycles contain nothing that can be recorded",
-            )
-            .hint("messages and events of services can be recorded; plans and late results cannot yet"));
-        }
-        let mut people: Vec<String> = rooms.iter().flat_map(|room| room.members.clone()).collect();
-        people.sort();
-        people.dedup();
-        people.retain(|name| *name != agent.name);
-        let names = replies::NameTable {
-            agent,
-            spaces: &self.spaces,
-            entities: &self.entities,
-            posted: &self.posted,
-        };
-        let script = replies::script(&names, runs, &self.entries);
-        let expect = replies::expectations(&names, runs);
-        let actor =
-            Actor { name: agent.name.clone(), config, script: Some(script), place: FilePosition::default() };
-        let cycles = if runs.len() == 1 { "a cycle".to_owned() } else { format!("{} cycles", runs.len()) };
-        let from = runs.first().map(|run| run.opened_at.to_string()).unwrap_or_default();
-        let scenario = Scenario {
-            name: format!("What {} did in {cycles}", agent.display_name),
-            about: format!(
-                "Recorded; the first cycle began at {from}. The script contains its model's replies.\n"
-            ),
-            people,
-            agents: vec![actor],
-            spaces: rooms,
-            story,
-            expect,
-        };
-        Ok((scenario, left_out))
-    }
-
-    /// What happened, in order, and the events that no sentence of a story can express.
-    fn story(&self, agent: &Agent, runs: &[RunJson], rooms: &mut [Room]) -> (Vec<StoryEvent>, Vec<String>) {
-        let (mut story, mut left_out) = (Vec::new(), Vec::new());
-        for run in runs {
-            let mut first = true;
-            for event in self.processed.get(&run.id).into_iter().flatten() {
-                let Some(what) = self.what(agent, event, rooms) else {
-                    let kind = event.kind.as_str();
-                    let cycle = run.ordinal;
-                    left_out.push(format!("the event {} of cycle {cycle}, a `{kind}`", event.seq));
-                    continue;
-                };
-                let when = if first { When::Quiet } else { When::After(Duration::ZERO) };
-                first = false;
-                story.push(StoryEvent { when, what: vec![what], times: 1, place: FilePosition::default() });
-            }
-        }
-        (story, left_out)
-    }
-
-    fn what(&self, agent: &Agent, event: &LoggedEvent, rooms: &mut [Room]) -> Option<StoryAction> {
-        match &event.data {
-            EventData::Message { space, message, .. } => {
-                let message = self.messages.get(message)?;
-                let space = self.spaces.iter().find(|(id, _)| id == space).map(|(_, name)| name.clone())?;
-                let who = self.entities.get(&message.sender)?.clone();
-                // A sender who has left since was a member then.
-                let room = rooms.iter_mut().find(|room| room.name == space)?;
-                if !room.members.contains(&who) {
-                    room.members.push(who.clone());
-                }
-                Some(StoryAction::Says { who, space, text: message.text.clone(), id: None })
-            }
-            EventData::Service { name, payload } => {
-                let service = name.split_whitespace().collect::<Vec<_>>().join("-");
-                let payload = payload.clone();
-                Some(StoryAction::Calls { service, agent: agent.name.clone(), payload, id: None })
-            }
-            _ => None,
-        }
-    }
+/// A message that an event refers to, and the handle of its sender, who may have left the space since.
+async fn message(
+    client: &Client,
+    id: MessageId,
+    handles: &mut HashMap<String, String>,
+) -> Result<RecordedMessage> {
+    let message: MessageJson = client.get_as(&format!("/v1/messages/{id}")).await?;
+    let id = message.sender.to_string();
+    let sender = match handles.get(&id) {
+        Some(known) => known.clone(),
+        None => client.get_as::<EntityJson>(&format!("/v1/entities/{id}")).await?.name,
+    };
+    handles.insert(id, sender.clone());
+    Ok(recorded(message, sender))
 }
 
-/// The entries of these runs.
+fn recorded(message: MessageJson, sender: String) -> RecordedMessage {
+    let MessageJson { space, text, call, .. } = message;
+    RecordedMessage { sender, space, text, call }
+}
+
+/// The replies of the model in these runs.
 async fn entries(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Vec<LogEntry>> {
     let mut all = Vec::new();
     let (mut after, mut read) = (0, 0);
@@ -259,7 +192,10 @@ async fn entries(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Vec
         let path = agent_path(agent.id, &format!("/consciousness?limit={PAGE_MAX}&after={after}"));
         let page: Consciousness = client.get_as(&path).await?;
         read += page.entries.len();
-        all.extend(page.entries.into_iter().filter(|entry| runs.iter().any(|run| run.id == entry.cycle)));
+        let reply = |entry: &LogEntry| {
+            entry.kind == EntryKind::Assistant && runs.iter().any(|run| run.id == entry.cycle)
+        };
+        all.extend(page.entries.into_iter().filter(reply));
         match page.next {
             Some(next) if next > after => after = next,
             _ => break,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use scenario::play::PlayResult;
 use scenario::scene::Scenario;
-use scenario::transcript::{Line, LineContent};
+use scenario::transcript::{Line, LineContent, LineKind};
 use scenario::verdict::Unmet;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ pub(super) fn checked(screen: &Screen, file: &File) {
         Err(flaws) => {
             heading(screen, false, &file.path, "");
             for flaw in flaws {
-                screen.wrapped(&format!("    {}", screen.clean_line(&file.located(flaw))), 8);
+                screen.wrapped(&format!("    {}", screen.clean_line(&flaw.located(&file.path))), 8);
                 if let Some(hint) = &flaw.hint {
                     screen.wrapped(&format!("      hint: {}", screen.clean_line(hint)), 12);
                 }
@@ -115,7 +115,7 @@ fn failures(screen: &Screen, file: &str, outcome: &PlayResult) {
     }
     for unmet in &outcome.unmet {
         let sentence = screen.paint(Style::Yellow, &screen.clean_line(&unmet.sentence));
-        screen.wrapped(&format!("    {}:{}: {sentence}", screen.clean_line(file), unmet.place.line), 8);
+        screen.wrapped(&format!("    {}:{}: {sentence}", screen.clean_line(file), unmet.line), 8);
         for line in difference(screen, unmet) {
             screen.line(&format!("      {line}"));
         }
@@ -132,7 +132,7 @@ fn difference(screen: &Screen, unmet: &Unmet) -> Vec<String> {
     };
     let mut lines = labelled("wanted", &unmet.wanted);
     lines.extend(labelled("got", &unmet.got));
-    if let Some((wanted, nearest)) = &unmet.nearest {
+    if let (Some(wanted), Some(nearest)) = (&unmet.example, &unmet.nearest) {
         let (wanted, nearest) = (screen.clean_line(wanted), screen.clean_line(nearest));
         let same = wanted.chars().zip(nearest.chars()).take_while(|(a, b)| a == b).count();
         // Long texts are shown from shortly before the first difference.
@@ -182,15 +182,18 @@ fn transcript(screen: &Screen, outcome: &PlayResult) {
 }
 
 fn line_text(what: &LineContent) -> (String, Option<Style>) {
-    match what {
-        LineContent::Said(text) => (text.clone(), Some(Style::Cyan)),
-        LineContent::Thought(text) => (format!("({text})"), Some(Style::Dim)),
-        LineContent::Called(tool, arguments) => (format!("-> {tool} {arguments}"), None),
-        LineContent::Failed(tool, text) => (format!("<- {tool} failed: {text}"), Some(Style::Red)),
-        LineContent::Cycle(words) => (format!("[{words}]"), Some(Style::Dim)),
-        LineContent::Skipped(Some(reason)) => (format!("[skipped: {reason}]"), Some(Style::Dim)),
-        LineContent::Skipped(None) => ("[skipped]".to_owned(), Some(Style::Dim)),
-        LineContent::Happened(what) => (what.clone(), Some(Style::Yellow)),
+    let LineContent { kind, tool, text } = what;
+    let (tool, text) = (tool.as_deref().unwrap_or_default(), text.as_deref());
+    let words = text.unwrap_or_default();
+    match kind {
+        LineKind::Said => (words.to_owned(), Some(Style::Cyan)),
+        LineKind::Thought => (format!("({words})"), Some(Style::Dim)),
+        LineKind::Called => (format!("-> {tool} {words}"), None),
+        LineKind::Failed => (format!("<- {tool} failed: {words}"), Some(Style::Red)),
+        LineKind::Cycle => (format!("[{words}]"), Some(Style::Dim)),
+        LineKind::Skipped if text.is_some() => (format!("[skipped: {words}]"), Some(Style::Dim)),
+        LineKind::Skipped => ("[skipped]".to_owned(), Some(Style::Dim)),
+        LineKind::Happened => (words.to_owned(), Some(Style::Yellow)),
     }
 }
 
@@ -226,39 +229,10 @@ pub(super) fn to_json(played: &Played, transcripts: bool) -> Value {
 }
 
 fn run_to_json(outcome: &PlayResult, transcripts: bool) -> Value {
-    let unmet: Vec<Value> = outcome
-        .unmet
-        .iter()
-        .map(|unmet| {
-            let nearest = unmet.nearest.as_ref().map(|(_, nearest)| nearest);
-            json!({"line": unmet.place.line, "expected": unmet.sentence, "wanted": unmet.wanted,
-                "got": unmet.got, "nearest": nearest})
-        })
-        .collect();
-    let mut run = json!({
-        "ok": outcome.passed(),
-        "unmet": unmet,
-        "broken_off": outcome.broken_off,
-        "took_ms": u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX),
-        "cycles": outcome.cycles,
-        "tokens": outcome.tokens,
-    });
-    if transcripts || !outcome.passed() {
-        run["transcript"] = outcome.transcript.iter().map(line_to_json).collect();
+    let mut run = json!(outcome);
+    run["ok"] = outcome.passed().into();
+    if let Some(run) = run.as_object_mut().filter(|_| !transcripts && outcome.passed()) {
+        run.remove("transcript");
     }
     run
-}
-
-fn line_to_json(line: &Line) -> Value {
-    let (kind, text, tool) = match &line.what {
-        LineContent::Said(text) => ("said", Some(text), None),
-        LineContent::Thought(text) => ("thought", Some(text), None),
-        LineContent::Called(tool, arguments) => ("called", Some(arguments), Some(tool)),
-        LineContent::Failed(tool, text) => ("failed", Some(text), Some(tool)),
-        LineContent::Cycle(words) => ("cycle", Some(words), None),
-        LineContent::Skipped(reason) => ("skipped", reason.as_ref(), None),
-        LineContent::Happened(what) => ("happened", Some(what), None),
-    };
-    let at_ms = u64::try_from(line.at.as_millis()).unwrap_or(u64::MAX);
-    json!({"at_ms": at_ms, "space": line.space, "who": line.who, "kind": kind, "tool": tool, "text": text})
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::port::{Clock, Models};
+use models::conformance::answers;
 use runtime::clock::SystemClock;
 use scenario::flaw::FilePosition;
 use scenario::scene::Scenario;
@@ -83,7 +84,7 @@ async fn models(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
     let chosen = model::choose(&settings, clock).await?;
     if !chosen.info.demo {
         let progress = Progress::start(screen, format!("asking {}", chosen.info.name));
-        let answer = probe::ask(&*chosen.models, max).await;
+        let answer = answers(&*chosen.model, max).await;
         drop(progress);
         answer.map_err(|error| {
             let failure = probe::explain(&chosen.info.name, &chosen.address, &error, max);

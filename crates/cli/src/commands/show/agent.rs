@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{calls, section};
+use crate::commands::dead;
 use crate::errors::Result;
 use crate::output::{Screen, ago};
 use crate::target;
@@ -44,6 +45,10 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     if let Some(why) = &agent.why {
         let at = pairs.iter().position(|(name, _)| *name == "state").map_or(0, |at| at + 1);
         pairs.insert(at, ("why", line(why)));
+    }
+    if let Some(notice) = dead::notice(&agent) {
+        let at = pairs.iter().position(|(name, _)| *name == "inbox").map_or(0, |at| at + 1);
+        pairs.insert(at, ("dead", line(&notice)));
     }
     if let Some(cycle) = agent.cycle {
         pairs.push(("cycle", cycle.to_string()));

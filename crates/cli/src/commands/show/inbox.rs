@@ -3,16 +3,17 @@
 use agent::event::{EventData, EventProgress, EventState};
 use api::LoggedEvent;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::args::InboxArg;
 use crate::errors::Result;
-use crate::output::{Screen, ago, shortened};
+use crate::output::{Screen, ago, columns, shortened};
 use crate::target;
 use client::{Client, agent_path, segment, typed};
 
-/// Columns of a text in a list.
+/// Columns of a text in a list, and the fewest that are worth showing.
 const PREVIEW: usize = 60;
+const PREVIEW_MIN: usize = 12;
 
 /// Shows an inbox.
 pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> Result<()> {
@@ -21,7 +22,7 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
     let max = usize::try_from(arg.limit).unwrap_or(usize::MAX);
     let rows = client.list(&agent_path(agent.id, &format!("/inbox{query}")), max).await?;
     if screen.json {
-        screen.json_line(&json!({"agent": agent.name, "events": rows}));
+        screen.json_list(rows);
         return Ok(());
     }
     let events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
@@ -31,8 +32,14 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
         return Ok(());
     }
     let now = Timestamp::now();
-    let rows: Vec<Vec<String>> = events.iter().map(|event| event_row(screen, event, now)).collect();
-    screen.table(&["SEQ", "WHEN", "KIND", "STATE", "WHAT"], &rows);
+    let mut rows: Vec<Vec<String>> = events.iter().map(|event| event_row(screen, event, now)).collect();
+    let head = ["SEQ", "WHEN", "KIND", "STATE", "WHAT"];
+    // The last column takes what the others leave: the rows stay rows on a usual terminal.
+    let widest = |i: usize| rows.iter().map(|row| columns(&row[i])).chain([head[i].len()]).max().unwrap_or(0);
+    let others: usize = (0..4).map(|i| widest(i) + 2).sum();
+    let room = screen.width.map_or(PREVIEW, |width| width.saturating_sub(others).max(PREVIEW_MIN));
+    rows.iter_mut().for_each(|row| row[4] = shortened(&row[4], room));
+    screen.table(&head, &rows);
     Ok(())
 }
 
@@ -61,8 +68,8 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
         event.seq.to_string(),
         ago(event.at, now),
         format!("{}{urgent}", event.kind.as_str()),
-        shortened(&screen.clean_line(&state), PREVIEW),
-        shortened(&screen.clean_line(&content(event)), PREVIEW),
+        shortened(&screen.clean_line(&state), screen.width.map_or(PREVIEW, |width| width * 2 / 5)),
+        screen.clean_line(&content(event)),
     ]
 }
 

@@ -11,7 +11,6 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::args::TopArgs;
 use crate::errors::{Exit, Result};
@@ -33,7 +32,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result
     }
     overview.listed(live::agents(&client).await?);
     if screen.json {
-        screen.json_line(&json!({"agents": overview.shown().collect::<Vec<_>>()}));
+        screen.json_list(overview.shown().collect::<Vec<_>>());
         return Ok(Exit::Answered);
     }
     let context = CellContext { screen: &screen, pulses: &overview.pulses, now: Timestamp::now() };

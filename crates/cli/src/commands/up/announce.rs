@@ -66,25 +66,7 @@ impl Announcement<'_> {
             screen.line("");
             report::print(report, screen);
         }
-        if self.no_space {
-            let label = "\nThe disk is full: the server accepts nothing until there is space; everything can be read.\n\
-                         Commands on this machine may not find a key for this server before the next start.";
-            screen.line(&screen.paint(Style::Yellow, label));
-        }
-        if self.lost_frames > 0 {
-            let label = format!("\n{}", damaged_log(self.lost_frames));
-            screen.line(&screen.paint(Style::Yellow, &label));
-        }
-        if chosen.info.demo {
-            let label = "\nThis is the demo model: scripted replies, no language model. For a real one set\n\
-                         OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama, or try\n\
-                         `make run-local`.";
-            screen.line(&screen.paint(Style::Yellow, label));
-        }
-        if let Some(key) = admin_key {
-            screen
-                .line(&format!("\nAdmin key, shown only this once and stored as a hash:\n  {}", key.open()));
-        }
+        print_notes(screen, self.no_space, self.lost_frames, chosen.info.demo, admin_key.map(ApiKey::open));
         screen.line(&format!("\nIn a second terminal: {}", self.chat(screen)));
         if !self.files.is_empty() {
             let dir = shown(self.settings.agents_dir());
@@ -130,6 +112,34 @@ impl Announcement<'_> {
         let plain = whom.is_empty() && where_else.is_empty() && self.settings.file.is_none();
         let command = screen.paint(Style::Bold, &format!("viv chat{whom}{where_else}"));
         if plain { format!("{command}   (or `make chat`)") } else { command }
+    }
+}
+
+/// Prints what needs attention after a start, and the admin key of a first one.
+pub(super) fn print_notes(
+    screen: &Screen,
+    no_space: bool,
+    lost_frames: u64,
+    demo: bool,
+    admin_key: Option<&str>,
+) {
+    if no_space {
+        let label = "\nThe disk is full: the server accepts nothing until there is space; everything can be read.\n\
+                     Commands on this machine may not find a key for this server before the next start.";
+        screen.line(&screen.paint(Style::Yellow, label));
+    }
+    if lost_frames > 0 {
+        let label = format!("\n{}", damaged_log(lost_frames));
+        screen.line(&screen.paint(Style::Yellow, &label));
+    }
+    if demo {
+        let label = "\nThis is the demo model: scripted replies, no language model. For a real one set\n\
+                     OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama, or try\n\
+                     `make run-local`.";
+        screen.line(&screen.paint(Style::Yellow, label));
+    }
+    if let Some(key) = admin_key {
+        screen.line(&format!("\nAdmin key, shown only this once and stored as a hash:\n  {key}"));
     }
 }
 

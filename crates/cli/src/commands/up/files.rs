@@ -8,8 +8,10 @@ use runtime::clock::SystemClock;
 
 use super::watch::Watch;
 use crate::errors::{Exit, Failure, Result};
+use crate::input;
 use crate::listen;
 use crate::model::{self, Chosen};
+use crate::output::Screen;
 use crate::settings::{Origin, Settings};
 use project::agent_file::{AgentFile, FileProblem, Stamp, Vetting, load, scan, shown};
 use project::reconcile::{ExistingFiles, ReconcileReport, Reconciler};
@@ -83,9 +85,28 @@ impl Files {
         if problems.is_empty() { Ok(()) } else { Err(refused(problems)) }
     }
 
+    /// Asks before agents are retired because their files are gone.
+    pub(super) async fn confirm_prune(
+        &self,
+        reconciler: &Reconciler,
+        screen: &Screen,
+        yes: bool,
+    ) -> Result<()> {
+        let gone = reconciler.prunable(&self.existing()).await?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let what =
+            format!("the files of {} are gone: retiring these agents cannot be undone", gone.join(", "));
+        input::confirm(screen, &what, yes, Some("leave out --prune"))
+    }
+
     pub(super) async fn apply(&self, reconciler: &Reconciler, prune: bool) -> Result<ReconcileReport> {
-        let names = self.names().map(str::to_owned).collect();
-        Ok(reconciler.apply(&self.agents, &ExistingFiles { names, broken: BTreeSet::new() }, prune).await?)
+        Ok(reconciler.apply(&self.agents, &self.existing(), prune).await?)
+    }
+
+    fn existing(&self) -> ExistingFiles {
+        ExistingFiles { names: self.names().map(str::to_owned).collect(), broken: BTreeSet::new() }
     }
 
     /// The watcher that applies the files again when they change.

@@ -2,6 +2,7 @@
 //! anything is written.
 
 mod announce;
+mod background;
 mod files;
 mod report;
 mod watch;
@@ -34,6 +35,7 @@ use files::Files;
 use project::reconcile::Reconciler;
 use watch::Watch;
 
+pub(crate) use background::{logs, stop};
 pub(crate) use files::check_start;
 
 /// Exit code after a second signal to stop.
@@ -42,6 +44,9 @@ const EXIT_STOPPED_TWICE: i32 = 130;
 /// Serves until it is told to stop.
 pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<Exit> {
     let settings = Settings::load(&global, args.given())?;
+    if args.detach && !args.detached {
+        return background::start(&screen, settings.data_dir());
+    }
     log_to_stderr(screen, &settings)?;
     let data_dir = settings.data_dir();
     let listener = listen::bind(settings.get("listen"), settings.flag("allow_remote"), data_dir).await?;
@@ -56,6 +61,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let signals = Signals::new()?;
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
+    background::write_pid(data_dir);
     let lost_frames = store.lost_frames();
     if lost_frames > 0 {
         tracing::warn!("{}", announce::damaged_log(lost_frames));
@@ -64,6 +70,9 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files.check(&reconciler).await?;
+    if args.prune {
+        files.confirm_prune(&reconciler, &screen, args.yes).await?;
+    }
     let existing = existing_agents(&*ports.reader).await;
     let admin_key = world::found(&ports, files.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
@@ -103,6 +112,10 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         no_space: local.no_space,
     };
     announcement.print(&screen, admin_key.as_ref(), report.as_ref().ok());
+    if args.detached {
+        // Who started it reads no further: what follows belongs to the log.
+        let _ = rustix::stdio::dup2_stdout(io::stderr());
+    }
     let watch = match report {
         Ok(report) => files.watch(reconciler, report),
         Err(failure) => {

@@ -44,21 +44,28 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Starts to listen, so that nothing is missed after the past is read.
-    pub(crate) async fn begin(
+    /// Creates a follower; it does not listen yet.
+    pub(crate) fn new(
         client: Arc<Client>,
         screen: Screen,
         subject: Subject,
         log: Log,
         thoughts: bool,
-    ) -> Result<Self> {
+    ) -> Self {
+        let (_, received) = mpsc::channel(1);
+        let (last, oldest, lost, had_snapshot) = (None, None, false, false);
+        Self { client, screen, subject, log, received, last, oldest, lost, had_snapshot, thoughts }
+    }
+
+    /// Starts to listen, before the past is read, so that nothing is missed in between.
+    pub(crate) async fn listen(&mut self) -> Result<()> {
         let (sender, received) = mpsc::channel(BUFFER);
-        for (source, path) in subject.streams() {
-            let stream = client::listen(Arc::clone(&client), path).await?;
+        for (source, path) in self.subject.streams() {
+            let stream = client::listen(Arc::clone(&self.client), path).await?;
             pass_on(source, stream, sender.clone());
         }
-        let (last, oldest, lost, had_snapshot) = (None, None, false, false);
-        Ok(Self { client, screen, subject, log, received, last, oldest, lost, had_snapshot, thoughts })
+        self.received = received;
+        Ok(())
     }
 
     /// Adds the past: the last `history` items, or those after `since`. Items that were read but not shown count as

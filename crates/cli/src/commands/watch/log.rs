@@ -15,6 +15,7 @@ use jiff::tz::TimeZone;
 use super::moment::{backing_off_text, clock, money, took};
 use super::names::Names;
 use crate::commands::chat::flow::flow;
+use crate::commands::dead;
 use crate::output::{Screen, Style, char_columns, columns, short_count, shortened};
 use client::{AgentWork, Feed, FeedDraft, Snapshot};
 
@@ -94,7 +95,8 @@ pub(crate) struct Log {
     woke: HashMap<AgentId, (Timestamp, AgentState)>,
     /// Cycles that did something visible, whether it is shown or not.
     visible: Recent<CycleId>,
-    messages: Recent<MessageId>,
+    /// With their revisions: the message of a tool changes.
+    messages: Recent<(MessageId, u64)>,
     endings: Recent<CycleId>,
     rows: Vec<String>,
 }
@@ -144,7 +146,7 @@ impl Log {
             Update::Message { message } => {
                 // A message makes its cycle visible, even one that is older than everything shown.
                 message.cycle.into_iter().for_each(|cycle| self.mark_visible(cycle));
-                !self.messages.add(message.id)
+                !self.messages.add((message.id, message.rev))
             }
             Update::CycleEnded { cycle, .. } => !self.endings.add(*cycle),
             _ => false,
@@ -209,8 +211,10 @@ impl Log {
                 self.act(*agent, Some(*cycle));
                 self.think(at, *agent, *step, *reasoning, delta);
             }
-            Update::EventProgress { agent, event, progress: EventProgress::Dead, .. } => {
-                let text = format!("marked the event {} as dead (`viv dead` lists dead events)", event.0);
+            Update::EventProgress { agent, event, progress: EventProgress::Dead, reason, .. } => {
+                let why = reason.as_deref().map(|why| format!(" because: {why}")).unwrap_or_default();
+                let advice = dead::advice(event, &self.names.of(agent.entity()));
+                let text = format!("marked the event {} as dead{why}; {advice}", event.0);
                 self.row(at, *agent, &text, Style::Dim);
             }
             // A call is shown when it starts.
@@ -490,6 +494,9 @@ impl Log {
         // Who chats canceled it.
         if let Some(reason) = reason.filter(|_| (self.kind, ending) != (Kind::Chat, Ending::Canceled)) {
             text.push_str(&format!(" ({reason})"));
+        }
+        if (self.kind, ending) == (Kind::Chat, Ending::Failed) {
+            text.push_str("; `viv dead` lists what is not tried again");
         }
         let style = match ending {
             Ending::Completed => Style::Green,

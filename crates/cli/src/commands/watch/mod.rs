@@ -35,7 +35,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Resu
         return Err(Failure::usage("private text is shown for one agent only, got a space")
             .hint("name an agent, or leave out --thoughts"));
     }
-    let mut follower = Follower::begin(client, screen, subject, log, args.thoughts).await?;
+    let mut follower = Follower::new(client, screen, subject, log, args.thoughts);
+    follower.listen().await?;
     follower.past(args.history, since).await?;
     print(follower, screen).await
 }

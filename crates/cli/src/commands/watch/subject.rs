@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use agent::event::EventProgress;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::run::Ending;
 use agent::update::Update;
@@ -175,6 +176,9 @@ impl Subject {
                 | Update::ToolDone { agent, cycle, .. }
                 | Update::ToolError { agent, cycle, .. } => {
                     source == Source::Everything && cycles.get(agent) == Some(cycle)
+                }
+                Update::EventProgress { agent, progress: EventProgress::Dead, .. } => {
+                    cycles.contains_key(agent)
                 }
                 // A cycle that did nothing in the space ends only in the server's stream, although its
                 // activation was shown here. Such a cycle posts nothing that would have to be shown before

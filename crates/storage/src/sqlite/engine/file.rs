@@ -91,6 +91,12 @@ pub(crate) fn create_if_missing(file: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
+    // Only its owner may read it, wherever it is. SQLite gives its log the same mode.
+    let mut private = File::options();
+    private.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut private, 0o600);
+    private.open(&temp).map_err(io)?;
     let created = Connection::open(&temp).and_then(|db| db.pragma_update(None, "journal_mode", "WAL"));
     created.map_err(|error| unreadable(&temp, &error))?;
     std::fs::rename(&temp, file).map_err(io)
@@ -121,7 +127,8 @@ pub(crate) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
     create_private_dir(dir).map_err(io)?;
     let lock = File::options().create(true).truncate(false).write(true).open(dir.join(LOCK)).map_err(io)?;
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
+        // A server writes its process id into it: one that a crash has left must not be taken for the holder's.
+        Ok(()) => lock.set_len(0).map(|()| lock).map_err(io),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => Err(io(source)),
     }

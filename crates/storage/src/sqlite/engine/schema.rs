@@ -65,8 +65,8 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
         return Err(OpenError::NewerTables { file: file.to_owned(), version, ours: VERSION });
     }
     // Builds before the first release wrote other tables under the same version.
-    let unreleased = "SELECT count(*) FROM pragma_table_info('request') WHERE name = 'credential'";
-    if db.query_row(unreleased, [], |row| row.get::<_, i64>(0)).map_err(sql)? > 0 {
+    let unreleased = "SELECT count(*) FROM pragma_table_info('credential') WHERE name = 'scope'";
+    if db.query_row(unreleased, [], |row| row.get::<_, i64>(0)).map_err(sql)? == 0 {
         let why =
             "a build before the first release wrote it; move it away and start with a new one".to_owned();
         return Err(OpenError::NotADatabase { file: file.to_owned(), why });
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_store_of_a_build_before_the_first_release_is_refused() {
         let db = open_memory().unwrap();
-        db.execute_batch("ALTER TABLE request RENAME COLUMN principal TO credential").unwrap();
+        db.execute_batch("ALTER TABLE credential RENAME COLUMN scope TO kind").unwrap();
         let refused = identify(&db, Path::new("old.db")).unwrap_err();
         assert!(refused.to_string().contains("before the first release"), "{refused}");
     }
@@ -184,7 +184,9 @@ mod tests {
         let short = [
             "commits.kind",
             "credential.label",
+            "credential.request_key",
             "credential.secret_hash",
+            "credential.service",
             "member.role",
             "meta.key",
             "request.body_hash",

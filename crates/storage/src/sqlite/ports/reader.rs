@@ -9,7 +9,7 @@ use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
 use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use agent::life::{Facts, IdleUntil};
+use agent::life::{Facts, IdleUntil, Memory};
 use agent::limits;
 use agent::port::{
     AgentCard, BoxFuture, CommitRow, CredentialRow, InboxRow, Page, PageRequest, Reader, RecentItem,
@@ -28,7 +28,7 @@ use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
 use crate::sqlite::tables::entries::{entries, view};
-use crate::sqlite::tables::facts::{facts, members};
+use crate::sqlite::tables::facts::{facts, members, memories_after};
 use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by};
 use crate::sqlite::tables::rows::{
     ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, id_or_name, int, kind_code, space_at,
@@ -178,6 +178,16 @@ impl Reader for Sqlite {
 
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>> {
         self.query_many(move |db, _| agent_row(db, agent.0)?.map(|row| facts(db, row)).transpose())
+    }
+
+    fn memories(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Memory>, StoreError>> {
+        self.query_many(move |db, _| {
+            let (limit, after) = (rows_of(&page), page.cursor.unwrap_or_default());
+            let Some(row) = agent_row(db, agent.0)? else {
+                return Ok(Page { items: Vec::new(), next: None });
+            };
+            Ok(paged(memories_after(db, row, &after, limit + 1)?, limit, |memory| memory.key.clone()))
+        })
     }
 
     fn credentials(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<CredentialRow>, StoreError>> {

@@ -1,56 +1,29 @@
-//! What administrators and people do: keys and the first setup are here, the rest is in `registry/`.
+//! What administrators and people do: the first setup is here, the rest is in `registry/`.
 
 mod agents;
 mod events;
+mod keys;
 mod spaces;
 
 use std::sync::Arc;
 
+use agent::changes::MemoryChange;
 use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, CanceledCall, Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent,
-    NewCredential, NewHuman, NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
+    BoxFuture, CanceledCall, Credential, CredentialRow, Founding, KeyAdded, NewAgent, NewCredential,
+    NewHuman, NewSpace, Registry, RegistryError, RequestKey, Rotation, SentAgain, SpaceChange,
 };
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::engine::schema::{meta, set_meta};
 use crate::sqlite::ports::{Caller, Sqlite, calls};
-use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
-use crate::sqlite::tables::rows::{bytes, entity_row, first, ms, run};
-
-fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
-    let NewCredential { credential, secret_hash, at, replace_label } = new;
-    let entity = match credential.kind {
-        CredentialKind::Admin => None,
-        CredentialKind::Entity(entity) => {
-            let denial = || Denial::NotFound { what: "entity", name: entity.to_string() };
-            Some(entity_row(db, entity.0)?.ok_or_else(denial)?)
-        }
-    };
-    if *replace_label {
-        let sql = "DELETE FROM credential WHERE label = ? AND entity IS ?";
-        run(db, sql, params![credential.label, entity])?;
-    }
-    let sql = "INSERT INTO credential (id, entity, label, secret_hash, created_at) VALUES (?, ?, ?, ?, ?)";
-    run(db, sql, params![bytes(credential.id.0), entity, credential.label, secret_hash, ms(*at)]).map(drop)
-}
-
-fn credential(db: &Connection, secret_hash: &str) -> Outcome<Option<Credential>> {
-    let sql = format!("{CREDENTIALS} WHERE c.secret_hash = ? AND c.revoked_at IS NULL");
-    Ok(first(db, &sql, [secret_hash], credential_row)?.map(|row| row.credential))
-}
-
-fn revoke_credential(db: &Connection, id: CredentialId, at: Timestamp) -> Outcome<CredentialRow> {
-    let sql = "UPDATE credential SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL";
-    run(db, sql, params![ms(at), bytes(id.0)])?;
-    let found = first(db, &format!("{CREDENTIALS} WHERE c.id = ?"), [bytes(id.0)], credential_row)?;
-    found.ok_or_else(|| Denial::NotFound { what: "key", name: id.to_string() }.into())
-}
+use crate::sqlite::tables::credentials::credential_by_hash;
+use crate::sqlite::tables::rows::ms;
 
 fn is_founded(db: &Connection) -> Outcome<bool> {
     Ok(meta(db, "founded_at")?.is_some())
@@ -66,7 +39,7 @@ fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
         agents::create_agent(db, agent)?;
     }
     spaces::open(db, founding.space)?;
-    add_credential(db, &founding.admin)?;
+    keys::add(db, &founding.admin, None)?;
     Ok(true)
 }
 
@@ -101,6 +74,16 @@ impl Registry for Sqlite {
             let now = at.min(session.now());
             agents::amend_agent(db, agent, display_name.as_deref(), config.as_ref(), now)
         })
+    }
+
+    fn change_memory(
+        &self,
+        agent: AgentId,
+        change: MemoryChange,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<(), RegistryError>> {
+        let session = Arc::clone(&self.inner.session);
+        self.administer(move |db| agents::change_memory(db, agent, &change, at.min(session.now())))
     }
 
     fn set_standing(
@@ -167,8 +150,8 @@ impl Registry for Sqlite {
         self.administer(move |db| spaces::amend(db, space, &change))
     }
 
-    fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>> {
-        self.administer(move |db| spaces::close(db, space))
+    fn set_space_closed(&self, space: SpaceId, closed: bool) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| spaces::set_closed(db, space, closed))
     }
 
     fn add_member(
@@ -185,8 +168,24 @@ impl Registry for Sqlite {
         self.administer(move |db| spaces::remove_member(db, space, entity))
     }
 
-    fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>> {
-        self.administer(move |db| add_credential(db, &new))
+    fn add_credential(
+        &self,
+        new: NewCredential,
+        request: Option<RequestKey>,
+    ) -> BoxFuture<'_, Result<KeyAdded, RegistryError>> {
+        self.administer(move |db| keys::add(db, &new, request.as_ref()))
+    }
+
+    fn rotate_credential(
+        &self,
+        rotation: Rotation,
+        request: Option<RequestKey>,
+    ) -> BoxFuture<'_, Result<KeyAdded, RegistryError>> {
+        self.administer(move |db| keys::rotate(db, &rotation, request.as_ref()))
+    }
+
+    fn credential_used(&self, id: CredentialId, at: Timestamp) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| keys::used(db, id, at))
     }
 
     fn revoke_credential(
@@ -194,11 +193,11 @@ impl Registry for Sqlite {
         id: CredentialId,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<CredentialRow, RegistryError>> {
-        self.administer(move |db| revoke_credential(db, id, at))
+        self.administer(move |db| keys::revoke(db, id, at))
     }
 
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
-        let done = self.read_inline(Caller::Api, move |db, _| credential(db, &secret_hash));
+        let done = self.read_inline(Caller::Api, move |db, _| credential_by_hash(db, &secret_hash));
         Box::pin(async move { Ok(done.await?) })
     }
 }

@@ -1,16 +1,31 @@
-//! The row of an agent by its id, and quarantine.
+//! The row of an agent by its id, free handles, and quarantine.
 
 use agent::id::AgentId;
 use agent::port::Denial;
+use agent::registry::former_name;
 use rusqlite::{Connection, params};
 
+use super::facts::touch_entity;
 use super::notes::hold_plans;
-use super::rows::{agent_row, run};
+use super::rows::{agent_row, first, run, uuid_at};
 use crate::sqlite::engine::fault::Outcome;
 
 pub(crate) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
     let denial = || Denial::NotFound { what: "agent", name: agent.to_string() };
     Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
+}
+
+/// Whether a handle is free. That of a retired agent is: the agent keeps a former name.
+pub(crate) fn free_name(db: &Connection, name: &str) -> Outcome<bool> {
+    let sql = "SELECT e.id, e.uuid, coalesce(a.standing, 0) = 2 FROM entity e LEFT JOIN agent a ON a.id = e.id \
+               WHERE e.name = ?";
+    let holder = first(db, sql, [name], |row| Ok((row.get::<_, i64>(0)?, uuid_at(row, 1)?, row.get(2)?)))?;
+    let Some((row, id, retired)) = holder else { return Ok(true) };
+    if retired {
+        run(db, "UPDATE entity SET name = ? WHERE id = ?", params![former_name(name, id), row])?;
+        touch_entity(db, row)?;
+    }
+    Ok(retired)
 }
 
 /// Whether an `agent a` is quarantined or retired; `NULL` if it has no row. Damage in its records is then ignored.

@@ -97,9 +97,18 @@ fn pending(db: &Connection, agent: i64) -> Outcome<Vec<PendingCall>> {
 
 fn memories(db: &Connection, agent: i64) -> Outcome<Vec<Memory>> {
     let sql = "SELECT key, value, at FROM memory WHERE agent = ? AND to_commit IS NULL ORDER BY at DESC, key";
-    all(db, sql, [agent], |row| {
-        Ok(Memory { key: row.get(0)?, value: row.get(1)?, updated_at: time_at(row, 2)? })
-    })
+    all(db, sql, [agent], memory_at)
+}
+
+/// The agent's memories after a key, by key.
+pub(crate) fn memories_after(db: &Connection, agent: i64, after: &str, limit: u32) -> Outcome<Vec<Memory>> {
+    let sql = "SELECT key, value, at FROM memory WHERE agent = ? AND to_commit IS NULL AND key > ? \
+               ORDER BY key LIMIT ?";
+    all(db, sql, params![agent, after, limit], memory_at)
+}
+
+fn memory_at(row: &Row<'_>) -> Outcome<Memory> {
+    Ok(Memory { key: row.get(0)?, value: row.get(1)?, updated_at: time_at(row, 2)? })
 }
 
 fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {

@@ -17,14 +17,7 @@ use crate::sqlite::engine::fault::{Fault, Outcome};
 pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> Outcome<bool> {
     let Changes { inward, calls, at, .. } = changes;
     for change in &inward.memories {
-        match change {
-            MemoryChange::Set { key, value } => set_memory(db, agent, n, *at, key, value)?,
-            MemoryChange::Delete { key } => {
-                let sql = "DELETE FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit = ?3";
-                run(db, sql, params![agent, key, int(n)])?;
-                end_memory(db, agent, n, key)?;
-            }
-        }
+        change_memory(db, agent, n, *at, change)?;
     }
     for change in &inward.goals {
         let id = match change {
@@ -54,12 +47,28 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
     Ok(!(inward.memories.is_empty() && inward.goals.is_empty() && inward.plans.is_empty()))
 }
 
-fn set_memory(db: &Connection, agent: i64, n: u64, at: Timestamp, key: &str, value: &str) -> Outcome<()> {
-    end_memory(db, agent, n, key)?;
-    let sql = "INSERT INTO memory (agent, key, from_commit, at, value) VALUES (?, ?, ?, ?, ?) \
-               ON CONFLICT (agent, key, from_commit) \
-               DO UPDATE SET at = excluded.at, value = excluded.value, to_commit = NULL";
-    run(db, sql, params![agent, key, int(n), ms(at), value]).map(drop)
+/// Sets or deletes a memory as of commit `n`.
+pub(crate) fn change_memory(
+    db: &Connection,
+    agent: i64,
+    n: u64,
+    at: Timestamp,
+    change: &MemoryChange,
+) -> Outcome<()> {
+    match change {
+        MemoryChange::Set { key, value } => {
+            end_memory(db, agent, n, key)?;
+            let sql = "INSERT INTO memory (agent, key, from_commit, at, value) VALUES (?, ?, ?, ?, ?) \
+                       ON CONFLICT (agent, key, from_commit) \
+                       DO UPDATE SET at = excluded.at, value = excluded.value, to_commit = NULL";
+            run(db, sql, params![agent, key, int(n), ms(at), value]).map(drop)
+        }
+        MemoryChange::Delete { key } => {
+            let sql = "DELETE FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit = ?3";
+            run(db, sql, params![agent, key, int(n)])?;
+            end_memory(db, agent, n, key)
+        }
+    }
 }
 
 /// Ends the row that an earlier commit wrote under that key. Only the newest row can be valid, so older ones are

@@ -68,6 +68,9 @@ impl<'a> ProgressLog<'a> {
             _ => None,
         };
         self.add(id, EventProgress::of(state, false, true, false), step);
+        if let (EventState::Dead { reason }, Some(moved)) = (state, self.moved.last_mut()) {
+            moved.reason = Some(reason.clone());
+        }
         if step.is_some() {
             self.processed.push(processed_event_at(row)?);
         }

@@ -1,9 +1,9 @@
-//! A quick look at a store that may be closed: its version, and which of its agents cannot be read.
+//! A quick look at a store that may be closed: its version, which of its agents cannot be read, and a key.
 
 use std::path::Path;
 
 use agent::id::AgentId;
-use agent::port::StoreError;
+use agent::port::{Credential, StoreError};
 use rusqlite::Row;
 
 use super::error::UpkeepError;
@@ -12,6 +12,7 @@ use crate::sqlite::engine::fault::Fault;
 use crate::sqlite::engine::schema::VERSION;
 use crate::sqlite::ports::reader::agents::agent;
 use crate::sqlite::tables::configs::Configs;
+use crate::sqlite::tables::credentials::credential_by_hash;
 use crate::sqlite::tables::rows::{all, int, uuid_at};
 
 /// The result of a look at a store.
@@ -47,4 +48,10 @@ pub fn look(place: &Path, most: usize) -> Result<Looked, UpkeepError> {
         found.damaged.extend(why.map(|why| (name, why)));
     }
     Ok(found)
+}
+
+/// The key with that hash in the store of a data directory, unless it is revoked. It may be expired.
+pub fn key(place: &Path, secret_hash: &str) -> Result<Option<Credential>, UpkeepError> {
+    let store = ReadOnlyStore::open(place)?;
+    Ok(credential_by_hash(&store.db, secret_hash).map_err(StoreError::from)?)
 }

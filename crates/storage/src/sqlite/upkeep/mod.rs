@@ -21,6 +21,6 @@ pub use self::copy::verify;
 pub use self::error::UpkeepError;
 pub use self::export::{Exported, export};
 pub use self::import::{Import, Imported, LineFlaw, import};
-pub use self::look::{Looked, look};
+pub use self::look::{Looked, key, look};
 pub use self::partial::left_behind;
 pub use self::restore::{Restored, restore};

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::export::{ENTITY, Table, columns};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::meta;
+use crate::sqlite::tables::agents::free_name;
 use crate::sqlite::tables::rows::{bytes, first, from_json, int, run};
 
 /// The tables into which records are inserted.
@@ -44,21 +45,17 @@ impl<'a> Tables<'a> {
         if handle(&name).ok().as_deref() != Some(name.as_str()) {
             return Err(damaged(format!("`{name}` is not a handle: a-z, 0-9, `_` and `-`, at most 40")));
         }
-        let known = "SELECT name, uuid = ?1 FROM entity WHERE uuid = ?1 OR name = ?2 ORDER BY uuid = ?1 DESC";
-        let known =
-            first(self.db, known, params![uuid, name], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+        let known = "SELECT name FROM entity WHERE uuid = ?";
         // Its rows would mix with those of the other entity, so the rest of the file is not read.
-        match known {
-            Some((other, true)) => Err(damaged(format!("this agent is here already, as `{other}`"))),
-            Some((other, false)) => {
-                Err(damaged(format!("the handle `{other}` is taken here: name another one")))
-            }
-            None => {
-                let sql = "INSERT INTO entity (kind, uuid, name, display_name, external_id, created_at) \
-                           VALUES (1, ?, ?, ?, ?, ?)";
-                Ok((self.db.prepare_cached(sql)?.insert(params_from_iter(cells))?, name))
-            }
+        if let Some(other) = first(self.db, known, [uuid], |row| Ok(row.get::<_, String>(0)?))? {
+            return Err(damaged(format!("this agent is here already, as `{other}`")));
         }
+        if !free_name(self.db, &name)? {
+            return Err(damaged(format!("the handle `{name}` is taken here: name another one")));
+        }
+        let sql = "INSERT INTO entity (kind, uuid, name, display_name, external_id, created_at) \
+                   VALUES (1, ?, ?, ?, ?, ?)";
+        Ok((self.db.prepare_cached(sql)?.insert(params_from_iter(cells))?, name))
     }
 
     /// Inserts a row into one of an agent's tables.

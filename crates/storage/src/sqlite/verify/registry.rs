@@ -63,7 +63,7 @@ const DANGLING: [(&str, &str, &str); 6] = [
         "credential",
         "its entity does not exist",
         "SELECT c.id FROM credential c LEFT JOIN entity e ON e.id = c.entity \
-         WHERE c.entity IS NOT NULL AND e.id IS NULL",
+         WHERE c.scope = 2 AND e.id IS NULL",
     ),
 ];
 

@@ -347,9 +347,14 @@ CREATE TABLE root (id ANY NOT NULL PRIMARY KEY, agent_messages INTEGER NOT NULL)
 
 CREATE TABLE credential (
   id BLOB NOT NULL PRIMARY KEY,
-  entity INTEGER,                      -- NULL: admin
+  scope INTEGER NOT NULL,              -- 0 admin, 1 operator:read, 2 person, 3 service
+  entity INTEGER,                      -- the person
+  service TEXT,                        -- the name of the service
   label TEXT NOT NULL,
   secret_hash TEXT NOT NULL UNIQUE,
   created_at INTEGER NOT NULL,
-  revoked_at INTEGER
+  expires_at INTEGER,
+  used_at INTEGER,                     -- at most once a minute
+  revoked_at INTEGER,
+  request_key TEXT                     -- idempotency key of the request that created it
 ) STRICT, WITHOUT ROWID;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
 use agent::life::{IdleUntil, Standing};
-use agent::port::{AgentCard, InboxRow, LastRun, Page, PageRequest};
+use agent::port::{AgentCard, DeadEvents, InboxRow, LastRun, Page, PageRequest};
 use agent::run::Usage;
 use agent::waits;
 use jiff::Timestamp;
@@ -20,8 +20,8 @@ use crate::sqlite::tables::events::state_code;
 use crate::sqlite::tables::inbox::ledger;
 use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::rows::{
-    ENTITY, agent_row, all, bytes, entity_at, first, int, key, ms, reason_or_none, standing_at, time_at,
-    time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
+    ENTITY, agent_row, all, bytes, entity_at, first, int, key, key_at, ms, reason_or_none, standing_at,
+    time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::tables::runs::ending_of;
 use crate::sqlite::tables::waits::waits_at;
@@ -30,15 +30,18 @@ const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
     h.held, l.cycles, l.skips, \
     l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.due_at, h.hold_until, h.idle_reason, s.uuid, \
     l.commit_n, l.cost_micros, l.unpriced, last.cycle, last.ending, last.ended_at, \
-    (SELECT min(p.next_at) FROM plan p WHERE p.agent = a.id AND p.to_commit IS NULL), a.damage";
+    (SELECT min(p.next_at) FROM plan p WHERE p.agent = a.id AND p.to_commit IS NULL), a.damage, \
+    dead.id, dead.reason, (SELECT count(*) FROM event d WHERE d.agent = a.id AND d.state = 5)";
 const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l ON l.agent = a.id \
     JOIN inbox_head h ON h.agent = a.id LEFT JOIN space s ON s.id = l.active_space \
-    LEFT JOIN run last ON last.agent = a.id AND last.ordinal = l.cycles";
+    LEFT JOIN run last ON last.agent = a.id AND last.ordinal = l.cycles \
+    LEFT JOIN event dead ON dead.agent = a.id \
+    AND dead.seq = (SELECT max(d.seq) FROM event d WHERE d.agent = a.id AND d.state = 5)";
 
 /// Reads a card. For a quarantined or retired agent with damaged records it has only the name and the reason.
 fn card_at(db: &Connection, configs: &Configs, row: &Row<'_>) -> Outcome<AgentCard> {
-    let entity = entity_at(row, 25)?;
-    let (id, quarantined) = (entity.id.agent(), row.get(24)?);
+    let entity = entity_at(row, 28)?;
+    let (id, quarantined) = (entity.id.agent(), row.get(27)?);
     if let Some(card) = unless_quarantined(id, quarantined, whole_card(db, configs, row, &entity))? {
         return Ok(card);
     }
@@ -65,6 +68,7 @@ fn card_at(db: &Connection, configs: &Configs, row: &Row<'_>) -> Outcome<AgentCa
         last: None,
         next_plan: None,
         damage: Some(damage.unwrap_or_else(|| "one of its records cannot be read".into())),
+        dead: None,
     })
 }
 
@@ -93,6 +97,7 @@ fn whole_card(db: &Connection, configs: &Configs, row: &Row<'_>, entity: &Entity
         last: last_at(row, 19)?,
         next_plan: time_or_none(row, 22)?,
         damage: row.get(23)?,
+        dead: dead_at(row, 24)?,
         entity: entity.clone(),
     })
 }
@@ -101,6 +106,15 @@ fn last_at(row: &Row<'_>, at: usize) -> Outcome<Option<LastRun>> {
     let Some(id) = uuid_or_none(row, at)? else { return Ok(None) };
     let ending: String = row.get(at + 1)?;
     Ok(Some(LastRun { id: CycleId(id), ending: ending_of(&ending)?, ended_at: time_at(row, at + 2)? }))
+}
+
+fn dead_at(row: &Row<'_>, at: usize) -> Outcome<Option<DeadEvents>> {
+    let count = u32_at(row, at + 2)?;
+    if count == 0 {
+        return Ok(None);
+    }
+    let reason: Option<String> = row.get(at + 1)?;
+    Ok(Some(DeadEvents { count, last: EventId(key_at(row, at)?), reason: reason.unwrap_or_default() }))
 }
 
 pub(super) fn agents(db: &Connection, configs: &Configs, page: &PageRequest) -> Outcome<Page<AgentCard>> {

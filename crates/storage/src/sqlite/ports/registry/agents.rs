@@ -1,32 +1,32 @@
 //! Creates and changes people and agents, suspends, resumes and retires agents, and cancels their cycles.
 //! `agent::registry` decides what is allowed.
 
+use agent::changes::MemoryChange;
 use agent::config::{AgentConfig, Urgency};
 use agent::entity::{Entity, EntityKind};
 use agent::id::{AgentId, CycleId};
 use agent::life::Standing;
 use agent::port::{Denial, NewAgent, NewHuman};
-use agent::registry::{StandingChange, cancel_cycle, change_standing};
+use agent::registry::{self, StandingChange, cancel_cycle, change_standing};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
 use crate::sqlite::engine::fault::{Outcome, damaged, name_agent};
-use crate::sqlite::tables::agents::known_agent;
+use crate::sqlite::tables::agents::{free_name, known_agent};
 use crate::sqlite::tables::configs::config_of;
 use crate::sqlite::tables::events::cancel_all;
-use crate::sqlite::tables::facts::touch_entity;
+use crate::sqlite::tables::facts::{touch, touch_entity};
 use crate::sqlite::tables::life::open_at;
-use crate::sqlite::tables::notes::{end_plans, hold_plans, resume_plans};
+use crate::sqlite::tables::notes::{self, end_plans, hold_plans, resume_plans};
 use crate::sqlite::tables::rows::{
-    STANDINGS, bytes, code_of, first, int, kind_code, ms, run, standing_at, to_json, u64_at, uuid_or_none,
-    wake_on_code,
+    STANDINGS, bytes, code_of, entity_row, first, int, kind_code, ms, run, standing_at, to_json, u64_at,
+    uuid_or_none, wake_on_code,
 };
 use crate::sqlite::tables::waits;
 
 fn create_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
-    let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
-    if db.prepare_cached(taken)?.exists(params![entity.name, bytes(entity.id.0)])? {
+    if entity_row(db, entity.id.0)?.is_some() || !free_name(db, &entity.name)? {
         return Err(Denial::NameTaken { what: "entity", name: entity.name.clone() }.into());
     }
     let sql = "INSERT INTO entity (uuid, kind, name, display_name, external_id, created_at) VALUES (?, ?, ?, ?, ?, ?)";
@@ -108,6 +108,29 @@ pub(super) fn amend_agent(
         waits::end(db, row, open, at)?;
     }
     Ok(rev + 1)
+}
+
+pub(super) fn change_memory(
+    db: &Connection,
+    agent: AgentId,
+    change: &MemoryChange,
+    at: Timestamp,
+) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let key = match change {
+        MemoryChange::Set { key, .. } | MemoryChange::Delete { key } => key,
+    };
+    let sql = "SELECT a.standing, l.commit_n, coalesce(sum(m.key = ?2), 0), coalesce(sum(m.key <> ?2), 0) \
+               FROM agent a JOIN life l ON l.agent = a.id \
+               LEFT JOIN memory m ON m.agent = a.id AND m.to_commit IS NULL WHERE a.id = ?1";
+    let found = first(db, sql, params![row, key], |row| {
+        Ok((standing_at(row, 0)?, u64_at(row, 1)?, u64_at(row, 2)?, u64_at(row, 3)?))
+    });
+    let found = found.map_err(name_agent(agent))?;
+    let (standing, n, has, others) = found.ok_or_else(|| damaged("it has no life"))?;
+    registry::change_memory(agent, standing, change, has > 0, usize::try_from(others).unwrap_or(usize::MAX))?;
+    notes::change_memory(db, row, n, at, change)?;
+    touch(db, row)
 }
 
 pub(super) fn set_standing(

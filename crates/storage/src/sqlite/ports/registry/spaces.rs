@@ -10,12 +10,11 @@ use rusqlite::{Connection, params};
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::tables::facts::{touch, touch_space};
 use crate::sqlite::tables::rows::{
-    SPACE, bytes, entity_row, first, ms, run, space_at, space_row, u64_at, wake_on_code,
+    SPACE, bytes, entity_row, first, ms, run, space_at, space_row, u64_at, uuid_at, wake_on_code,
 };
 
 pub(super) fn open(db: &Connection, new: NewSpace) -> Outcome<Space> {
-    let taken = "SELECT 1 FROM space WHERE name = ? OR uuid = ?";
-    if db.prepare_cached(taken)?.exists(params![new.name, bytes(new.id.0)])? {
+    if space_row(db, new.id)?.is_some() || !free_name(db, &new.name)? {
         return Err(Denial::NameTaken { what: "space", name: new.name }.into());
     }
     let sql = "INSERT INTO space (uuid, name, display_name, description, wake_on, created_at, active_at) \
@@ -32,6 +31,19 @@ pub(super) fn open(db: &Connection, new: NewSpace) -> Outcome<Space> {
 fn read(db: &Connection, space: SpaceId) -> Outcome<Space> {
     let sql = format!("SELECT {SPACE} FROM space s WHERE s.uuid = ?");
     Ok(first(db, &sql, [bytes(space.0)], |row| space_at(row, 0))?.ok_or_else(|| missing(space))?)
+}
+
+/// Whether a handle is free. That of a closed space is: the space keeps a former name.
+fn free_name(db: &Connection, name: &str) -> Outcome<bool> {
+    let sql = "SELECT id, uuid, closed FROM space WHERE name = ?";
+    let holder = first(db, sql, [name], |row| Ok((row.get::<_, i64>(0)?, uuid_at(row, 1)?, row.get(2)?)))?;
+    let Some((row, id, closed)) = holder else { return Ok(true) };
+    if closed {
+        run(db, "UPDATE space SET name = ? WHERE id = ?", params![registry::former_name(name, id), row])?;
+        raise_rev(db, row)?;
+        touch_space(db, row)?;
+    }
+    Ok(closed)
 }
 
 fn missing(space: SpaceId) -> Denial {
@@ -59,12 +71,20 @@ pub(super) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Ou
     read(db, space)
 }
 
-pub(super) fn close(db: &Connection, space: SpaceId) -> Outcome<Space> {
+/// Closes a space, or opens it again under the handle that it had.
+pub(super) fn set_closed(db: &Connection, space: SpaceId, closed: bool) -> Outcome<Space> {
     let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
-    if run(db, "UPDATE space SET closed = 1 WHERE id = ? AND closed = 0", [row])? == 1 {
-        raise_rev(db, row)?;
-        touch_space(db, row)?;
+    let found = read(db, space)?;
+    if found.closed == closed {
+        return Ok(found);
     }
+    let name = if closed { &found.name } else { registry::handle_of(&found.name) };
+    if *name != found.name && !free_name(db, name)? {
+        return Err(Denial::NameTaken { what: "space", name: name.to_owned() }.into());
+    }
+    run(db, "UPDATE space SET closed = ?, name = ? WHERE id = ?", params![closed, name, row])?;
+    raise_rev(db, row)?;
+    touch_space(db, row)?;
     read(db, space)
 }
 

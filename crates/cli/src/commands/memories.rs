@@ -1,0 +1,71 @@
+//! `viv memories`: the notes that an agent keeps, read and changed by an operator.
+
+use agent::id::AgentId;
+use agent::limits;
+use api::{MemoryJson, MemoryValue};
+use client::{Client, ErrorClass, agent_path, segment, typed};
+use serde_json::{Value, json};
+
+use crate::args::{MemoriesArgs, MemoriesVerb};
+use crate::errors::{Exit, Failure, Result};
+use crate::input;
+use crate::output::Screen;
+use crate::target;
+
+/// Lists an agent's memories, or changes one.
+pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> Result<Exit> {
+    let agent = target::agent(&client, Some(&args.agent)).await?;
+    match args.verb {
+        None | Some(MemoriesVerb::List) => {
+            let rows = client.list(&agent_path(agent.id, "/memories"), limits::MEMORIES_MAX).await?;
+            if screen.json {
+                screen.json_list(rows);
+                return Ok(Exit::Answered);
+            }
+            let memories: Vec<MemoryJson> = typed("memories", Value::Array(rows))?;
+            if memories.is_empty() {
+                screen.line(&screen.clean_line(&format!("`{}` has no memories", agent.name)));
+            }
+            for memory in &memories {
+                screen.wrapped(&screen.clean_line(&format!("{}: {}", memory.key, memory.value)), 2);
+            }
+        }
+        Some(MemoriesVerb::Set { key, value }) => {
+            let value = match value.as_str() {
+                "-" => input::text(limits::MEMORY_VALUE_MAX_BYTES)?,
+                _ => value,
+            };
+            let written = put(&client, agent.id, &key, value).await?;
+            report(&screen, written, &format!("`{}` will see `{key}` in its next cycle", agent.name));
+        }
+        Some(MemoriesVerb::Rm { key }) => {
+            client.delete(&path(agent.id, &key)).await.map_err(|failure| match failure.class {
+                ErrorClass::NotFound => {
+                    Failure::from(failure).hint(format!("`viv memories {}` lists what it has", agent.name))
+                }
+                _ => failure.into(),
+            })?;
+            report(&screen, json!({"deleted": key}), &format!("`{}` no longer has `{key}`", agent.name));
+        }
+    }
+    Ok(Exit::Answered)
+}
+
+fn report(screen: &Screen, answer: Value, line: &str) {
+    if screen.json { screen.json_line(&answer) } else { screen.line(&screen.clean_line(line)) }
+}
+
+fn path(agent: AgentId, key: &str) -> String {
+    agent_path(agent, &format!("/memories/{}", segment(key)))
+}
+
+/// All memories of an agent.
+pub(super) async fn all(client: &Client, agent: AgentId) -> Result<Vec<MemoryJson>> {
+    let rows = client.list(&agent_path(agent, "/memories"), limits::MEMORIES_MAX).await?;
+    Ok(typed("memories", Value::Array(rows))?)
+}
+
+/// Sets a memory.
+pub(super) async fn put(client: &Client, agent: AgentId, key: &str, value: String) -> Result<Value> {
+    Ok(client.put(&path(agent, key), &MemoryValue { value }).await?)
+}

@@ -1,0 +1,271 @@
+//! `viv up -d`, `viv stop` and `viv logs`: a server in the background. The server of a data directory is the process
+//! that holds its lock; the lock file has its process id. Must not know how a server works.
+
+use std::collections::VecDeque;
+use std::fs::{DirBuilder, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::announce;
+use crate::args::{Global, LogsArgs};
+use crate::errors::{Exit, Failure, Result};
+use crate::listen;
+use crate::output::{Screen, Style};
+use crate::progress::Progress;
+use crate::settings;
+
+/// The log of a server in the background, and the one before it.
+const LOG: &str = "viv.log";
+const OLD_LOG: &str = "viv.log.1";
+/// A start puts a longer log aside.
+const LOG_MAX_BYTES: u64 = 10 << 20;
+/// Maximum time for a server to get ready.
+const START_WAIT: Duration = Duration::from_secs(60);
+/// Maximum time for a server to stop: longer than it gives its running steps.
+const STOP_WAIT: Duration = Duration::from_secs(30);
+/// Time between two looks at a lock or a log.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Starts this very command again as a process in the background, and waits until it is ready.
+pub(super) fn start(screen: &Screen, data_dir: &Path) -> Result<Exit> {
+    if listen::is_locked(data_dir) {
+        return Err(listen::in_use(data_dir));
+    }
+    let path = data_dir.join(LOG);
+    let unusable = |error: io::Error| {
+        let message = format!("cannot start a server with the log `{}`: {error}", path.display());
+        Failure::new(Exit::Failed, "cannot_start", message).hint("may this user write there?")
+    };
+    let log = open_log(data_dir).map_err(unusable)?;
+    let begin = log.metadata().map_err(unusable)?.len();
+    let mut command = Command::new(std::env::current_exe().map_err(unusable)?);
+    command.args(std::env::args_os().skip(1)).arg("--detached");
+    if !screen.json {
+        command.arg("--json");
+    }
+    // A group of its own: Ctrl-C in this terminal, and its end, must not reach the server.
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let progress = Progress::start(screen, "waiting for the server");
+    let mut child = command.spawn().map_err(unusable)?;
+    let out = child.stdout.take().map(BufReader::new);
+    let (sender, receiver) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = out.map(|mut out| out.read_line(&mut line));
+        sender.send(line)
+    });
+    let line = receiver.recv_timeout(START_WAIT);
+    drop(progress);
+    let Ok(line) = line else {
+        // It may have ended at this moment.
+        let _ = child.kill();
+        let message = format!("the server was not ready within {} s and was ended", START_WAIT.as_secs());
+        return Err(
+            Failure::new(Exit::TimedOut, "not_ready", message).hint("`viv logs` shows how far it came")
+        );
+    };
+    let Ok(mut ready) = serde_json::from_str::<Value>(&line) else {
+        let exit = child.wait().ok().and_then(|status| status.code());
+        return Err(why_it_ended(&path, begin, exit));
+    };
+    ready["pid"] = json!(child.id());
+    ready["log"] = json!(path);
+    if screen.json {
+        screen.json_line(&ready);
+    } else {
+        print(screen, &ready);
+    }
+    Ok(Exit::Answered)
+}
+
+/// Opens the log at its end; a long one is put aside first.
+fn open_log(data_dir: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
+    let path = data_dir.join(LOG);
+    if std::fs::metadata(&path).is_ok_and(|log| log.len() > LOG_MAX_BYTES) {
+        std::fs::rename(&path, data_dir.join(OLD_LOG))?;
+    }
+    File::options().create(true).append(true).mode(0o600).open(path)
+}
+
+/// The failure that a server which did not get ready has written to its log.
+fn why_it_ended(log: &Path, begin: u64, code: Option<i32>) -> Failure {
+    let mut text = String::new();
+    let read = File::open(log).and_then(|mut log| {
+        log.seek(SeekFrom::Start(begin))?;
+        log.take(LOG_MAX_BYTES).read_to_string(&mut text)
+    });
+    let error = text.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
+    let error = error.filter(|_| read.is_ok()).map(|mut line| line["error"].take()).unwrap_or_default();
+    let part = |name: &str| error[name].as_str();
+    let known = [Exit::Usage, Exit::Refused, Exit::TimedOut];
+    let exit = known.into_iter().find(|exit| Some(*exit as i32) == code).unwrap_or(Exit::Failed);
+    Failure::new(
+        exit,
+        part("code").unwrap_or("not_ready"),
+        part("message").unwrap_or("the server ended at once"),
+    )
+    .hint(part("hint").unwrap_or("`viv logs` shows what it said"))
+}
+
+fn print(screen: &Screen, ready: &Value) {
+    let text = |name: &str| screen.clean_line(ready[name].as_str().unwrap_or_default());
+    screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), text("url")));
+    screen.pairs(&[
+        ("model", text("model")),
+        ("data", text("data_dir")),
+        ("log", format!("{} (`viv logs -f` follows it)", text("log"))),
+    ]);
+    announce::print_notes(
+        screen,
+        ready["no_space"] == true,
+        ready["lost_frames"].as_u64().unwrap_or(0),
+        ready["demo"] == true,
+        ready["admin_key"].as_str(),
+    );
+    screen.line("\nIt runs in the background. `viv stop` stops it; accepted events are not lost.");
+}
+
+/// Writes the process id of this server, which holds the lock. Without it (the disk is full) `viv stop` does not
+/// find the server.
+pub(super) fn write_pid(data_dir: &Path) {
+    let _ = std::fs::write(data_dir.join(listen::LOCK), std::process::id().to_string());
+}
+
+/// Runs `viv stop`.
+pub(crate) async fn stop(global: &Global, screen: Screen) -> Result<Exit> {
+    let dir = settings::data_dir(global)?;
+    let shown = dir.display();
+    let Some(pid) = server(&dir).await? else {
+        report(&screen, false, &format!("no server is running on `{shown}`"));
+        return Ok(Exit::Answered);
+    };
+    kill_process(pid, Signal::TERM).map_err(|error| {
+        let message = format!("cannot stop the server on `{shown}` (process {pid}): {error}");
+        Failure::new(Exit::Refused, "cannot_stop", message).hint("stop it as the user that started it")
+    })?;
+    let progress = Progress::start(&screen, "waiting for the server to stop");
+    let stopped = tokio::time::timeout(STOP_WAIT, async {
+        while listen::is_locked(&dir) {
+            tokio::time::sleep(LOOK).await;
+        }
+    });
+    let stopped = stopped.await;
+    drop(progress);
+    stopped.map_err(|_| {
+        let message =
+            format!("the server on `{shown}` (process {pid}) still stops after {} s", STOP_WAIT.as_secs());
+        Failure::new(Exit::TimedOut, "still_stopping", message).hint("run `viv stop` again to end it at once")
+    })?;
+    report(&screen, true, &format!("the server on `{shown}` is stopped"));
+    Ok(Exit::Answered)
+}
+
+fn report(screen: &Screen, stopped: bool, line: &str) {
+    match screen.json {
+        true => screen.json_line(&json!({"stopped": stopped})),
+        false => screen.line(&screen.clean_line(line)),
+    }
+}
+
+/// The process of the server, if one runs.
+async fn server(data_dir: &Path) -> Result<Option<Pid>> {
+    let lock = data_dir.join(listen::LOCK);
+    let read = || {
+        let text = std::fs::read_to_string(&lock).unwrap_or_default();
+        listen::is_locked(data_dir).then(|| text.trim().parse().ok().and_then(Pid::from_raw))
+    };
+    let before = read();
+    // Who takes the lock empties the file first. So what is there twice is not left from a process that died.
+    tokio::time::sleep(LOOK).await;
+    match (before, read()) {
+        (None, _) | (_, None) => Ok(None),
+        (Some(Some(pid)), Some(Some(again))) if pid == again => Ok(Some(pid)),
+        _ => {
+            let message = format!("`{}` is in use, but not by a server that is ready", data_dir.display());
+            Err(Failure::new(Exit::Refused, "data_dir_in_use", message).hint("try again in a moment"))
+        }
+    }
+}
+
+/// Runs `viv logs`.
+pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Result<Exit> {
+    let path = settings::data_dir(global)?.join(LOG);
+    let mut log = GrowingLog::open(&path).map_err(|error| {
+        let message = format!("cannot read the log `{}`: {error}", path.display());
+        Failure::new(Exit::NotFound, "no_log", message)
+            .hint("`viv up -d` writes one; a server in a terminal logs to standard error")
+    })?;
+    let unread = |error: io::Error| {
+        Failure::new(Exit::Failed, "no_log", format!("cannot read the log `{}`: {error}", path.display()))
+    };
+    let mut newest = VecDeque::new();
+    while let Some(line) = log.next().map_err(unread)? {
+        newest.push_back(line);
+        if newest.len() > args.lines as usize {
+            newest.pop_front();
+        }
+    }
+    loop {
+        for line in newest.drain(..) {
+            match writeln!(io::stdout().lock(), "{}", screen.clean(line.trim_end())) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Answered),
+                Err(error) => {
+                    let message = format!("cannot write to standard output: {error}");
+                    return Err(Failure::new(Exit::Failed, "cannot_write", message));
+                }
+                Ok(()) => {}
+            }
+        }
+        if !args.follow {
+            return Ok(Exit::Answered);
+        }
+        tokio::time::sleep(LOOK).await;
+        match log.next().map_err(unread)? {
+            Some(line) => newest.push_back(line),
+            None => log.reopen_if_replaced(&path),
+        }
+    }
+}
+
+/// A log that is read while it grows.
+struct GrowingLog {
+    lines: BufReader<File>,
+    inode: u64,
+    /// The beginning of a line whose end is not written yet.
+    begun: Vec<u8>,
+}
+
+impl GrowingLog {
+    fn open(path: &PathBuf) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let inode = file.metadata()?.ino();
+        Ok(Self { lines: BufReader::new(file), inode, begun: Vec::new() })
+    }
+
+    /// The next whole line; `None` if there is none yet.
+    fn next(&mut self) -> io::Result<Option<String>> {
+        self.lines.read_until(b'\n', &mut self.begun)?;
+        if !self.begun.ends_with(b"\n") {
+            return Ok(None);
+        }
+        Ok(Some(String::from_utf8_lossy(&std::mem::take(&mut self.begun)).into_owned()))
+    }
+
+    /// Begins with the new file after a start has put this one aside.
+    fn reopen_if_replaced(&mut self, path: &PathBuf) {
+        if let Ok(new) = Self::open(path)
+            && new.inode != self.inode
+        {
+            *self = new;
+        }
+    }
+}

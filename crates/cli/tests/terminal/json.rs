@@ -1,0 +1,142 @@
+//! The form of every command's JSON: a list is `{"items": […], "next": …}`, anything else one object. Every command
+//! is in one of the tables here, so that a new one cannot be forgotten.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::world::Server;
+
+/// Commands that print a list, with arguments for a new server.
+const LISTS: &[&[&str]] = &[
+    &["ps"],
+    &["ps", "--all"],
+    &["agents"],
+    &["agents", "list"],
+    &["memories", "ada"],
+    &["memories", "ada", "list"],
+    &["spaces"],
+    &["spaces", "members", "home"],
+    &["spaces", "read", "home"],
+    &["spaces", "add", "home", "husam"],
+    &["spaces", "remove", "home", "husam"],
+    &["entities"],
+    &["keys", "list"],
+    &["dead"],
+    &["show", "inbox", "ada"],
+    &["top"],
+    &["models"],
+    &["models", "--all"],
+    &["config", "keys"],
+];
+
+/// Commands that print one object.
+const OBJECTS: &[&[&str]] = &[
+    &["say", "hello"],
+    &["event", "ada", "jira"],
+    &["show", "agent", "ada"],
+    &["show", "context", "ada"],
+    &["agents", "create", "bob"],
+    &["agents", "clone", "bob", "carl"],
+    &["agents", "set", "bob", "description=x"],
+    &["agents", "suspend", "bob"],
+    &["agents", "resume", "bob"],
+    &["agents", "retire", "bob", "--yes"],
+    &["memories", "ada", "set", "city", "Rome"],
+    &["memories", "ada", "rm", "city"],
+    &["spaces", "open", "attic"],
+    &["spaces", "set", "attic", "description=x"],
+    &["spaces", "close", "attic", "--yes"],
+    &["spaces", "reopen", "attic"],
+    &["entities", "key", "husam"],
+    &["config", "show"],
+    &["config", "check"],
+    &["verify"],
+    &["version"],
+    &["completions", "bash"],
+    &["man"],
+    &["help"],
+];
+
+/// Commands that are not run here: they serve, follow, need files or another state, or other tests read their JSON.
+const ELSEWHERE: &[&str] = &[
+    "up",
+    "stop",
+    "logs",
+    "init",
+    "doctor",
+    "chat",
+    "cancel",
+    "watch",
+    "tail",
+    "show run",
+    "agents cancel",
+    "dead show",
+    "dead retry",
+    "dead drop",
+    "entities add",
+    "keys revoke",
+    "keys admin",
+    "models try",
+    "backup",
+    "restore",
+    "export agent",
+    "import agent",
+    "scenario run",
+    "scenario check",
+    "scenario record",
+];
+
+#[test]
+fn a_list_has_items_and_next_and_anything_else_is_one_object() {
+    let server = Server::start();
+    assert_eq!(server.run(&["entities", "add", "husam", "--json"]).json()["name"], "husam");
+    let json = |args: &[&str]| {
+        let ran = server.run(&[args, &["--json"]].concat());
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.shown());
+        ran.json()
+    };
+    for args in OBJECTS {
+        let printed = json(args);
+        assert!(printed.is_object() && printed.get("items").is_none(), "{args:?}: {printed}");
+    }
+    for args in LISTS {
+        let printed = json(args);
+        assert!(printed["items"].is_array() && printed.get("next").is_some(), "{args:?}: {printed}");
+    }
+    assert_eq!(json(&["ps"]), json(&["agents", "list"]), "they are one");
+    for list in ["ps", "spaces", "entities"] {
+        let items = json(&[list])["items"].as_array().unwrap().clone();
+        let named = |row: &Value| row["id"].is_string() && row["name"].is_string();
+        assert!(!items.is_empty() && items.iter().all(named), "a handle is beside each id: {items:?}");
+    }
+}
+
+#[test]
+fn every_command_is_in_a_table_of_this_test() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages =
+        crate::world::run(dir.path(), &["man", "--json", "--dir", dir.path().to_str().unwrap()]).json();
+    let names: Vec<String> = pages["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|page| page.as_str().unwrap().rsplit('/').next().unwrap().trim_end_matches(".1").to_owned())
+        .collect();
+    let known: BTreeSet<String> = LISTS
+        .iter()
+        .chain(OBJECTS)
+        .flat_map(|args| (1..=args.len().min(3)).map(|n| plain(&args[..n])))
+        .chain(ELSEWHERE.iter().map(|name| (*name).to_owned()))
+        .collect();
+    for name in &names {
+        let group = names.iter().any(|other| other.starts_with(&format!("{name}-")));
+        let command = name.trim_start_matches("viv").trim_start_matches('-').replace('-', " ");
+        assert!(group || known.contains(&command), "`viv {command}` is in no table");
+    }
+}
+
+/// A command line without the agent that `viv memories` names before its verb.
+fn plain(args: &[&str]) -> String {
+    args.iter().filter(|word| **word != "ada").copied().collect::<Vec<_>>().join(" ")
+}

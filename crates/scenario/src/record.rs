@@ -1,0 +1,234 @@
+//! Turns what an agent did into a scenario: the messages and events that it received, its model's replies as a
+//! script, and the messages that it posted as expectations. Ids of a server mean nothing elsewhere, so they
+//! become handles. This module must not know where the records come from.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::event::{EventData, EventKind};
+use agent::id::{CallId, MessageId, SpaceId};
+use agent::message::{ModelMessage, Part};
+use agent::run::Ending;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::flaw::FilePosition;
+use crate::scene::{
+    Act, Actor, Amount, Condition, CycleShape, Expectation, Expected, Room, Rule, Scenario, StoryAction,
+    StoryEvent, TextPattern, When,
+};
+
+/// What an agent did in some of its cycles.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The agent's handle.
+    pub agent: String,
+    /// Its name for people.
+    pub display_name: String,
+    /// Its config. The model is left out, because it is chosen when the scenario is run.
+    pub config: AgentConfig,
+    /// The agent's spaces.
+    pub rooms: Vec<(SpaceId, Room)>,
+    /// The messages that its events refer to.
+    pub messages: HashMap<MessageId, RecordedMessage>,
+    /// Each id that texts may contain, with the handle that replaces it.
+    pub handles: HashMap<String, String>,
+    /// The cycles, oldest first.
+    pub cycles: Vec<RecordedCycle>,
+}
+
+/// A message in a recording.
+#[derive(Clone, Debug)]
+pub struct RecordedMessage {
+    /// The handle of its sender.
+    pub sender: String,
+    /// Its space.
+    pub space: SpaceId,
+    /// Its text.
+    pub text: String,
+    /// The call that posted it.
+    pub call: Option<CallId>,
+}
+
+/// A cycle in a recording.
+#[derive(Clone, Debug)]
+pub struct RecordedCycle {
+    /// Its number among the agent's cycles.
+    pub ordinal: u64,
+    /// When it opened.
+    pub opened_at: Timestamp,
+    /// How it ended.
+    pub ending: Ending,
+    /// Number of its steps.
+    pub steps: usize,
+    /// Number of events that it processed.
+    pub processed: u32,
+    /// These events, in order, as far as they are known.
+    pub events: Vec<RecordedEvent>,
+    /// Its model's replies, step by step.
+    pub replies: Vec<ModelMessage>,
+    /// The texts that it posted.
+    pub posted: Vec<RecordedMessage>,
+}
+
+/// An event in a recording.
+#[derive(Clone, Debug)]
+pub struct RecordedEvent {
+    /// Its position in the inbox.
+    pub seq: u64,
+    /// Its kind.
+    pub kind: EventKind,
+    /// Its content.
+    pub data: EventData,
+}
+
+impl Recording {
+    /// The scenario, and a description of each event that a story cannot express. The story is empty if it can
+    /// express none.
+    pub fn scenario(&self) -> (Scenario, Vec<String>) {
+        let mut rooms: Vec<Room> = self.rooms.iter().map(|(_, room)| room.clone()).collect();
+        let (mut story, mut left_out) = (Vec::new(), Vec::new());
+        for cycle in &self.cycles {
+            let mut when = When::Quiet;
+            for event in &cycle.events {
+                if let Some(what) = self.action(&event.data, &mut rooms) {
+                    let what = vec![what];
+                    story.push(StoryEvent { when, what, times: 1, place: FilePosition::default() });
+                    when = When::After(Duration::ZERO);
+                } else {
+                    let kind = event.kind.as_str();
+                    left_out.push(format!("the event {} of cycle {}, a `{kind}`", event.seq, cycle.ordinal));
+                }
+            }
+        }
+        let mut people: Vec<String> = rooms.iter().flat_map(|room| room.members.clone()).collect();
+        people.sort();
+        people.dedup();
+        people.retain(|name| *name != self.agent);
+        let count = self.cycles.len();
+        let cycles = if count == 1 { "a cycle".to_owned() } else { format!("{count} cycles") };
+        let from = self.cycles.first().map(|cycle| cycle.opened_at.to_string()).unwrap_or_default();
+        let scenario = Scenario {
+            name: format!("What {} did in {cycles}", self.display_name),
+            about: format!(
+                "Recorded; the first cycle began at {from}. The script contains its model's replies.\n"
+            ),
+            people,
+            agents: vec![Actor {
+                name: self.agent.clone(),
+                config: self.config.clone(),
+                script: Some(self.script()),
+                place: FilePosition::default(),
+            }],
+            spaces: rooms,
+            story,
+            expect: self.expectations(),
+        };
+        (scenario, left_out)
+    }
+
+    /// What happened when an event arrived; `None` if no sentence of a story can express it.
+    fn action(&self, data: &EventData, rooms: &mut [Room]) -> Option<StoryAction> {
+        match data {
+            EventData::Message { message, .. } => {
+                let RecordedMessage { sender, space, text, .. } = self.messages.get(message)?.clone();
+                let space = self.space(space)?.to_owned();
+                // A sender who has left since was a member then.
+                let room = rooms.iter_mut().find(|room| room.name == space)?;
+                if !room.members.contains(&sender) {
+                    room.members.push(sender.clone());
+                }
+                Some(StoryAction::Says { who: sender, space, text, id: None })
+            }
+            EventData::Service { name, payload } => {
+                let service = name.split_whitespace().collect::<Vec<_>>().join("-");
+                let payload = payload.clone();
+                Some(StoryAction::Calls { service, agent: self.agent.clone(), payload, id: None })
+            }
+            _ => None,
+        }
+    }
+
+    fn space(&self, id: SpaceId) -> Option<&str> {
+        self.rooms.iter().find(|(known, _)| *known == id).map(|(_, room)| room.name.as_str())
+    }
+
+    /// One rule for each cycle: its model's replies, step by step.
+    fn script(&self) -> Vec<Rule> {
+        let rule = |(index, cycle): (usize, &RecordedCycle)| Rule {
+            when: Condition { cycle: Some(index as u64 + 1), ..Condition::default() },
+            steps: cycle.replies.iter().map(|reply| self.step(cycle, reply)).collect(),
+        };
+        self.cycles.iter().enumerate().map(rule).collect()
+    }
+
+    fn step(&self, cycle: &RecordedCycle, reply: &ModelMessage) -> Vec<Act> {
+        let act = |part: &Part| match part {
+            Part::Text { text } if !text.trim().is_empty() => Some(Act::Think(text.clone())),
+            Part::ToolCall { id, name, arguments } => Some(self.call(cycle, id, name, arguments)),
+            _ => None,
+        };
+        let acts: Vec<Act> = reply.parts.iter().filter_map(act).collect();
+        if acts.is_empty() { vec![Act::Think("(nothing)".to_owned())] } else { acts }
+    }
+
+    fn call(&self, cycle: &RecordedCycle, id: &CallId, tool: &str, arguments: &str) -> Act {
+        let raw = self.handles.iter().fold(arguments.to_owned(), |text, (id, name)| text.replace(id, name));
+        let value: Option<Value> = serde_json::from_str(&raw).ok();
+        let text = |key: &str| value.as_ref()?.get(key)?.as_str().map(str::to_owned);
+        let only = |keys: &[&str]| {
+            let given = value.as_ref().and_then(Value::as_object);
+            given.is_some_and(|given| given.keys().all(|key| keys.contains(&key.as_str())))
+        };
+        let special = match tool {
+            "send_message" if only(&["space", "text"]) => {
+                // Name the space: where the agent posts by default may differ when the scenario is run.
+                let message = cycle.posted.iter().find(|message| message.call.as_ref() == Some(id));
+                let space = message.and_then(|message| self.space(message.space)).map(str::to_owned);
+                space.zip(text("text")).map(|(space, text)| Act::Say { space: Some(space), text })
+            }
+            "done" if only(&["summary"]) => {
+                Some(Act::Done(text("summary").filter(|text| !text.trim().is_empty())))
+            }
+            "skip" if only(&["reason"]) => {
+                Some(Act::Skip(text("reason").filter(|text| !text.trim().is_empty())))
+            }
+            _ => None,
+        };
+        // Any other call is kept as the model wrote it; arguments that are not JSON are kept as text.
+        special.unwrap_or_else(|| Act::Call {
+            tool: tool.to_owned(),
+            arguments: value.filter(Value::is_object).unwrap_or(Value::String(raw)),
+        })
+    }
+
+    /// Expectations about the texts, how often each was posted, and the cycles.
+    fn expectations(&self) -> Vec<Expectation> {
+        let me = &self.agent;
+        let mut expect: Vec<Expectation> = Vec::new();
+        let mut add = |what: Expected, sentence: String| {
+            expect.push(Expectation { what, sentence, place: FilePosition::default() });
+        };
+        let all = || self.cycles.iter().flat_map(|cycle| &cycle.posted);
+        let mut known: Vec<(SpaceId, &str)> = Vec::new();
+        for message in all() {
+            let this = (message.space, message.text.as_str());
+            let Some(space) = self.space(message.space).filter(|_| !known.contains(&this)) else { continue };
+            known.push(this);
+            let same = all().filter(|other| (other.space, other.text.as_str()) == this).count();
+            let words = TextPattern { equals: Some(message.text.clone()), ..TextPattern::default() };
+            let times = if same > 1 { Amount::Exactly(same as u64) } else { Amount::AtLeast(1) };
+            let expected = Expected::Said { who: me.clone(), space: space.to_owned(), words, times };
+            add(expected, format!("{me} said in {space}"));
+        }
+        let shape = |cycle: &RecordedCycle| CycleShape {
+            events: Some(Amount::Exactly(cycle.processed.into())),
+            steps: (cycle.ending == Ending::Completed).then_some(Amount::Exactly(cycle.steps as u64)),
+            ended: None,
+        };
+        let cycles = self.cycles.iter().map(shape).collect();
+        add(Expected::CycleList { agent: me.clone(), cycles }, format!("{me} ran cycles"));
+        expect
+    }
+}

@@ -1,0 +1,75 @@
+//! The memories of an agent, as operators read and change them.
+
+use std::sync::Arc;
+
+use agent::changes::MemoryChange;
+use agent::id::AgentId;
+use agent::limits;
+use axum::Json;
+use axum::extract::State;
+
+use super::agents::find_agent;
+use super::refused;
+use crate::app_state::{AppState, SharedState};
+use crate::extract::{Body, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::problem::{Code, Problem, WriteResponse};
+use api::{MemoryJson, MemoryValue, PageJson, PageQuery};
+
+/// Lists the memories of an agent by key.
+#[utoipa::path(get, path = "/v1/agents/{agent}/memories", tag = "agents",
+    params(("agent" = String, Path, description = "Id or handle."), PageQuery),
+    responses((status = 200, description = "A page of memories.", body = PageJson<MemoryJson>)))]
+pub(super) async fn list_memories(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<PageJson<MemoryJson>>, Problem> {
+    let which = page(query.cursor, query.limit)?;
+    let agent = find_agent(&app, &name).await?.id;
+    Ok(Json(PageJson::of(app.ports.reader.memories(agent, which).await?, MemoryJson::from)))
+}
+
+/// Sets a memory. The agent sees it from its next cycle on, and often already in the next step of a running one.
+#[utoipa::path(put, path = "/v1/agents/{agent}/memories/{key}", tag = "agents", request_body = MemoryValue,
+    params(("agent" = String, Path, description = "Id or handle."),
+           ("key" = String, Path, description = "Key of the memory, 1 to 120 bytes.")),
+    responses((status = 200, description = "The memory as it is now.", body = MemoryJson)))]
+pub(super) async fn set_memory(
+    State(app): SharedState,
+    PathParam((name, key)): PathParam<(String, String)>,
+    body: Body<MemoryValue>,
+) -> Result<Json<MemoryJson>, Problem> {
+    let key = bounded_text("key", key.trim().to_owned(), limits::MEMORY_KEY_MAX_BYTES)?;
+    if key.is_empty() {
+        return Err(Problem::new(Code::BadValue, "`key` must not be empty"));
+    }
+    let value = bounded_text("value", body.value.value, limits::MEMORY_VALUE_MAX_BYTES)?;
+    let agent = find_agent(&app, &name).await?.id;
+    let written = MemoryJson { key: key.clone(), value: value.clone(), updated_at: app.ports.clock.now() };
+    change(app, agent, MemoryChange::Set { key, value }).await?;
+    Ok(Json(written))
+}
+
+/// Deletes a memory.
+#[utoipa::path(delete, path = "/v1/agents/{agent}/memories/{key}", tag = "agents",
+    params(("agent" = String, Path, description = "Id or handle."),
+           ("key" = String, Path, description = "Key of the memory.")),
+    responses((status = 204, description = "The memory is deleted.")))]
+pub(super) async fn delete_memory(
+    State(app): SharedState,
+    PathParam((name, key)): PathParam<(String, String)>,
+) -> Result<WriteResponse<MemoryJson>, Problem> {
+    let agent = find_agent(&app, &name).await?.id;
+    change(app, agent, MemoryChange::Delete { key: key.trim().to_owned() }).await?;
+    Ok(WriteResponse::Removed)
+}
+
+async fn change(app: Arc<AppState>, agent: AgentId, change: MemoryChange) -> Result<(), Problem> {
+    run_to_completion(async move {
+        match app.ports.registry.change_memory(agent, change, app.ports.clock.now()).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(refused(&app, error).await),
+        }
+    })
+    .await
+}
