@@ -6,7 +6,7 @@ use api::Agent;
 
 use super::dead;
 use super::watch::follow::Follower;
-use super::watch::log::{Kind, Log};
+use super::watch::log::{Log, LogStyle};
 use super::watch::subject::Subject;
 use super::watch::{self, moment};
 use crate::args::TailArgs;
@@ -41,7 +41,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Resul
         screen.note(&screen.clean_line(&format!("`{}`: {notice}", agent.name)));
     }
     let subject = if ids.is_empty() { Subject::Everything } else { Subject::agents(&client, ids).await? };
-    let log = Log::new(screen, moment::zone(), Kind::Brief);
+    let log = Log::new(screen, moment::zone(), LogStyle::Brief);
     let mut follower = Follower::new(client, screen, subject, log, false);
     if !args.no_follow {
         follower.listen().await?;

@@ -14,7 +14,7 @@ use super::command::{COMMANDS, HELP, Line};
 use super::editor::{Editor, EditorAction};
 use super::terminal::{Bottom, SingleKeys, keyboard, size};
 use crate::commands::watch::follow::Follower;
-use crate::commands::watch::log::{Kind, Log};
+use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
 use crate::commands::watch::stop_signals;
 use crate::commands::watch::subject::Subject;
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     history: u32,
     typed_before: Option<PathBuf>,
 ) -> Result<Exit> {
-    let mut log = Log::new(screen, zone(), Kind::Chat);
+    let mut log = Log::new(screen, zone(), LogStyle::Chat);
     log.resize(size().0 + 1);
     let ready: ReadyJson = client.get_as("/v1/ready").await?;
     greet(&mut log, &target, &ready);

@@ -13,7 +13,7 @@ use super::cells::{cost_of, since, until};
 use super::draw::dim;
 use super::overview::{Detail, Overview, state_of};
 use crate::commands::chat::flow::flow;
-use crate::commands::watch::log::{Kind, Log};
+use crate::commands::watch::log::{Log, LogStyle};
 use crate::output::{Screen, columns, short_count};
 
 /// Draws the view.
@@ -45,7 +45,7 @@ fn past_lines(detail: &Detail, screen: &Screen, width: usize, zone: &TimeZone) -
     }
     // The codes of colours would be shown as text.
     let screen = Screen { colour: false, width: Some(width + 1), ..*screen };
-    let mut log = Log::new(screen, zone.clone(), Kind::Full);
+    let mut log = Log::new(screen, zone.clone(), LogStyle::Full);
     log.names = names.clone();
     for item in past {
         if let (Update::CycleEnded { cycle, .. }, _) | (_, Some(cycle)) = (&item.update, &item.posted_cycle) {

@@ -38,7 +38,7 @@ const ENDING_TOOLS: [&str; 2] = ["done", "skip"];
 
 /// What a log shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LogStyle {
     /// Everything that agents do, with times and spaces.
     Full,
     /// One line per item: no tools, no intermediate states.
@@ -85,7 +85,7 @@ struct ThoughtLine {
 pub(crate) struct Log {
     screen: Screen,
     zone: TimeZone,
-    kind: Kind,
+    style: LogStyle,
     pub(crate) names: Names,
     feed: Feed,
     calls: HashMap<CallId, Call>,
@@ -103,12 +103,12 @@ pub(crate) struct Log {
 
 impl Log {
     /// An empty log.
-    pub(crate) fn new(screen: Screen, zone: TimeZone, kind: Kind) -> Self {
+    pub(crate) fn new(screen: Screen, zone: TimeZone, style: LogStyle) -> Self {
         Self {
             screen,
             zone,
-            kind,
-            names: Names::new(kind == Kind::Chat),
+            style,
+            names: Names::new(style == LogStyle::Chat),
             feed: Feed::default(),
             calls: HashMap::new(),
             thoughts: HashMap::new(),
@@ -179,7 +179,7 @@ impl Log {
             }
             Update::Draft { agent, .. } => self.act(*agent, None),
             Update::DraftReset { agent, .. } => {
-                if change.discarded && self.kind != Kind::Brief {
+                if change.discarded && self.style != LogStyle::Brief {
                     self.row(at, *agent, "discarded its draft", Style::Dim);
                 }
             }
@@ -262,8 +262,8 @@ impl Log {
 
     /// Adds a note about the log itself.
     pub(crate) fn note(&mut self, at: Timestamp, text: &str) {
-        match self.kind {
-            Kind::Chat => self.remark(&format!("({text})")),
+        match self.style {
+            LogStyle::Chat => self.remark(&format!("({text})")),
             _ => self.plain(&format!("{} ({text})", clock(at, &self.zone)), Style::Yellow),
         }
     }
@@ -289,7 +289,7 @@ impl Log {
     pub(crate) fn live(&self, now: Timestamp, max: usize) -> Vec<String> {
         let drafts = self.feed.drafts();
         let room = max.saturating_sub(1).max(1);
-        let shown = drafts.len().min(if self.kind == Kind::Brief { 0 } else { room });
+        let shown = drafts.len().min(if self.style == LogStyle::Brief { 0 } else { room });
         let mut rows = Vec::new();
         for (i, draft) in drafts.values().take(shown).enumerate() {
             let hidden = if i + 1 == shown { drafts.len() - shown } else { 0 };
@@ -348,7 +348,7 @@ impl Log {
             1..=3 => working.join(", "),
             n => format!("{} and {} more", working[..2].join(", "), n - 2),
         };
-        let end = if self.kind == Kind::Chat { "; Ctrl-C cancels" } else { "" };
+        let end = if self.style == LogStyle::Chat { "; Ctrl-C cancels" } else { "" };
         Some(self.screen.paint(Style::Dim, &shortened(&format!("({text}{end})"), self.width())))
     }
 
@@ -372,7 +372,7 @@ impl Log {
             [String::new(), who, end.to_owned()]
         };
         // A conversation is in one space.
-        let leads = if self.kind == Kind::Chat { Vec::new() } else { vec![whole, timeless] };
+        let leads = if self.style == LogStyle::Chat { Vec::new() } else { vec![whole, timeless] };
         leads.into_iter().find(fits).unwrap_or_else(shortest)
     }
 
@@ -412,7 +412,7 @@ impl Log {
                 self.row(at, agent, "waits for a person", Style::Yellow);
             }
             (_, None) => {
-                if new_cycle && self.kind == Kind::Full {
+                if new_cycle && self.style == LogStyle::Full {
                     self.woke.insert(agent, (at, state));
                 }
             }
@@ -420,7 +420,7 @@ impl Log {
     }
 
     fn begin_call(&mut self, at: Timestamp, agent: AgentId, call: &CallId, tool: &str, arguments: &str) {
-        if self.kind == Kind::Brief || self.calls.len() >= IN_FLIGHT {
+        if self.style == LogStyle::Brief || self.calls.len() >= IN_FLIGHT {
             return;
         }
         let (tool, arguments) = (tool.to_owned(), self.screen.clean_line(arguments));
@@ -439,7 +439,7 @@ impl Log {
     ) {
         let started = self.calls.remove(call);
         let (how, style) = match status {
-            OutcomeStatus::Ok if self.kind == Kind::Brief || HIDDEN_TOOLS.contains(&tool) => return,
+            OutcomeStatus::Ok if self.style == LogStyle::Brief || HIDDEN_TOOLS.contains(&tool) => return,
             OutcomeStatus::Ok => ("ok", Style::Dim),
             OutcomeStatus::Error => ("failed", Style::Red),
             OutcomeStatus::Pending => ("result comes later", Style::Yellow),
@@ -481,21 +481,21 @@ impl Log {
         reason: Option<&str>,
         spent: Option<&Spent>,
     ) {
-        let mut text = match (self.kind, ending) {
-            (Kind::Chat, Ending::Completed) => return,
-            (Kind::Chat, Ending::Skipped) => "skipped it".to_owned(),
-            (Kind::Chat, Ending::Exhausted) => "was cut off".to_owned(),
-            (Kind::Chat, Ending::Canceled) => "stopped: canceled".to_owned(),
+        let mut text = match (self.style, ending) {
+            (LogStyle::Chat, Ending::Completed) => return,
+            (LogStyle::Chat, Ending::Skipped) => "skipped it".to_owned(),
+            (LogStyle::Chat, Ending::Exhausted) => "was cut off".to_owned(),
+            (LogStyle::Chat, Ending::Canceled) => "stopped: canceled".to_owned(),
             _ => ending.as_str().to_owned(),
         };
-        if let Some(spent) = spent.filter(|_| self.kind != Kind::Chat) {
+        if let Some(spent) = spent.filter(|_| self.style != LogStyle::Chat) {
             text.push_str(&format!(": {}", summary(spent)));
         }
         // Who chats canceled it.
-        if let Some(reason) = reason.filter(|_| (self.kind, ending) != (Kind::Chat, Ending::Canceled)) {
+        if let Some(reason) = reason.filter(|_| (self.style, ending) != (LogStyle::Chat, Ending::Canceled)) {
             text.push_str(&format!(" ({reason})"));
         }
-        if (self.kind, ending) == (Kind::Chat, Ending::Failed) {
+        if (self.style, ending) == (LogStyle::Chat, Ending::Failed) {
             text.push_str("; `viv dead` lists what is not tried again");
         }
         let style = match ending {
@@ -509,8 +509,8 @@ impl Log {
 
     /// Adds what an agent does.
     fn row(&mut self, at: Timestamp, agent: AgentId, text: &str, style: Style) {
-        match self.kind {
-            Kind::Chat => self.remark(&format!("({} {text})", self.names.of(agent.entity()))),
+        match self.style {
+            LogStyle::Chat => self.remark(&format!("({} {text})", self.names.of(agent.entity()))),
             _ => self.entry(at, (agent.entity(), Style::Cyan), None, text, Some(style)),
         }
     }
@@ -527,7 +527,7 @@ impl Log {
         let width = self.width();
         let lead = self.lead(at, &self.names.of(who), space, width);
         let taken = columns(&lead.concat());
-        let rows = if self.kind == Kind::Brief {
+        let rows = if self.style == LogStyle::Brief {
             vec![shortened(self.screen.clean_line(text).trim(), width.saturating_sub(taken))]
         } else {
             flow(&self.screen.clean(text), taken, width)

@@ -19,7 +19,7 @@ use crate::commands::chat::terminal::{Bottom, size};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use follow::Follower;
-use log::{Kind, Log};
+use log::{Log, LogStyle};
 use subject::Subject;
 
 /// How often long calls are checked and the time in the last row is updated.
@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(500);
 pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
     let since = args.since.as_deref().map(|text| moment::since(text, Timestamp::now())).transpose()?;
     let client = Arc::new(client);
-    let mut log = Log::new(screen, moment::zone(), Kind::Full);
+    let mut log = Log::new(screen, moment::zone(), LogStyle::Full);
     let subject = Subject::find(&client, &screen, args.subject.as_deref(), args.all, &mut log.names).await?;
     if args.thoughts && !matches!(subject, Subject::Agents { .. }) {
         return Err(Failure::usage("private text is shown for one agent only, got a space")

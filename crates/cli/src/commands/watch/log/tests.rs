@@ -28,9 +28,9 @@ fn screen(width: Option<usize>, utf8: bool) -> Screen {
     Screen::plain(width, utf8)
 }
 
-fn log(width: Option<usize>, kind: Kind) -> Log {
+fn log(width: Option<usize>, style: LogStyle) -> Log {
     let screen = screen(width, true);
-    let mut log = Log::new(screen, TimeZone::UTC, kind);
+    let mut log = Log::new(screen, TimeZone::UTC, style);
     log.names.entity(&screen, EntityId(uuid(1)), "husam");
     log.names.entity(&screen, EntityId(uuid(ADA)), "ada");
     log.names.space(&screen, SpaceId(uuid(HOME)), "home");
@@ -114,9 +114,9 @@ fn rendered(mut log: Log, updates: &[Update]) -> String {
 #[test]
 fn the_updates_of_a_cycle_are_readable_rows() {
     for (name, width) in [("80", Some(80)), ("120", Some(120)), ("40", Some(40)), ("piped", None)] {
-        insta::assert_snapshot!(format!("story_{name}"), rendered(log(width, Kind::Full), &story()));
+        insta::assert_snapshot!(format!("story_{name}"), rendered(log(width, LogStyle::Full), &story()));
     }
-    insta::assert_snapshot!("story_brief", rendered(log(Some(80), Kind::Brief), &story()));
+    insta::assert_snapshot!("story_brief", rendered(log(Some(80), LogStyle::Brief), &story()));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_draft_never_exceeds_the_width() {
     for text in ["a long line of plain words", "漢字漢字漢字漢字漢字漢字", "👩‍👩‍👧 ❤️ ❤️ ❤️ ❤️ ❤️ ❤️ ❤️"]
     {
         for width in 8..60 {
-            let mut log = log(Some(width + 1), Kind::Full);
+            let mut log = log(Some(width + 1), LogStyle::Full);
             for n in [7, 8, 9] {
                 log.update(at(0), &draft(n, text, text.chars().count() as u64));
                 let row = log.live(at(1), 1).remove(0);
@@ -140,7 +140,7 @@ fn a_draft_never_exceeds_the_width() {
 
 #[test]
 fn without_utf8_the_output_is_ascii() {
-    let mut log = log(Some(80), Kind::Full);
+    let mut log = log(Some(80), LogStyle::Full);
     log.screen.utf8 = false;
     let rows = rendered(log, &[message(1, 1, "straße")]);
     assert_eq!(rows, "13:46:40 husam > home: strasse");
@@ -148,7 +148,7 @@ fn without_utf8_the_output_is_ascii() {
 
 #[test]
 fn a_draft_is_the_last_row_and_only_its_message_stays() {
-    let mut log = log(Some(40), Kind::Full);
+    let mut log = log(Some(40), LogStyle::Full);
     log.update(at(0), &draft(3, "I think ", 8));
     log.update(at(0), &draft(3, "that tea is good for everybody", 38));
     assert_eq!(log.take_rows(), [""; 0]);
@@ -167,7 +167,7 @@ fn a_draft_is_the_last_row_and_only_its_message_stays() {
 
 #[test]
 fn a_long_call_is_shown_when_it_starts() {
-    let mut log = log(Some(80), Kind::Full);
+    let mut log = log(Some(80), LogStyle::Full);
     log.update(at(0), &started("a", "look", r#"{"at": "it"}"#));
     log.tick(at(0));
     assert_eq!(log.take_rows(), [""; 0]);
@@ -190,30 +190,30 @@ fn a_cycle_without_visible_actions_is_one_short_row() {
         state(AgentState::Sleeping, None, None),
         ended(Ending::Skipped, reason),
     ];
-    for kind in [Kind::Full, Kind::Brief] {
+    for style in [LogStyle::Full, LogStyle::Brief] {
         assert_eq!(
-            rendered(log(Some(80), kind), &updates),
+            rendered(log(Some(80), style), &updates),
             "13:46:44 ada skipped (agents talking among themselves)"
         );
     }
     let completed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Completed, None)];
-    assert_eq!(rendered(log(Some(80), Kind::Full), &completed), "13:46:41 ada completed");
+    assert_eq!(rendered(log(Some(80), LogStyle::Full), &completed), "13:46:41 ada completed");
     // A failure is shown in full.
     let failed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Failed, Some("no key"))];
-    assert!(rendered(log(Some(120), Kind::Full), &failed).contains("ada failed: 2 steps"));
+    assert!(rendered(log(Some(120), LogStyle::Full), &failed).contains("ada failed: 2 steps"));
     // The message may arrive on another stream, after the end.
     let posted = [
         state(AgentState::Thinking, Some(5), None),
         started("a", "send_message", "{}"),
         ended(Ending::Completed, None),
     ];
-    let rows = rendered(log(Some(80), Kind::Full), &posted);
+    let rows = rendered(log(Some(80), LogStyle::Full), &posted);
     assert!(rows.starts_with("13:46:40 ada thinking\n") && rows.contains("ada completed: 2 steps"), "{rows}");
 }
 
 #[test]
 fn the_ending_of_a_cycle_with_an_old_message_is_shown_in_full() {
-    let mut log = log(Some(80), Kind::Brief);
+    let mut log = log(Some(80), LogStyle::Brief);
     assert!(!log.shown_before(&message(3, ADA, "an old word")));
     log.update(at(0), &ended(Ending::Completed, None));
     assert_eq!(log.take_rows(), ["13:46:40 ada completed: 2 steps, 1.8 s, 12k in (900 cached), ? out"]);
@@ -221,7 +221,7 @@ fn the_ending_of_a_cycle_with_an_old_message_is_shown_in_full() {
 
 #[test]
 fn items_read_twice_are_shown_once() {
-    let mut log = log(None, Kind::Full);
+    let mut log = log(None, LogStyle::Full);
     let (message, ended) = (message(1, 1, "once"), ended(Ending::Completed, None));
     assert!(!log.shown_before(&message) && !log.shown_before(&ended));
     assert!(log.shown_before(&message) && log.shown_before(&ended));
@@ -239,13 +239,13 @@ fn foreign_text_cannot_control_the_terminal() {
         state(AgentState::Sleeping, None, Some(evil)),
         ended(Ending::Failed, Some(evil)),
     ];
-    let rows = rendered(log(Some(120), Kind::Full), &updates);
+    let rows = rendered(log(Some(120), LogStyle::Full), &updates);
     assert!(!rows.contains('\x1b') && !rows.contains('\u{9b}'), "{rows:?}");
 }
 
 #[test]
 fn thoughts_are_shown_in_full_when_they_end() {
-    let mut log = log(Some(80), Kind::Full);
+    let mut log = log(Some(80), LogStyle::Full);
     let thought = |delta: &str, reasoning| Update::Thought {
         agent: ada(),
         cycle: CycleId(uuid(5)),
@@ -269,7 +269,7 @@ fn thoughts_are_shown_in_full_when_they_end() {
 
 /// A conversation as `chat` shows it.
 fn chat(width: usize) -> Log {
-    let mut log = log(Some(width + 1), Kind::Chat);
+    let mut log = log(Some(width + 1), LogStyle::Chat);
     log.names.entity(&screen(None, true), EntityId(uuid(3)), "bob");
     log
 }
@@ -349,8 +349,8 @@ fn what_agents_do_is_one_row_and_a_lost_connection_ends_it() {
 
 #[test]
 fn no_row_is_wider_than_a_narrow_terminal() {
-    for kind in [Kind::Full, Kind::Brief, Kind::Chat] {
-        let mut log = log(Some(20), kind);
+    for style in [LogStyle::Full, LogStyle::Brief, LogStyle::Chat] {
+        let mut log = log(Some(20), style);
         log.names.entity(&screen(None, true), EntityId(uuid(ADA)), "a-handle-longer-than-the-whole-row");
         let mut updates = story();
         updates.push(message(7, 1, "漢字漢字漢字漢字漢字漢字"));
@@ -361,6 +361,6 @@ fn no_row_is_wider_than_a_narrow_terminal() {
         let mut rows = log.take_rows();
         rows.extend(log.live(at(0), 4));
         let wide: Vec<&String> = rows.iter().filter(|row| columns(row) > 20).collect();
-        assert!(wide.is_empty() && rows.len() > 5, "{kind:?}: {wide:#?}");
+        assert!(wide.is_empty() && rows.len() > 5, "{style:?}: {wide:#?}");
     }
 }
