@@ -2,7 +2,7 @@
 //! list the choices.
 
 use agent::entity::EntityKind;
-use agent::id::{EntityId, SpaceId};
+use agent::id::SpaceId;
 use agent::life::Standing;
 use api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 use serde_json::Value;
@@ -28,25 +28,8 @@ pub(crate) struct Target {
     pub(crate) members: Vec<MemberJson>,
     /// The value of `sender` in requests; `None` if the key already determines the sender.
     pub(crate) sender: Option<String>,
-    /// The entity that posts, if known.
-    pub(crate) me: Option<EntityId>,
     /// Whether the key is an admin key.
     pub(crate) admin: bool,
-}
-
-/// A member's name, for people.
-#[derive(Debug)]
-pub(crate) struct Named {
-    /// The member.
-    pub(crate) id: EntityId,
-    /// The name.
-    pub(crate) name: String,
-}
-
-impl From<MemberJson> for Named {
-    fn from(member: MemberJson) -> Self {
-        Self { id: member.entity.id, name: member.entity.display_name }
-    }
 }
 
 impl Target {
@@ -89,19 +72,15 @@ pub(crate) async fn resolve(
         }
     };
     let members = members(client, &space).await?;
-    let (sender, me) = match who.entity {
-        Some(entity) if sender.is_none_or(|wanted| is_called(&entity, wanted)) => (None, Some(entity.id)),
+    let sender = match who.entity {
+        Some(entity) if sender.is_none_or(|wanted| is_called(&entity, wanted)) => None,
         Some(entity) => {
             let message = format!("this key can only post as `{}`", entity.name);
             return Err(Failure::new(Exit::Refused, "sender_refused", message).hint("leave out --as"));
         }
-        None => {
-            let sender = sender.unwrap_or(OWNER);
-            let me = members.iter().find(|member| is_called(&member.entity, sender)).map(|m| m.entity.id);
-            (Some(sender.to_owned()), me)
-        }
+        None => Some(sender.unwrap_or(OWNER).to_owned()),
     };
-    Ok(Target { space, members, sender, me, admin })
+    Ok(Target { space, members, sender, admin })
 }
 
 /// The space named, else the only one that is open.
@@ -173,6 +152,7 @@ fn names(all: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::id::EntityId;
     use uuid::Uuid;
 
     fn entity(n: u128, name: &str, kind: EntityKind) -> MemberJson {
@@ -195,7 +175,7 @@ mod tests {
             wake_on: agent::config::WakeOn::All,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         };
-        Target { space, members, sender: Some(OWNER.into()), me: None, admin: true }
+        Target { space, members, sender: Some(OWNER.into()), admin: true }
     }
 
     #[test]

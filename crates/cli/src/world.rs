@@ -31,6 +31,15 @@ pub(crate) const AGENT: &str = "ada";
 /// The handle of the first space.
 pub(crate) const SPACE: &str = "home";
 
+/// The config of the first agent.
+pub(crate) fn first_config() -> AgentConfig {
+    AgentConfig {
+        description: "the first agent of this server".to_owned(),
+        instructions: INSTRUCTIONS.to_owned(),
+        ..AgentConfig::default()
+    }
+}
+
 /// Creates the initial data, once per store. The agent `ada` is left out if there are agent files or if
 /// agents were imported before; imported agents join the first space. Returns the admin key if it created
 /// the data, else `None`.
@@ -40,11 +49,7 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
     let (key, admin) = admin(&*ports.clock, &*ports.ids, ADMIN_LABEL, false)?;
     let human = EntityId(ports.ids.uuid());
     let agent = with_agent.then(|| AgentId(ports.ids.uuid()));
-    let config = AgentConfig {
-        description: "the first agent of this server".to_owned(),
-        instructions: INSTRUCTIONS.to_owned(),
-        ..AgentConfig::default()
-    };
+    let config = first_config();
     let founding = Founding {
         human: NewHuman { display_name: login(), ..NewHuman::new(human, OWNER, at) },
         agent: agent

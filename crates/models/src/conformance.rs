@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::config::ModelTimeouts;
-use agent::port::{Clock, Memo, Model, ModelError, ModelRequest, Reply, TimeoutKind};
+use agent::port::{Clock, Memo, Model, ModelError, ModelRequest, Reply, TimeoutKind, ToolSpec};
+use agent::prompt::Prompt;
 use agent::run::Usage;
 use futures_util::StreamExt as _;
 
@@ -46,11 +47,14 @@ pub enum Check {
     Usage,
     /// The server stops generating when the client disconnects.
     Cancel,
+    /// Greeted as an agent is, with an agent's own system text and tools, the model answers.
+    Greeting,
 }
 
 impl Check {
     /// All checks, in the order in which they run.
-    pub const ALL: [Self; 5] = [Self::Stream, Self::Call, Self::Parallel, Self::Usage, Self::Cancel];
+    pub const ALL: [Self; 6] =
+        [Self::Stream, Self::Call, Self::Parallel, Self::Usage, Self::Cancel, Self::Greeting];
 
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
@@ -60,6 +64,7 @@ impl Check {
             Self::Parallel => "parallel_calls",
             Self::Usage => "usage",
             Self::Cancel => "cancel",
+            Self::Greeting => "greeting",
         }
     }
 
@@ -71,6 +76,7 @@ impl Check {
             Self::Parallel => "two calls at once",
             Self::Usage => "reports usage",
             Self::Cancel => "can be canceled",
+            Self::Greeting => "answers people",
         }
     }
 
@@ -87,6 +93,7 @@ impl Check {
             Self::Parallel => "agents take a step for each call",
             Self::Usage => "token budgets are estimated, costs stay unknown",
             Self::Cancel => "a canceled cycle keeps the server busy",
+            Self::Greeting => "give its agents fewer tools, and examples in their instructions",
         }
     }
 }
@@ -194,13 +201,21 @@ pub struct Trial {
     last_text: String,
     /// Whether a request timed out.
     timed_out: bool,
+    /// The system text and the tools of an agent.
+    agent: Option<(Arc<str>, Arc<[ToolSpec]>)>,
 }
 
 impl Trial {
     /// A trial that has asked nothing yet. Each request waits at most `wait` for the end of its answer.
     pub fn new(model: Arc<dyn Model>, mode: ToolMode, clock: Arc<dyn Clock>, wait: Duration) -> Self {
         let (speed, reported, last_text) = (Speed::default(), Vec::new(), String::new());
-        Self { model, mode, clock, wait, speed, reported, last_text, timed_out: false }
+        Self { model, mode, clock, wait, speed, reported, last_text, timed_out: false, agent: None }
+    }
+
+    /// Lets [`Check::Greeting`] ask with this agent's system text and tools.
+    #[must_use]
+    pub fn of_agent(self, system: &str, tools: Arc<[ToolSpec]>) -> Self {
+        Self { agent: Some((system.into(), tools)), ..self }
     }
 
     /// How long a request waits for the first piece of an answer.
@@ -219,6 +234,9 @@ impl Trial {
         if self.timed_out && (check != Check::Usage || self.reported.is_empty()) {
             return Finding::untried(check, "a check before it ran out of time");
         }
+        if check == Check::Greeting && self.agent.is_none() {
+            return Finding::untried(check, "no agent was given");
+        }
         let start = self.clock.monotonic_ms();
         let judged = match check {
             Check::Stream => self.stream().await,
@@ -226,6 +244,7 @@ impl Trial {
             Check::Parallel => self.parallel().await,
             Check::Usage => Ok(judge::usage(&self.reported)),
             Check::Cancel => self.cancel().await,
+            Check::Greeting => self.greeting().await,
         };
         let ms = self.clock.monotonic_ms().saturating_sub(start);
         match judged {
@@ -277,8 +296,17 @@ impl Trial {
         Ok(judge::cancel(next.first_ms(), before))
     }
 
+    async fn greeting(&mut self) -> Result<(Verdict, String), ModelError> {
+        let (system, tools) = self.agent.clone().unwrap_or_else(|| (Arc::from(""), Arc::from([])));
+        let answer = self.send(ask::greeting(system, tools)).await?;
+        Ok(judge::greeting(&answer.reply))
+    }
+
     async fn ask(&mut self, question: Question) -> Result<Collected, ModelError> {
-        let prompt = question.prompt(self.mode);
+        self.send(question.prompt(self.mode)).await
+    }
+
+    async fn send(&mut self, prompt: Prompt) -> Result<Collected, ModelError> {
         let answer =
             ask::read_answer(&*self.model, &*self.clock, self.wait, &prompt, &mut self.last_text).await?;
         self.reported.push(answer.reply.usage);

@@ -51,7 +51,8 @@ async fn run_all(mut trial: Trial, mode: ToolMode) -> Column {
 }
 
 fn verdicts(column: &Column) -> Vec<Verdict> {
-    column.findings.iter().map(|finding| finding.verdict).collect()
+    let asked = column.findings.iter().filter(|finding| finding.check != Check::Greeting);
+    asked.map(|finding| finding.verdict).collect()
 }
 
 fn pieces(text: &str) -> ReplyPiece {

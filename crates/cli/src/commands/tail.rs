@@ -6,9 +6,9 @@ use api::Agent;
 
 use super::dead;
 use super::watch::follow::Follower;
-use super::watch::log::Log;
-use super::watch::moment;
+use super::watch::log::{Log, LogStyle};
 use super::watch::subject::Subject;
+use super::watch::{self, moment};
 use crate::args::TailArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
@@ -26,18 +26,21 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Resul
     }
     let client = Arc::new(client);
     dead::note(&client, &screen, &args.agents).await?;
-    let mut log = Log::new(screen, moment::zone(), true);
-    log.names.read(&client, &screen).await?;
     let mut ids = Vec::with_capacity(args.agents.len());
     for name in &args.agents {
         let agent: Agent = client.get_as(&format!("/v1/agents/{}", segment(name))).await?;
         ids.push(agent.id);
     }
     let subject = if ids.is_empty() { Subject::Everything } else { Subject::agents(&client, ids).await? };
+    let log = Log::new(screen, moment::zone(), LogStyle::Brief);
     let mut follower = Follower::new(client, screen, subject, log, false);
+    if !args.no_follow {
+        follower.listen().await?;
+    }
+    follower.past(args.lines, None).await?;
     if args.no_follow {
-        follower.past(args.lines, None).await?;
+        follower.log.take_rows().iter().for_each(|row| screen.line(row));
         return Ok(Exit::Answered);
     }
-    follower.run(args.lines, None).await
+    watch::print(follower, screen).await
 }

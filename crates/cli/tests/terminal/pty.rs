@@ -206,8 +206,7 @@ fn a_long_paste_arrives_whole_and_one_that_is_too_long_is_refused_aloud() {
     chat.press("\r");
     chat.until("Owner: begin");
     let messages = server.run(&["spaces", "read", "home", "--json"]).json();
-    let found =
-        messages["messages"].as_array().unwrap().iter().any(|message| message["text"] == text.as_str());
+    let found = messages["items"].as_array().unwrap().iter().any(|message| message["text"] == text.as_str());
     assert!(found, "it is one message");
     chat.press(&format!("\x1b[200~{}\x1b[201~", "x".repeat(70_000)));
     chat.press("\r");

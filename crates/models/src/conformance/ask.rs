@@ -76,6 +76,20 @@ impl Question {
     }
 }
 
+/// A greeting as an agent reads it, with that agent's system text and tools.
+pub(super) fn greeting(system: Arc<str>, tools: Arc<[ToolSpec]>) -> Prompt {
+    let inbox = "[INBOX — 1 new event, now 2026-01-01T09:00:00Z]\n\n1. [space home] Owner (@owner, human), just now: \
+                 \"Hello! How are you?\"\n\n[WORKSPACE — facts of this moment, not part of your history]\n\nYour spaces:\n\
+                 - home, active\n  members: you, \"Owner\" (@owner, human)";
+    Prompt {
+        system,
+        tools,
+        items: vec![Item::Layer(Arc::from(inbox))],
+        choice: ToolChoice::Auto,
+        ..Question::Hello.prompt(ToolMode::Native)
+    }
+}
+
 fn weather() -> ToolSpec {
     ToolSpec {
         name: TOOL.to_owned(),

@@ -2,6 +2,7 @@
 
 use agent::port::{Reply, ReplyPart, StopReason};
 use agent::run::Usage;
+use agent::tool::names;
 use serde_json::Value;
 
 use super::ask::{Collected, TOOL, UNITS};
@@ -59,6 +60,27 @@ pub(super) fn one_call(reply: &Reply) -> Judged {
         }
         Ok(_) => (Verdict::Ok, "right name, arguments fit the schema".to_owned()),
     }
+}
+
+/// Judges [`super::Check::Greeting`].
+pub(super) fn greeting(reply: &Reply) -> Judged {
+    let sends = |arguments: &str| {
+        let arguments: Option<Value> = serde_json::from_str(arguments).ok();
+        arguments.is_some_and(|given| given["text"].as_str().is_some_and(|text| !text.trim().is_empty()))
+    };
+    let named: Vec<&str> = calls(reply).map(|(name, _)| name).collect();
+    if calls(reply).any(|(name, arguments)| name == names::SEND_MESSAGE && sends(arguments)) {
+        return (
+            Verdict::Ok,
+            "greeted with the first agent's own prompt and tools, it sent an answer".to_owned(),
+        );
+    }
+    let text = text(reply);
+    if named.is_empty() && !text.trim().is_empty() {
+        let why = "greeted, it answered in plain text, which agents are asked to send";
+        return (Verdict::Partly, format!("{why}: `{}`", cut(text.trim())));
+    }
+    (Verdict::No, format!("greeted, it sent no answer; it called: `{}`", cut(&named.join(", "))))
 }
 
 /// Judges [`super::Check::Parallel`].

@@ -1,49 +1,45 @@
-//! A chat in a terminal: one loop handles keys, updates and results of requests.
+//! A chat in a terminal: one loop handles keys, what happens in the space, and results of requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::entity::{EntityKind, Member};
-use agent::space::{Message, PostedMessage};
-use agent::update::Update;
 use api::{Agent, CancelRequest, ReadyJson};
+use client::{Client, agent_path};
+use jiff::Timestamp;
 use ratatui::crossterm::event::Event;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::command::{COMMANDS, HELP, Line};
 use super::editor::{Editor, EditorAction};
-use super::talk::Talk;
-use super::terminal::{Terminal, keyboard};
+use super::terminal::{Bottom, SingleKeys, keyboard, size};
+use crate::commands::watch::follow::Follower;
+use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
+use crate::commands::watch::stop_signals;
+use crate::commands::watch::subject::Subject;
 use crate::errors::{Exit, Failure, Result};
-use crate::output::Screen;
+use crate::output::{Screen, Style};
 use crate::target::{self, Target};
-use client::{Client, StreamEvent, agent_path, typed};
 
 /// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
-/// Messages that are read at once if some were missed: the server's limit.
-const MISSED_MAX: u32 = 200;
 /// Maximum number of lines that wait to be sent.
 const OUTBOX: usize = 64;
-const QUIT_HINT: &str = "(Ctrl-C again quits)";
 
 /// The result of a request in the background.
 enum RequestResult {
     NotSent(String, Failure),
-    Missed(Result<Vec<PostedMessage>>),
     Remark(String),
-    Names(Vec<target::Named>),
 }
 
 struct Chat {
     client: Arc<Client>,
     target: Arc<Target>,
     screen: Screen,
-    talk: Talk,
+    follower: Follower,
     editor: Editor,
-    terminal: Terminal,
+    bottom: Bottom,
     outbox: mpsc::Sender<String>,
     answers: mpsc::Sender<RequestResult>,
     /// The last key was a Ctrl-C that had nothing more to clear: the next one quits.
@@ -58,67 +54,51 @@ pub(crate) async fn run(
     history: u32,
     typed_before: Option<PathBuf>,
 ) -> Result<Exit> {
-    let path = format!("/v1/spaces/{}/stream", target.space.id);
-    let mut updates = client::listen(Arc::clone(&client), path).await?;
-    let mut tools = tool_updates(&client, &target).await;
+    let mut log = Log::new(screen, zone(), LogStyle::Chat);
+    log.resize(size().0 + 1);
     let ready: ReadyJson = client.get_as("/v1/ready").await?;
-    let earlier = messages(&client, &target, history.max(1)).await?;
-    let spaces = target::spaces(&client, None).await?;
+    greet(&mut log, &target, &ready);
+    let subject =
+        Subject::in_space(&screen, target.space.clone(), &target.members, target.admin, &mut log.names);
+    let mut follower = Follower::new(Arc::clone(&client), screen, subject, log, false);
+    follower.listen().await?;
+    follower.past(history, None).await?;
+    let editor = editor(&client, &target, typed_before).await?;
 
     let target = Arc::new(target);
-    let mut talk = Talk::new(screen, Terminal::size().0, target.me, zone());
-    let mut editor = Editor::new(typed_before);
-    let people = target.members.iter().map(|member| &member.entity);
-    let names = people.flat_map(|entity| [entity.name.clone(), entity.display_name.clone()]);
-    let commands = COMMANDS.map(str::to_owned).into_iter();
-    editor.set_words(commands.chain(names).chain(spaces.into_iter().map(|(name, _)| name)));
-    for member in &target.members {
-        talk.name(member.entity.id, &member.entity.display_name);
-    }
-    print_greeting(&mut talk, &target, &ready);
-    let earlier = learn_senders(&mut talk, earlier);
-    begin(&mut talk, earlier, history);
-
     let (answers, mut answered) = mpsc::channel(OUTBOX);
     let outbox = post_in_order(Arc::clone(&client), Arc::clone(&target), answers.clone());
-    let broken = |error: std::io::Error| {
-        Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
-    };
-    let mut ended = signal(SignalKind::terminate()).map_err(broken)?;
-    let mut hung_up = signal(SignalKind::hangup()).map_err(broken)?;
-    let terminal = Terminal::take()?;
+    let [_, mut terminated, mut hung_up] = stop_signals()?;
+    let _restored_at_the_end = SingleKeys::take()?;
     let mut keys = keyboard();
-    let mut chat = Chat { client, target, screen, talk, editor, terminal, outbox, answers, quits: false };
+    let bottom = Bottom::default();
+    let mut chat = Chat { client, target, screen, follower, editor, bottom, outbox, answers, quits: false };
     loop {
         chat.draw();
         let running = tokio::select! {
-            event = keys.recv() => {
-                let mut next = event;
+            key = keys.recv() => {
+                let mut next = key;
                 let mut running = next.is_some();
-                while let Some(event) = next.filter(|_| running) {
-                    running = chat.handle_key(event);
-                    // Draw once for all keys that were already pressed.
+                // Draw once for everything that has already arrived.
+                while let Some(key) = next.filter(|_| running) {
+                    running = chat.handle_key(key);
                     next = keys.try_recv().ok();
                 }
                 running
             }
-            update = updates.recv() => {
-                let mut next = update;
-                while let Some(update) = next {
-                    chat.handle_update(update)?;
-                    next = updates.try_recv().ok();
+            received = chat.follower.next() => {
+                let mut next = Some(received?);
+                while let Some(received) = next {
+                    chat.follower.handle(received).await?;
+                    next = chat.follower.arrived();
                 }
-                true
-            }
-            Some(update) = tools.recv() => {
-                chat.talk.update(update);
                 true
             }
             Some(answer) = answered.recv() => {
                 chat.answer(answer);
                 true
             }
-            _ = ended.recv() => false,
+            _ = terminated.recv() => false,
             _ = hung_up.recv() => false,
         };
         if !running {
@@ -128,73 +108,43 @@ pub(crate) async fn run(
     }
 }
 
-/// Receives what the agents here do with their tools, which only their own streams contain. Without
-/// permission for these streams, or after one is lost, the conversation still works.
-async fn tool_updates(client: &Arc<Client>, target: &Target) -> mpsc::Receiver<Update> {
-    let (sender, tools) = mpsc::channel(OUTBOX);
-    for agent in target.agents().filter(|_| target.admin) {
-        let path = agent_path(agent.id.agent(), "/stream");
-        let Ok(mut stream) = client::listen(Arc::clone(client), path).await else { continue };
-        let sender = sender.clone();
-        tokio::spawn(async move {
-            while let Some(event) = stream.recv().await {
-                let StreamEvent::Update(update) = event else { continue };
-                let of_a_tool = matches!(
-                    *update,
-                    Update::ToolStarted { .. } | Update::ToolDone { .. } | Update::ToolError { .. }
-                );
-                if of_a_tool && sender.send(*update).await.is_err() {
-                    return;
-                }
-            }
-        });
-    }
-    tools
+/// An empty line that knows the commands, the members and the spaces.
+async fn editor(client: &Client, target: &Target, typed_before: Option<PathBuf>) -> Result<Editor> {
+    let mut editor = Editor::new(typed_before);
+    let members = target.members.iter().map(|member| &member.entity);
+    let names = members.flat_map(|entity| [entity.name.clone(), entity.display_name.clone()]);
+    let spaces = target::spaces(client, None).await?.into_iter().map(|(name, _)| name);
+    editor.set_words(COMMANDS.map(str::to_owned).into_iter().chain(names).chain(spaces));
+    Ok(editor)
 }
 
-fn print_greeting(talk: &mut Talk, target: &Target, ready: &ReadyJson) {
+fn greet(log: &mut Log, target: &Target, ready: &ReadyJson) {
     let agents: Vec<&str> = target.agents().map(|agent| agent.display_name.as_str()).collect();
     let with = if agents.is_empty() { "no agent".to_owned() } else { agents.join(", ") };
-    talk.note(&format!("{} with {with}. /help lists commands, Ctrl-D quits.", target.space.display_name));
+    log.remark(&format!("{} with {with}. /help lists commands, Ctrl-D quits.", target.space.display_name));
     match &ready.model {
         Some(model) if model.demo => {
-            talk.note("This is the demo model: scripted replies, no language model.");
+            log.remark("This is the demo model: scripted replies, no language model.");
         }
-        Some(model) => talk.note(&format!("Model: {}", model.name)),
+        Some(model) => log.remark(&format!("Model: {}", model.name)),
         None => {}
     }
 }
 
-/// Learns the senders' names from the messages, also of those who have left the space.
-fn learn_senders(talk: &mut Talk, posted: Vec<PostedMessage>) -> Vec<Message> {
-    let mut messages = Vec::with_capacity(posted.len());
-    for PostedMessage { message, sender_name, .. } in posted {
-        talk.name(message.sender, &sender_name);
-        messages.push(message);
-    }
-    messages
-}
-
-/// Shows the last messages; later ones follow.
-fn begin(talk: &mut Talk, earlier: Vec<Message>, history: u32) {
-    let Some(last) = earlier.last().map(|message| message.seq) else { return };
-    if history == 0 {
-        return talk.begin_after(last);
-    }
-    let first = earlier.first().map_or(1, |message| message.seq);
-    talk.begin_after(first.saturating_sub(1));
-    talk.catch_up(earlier);
-}
-
 impl Chat {
     fn draw(&mut self) {
-        let (width, height) = Terminal::size();
+        let (width, height) = size();
         let typed = self.editor.rows(&self.screen, width, INPUT_ROWS.min(height - 3));
-        let mut bottom = self.talk.live(height - 1 - typed.rows.len());
+        let log = &mut self.follower.log;
+        log.resize(width + 1);
+        let mut bottom = log.live(Timestamp::now(), height - 1 - typed.rows.len());
+        if self.follower.lost {
+            bottom.push(self.screen.paint(Style::Dim, "(not connected)"));
+        }
         let above = bottom.len();
         bottom.extend(typed.rows);
-        let rows = self.talk.take_rows();
-        self.terminal.draw(&rows, &bottom, (above + typed.cursor.0, typed.cursor.1));
+        // If the terminal is gone, the keys end too, and with them the chat.
+        let _ = self.bottom.draw(&log.take_rows(), &bottom, (above + typed.cursor.0, typed.cursor.1));
     }
 
     /// Handles a key, a paste or a changed size; `false` ends the chat.
@@ -202,11 +152,7 @@ impl Chat {
         let action = match event {
             Event::Key(key) => self.editor.press(key),
             Event::Paste(text) => self.editor.paste(&text),
-            Event::Resize(..) => {
-                self.terminal.resized();
-                self.talk.resize(Terminal::size().0);
-                return true;
-            }
+            // The next drawing has the new size.
             _ => return true,
         };
         let quits = std::mem::take(&mut self.quits);
@@ -217,11 +163,11 @@ impl Chat {
             Some(EditorAction::Interrupt) => {
                 self.quits = true;
                 self.cancel();
-                self.talk.note(QUIT_HINT);
+                self.follower.log.remark("(Ctrl-C again quits)");
             }
             Some(EditorAction::Leave) => return false,
-            Some(EditorAction::Redraw) => self.terminal.clear(),
-            Some(EditorAction::Note(text)) => self.talk.note(&text),
+            Some(EditorAction::Redraw) => self.bottom.clear(),
+            Some(EditorAction::Note(text)) => self.follower.log.remark(&text),
         }
         true
     }
@@ -232,16 +178,18 @@ impl Chat {
                 if let Err(error) = self.outbox.try_send(text.to_owned()) {
                     let text = error.into_inner();
                     self.editor.restore(&text);
-                    self.talk.note("(too many unsent messages; try again in a moment)");
+                    self.follower.log.remark("(too many unsent messages; try again in a moment)");
                 }
             }
-            Line::Help => self.talk.note(HELP),
+            Line::Help => self.follower.log.remark(HELP),
             Line::Who => self.who(),
-            Line::Cancel if self.talk.working().is_empty() => self.talk.note("(no agent is working now)"),
+            Line::Cancel if self.follower.log.working().is_empty() => {
+                self.follower.log.remark("(no agent is working now)")
+            }
             Line::Cancel => self.cancel(),
             Line::Quit => return false,
             Line::Unknown(command) => {
-                self.talk.note(&format!(
+                self.follower.log.remark(&format!(
                     "(there is no command /{command}; /help lists all, //{command} posts it as text)"
                 ));
             }
@@ -251,7 +199,7 @@ impl Chat {
 
     /// Cancels the cycles that are shown here.
     fn cancel(&mut self) {
-        for (agent, work) in self.talk.working() {
+        for (agent, work) in self.follower.log.working() {
             let path = agent_path(*agent, "/cancel");
             let body = CancelRequest { cycle: work.cycle };
             self.ask(async move |client, _| match client.post(&path, &body, None).await {
@@ -285,58 +233,13 @@ impl Chat {
         });
     }
 
-    fn handle_update(&mut self, event: StreamEvent) -> Result<()> {
-        let missed = match event {
-            StreamEvent::Update(update) => {
-                self.learn_names(&update);
-                self.talk.update(*update)
-            }
-            StreamEvent::Snapshot(snapshot) => self.talk.snapshot(&snapshot),
-            // A snapshot follows, or the connection is about to be lost.
-            StreamEvent::Gap(_) | StreamEvent::Closed(_) => false,
-            StreamEvent::Lost => {
-                self.talk.connection_lost();
-                false
-            }
-            StreamEvent::Refused(failure) => return Err(failure.into()),
-        };
-        if missed {
-            self.ask(async move |client, target| {
-                Some(RequestResult::Missed(messages(&client, &target, MISSED_MAX).await))
-            });
-        }
-        Ok(())
-    }
-
-    /// Asks for the names of members if a new one joined.
-    fn learn_names(&self, update: &Update) {
-        if !matches!(update, Update::Member { entity, joined: true, .. } if !self.talk.knows(*entity)) {
-            return;
-        }
-        self.ask(async move |client, target| {
-            // Without its name a new member is shown by its id, which needs no error.
-            let members = target::members(&client, &target.space).await.ok()?;
-            Some(RequestResult::Names(members.into_iter().map(target::Named::from).collect()))
-        });
-    }
-
     fn answer(&mut self, answer: RequestResult) {
         match answer {
             RequestResult::NotSent(text, failure) => {
-                self.talk.note(&format!("(not sent: {})", one_line(&failure)));
+                self.follower.log.remark(&format!("(not sent: {})", one_line(&failure)));
                 self.editor.restore(&text);
             }
-            RequestResult::Missed(Ok(messages)) => {
-                // Messages that were shown in the meantime are skipped by their seq.
-                let messages = learn_senders(&mut self.talk, messages);
-                let last = self.talk.last_seq();
-                self.talk.catch_up(messages.into_iter().filter(|message| message.seq > last).collect());
-            }
-            RequestResult::Missed(Err(failure)) => self.talk.note(&one_line(&failure)),
-            RequestResult::Remark(text) => self.talk.note(&text),
-            RequestResult::Names(names) => {
-                names.iter().for_each(|named| self.talk.name(named.id, &named.name));
-            }
+            RequestResult::Remark(text) => self.follower.log.remark(&text),
         }
     }
 }
@@ -360,12 +263,6 @@ fn post_in_order(
         }
     });
     outbox
-}
-
-async fn messages(client: &Client, target: &Target, max: u32) -> Result<Vec<PostedMessage>> {
-    let path = format!("/v1/spaces/{}/messages?limit={max}", target.space.id);
-    let answer = client.get(&path).await?;
-    Ok(typed(&path, answer["items"].clone())?)
 }
 
 async fn list_members(client: &Client, target: &Target) -> Result<String> {

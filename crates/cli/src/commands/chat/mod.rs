@@ -5,7 +5,6 @@ mod editor;
 pub(crate) mod flow;
 mod live;
 mod plain;
-mod talk;
 pub(crate) mod terminal;
 
 use std::io::{BufRead, IsTerminal};

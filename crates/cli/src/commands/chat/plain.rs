@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::limits;
-use tokio::sync::mpsc;
 
 use super::command::{HELP, Line};
 use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::target::Target;
-use client::AgentWatch;
-use client::Client;
+use client::{AgentWatch, Client};
 
 /// Posts each line of standard input and waits for the reply of each agent in the space.
 pub(crate) async fn run(
@@ -31,9 +29,7 @@ pub(crate) async fn run(
     } else {
         screen.note("(this key may not follow agents: lines are posted without waiting for replies)");
     }
-    let mut lines = lines();
-    while let Some(line) = lines.recv().await {
-        let line = line?;
+    while let Some(line) = next_line().await? {
         let text = match Line::read(&line) {
             Line::Say(text) if text.trim().is_empty() => continue,
             Line::Say(text) => text,
@@ -59,23 +55,11 @@ pub(crate) async fn run(
     Ok(Exit::Answered)
 }
 
-fn lines() -> mpsc::Receiver<Result<String>> {
-    let (sender, receiver) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        let mut input = std::io::stdin().lock();
-        loop {
-            let line = match read_line(&mut input) {
-                Ok(None) => return,
-                Ok(Some(line)) => Ok(line),
-                Err(failure) => Err(failure),
-            };
-            let last = line.is_err();
-            if sender.blocking_send(line).is_err() || last {
-                return;
-            }
-        }
-    });
-    receiver
+/// The next line of standard input. A blocked read has its own thread, which ends with the process.
+async fn next_line() -> Result<Option<String>> {
+    let read = tokio::task::spawn_blocking(|| read_line(&mut std::io::stdin().lock()));
+    // The task neither panics nor is canceled while the runtime runs.
+    read.await.unwrap_or(Ok(None))
 }
 
 /// The next line, without its end; limited in length.

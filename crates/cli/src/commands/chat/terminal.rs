@@ -1,7 +1,7 @@
-//! The terminal of a chat: redraws a few rows at the bottom while the rows above only grow. Knows rows, not their
-//! content. Also reads the keyboard, for every command that takes keys.
+//! A terminal of which a few rows at the bottom are drawn anew while the rows above only grow, and its keyboard. Knows
+//! rows, not their content.
 
-use std::io::{Write, stdout};
+use std::io::{self, Write, stdout};
 
 use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
 use ratatui::crossterm::execute;
@@ -14,82 +14,95 @@ use crate::output::columns;
 /// Maximum number of keys that wait.
 const KEYS: usize = 64;
 
-/// A terminal that delivers single keys; restored when this is dropped.
-pub(crate) struct Terminal {
-    /// Rows of the bottom part above the cursor's row.
-    above: usize,
-    /// Columns of each row of the bottom part above the cursor, needed after a change of width.
-    drawn: Vec<usize>,
+/// Columns and rows that may be used. The last column stays free, because terminals wrap differently there.
+pub(crate) fn size() -> (usize, usize) {
+    let (width, height) = ratatui::crossterm::terminal::size().unwrap_or((80, 24));
+    (usize::from(width).saturating_sub(1).max(8), usize::from(height).max(4))
 }
 
-impl Terminal {
-    /// Switches the terminal to single keys, with pasted text marked, so that its line ends do not send it.
-    pub(crate) fn take() -> Result<Self> {
-        let taken = enable_raw_mode().and_then(|()| execute!(stdout(), EnableBracketedPaste));
-        taken.map_err(|error| {
-            Failure::new(Exit::Failed, "no_terminal", format!("cannot set up the terminal: {error}"))
-        })?;
-        Ok(Self { above: 0, drawn: Vec::new() })
-    }
+/// Rows at the bottom of the terminal that are drawn anew each time.
+#[derive(Default)]
+pub(crate) struct Bottom {
+    /// Columns of each of its rows above the cursor.
+    above: Vec<usize>,
+    /// Its rows and the cursor, as drawn last.
+    drawn: (Vec<String>, (usize, usize)),
+}
 
-    /// Columns and rows that may be used. The last column stays free, because terminals wrap differently there.
-    pub(crate) fn size() -> (usize, usize) {
-        let (width, height) = ratatui::crossterm::terminal::size().unwrap_or((80, 24));
-        (usize::from(width).saturating_sub(1).max(8), usize::from(height).max(4))
-    }
-
-    /// Adds `rows` above and draws `bottom` below them, with the cursor in it.
-    pub(crate) fn draw(&mut self, rows: &[String], bottom: &[String], cursor: (usize, usize)) {
-        let mut out = String::from("\x1b[?25l\r");
-        if self.above > 0 {
-            out.push_str(&format!("\x1b[{}A", self.above));
+impl Bottom {
+    /// Adds `rows` above and draws `bottom` below them, with the cursor in it. Without a bottom, before and now, it only
+    /// prints the rows.
+    ///
+    /// # Errors
+    /// If nobody reads the output any more.
+    pub(crate) fn draw(
+        &mut self,
+        rows: &[String],
+        bottom: &[String],
+        cursor: (usize, usize),
+    ) -> io::Result<()> {
+        if rows.is_empty() && self.drawn.0 == bottom && self.drawn.1 == cursor {
+            return Ok(());
         }
-        out.push_str("\x1b[J");
-        for row in rows {
-            out.push_str(row);
-            out.push_str("\r\n");
+        let mut out = String::new();
+        if !self.drawn.0.is_empty() {
+            out.push('\r');
+            // A narrower terminal may have folded them.
+            let (width, _) = size();
+            let above: usize = self.above.iter().map(|columns| columns.div_ceil(width + 1).max(1)).sum();
+            if above > 0 {
+                out.push_str(&format!("\x1b[{above}A"));
+            }
+            out.push_str("\x1b[J");
         }
+        let end = if bottom.is_empty() { "\n" } else { "\r\n" };
+        rows.iter().for_each(|row| out.extend([row, end]));
         out.push_str(&bottom.join("\r\n"));
-        let below = bottom.len().saturating_sub(1).saturating_sub(cursor.0);
-        if below > 0 {
-            out.push_str(&format!("\x1b[{below}A"));
+        if !bottom.is_empty() {
+            let below = bottom.len() - 1 - cursor.0.min(bottom.len() - 1);
+            let up = if below > 0 { format!("\x1b[{below}A") } else { String::new() };
+            let right = if cursor.1 > 0 { format!("\x1b[{}C", cursor.1) } else { String::new() };
+            out.extend([up.as_str(), "\r", &right]);
         }
-        out.push('\r');
-        if cursor.1 > 0 {
-            out.push_str(&format!("\x1b[{}C", cursor.1));
-        }
-        out.push_str("\x1b[?25h");
-        put(&out);
-        self.above = cursor.0;
-        self.drawn = bottom.iter().take(cursor.0).map(|row| columns(row)).collect();
-    }
-
-    /// Recomputes the height after a change of width: the terminal may have folded rows.
-    pub(crate) fn resized(&mut self) {
-        let (width, _) = Self::size();
-        self.above = self.drawn.iter().map(|columns| columns.div_ceil(width + 1).max(1)).sum();
+        self.above = bottom.iter().take(cursor.0).map(|row| columns(row)).collect();
+        self.drawn = (bottom.to_vec(), cursor);
+        // A cursor that jumps from row to row would flicker.
+        put(&if bottom.is_empty() { out } else { format!("\x1b[?25l{out}\x1b[?25h") })
     }
 
     /// Clears the screen.
     pub(crate) fn clear(&mut self) {
-        put("\x1b[2J\x1b[H");
-        self.above = 0;
+        // If the terminal is gone, the keys end too.
+        let _ = put("\x1b[2J\x1b[H");
+        *self = Self::default();
     }
 }
 
-impl Drop for Terminal {
+/// A terminal that delivers single keys; restored when this is dropped.
+pub(crate) struct SingleKeys;
+
+impl SingleKeys {
+    /// Switches the terminal to single keys, with pasted text marked, so that its line ends do not send it.
+    pub(crate) fn take() -> Result<Self> {
+        let taken = enable_raw_mode().and_then(|()| execute!(stdout(), EnableBracketedPaste));
+        taken.map(|()| Self).map_err(|error| {
+            Failure::new(Exit::Failed, "no_terminal", format!("cannot set up the terminal: {error}"))
+        })
+    }
+}
+
+impl Drop for SingleKeys {
     fn drop(&mut self) {
-        put("\r\x1b[J");
         // If even this fails, nothing more can be done.
+        let _ = put("\r\x1b[J");
         let _ = execute!(stdout(), DisableBracketedPaste);
         let _ = disable_raw_mode();
     }
 }
 
-fn put(text: &str) {
+fn put(text: &str) -> io::Result<()> {
     let mut out = stdout().lock();
-    // If the terminal is gone, the keys end too, and with them the chat.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// Keys, pastes and changed sizes as they arrive; closed if the terminal is gone.

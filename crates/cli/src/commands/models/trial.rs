@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Model, Models as _};
+use agent::entity::{Entity, EntityKind};
+use agent::id::EntityId;
+use agent::port::{Clock, Model, Models as _, ToolSpec};
+use agent::workspace;
 use models::bounds::CONFORMANCE_OUTPUT;
 use models::catalog;
 use models::conformance::{self, Advice, Check, Column, Finding, Speed, Trial, Verdict, advice};
@@ -52,9 +55,13 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     if !screen.json {
         head(&screen, &subject, models.first().map(|(_, model)| &**model));
     }
+    // The greeting is asked as the first agent of a server is asked.
+    let specs = agent::port::specs(&tools::prebuilt(), None);
+    let system = first_system(&specs);
     let mut tried: Vec<Tried> = Vec::new();
     for (mode, model) in models {
         let trial = Trial::new(model, mode, Arc::clone(&clock), Duration::from_secs(args.timeout));
+        let trial = trial.of_agent(&system, Arc::clone(&specs));
         // A server that went silent does not answer in another mode either.
         let silent = tried.iter().flat_map(|tried| &tried.column.findings).any(Finding::is_silence);
         tried.push(match silent {
@@ -75,6 +82,20 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
         None if silent => Exit::TimedOut,
         None => Exit::Failed,
     })
+}
+
+/// The system text of a server's first agent.
+fn first_system(specs: &[ToolSpec]) -> String {
+    let config = crate::world::first_config();
+    let ada = Entity {
+        id: EntityId(uuid::Uuid::nil()),
+        kind: EntityKind::Agent,
+        name: crate::world::AGENT.to_owned(),
+        display_name: "Ada".to_owned(),
+        external_id: None,
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    workspace::system(&ada, &config.instructions, &config.description, specs)
 }
 
 /// The model to test, its address and the modes.

@@ -26,7 +26,7 @@ pub(crate) enum Column {
 use Column::{Cost, Cycles, Last, Model, Name, Plan, Pulse, State, Tokens, Waiting};
 
 /// All columns, from left to right.
-const ALL: [Column; 10] = [Name, State, Pulse, Waiting, Tokens, Cost, Last, Plan, Cycles, Model];
+pub(crate) const ALL: [Column; 10] = [Name, State, Pulse, Waiting, Tokens, Cost, Last, Plan, Cycles, Model];
 /// The order in which columns are dropped if space is short; the others are always shown.
 const DROP_ORDER: [Column; 7] = [Model, Cycles, Plan, Last, Tokens, Cost, Pulse];
 /// Maximum width of a handle.

@@ -6,7 +6,6 @@ mod draw;
 mod live;
 mod overview;
 mod pulse;
-mod requests;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -18,23 +17,10 @@ use crate::errors::{Exit, Result};
 use crate::output::Screen;
 use client::Client;
 
-use cells::{CellContext, Column};
+use cells::{ALL, CellContext, Column};
 use overview::Overview;
 
 pub(crate) use overview::tokens_of;
-
-/// Columns of the table.
-const TABLE: [Column; 9] = [
-    Column::Name,
-    Column::State,
-    Column::Waiting,
-    Column::Tokens,
-    Column::Cost,
-    Column::Last,
-    Column::Plan,
-    Column::Cycles,
-    Column::Model,
-];
 
 /// Runs `viv top`.
 pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result<Exit> {
@@ -44,13 +30,14 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result
     if live {
         return live::run(Arc::new(client), screen, overview).await;
     }
-    overview.listed(requests::agents(&client).await?);
+    overview.listed(live::agents(&client).await?);
     if screen.json {
         screen.json_list(overview.shown().collect::<Vec<_>>());
         return Ok(Exit::Answered);
     }
     let context = CellContext { screen: &screen, pulses: &overview.pulses, now: Timestamp::now() };
-    let row = |agent| TABLE.iter().map(|column| context.cell(*column, agent)).collect();
+    let columns = ALL.into_iter().filter(|column| *column != Column::Pulse);
+    let row = |agent| columns.clone().map(|column| context.cell(column, agent)).collect();
     let rows: Vec<Vec<String>> = overview.shown().map(row).collect();
     if rows.is_empty() {
         let none =
@@ -58,6 +45,6 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result
         screen.note(none);
         return Ok(Exit::Answered);
     }
-    screen.table(&TABLE.map(Column::head), &rows);
+    screen.table(&columns.map(Column::head).collect::<Vec<_>>(), &rows);
     Ok(Exit::Answered)
 }

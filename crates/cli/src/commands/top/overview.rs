@@ -8,11 +8,15 @@ use agent::life::Standing;
 use agent::update::{AgentState, Update};
 use api::{Agent, LastRunJson};
 use clap::ValueEnum;
-use client::{Feed, PastItem, Snapshot};
+use client::{Feed, Snapshot};
+use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::pulse::Pulses;
 use crate::args::SortArg;
+use crate::commands::watch::moment::zone;
+use crate::commands::watch::names::Names;
+use crate::commands::watch::past::PastUpdate;
 
 /// Maximum number of characters of a filter.
 const FILTER_MAX: usize = 80;
@@ -73,8 +77,8 @@ pub(crate) enum Link {
 #[derive(Debug, Default)]
 pub(crate) struct Detail {
     pub(crate) of: Option<AgentId>,
-    /// Oldest first; `None` while they are being read.
-    pub(crate) past: Option<Vec<PastItem>>,
+    /// Oldest first, and the names in them; `None` while they are being read.
+    pub(crate) past: Option<(Vec<PastUpdate>, Names)>,
     /// Rows scrolled up from the end.
     pub(crate) up: u16,
 }
@@ -92,6 +96,8 @@ pub(crate) struct Overview {
     /// The result of the last request.
     pub(crate) message: Option<String>,
     pub(crate) detail: Detail,
+    /// The zone of the times in it.
+    pub(crate) zone: TimeZone,
     pub(crate) chosen: Option<AgentId>,
     /// First row of the list on the screen.
     pub(crate) first: usize,
@@ -117,6 +123,7 @@ impl Overview {
             link: Link::Loading,
             message: None,
             detail: Detail::default(),
+            zone: zone(),
             chosen: None,
             first: 0,
             page: 1,
@@ -186,9 +193,9 @@ impl Overview {
     }
 
     /// Sets an agent's recent items, if it is still opened.
-    pub(crate) fn opened(&mut self, of: AgentId, past: Vec<PastItem>) {
+    pub(crate) fn opened(&mut self, of: AgentId, past: Vec<PastUpdate>, names: Names) {
         if self.detail.of == Some(of) {
-            self.detail.past = Some(past);
+            self.detail.past = Some((past, names));
         }
     }
 

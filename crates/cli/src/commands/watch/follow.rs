@@ -1,53 +1,50 @@
-//! Prints the past once, then updates as they arrive, across restarts of the server. `watch` and `tail`
-//! share this loop and differ in their log.
+//! Reads the past once, then updates as they arrive, across restarts of the server, into a log. `chat`, `watch` and
+//! `tail` share it and differ in their log. Must not know where the rows of the log are shown.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::update::Update;
+use client::{Client, StreamEvent};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::log::Log;
 use super::past::{self, PAST_MAX, PastUpdate};
 use super::subject::{Source, Subject};
-use super::writer::{Closed, LogWriter};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, terminal_safe_json};
-use client::{Client, StreamEvent};
 
-/// How often long calls are checked and the time in the last row is updated.
-const TICK: Duration = Duration::from_millis(500);
 /// Missed items are read from this long before the last one that was received, because clocks differ.
 const OVERLAP: Duration = Duration::from_secs(60);
-/// Maximum number of updates of the second stream that wait.
-const BUFFER: usize = 256;
+/// Maximum number of items of all streams that wait.
+const BUFFER: usize = 1_024;
 
-/// Follows a subject and prints its log.
+/// An item of one of the streams.
+pub(crate) type Received = (Source, StreamEvent);
+
+/// Follows a subject with a log.
 pub(crate) struct Follower {
     client: Arc<Client>,
     screen: Screen,
     subject: Subject,
-    log: Log,
-    writer: LogWriter,
+    pub(crate) log: Log,
+    received: mpsc::Receiver<Received>,
     /// Time of the last message or run, by the server's clock.
     last: Option<Timestamp>,
     /// Time of the oldest item that was read at the start: what is older was not asked for.
     oldest: Option<Timestamp>,
-    lost: bool,
+    /// Whether the connection is lost at the moment.
+    pub(crate) lost: bool,
     /// A snapshot was received before: another one means that something may have been missed.
     had_snapshot: bool,
     /// Whether to show the model's private text.
     thoughts: bool,
 }
 
-/// `Err` if nobody reads the output any more.
-type WriteResult = std::result::Result<(), Closed>;
-
 impl Follower {
-    /// Creates a follower; it does not follow yet.
+    /// Creates a follower; it does not listen yet.
     pub(crate) fn new(
         client: Arc<Client>,
         screen: Screen,
@@ -55,82 +52,64 @@ impl Follower {
         log: Log,
         thoughts: bool,
     ) -> Self {
-        let writer = LogWriter::of(&screen);
+        let (_, received) = mpsc::channel(1);
         let (last, oldest, lost, had_snapshot) = (None, None, false, false);
-        Self { client, screen, subject, log, writer, last, oldest, lost, had_snapshot, thoughts }
+        Self { client, screen, subject, log, received, last, oldest, lost, had_snapshot, thoughts }
     }
 
-    /// Prints the past: the last `history` items, or those after `since`. Items that were read but not
-    /// printed count as shown. `false` if nobody reads the output any more.
-    pub(crate) async fn past(&mut self, history: u32, since: Option<Timestamp>) -> Result<bool> {
+    /// Starts to listen, before the past is read, so that nothing is missed in between.
+    pub(crate) async fn listen(&mut self) -> Result<()> {
+        let (sender, received) = mpsc::channel(BUFFER);
+        for (source, path) in self.subject.streams() {
+            let stream = client::listen(Arc::clone(&self.client), path).await?;
+            pass_on(source, stream, sender.clone());
+        }
+        self.received = received;
+        Ok(())
+    }
+
+    /// Adds the past: the last `history` items, or those after `since`. Items that were read but not shown count as
+    /// shown.
+    pub(crate) async fn past(&mut self, history: u32, since: Option<Timestamp>) -> Result<()> {
         let max = if since.is_some() { PAST_MAX } else { history.max(1) };
         let found = past::read(&self.client, &self.subject, since, max).await?;
         self.oldest = found.first().map(|item| item.at).or(since);
         for item in found {
-            self.print_past(item, since.is_some() || history > 0).await;
+            self.show_past(item, since.is_some() || history > 0).await;
         }
-        Ok(self.flush().is_ok())
+        Ok(())
     }
 
-    async fn print_past(&mut self, item: PastUpdate, show: bool) {
-        let PastUpdate { at, update, sender, posted_cycle } = item;
+    async fn show_past(&mut self, item: PastUpdate, show: bool) {
+        let PastUpdate { at, update, posted_cycle } = item;
         posted_cycle.into_iter().for_each(|cycle| self.log.mark_visible(cycle));
         self.last = self.last.max(Some(at));
         if self.log.shown_before(&update) || !show || self.oldest.is_some_and(|oldest| at < oldest) {
             return;
         }
-        if let (Update::Message { message }, Some(name), Some(_)) = (&update, sender, self.subject.space()) {
-            // Members who left the space are known only from their messages.
-            if !self.log.names.knows(message.sender) {
-                self.log.names.entity(&self.screen, message.sender, &name);
-            }
-        }
         self.log.names.fetch_missing(&self.client, &self.screen, &update).await;
         self.show(at, &update);
     }
 
-    /// Follows until the reader is gone or the server refuses.
-    pub(crate) async fn run(mut self, history: u32, since: Option<Timestamp>) -> Result<Exit> {
-        // Start to listen before the past is read, so that nothing is missed between the two.
-        let mut own = None;
-        let (other, mut others) = mpsc::channel(BUFFER);
-        for (source, path) in self.subject.streams() {
-            let updates = client::listen(Arc::clone(&self.client), path).await?;
-            match source {
-                Source::Own => own = Some(updates),
-                Source::Everything => pass_on(updates, other.clone()),
-            }
-        }
-        let Some(mut own) = own else { return Ok(Exit::Answered) };
-        if !self.past(history, since).await? {
-            return Ok(Exit::Answered);
-        }
-        let mut end = StopSignals::listen()?;
-        let mut tick = tokio::time::interval(TICK);
-        loop {
-            let written = tokio::select! {
-                event = own.recv() => match event {
-                    Some(event) => self.handle(event).await?,
-                    None => return Err(Failure::new(Exit::Unreachable, "unreachable", "the stream ended")
-                        .hint("run the command again")),
-                },
-                Some(update) = others.recv() => self.update(Source::Everything, update).await,
-                _ = tick.tick() => {
-                    self.log.tick(Timestamp::now());
-                    self.flush()
-                }
-                () = end.received() => Err(Closed),
-            };
-            if written.is_err() {
-                return Ok(Exit::Answered);
-            }
-        }
+    /// The next item. May be dropped while it waits; [`Follower::handle`] takes the item.
+    pub(crate) async fn next(&mut self) -> Result<Received> {
+        self.received.recv().await.ok_or_else(|| {
+            Failure::new(Exit::Unreachable, "unreachable", "the stream ended").hint("run the command again")
+        })
     }
 
-    async fn handle(&mut self, event: StreamEvent) -> Result<WriteResult> {
+    /// The next item that has already arrived.
+    pub(crate) fn arrived(&mut self) -> Option<Received> {
+        self.received.try_recv().ok()
+    }
+
+    /// Handles an item. An error ends the command: the server refuses to go on.
+    pub(crate) async fn handle(&mut self, (source, event): Received) -> Result<()> {
         let now = Timestamp::now();
         match event {
-            StreamEvent::Update(update) => return Ok(self.update(Source::Own, *update).await),
+            StreamEvent::Update(update) => self.update(source, *update).await,
+            // The other items of the second stream duplicate those of the first.
+            _ if source == Source::Everything => {}
             StreamEvent::Snapshot(snapshot) => {
                 if std::mem::take(&mut self.lost) {
                     self.note(now, "back", "reconnected", json!({}));
@@ -158,19 +137,20 @@ impl Follower {
                 self.note(now, "closed", &why, json!({"reason": closed.reason}));
             }
             StreamEvent::Lost => {
+                self.log.lost();
                 if !std::mem::replace(&mut self.lost, true) {
                     self.note(now, "lost", "connection lost; reconnecting, Ctrl-C quits", json!({}));
                 }
             }
             StreamEvent::Refused(failure) => return Err(failure.into()),
         }
-        Ok(self.flush())
+        Ok(())
     }
 
-    async fn update(&mut self, source: Source, update: Update) -> WriteResult {
+    async fn update(&mut self, source: Source, update: Update) {
         let hidden = matches!(update, Update::Thought { .. }) && !self.thoughts && !self.screen.json;
         if hidden || !self.subject.includes(source, &update) || self.log.shown_before(&update) {
-            return Ok(());
+            return;
         }
         let mut at = Timestamp::now();
         if let Update::Message { message } = &update {
@@ -178,7 +158,6 @@ impl Follower {
         }
         self.log.names.fetch_missing(&self.client, &self.screen, &update).await;
         self.show(at, &update);
-        self.flush()
     }
 
     /// Reads what was missed while the connection was lost. If that fails too, the connection is about to
@@ -191,7 +170,7 @@ impl Follower {
             Err(failure) => return Err(failure.into()),
         };
         for item in found {
-            self.print_past(item, true).await;
+            self.show_past(item, true).await;
         }
         Ok(())
     }
@@ -221,51 +200,15 @@ impl Follower {
         }
         self.log.print(terminal_safe_json(&row));
     }
-
-    fn flush(&mut self) -> WriteResult {
-        let width = self.writer.width();
-        self.log.resize(width + 1);
-        let rows = self.log.take_rows();
-        let last = if self.screen.json { None } else { self.log.unfinished(Timestamp::now(), width) };
-        self.writer.write(&rows, last)
-    }
 }
 
-/// Passes on updates of the second stream; its other items duplicate those of the first.
-fn pass_on(mut stream: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Update>) {
+/// Passes on the items of a stream.
+fn pass_on(source: Source, mut stream: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Received>) {
     tokio::spawn(async move {
         while let Some(event) = stream.recv().await {
-            if let StreamEvent::Update(update) = event
-                && to.send(*update).await.is_err()
-            {
+            if to.send((source, event)).await.is_err() {
                 return;
             }
         }
     });
-}
-
-/// The signals that end a follower.
-struct StopSignals([Signal; 3]);
-
-impl StopSignals {
-    fn listen() -> Result<Self> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
-                    .hint("run it on its own, without a wrapper that blocks signals")
-            })
-        };
-        let [interrupt, terminate, hangup] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(listen);
-        Ok(Self([interrupt?, terminate?, hangup?]))
-    }
-
-    async fn received(&mut self) {
-        let [interrupted, terminated, hung_up] = &mut self.0;
-        tokio::select! {
-            _ = interrupted.recv() => {}
-            _ = terminated.recv() => {}
-            _ = hung_up.recv() => {}
-        }
-    }
 }

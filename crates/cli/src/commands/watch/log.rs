@@ -1,11 +1,11 @@
 //! Renders a live log: takes updates, returns finished rows and one unfinished row. Pure; must not know the
 //! terminal or the server, so every order of updates can be tested.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::event::EventProgress;
-use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
+use agent::id::{AgentId, CallId, CycleId, EntityId, MessageId, SpaceId};
 use agent::life::IdleUntil;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Update};
@@ -17,7 +17,7 @@ use super::names::Names;
 use crate::commands::chat::flow::flow;
 use crate::commands::dead;
 use crate::output::{Screen, Style, char_columns, columns, short_count, shortened};
-use client::{Feed, Snapshot};
+use client::{AgentWork, Feed, FeedDraft, Snapshot};
 
 /// Maximum number of items of each kind that are remembered, so that they are not shown twice.
 const REMEMBERED: usize = 1_024;
@@ -32,9 +32,20 @@ const TEXT_MIN: usize = 8;
 /// A call that takes longer is also shown when it starts.
 const LONG_CALL_MS: i64 = 400;
 /// Tools that are not shown: their effect is visible as a message or as the end of the cycle.
-pub(crate) const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
+const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
 /// Tools whose only effect is how the cycle ends.
 const ENDING_TOOLS: [&str; 2] = ["done", "skip"];
+
+/// What a log shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogStyle {
+    /// Everything that agents do, with times and spaces.
+    Full,
+    /// One line per item: no tools, no intermediate states.
+    Brief,
+    /// A conversation in one space: messages, and in parentheses what else a person has to know.
+    Chat,
+}
 
 /// The last ids of a kind.
 #[derive(Debug)]
@@ -74,8 +85,7 @@ struct ThoughtLine {
 pub(crate) struct Log {
     screen: Screen,
     zone: TimeZone,
-    /// One line per item: no tools, no intermediate states.
-    brief: bool,
+    style: LogStyle,
     pub(crate) names: Names,
     feed: Feed,
     calls: HashMap<CallId, Call>,
@@ -85,19 +95,20 @@ pub(crate) struct Log {
     woke: HashMap<AgentId, (Timestamp, AgentState)>,
     /// Cycles that did something visible, whether it is shown or not.
     visible: Recent<CycleId>,
-    messages: Recent<MessageId>,
+    /// With their revisions: the message of a tool changes.
+    messages: Recent<(MessageId, u64)>,
     endings: Recent<CycleId>,
     rows: Vec<String>,
 }
 
 impl Log {
     /// An empty log.
-    pub(crate) fn new(screen: Screen, zone: TimeZone, brief: bool) -> Self {
+    pub(crate) fn new(screen: Screen, zone: TimeZone, style: LogStyle) -> Self {
         Self {
             screen,
             zone,
-            brief,
-            names: Names::default(),
+            style,
+            names: Names::new(style == LogStyle::Chat),
             feed: Feed::default(),
             calls: HashMap::new(),
             thoughts: HashMap::new(),
@@ -119,13 +130,23 @@ impl Log {
         std::mem::take(&mut self.rows)
     }
 
+    /// Agents at work, and what is known about their cycles.
+    pub(crate) fn working(&self) -> &BTreeMap<AgentId, AgentWork> {
+        self.feed.working()
+    }
+
+    /// Handles the loss of the connection.
+    pub(crate) fn lost(&mut self) {
+        self.feed.lost();
+    }
+
     /// Whether it was shown before; marks it as shown.
     pub(crate) fn shown_before(&mut self, update: &Update) -> bool {
         match update {
             Update::Message { message } => {
                 // A message makes its cycle visible, even one that is older than everything shown.
                 message.cycle.into_iter().for_each(|cycle| self.mark_visible(cycle));
-                !self.messages.add(message.id)
+                !self.messages.add((message.id, message.rev))
             }
             Update::CycleEnded { cycle, .. } => !self.endings.add(*cycle),
             _ => false,
@@ -158,7 +179,7 @@ impl Log {
             }
             Update::Draft { agent, .. } => self.act(*agent, None),
             Update::DraftReset { agent, .. } => {
-                if change.discarded && !self.brief {
+                if change.discarded && self.style != LogStyle::Brief {
                     self.row(at, *agent, "discarded its draft", Style::Dim);
                 }
             }
@@ -191,7 +212,10 @@ impl Log {
                 self.think(at, *agent, *step, *reasoning, delta);
             }
             Update::EventProgress { agent, event, progress: EventProgress::Dead, reason, .. } => {
-                self.event_died(at, *agent, event, reason.as_deref());
+                let why = reason.as_deref().map(|why| format!(" because: {why}")).unwrap_or_default();
+                let advice = dead::advice(event, &self.names.of(agent.entity()));
+                let text = format!("marked the event {} as dead{why}; {advice}", event.0);
+                self.row(at, *agent, &text, Style::Dim);
             }
             // A call is shown when it starts.
             Update::Commit { .. } | Update::EventProgress { .. } | Update::ToolInput { .. } => {}
@@ -204,13 +228,6 @@ impl Log {
                 self.ended(at, *agent, *ending, reason.as_deref(), spent);
             }
         }
-    }
-
-    fn event_died(&mut self, at: Timestamp, agent: AgentId, event: &EventId, reason: Option<&str>) {
-        let who = self.names.of(agent.entity());
-        let why = reason.map(|reason| format!(" because: {reason}")).unwrap_or_default();
-        let text = format!("marked the event {event} as dead{why}; {}", dead::advice(event, &who));
-        self.row(at, agent, &self.screen.clean_line(&text), Style::Dim);
     }
 
     /// Handles the snapshot of a new connection.
@@ -245,8 +262,20 @@ impl Log {
 
     /// Adds a note about the log itself.
     pub(crate) fn note(&mut self, at: Timestamp, text: &str) {
-        let rows = flow(&format!("{} ({text})", clock(at, &self.zone)), 0, self.width());
-        self.rows.extend(rows.iter().map(|row| self.screen.paint(Style::Yellow, row)));
+        match self.style {
+            LogStyle::Chat => self.remark(&format!("({text})")),
+            _ => self.plain(&format!("{} ({text})", clock(at, &self.zone)), Style::Yellow),
+        }
+    }
+
+    /// Adds text that nobody in the space wrote.
+    pub(crate) fn remark(&mut self, text: &str) {
+        self.plain(text, Style::Dim);
+    }
+
+    fn plain(&mut self, text: &str, style: Style) {
+        let rows = flow(&self.screen.clean(text), 0, self.width());
+        self.rows.extend(rows.iter().map(|row| self.screen.paint(style, row)));
     }
 
     /// Adds a row unchanged.
@@ -254,33 +283,73 @@ impl Log {
         self.rows.push(row);
     }
 
-    /// What is happening now, in one row of at most `width` columns: it must not reach the last column, or it would
-    /// leave a line behind with every piece of a draft.
-    pub(crate) fn unfinished(&self, now: Timestamp, width: usize) -> Option<String> {
-        if let Some((_, draft)) = self.feed.drafts().first_key_value().filter(|_| !self.brief) {
-            let others = self.feed.drafts().len() - 1;
-            let more = if others > 0 { format!(" (+{others} writing)") } else { String::new() };
-            let who = self.names.of(draft.agent.entity());
-            let lead = self.lead(now, &who, Some(draft.space), width).concat();
-            let fits = |parts: [&str; 2]| columns(parts[0]) + columns(parts[1]) + TEXT_MIN <= width;
-            let lead = if fits([&lead, ""]) { lead.as_str() } else { "" };
-            let more = if fits([lead, &more]) { more.as_str() } else { "" };
-            let text = self.screen.clean_line(&draft.text);
-            let room = width.saturating_sub(columns(lead) + columns(more));
-            return Some(format!("{lead}{}{more}", tail_of(&text, room)));
+    /// What is written and done now, in at most `max` rows: each draft has rows of its own, and if one is left it says
+    /// what the agents do. No row reaches the last column, where it would leave a line behind with every piece of a
+    /// draft.
+    pub(crate) fn live(&self, now: Timestamp, max: usize) -> Vec<String> {
+        let drafts = self.feed.drafts();
+        let room = max.saturating_sub(1).max(1);
+        let shown = drafts.len().min(if self.style == LogStyle::Brief { 0 } else { room });
+        let mut rows = Vec::new();
+        for (i, draft) in drafts.values().take(shown).enumerate() {
+            let hidden = if i + 1 == shown { drafts.len() - shown } else { 0 };
+            let more = if hidden > 0 { format!(" (+{hidden} writing)") } else { String::new() };
+            rows.extend(self.draft(now, draft, room / shown, &more));
         }
+        if rows.len() < max {
+            rows.extend(self.status());
+        }
+        rows
+    }
+
+    /// A draft in at most `max` rows, with `more` behind it. Its newest words are shown if it is longer.
+    fn draft(&self, now: Timestamp, draft: &FeedDraft, max: usize, more: &str) -> Vec<String> {
+        let width = self.width();
+        let who = self.names.of(draft.agent.entity());
+        let lead = self.lead(now, &who, Some(draft.space), width);
+        let fits = |lead: &str, more: &str| columns(lead) + columns(more) + TEXT_MIN <= width;
+        let lead = if fits(&lead.concat(), "") { lead } else { Default::default() };
+        let more = if fits(&lead.concat(), more) { more } else { "" };
+        let taken = columns(&lead.concat());
+        let mut rows = flow(&self.screen.clean(&draft.text), taken, width.saturating_sub(columns(more)));
+        if rows.len() > max {
+            let newest = rows.split_off(rows.len() - (max - 1));
+            let earlier = rows.iter().map(|row| row.trim_start()).collect::<Vec<_>>().join(" ");
+            rows = vec![tail_of(&earlier, width.saturating_sub(taken + columns(more)))];
+            rows.extend(newest);
+        }
+        let [time, name, place] = lead;
+        let lead = self.screen.paint(Style::Dim, &time) + &self.screen.paint(Style::Cyan, &name) + &place;
+        rows[0].insert_str(0, &lead);
+        if let Some(last) = rows.last_mut() {
+            last.push_str(more);
+        }
+        rows
+    }
+
+    /// What the agents do now.
+    fn status(&self) -> Option<String> {
         let working: Vec<String> = self
             .feed
             .working()
             .iter()
-            .map(|(agent, work)| format!("{} is {}", self.names.of(agent.entity()), work.state.as_str()))
+            .map(|(agent, work)| {
+                let name = self.names.of(agent.entity());
+                let tool = work.tool.as_deref().filter(|tool| !HIDDEN_TOOLS.contains(tool));
+                match (tool, work.state) {
+                    (Some(tool), _) => format!("{name} uses {}", self.screen.clean_line(tool)),
+                    (None, AgentState::Paused) => format!("{name} waits for a person"),
+                    (None, _) => format!("{name} is thinking"),
+                }
+            })
             .collect();
         let text = match working.len() {
             0 => return None,
             1..=3 => working.join(", "),
             n => format!("{} and {} more", working[..2].join(", "), n - 2),
         };
-        Some(self.screen.paint(Style::Dim, &shortened(&format!("({text})"), width)))
+        let end = if self.style == LogStyle::Chat { "; Ctrl-C cancels" } else { "" };
+        Some(self.screen.paint(Style::Dim, &shortened(&format!("({text}{end})"), self.width())))
     }
 
     fn width(&self) -> usize {
@@ -302,7 +371,9 @@ impl Log {
             let who = shortened(who, width.saturating_sub(TEXT_MIN + end.len()).max(4));
             [String::new(), who, end.to_owned()]
         };
-        [whole, timeless].into_iter().find(fits).unwrap_or_else(shortest)
+        // A conversation is in one space.
+        let leads = if self.style == LogStyle::Chat { Vec::new() } else { vec![whole, timeless] };
+        leads.into_iter().find(fits).unwrap_or_else(shortest)
     }
 
     /// Handles a visible action of an agent: first shows that it woke, if that was not shown yet.
@@ -341,7 +412,7 @@ impl Log {
                 self.row(at, agent, "waits for a person", Style::Yellow);
             }
             (_, None) => {
-                if new_cycle && !self.brief {
+                if new_cycle && self.style == LogStyle::Full {
                     self.woke.insert(agent, (at, state));
                 }
             }
@@ -349,7 +420,7 @@ impl Log {
     }
 
     fn begin_call(&mut self, at: Timestamp, agent: AgentId, call: &CallId, tool: &str, arguments: &str) {
-        if self.brief || self.calls.len() >= IN_FLIGHT {
+        if self.style == LogStyle::Brief || self.calls.len() >= IN_FLIGHT {
             return;
         }
         let (tool, arguments) = (tool.to_owned(), self.screen.clean_line(arguments));
@@ -368,7 +439,7 @@ impl Log {
     ) {
         let started = self.calls.remove(call);
         let (how, style) = match status {
-            OutcomeStatus::Ok if self.brief || HIDDEN_TOOLS.contains(&tool) => return,
+            OutcomeStatus::Ok if self.style == LogStyle::Brief || HIDDEN_TOOLS.contains(&tool) => return,
             OutcomeStatus::Ok => ("ok", Style::Dim),
             OutcomeStatus::Error => ("failed", Style::Red),
             OutcomeStatus::Pending => ("result comes later", Style::Yellow),
@@ -410,12 +481,22 @@ impl Log {
         reason: Option<&str>,
         spent: Option<&Spent>,
     ) {
-        let mut text = ending.as_str().to_owned();
-        if let Some(spent) = spent {
+        let mut text = match (self.style, ending) {
+            (LogStyle::Chat, Ending::Completed) => return,
+            (LogStyle::Chat, Ending::Skipped) => "skipped it".to_owned(),
+            (LogStyle::Chat, Ending::Exhausted) => "was cut off".to_owned(),
+            (LogStyle::Chat, Ending::Canceled) => "stopped: canceled".to_owned(),
+            _ => ending.as_str().to_owned(),
+        };
+        if let Some(spent) = spent.filter(|_| self.style != LogStyle::Chat) {
             text.push_str(&format!(": {}", summary(spent)));
         }
-        if let Some(reason) = reason {
+        // Who chats canceled it.
+        if let Some(reason) = reason.filter(|_| (self.style, ending) != (LogStyle::Chat, Ending::Canceled)) {
             text.push_str(&format!(" ({reason})"));
+        }
+        if (self.style, ending) == (LogStyle::Chat, Ending::Failed) {
+            text.push_str("; `viv dead` lists what is not tried again");
         }
         let style = match ending {
             Ending::Completed => Style::Green,
@@ -428,7 +509,10 @@ impl Log {
 
     /// Adds what an agent does.
     fn row(&mut self, at: Timestamp, agent: AgentId, text: &str, style: Style) {
-        self.entry(at, (agent.entity(), Style::Cyan), None, text, Some(style));
+        match self.style {
+            LogStyle::Chat => self.remark(&format!("({} {text})", self.names.of(agent.entity()))),
+            _ => self.entry(at, (agent.entity(), Style::Cyan), None, text, Some(style)),
+        }
     }
 
     /// Adds text by or about somebody: one row if the log is brief, else as many as needed.
@@ -443,7 +527,7 @@ impl Log {
         let width = self.width();
         let lead = self.lead(at, &self.names.of(who), space, width);
         let taken = columns(&lead.concat());
-        let rows = if self.brief {
+        let rows = if self.style == LogStyle::Brief {
             vec![shortened(self.screen.clean_line(text).trim(), width.saturating_sub(taken))]
         } else {
             flow(&self.screen.clean(text), taken, width)
@@ -485,7 +569,7 @@ fn call_text(what: &str, call: Option<&Call>) -> String {
 }
 
 /// The end of a text, in at most `max` columns.
-pub(crate) fn tail_of(text: &str, max: usize) -> String {
+fn tail_of(text: &str, max: usize) -> String {
     if columns(text) <= max {
         return text.to_owned();
     }

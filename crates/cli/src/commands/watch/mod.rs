@@ -4,32 +4,78 @@ pub(crate) mod follow;
 pub(crate) mod log;
 pub(crate) mod moment;
 pub(crate) mod names;
-mod past;
+pub(crate) mod past;
 pub(crate) mod subject;
-mod writer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use client::Client;
 use jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::WatchArgs;
+use crate::commands::chat::terminal::{Bottom, size};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use client::Client;
-
 use follow::Follower;
-use log::Log;
+use log::{Log, LogStyle};
 use subject::Subject;
+
+/// How often long calls are checked and the time in the last row is updated.
+const TICK: Duration = Duration::from_millis(500);
 
 /// Runs `viv watch`.
 pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
     let since = args.since.as_deref().map(|text| moment::since(text, Timestamp::now())).transpose()?;
     let client = Arc::new(client);
-    let mut log = Log::new(screen, moment::zone(), false);
+    let mut log = Log::new(screen, moment::zone(), LogStyle::Full);
     let subject = Subject::find(&client, &screen, args.subject.as_deref(), args.all, &mut log.names).await?;
     if args.thoughts && !matches!(subject, Subject::Agents { .. }) {
         return Err(Failure::usage("private text is shown for one agent only, got a space")
             .hint("name an agent, or leave out --thoughts"));
     }
-    Follower::new(client, screen, subject, log, args.thoughts).run(args.history, since).await
+    let mut follower = Follower::new(client, screen, subject, log, args.thoughts);
+    follower.listen().await?;
+    follower.past(args.history, since).await?;
+    print(follower, screen).await
+}
+
+/// Prints the log until a signal ends it or nobody reads it any more.
+pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit> {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let live = screen.width.is_some() && !screen.json && !dumb;
+    let mut bottom = Bottom::default();
+    let [mut interrupted, mut terminated, mut hung_up] = stop_signals()?;
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        let (width, _) = size();
+        follower.log.resize(width + 1);
+        let rows = follower.log.take_rows();
+        let now = if live { follower.log.live(Timestamp::now(), 1) } else { Vec::new() };
+        if bottom.draw(&rows, &now, (0, 0)).is_err() {
+            return Ok(Exit::Answered);
+        }
+        tokio::select! {
+            received = follower.next() => follower.handle(received?).await?,
+            _ = tick.tick() => follower.log.tick(Timestamp::now()),
+            _ = interrupted.recv() => break,
+            _ = terminated.recv() => break,
+            _ = hung_up.recv() => break,
+        }
+    }
+    // If nobody reads any more, there is nothing to clean up.
+    let _ = bottom.draw(&[], &[], (0, 0));
+    Ok(Exit::Answered)
+}
+
+/// The signals that end a command which follows something.
+pub(crate) fn stop_signals() -> Result<[tokio::signal::unix::Signal; 3]> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| {
+            Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
+                .hint("run it on its own, without a wrapper that blocks signals")
+        })
+    };
+    Ok([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?])
 }

@@ -1,86 +1,88 @@
-//! Handles of the entities and spaces in updates, which contain ids. Each name is requested once; a name
-//! that cannot be found is shown as the beginning of its id.
+//! Names of the entities and spaces in updates, which contain ids. Each name is requested once; a name that cannot be
+//! found is shown as the beginning of its id.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::update::Update;
 use api::{EntityJson, MemberJson, SpaceJson};
+use client::Client;
+use tokio::time::timeout;
 
-use crate::errors::Result;
 use crate::output::Screen;
-use client::{Client, typed};
 
-/// Maximum number of names of each kind that are read at the start; others are requested when they appear.
-const AT_START: usize = 1_000;
-/// Maximum number of names that are kept; further ones are shown by id.
+/// Maximum number of names of each kind that are kept; further ones are shown by id.
 const NAMES_MAX: usize = 20_000;
+/// How long a name is waited for: the updates behind it wait, too.
+const WAIT: Duration = Duration::from_secs(2);
 
-/// Handles by id.
-#[derive(Debug, Default)]
+/// Names by id.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
+    /// Names as people write them instead of handles.
+    displayed: bool,
     entities: HashMap<EntityId, String>,
     spaces: HashMap<SpaceId, String>,
 }
 
 impl Names {
-    /// Stores the handles of a space's members.
-    pub(crate) fn members(&mut self, screen: &Screen, members: &[MemberJson]) {
-        members.iter().for_each(|member| self.entity(screen, member.entity.id, &member.entity.name));
+    /// No names yet. They will be handles, or names as people write them if they are `displayed`.
+    pub(crate) fn new(displayed: bool) -> Self {
+        Self { displayed, ..Self::default() }
     }
 
-    /// Stores an entity's handle.
+    /// Stores the names of a space's members.
+    pub(crate) fn members(&mut self, screen: &Screen, members: &[MemberJson]) {
+        for MemberJson { entity, .. } in members {
+            let name = if self.displayed { &entity.display_name } else { &entity.name };
+            self.entity(screen, entity.id, name);
+        }
+    }
+
+    /// Stores an entity's name.
     pub(crate) fn entity(&mut self, screen: &Screen, id: EntityId, name: &str) {
         if self.entities.len() < NAMES_MAX {
             self.entities.insert(id, screen.clean_line(name));
         }
     }
 
-    /// Stores a space's handle.
+    /// Stores a space's name.
     pub(crate) fn space(&mut self, screen: &Screen, id: SpaceId, name: &str) {
         if self.spaces.len() < NAMES_MAX {
             self.spaces.insert(id, screen.clean_line(name));
         }
     }
 
-    /// Whether the entity's handle is known.
-    pub(crate) fn knows(&self, id: EntityId) -> bool {
-        self.entities.contains_key(&id)
-    }
-
-    /// The handle of an entity.
+    /// The name of an entity.
     pub(crate) fn of(&self, id: EntityId) -> String {
         self.entities.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
     }
 
-    /// The handle of a space.
+    /// The name of a space.
     pub(crate) fn of_space(&self, id: SpaceId) -> String {
         self.spaces.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
-    }
-
-    /// Reads the names of the server (admin keys only).
-    pub(crate) async fn read(&mut self, client: &Client, screen: &Screen) -> Result<()> {
-        let entities = client.list("/v1/entities", AT_START).await?;
-        for entity in typed::<Vec<EntityJson>>("/v1/entities", entities.into())? {
-            self.entity(screen, entity.id, &entity.name);
-        }
-        let spaces = client.list("/v1/spaces", AT_START).await?;
-        for space in typed::<Vec<SpaceJson>>("/v1/spaces", spaces.into())? {
-            self.space(screen, space.id, &space.name);
-        }
-        Ok(())
     }
 
     /// Requests the names in an update that are not known yet. A failure costs only the name.
     pub(crate) async fn fetch_missing(&mut self, client: &Client, screen: &Screen, update: &Update) {
         let (entity, space) = named_in(update);
         if let Some(id) = entity.filter(|id| !self.entities.contains_key(id)) {
-            let found = client.get_as::<EntityJson>(&format!("/v1/entities/{id}")).await;
-            self.entity(screen, id, &found.map_or_else(|_| short(&id.to_string()), |entity| entity.name));
+            let path = format!("/v1/entities/{id}");
+            let name = match (timeout(WAIT, client.get_as::<EntityJson>(&path)).await, update) {
+                (Ok(Ok(entity)), _) if self.displayed => entity.display_name,
+                (Ok(Ok(entity)), _) => entity.name,
+                // A member cannot look up who left the space; the message has the sender's name.
+                (_, Update::Message { message }) => message.sender_name.clone(),
+                _ => short(&id.to_string()),
+            };
+            self.entity(screen, id, &name);
         }
         if let Some(id) = space.filter(|id| !self.spaces.contains_key(id)) {
-            let found = client.get_as::<SpaceJson>(&format!("/v1/spaces/{id}")).await;
-            self.space(screen, id, &found.map_or_else(|_| short(&id.to_string()), |space| space.name));
+            let path = format!("/v1/spaces/{id}");
+            let found = timeout(WAIT, client.get_as::<SpaceJson>(&path)).await;
+            let name = found.ok().and_then(Result::ok).map(|space| space.name);
+            self.space(screen, id, &name.unwrap_or_else(|| short(&id.to_string())));
         }
     }
 }

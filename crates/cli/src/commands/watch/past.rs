@@ -8,19 +8,16 @@ use jiff::Timestamp;
 
 use super::subject::Subject;
 use agent::space::PostedMessage;
-use client::Result;
-use client::{Client, typed};
-use client::{Past, PastItem};
+use client::{Client, Past, PastItem, Result, typed};
 
 /// Maximum number of items that are read at once: the server's limit.
 pub(crate) const PAST_MAX: u32 = 200;
 
 /// A past update and its time.
+#[derive(Debug)]
 pub(crate) struct PastUpdate {
     pub(crate) at: Timestamp,
     pub(crate) update: Update,
-    /// The sender's name, for a sender who has left.
-    pub(crate) sender: Option<String>,
     /// The cycle, if it posted a message that may be older than everything that was read.
     pub(crate) posted_cycle: Option<CycleId>,
 }
@@ -45,7 +42,8 @@ pub(crate) async fn read(
     Ok(messages.into_iter().filter(after).map(from_message).collect())
 }
 
-fn from_item(past: PastItem) -> PastUpdate {
+/// An item of the past as the update that it once was.
+pub(crate) fn from_item(past: PastItem) -> PastUpdate {
     match past {
         PastItem::Message(posted) => from_message(*posted),
         PastItem::Run(run) => {
@@ -55,14 +53,13 @@ fn from_item(past: PastItem) -> PastUpdate {
             let RunJson { id, agent, ended_at, ending, reason, .. } = *run;
             let posted_cycle = posted_cycle.then_some(id);
             let update = Update::CycleEnded { agent, cycle: id, ending, reason, spent };
-            PastUpdate { at: ended_at, update, sender: None, posted_cycle }
+            PastUpdate { at: ended_at, update, posted_cycle }
         }
     }
 }
 
 fn from_message(posted: PostedMessage) -> PastUpdate {
-    let sender = Some(posted.sender_name.clone());
-    PastUpdate { at: posted.at, update: Update::Message { message: posted }, sender, posted_cycle: None }
+    PastUpdate { at: posted.at, update: Update::Message { message: posted }, posted_cycle: None }
 }
 
 fn spent(run: &RunJson) -> Spent {

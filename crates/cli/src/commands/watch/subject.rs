@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use agent::event::EventProgress;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::run::Ending;
 use agent::update::Update;
@@ -48,9 +49,6 @@ impl Subject {
     ) -> Result<Self> {
         let who: Whoami = client.get_as("/v1/whoami").await?;
         let admin = who.entity.is_none();
-        if admin {
-            names.read(client, screen).await?;
-        }
         match wanted {
             None if admin || all => Ok(Self::Everything),
             None => {
@@ -99,7 +97,8 @@ impl Subject {
         }
     }
 
-    fn in_space(
+    /// A space whose members are known.
+    pub(crate) fn in_space(
         screen: &Screen,
         space: SpaceJson,
         members: &[MemberJson],
@@ -177,6 +176,9 @@ impl Subject {
                 | Update::ToolDone { agent, cycle, .. }
                 | Update::ToolError { agent, cycle, .. } => {
                     source == Source::Everything && cycles.get(agent) == Some(cycle)
+                }
+                Update::EventProgress { agent, progress: EventProgress::Dead, .. } => {
+                    cycles.contains_key(agent)
                 }
                 // A cycle that did nothing in the space ends only in the server's stream, although its
                 // activation was shown here. Such a cycle posts nothing that would have to be shown before

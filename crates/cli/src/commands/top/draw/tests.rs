@@ -9,6 +9,8 @@ use uuid::Uuid;
 
 use super::super::overview::tests::agent;
 use super::*;
+use crate::commands::watch::names::Names;
+use crate::commands::watch::past::{PastUpdate, from_item};
 use client::Past;
 
 fn now() -> Timestamp {
@@ -19,6 +21,7 @@ fn overview() -> Overview {
     let used = |input: u64, output: u64| json!({"input": input, "cached": input / 2, "output": output, "reasoning": null});
     let last = |ending: &str, at: &str| json!({"id": Uuid::from_u128(8), "ending": ending, "ended_at": at});
     let mut overview = Overview::new(SortArg::State, String::new());
+    overview.zone = jiff::tz::TimeZone::UTC;
     overview.listed(vec![
         agent(1, "ada", json!({
             "state": "thinking", "cycle": Uuid::from_u128(7), "waiting": 2, "cycles": 12, "usage": used(40_000, 2_000),
@@ -60,11 +63,20 @@ fn press(overview: &mut Overview, code: KeyCode) {
     overview.press(KeyEvent::new(code, KeyModifiers::NONE));
 }
 
-fn past() -> Vec<client::PastItem> {
+fn names() -> Names {
+    let mut names = Names::new(false);
+    for (n, name) in [(1, "ada"), (2, "husam")] {
+        names.entity(&screen(true), AgentId(Uuid::from_u128(n)).entity(), name);
+    }
+    names.space(&screen(true), agent::id::SpaceId(Uuid::from_u128(50)), "home");
+    names
+}
+
+fn past() -> Vec<PastUpdate> {
     let message = |n: u64, name: &str, text: &str| -> Value {
         json!({
             "type": "message", "id": Uuid::from_u128(90 + u128::from(n)), "space": Uuid::from_u128(50), "seq": n, "rev": n,
-            "sender": Uuid::from_u128(1), "sender_name": name, "sender_kind": "human", "kind": "text", "text": text,
+            "sender": Uuid::from_u128(if name == "Ada" { 1 } else { 2 }), "sender_name": name, "sender_kind": "human", "kind": "text", "text": text,
             "mentions": [], "urgent": false, "at": "2026-11-21T13:57:00Z", "cycle": null, "call": null, "data": null,
             "root": "r", "hop": 0,
         })
@@ -80,7 +92,8 @@ fn past() -> Vec<client::PastItem> {
     let ada_text =
         "I noted that you like tea, and that you would rather have it green than black, in the morning.";
     let items = [message(1, "Husam", "remember that I like \u{1b}[2J tea"), message(2, "Ada", ada_text), run];
-    serde_json::from_value::<Past>(json!({"items": items})).unwrap().items
+    let past: Past = serde_json::from_value(json!({"items": items})).unwrap();
+    past.items.into_iter().map(from_item).collect()
 }
 
 #[test]
@@ -99,7 +112,7 @@ fn an_opened_agent_is_shown_at_each_size() {
     for (width, height) in [(80, 24), (120, 30), (40, 20)] {
         let mut overview = overview();
         press(&mut overview, KeyCode::Enter);
-        overview.opened(AgentId(Uuid::from_u128(1)), past());
+        overview.opened(AgentId(Uuid::from_u128(1)), past(), names());
         insta::assert_snapshot!(
             format!("detail_{width}x{height}"),
             drawn(&mut overview, width, height, true)
@@ -132,7 +145,7 @@ fn any_size_can_be_drawn_and_no_handle_controls_the_terminal() {
         let mut overview = overview();
         drawn(&mut overview, width, height, true);
         press(&mut overview, KeyCode::Enter);
-        overview.opened(AgentId(Uuid::from_u128(1)), past());
+        overview.opened(AgentId(Uuid::from_u128(1)), past(), names());
         drawn(&mut overview, width, height, true);
         press(&mut overview, KeyCode::Char('?'));
         drawn(&mut overview, width, height, false);

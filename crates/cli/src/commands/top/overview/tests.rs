@@ -124,9 +124,9 @@ fn destructive_requests_need_a_yes() {
 fn an_opened_agent_shows_only_its_own_items() {
     let mut overview = overview(SortArg::Name);
     assert_eq!(press(&mut overview, "enter"), Some(Action::Request(Request::Open(id(1)))));
-    overview.opened(id(2), Vec::new());
+    overview.opened(id(2), Vec::new(), Names::default());
     assert!(overview.detail.past.is_none());
-    overview.opened(id(1), Vec::new());
+    overview.opened(id(1), Vec::new(), Names::default());
     assert!(overview.detail.past.is_some());
     press(&mut overview, "s n");
     assert_eq!(overview.mode, Mode::Detail);

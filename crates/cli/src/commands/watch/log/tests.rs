@@ -28,9 +28,9 @@ fn screen(width: Option<usize>, utf8: bool) -> Screen {
     Screen::plain(width, utf8)
 }
 
-fn log(width: Option<usize>, brief: bool) -> Log {
+fn log(width: Option<usize>, style: LogStyle) -> Log {
     let screen = screen(width, true);
-    let mut log = Log::new(screen, TimeZone::UTC, brief);
+    let mut log = Log::new(screen, TimeZone::UTC, style);
     log.names.entity(&screen, EntityId(uuid(1)), "husam");
     log.names.entity(&screen, EntityId(uuid(ADA)), "ada");
     log.names.space(&screen, SpaceId(uuid(HOME)), "home");
@@ -114,9 +114,9 @@ fn rendered(mut log: Log, updates: &[Update]) -> String {
 #[test]
 fn the_updates_of_a_cycle_are_readable_rows() {
     for (name, width) in [("80", Some(80)), ("120", Some(120)), ("40", Some(40)), ("piped", None)] {
-        insta::assert_snapshot!(format!("story_{name}"), rendered(log(width, false), &story()));
+        insta::assert_snapshot!(format!("story_{name}"), rendered(log(width, LogStyle::Full), &story()));
     }
-    insta::assert_snapshot!("story_brief", rendered(log(Some(80), true), &story()));
+    insta::assert_snapshot!("story_brief", rendered(log(Some(80), LogStyle::Brief), &story()));
 }
 
 #[test]
@@ -124,10 +124,10 @@ fn a_draft_never_exceeds_the_width() {
     for text in ["a long line of plain words", "漢字漢字漢字漢字漢字漢字", "👩‍👩‍👧 ❤️ ❤️ ❤️ ❤️ ❤️ ❤️ ❤️"]
     {
         for width in 8..60 {
-            let mut log = log(Some(width), false);
+            let mut log = log(Some(width + 1), LogStyle::Full);
             for n in [7, 8, 9] {
                 log.update(at(0), &draft(n, text, text.chars().count() as u64));
-                let row = log.unfinished(at(1), width).unwrap();
+                let row = log.live(at(1), 1).remove(0);
                 assert!(columns(&row) <= width, "{width} columns, got {}: {row}", columns(&row));
                 assert!(
                     row.ends_with(text.chars().last().unwrap()) || row.ends_with(" writing)"),
@@ -140,7 +140,7 @@ fn a_draft_never_exceeds_the_width() {
 
 #[test]
 fn without_utf8_the_output_is_ascii() {
-    let mut log = log(Some(80), false);
+    let mut log = log(Some(80), LogStyle::Full);
     log.screen.utf8 = false;
     let rows = rendered(log, &[message(1, 1, "straße")]);
     assert_eq!(rows, "13:46:40 husam > home: strasse");
@@ -148,16 +148,16 @@ fn without_utf8_the_output_is_ascii() {
 
 #[test]
 fn a_draft_is_the_last_row_and_only_its_message_stays() {
-    let mut log = log(Some(40), false);
+    let mut log = log(Some(40), LogStyle::Full);
     log.update(at(0), &draft(3, "I think ", 8));
     log.update(at(0), &draft(3, "that tea is good for everybody", 38));
     assert_eq!(log.take_rows(), [""; 0]);
-    let row = log.unfinished(at(1), 39).unwrap();
+    let row = log.live(at(1), 1).remove(0);
     assert_eq!(row, "13:46:41 ada → home: ...d for everybody");
     assert_eq!(columns(&row), 39);
     log.update(at(1), &message(3, ADA, "I think so"));
     assert_eq!(log.take_rows(), ["13:46:41 ada → home: I think so"]);
-    assert_eq!(log.unfinished(at(1), 39), None);
+    assert!(log.live(at(1), 1).is_empty());
     log.update(at(2), &draft(3, "late", 12));
     log.update(at(2), &draft(4, "void", 4));
     let (space, message) = (SpaceId(uuid(HOME)), MessageId(uuid(4)));
@@ -167,7 +167,7 @@ fn a_draft_is_the_last_row_and_only_its_message_stays() {
 
 #[test]
 fn a_long_call_is_shown_when_it_starts() {
-    let mut log = log(Some(80), false);
+    let mut log = log(Some(80), LogStyle::Full);
     log.update(at(0), &started("a", "look", r#"{"at": "it"}"#));
     log.tick(at(0));
     assert_eq!(log.take_rows(), [""; 0]);
@@ -190,30 +190,30 @@ fn a_cycle_without_visible_actions_is_one_short_row() {
         state(AgentState::Sleeping, None, None),
         ended(Ending::Skipped, reason),
     ];
-    for brief in [false, true] {
+    for style in [LogStyle::Full, LogStyle::Brief] {
         assert_eq!(
-            rendered(log(Some(80), brief), &updates),
+            rendered(log(Some(80), style), &updates),
             "13:46:44 ada skipped (agents talking among themselves)"
         );
     }
     let completed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Completed, None)];
-    assert_eq!(rendered(log(Some(80), false), &completed), "13:46:41 ada completed");
+    assert_eq!(rendered(log(Some(80), LogStyle::Full), &completed), "13:46:41 ada completed");
     // A failure is shown in full.
     let failed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Failed, Some("no key"))];
-    assert!(rendered(log(Some(120), false), &failed).contains("ada failed: 2 steps"));
+    assert!(rendered(log(Some(120), LogStyle::Full), &failed).contains("ada failed: 2 steps"));
     // The message may arrive on another stream, after the end.
     let posted = [
         state(AgentState::Thinking, Some(5), None),
         started("a", "send_message", "{}"),
         ended(Ending::Completed, None),
     ];
-    let rows = rendered(log(Some(80), false), &posted);
+    let rows = rendered(log(Some(80), LogStyle::Full), &posted);
     assert!(rows.starts_with("13:46:40 ada thinking\n") && rows.contains("ada completed: 2 steps"), "{rows}");
 }
 
 #[test]
 fn the_ending_of_a_cycle_with_an_old_message_is_shown_in_full() {
-    let mut log = log(Some(80), true);
+    let mut log = log(Some(80), LogStyle::Brief);
     assert!(!log.shown_before(&message(3, ADA, "an old word")));
     log.update(at(0), &ended(Ending::Completed, None));
     assert_eq!(log.take_rows(), ["13:46:40 ada completed: 2 steps, 1.8 s, 12k in (900 cached), ? out"]);
@@ -221,7 +221,7 @@ fn the_ending_of_a_cycle_with_an_old_message_is_shown_in_full() {
 
 #[test]
 fn items_read_twice_are_shown_once() {
-    let mut log = log(None, false);
+    let mut log = log(None, LogStyle::Full);
     let (message, ended) = (message(1, 1, "once"), ended(Ending::Completed, None));
     assert!(!log.shown_before(&message) && !log.shown_before(&ended));
     assert!(log.shown_before(&message) && log.shown_before(&ended));
@@ -239,13 +239,13 @@ fn foreign_text_cannot_control_the_terminal() {
         state(AgentState::Sleeping, None, Some(evil)),
         ended(Ending::Failed, Some(evil)),
     ];
-    let rows = rendered(log(Some(120), false), &updates);
+    let rows = rendered(log(Some(120), LogStyle::Full), &updates);
     assert!(!rows.contains('\x1b') && !rows.contains('\u{9b}'), "{rows:?}");
 }
 
 #[test]
 fn thoughts_are_shown_in_full_when_they_end() {
-    let mut log = log(Some(80), false);
+    let mut log = log(Some(80), LogStyle::Full);
     let thought = |delta: &str, reasoning| Update::Thought {
         agent: ada(),
         cycle: CycleId(uuid(5)),
@@ -265,4 +265,102 @@ fn thoughts_are_shown_in_full_when_they_end() {
             "13:46:42 ada skipped: 2 steps, 1.8 s, 12k in (900 cached), ? out",
         ]
     );
+}
+
+/// A conversation as `chat` shows it.
+fn chat(width: usize) -> Log {
+    let mut log = log(Some(width + 1), LogStyle::Chat);
+    log.names.entity(&screen(None, true), EntityId(uuid(3)), "bob");
+    log
+}
+
+fn piece_of_bob(n: u128, text: &str) -> Update {
+    let (space, message, agent) = (SpaceId(uuid(HOME)), MessageId(uuid(n)), AgentId(uuid(3)));
+    Update::Draft { space, message, agent, delta: text.to_owned(), chars: text.chars().count() as u64 }
+}
+
+#[test]
+fn a_chat_shows_messages_and_in_parentheses_what_else_a_person_has_to_know() {
+    let mut story = story();
+    story.extend([
+        started("c", "read_messages", "{}"),
+        done("c", "read_messages", OutcomeStatus::Error, 3),
+        ended(Ending::Skipped, None),
+        ended(Ending::Canceled, None),
+        ended(Ending::Failed, Some("no key")),
+    ]);
+    let rows = rendered(chat(80), &story);
+    let wanted = [
+        "husam: remember that I like tea",
+        "(ada set_memories: ok, 3 ms {\"memories\":[{\"key\":\"tea\",\"value\":\"husam likes tea",
+        "  very m...)",
+        "ada: I noted that you like tea.",
+        "  Green or black?",
+        "(ada asks the model again: overloaded)",
+        "(ada sleeps: provider)",
+        "(ada read_messages: failed, 3 ms)",
+        "(ada skipped it)",
+        "(ada stopped: canceled)",
+        "(ada failed (no key); `viv dead` lists what is not tried again)",
+    ];
+    assert_eq!(rows.lines().collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn a_message_takes_the_place_of_its_draft() {
+    let mut log = chat(40);
+    log.update(at(0), &draft(3, "I think ", 8));
+    log.update(at(0), &message(4, 1, "and?"));
+    assert_eq!(log.take_rows(), ["husam: and?"]);
+    log.update(at(0), &draft(3, "that tea", 16));
+    assert_eq!(log.live(at(1), 10), ["ada: I think that tea"]);
+    log.update(at(1), &message(3, ADA, "I think that tea is good"));
+    assert_eq!(log.take_rows(), ["ada: I think that tea is good"]);
+    assert!(log.live(at(1), 10).is_empty());
+}
+
+#[test]
+fn agents_that_write_at_once_have_rows_of_their_own() {
+    let mut log = chat(39);
+    let long = "words that go on and on until the last row is full, and then some";
+    log.update(at(0), &state(AgentState::Thinking, Some(5), None));
+    log.update(at(0), &draft(5, long, long.chars().count() as u64));
+    log.update(at(0), &piece_of_bob(6, "two"));
+    let status = "(ada is thinking; Ctrl-C cancels)";
+    let all = ["ada: words that go on and on until the", "  last row is full, and then some", "bob: two"];
+    assert_eq!(log.live(at(1), 20), [&all[..], &[status]].concat());
+    let newest = "ada: ...last row is full, and then some";
+    assert_eq!(log.live(at(1), 3), [newest, "bob: two", status], "the newest words");
+    assert_eq!(log.live(at(1), 2), ["ada: ...ull, and then some (+1 writing)", status]);
+    log.update(at(2), &message(6, 3, "two"));
+    assert_eq!(log.live(at(2), 3).len(), 3, "ada's rows are still there");
+}
+
+#[test]
+fn what_agents_do_is_one_row_and_a_lost_connection_ends_it() {
+    let mut log = chat(80);
+    log.update(at(0), &state(AgentState::Thinking, Some(5), None));
+    assert_eq!(log.live(at(0), 9), ["(ada is thinking; Ctrl-C cancels)"]);
+    log.update(at(0), &started("a", "look", "{}"));
+    assert_eq!(log.live(at(0), 9), ["(ada uses look; Ctrl-C cancels)"]);
+    log.lost();
+    assert!(log.live(at(0), 9).is_empty());
+}
+
+#[test]
+fn no_row_is_wider_than_a_narrow_terminal() {
+    for style in [LogStyle::Full, LogStyle::Brief, LogStyle::Chat] {
+        let mut log = log(Some(20), style);
+        log.names.entity(&screen(None, true), EntityId(uuid(ADA)), "a-handle-longer-than-the-whole-row");
+        let mut updates = story();
+        updates.push(message(7, 1, "漢字漢字漢字漢字漢字漢字"));
+        updates.iter().for_each(|update| log.update(at(0), update));
+        log.note(at(0), "connection lost; reconnecting, Ctrl-C quits");
+        log.update(at(0), &state(AgentState::Thinking, Some(9), None));
+        log.update(at(0), &draft(9, "Somethingthatislongerthanarow", 29));
+        let mut rows = log.take_rows();
+        rows.extend(log.live(at(0), 4));
+        let wide: Vec<&String> = rows.iter().filter(|row| columns(row) > 20).collect();
+        assert!(wide.is_empty() && rows.len() > 5, "{style:?}: {wide:#?}");
+    }
 }
