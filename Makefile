@@ -31,7 +31,7 @@ stage = @echo '$(2)' && $(2) && mkdir -p $(dir $(STAGES)) && \
 # Tests that start the real binary find it here.
 export VIV_BIN ?= $(VIV)
 
-.PHONY: help run chat run-local test check fmt docs bench torture dist dist-check viv viv-failpoints needs
+.PHONY: help run chat run-local test check fmt docs bench api-fuzz torture dist dist-check viv viv-failpoints needs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,13 @@ fmt: ## Format the code
 bench: needs ## Measure against floors of the same run (release build), write target/bench.json; or only ARGS=density
 	$(CARGO) build --locked --release --bin viv
 	VIV_BIN=$(VIV_RELEASE) $(CARGO) run --locked --release -p bench -- $(ARGS)
+
+# The generator has a virtual environment of its own. Its version is fixed: a newer one finds other things.
+API_FUZZ := $(abspath $(TARGET_DIR))/api-fuzz
+api-fuzz: viv ## Ask a server thousands of generated requests with every kind of key, 5 minutes at most (Python 3.10)
+	@python3 -m venv $(API_FUZZ)
+	@$(API_FUZZ)/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+	@VIV=$(VIV) SCHEMATHESIS=$(API_FUZZ)/bin/st python3 scripts/api_fuzz.py
 
 # Ends with one line of counts, and fails where a promise broke. VIV_SEED=n runs a seed again.
 torture: needs ## Kill it in many ways for MINUTES=n or KILLS=n deaths (200), look for anything lost or doubled

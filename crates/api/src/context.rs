@@ -11,7 +11,6 @@ use utoipa::ToSchema;
 #[schema(as = Context)]
 pub struct ContextJson {
     /// Id of the agent.
-    #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// Model of the agent, as `provider/model`.
     pub model: String,

@@ -1,12 +1,15 @@
 //! The JSON types of the API's requests, responses and stream events. The server writes them and clients read
 //! them. Must not know how requests are handled or sent.
 
+use agent::entity::EntityKind;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 mod agents;
 mod calls;
 mod context;
+mod frames;
 mod names;
 mod people;
 mod spaces;
@@ -19,6 +22,7 @@ pub use agents::{
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
+pub use frames::{AgentFrame, ServerFrame, SpaceFrame};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
 pub use spaces::{
@@ -81,114 +85,94 @@ impl<T> PageJson<T> {
     }
 }
 
-/// The page of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct PageQuery {
-    /// `next` of the previous page. Default: the first page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-    /// Number of items, 1 to 200. Default: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
+/// Defines the query of a list: its own parameters, then the number of items. A `paged` list has a cursor.
+macro_rules! query {
+    ($(#[$doc:meta])* paged $name:ident { $($(#[$about:meta])* $field:ident: $type:ident,)* }) => {
+        query! {
+            $(#[$doc])*
+            $name {
+                $($(#[$about])* $field: $type,)*
+                /// `next` of the previous page. Default: the first page.
+                cursor: String,
+            }
+        }
+    };
+    ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $field:ident: $type:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+        #[serde(deny_unknown_fields)]
+        #[into_params(parameter_in = Query)]
+        pub struct $name {
+            $(
+                $(#[$about])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$type>,
+            )*
+            /// Number of items, 1 to 200. Default: 50.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub limit: Option<u32>,
+        }
+    };
 }
 
-/// The page of a list of agents.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct AgentQuery {
-    /// Whether to leave out `config`. Default: `false`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brief: Option<bool>,
-    /// `next` of the previous page. Default: the first page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-    /// Number of items, 1 to 200. Default: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
+query! {
+    /// The page of a list.
+    paged PageQuery {}
 }
 
-/// The part of the recent history to read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct RecentQuery {
-    /// Agents by id or handle, separated by commas, at most 32: return only their runs and the messages in their
-    /// spaces. Default: all agents.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agents: Option<String>,
-    /// Return only items after this time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(value_type = Option<String>, format = DateTime)]
-    pub since: Option<jiff::Timestamp>,
-    /// Number of items, 1 to 200. Default: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
+query! {
+    /// The page of a list of agents.
+    paged AgentQuery {
+        /// Whether to leave out `config`. Default: `false`.
+        brief: bool,
+    }
 }
 
-/// The page of a list of entities.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct EntityQuery {
-    /// Return only entities of this kind: `human` or `agent`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(inline, value_type = Option<names::EntityKind>)]
-    pub kind: Option<agent::entity::EntityKind>,
-    /// `next` of the previous page. Default: the first page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-    /// Number of items, 1 to 200. Default: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
+query! {
+    /// The part of the recent history to read.
+    RecentQuery {
+        /// Agents by id or handle, separated by commas, at most 32: return only their runs and the messages in their
+        /// spaces. Default: all agents.
+        agents: String,
+        /// Return only items after this time.
+        since: Timestamp,
+    }
 }
 
-/// The page of an inbox.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct InboxQuery {
-    /// Return only events in this state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(inline, value_type = Option<names::EventState>)]
-    pub state: Option<String>,
-    /// `next` of the previous page. Default: the first page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-    /// Number of items, 1 to 200. Default: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
+query! {
+    /// The page of a list of entities.
+    paged EntityQuery {
+        /// Return only entities of this kind: `human` or `agent`.
+        #[param(inline, value_type = Option<names::EntityKind>)]
+        kind: EntityKind,
+    }
 }
 
-/// The part of a log to read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct LogQuery {
-    /// Return entries with a `seq` greater than this. Default: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<u64>,
-    /// Number of items, 1 to 200. Default: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
+query! {
+    /// The page of an inbox.
+    paged InboxQuery {
+        /// Return only events in this state.
+        #[param(inline, value_type = Option<names::EventState>)]
+        state: String,
+    }
 }
 
-/// The part of a timeline to read. With `after` the oldest messages after it are returned, otherwise the newest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct TimelineQuery {
-    /// Return messages with a `seq` greater than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<u64>,
-    /// Return messages with a `seq` less than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<u64>,
-    /// Number of items, 1 to 200. Default: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
+query! {
+    /// The part of a log to read.
+    LogQuery {
+        /// Return entries with a `seq` greater than this. Default: 0.
+        after: u64,
+    }
+}
+
+query! {
+    /// The part of a timeline to read. With `after` the oldest messages after it are returned, otherwise the newest.
+    TimelineQuery {
+        /// Return messages with a `seq` greater than this.
+        after: u64,
+        /// Return messages with a `seq` less than this.
+        before: u64,
+    }
 }
 
 /// Token counts as reported by the model provider; `null` if it reported none.

@@ -14,7 +14,6 @@ use super::names;
 #[schema(as = Entity)]
 pub struct EntityJson {
     /// Unique id. For an agent it is also the agent's id.
-    #[schema(value_type = Uuid)]
     pub id: EntityId,
     /// Whether the entity is a person or an agent.
     #[schema(value_type = names::EntityKind)]
@@ -26,7 +25,6 @@ pub struct EntityJson {
     /// Id of the person in the client's own user database; `null` if none was set, and for agents.
     pub external_id: Option<String>,
     /// When the entity was created.
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
 
@@ -42,12 +40,15 @@ impl From<entity::Entity> for EntityJson {
 #[serde(deny_unknown_fields)]
 pub struct NewEntity {
     /// Unique handle, `[a-z0-9_-]{1,40}`. Upper-case letters are converted to lower case.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "husam")]
     pub name: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub display_name: Option<String>,
     /// Id of the person in the client's own user database. At most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub external_id: Option<String>,
 }
 
@@ -66,6 +67,7 @@ pub struct NewKey {
     pub scope: String,
     /// Id or handle of the person; required for the scope `person`, and refused for all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
     pub entity: Option<String>,
     /// What the key is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +98,6 @@ pub struct KeyRotation {
 #[schema(as = Key)]
 pub struct KeyJson {
     /// Id of the key.
-    #[schema(value_type = Uuid)]
     pub id: CredentialId,
     /// The secret, to be sent as `authorization: Bearer SECRET`. Only in the answer to the request that created the
     /// key: only its hash is stored, so it cannot be shown again.
@@ -105,21 +106,16 @@ pub struct KeyJson {
     /// What the key may do: `admin`, `operator:read`, `person` or `service:NAME`.
     pub scope: String,
     /// Person that the key belongs to; `null` for all other scopes.
-    #[schema(value_type = Option<Uuid>)]
     pub entity: Option<EntityId>,
     /// What the key is for; `cli` for the key of the commands on the server's machine.
     pub label: String,
     /// When the key was created.
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// When the key stops working; `null`: never.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// When the key was last used, to about a minute; `null` if it was not used yet.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub used_at: Option<Timestamp>,
     /// When the key was revoked; `null` if it was not.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
 }
 

@@ -16,7 +16,6 @@ use super::{EntityJson, names};
 #[schema(as = Space)]
 pub struct SpaceJson {
     /// Unique id.
-    #[schema(value_type = Uuid)]
     pub id: SpaceId,
     /// Handle, `[a-z0-9_-]{1,40}`, unique among spaces.
     pub name: String,
@@ -35,7 +34,6 @@ pub struct SpaceJson {
     #[schema(value_type = names::WakeOn)]
     pub wake_on: WakeOn,
     /// When the space was opened.
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
 
@@ -53,12 +51,15 @@ impl From<entity::Space> for SpaceJson {
 #[schema(as = NewSpace)]
 pub struct NewSpaceJson {
     /// Handle, `[a-z0-9_-]{1,40}`, unique among spaces. Upper-case letters are converted to lower case.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "garden")]
     pub name: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub display_name: Option<String>,
     /// What the space is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096, example = "plants and tools")]
     pub description: Option<String>,
     /// Which messages of agents wake the other agents in the space. Default: `all`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +67,7 @@ pub struct NewSpaceJson {
     pub wake_on: Option<String>,
     /// Initial members, by id or handle. At most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 256)]
     pub members: Vec<String>,
 }
 
@@ -76,9 +78,11 @@ pub struct NewSpaceJson {
 pub struct SpaceChangeJson {
     /// Name shown to people; free text, at most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub display_name: Option<String>,
     /// What the space is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096, example = "plants and tools")]
     pub description: Option<String>,
     /// Which messages of agents wake the other agents in the space. Applies from the next message on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +99,6 @@ pub struct MemberJson {
     /// Role in the space; free text, for example `owner` or `reviewer`.
     pub role: String,
     /// When the member was added.
-    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
 }
 
@@ -111,9 +114,11 @@ impl From<entity::Member> for MemberJson {
 #[serde(deny_unknown_fields)]
 pub struct NewMember {
     /// Person or agent, by id or handle.
+    #[schema(min_length = 1, example = "ada")]
     pub entity: String,
     /// Role in the space; free text, at most 200 bytes. Default: `member`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, example = "reviewer")]
     pub role: Option<String>,
 }
 
@@ -122,17 +127,14 @@ pub struct NewMember {
 #[schema(as = Message)]
 pub struct MessageJson {
     /// Unique id.
-    #[schema(value_type = Uuid)]
     pub id: MessageId,
     /// Id of the space.
-    #[schema(value_type = Uuid)]
     pub space: SpaceId,
     /// Position in the space: 1, 2, 3 and so on, without gaps.
     pub seq: u64,
     /// `rev` of the space when the message was last changed.
     pub rev: u64,
     /// Id of the sender.
-    #[schema(value_type = Uuid)]
     pub sender: EntityId,
     /// Display name of the sender.
     pub sender_name: String,
@@ -145,18 +147,14 @@ pub struct MessageJson {
     /// Text of the message.
     pub text: String,
     /// Ids of the members that the message mentions.
-    #[schema(value_type = Vec<Uuid>)]
     pub mentions: Vec<EntityId>,
     /// Whether the sender marked the message as urgent.
     pub urgent: bool,
     /// When the message was posted.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Id of the cycle that posted the message; `null` for messages of people.
-    #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
     /// Id of the tool call that posted the message; `null` if there was none.
-    #[schema(value_type = Option<String>)]
     pub call: Option<CallId>,
     /// Whether this is plain text of the agent's model, which the server posted because the model called no tool
     /// (`reply: auto`).
@@ -165,7 +163,6 @@ pub struct MessageJson {
     /// Data that the client stored with the message; `null` if there is none.
     pub data: Option<Value>,
     /// First event or message of the causal chain that led to this message.
-    #[schema(value_type = String)]
     pub root: RootId,
     /// Number of agent messages between `root` and this message.
     pub hop: u32,
@@ -206,12 +203,15 @@ impl From<space::PostedMessage> for MessageJson {
 #[schema(as = NewMessage)]
 pub struct NewMessageJson {
     /// Text of the message. Not blank, at most 64 KiB.
+    #[schema(min_length = 1, max_length = 65536, example = "What do you remember?")]
     pub text: String,
-    /// Sender, by id or handle. Required with an admin key, not allowed with an entity's key.
+    /// Sender, by id or handle. Required with an admin key, not allowed with a person's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, example = "owner")]
     pub sender: Option<String>,
     /// Members to mention in addition to those named in the text, by id or handle. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
     pub mentions: Vec<String>,
     /// Whether the message may interrupt a running cycle.
     #[serde(default)]

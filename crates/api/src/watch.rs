@@ -33,13 +33,11 @@ pub struct SpaceSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IdleNow {
     /// Id of the agent.
-    #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// `provider`: the model provider cannot be reached. `backoff`: the last attempt failed.
     #[schema(value_type = String)]
     pub reason: IdleReason,
     /// When the agent tries again.
-    #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
     /// The reason as text, possibly from the model provider. Only for admin keys; left out if the back-off began
     /// before the server started.
@@ -51,13 +49,10 @@ pub struct IdleNow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DraftNow {
     /// Id of the space.
-    #[schema(value_type = Uuid)]
     pub space: SpaceId,
     /// Id that the message will have.
-    #[schema(value_type = Uuid)]
     pub message: MessageId,
     /// Id of the agent that writes it.
-    #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// Visible tool whose input this is; left out for the text of a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,13 +65,11 @@ pub struct DraftNow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentNow {
     /// Id of the agent.
-    #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// What the agent is doing.
     #[schema(value_type = names::AgentState)]
     pub state: AgentState,
     /// Id of the cycle.
-    #[schema(value_type = Uuid)]
     pub cycle: CycleId,
 }
 
@@ -84,7 +77,6 @@ pub struct AgentNow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentSnapshot {
     /// Id of the agent.
-    #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// What the agent is doing.
     #[schema(value_type = names::AgentState)]
@@ -96,7 +88,6 @@ pub struct AgentSnapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Id of the open cycle; `null` if none is open.
-    #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
     /// Number of the last commit. Updates `commit` with greater ids follow.
     pub commit_n: u64,

@@ -12,51 +12,13 @@ pub(crate) fn is_terminal_control(c: char) -> bool {
         | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Writes a character in ASCII: punctuation and Latin letters as their plain equivalent, all others as a
-/// question mark.
+/// Writes a character in ASCII: what it sounds or looks like, else a question mark.
 pub(crate) fn push_ascii(c: char, out: &mut String) {
-    let ascii = match c {
-        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' => " ",
-        '‘' | '’' | '‚' | '‛' | '‹' | '›' => "'",
-        '“' | '”' | '„' | '‟' | '«' | '»' => "\"",
-        '‐' | '‑' | '‒' | '–' | '—' | '―' | '−' => "-",
-        '…' => "...",
-        '→' => "->",
-        '•' | '·' => "*",
-        'À'..='Ã' | 'Å' | 'Ą' => "A",
-        'à'..='ã' | 'å' | 'ą' => "a",
-        'Ä' | 'Æ' => "Ae",
-        'ä' | 'æ' => "ae",
-        'Ç' | 'Ć' | 'Č' => "C",
-        'ç' | 'ć' | 'č' => "c",
-        'È'..='Ë' | 'Ę' | 'Ě' => "E",
-        'è'..='ë' | 'ę' | 'ě' => "e",
-        'Ì'..='Ï' | 'İ' => "I",
-        'ì'..='ï' | 'ı' => "i",
-        'Ł' => "L",
-        'ł' => "l",
-        'Ñ' | 'Ń' | 'Ň' => "N",
-        'ñ' | 'ń' | 'ň' => "n",
-        'Ò'..='Õ' | 'Ő' => "O",
-        'ò'..='õ' | 'ő' => "o",
-        'Ö' | 'Ø' | 'Œ' => "Oe",
-        'ö' | 'ø' | 'œ' => "oe",
-        'Ř' => "R",
-        'ř' => "r",
-        'Ś' | 'Š' | 'Ş' => "S",
-        'ś' | 'š' | 'ş' => "s",
-        'ß' => "ss",
-        'Ù'..='Û' | 'Ů' | 'Ű' => "U",
-        'ù'..='û' | 'ů' | 'ű' => "u",
-        'Ü' => "Ue",
-        'ü' => "ue",
-        'Ý' => "Y",
-        'ý' | 'ÿ' => "y",
-        'Ź' | 'Ż' | 'Ž' => "Z",
-        'ź' | 'ż' | 'ž' => "z",
-        _ => "?",
-    };
-    out.push_str(ascii);
+    match any_ascii::any_ascii_char(c) {
+        _ if c == '→' => out.push_str("->"),
+        "" => out.push('?'),
+        ascii => out.push_str(ascii),
+    }
 }
 
 /// Our own or a library's text in ASCII; control characters are kept.
@@ -65,13 +27,7 @@ pub(crate) fn in_ascii(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_ascii() {
-            out.push(c);
-        } else {
-            push_ascii(c, &mut out);
-        }
-    }
+    text.chars().for_each(|c| push_ascii(c, &mut out));
     Cow::Owned(out)
 }
 

@@ -35,13 +35,16 @@ pub(crate) async fn bind(listen: &Setting, allow_remote: bool, data_dir: &Path) 
     let address = permitted(listen, allow_remote)?;
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(listener),
+        // Most often the port belongs to the server of this data directory.
+        Err(error) if error.kind() == ErrorKind::AddrInUse && is_locked(data_dir) => Err(in_use(data_dir)),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            // Most often the port belongs to the server of this data directory.
-            match is_locked(data_dir) {
-                true => Err(in_use(data_dir)),
-                false if is_viv(address).await => Err(other_viv(listen, data_dir)),
-                false => Err(port_taken(listen)),
-            }
+            let who = if is_viv(address).await {
+                format!("another viv, which uses a data directory other than `{}`,", data_dir.display())
+            } else {
+                "another program".to_owned()
+            };
+            Err(Failure::new(Exit::Refused, "port_taken", format!("{who} listens on {}", shown(listen)))
+                .hint("choose another port, such as --listen 127.0.0.1:7879, or stop the other one"))
         }
         Err(error) => {
             let message = format!("cannot listen on {}: {error}", shown(listen));
@@ -54,12 +57,10 @@ pub(crate) async fn bind(listen: &Setting, allow_remote: bool, data_dir: &Path) 
 fn address(listen: &Setting) -> Result<SocketAddr> {
     let text = text(listen);
     let wrong = || {
-        let source = match &listen.origin {
-            Origin::Default | Origin::Flag(_) => "for --listen".to_owned(),
-            Origin::Env(name) => format!("in `{name}`"),
-            Origin::File(file, line) => format!("as `listen` in `{file}:{line}`"),
-        };
-        Failure::usage(format!("wanted an address such as `127.0.0.1:7878` {source}, got `{text}`"))
+        Failure::usage(format!(
+            "wanted an address such as `127.0.0.1:7878` to listen on, got {}",
+            shown(listen)
+        ))
     };
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -124,20 +125,6 @@ async fn is_viv(address: SocketAddr) -> bool {
     matches!(tokio::time::timeout(IDENTIFY_TIMEOUT, ask).await, Ok(Ok(true)))
 }
 
-fn other_viv(listen: &Setting, data_dir: &Path) -> Failure {
-    let listen = shown(listen);
-    let dir = data_dir.display();
-    let message = format!("another viv listens on {listen} and uses a data directory other than `{dir}`");
-    Failure::new(Exit::Refused, "port_taken", message)
-        .hint("choose another port, such as --listen 127.0.0.1:7879, or stop the other one")
-}
-
-fn port_taken(listen: &Setting) -> Failure {
-    let listen = shown(listen);
-    Failure::new(Exit::Refused, "port_taken", format!("another program listens on {listen}"))
-        .hint("choose another port, such as --listen 127.0.0.1:7879")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,7 +176,10 @@ mod tests {
     #[tokio::test]
     async fn the_error_names_another_viv_at_the_address() {
         for (answer, expected) in [
-            (r#"{"type":"urn:viv:problem:key_missing"}"#, "another viv listens on"),
+            (
+                r#"{"type":"urn:viv:problem:key_missing"}"#,
+                "another viv, which uses a data directory other than",
+            ),
             ("<html>", "another program listens on"),
         ] {
             let taken = bind(&flag("127.0.0.1:0"), false, nowhere()).await.unwrap();
@@ -214,9 +204,9 @@ mod tests {
         let message = async |listen: &str, origin: Origin| {
             bind(&given(listen, origin), false, nowhere()).await.unwrap_err().message
         };
-        assert!(message("x", file()).await.contains(" as `listen` in `vivarium.toml:3`, got `x`"));
-        assert!(message("x", Origin::Env("VIV_LISTEN")).await.contains(" in `VIV_LISTEN`, got `x`"));
-        assert!(message("x", Origin::Flag("--listen")).await.contains(" for --listen, got `x`"));
+        assert!(message("x", file()).await.ends_with(", got `x` (from `vivarium.toml:3`)"));
+        assert!(message("x", Origin::Env("VIV_LISTEN")).await.ends_with(", got `x` (from `VIV_LISTEN`)"));
+        assert!(message("x", Origin::Flag("--listen")).await.ends_with(", got `x`"));
         assert!(
             message("0.0.0.0:0", file()).await.starts_with("`0.0.0.0:0` (from `vivarium.toml:3`) can be")
         );

@@ -8,7 +8,7 @@ use models::{catalog, default_model, demo, roots};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::secrets::{self, Secrets};
-use crate::settings::{Origin, Settings};
+use crate::settings::{Origin, Setting, Settings};
 
 /// The default model of a server.
 pub(crate) struct Chosen {
@@ -86,7 +86,7 @@ fn why(origin: &Origin) -> String {
 
 /// Checks the models that the file configures: each must exist. Keys are needed only at first use.
 fn check_names(book: &ModelBook, settings: &Settings) -> Result<()> {
-    for (model, _, _, origin) in settings.of_models() {
+    for (model, Setting { origin, .. }) in settings.of_models() {
         if let Err(ModelError::NoModel(why)) = book.model(Some(model)) {
             let message = format!("`[models.\"{model}\"]` ({origin}): {why}");
             return Err(Failure::new(Exit::Usage, "bad_model", message));
@@ -125,7 +125,7 @@ mod tests {
         let crate::args::Command::Up(up) = crate::args::Cli::try_parse_from(line).unwrap().command else {
             panic!("not up")
         };
-        choose(&settings("", up.given()), Arc::new(SystemClock::new())).await
+        choose(&settings("", up), Arc::new(SystemClock::new())).await
     }
 
     #[tokio::test]
@@ -173,11 +173,11 @@ mod tests {
     #[tokio::test]
     async fn a_model_configured_in_the_file_must_exist() {
         let text = "[model]\nname = \"demo\"\n[models.\"opnai/x\"]\nmax_output = 5\n";
-        let failure = choose(&settings(text, vec![]), Arc::new(SystemClock::new())).await.err().unwrap();
+        let failure = choose(&settings(text, ()), Arc::new(SystemClock::new())).await.err().unwrap();
         assert!(failure.message.contains("vivarium.toml:4") && failure.code == "bad_model", "{failure}");
         let text = "[model]\nname = \"vllm/x\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
                     [models.\"vllm/x\"]\ncontext_window = 4096\n";
-        let chosen = choose(&settings(text, vec![]), Arc::new(SystemClock::new())).await.unwrap();
+        let chosen = choose(&settings(text, ()), Arc::new(SystemClock::new())).await.unwrap();
         assert_eq!(chosen.info.context_window, 4_096);
         assert!(chosen.why.ends_with("vivarium.toml:2"), "{}", chosen.why);
     }
@@ -188,7 +188,8 @@ mod tests {
             ("nowhere.pem", "No such file"),
             (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "no certificate"),
         ] {
-            let read = settings(&format!("ca_file = \"{file}\"\n"), vec![("model.name", "demo".into())]);
+            let read =
+                settings(&format!("ca_file = \"{file}\"\n"), serde_json::json!({"model": {"name": "demo"}}));
             let failure = choose(&read, Arc::new(SystemClock::new())).await.err().unwrap();
             assert!(failure.exit == Exit::Usage && failure.message.contains(why), "{failure}");
         }

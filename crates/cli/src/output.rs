@@ -2,7 +2,11 @@
 //! reaches a terminal. Decoration falls back to ASCII, so it works on any terminal.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
@@ -83,9 +87,17 @@ impl Screen {
         self.json_line(&json!({"items": items, "next": null}));
     }
 
-    /// Prints one line to standard error: notes that are not part of the result.
+    /// Prints what a command did: the answer as JSON, else one line, which may have foreign text.
+    pub(crate) fn result(&self, answer: &Value, line: &str) {
+        match self.json {
+            true => self.json_line(answer),
+            false => self.line(&self.clean_line(line)),
+        }
+    }
+
+    /// Prints one line to standard error: notes for people, which are not part of the result.
     pub(crate) fn note(&self, text: &str) {
-        if !self.quiet {
+        if !self.quiet && !self.json {
             print_error(&self.for_terminal(text));
         }
     }
@@ -232,6 +244,24 @@ pub(crate) fn unwritten() -> Option<Failure> {
     Some(Failure::new(Exit::Failed, "cannot_write", message).hint("is there space on the disk?"))
 }
 
+/// Creates a file for a result, readable by its owner only. An existing one is never overwritten.
+pub(crate) fn new_file(path: &Path) -> Result<File, Failure> {
+    let created = File::options().write(true).create_new(true).mode(0o600).open(path);
+    created.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let message = format!("`{}` already exists and is not overwritten", path.display());
+            Failure::new(Exit::Refused, "would_overwrite", message).hint("name another file")
+        }
+        _ => unwritable(path, &error),
+    })
+}
+
+/// The failure of writing to a file.
+pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, "file_unusable", format!("cannot write `{}`: {error}", path.display()))
+        .hint("may this user write there, and is there space on the disk?")
+}
+
 /// Prints one line to standard error. A failure to write is ignored: there is nowhere to report it.
 fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
@@ -277,20 +307,17 @@ fn hanging(line: &str, width: usize) -> usize {
 
 /// Columns of the terminal at standard output; 80 if unknown.
 pub(crate) fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stdout())
-        .ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(80)
+    width_of(std::io::stdout())
 }
 
 /// Columns of the terminal at standard error; 80 if unknown.
 pub(crate) fn error_width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr())
-        .ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(80)
+    width_of(std::io::stderr())
+}
+
+fn width_of(terminal: impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal);
+    size.map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 0).unwrap_or(80)
 }
 
 /// Columns that a text takes; colour codes take none.
@@ -433,9 +460,9 @@ mod tests {
 
     #[test]
     fn a_terminal_without_utf8_gets_ascii() {
-        assert_eq!(screen(false).clean("Grüße, Łódź, naïve"), "Gruesse, Lodz, naive");
+        assert_eq!(screen(false).clean("Grüße, Łódź, naïve"), "Grusse, Lodz, naive");
         let typeset = "“I’d say…” – she, ‘no’ — 3−1\u{a0}→ 日";
-        let plain = "\"I'd say...\" - she, 'no' - 3-1 -> ?";
+        let plain = "\"I'd say...\" - she, 'no' - 3-1 -> Ri";
         assert_eq!(screen(false).clean(typeset), plain);
         assert_eq!(screen(false).for_terminal(&format!("\x1b[1m{typeset}")), format!("\x1b[1m{plain}"));
         assert_eq!(screen(true).for_terminal(typeset), typeset);

@@ -2,10 +2,9 @@
 //! end. Only on a terminal, and not with `--json` or `--quiet`. Must not know what the command waits for.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use tokio::task::JoinHandle;
 
 use crate::output::{Screen, error_width, shortened};
 
@@ -19,59 +18,41 @@ const ASCII: [&str; 4] = ["|", "/", "-", "\\"];
 
 /// A line that shows what the command waits for, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    state: Arc<Mutex<State>>,
-    task: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    ended: bool,
-    drawn: bool,
-}
+pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Progress {
     /// Starts to show `what`, such as `waiting for ada`.
     pub(crate) fn start(screen: &Screen, what: impl Into<String>) -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         if screen.json || screen.quiet || dumb || !std::io::stderr().is_terminal() {
-            return Self { state, task: None };
+            return Self(None);
         }
         let utf8 = screen.utf8;
         let what = screen.clean_line(&what.into());
-        let shared = Arc::clone(&state);
-        let task = tokio::spawn(async move {
+        let (sender, ended) = mpsc::channel::<()>();
+        let draw = move || {
             let began = Instant::now();
-            tokio::time::sleep(DELAY).await;
-            for tick in 0.. {
-                draw(&shared, &frame(utf8, tick, &what, began.elapsed(), error_width()));
-                tokio::time::sleep(FRAME).await;
+            let (mut wait, mut tick) = (DELAY, 0);
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                let line = frame(utf8, tick, &what, began.elapsed(), error_width());
+                show(&format!("\r{line}\x1b[K"));
+                (wait, tick) = (FRAME, tick + 1);
             }
-        });
-        Self { state, task: Some(task) }
+            if tick > 0 {
+                show("\r\x1b[K");
+            }
+        };
+        Self(Some((sender, std::thread::spawn(draw))))
     }
 }
 
 impl Drop for Progress {
+    /// Waits until the line is erased.
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
+        if let Some((sender, thread)) = self.0.take() {
+            drop(sender);
+            let _ = thread.join();
         }
-        // A frame that is being drawn is finished before this gets the lock; none is drawn after it.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.ended = true;
-        if state.drawn {
-            show("\r\x1b[K");
-        }
-    }
-}
-
-fn draw(state: &Mutex<State>, line: &str) {
-    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    if !state.ended {
-        state.drawn = true;
-        show(&format!("\r{line}\x1b[K"));
     }
 }
 
@@ -97,12 +78,5 @@ mod tests {
         assert_eq!(frame(true, 1, "waiting for ada", after, 80), "⠙ waiting for ada (3 s)");
         assert_eq!(frame(false, 5, "waiting for ada", after, 80), "/ waiting for ada (3 s)");
         assert_eq!(frame(false, 0, "waiting for ada", after, 12), "| waitin...");
-    }
-
-    #[test]
-    fn nothing_is_drawn_after_the_end() {
-        let state = Mutex::new(State { ended: true, drawn: false });
-        draw(&state, "late");
-        assert!(!state.lock().unwrap().drawn);
     }
 }

@@ -1,8 +1,8 @@
 //! Keys of model providers: from the environment, else from `secrets.toml` in the data directory, which
 //! only its owner may read. They are never printed and never stored elsewhere.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use models::secret::Secret;
 use toml::Value;
 
 use crate::errors::{Failure, Result};
+use crate::settings;
 
 const FILE: &str = "secrets.toml";
 const EXAMPLE: &str = "one line for each key, such as OPENAI_API_KEY = \"sk-...\"";
@@ -49,18 +50,12 @@ fn read(data_dir: &Path, refs: &[&str]) -> Result<Option<Vec<(String, Secret)>>>
     let path = data_dir.join(FILE);
     let shown = path.display();
     let unreadable = |error| Failure::usage(format!("cannot read `{shown}`: {error}"));
-    let mode = match fs::metadata(&path) {
-        Ok(metadata) => metadata.permissions().mode(),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(unreadable(error)),
-    };
+    let Some(text) = settings::text(&path)? else { return Ok(None) };
+    let mode = fs::metadata(&path).map_err(unreadable)?.permissions().mode();
     if mode & 0o077 != 0 {
         let message = format!("`{shown}` is readable by others (mode {:03o})", mode & 0o777);
         return Err(Failure::usage(message).hint(format!("chmod 600 {shown}")));
     }
-    let text = fs::read_to_string(&path).map_err(unreadable)?;
     // The parser's own message would quote the line and with it the key.
     let Ok(table) = text.parse::<toml::Table>() else {
         return Err(Failure::usage(format!("`{shown}` is not a table of keys")).hint(EXAMPLE));
@@ -78,14 +73,9 @@ fn entry(
     value: Value,
     refs: &[&str],
 ) -> std::result::Result<(String, Secret), (String, String)> {
-    // Several providers may share a key name; it is listed once.
-    let mut known: Vec<&str> = Vec::new();
-    for name in PROVIDERS.iter().flat_map(|provider| provider.key_envs()) {
-        if !known.contains(&name) {
-            known.push(name);
-        }
-    }
-    if !known.contains(&name.as_str()) && !refs.contains(&name.as_str()) {
+    // Several providers may share a key name.
+    let known: BTreeSet<&str> = PROVIDERS.iter().flat_map(|provider| provider.key_envs()).collect();
+    if !known.contains(name.as_str()) && !refs.contains(&name.as_str()) {
         let names = || known.iter().copied();
         let hint = match nearest(&name, names()) {
             Some(near) => format!("did you mean `{near}`?"),

@@ -16,6 +16,8 @@ const LISTED: usize = 8;
 /// Rows that are read to find a default.
 const CANDIDATES_MAX: usize = 200;
 const NO_SPACE: &str = "there is no open space";
+/// What to do if there is no space.
+const OPEN_ONE: &str = "open one with `viv spaces open NAME --members you,AGENT`";
 
 /// A space to post in.
 #[derive(Debug)]
@@ -46,21 +48,9 @@ impl Target {
                 Failure::new(Exit::NotFound, "not_found", message).hint(format!("agents there: {here}"))
             });
         }
-        let mut agents = self.agents();
-        match (agents.next(), agents.next()) {
-            (Some(agent), None) => Ok(agent),
-            (None, _) => Err(Failure::new(
-                Exit::NotFound,
-                "not_found",
-                format!("there is no agent in the space `{space}`"),
-            )
-            .hint("name another with --space")),
-            (Some(_), Some(_)) => {
-                let here = names(self.agents().map(|agent| agent.name.clone()));
-                Err(Failure::usage(format!("wanted one agent, but `{space}` has several"))
-                    .hint(format!("name one with --agent: {here}")))
-            }
-        }
+        let named = self.agents().map(|agent| (agent.name.clone(), agent)).collect();
+        let none = (format!("there is no agent in the space `{space}`"), "name another with --space");
+        only(named, "agent", none, "name one with --agent")
     }
 }
 
@@ -76,9 +66,8 @@ pub(crate) async fn resolve(
     let space = match (space, agent.filter(|_| admin)) {
         (Some(space), _) => client.get_as(&format!("/v1/spaces/{}", segment(space))).await?,
         (None, agent) => {
-            let none = agent.map(|agent| format!("`{agent}` is in no space"));
-            let none = none.as_deref().unwrap_or(NO_SPACE);
-            let id = only(spaces(client, agent).await?, none, "name one with --space")?;
+            let none = agent.map_or_else(|| NO_SPACE.to_owned(), |agent| format!("`{agent}` is in no space"));
+            let id = only(spaces(client, agent).await?, "space", (none, OPEN_ONE), "name one with --space")?;
             client.get_as(&format!("/v1/spaces/{id}")).await?
         }
     };
@@ -99,7 +88,7 @@ pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<Space
     match wanted {
         Some(wanted) => Ok(client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await?),
         None => {
-            let id = only(spaces(client, None).await?, NO_SPACE, "name one")?;
+            let id = only(spaces(client, None).await?, "space", (NO_SPACE.to_owned(), OPEN_ONE), "name one")?;
             Ok(client.get_as(&format!("/v1/spaces/{id}")).await?)
         }
     }
@@ -125,13 +114,13 @@ pub(crate) async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<Me
     Ok(typed(&path, answer.get("items").cloned().unwrap_or(answer))?)
 }
 
-fn only<T>(mut spaces: Vec<(String, T)>, none: &str, how: &str) -> Result<T> {
-    match spaces.len() {
-        1 => Ok(spaces.remove(0).1),
-        0 => Err(Failure::new(Exit::NotFound, "not_found", none)
-            .hint("open one with `viv spaces open NAME --members you,AGENT`")),
-        n => Err(Failure::usage(format!("wanted one space, but there are {n}"))
-            .hint(format!("{how}: {}", names(spaces.into_iter().map(|(name, _)| name))))),
+/// The only one. `none` is the error if there is none, and what to do then; `how` is how to name one.
+fn only<T>(mut all: Vec<(String, T)>, what: &str, none: (String, &str), how: &str) -> Result<T> {
+    match all.len() {
+        1 => Ok(all.remove(0).1),
+        0 => Err(Failure::new(Exit::NotFound, "not_found", none.0).hint(none.1)),
+        n => Err(Failure::usage(format!("wanted one {what}, but there are {n}"))
+            .hint(format!("{how}: {}", names(all.into_iter().map(|(name, _)| name))))),
     }
 }
 
@@ -142,15 +131,9 @@ pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent
     }
     let rows = client.list("/v1/agents", CANDIDATES_MAX).await?;
     let agents: Vec<Agent> = typed("/v1/agents", Value::Array(rows))?;
-    let mut active: Vec<Agent> =
-        agents.into_iter().filter(|agent| agent.standing != Standing::Retired).collect();
-    match active.len() {
-        1 => Ok(active.remove(0)),
-        0 => Err(Failure::new(Exit::NotFound, "not_found", "there is no agent")
-            .hint("create one with `viv agents create NAME --space SPACE`")),
-        n => Err(Failure::usage(format!("wanted one agent, but there are {n}"))
-            .hint(format!("name one: {}", names(active.into_iter().map(|agent| agent.name))))),
-    }
+    let active = agents.into_iter().filter(|agent| agent.standing != Standing::Retired);
+    let none = ("there is no agent".to_owned(), "create one with `viv agents create NAME --space SPACE`");
+    only(active.map(|agent| (agent.name.clone(), agent)).collect(), "agent", none, "name one")
 }
 
 fn is_called(entity: &EntityJson, wanted: &str) -> bool {
@@ -215,9 +198,10 @@ mod tests {
     #[test]
     fn the_only_space_needs_no_name() {
         let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), ())).collect::<Vec<_>>();
-        assert!(only(named(&["a"]), "none", "name one").is_ok());
-        assert_eq!(only(named(&[]), "none", "name one").unwrap_err().exit, Exit::NotFound);
-        let two = only(named(&["a", "b"]), "none", "name one with --space").unwrap_err();
+        let only = |all| only(named(all), "space", ("none".to_owned(), OPEN_ONE), "name one with --space");
+        assert!(only(&["a"]).is_ok());
+        assert_eq!(only(&[]).unwrap_err().exit, Exit::NotFound);
+        let two = only(&["a", "b"]).unwrap_err();
         assert_eq!((two.exit, two.hint.unwrap().as_str()), (Exit::Usage, "name one with --space: `a`, `b`"));
     }
 }

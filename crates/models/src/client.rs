@@ -3,8 +3,7 @@
 //!
 //! Proxies of the environment are not used and redirects are not followed.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
@@ -66,7 +65,7 @@ pub struct Address {
     /// The key, if the vendor needs one.
     pub key: Option<Secret>,
     /// Additional headers of every request.
-    pub headers: Vec<(String, String)>,
+    pub headers: BTreeMap<String, String>,
 }
 
 /// A model that is reached over HTTP.

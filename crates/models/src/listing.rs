@@ -1,13 +1,15 @@
 //! Lists the models that a provider serves now: the cheapest request that checks the address, the
 //! key and the network.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agent::limits;
 use agent::port::{ModelError, Models, Price, TimeoutKind};
 use reqwest::header::HeaderValue;
 use reqwest::{RequestBuilder, Response};
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use crate::bounds::{LISTING_MAX_BYTES, LISTING_MODELS_MAX};
 use crate::catalog::{self, Provider, WireFormat};
@@ -64,18 +66,57 @@ impl Reach {
 }
 
 /// A model that can be used, and what is known about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Offer {
     /// As in `provider/model`.
     pub name: String,
     /// Its context window, unless it would have to be assumed.
     pub context_window: Option<u32>,
-    /// Its price, if it is known.
+    /// Its price, if it is known. As JSON in dollars per million tokens.
+    #[serde(serialize_with = "price_in_dollars")]
     pub price: Option<Price>,
     /// Whether it runs on the user's machine.
+    #[serde(skip)]
     pub local: bool,
     /// Whether it is the default model.
     pub default: bool,
+}
+
+fn price_in_dollars<S: Serializer>(price: &Option<Price>, to: S) -> Result<S::Ok, S::Error> {
+    // Prices are far below the largest integer that a double holds exactly.
+    let dollars = |micros: u64| u32::try_from(micros).map_or(f64::MAX, f64::from) / 1e6;
+    let price = price.map(|price| [price.input, price.cached, price.output].map(dollars));
+    price
+        .map(|[input, cached, output]| json!({"input": input, "cached": cached, "output": output}))
+        .serialize(to)
+}
+
+/// A provider and what it answered.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// The provider.
+    pub provider: &'static Provider,
+    /// The address that was asked; empty if there is none.
+    pub base_url: String,
+    /// What it answered.
+    pub reach: Reach,
+    /// Its models, as [`offers`] sorts them.
+    pub models: Vec<Offer>,
+}
+
+/// Asks the provider for its models, as [`reach`] does.
+pub async fn survey(
+    provider: &'static Provider,
+    at: ModelConfig,
+    keys: &KeyRing,
+    models: Option<&dyn Models>,
+    wait: Duration,
+) -> Survey {
+    let reach = reach(provider, &at, keys, wait).await;
+    let list = if let Reach::Reachable(list) = &reach { list.as_slice() } else { &[] };
+    let models = offers(provider, list, models);
+    let base_url = at.base_url.or(provider.base_url.map(str::to_owned)).unwrap_or_default();
+    Survey { provider, base_url, reach, models }
 }
 
 /// The listed models of a provider: the default one first, then those that `models` knows more about, then the
@@ -144,7 +185,7 @@ async fn ask(
     provider: &Provider,
     base_url: &str,
     key: Option<&Secret>,
-    headers: &[(String, String)],
+    headers: &BTreeMap<String, String>,
 ) -> Result<Vec<Listed>, ModelError> {
     let client = Clients::default().get(limits::MODEL_CONNECT_MS)?;
     let query = match provider.wire_format {
@@ -232,7 +273,6 @@ async fn read_bounded(mut response: Response) -> Result<String, ModelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_window_is_read_under_any_name_that_servers_use() {

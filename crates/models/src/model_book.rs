@@ -1,11 +1,12 @@
 //! All models of a server: turns a name such as `anthropic/claude-…` or `demo` into a model.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::config;
 use agent::id::ContentRef;
 use agent::port::{Clock, Model, ModelError, ModelInfo, Models, Price};
+use serde::{Deserialize, Deserializer};
 
 use crate::bounds::MODELS_MAX;
 use crate::catalog::{self, Provider, WireFormat};
@@ -25,16 +26,18 @@ const OUTPUT_DEFAULT: u32 = 16_384;
 const OUTPUT_REASONING: u32 = 32_768;
 
 /// How much a model is asked to think.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
 pub enum Reasoning {
-    /// The vendor's own level: `low`, `medium`, `high`, ….
-    Effort(String),
     /// At most this many tokens.
     Budget(u32),
+    /// The vendor's own level: `low`, `medium`, `high`, ….
+    Effort(String),
 }
 
 /// One model as an operator configures it. Only the name is required.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
     /// `provider/model`, or `demo`.
     pub name: String,
@@ -49,13 +52,28 @@ pub struct ModelConfig {
     /// Sampling temperature; the default is the vendor's.
     pub temperature: Option<f64>,
     /// Its key, instead of the one in the key ring.
+    #[serde(skip)]
     pub key: Option<Secret>,
     /// Additional headers of every request.
-    pub headers: Vec<(String, String)>,
+    pub headers: BTreeMap<String, String>,
     /// How much it thinks; the default is the vendor's.
     pub reasoning: Option<Reasoning>,
-    /// Its price, instead of the catalog's.
+    /// Its price, instead of the catalog's. Written in dollars per million tokens.
+    #[serde(deserialize_with = "price_in_dollars")]
     pub price: Option<Price>,
+}
+
+fn price_in_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Price>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Dollars {
+        input: f64,
+        cached: f64,
+        output: f64,
+    }
+    let micro = |dollars: f64| (dollars * 1e6).round() as u64;
+    let Dollars { input, cached, output } = Dollars::deserialize(from)?;
+    Ok(Some(Price { input: micro(input), cached: micro(cached), output: micro(output) }))
 }
 
 impl ModelConfig {

@@ -1,5 +1,6 @@
 //! A small conversation for tests: entries, layers, prompts, and the entries that the runtime adds for a reply.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -222,7 +223,7 @@ pub(crate) fn model_with_wire(wire: impl Wire + 'static, url: &str) -> VendorMod
         price: None,
         demo: false,
     };
-    let address = Address { base_url: url.into(), key: None, headers: Vec::new() };
+    let address = Address { base_url: url.into(), key: None, headers: BTreeMap::new() };
     VendorModel::new(info, Arc::new(wire), address, Arc::new(Clients::default()))
 }
 

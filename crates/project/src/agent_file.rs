@@ -58,6 +58,12 @@ pub struct FileProblem {
     pub what: String,
 }
 
+impl FileProblem {
+    pub(crate) fn new(file: &str, line: Option<usize>, what: String) -> Self {
+        Self { file: file.to_owned(), line, column: None, what }
+    }
+}
+
 impl std::fmt::Display for FileProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.line, self.column) {
@@ -73,7 +79,7 @@ pub type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<(&'static str, String)> + 'a;
 
 /// Parses one file. `stem` is its name without `.md`.
 fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFile, Vec<FileProblem>> {
-    let problem = |line, what: String| vec![FileProblem { file: file.to_owned(), line, column: None, what }];
+    let problem = |line, what: String| vec![FileProblem::new(file, line, what)];
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
         problem(Some(line), "it is not UTF-8 from here on; save it as UTF-8".to_owned())
@@ -84,7 +90,7 @@ fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFil
         let line = Some(line_of(flaw.place.line.max(1)));
         let column = usize::try_from(flaw.place.column.max(1)).ok();
         let what = flaw.hint.map_or(flaw.message.clone(), |hint| format!("{}; {hint}", flaw.message));
-        vec![FileProblem { file: file.to_owned(), line, column, what }]
+        vec![FileProblem { column, ..FileProblem::new(file, line, what) }]
     })?;
     let mut parser = FileParser { file, read: &read, problems: Vec::new() };
     let agent = parser.agent(stem, body.trim_matches('\n').trim_end(), vet);
@@ -139,7 +145,7 @@ impl FileParser<'_> {
 
     fn problem(&mut self, key: &str, what: String) {
         let line = self.line(key);
-        self.problems.push(FileProblem { file: self.file.to_owned(), line, column: None, what });
+        self.problems.push(FileProblem::new(self.file, line, what));
     }
 
     fn agent(&mut self, stem: &str, body: &str, vet: &Vet<'_>) -> Option<AgentFile> {
@@ -149,7 +155,7 @@ impl FileParser<'_> {
         };
         let Value::Object(mut keys) = keys else {
             let what = "wanted keys such as `model: null` between the `---` lines".to_owned();
-            self.problems.push(FileProblem { file: self.file.to_owned(), line: Some(2), column: None, what });
+            self.problems.push(FileProblem::new(self.file, Some(2), what));
             return None;
         };
         let name = self.name(keys.remove("name"), stem);
@@ -238,7 +244,7 @@ impl FileParser<'_> {
             keys.insert("instructions".to_owned(), Value::from(body));
         } else if !keys.contains_key("instructions") {
             let what = format!("no instructions: write below the second `{FENCE}` who the agent is");
-            self.problems.push(FileProblem { file: self.file.to_owned(), line: None, column: None, what });
+            self.problems.push(FileProblem::new(self.file, None, what));
         }
     }
 

@@ -62,7 +62,7 @@ impl Reconciler {
             let found = self.ports.reader.entity(file.name.clone()).await.map_err(failed)?;
             if found.is_some_and(|entity| entity.kind == EntityKind::Human) {
                 let what = format!("`{}` is already a person; give the agent another `name`", file.name);
-                problems.push(FileProblem { file: file.file.clone(), line: None, column: None, what });
+                problems.push(FileProblem::new(&file.file, None, what));
             }
         }
         Ok(problems)

@@ -14,6 +14,7 @@ mod observed;
 mod outage;
 pub mod play;
 pub mod record;
+pub mod report;
 pub mod scene;
 pub mod simulate;
 pub mod transcript;

@@ -1,5 +1,6 @@
 //! The transcript: what happened in a scenario, line by line, for people.
 
+use std::fmt;
 use std::time::Duration;
 
 use agent::entry::Entry;
@@ -71,6 +72,22 @@ impl LineContent {
 
     fn of_tool(kind: LineKind, tool: &str, text: &str) -> Self {
         Self { tool: Some(tool.to_owned()), ..Self::of(kind, text) }
+    }
+}
+
+impl fmt::Display for LineContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tool, text) = (self.tool.as_deref().unwrap_or_default(), self.text.as_deref());
+        let words = text.unwrap_or_default();
+        match self.kind {
+            LineKind::Said | LineKind::Happened => f.write_str(words),
+            LineKind::Thought => write!(f, "({words})"),
+            LineKind::Called => write!(f, "-> {tool} {words}"),
+            LineKind::Failed => write!(f, "<- {tool} failed: {words}"),
+            LineKind::Skipped if text.is_none() => f.write_str("[skipped]"),
+            LineKind::Skipped => write!(f, "[skipped: {words}]"),
+            LineKind::Cycle => write!(f, "[{words}]"),
+        }
     }
 }
 

@@ -1,28 +1,43 @@
-//! The OpenAPI 3.1 document: adds what all operations have in common. Must not know individual routes.
+//! The OpenAPI 3.1 document: adds what operations have in common, each from its policy, its parameters and its body.
+//! Must not know individual routes.
 
+use std::collections::BTreeMap;
+
+use agent::limits;
 use bytes::Bytes;
-use utoipa::openapi::content::ContentBuilder;
+use serde_json::{Map, Value, json};
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn, PathItem};
-use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{InfoBuilder, OpenApi, Ref, RefOr};
+use utoipa::openapi::{InfoBuilder, OpenApi, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::auth::Access;
 use crate::problem::{Code, ProblemBody};
 
 const SCHEME: &str = "bearer";
+/// The codes of one route, until [`finish`] has written them into its responses.
+const CODES: &str = "x-codes";
+/// How deep an example goes into types that contain each other.
+const EXAMPLE_DEPTH: usize = 8;
 
 const ABOUT: &str = "\
 A runtime for AI agents. An agent sleeps until an event arrives in its durable inbox, then works on it step by \
 step, posts messages in spaces and sleeps again.\n\n\
 Where a path contains an agent, an entity or a space, use its id or its handle. Lists are paged: pass `next` of \
-one page as `cursor` to get the next page. With an `Idempotency-Key` a message or an event can be sent again \
-safely. Every error is a problem document with a stable `code`.";
+one page as `cursor` to get the next page. Every error is a problem document with a stable `code`; every response has \
+the id of its request in `x-request-id`, which is also in the server's log.\n\n\
+**Repeating a request.** Every `POST` takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
+client. The same request with the same key takes effect once, and the repeat is answered from what the first one did. \
+The same key with another request is refused (`key_reused`). Keys are remembered for as long as the store exists, apart \
+for each person, for each service and for all admin keys together.\n\n\
+**Compatibility.** Within `/v1` nothing is removed and nothing changes its meaning. Routes, optional fields, codes, \
+values of enums, and events of streams may be added: ignore what you do not know. What is to be replaced is marked \
+`deprecated` in this document and listed in the changelog, and works for at least six months and two minor versions \
+after that. Before version 1.0 a minor version may break names; the changelog says so.";
 
-/// Adds the access policy, the security requirement and the error response to the operations of a path.
-pub(crate) fn mark(item: &mut PathItem, access: Access) {
+/// Adds a name, the access policy, the security requirement and the error codes of its own to the operations of a path.
+pub(crate) fn mark(item: &mut PathItem, access: Access, codes: &[Code]) {
     for operation in operations(item) {
         // Several modules have a handler `list`; the tag makes the operation id unique.
         if let (Some(tag), Some(name)) =
@@ -30,18 +45,13 @@ pub(crate) fn mark(item: &mut PathItem, access: Access) {
         {
             *name = format!("{tag}_{name}");
         }
-        let policy = ExtensionsBuilder::new().add("x-access", access.as_str()).build();
-        operation.extensions.get_or_insert_default().merge(policy);
+        let codes: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
+        let added = ExtensionsBuilder::new().add("x-access", access.as_str()).add(CODES, codes).build();
+        operation.extensions.get_or_insert_default().merge(added);
         operation.security = Some(match access {
             Access::Public => Vec::new(),
             _ => vec![SecurityRequirement::new(SCHEME, Vec::<String>::new())],
         });
-        let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemBody::name()))).build();
-        let response = ResponseBuilder::new()
-            .description("An error; `code` is the reason.")
-            .content("application/problem+json", body)
-            .build();
-        operation.responses.responses.insert("default".to_owned(), response.into());
     }
 }
 
@@ -69,5 +79,190 @@ pub(crate) fn finish(mut document: OpenApi, version: &str) -> Bytes {
     components.schemas.insert(ProblemBody::name().into_owned(), ProblemBody::schema());
     components.schemas.insert(Code::name().into_owned(), Code::schema());
     // Built from types at start, and all of them serialise.
-    Bytes::from(serde_json::to_vec(&document).expect("the document serialises"))
+    let mut document = serde_json::to_value(&document).expect("the document serialises");
+    document["components"]["headers"] = json!({
+        "x-request-id": {"description": "Id of the request; also in the server's log.",
+                         "required": true, "schema": {"type": "string", "format": "uuid"}},
+        "retry-after": {"description": "After how many seconds to try again.",
+                        "required": true, "schema": {"type": "integer", "minimum": 1}},
+    });
+    let schemas = document["components"]["schemas"].take();
+    for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            complete(operation, path, method);
+            add_examples(operation, &schemas);
+        }
+    }
+    document["components"]["schemas"] = schemas;
+    Bytes::from(document.to_string())
+}
+
+/// Adds bounds, the header for repeats, and the responses of an operation.
+fn complete(operation: &mut Value, path: &str, method: &str) {
+    if method == "post" {
+        add_idempotency(operation);
+    }
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+        bound(parameter);
+    }
+    if let Some(body) = operation.get_mut("requestBody") {
+        // A body that may be left out is never `null`.
+        let schema = &mut body["content"]["application/json"]["schema"];
+        let mut variants = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
+        if let Some(given) = variants.find(|variant| variant["type"] != "null").cloned() {
+            *schema = given;
+            body["required"] = json!(false);
+        }
+    }
+    let own = remove(operation, CODES);
+    let own = own.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    for code in Code::ALL {
+        if own.clone().any(|name| name == code.as_str()) || is_common(*code, operation, path, method) {
+            by_status.entry(code.status()).or_default().push(*code);
+        }
+    }
+    for response in operation["responses"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+        response["headers"] = header_refs(&["x-request-id"]);
+    }
+    for (status, codes) in by_status {
+        operation["responses"][status.to_string()] = problem(&codes);
+    }
+}
+
+/// Whether operations of this kind can fail with the code.
+fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
+    let (public, any_key) = (operation["x-access"] == "public", operation["x-access"] == "any_key");
+    let has_body = operation["requestBody"].is_object();
+    match code {
+        Code::BadQuery | Code::UnknownField | Code::HostRefused | Code::OriginRefused => true,
+        Code::HeadersTooLarge | Code::Internal | Code::Damaged | Code::Broken => true,
+        Code::Overloaded | Code::Closing | Code::TimedOut => true,
+        Code::KeyMissing | Code::KeyInvalid | Code::KeyExpired => !public,
+        Code::Forbidden => !public && !any_key,
+        Code::NotUtf8 => has_body || path.contains('{'),
+        Code::NotFound => path.contains('{'),
+        Code::BadJson | Code::TooDeep | Code::BodyTooLarge | Code::NotJson => has_body,
+        Code::WrongType | Code::BadValue => has_body,
+        Code::BadHeader | Code::KeyReused => method == "post",
+        Code::NoSpace => method != "get",
+        other => other.is_limit(),
+    }
+}
+
+/// The response with these codes.
+fn problem(codes: &[Code]) -> Value {
+    let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
+    let lines: Vec<String> =
+        codes.iter().map(|code| format!("- `{}`: {}", code.as_str(), code.title())).collect();
+    let schema = json!({
+        "allOf": [
+            {"$ref": format!("#/components/schemas/{}", ProblemBody::name())},
+            {"type": "object", "properties": {"code": {"type": "string", "enum": names}}},
+        ]
+    });
+    let example = codes.first().map(|code| ProblemBody::example(*code));
+    let headers: &[&str] = match codes.iter().any(|code| code.waits()) {
+        true => &["x-request-id", "retry-after"],
+        false => &["x-request-id"],
+    };
+    json!({
+        "description": lines.join("\n"),
+        "headers": header_refs(headers),
+        "content": {"application/problem+json": {"schema": schema, "example": example}},
+    })
+}
+
+fn header_refs(names: &[&str]) -> Value {
+    let refs = names
+        .iter()
+        .map(|name| ((*name).to_owned(), json!({"$ref": format!("#/components/headers/{name}")})));
+    Value::Object(refs.collect())
+}
+
+fn add_idempotency(operation: &mut Value) {
+    let mut parameters = remove(operation, "parameters").as_array().cloned().unwrap_or_default();
+    parameters.retain(|parameter| parameter["name"] != "idempotency-key");
+    parameters.push(json!({
+        "name": "idempotency-key", "in": "header", "required": false,
+        "description": "Makes it safe to repeat this request: with the same key it takes effect once. Remembered for as \
+                        long as the store exists.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": limits::KEY_MAX_BYTES,
+                   "pattern": "^[!-~]([ -~]*[!-~])?$"},
+    }));
+    operation["parameters"] = Value::Array(parameters);
+}
+
+/// Adds the bounds of parameters that have the same meaning everywhere.
+fn bound(parameter: &mut Value) {
+    let bounds = match parameter["name"].as_str() {
+        Some("limit") => json!({"minimum": 1, "maximum": limits::PAGE_MAX, "default": limits::PAGE_DEFAULT}),
+        Some("cursor") => json!({"maxLength": limits::KEY_MAX_BYTES}),
+        Some("agent" | "entity" | "space") if parameter["in"] == "path" => {
+            json!({"pattern": "^[A-Za-z0-9_-]{1,40}$"})
+        }
+        _ if parameter["in"] == "path" => json!({"minLength": 1}),
+        _ => return,
+    };
+    if let (Some(schema), Value::Object(bounds)) = (parameter["schema"].as_object_mut(), bounds) {
+        schema.extend(bounds);
+    }
+}
+
+fn remove(from: &mut Value, name: &str) -> Value {
+    from.as_object_mut().and_then(|fields| fields.remove(name)).unwrap_or_default()
+}
+
+/// Adds an example to the body and to every JSON response of an operation.
+fn add_examples(operation: &mut Value, schemas: &Value) {
+    let of_body = "/requestBody/content/application~1json";
+    if let Some(content) = operation.pointer_mut(of_body) {
+        content["example"] = example(&content["schema"], schemas, false, EXAMPLE_DEPTH);
+    }
+    for response in operation["responses"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if let Some(content) = response.pointer_mut("/content/application~1json") {
+            content["example"] = example(&content["schema"], schemas, true, EXAMPLE_DEPTH);
+        }
+    }
+}
+
+/// A value that fits the schema. Optional fields are in it if `whole`, else only those with an example of their own.
+fn example(schema: &Value, schemas: &Value, whole: bool, depth: usize) -> Value {
+    let inner = |schema: &Value| example(schema, schemas, whole, depth.saturating_sub(1));
+    if let Some(own) = ["example", "const"].into_iter().find_map(|key| schema.get(key)) {
+        return own.clone();
+    }
+    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
+        return inner(&schemas[name]);
+    }
+    if let Some(first) = schema["enum"].get(0).or(schema["examples"].get(0)) {
+        return first.clone();
+    }
+    if let Some(parts) = schema["allOf"].as_array() {
+        let parts = parts.iter().map(inner).filter_map(|part| part.as_object().cloned());
+        return Value::Object(parts.flatten().collect());
+    }
+    if let Some(variants) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
+        return variants.iter().find(|schema| schema["type"] != "null").map(inner).unwrap_or_default();
+    }
+    let kinds = schema["type"].as_array().cloned().unwrap_or_else(|| vec![schema["type"].clone()]);
+    match kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null") {
+        Some("object") => {
+            let required =
+                |name: &String| schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
+            let fields = schema["properties"].as_object().into_iter().flatten();
+            let fields = fields.filter(|(name, of)| required(name) || whole || of.get("example").is_some());
+            Value::Object(fields.map(|(name, of)| (name.clone(), inner(of))).collect())
+        }
+        Some("array") if depth > 0 => json!([inner(&schema["items"])]),
+        Some("array") => json!([]),
+        Some("string") => json!(match schema["format"].as_str() {
+            Some("uuid") => "0199a1b2-0000-7000-8000-000000000001",
+            Some("date-time") => "2026-01-02T03:04:05Z",
+            _ => "text",
+        }),
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(json!(1)),
+        Some("boolean") => json!(false),
+        _ => json!({}),
+    }
 }

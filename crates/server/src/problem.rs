@@ -114,7 +114,7 @@ codes! {
     BadId = "bad_id", 422;
     /// With an admin key a message must name its sender.
     SenderRequired = "sender_required", 422;
-    /// With an entity's key a message must not name a sender.
+    /// With a person's key a message must not name a sender.
     SenderRefused = "sender_refused", 422;
     /// Only people can post through the API.
     NotHuman = "not_human", 422;
@@ -144,6 +144,18 @@ codes! {
     TimedOut = "timed_out", 503;
     /// The disk is full.
     NoSpace = "no_space", 507;
+}
+
+impl Code {
+    /// Whether the response says when to try again, in `retry-after`.
+    pub(crate) fn waits(self) -> bool {
+        matches!(self.status(), 429 | 503)
+    }
+
+    /// Whether it is a limit that holds for every route. A full inbox concerns only those that write to one.
+    pub(crate) fn is_limit(self) -> bool {
+        self.status() == 429 && self != Self::InboxFull
+    }
 }
 
 impl Serialize for Code {
@@ -188,6 +200,13 @@ pub struct ProblemBody {
     /// What to do about it; left out if there is no advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+}
+
+impl ProblemBody {
+    /// An error with this code, as the document shows it.
+    pub(crate) fn example(code: Code) -> Self {
+        Problem::new(code, "what went wrong in this request").body()
+    }
 }
 
 /// An error.
@@ -256,7 +275,7 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if matches!(self.code, Code::Overloaded | Code::InboxFull | Code::TimedOut | Code::Closing) {
+        if self.code.waits() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -29,16 +29,22 @@ impl Routes {
         Self { app, router }
     }
 
-    /// Adds the result of `utoipa_axum::routes!`, behind a guard that enforces `access`.
+    /// Adds the result of `utoipa_axum::routes!`, behind a guard that enforces `access`. `codes` are the errors of this
+    /// route apart from those that routes of its kind have in common.
     #[expect(clippy::disallowed_methods, reason = "the one place that adds routes")]
-    pub(crate) fn add(self, access: Access, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+    pub(crate) fn add(
+        self,
+        access: Access,
+        route: UtoipaMethodRouter<Arc<AppState>>,
+        codes: &[Code],
+    ) -> Self {
         let (schemas, mut paths, methods) = route;
         for (path, item) in &mut paths.paths {
             assert!(
                 access != Access::Member || path.contains("{space}"),
                 "the route {path} names no space to be a member of"
             );
-            openapi::mark(item, access);
+            openapi::mark(item, access, codes);
         }
         let takes_query = paths.paths.values_mut().any(openapi::takes_query);
         let guarded = Guard { app: Arc::clone(&self.app), access, takes_query };

@@ -28,6 +28,8 @@ async fn the_document_is_openapi_3_1_and_all_its_references_resolve() {
                 operation["summary"].is_string() || operation["description"].is_string(),
                 "{method} {path}"
             );
+            let of_operation = operation.as_object().unwrap();
+            assert!(of_operation.values().all(|value| !value.is_null()), "{method} {path}: {of_operation:?}");
             for name in path.split('/').filter_map(|part| part.strip_prefix('{')) {
                 let name = name.trim_end_matches('}');
                 let parameters = operation["parameters"].as_array().unwrap();
@@ -44,6 +46,105 @@ async fn the_document_lists_every_code() {
     let listed: Vec<&str> = listed.iter().map(|code| code.as_str().unwrap()).collect();
     let known: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(listed, known);
+}
+
+/// Every operation, with its name for messages.
+fn operations(document: &Value) -> Vec<(String, &Value)> {
+    let mut all = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            all.push((format!("{method} {path}"), operation));
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn every_body_and_every_json_response_has_an_example_that_fits_its_schema() {
+    let world = World::new().await;
+    let document = world.document();
+    let check = |what: &str, content: &Value| {
+        let mut root = content["schema"].clone();
+        root["components"] = document["components"].clone();
+        let validator = jsonschema::validator_for(&root).unwrap();
+        let errors: Vec<String> =
+            validator.iter_errors(&content["example"]).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{what}: {errors:?}: {}", content["example"]);
+    };
+    for (what, operation) in operations(document) {
+        if let Some(body) = operation.get("requestBody") {
+            check(&what, &body["content"]["application/json"]);
+            assert_ne!(body["content"]["application/json"]["example"]["type"], "null", "{what}");
+        }
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            assert!(response["headers"]["x-request-id"].is_object(), "{what} {status}");
+            let waits = matches!(status.as_str(), "429" | "503");
+            assert_eq!(response["headers"]["retry-after"].is_object(), waits, "{what} {status}");
+            for (media, content) in response["content"].as_object().into_iter().flatten() {
+                if media != "text/event-stream" {
+                    check(&format!("{what} {status}"), content);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_may_be_left_out_is_not_documented_as_null_and_null_is_refused() {
+    let world = World::new().await;
+    let document = world.document();
+    let optional: Vec<_> = operations(document)
+        .into_iter()
+        .filter(|(_, operation)| operation["requestBody"]["required"] == false)
+        .collect();
+    assert!(optional.len() >= 2, "{optional:?}");
+    for (what, operation) in optional {
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+        assert!(schema["$ref"].is_string(), "{what}: {schema}");
+    }
+    let null = world.post("/v1/agents/muhammad/cancel", Value::Null).await;
+    assert_eq!((null.status, null.code()), (422, "wrong_type"));
+}
+
+#[tokio::test]
+async fn parameters_have_their_bounds_and_every_post_takes_an_idempotency_key() {
+    let world = World::new().await;
+    for (what, operation) in operations(world.document()) {
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        for parameter in &parameters {
+            let schema = &parameter["schema"];
+            let bounded = match parameter["name"].as_str().unwrap() {
+                "limit" => schema["minimum"] == 1 && schema["maximum"] == 200,
+                "cursor" => schema["maxLength"].is_u64(),
+                "agent" | "space" | "entity" => schema["pattern"].is_string(),
+                _ => true,
+            };
+            assert!(bounded, "{what}: {parameter}");
+        }
+        let keys = parameters.iter().filter(|one| one["name"] == "idempotency-key").count();
+        assert_eq!(keys, usize::from(what.starts_with("post")), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn every_stream_lists_its_frames_by_event_name() {
+    let world = World::new().await;
+    let document = world.document();
+    let mut streams = 0;
+    for (what, operation) in operations(document) {
+        let content = &operation["responses"]["200"]["content"]["text/event-stream"];
+        let Some(reference) = content["schema"]["$ref"].as_str() else { continue };
+        let frames = &document.pointer(reference.strip_prefix('#').unwrap()).unwrap()["oneOf"];
+        let names: Vec<_> = frames
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|frame| frame["properties"]["event"]["enum"][0].as_str().unwrap())
+            .collect();
+        assert!(names.contains(&"snapshot") && names.contains(&"closed"), "{what}: {names:?}");
+        streams += 1;
+    }
+    assert_eq!(streams, 3);
 }
 
 fn collect_refs(value: &Value, into: &mut Vec<String>) {

@@ -28,9 +28,10 @@ fn page(document: &Value) -> String {
     let mut page = format!(
         "# API reference\n\n{}\n\n\
          This page is generated from the code (`make docs`). A running server returns the same as OpenAPI 3.1 at\n\
-         `/openapi.json`. Send a key as `authorization: Bearer KEY`. *Access* is the policy of a route: `admin`\n\
-         (admin keys), `member` (admin keys and keys of members of the space), `any_key` (any key) or `public` (no\n\
-         key).\n",
+         `/openapi.json`. Send a key as `authorization: Bearer KEY`. *Access* is the policy of a route:\n\
+         `admin` (admin keys), `member` (admin keys and keys of members of the space), `person` (admin keys and keys of\n\
+         people), `service` (admin keys and keys of services), `any_key` (any key) or `public` (no key). A key of the\n\
+         scope `operator:read` may do what an admin key may do with `GET`.\n",
         text(&document["info"]["description"])
     );
     // Grouped by tag, in the order in which the tags first occur.
@@ -77,9 +78,10 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
         );
     }
     if let Some(body) = object(&operation["requestBody"]["content"]).next().map(|(_, content)| content) {
-        let _ = writeln!(page, "\nTakes {}.", kind(&body["schema"]));
+        let _ = writeln!(page, "\nTakes {}, such as `{}`.", kind(&body["schema"]), body["example"]);
     }
-    for (status, response) in object(&operation["responses"]).filter(|(status, _)| *status != "default") {
+    let fails = |status: &String| status.starts_with(['4', '5']);
+    for (status, response) in object(&operation["responses"]).filter(|(status, _)| !fails(status)) {
         let gives =
             object(&response["content"]).next().map(|(media, content)| match kind(&content["schema"]) {
                 unknown if unknown == "any" => format!(" (`{media}`)"),
@@ -87,6 +89,13 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
             });
         let _ = writeln!(page, "\n`{status}`{} — {}", gives.unwrap_or_default(), description(response));
     }
+    let errors =
+        object(&operation["responses"]).filter(|(status, _)| fails(status)).map(|(status, response)| {
+            let of_code = "/content/application~1problem+json/schema/allOf/1/properties/code/enum";
+            let codes = response.pointer(of_code).and_then(Value::as_array).into_iter().flatten().map(text);
+            format!("`{status}` {}", codes.collect::<Vec<_>>().join(", "))
+        });
+    let _ = writeln!(page, "\nErrors: {}.", errors.collect::<Vec<_>>().join(" · "));
 }
 
 fn write_type(page: &mut String, name: &str, schema: &Value) {

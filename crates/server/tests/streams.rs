@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::call::OutcomeStatus;
 use agent::changes::{Changes, CommitKind, CommitOutcome, Idle, Settlement};
 use agent::event::EventState;
-use agent::id::{CallId, CycleId, MessageId};
+use agent::id::{CycleId, MessageId};
 use agent::life::{IdleReason, IdleUntil, Lease};
 use agent::limits;
 use agent::run::Ending;
@@ -36,6 +35,8 @@ struct Event {
 struct Stream {
     body: BodyDataStream,
     text: String,
+    /// The schema of its frames in the document.
+    frames: jsonschema::Validator,
 }
 
 impl Stream {
@@ -48,7 +49,8 @@ impl Stream {
         let response = world.open(request.body(Body::empty()).unwrap()).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { body: response.into_body().into_data_stream(), text: String::new() }
+        let body = response.into_body().into_data_stream();
+        Self { body, text: String::new(), frames: world.frames(path) }
     }
 
     /// The next event; `None` at the end of the stream. Panics if neither comes in time.
@@ -61,7 +63,10 @@ impl Stream {
         loop {
             if let Some(end) = self.text.find("\n\n") {
                 let event: String = self.text.drain(..end + 2).collect();
-                return Some(parse(&event));
+                let event = parse(&event);
+                let frame = json!({"event": event.name, "data": event.data});
+                assert!(event.name == ":" || self.frames.is_valid(&frame), "not as documented: {frame}");
+                return Some(event);
             }
             let bytes = self.body.next().await?.unwrap();
             self.text.push_str(std::str::from_utf8(&bytes).unwrap());
@@ -416,10 +421,11 @@ async fn members_get_no_reasons_and_space_streams_have_no_thoughts() {
     world.publish(Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "hm".to_owned() });
     let reason = Some("not my business".to_owned());
     world.publish(Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason, spent: None });
-    let (call, tool) = (CallId("c1".to_owned()), "look".to_owned());
-    world.publish(Update::ToolDone { agent, cycle, call, tool, status: OutcomeStatus::Ok, ms: None });
+    let reason = Some("nor this".to_owned());
+    let state = AgentState::Sleeping;
+    world.publish(Update::State { agent, state, cycle: None, reason, idle: None });
     assert_eq!(stream.named("cycle.ended").await.data["reason"], Value::Null);
-    assert_eq!(stream.named("tool.done").await.data["tool"], "look");
+    assert_eq!(stream.named("agent.state").await.data["reason"], Value::Null);
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ pub(crate) struct DeadArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<DeadVerb>,
     /// Only events of this agent, by handle or id [default: all agents]
-    #[arg(value_name = "AGENT")]
     pub(crate) agent: Option<String>,
 }
 
@@ -28,7 +27,6 @@ pub(crate) enum DeadVerb {
 #[derive(Debug, Args)]
 pub(crate) struct OneEvent {
     /// The event, by id or by its SEQ in the inbox
-    #[arg(value_name = "EVENT")]
     pub(crate) event: String,
     /// Its agent, by handle or id [default: the only agent that has it]
     #[arg(long, value_name = "AGENT")]

@@ -1,12 +1,10 @@
-//! The command line of commands that create and change things (agents, spaces, people) and of those that
-//! print the command line's own definitions.
+//! The command line of commands that create and change things: agents, spaces, people.
 
 use std::path::PathBuf;
 
 use agent::config::WakeOn;
 use agent::entity::EntityKind;
 use clap::{Args, Subcommand};
-use clap_complete::Shell;
 use jiff::Span;
 
 /// States by which a list of agents can be filtered.
@@ -55,7 +53,6 @@ pub(crate) enum AgentsVerb {
     /// Change an agent's config; used from its next cycle on
     Set {
         /// The agent, by handle or id
-        #[arg(value_name = "NAME|ID")]
         agent: String,
         /// Such as `model=openai/gpt-5`, `limits.max_steps=5`, `instructions=@FILE`; an empty value
         /// goes back to the default
@@ -69,7 +66,6 @@ pub(crate) enum AgentsVerb {
     /// Retire an agent for good; its history is kept, and its name can be used again
     Retire {
         /// The agent, by handle or id
-        #[arg(value_name = "NAME|ID")]
         agent: String,
         /// Do not ask: this cannot be undone
         #[arg(long)]
@@ -83,7 +79,6 @@ pub(crate) enum AgentsVerb {
 #[derive(Debug, Args)]
 pub(crate) struct OneAgent {
     /// The agent, by handle or id
-    #[arg(value_name = "NAME|ID")]
     pub(crate) agent: String,
 }
 
@@ -91,9 +86,8 @@ pub(crate) struct OneAgent {
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
-    #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Instructions for the model
+    /// Instructions for the model; `@FILE` reads them from a file
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     pub(crate) instructions: Option<String>,
     /// A file with the instructions; `-` reads standard input
@@ -170,7 +164,6 @@ pub(crate) enum SpacesVerb {
     /// Change a space: display name, description, which messages of agents wake others
     Set {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
         /// `display_name`, `description` or `wake_on` (`all` or `mention`); an empty value goes back to
         /// the default
@@ -180,7 +173,6 @@ pub(crate) enum SpacesVerb {
     /// Close a space: it accepts no more messages, and its name can be used again
     Close {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
         /// Do not ask
         #[arg(long)]
@@ -195,7 +187,6 @@ pub(crate) enum SpacesVerb {
     /// Add members, or change their role
     Add {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
         /// People and agents, by handle or id
         #[arg(required = true, value_name = "MEMBER")]
@@ -207,7 +198,6 @@ pub(crate) enum SpacesVerb {
     /// Remove members
     Remove {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
         /// People and agents, by handle or id
         #[arg(required = true, value_name = "MEMBER")]
@@ -216,7 +206,6 @@ pub(crate) enum SpacesVerb {
     /// List the members of a space
     Members {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
     },
     /// Read the messages of a space
@@ -227,7 +216,6 @@ pub(crate) enum SpacesVerb {
 #[derive(Debug, Args)]
 pub(crate) struct OpenSpaceArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
-    #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// First members, by handle or id, comma-separated
     #[arg(long, value_delimiter = ',', value_name = "MEMBER,…")]
@@ -248,7 +236,6 @@ pub(crate) struct OpenSpaceArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ReadArgs {
     /// The space, by handle or id [default: the only one]
-    #[arg(value_name = "SPACE")]
     pub(crate) space: Option<String>,
     /// Maximum number of messages; the newest are kept
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
@@ -284,7 +271,6 @@ pub(crate) enum EntitiesVerb {
     /// Add a person
     Add {
         /// A handle: a-z, 0-9, `_` and `-`, at most 40 characters
-        #[arg(value_name = "NAME")]
         name: String,
         /// Display name [default: the handle]
         #[arg(long, value_name = "TEXT")]
@@ -327,7 +313,6 @@ pub(crate) enum KeysVerb {
     /// Revoke a key: it stops working at once
     Revoke {
         /// The key, by id
-        #[arg(value_name = "ID")]
         id: String,
         /// Do not ask: this cannot be undone
         #[arg(long)]
@@ -343,20 +328,4 @@ pub(crate) enum KeysVerb {
 
 fn kind(text: &str) -> Result<EntityKind, String> {
     EntityKind::try_from(text).map_err(|_| "wanted `human` or `agent`".to_owned())
-}
-
-/// `viv completions`.
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    pub(crate) shell: Shell,
-}
-
-/// `viv man`.
-#[derive(Debug, Args)]
-pub(crate) struct ManArgs {
-    /// Write one page per command into this directory instead
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
 }

@@ -15,23 +15,22 @@ mod upkeep;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 pub(crate) use dead::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use help::{WELCOME, command};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
-    AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, ManArgs,
-    MemoriesArgs, MemoriesVerb, OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb, StateArgs,
+    AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, MemoriesArgs, MemoriesVerb,
+    OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb, StateArgs,
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
-pub(crate) use project::{ConfigCommand, EventArgs, InitArgs, KeysArgs};
+pub(crate) use project::{ConfigCommand, EventArgs, KeysArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
 pub(crate) use show::{ContextArg, InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{LogsArgs, ModelArgs, ToolModeArg, UpArgs};
-pub(crate) use upkeep::{
-    BackupArgs, ExportArgs, ExportWhat, ImportArgs, ImportWhat, RestoreArgs, VerifyArgs,
-};
+pub(crate) use upkeep::{ExportArgs, ExportWhat, ImportArgs, ImportWhat, RestoreArgs};
 
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
@@ -78,7 +77,11 @@ pub(crate) enum Command {
     /// Print the log of a server that runs in the background
     Logs(LogsArgs),
     /// Write a commented project: settings, two agents and a first scenario
-    Init(InitArgs),
+    Init {
+        /// Directory to write to; created if missing
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+    },
     /// Show and check the server's settings
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -120,11 +123,18 @@ pub(crate) enum Command {
     /// Check the data, server, key, model and machine
     Doctor(ModelArgs),
     /// Copy the store into one file; the server may be running
-    Backup(BackupArgs),
+    Backup {
+        /// File to write, or a folder (the file is named by the time); never overwrites
+        #[arg(value_name = "FILE|DIR")]
+        to: PathBuf,
+    },
     /// Restore a backup into a data directory
     Restore(RestoreArgs),
     /// Check the whole store and list every flaw
-    Verify(VerifyArgs),
+    Verify {
+        /// A file written by `viv backup`, or another data directory [default: the data directory]
+        backup: Option<PathBuf>,
+    },
     /// Export an agent with its whole history
     #[command(subcommand)]
     Export(ExportWhat),
@@ -134,9 +144,16 @@ pub(crate) enum Command {
     /// List the models that can be reached, or test one
     Models(ModelsArgs),
     /// Print completions for a shell
-    Completions(CompletionsArgs),
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     /// Print the man page, or write all of them
-    Man(ManArgs),
+    Man {
+        /// Write one page per command into this directory instead
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
     /// Print the version
     Version,
 }

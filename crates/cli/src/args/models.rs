@@ -30,7 +30,6 @@ pub(crate) enum ModelsVerb {
 #[derive(Debug, Args)]
 pub(crate) struct TryArgs {
     /// The model, as PROVIDER/MODEL; PROVIDER alone means its first model
-    #[arg(value_name = "MODEL")]
     pub(crate) model: String,
     /// Address of the model's API, up to and without `/chat/completions` or `/messages`
     #[arg(long, value_name = "URL")]

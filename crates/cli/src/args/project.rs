@@ -4,14 +4,6 @@ use clap::{Args, Subcommand};
 
 use super::UpArgs;
 
-/// `viv init`.
-#[derive(Debug, Args)]
-pub(crate) struct InitArgs {
-    /// Directory to write to; created if missing
-    #[arg(default_value = ".", value_name = "DIR")]
-    pub(crate) dir: std::path::PathBuf,
-}
-
 /// `viv config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -38,19 +30,14 @@ pub(crate) struct KeysArgs {
     /// Keys of an agent file instead of vivarium.toml
     #[arg(long)]
     pub(crate) agent: bool,
-    /// Print a Markdown table
-    #[arg(long)]
-    pub(crate) markdown: bool,
 }
 
 /// `viv event`.
 #[derive(Debug, Args)]
 pub(crate) struct EventArgs {
     /// The agent, by handle or id
-    #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
     /// Name of the service, such as `deploy`
-    #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
     /// Payload, as JSON; `-`, or a pipe without JSON here, reads standard input
     #[arg(value_name = "JSON")]

@@ -63,7 +63,6 @@ pub(crate) struct ScenarioRunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// The agent, by handle or id [default: the only one]
-    #[arg(value_name = "AGENT")]
     pub(crate) agent: Option<String>,
     /// How many of its newest cycles to record
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "run",

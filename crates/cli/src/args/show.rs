@@ -19,7 +19,6 @@ pub(crate) enum Show {
 #[derive(Debug, Args)]
 pub(crate) struct AgentArg {
     /// The agent, by handle or id [default: the only one]
-    #[arg(value_name = "NAME|ID")]
     pub(crate) agent: Option<String>,
 }
 
@@ -27,7 +26,6 @@ pub(crate) struct AgentArg {
 #[derive(Debug, Args)]
 pub(crate) struct ContextArg {
     /// The agent, by handle or id [default: the only one]
-    #[arg(value_name = "NAME|ID")]
     pub(crate) agent: Option<String>,
     /// Print only the layers, not the entries
     #[arg(long)]
@@ -46,7 +44,6 @@ pub(crate) struct RunArg {
 #[derive(Debug, Args)]
 pub(crate) struct InboxArg {
     /// The agent, by handle or id [default: the only one]
-    #[arg(value_name = "NAME|ID")]
     pub(crate) agent: Option<String>,
     /// Only events in this state: waiting, held, processed, skipped, canceled, dead or dropped
     #[arg(long, value_name = "STATE")]

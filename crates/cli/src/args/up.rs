@@ -1,59 +1,45 @@
 //! The command line of commands that start a server or call its model.
 
 use clap::{Args, ValueEnum};
-use serde_json::json;
+use serde::Serialize;
 
-use crate::settings::Given;
-
-/// The server's default model.
-#[derive(Clone, Debug, Default, Args)]
+/// The server's default model. Each option is a setting, and is serialized under its name.
+#[derive(Clone, Debug, Default, Args, Serialize)]
 pub(crate) struct ModelArgs {
     /// The model: `demo` or PROVIDER/MODEL, such as `openai/gpt-5` or `ollama/qwen3`
     #[arg(long, value_name = "MODEL")]
+    #[serde(rename = "model.name")]
     pub(crate) model: Option<String>,
     /// Address of the model's API, up to and without `/chat/completions`, `/responses` or `/messages`
     ///
     /// `openai/…` uses the Responses API at OpenAI's own address and chat completions at any other;
     /// `openai-responses/…` and `openai-chat/…` choose one of the two at any address.
     #[arg(long, value_name = "URL")]
+    #[serde(rename = "model.base_url")]
     pub(crate) base_url: Option<String>,
     /// How tools are offered to the model [default: depends on the provider]
     #[arg(long, value_name = "MODE")]
+    #[serde(rename = "model.tool_mode")]
     pub(crate) tool_mode: Option<ToolModeArg>,
     /// Context window of the model in tokens [default: known per model]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1024..))]
+    #[serde(rename = "model.context_window")]
     pub(crate) context_window: Option<u32>,
 }
 
 /// How tools are offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub(crate) enum ToolModeArg {
     /// Native tool calls of the API
     Native,
     /// A JSON schema for the reply, for small local models
-    #[value(name = "json_schema")]
     JsonSchema,
 }
 
-impl ModelArgs {
-    /// The options that are set, under the names of the settings.
-    pub(crate) fn given(&self) -> Vec<Given> {
-        let tool_mode = self.tool_mode.map(|mode| match mode {
-            ToolModeArg::Native => "native",
-            ToolModeArg::JsonSchema => "json_schema",
-        });
-        let options = [
-            ("model.name", self.model.as_ref().map(|name| json!(name))),
-            ("model.base_url", self.base_url.as_ref().map(|url| json!(url))),
-            ("model.tool_mode", tool_mode.map(|mode| json!(mode))),
-            ("model.context_window", self.context_window.map(|window| json!(window))),
-        ];
-        options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-    }
-}
-
-/// `viv up`.
-#[derive(Debug, Default, Args)]
+/// `viv up`. Options that are settings are serialized under their names.
+#[derive(Debug, Default, Args, Serialize)]
 pub(crate) struct UpArgs {
     /// Address to listen on; port 0 picks a free port [default: 127.0.0.1:7878]
     #[arg(long, value_name = "ADDR")]
@@ -63,12 +49,15 @@ pub(crate) struct UpArgs {
     pub(crate) allow_remote: bool,
     /// Another host name that clients may use for this server
     #[arg(long, value_name = "NAME")]
+    #[serde(rename = "hosts")]
     pub(crate) host: Vec<String>,
     /// Folder of agent files [default: ./agents, if it exists]
     #[arg(long, value_name = "DIR")]
+    #[serde(rename = "agents_dir")]
     pub(crate) agents: Option<String>,
     /// Retire agents whose files are gone
     #[arg(long)]
+    #[serde(skip)]
     pub(crate) prune: bool,
     /// With --prune: do not ask
     #[arg(long)]
@@ -80,6 +69,7 @@ pub(crate) struct UpArgs {
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) model: ModelArgs,
 }
 
@@ -92,18 +82,4 @@ pub(crate) struct LogsArgs {
     /// Number of lines to begin with; the newest are kept
     #[arg(long, short = 'n', default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub(crate) lines: u32,
-}
-
-impl UpArgs {
-    /// The options that are set, under the names of the settings.
-    pub(crate) fn given(&self) -> Vec<Given> {
-        let options = [
-            ("listen", self.listen.as_ref().map(|address| json!(address))),
-            ("allow_remote", self.allow_remote.then(|| json!(true))),
-            ("hosts", (!self.host.is_empty()).then(|| json!(self.host))),
-            ("agents_dir", self.agents.as_ref().map(|dir| json!(dir))),
-        ];
-        let options = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        options.chain(self.model.given()).collect()
-    }
 }

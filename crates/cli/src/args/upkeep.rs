@@ -1,22 +1,13 @@
-//! The command line of backup, restore, verify, export and import.
+//! The command line of restore, export and import.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// `viv backup`.
-#[derive(Debug, Args)]
-pub(crate) struct BackupArgs {
-    /// File to write, or a folder (the file is named by the time); never overwrites
-    #[arg(value_name = "FILE|DIR")]
-    pub(crate) to: PathBuf,
-}
-
 /// `viv restore`.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// A file written by `viv backup`, or the data directory of a stopped server
-    #[arg(value_name = "BACKUP")]
     pub(crate) backup: PathBuf,
     /// Replace an existing store, which is kept in a folder beside it
     #[arg(long)]
@@ -24,14 +15,6 @@ pub(crate) struct RestoreArgs {
     /// With --replace: do not ask
     #[arg(long)]
     pub(crate) yes: bool,
-}
-
-/// `viv verify`.
-#[derive(Debug, Args)]
-pub(crate) struct VerifyArgs {
-    /// A file written by `viv backup`, or another data directory [default: the data directory]
-    #[arg(value_name = "BACKUP")]
-    pub(crate) backup: Option<PathBuf>,
 }
 
 /// `viv export`.
@@ -45,10 +28,8 @@ pub(crate) enum ExportWhat {
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// The agent, by handle or id
-    #[arg(value_name = "NAME|ID")]
     pub(crate) agent: String,
     /// File to write; never overwrites [default: standard output]
-    #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -63,7 +44,6 @@ pub(crate) enum ImportWhat {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// A file written by `viv export agent`
-    #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Its new handle [default: its old one]
     #[arg(long = "as", value_name = "NAME")]

@@ -49,7 +49,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Res
 
 async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()> {
     let instructions = match (&args.instructions, &args.file) {
-        (Some(text), _) => Some(text.clone()),
+        (Some(text), _) => Some(text_or_file(text)?),
         (None, Some(file)) => Some(text_of(file)?),
         (None, None) => None,
     };
@@ -80,15 +80,9 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
             },
         )?;
     }
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
     let model = created.model.as_deref().unwrap_or("no model");
-    screen.line(
-        &screen
-            .clean_line(&format!("created agent `{}` ({}), its model is {model}", created.name, created.id)),
-    );
+    let line = format!("created agent `{}` ({}), its model is {model}", created.name, created.id);
+    screen.result(&answer, &line);
     match &args.space {
         Some(space) => {
             screen.note(&screen.clean_line(&format!("it is in `{space}`: `viv chat --space {space}`")))
@@ -113,13 +107,8 @@ async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memo
             })?;
         }
     }
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
-    screen.line(
-        &screen.clean_line(&format!("created agent `{}` ({}) as a copy of `{}`", new.name, new.id, old.name)),
-    );
+    let line = format!("created agent `{}` ({}) as a copy of `{}`", new.name, new.id, old.name);
+    screen.result(&answer, &line);
     screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", new.name));
     Ok(())
 }
@@ -157,6 +146,11 @@ fn text_of(file: &Path) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
+/// The text itself, or the content of the file in `@FILE`.
+fn text_or_file(text: &str) -> Result<String> {
+    text.strip_prefix('@').map_or_else(|| Ok(text.to_owned()), |file| text_of(Path::new(file)))
+}
+
 async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -> Result<()> {
     let path = format!("/v1/agents/{}", segment(agent));
     let defaults = AgentConfig::default().to_json();
@@ -164,10 +158,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     let mut keys = Vec::new();
     for value in values {
         let (key, text) = pair(value)?;
-        let text = match text.strip_prefix('@') {
-            Some(file) => text_of(Path::new(file))?,
-            None => text.to_owned(),
-        };
+        let text = text_or_file(text)?;
         if key == "display_name" {
             body["display_name"] = json!(text);
         } else {
@@ -260,17 +251,13 @@ fn shown(screen: &Screen, agent: &Agent, key: &str) -> String {
 async fn change_standing(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Result<()> {
     let path = format!("/v1/agents/{}/{verb}", segment(agent));
     let answer = client.post_empty(&path).await?;
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
-    let agent: Agent = typed(&path, answer)?;
+    let agent: Agent = typed(&path, answer.clone())?;
     let now = match agent.standing {
         Standing::Suspended => format!("is suspended; {} waiting", agent.waiting),
         Standing::Retired => "is retired; its history is kept".to_owned(),
         Standing::Active => format!("is {}", agent.state.as_str()),
     };
-    screen.line(&screen.clean_line(&format!("`{}` {now}", agent.name)));
+    screen.result(&answer, &format!("`{}` {now}", agent.name));
     if let Some(why) = &agent.damage {
         screen.note(&screen.clean_line(&format!("a record of it cannot be read: {why}")));
     }
@@ -280,12 +267,8 @@ async fn change_standing(client: &Client, screen: &Screen, agent: &str, verb: &s
 async fn cancel(client: &Client, screen: &Screen, agent: &str) -> Result<()> {
     let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
     let answer = client.post_empty(&agent_path(found.id, "/cancel")).await?;
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
     let cycle = answer["cycle"].as_str().unwrap_or("-");
-    screen.line(&screen.clean_line(&format!("cycle {cycle} of `{}` is being canceled", found.name)));
+    screen.result(&answer, &format!("cycle {cycle} of `{}` is being canceled", found.name));
     Ok(())
 }
 

@@ -7,15 +7,15 @@ use super::up;
 use crate::args::{ConfigCommand, Global, KeysArgs};
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, Style};
-use crate::settings::keys::KEYS;
-use crate::settings::{Settings, shown};
+use crate::settings::Settings;
+use crate::settings::keys::{KEYS, Key};
 use project::agent_file::FILE_KEYS;
 
 /// Runs `show`, `check` or `keys`.
 pub(crate) async fn run(global: Global, screen: Screen, command: ConfigCommand) -> Result<Exit> {
     match command {
-        ConfigCommand::Show { origin, up } => show(&Settings::load(&global, up.given())?, &screen, origin),
-        ConfigCommand::Check { up } => check(&Settings::load(&global, up.given())?, &screen).await?,
+        ConfigCommand::Show { origin, up } => show(&Settings::load(&global, &up)?, &screen, origin),
+        ConfigCommand::Check { up } => check(&Settings::load(&global, &up)?, &screen).await?,
         ConfigCommand::Keys(args) => keys(&screen, args),
     }
     Ok(Exit::Answered)
@@ -24,9 +24,9 @@ pub(crate) async fn run(global: Global, screen: Screen, command: ConfigCommand) 
 fn show(settings: &Settings, screen: &Screen, origin: bool) {
     let of_server = settings.all().iter();
     let of_server = of_server.map(|one| (one.key.name.to_owned(), one.shown(), one.origin.to_string()));
-    let of_models = settings.of_models().map(|(model, key, value, origin)| {
-        let name = key.name.trim_start_matches("model.");
-        (format!("models.\"{model}\".{name}"), shown(key, value), origin.to_string())
+    let of_models = settings.of_models().map(|(model, one)| {
+        let name = one.key.of_model().unwrap_or(one.key.name);
+        (format!("models.\"{model}\".{name}"), one.shown(), one.origin.to_string())
     });
     let rows = of_server.chain(of_models);
     if screen.json {
@@ -76,78 +76,40 @@ async fn check(settings: &Settings, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
-/// One key as a row: names of the columns and their values.
-type ConfigRow = Vec<(&'static str, String)>;
-
 fn keys(screen: &Screen, args: KeysArgs) {
-    let rows = if args.agent { of_agents() } else { of_server() };
+    let rows = if args.agent { of_agents() } else { KEYS.iter().map(of_server).collect() };
     if screen.json {
-        let rows: Vec<Value> = rows
-            .into_iter()
-            .map(|row| row.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect())
-            .collect();
         screen.json_list(rows);
-    } else if args.markdown {
-        markdown(screen, &rows);
-    } else {
-        for row in &rows {
-            let mut cells = row.iter();
-            let name = cells.next().map(|(_, name)| name.as_str()).unwrap_or_default();
-            let doc = row.last().map(|(_, doc)| doc.as_str()).unwrap_or_default();
-            screen.line(&format!("{}  {doc}", screen.paint(Style::Bold, name)));
-            let facts = row[1..row.len() - 1].iter().filter(|(_, fact)| !fact.is_empty());
-            let facts: Vec<String> = facts.map(|(what, fact)| format!("{what}: {fact}")).collect();
-            screen.line(&format!("    {}", screen.paint(Style::Dim, &facts.join("; "))));
-        }
+        return;
+    }
+    for row in rows.iter().filter_map(Value::as_object) {
+        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        screen.line(&format!("{}  {}", screen.paint(Style::Bold, text("key")), text("meaning")));
+        let facts = row.keys().filter(|name| !matches!(name.as_str(), "key" | "meaning"));
+        let facts = facts.filter(|name| !text(name).is_empty());
+        let facts: Vec<String> = facts.map(|name| format!("{name}: {}", text(name))).collect();
+        screen.line(&format!("    {}", screen.paint(Style::Dim, &facts.join("; "))));
     }
 }
 
-fn markdown(screen: &Screen, rows: &[ConfigRow]) {
-    let Some(first) = rows.first() else { return };
-    let heads: Vec<&str> = first.iter().map(|(head, _)| *head).collect();
-    screen.line(&format!("| {} |", heads.join(" | ")));
-    screen.line(&format!("|{}", " --- |".repeat(heads.len())));
-    for row in rows {
-        let cells = row.iter().map(|(head, cell)| match *head {
-            "key" | "default" | "env" | "flag" if !cell.is_empty() => format!("`{cell}`"),
-            _ => cell.replace('|', "\\|"),
-        });
-        screen.line(&format!("| {} |", cells.collect::<Vec<_>>().join(" | ")));
-    }
+fn of_server(key: &Key) -> Value {
+    json!({
+        "key": key.name, "type": key.kind.description(), "default": key.default,
+        "env": key.env.unwrap_or_default(), "flag": key.flag.unwrap_or_default(), "meaning": key.doc,
+    })
 }
 
-fn of_server() -> Vec<ConfigRow> {
-    let row = |key: &crate::settings::keys::Key| {
-        vec![
-            ("key", key.name.to_owned()),
-            ("type", key.kind.description()),
-            ("default", key.default.to_owned()),
-            ("env", key.env.unwrap_or_default().to_owned()),
-            ("flag", key.flag.unwrap_or_default().to_owned()),
-            ("meaning", key.doc.to_owned()),
-        ]
-    };
-    KEYS.iter().map(row).collect()
-}
-
-fn of_agents() -> Vec<ConfigRow> {
-    let row = |name: &str, kind: String, default: String, bound: String, effective: &str, doc: &str| {
-        vec![
-            ("key", name.to_owned()),
-            ("type", kind),
-            ("default", default),
-            ("bound", bound),
-            ("effective", effective.to_owned()),
-            ("meaning", doc.to_owned()),
-        ]
-    };
+fn of_agents() -> Vec<Value> {
     let of_file = FILE_KEYS.iter().map(|(name, kind, default, doc)| {
-        row(name, (*kind).to_owned(), (*default).to_owned(), String::new(), "at once", doc)
+        json!({
+            "key": name, "type": kind, "default": default, "bound": "", "effective": "at once", "meaning": doc,
+        })
     });
     let of_config = AGENT_KEYS.iter().map(|key| {
-        let default = key.default().to_string();
-        let bound = key.bound.to_string();
-        row(key.name, key.kind.to_string(), default, bound, &key.takes_effect.to_string(), key.doc)
+        json!({
+            "key": key.name, "type": key.kind.to_string(), "default": key.default().to_string(),
+            "bound": key.bound.to_string(), "effective": key.takes_effect.to_string(), "meaning": key.doc,
+        })
     });
     of_file.chain(of_config).collect()
 }

@@ -16,6 +16,8 @@ use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of events that are listed, and of agents that are searched.
 const EVENTS_MAX: usize = 10_000;
+/// Maximum number of named agents whose dead events are noted.
+const NOTED: usize = 32;
 /// Columns of a text in a list.
 const PREVIEW: usize = 48;
 
@@ -38,6 +40,21 @@ pub(crate) fn notice(agent: &Agent) -> Option<String> {
         n => format!("{n} events are dead, the last one"),
     };
     Some(format!("{events}: {}; {}", dead.reason, advice(&dead.last, &agent.name)))
+}
+
+/// Notes which of these agents (by handle or id; without any, which of all) have dead events.
+pub(crate) async fn note(client: &Client, screen: &Screen, agents: &[String]) -> Result<()> {
+    let mut found: Vec<Agent> = Vec::new();
+    for agent in agents.iter().take(NOTED) {
+        found.push(client.get_as(&format!("/v1/agents/{}", segment(agent))).await?);
+    }
+    if agents.is_empty() {
+        found = all_if_dead(client).await?;
+    }
+    for (agent, notice) in found.iter().filter_map(|agent| Some((agent, notice(agent)?))) {
+        screen.note(&screen.clean_line(&format!("`{}`: {notice}", agent.name)));
+    }
+    Ok(())
 }
 
 /// What to do about a dead event.
@@ -98,9 +115,7 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
 async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let agents = match wanted {
         Some(_) => vec![target::agent(client, wanted).await?],
-        // If no event is dead, no inbox needs to be read.
-        None if client.get_as::<ReadyJson>("/v1/ready").await?.totals.dead == 0 => Vec::new(),
-        None => all(client).await?,
+        None => all_if_dead(client).await?,
     };
     let mut rows = Vec::new();
     let mut table = Vec::new();
@@ -127,6 +142,14 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
 fn with_agent(mut event: Value, agent: &Agent) -> Value {
     event["agent"] = json!({"id": agent.id, "name": agent.name});
     event
+}
+
+/// All agents; none if no event is dead at all, which is the usual case.
+async fn all_if_dead(client: &Client) -> Result<Vec<Agent>> {
+    match client.get_as::<ReadyJson>("/v1/ready").await?.totals.dead {
+        0 => Ok(Vec::new()),
+        _ => all(client).await,
+    }
 }
 
 async fn all(client: &Client) -> Result<Vec<Agent>> {

@@ -57,12 +57,8 @@ async fn list(client: &Client, screen: &Screen, kind: Option<&str>) -> Result<()
 
 async fn add(client: &Client, screen: &Screen, body: &NewEntity) -> Result<()> {
     let answer = client.post("/v1/entities", body, None).await?;
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
-    let created: EntityJson = typed("/v1/entities", answer)?;
-    screen.line(&screen.clean_line(&format!("added `{}` ({})", created.name, created.id)));
+    let created: EntityJson = typed("/v1/entities", answer.clone())?;
+    screen.result(&answer, &format!("added `{}` ({})", created.name, created.id));
     screen.note(&screen.clean_line(&format!(
         "next: `viv spaces add SPACE {0}`, and `viv keys add person --entity {0}` for a key",
         created.name

@@ -26,12 +26,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Resu
     let body = NewEvent { service: args.service, payload, urgent: args.urgent };
     let path = format!("/v1/agents/{}/events", segment(&args.agent));
     let answer = client.post(&path, &body, args.key.as_deref()).await?;
-    if screen.json {
-        screen.json_line(&answer);
-    } else {
-        let accepted: EventAccepted = typed(&path, answer)?;
-        let result = if accepted.duplicate { "had already accepted it" } else { "accepted it" };
-        screen.line(&screen.clean_line(&format!("`{}` {result}: event {}", args.agent, accepted.event_id)));
-    }
+    let accepted: EventAccepted = typed(&path, answer.clone())?;
+    let result = if accepted.duplicate { "had already accepted it" } else { "accepted it" };
+    screen.result(&answer, &format!("`{}` {result}: event {}", args.agent, accepted.event_id));
     Ok(Exit::Answered)
 }

@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::args::InitArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style};
 use crate::templates::{GITIGNORE, IGNORED, TEMPLATES, Template};
 
 /// Writes the project.
-pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
-    let dir = args.dir.as_path();
+pub(crate) fn run(screen: Screen, dir: &Path) -> Result<Exit> {
     let ignored = dir.join(GITIGNORE.path);
     let has_ignore_file = fs::symlink_metadata(&ignored).is_ok();
     let mut wanted: Vec<Template> = TEMPLATES.to_vec();
@@ -29,11 +27,12 @@ pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
         let names = taken.join("`, `");
         let message = format!("`{names}` in `{}` would be overwritten; nothing was written", dir.display());
         return Err(Failure::new(Exit::Refused, "would_overwrite", message)
-            .hint(format!("name another folder: `viv init {}`", free_name(dir).display())));
+            .hint("name another folder, such as `viv init my-agents`"));
     }
-    let mut written = Written::default();
-    if let Err(error) = written.all(dir, &wanted) {
-        written.undo();
+    let mut written = Vec::new();
+    if let Err(error) = write_all(dir, &wanted, &mut written) {
+        // A failure to remove is ignored: only new files would remain.
+        written.iter().for_each(|path| drop(fs::remove_file(path)));
         let message =
             format!("cannot write the project into `{}`: {error}; nothing was written", dir.display());
         return Err(Failure::new(Exit::Failed, "project_unwritable", message)
@@ -44,61 +43,21 @@ pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// A free folder name next to the taken one.
-fn free_name(dir: &Path) -> PathBuf {
-    // `.` has no name: the new folder is created inside it.
-    let named = if dir.file_name().is_some() { dir.to_owned() } else { dir.join("my-agents") };
-    let name = named.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let numbered = (2u32..).map(|n| named.with_file_name(format!("{name}-{n}")));
-    let mut all = std::iter::once(named.clone()).chain(numbered);
-    all.find(|path| fs::symlink_metadata(path).is_err()).unwrap_or(named)
-}
-
 fn ignores_data(file: &Path) -> bool {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.lines().any(|line| line.trim().trim_matches('/') == IGNORED.trim_matches('/'))
 }
 
-/// The files and folders that were created, for undo.
-#[derive(Default)]
-struct Written {
-    files: Vec<PathBuf>,
-    folders: Vec<PathBuf>,
-}
-
-impl Written {
-    fn all(&mut self, dir: &Path, wanted: &[Template]) -> std::io::Result<()> {
-        for template in wanted {
-            let path = dir.join(template.path);
-            self.folder(path.parent().unwrap_or(dir))?;
-            let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
-            self.files.push(path);
-            file.write_all(template.text.as_bytes())?;
-        }
-        Ok(())
+/// Writes all files; those that were created are in `written`, also after an error.
+fn write_all(dir: &Path, wanted: &[Template], written: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for template in wanted {
+        let path = dir.join(template.path);
+        fs::create_dir_all(path.parent().unwrap_or(dir))?;
+        let mut file = fs::File::create_new(&path)?;
+        written.push(path);
+        file.write_all(template.text.as_bytes())?;
     }
-
-    fn folder(&mut self, folder: &Path) -> std::io::Result<()> {
-        if folder.as_os_str().is_empty() || folder.is_dir() {
-            return Ok(());
-        }
-        if let Some(above) = folder.parent() {
-            self.folder(above)?;
-        }
-        fs::create_dir(folder)?;
-        self.folders.push(folder.to_owned());
-        Ok(())
-    }
-
-    /// A failure to remove is ignored: only new files would remain.
-    fn undo(&self) {
-        for file in &self.files {
-            let _ = fs::remove_file(file);
-        }
-        for folder in self.folders.iter().rev() {
-            let _ = fs::remove_dir(folder);
-        }
-    }
+    Ok(())
 }
 
 fn print_result(screen: &Screen, dir: &Path, written: &[Template], advice: bool) {

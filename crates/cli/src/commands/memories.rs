@@ -17,12 +17,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
     let agent = target::agent(&client, Some(&args.agent)).await?;
     match args.verb {
         None | Some(MemoriesVerb::List) => {
-            let rows = client.list(&agent_path(agent.id, "/memories"), limits::MEMORIES_MAX).await?;
+            let memories = all(&client, agent.id).await?;
             if screen.json {
-                screen.json_list(rows);
+                screen.json_list(memories);
                 return Ok(Exit::Answered);
             }
-            let memories: Vec<MemoryJson> = typed("memories", Value::Array(rows))?;
             if memories.is_empty() {
                 screen.line(&screen.clean_line(&format!("`{}` has no memories", agent.name)));
             }
@@ -36,7 +35,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 _ => value,
             };
             let written = put(&client, agent.id, &key, value).await?;
-            report(&screen, written, &format!("`{}` will see `{key}` in its next cycle", agent.name));
+            screen.result(&written, &format!("`{}` will see `{key}` in its next cycle", agent.name));
         }
         Some(MemoriesVerb::Rm { key }) => {
             client.delete(&path(agent.id, &key)).await.map_err(|failure| match failure.class {
@@ -45,14 +44,10 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 }
                 _ => failure.into(),
             })?;
-            report(&screen, json!({"deleted": key}), &format!("`{}` no longer has `{key}`", agent.name));
+            screen.result(&json!({"deleted": key}), &format!("`{}` no longer has `{key}`", agent.name));
         }
     }
     Ok(Exit::Answered)
-}
-
-fn report(screen: &Screen, answer: Value, line: &str) {
-    if screen.json { screen.json_line(&answer) } else { screen.line(&screen.clean_line(line)) }
 }
 
 fn path(agent: AgentId, key: &str) -> String {

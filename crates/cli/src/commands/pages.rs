@@ -1,21 +1,21 @@
 //! Completions and man pages, generated from the command line's definitions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap_complete::aot;
+use clap_complete::aot::{self, Shell};
 use serde_json::json;
 
-use crate::args::{self, CompletionsArgs, ManArgs};
+use crate::args;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 
 /// Runs `viv completions`.
-pub(crate) fn completions(screen: Screen, args: CompletionsArgs) -> Result<Exit> {
+pub(crate) fn completions(screen: Screen, shell: Shell) -> Result<Exit> {
     let mut script = Vec::new();
-    aot::generate(args.shell, &mut args::command(), "viv", &mut script);
+    aot::generate(shell, &mut args::command(), "viv", &mut script);
     let script = String::from_utf8_lossy(&script);
     if screen.json {
-        screen.json_line(&json!({"shell": args.shell.to_string(), "script": script}));
+        screen.json_line(&json!({"shell": shell.to_string(), "script": script}));
     } else {
         screen.line(script.trim_end());
     }
@@ -23,8 +23,8 @@ pub(crate) fn completions(screen: Screen, args: CompletionsArgs) -> Result<Exit>
 }
 
 /// Runs `viv man`.
-pub(crate) fn man(screen: Screen, args: ManArgs) -> Result<Exit> {
-    if let Some(dir) = &args.dir {
+pub(crate) fn man(screen: Screen, dir: Option<PathBuf>) -> Result<Exit> {
+    if let Some(dir) = &dir {
         return pages_into(&screen, dir);
     }
     let mut page = Vec::new();

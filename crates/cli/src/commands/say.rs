@@ -27,12 +27,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     let id = client::fresh_id()?;
     if !args.wait {
         let message = client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await?;
-        if screen.json {
-            screen.json_line(&json!({"message_id": id, "space": target.space.name, "seq": message["seq"]}));
-        } else {
-            let line = format!("posted in `{}`: message {id}", target.space.name);
-            screen.line(&screen.clean_line(&line));
-        }
+        let space = &target.space.name;
+        let answer = json!({"message_id": id, "space": space, "seq": message["seq"]});
+        screen.result(&answer, &format!("posted in `{space}`: message {id}"));
         return Ok(Exit::Answered);
     }
     if !target.admin {
@@ -144,6 +141,10 @@ mod tests {
             r#"{"message_id":"00000000-0000-0000-0000-000000000001","cycle_id":"00000000-0000-0000-0000-000000000002","ending":"completed","replies":[],"reply":null}"#
         );
         assert_eq!(note("ada", &exchange).unwrap(), "(ada read it and did not reply)");
+        let reason = Some("invalid request".to_owned());
+        let dead = Exchange { cycle_id: None, ending: Ending::Failed, reason, ..exchange };
+        let note = note("ada", &dead).unwrap();
+        assert!(note.starts_with("(ada failed: invalid request; see `viv dead show 0000"), "{note}");
         assert!(is_demo("demo") && is_demo("demo/one") && !is_demo("openai/x"));
     }
 }

@@ -82,16 +82,12 @@ async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<(
     let OpenSpaceArgs { name, display_name, description, wake_on, members } = args;
     let body = NewSpaceJson { name, display_name, description, wake_on, members };
     let answer = client.post("/v1/spaces", &body, None).await?;
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
-    let space: SpaceJson = typed("/v1/spaces", answer)?;
+    let space: SpaceJson = typed("/v1/spaces", answer.clone())?;
     let who = match body.members.len() {
         0 => "no members yet".to_owned(),
         _ => format!("members: {}", body.members.join(", ")),
     };
-    screen.line(&screen.clean_line(&format!("opened space `{}` ({}): {who}", space.name, space.id)));
+    screen.result(&answer, &format!("opened space `{}` ({}): {who}", space.name, space.id));
     Ok(())
 }
 
@@ -143,13 +139,9 @@ fn pair(text: &str) -> Result<(&str, &str)> {
 async fn set_closed(client: &Client, screen: &Screen, space: &str, verb: &str) -> Result<()> {
     let path = format!("/v1/spaces/{}/{verb}", segment(space));
     let answer = client.post_empty(&path).await?;
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
-    let space: SpaceJson = typed(&path, answer)?;
+    let space: SpaceJson = typed(&path, answer.clone())?;
     let now = if space.closed { "closed; it can still be read" } else { "open" };
-    screen.line(&screen.clean_line(&format!("`{}` is {now}", space.name)));
+    screen.result(&answer, &format!("`{}` is {now}", space.name));
     Ok(())
 }
 

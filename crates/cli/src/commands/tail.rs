@@ -12,13 +12,10 @@ use super::watch::{self, moment};
 use crate::args::TailArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use client::{Client, segment, typed};
+use client::{Client, segment};
 
 /// Maximum number of agents that may be named: the server's limit.
 const AGENTS: usize = agent::limits::RECENT_AGENTS_MAX;
-
-/// Maximum number of agents that are searched for dead events.
-const DEAD_LOOK: usize = 1_000;
 
 /// Prints the past and follows.
 pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Result<Exit> {
@@ -28,17 +25,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Resul
             .hint("leave them out to see all"));
     }
     let client = Arc::new(client);
-    let mut agents: Vec<Agent> = Vec::with_capacity(args.agents.len());
+    dead::note(&client, &screen, &args.agents).await?;
+    let mut ids = Vec::with_capacity(args.agents.len());
     for name in &args.agents {
-        agents.push(client.get_as(&format!("/v1/agents/{}", segment(name))).await?);
-    }
-    let ids: Vec<_> = agents.iter().map(|agent| agent.id).collect();
-    if agents.is_empty() {
-        agents = typed("/v1/agents", client.list("/v1/agents?brief=true", DEAD_LOOK).await?.into())?;
-    }
-    // The past has only messages and cycles.
-    for (agent, notice) in agents.iter().filter_map(|agent| Some((agent, dead::notice(agent)?))) {
-        screen.note(&screen.clean_line(&format!("`{}`: {notice}", agent.name)));
+        let agent: Agent = client.get_as(&format!("/v1/agents/{}", segment(name))).await?;
+        ids.push(agent.id);
     }
     let subject = if ids.is_empty() { Subject::Everything } else { Subject::agents(&client, ids).await? };
     let log = Log::new(screen, moment::zone(), LogStyle::Brief);

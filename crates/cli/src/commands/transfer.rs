@@ -1,7 +1,6 @@
 //! `viv export agent` and `viv import agent`: one agent with its flushed history as lines of JSON. An export
 //! reads while a server runs; an import needs the data directory exclusively.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use storage::sqlite::{self, Import, Imported, LineFlaw, UpkeepError};
 use crate::args::{ExportArgs, Global, ImportArgs};
 use crate::commands::upkeep::{failure, only_with_admin_key};
 use crate::errors::{Exit, Failure, Result};
-use crate::output::Screen;
+use crate::output::{Screen, new_file, unwritable};
 use crate::settings;
 
 /// Exports an agent.
@@ -33,18 +32,7 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
             _ => Ok(Exit::Answered),
         };
     };
-    let mut options = File::options();
-    options.write(true).create_new(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = match options.open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let message = format!("`{}` already exists and is not overwritten", path.display());
-            return Err(Failure::new(Exit::Refused, "would_overwrite", message).hint("name another file"));
-        }
-        Err(error) => return Err(unwritable(path, &error)),
-    };
-    let mut out = BufWriter::new(file);
+    let mut out = BufWriter::new(new_file(path)?);
     let written =
         sqlite::export(&dir, &args.agent, &mut out).map_err(|error| export_failure(&dir, path, error));
     let flushed =
@@ -54,16 +42,14 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
         // incomplete.
         let _ = std::fs::remove_file(path);
     })?;
-    if screen.json {
-        screen.json_line(&json!({"agent": exported.name, "lines": exported.lines, "file": path}));
-    } else {
-        let line =
-            format!("wrote agent `{}` to `{}`, {} lines", exported.name, path.display(), exported.lines);
-        screen.line(&screen.clean_line(&line));
-        screen.note(
-            "run only one copy: suspend or retire it here before you resume it elsewhere; keys, spaces and their messages are not in it",
-        );
-    }
+    let answer = json!({"agent": exported.name, "lines": exported.lines, "file": path});
+    screen.result(
+        &answer,
+        &format!("wrote agent `{}` to `{}`, {} lines", exported.name, path.display(), exported.lines),
+    );
+    screen.note(
+        "run only one copy: suspend or retire it here before you resume it elsewhere; keys, spaces and their messages are not in it",
+    );
     Ok(Exit::Answered)
 }
 
@@ -130,9 +116,4 @@ fn export_failure(dir: &Path, path: &Path, error: UpkeepError) -> Failure {
         UpkeepError::Io { doing: "write", source, .. } => unwritable(path, &source),
         error => failure(dir, error),
     }
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, "file_unusable", format!("cannot write `{}`: {error}", path.display()))
-        .hint("may this user write there, and is there space on the disk?")
 }

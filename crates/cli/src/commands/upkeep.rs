@@ -1,7 +1,7 @@
 //! `viv backup`, `viv restore` and `viv verify`: the whole store, with or without a running server. They
 //! open its file directly, because there may be no server to ask.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use agent::port::{Credential, Scope};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use server::keys;
 use storage::sqlite::{self, Figures, Flaw, UpkeepError, Verified};
 
-use crate::args::{BackupArgs, Global, RestoreArgs, VerifyArgs};
+use crate::args::{Global, RestoreArgs};
 use crate::commands::up::cannot_open;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
@@ -21,12 +21,12 @@ use crate::settings;
 const NOT_STORE: [&str; 5] = ["lock", "credentials.json", "secrets.toml", "viv.log", "viv.log.1"];
 
 /// Copies the store.
-pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Result<Exit> {
+pub(crate) fn backup(global: &Global, screen: Screen, to: &Path) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     only_with_admin_key(&dir)?;
     let name = format!("vivarium-{}.db", stamp());
     let progress = Progress::start(&screen, "progress the store, and reading the copy back");
-    let done = sqlite::backup(&dir, &args.to, &name).map_err(|error| failure(&dir, error))?;
+    let done = sqlite::backup(&dir, to, &name).map_err(|error| failure(&dir, error))?;
     drop(progress);
     let file = done.file.display().to_string();
     if screen.json {
@@ -98,8 +98,8 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
 }
 
 /// Checks the whole store.
-pub(crate) fn verify(global: &Global, screen: Screen, args: VerifyArgs) -> Result<Exit> {
-    let location = match args.backup {
+pub(crate) fn verify(global: &Global, screen: Screen, backup: Option<PathBuf>) -> Result<Exit> {
+    let location = match backup {
         Some(backup) => backup,
         None => settings::data_dir(global)?,
     };
@@ -136,20 +136,9 @@ fn stamp() -> String {
 }
 
 fn to_json(found: &Verified) -> Value {
-    let Figures { agents, spaces, messages, events, entries, commits } = found.figures;
-    let flaws: Vec<Value> = found
-        .flaws
-        .iter()
-        .map(|flaw| json!({"agent": flaw.agent, "table": flaw.table, "id": flaw.id, "what": flaw.what}))
-        .collect();
-    json!({
-        "ok": flaws.is_empty(),
-        "tables_version": found.version,
-        "records_verified": found.records,
-        "agents": agents, "spaces": spaces, "messages": messages,
-        "events": events, "entries": entries, "commits": commits,
-        "flaws": flaws, "more_flaws": found.more,
-    })
+    let mut json = json!(found);
+    json["ok"] = found.flaws.is_empty().into();
+    json
 }
 
 fn summary(figures: &Figures) -> String {

@@ -6,9 +6,11 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use agent::config::nearest;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
 use serde_json::Value;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{self, MODEL, MODELS};
 use crate::errors::{Failure, Result};
@@ -37,7 +39,7 @@ pub(crate) struct FileValue {
 }
 
 /// The text of a file; `None` if there is no file.
-pub(super) fn text(path: &Path) -> Result<Option<String>> {
+pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     let shown = path.display();
     let unreadable = |why: String| Failure::usage(format!("cannot read `{shown}`: {why}"));
     match fs::metadata(path) {
@@ -62,22 +64,21 @@ pub(super) fn text(path: &Path) -> Result<Option<String>> {
 
 /// Parses the text of a file; errors show the file as `shown`.
 pub(super) fn read(text: &str, shown: &str) -> Result<FileValue> {
+    let table = table(text, shown)?;
     let mut parser = Parser { text, problems: Vec::new() };
-    let parsed = match DeTable::parse(text) {
-        Ok(table) => parser.top(table.get_ref()),
-        Err(error) => {
-            let at = error.span().map_or(0, |span| span.start);
-            parser.problem(at, error.message().to_owned());
-            FileValue::default()
-        }
-    };
-    if parser.problems.is_empty() {
-        return Ok(parsed);
-    }
-    Err(refused(shown, &mut parser.problems))
+    let parsed = parser.top(table.get_ref());
+    if parser.problems.is_empty() { Ok(parsed) } else { Err(refused(shown, parser.problems)) }
 }
 
-fn refused(shown: &str, problems: &mut [(usize, String)]) -> Failure {
+/// Parses the text as TOML, without a look at its keys.
+pub(super) fn table<'t>(text: &'t str, shown: &str) -> Result<Spanned<DeTable<'t>>> {
+    DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        refused(shown, vec![(line_of(text, at), error.message().to_owned())])
+    })
+}
+
+fn refused(shown: &str, mut problems: Vec<(usize, String)>) -> Failure {
     problems.sort();
     let lines: Vec<String> = problems.iter().map(|(line, what)| format!("{shown}:{line}: {what}")).collect();
     let message = match lines.as_slice() {
@@ -87,34 +88,35 @@ fn refused(shown: &str, problems: &mut [(usize, String)]) -> Failure {
     Failure::usage(message).hint("all keys: `viv config keys`")
 }
 
+fn line_of(text: &str, at: usize) -> usize {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    before.iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
 struct Parser<'a> {
     text: &'a str,
     problems: Vec<(usize, String)>,
 }
 
 impl Parser<'_> {
-    fn line(&self, at: usize) -> usize {
-        let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        before.iter().filter(|byte| **byte == b'\n').count() + 1
-    }
-
-    fn problem(&mut self, at: usize, what: String) {
-        let line = self.line(at);
-        self.problems.push((line, what));
+    fn problem(&mut self, name: &Spanned<DeString<'_>>, what: String) {
+        self.problems.push((line_of(self.text, name.span().start), what));
     }
 
     fn top(&mut self, table: &DeTable<'_>) -> FileValue {
         let mut parsed = FileValue::default();
         for (name, value) in table {
-            match (name.get_ref().as_ref(), value.get_ref()) {
-                (MODEL, DeValue::Table(below)) => parsed.entries.extend(self.model(MODEL, below, true)),
-                (MODELS, DeValue::Table(below)) => parsed.models = self.models(below),
-                (MODEL | MODELS, other) => {
-                    let what = format!("wanted a table `[{}]`, got {}", name.get_ref(), other.type_str());
-                    self.problem(name.span().start, what);
+            match name.get_ref().as_ref() {
+                MODEL => parsed.entries.extend(self.model(MODEL, name, value, true)),
+                MODELS => {
+                    for (name, value) in self.table(MODELS, name, value).into_iter().flatten() {
+                        let path = format!("{MODELS}.\"{}\"", name.get_ref());
+                        let entries = self.model(&path, name, value, false);
+                        parsed.models.push((name.get_ref().to_string(), entries));
+                    }
                 }
-                (plain, _) => {
-                    let key = keys::known(plain).filter(|key| !key.name.contains('.'));
+                plain => {
+                    let key = keys::known(plain).filter(|key| key.of_model().is_none());
                     parsed.entries.extend(self.entry(key, name, value, "", keys::top_level()));
                 }
             }
@@ -122,39 +124,41 @@ impl Parser<'_> {
         parsed
     }
 
-    fn models(&mut self, table: &DeTable<'_>) -> Vec<(String, Vec<Entry>)> {
-        let mut models = Vec::new();
-        for (name, value) in table {
-            let path = format!("{MODELS}.\"{}\"", name.get_ref());
-            match value.get_ref() {
-                DeValue::Table(below) => {
-                    let entries = self.model(&path, below, false);
-                    models.push((name.get_ref().to_string(), entries));
-                }
-                other => {
-                    let what = format!("wanted a table `[{path}]`, got {}", other.type_str());
-                    self.problem(name.span().start, what);
-                }
-            }
-        }
-        models
-    }
-
-    fn model(&mut self, path: &str, table: &DeTable<'_>, named: bool) -> Vec<Entry> {
+    /// The settings of a model; `named` if its name is one of them.
+    fn model(
+        &mut self,
+        path: &str,
+        name: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+        named: bool,
+    ) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for (name, value) in table {
+        for (name, value) in self.table(path, name, value).into_iter().flatten() {
             let key = keys::known(&format!("{MODEL}.{}", name.get_ref()));
-            let key = key.filter(|key| named || key.name != "model.name");
+            let key = key.filter(|key| named || key.name != keys::NAME);
             let known = keys::of_model().filter(|known| named || *known != "name");
             entries.extend(self.entry(key, name, value, path, known));
         }
         entries
     }
 
+    fn table<'t>(
+        &mut self,
+        path: &str,
+        name: &Spanned<DeString<'_>>,
+        value: &'t Spanned<DeValue<'t>>,
+    ) -> Option<&'t DeTable<'t>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            self.problem(name, format!("wanted a table `[{path}]`, got {}", value.get_ref().type_str()));
+        }
+        table
+    }
+
     fn entry(
         &mut self,
         key: Option<&'static keys::Key>,
-        name: &Spanned<toml::de::DeString<'_>>,
+        name: &Spanned<DeString<'_>>,
         value: &Spanned<DeValue<'_>>,
         path: &str,
         known: impl Iterator<Item = &'static str>,
@@ -162,40 +166,19 @@ impl Parser<'_> {
         let full = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         let Some(key) = key else {
             let near = nearest(name.get_ref(), known).map(|near| format!("; did you mean `{}`?", full(near)));
-            let what = format!("unknown key `{}`{}", full(name.get_ref()), near.unwrap_or_default());
-            self.problem(name.span().start, what);
+            let near = near.unwrap_or_default();
+            self.problem(name, format!("unknown key `{}`{near}", full(name.get_ref())));
             return None;
         };
-        match plain(value.get_ref()).and_then(|value| key.kind.check(value)) {
-            Ok(value) => Some(Entry { key: key.name, value, line: self.line(name.span().start) }),
+        let value = Value::deserialize(value.clone().into_deserializer());
+        match value.map_err(|error| error.message().to_owned()).and_then(|value| key.kind.check(value)) {
+            Ok(value) => Some(Entry { key: key.name, value, line: line_of(self.text, name.span().start) }),
             Err(why) => {
-                self.problem(name.span().start, format!("`{}`: {why}", full(name.get_ref())));
+                self.problem(name, format!("`{}`: {why}", full(name.get_ref())));
                 None
             }
         }
     }
-}
-
-/// Converts a TOML value to JSON.
-fn plain(value: &DeValue<'_>) -> std::result::Result<Value, String> {
-    Ok(match value {
-        DeValue::String(text) => Value::from(text.as_ref()),
-        DeValue::Integer(n) => {
-            let read = i64::from_str_radix(n.as_str(), n.radix());
-            Value::from(read.map_err(|_| format!("the number {} is too large", n.as_str()))?)
-        }
-        DeValue::Float(n) => Value::from(n.as_str().parse::<f64>().unwrap_or(f64::NAN)),
-        DeValue::Boolean(flag) => Value::from(*flag),
-        DeValue::Datetime(time) => Value::from(time.to_string()),
-        DeValue::Array(all) => {
-            all.iter().map(|value| plain(value.get_ref())).collect::<std::result::Result<_, _>>()?
-        }
-        DeValue::Table(all) => {
-            let pairs =
-                all.iter().map(|(name, value)| Ok((name.get_ref().to_string(), plain(value.get_ref())?)));
-            Value::Object(pairs.collect::<std::result::Result<_, String>>()?)
-        }
-    })
 }
 
 #[cfg(test)]
@@ -234,7 +217,7 @@ mod tests {
     #[test]
     fn an_error_names_line_key_and_what_was_wanted() {
         wrong("listn = \"x\"", "vivarium.toml:1: unknown key `listn`; did you mean `listen`?");
-        wrong("\nlisten = 5", "vivarium.toml:2: `listen`: wanted a text that is not empty, got 5");
+        wrong("\nlisten = 5", "vivarium.toml:2: `listen`: wanted text, got 5");
         wrong(
             "[model]\nnaem = \"x\"",
             "vivarium.toml:2: unknown key `model.naem`; did you mean `model.name`?",
@@ -243,7 +226,7 @@ mod tests {
         wrong("[models]\nx = 1", "vivarium.toml:2: wanted a table `[models.\"x\"]`, got integer");
         wrong(
             "[model]\ncontext_window = 12",
-            "vivarium.toml:2: `model.context_window`: wanted a whole number from 1024, got 12",
+            "vivarium.toml:2: `model.context_window`: wanted whole number from 1024, got 12",
         );
         let two = "a = 1\nallow_remote = \"yes\"";
         wrong(

@@ -47,167 +47,100 @@ pub(crate) enum Kind {
     Price,
 }
 
-const fn key(
-    name: &'static str,
-    kind: Kind,
-    default: &'static str,
-    env: Option<&'static str>,
-    flag: Option<&'static str>,
-    doc: &'static str,
-) -> Key {
-    Key { name, kind, default, env, flag, doc }
-}
-
 /// All keys, in the order in which they are shown.
 pub(crate) const KEYS: [Key; 20] = [
-    key(
-        "listen",
-        Kind::Text,
-        "127.0.0.1:7878",
-        Some("VIV_LISTEN"),
-        Some("--listen"),
-        "Address to listen on; port 0 picks a free port.",
-    ),
+    key("listen", Kind::Text, "Address to listen on; port 0 picks a free port.")
+        .or("127.0.0.1:7878")
+        .set_by("VIV_LISTEN", "--listen"),
     key(
         "allow_remote",
         Kind::Flag,
-        "false",
-        Some("VIV_ALLOW_REMOTE"),
-        Some("--allow-remote"),
         "Allow a listen address that other machines can reach (plain HTTP: put TLS in front of it).",
-    ),
-    key(
-        "hosts",
-        Kind::Names,
-        "",
-        Some("VIV_HOSTS"),
-        Some("--host"),
-        "Other host names that clients may use for this server.",
-    ),
-    key(
-        "data_dir",
-        Kind::Path,
-        ".viv",
-        Some("VIV_DATA_DIR"),
-        Some("--data-dir"),
-        "Data directory; clients find the server's address and key there.",
-    ),
-    key(
-        "agents_dir",
-        Kind::Path,
-        "agents",
-        Some("VIV_AGENTS_DIR"),
-        Some("--agents"),
-        "Folder of agent files.",
-    ),
+    )
+    .or("false")
+    .set_by("VIV_ALLOW_REMOTE", "--allow-remote"),
+    key("hosts", Kind::Names, "Other host names that clients may use for this server.")
+        .set_by("VIV_HOSTS", "--host"),
+    key("data_dir", Kind::Path, "Data directory; clients find the server's address and key there.")
+        .or(".viv")
+        .set_by("VIV_DATA_DIR", "--data-dir"),
+    key("agents_dir", Kind::Path, "Folder of agent files.").or("agents").set_by("VIV_AGENTS_DIR", "--agents"),
     key(
         "log",
         Kind::Text,
-        "warn",
-        Some("VIV_LOG"),
-        None,
         "Filter of the server's log; `info` adds a line for each request and each cycle, without content.",
-    ),
+    )
+    .or("warn")
+    .env("VIV_LOG"),
     key(
         "log_format",
         Kind::OneOf(&["text", "json"]),
-        "text",
-        Some("VIV_LOG_FORMAT"),
-        None,
         "How the server's log is written: for people, or one JSON object per line.",
-    ),
+    )
+    .or("text")
+    .env("VIV_LOG_FORMAT"),
     key(
         "awake_max",
         Kind::Whole(1),
-        "256",
-        Some("VIV_AWAKE_MAX"),
-        None,
         "Maximum number of agents awake at once; other due agents wait in a queue.",
-    ),
+    )
+    .or("256")
+    .env("VIV_AWAKE_MAX"),
     key(
         "requests_per_provider",
         Kind::Whole(1),
-        "128",
-        Some("VIV_REQUESTS_PER_PROVIDER"),
-        None,
         "Maximum number of concurrent requests to one model provider; a waiting agent does not block others.",
-    ),
+    )
+    .or("128")
+    .env("VIV_REQUESTS_PER_PROVIDER"),
     key(
         "ca_file",
         Kind::Path,
-        "",
-        Some("VIV_CA_FILE"),
-        None,
         "PEM file of certificate authorities that models' servers may use, besides those of this machine.",
-    ),
+    )
+    .env("VIV_CA_FILE"),
     key(
-        "model.name",
+        NAME,
         Kind::Text,
-        "",
-        Some("VIV_MODEL"),
-        Some("--model"),
         "The default model, `demo` or `provider/model`; without one, a model that is found.",
-    ),
-    key(
-        "model.base_url",
-        Kind::Text,
-        "",
-        Some("VIV_BASE_URL"),
-        Some("--base-url"),
-        "Address of the model's API, instead of the provider's own.",
-    ),
+    )
+    .set_by("VIV_MODEL", "--model"),
+    key("model.base_url", Kind::Text, "Address of the model's API, instead of the provider's own.")
+        .set_by("VIV_BASE_URL", "--base-url"),
     key(
         "model.tool_mode",
         Kind::OneOf(&["native", "json_schema"]),
-        "",
-        Some("VIV_TOOL_MODE"),
-        Some("--tool-mode"),
         "How tools are offered: native tool calls, or a JSON schema of the reply for small local models.",
-    ),
+    )
+    .set_by("VIV_TOOL_MODE", "--tool-mode"),
     key(
         "model.context_window",
         Kind::Whole(1_024),
-        "",
-        Some("VIV_CONTEXT_WINDOW"),
-        Some("--context-window"),
         "The model's context window in tokens, instead of the known one.",
-    ),
-    key("model.max_output", Kind::Whole(1), "", None, None, "Tokens kept free for a reply."),
-    key("model.temperature", Kind::Temperature, "", None, None, "Sampling temperature, 0 to 2."),
+    )
+    .set_by("VIV_CONTEXT_WINDOW", "--context-window"),
+    key("model.max_output", Kind::Whole(1), "Tokens kept free for a reply."),
+    key("model.temperature", Kind::Temperature, "Sampling temperature."),
     key(
         "model.reasoning",
         Kind::Reasoning,
-        "",
-        None,
-        None,
-        "How much the model reasons: a level of the provider such as \"low\", or a number of tokens.",
+        "How much the model reasons: a level of the provider, or a number of tokens.",
     ),
-    key(
-        "model.headers",
-        Kind::Headers,
-        "",
-        None,
-        None,
-        "Additional headers of every request; never printed.",
-    ),
-    key(
-        "model.key_ref",
-        Kind::KeyRef,
-        "",
-        None,
-        None,
-        "Name of its key in the environment or in secrets.toml, instead of the provider's default name.",
-    ),
+    key("model.headers", Kind::Headers, "Additional headers of every request; never printed."),
+    key("model.key_ref", Kind::KeyRef, "Where its key is, instead of under the provider's default name."),
     key(
         "model.price",
         Kind::Price,
-        "",
-        None,
-        None,
         "Dollars per million tokens, { input = 2.0, cached = 0.2, output = 10.0 }, instead of the catalog's.",
     ),
 ];
 
+const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
+    Key { name, kind, default: "", env: None, flag: None, doc }
+}
+
+/// The name of the default model: the key that the other keys of `[model]` belong to.
+pub(crate) const NAME: &str = "model.name";
 /// The table of single models: the keys of `[model]` except `name`, under each model's name.
 pub(crate) const MODELS: &str = "models";
 /// The table of the default model.
@@ -220,7 +153,7 @@ pub(crate) fn known(name: &str) -> Option<&'static Key> {
 
 /// Names of the keys under `[model]`; those under `[models."…"]` are the same except `name`.
 pub(crate) fn of_model() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().filter_map(|key| key.name.strip_prefix("model."))
+    KEYS.iter().filter_map(Key::of_model)
 }
 
 /// Names that are allowed at the top level of the file.
@@ -229,6 +162,23 @@ pub(crate) fn top_level() -> impl Iterator<Item = &'static str> {
 }
 
 impl Key {
+    const fn or(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    const fn env(self, env: &'static str) -> Self {
+        Self { env: Some(env), ..self }
+    }
+
+    const fn set_by(self, env: &'static str, flag: &'static str) -> Self {
+        Self { env: Some(env), flag: Some(flag), ..self }
+    }
+
+    /// The name under `[model]`; `None` for other keys.
+    pub(crate) fn of_model(&self) -> Option<&'static str> {
+        self.name.strip_prefix("model.")
+    }
+
     /// The default; `null` if there is none.
     pub(crate) fn default_value(&self) -> Value {
         match self.kind {
@@ -240,21 +190,22 @@ impl Key {
 }
 
 impl Kind {
-    /// A description for people.
+    /// A description for people, which follows `wanted`.
     pub(crate) fn description(self) -> String {
-        match self {
-            Self::Text => "text".to_owned(),
-            Self::Path => "path".to_owned(),
-            Self::Flag => "true or false".to_owned(),
-            Self::Names => "list of texts".to_owned(),
-            Self::Whole(min) => format!("whole number from {min}"),
-            Self::Temperature => "number from 0 to 2".to_owned(),
-            Self::OneOf(values) => values.join(" or "),
-            Self::Reasoning => "text or whole number".to_owned(),
-            Self::Headers => "table of texts".to_owned(),
-            Self::KeyRef => "name of a secret".to_owned(),
-            Self::Price => "table of numbers".to_owned(),
-        }
+        let fixed = match self {
+            Self::Whole(min) => return format!("whole number from {min}"),
+            Self::OneOf(values) => return values.join(" or "),
+            Self::Text => "text",
+            Self::Path => "path",
+            Self::Flag => "true or false",
+            Self::Names => "list of texts",
+            Self::Temperature => "number from 0 to 2",
+            Self::Reasoning => "level such as \"low\", or number of tokens",
+            Self::Headers => "table of texts, such as { x-team = \"ops\" }",
+            Self::KeyRef => "name of a variable or of an entry in secrets.toml, such as MY_KEY",
+            Self::Price => "numbers for `input`, `cached` and `output`",
+        };
+        fixed.to_owned()
     }
 
     /// Parses a value from the environment.
@@ -292,28 +243,11 @@ impl Kind {
             Self::KeyRef => value.as_str().is_some_and(is_name),
             Self::Price => value.as_object().is_some_and(is_price),
         };
-        if fits { Ok(value) } else { Err(self.refusal(&value)) }
-    }
-
-    fn refusal(self, value: &Value) -> String {
-        let wanted = match self {
-            Self::Text | Self::Path => "a text that is not empty".to_owned(),
-            Self::OneOf(values) => format!("`{}`", values.join("` or `")),
-            Self::Reasoning => "a level such as \"low\", or a number of tokens".to_owned(),
-            Self::Headers => "a table of texts, such as { x-team = \"ops\" }".to_owned(),
-            Self::KeyRef => {
-                "the name of a variable or of an entry in secrets.toml, such as MY_KEY".to_owned()
-            }
-            Self::Price => {
-                "numbers for `input`, `cached` and `output`, in dollars per million tokens".to_owned()
-            }
-            Self::Flag => self.description(),
-            other => format!("a {}", other.description()),
-        };
         match self {
+            _ if fits => Ok(value),
             // The wrong value may be the secret itself.
-            Self::KeyRef | Self::Headers => format!("wanted {wanted}"),
-            _ => format!("wanted {wanted}, got {value}"),
+            Self::KeyRef | Self::Headers => Err(format!("wanted {}", self.description())),
+            _ => Err(format!("wanted {}, got {value}", self.description())),
         }
     }
 }

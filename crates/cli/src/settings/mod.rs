@@ -9,10 +9,12 @@ pub(crate) mod tests;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::args::Global;
 use crate::errors::{Failure, Result};
+pub(crate) use file::text;
 use file::{Entry, FileValue};
 use keys::{KEYS, Key, Kind};
 
@@ -61,22 +63,24 @@ pub(crate) struct Setting {
 impl Setting {
     /// The value for display: if it may contain a secret, the secret is hidden.
     pub(crate) fn shown(&self) -> Value {
-        shown(self.key, &self.value)
-    }
-}
-
-/// A value for display.
-pub(crate) fn shown(key: &Key, value: &Value) -> Value {
-    match (key.kind, value) {
-        (Kind::Headers, Value::Object(headers)) => {
-            headers.iter().map(|(name, _)| (name.clone(), json!("(hidden)"))).collect()
+        match (self.key.kind, &self.value) {
+            (Kind::Headers, Value::Object(headers)) => {
+                headers.keys().map(|name| (name.clone(), json!("(hidden)"))).collect()
+            }
+            (_, value) => value.clone(),
         }
-        _ => value.clone(),
     }
 }
 
-/// A value from the command line.
-pub(crate) type Given = (&'static str, Value);
+/// The options of a command line that are settings, by the names of the settings. Options that are not set are left
+/// out, `null`, `false` or empty.
+pub(crate) fn given(options: &impl Serialize) -> Map<String, Value> {
+    let unset = |value: &Value| matches!(value, Value::Null | Value::Bool(false)) || *value == json!([]);
+    match json!(options) {
+        Value::Object(options) => options.into_iter().filter(|(_, value)| !unset(value)).collect(),
+        _ => Map::new(),
+    }
+}
 
 /// All settings of a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,36 +90,40 @@ pub(crate) struct Settings {
     /// Whether clients started in the same directory find the data directory without options.
     pub(crate) found_by_clients: bool,
     values: Vec<Setting>,
-    models: Vec<(String, Vec<Entry>)>,
-    shown_file: String,
+    /// The file's settings of single models, by the model's name.
+    models: Vec<(String, Vec<Setting>)>,
 }
 
 impl Settings {
-    /// Reads all settings.
-    pub(crate) fn load(global: &Global, given: Vec<Given>) -> Result<Self> {
-        Self::load_with(global, given, &variable)
+    /// Reads all settings; those on the command line are in `options`.
+    pub(crate) fn load(global: &Global, options: &impl Serialize) -> Result<Self> {
+        Self::load_with(global, given(options), &variable)
     }
 
-    fn load_with(global: &Global, mut given: Vec<Given>, env: &Env<'_>) -> Result<Self> {
+    fn load_with(global: &Global, mut given: Map<String, Value>, env: &Env<'_>) -> Result<Self> {
         if let Some(dir) = &global.data_dir {
-            given.push(("data_dir", json!(utf8(dir, "--data-dir")?)));
+            given.insert("data_dir".to_owned(), json!(utf8(dir, "--data-dir")?));
         }
         let config_file = ConfigFile::find(global, env, &[FILE])?;
-        let shown_file = config_file.shown();
-        let from_file = match &config_file.text {
-            Some(text) => file::read(text, &shown_file)?,
-            None => FileValue::default(),
-        };
-        let layers = Layers { given, from_file: &from_file, env, config_file: &config_file };
-        let mut values = KEYS.iter().map(|key| layers.setting(key)).collect::<Result<Vec<_>>>()?;
-        layers.drop_settings_of_another_model(&mut values)?;
+        let text = config_file.text.as_deref().unwrap_or_default();
+        let from_file = file::read(text, &config_file.shown())?;
+        let mut layers = Layers { given, from_file: &from_file, env, config_file: &config_file, model: None };
+        let name = keys::known(keys::NAME).map(|key| layers.setting(key)).transpose()?;
+        layers.model = name.map(|name| name.value);
+        let values = KEYS.iter().map(|key| layers.setting(key)).collect::<Result<Vec<_>>>()?;
         let mut settings = Self {
             found_by_clients: false,
             file: config_file.text.is_some().then(|| config_file.file.clone()),
             values,
-            models: from_file.models,
-            shown_file,
+            models: Vec::new(),
         };
+        let of_model = |entry: &Entry| {
+            let origin = Origin::File(config_file.shown(), entry.line);
+            Some(Setting { key: keys::known(entry.key)?, value: entry.value.clone(), origin })
+        };
+        for (model, entries) in &from_file.models {
+            settings.models.push((model.clone(), entries.iter().filter_map(of_model).collect()));
+        }
         settings.found_by_clients = settings.data_dir_is_from_the_file() && !config_file.named;
         Ok(settings)
     }
@@ -125,14 +133,9 @@ impl Settings {
         &self.values
     }
 
-    /// The file's settings for single models: the model, the key, its value, its line.
-    pub(crate) fn of_models(&self) -> impl Iterator<Item = (&str, &'static Key, &Value, Origin)> {
-        self.models.iter().flat_map(|(model, entries)| {
-            entries.iter().filter_map(|entry| {
-                let origin = Origin::File(self.shown_file.clone(), entry.line);
-                Some((model.as_str(), keys::known(entry.key)?, &entry.value, origin))
-            })
-        })
+    /// The file's settings for single models, each with the name of its model.
+    pub(crate) fn of_models(&self) -> impl Iterator<Item = (&str, &Setting)> {
+        self.models.iter().flat_map(|(model, all)| all.iter().map(|setting| (model.as_str(), setting)))
     }
 
     /// One setting.
@@ -195,16 +198,9 @@ pub(crate) fn data_dir(global: &Global) -> Result<PathBuf> {
         return Ok(PathBuf::from(dir));
     }
     let config_file = ConfigFile::find(global, &variable, &[FILE, DATA_DIR])?;
-    let table = match &config_file.text {
-        Some(text) => {
-            text.parse::<toml::Table>().map_err(|_| match file::read(text, &config_file.shown()) {
-                Err(failure) => failure,
-                Ok(_) => Failure::usage(format!("cannot read `{}`", config_file.shown())),
-            })?
-        }
-        None => toml::Table::new(),
-    };
-    let dir = table.get("data_dir").and_then(toml::Value::as_str).unwrap_or(DATA_DIR);
+    let text = config_file.text.as_deref().unwrap_or_default();
+    let table = file::table(text, &config_file.shown())?;
+    let dir = table.get_ref().get("data_dir").and_then(|dir| dir.get_ref().as_str()).unwrap_or(DATA_DIR);
     Ok(config_file.root().join(dir))
 }
 
@@ -243,7 +239,7 @@ impl ConfigFile {
         };
         let named = wanted.is_some();
         let file = wanted.unwrap_or_else(|| project_dir(marks).unwrap_or_default().join(FILE));
-        let text = file::text(&file)?;
+        let text = text(&file)?;
         if named && text.is_none() {
             let message = format!("there is no file `{}`", file.display());
             return Err(Failure::usage(message).hint("write one with `viv init`, or leave out --config"));
@@ -272,46 +268,62 @@ fn project_dir(marks: &[&str]) -> Option<PathBuf> {
     (found != here).then(|| found.to_owned())
 }
 
+/// A value and where it came from, if there is one.
+type Found = Result<Option<(Value, Origin)>>;
+
 struct Layers<'a> {
-    given: Vec<Given>,
+    given: Map<String, Value>,
     from_file: &'a FileValue,
     env: &'a Env<'a>,
     config_file: &'a ConfigFile,
+    /// The name of the default model, once it is known.
+    model: Option<Value>,
 }
 
 impl Layers<'_> {
     fn setting(&self, key: &'static Key) -> Result<Setting> {
-        let setting = |value, origin| Ok(Setting { key, value, origin });
-        if let Some((value, flag)) = self.of_flag(key) {
-            let value = key.kind.check(value).map_err(|why| Failure::usage(format!("`{flag}`: {why}")))?;
-            return setting(value, Origin::Flag(flag));
+        let mut found = self.of_flag(key)?;
+        for layer in [Self::of_env, Self::of_file] {
+            found = if found.is_none() { self.of_layer(key, layer)? } else { found };
         }
-        if let Some((value, name)) = self.of_env(key)? {
-            return setting(value, Origin::Env(name));
-        }
-        if let Some((value, line)) = self.of_file(key)? {
-            return setting(value, Origin::File(self.config_file.shown(), line));
-        }
-        setting(self.resolve_path(key, key.default_value())?, Origin::Default)
+        let (value, origin) = match found {
+            Some(found) => found,
+            None => (self.resolve_path(key, key.default_value())?, Origin::Default),
+        };
+        Ok(Setting { key, value, origin })
     }
 
-    fn of_flag(&self, key: &Key) -> Option<(Value, &'static str)> {
-        let (_, value) = self.given.iter().find(|(name, _)| *name == key.name)?;
-        Some((value.clone(), key.flag?))
+    fn of_flag(&self, key: &Key) -> Found {
+        let Some((value, flag)) = self.given.get(key.name).zip(key.flag) else { return Ok(None) };
+        let value =
+            key.kind.check(value.clone()).map_err(|why| Failure::usage(format!("`{flag}`: {why}")))?;
+        Ok(Some((value, Origin::Flag(flag))))
     }
 
-    fn of_env(&self, key: &Key) -> Result<Option<(Value, &'static str)>> {
+    /// What the environment or the file says. A model's settings do not apply to another model: they are left out
+    /// if that layer names one.
+    fn of_layer(&self, key: &Key, layer: fn(&Self, &Key) -> Found) -> Found {
+        if let (Some(model), Some(_), Some(name)) = (&self.model, key.of_model(), keys::known(keys::NAME))
+            && layer(self, name)?.is_some_and(|(named, _)| named != *model)
+        {
+            return Ok(None);
+        }
+        layer(self, key)
+    }
+
+    fn of_env(&self, key: &Key) -> Found {
         let Some(name) = key.env else { return Ok(None) };
         let Some(text) = (self.env)(name)? else { return Ok(None) };
         let value = key.kind.parse(&text).map_err(|why| Failure::usage(format!("`{name}`: {why}")))?;
-        Ok(Some((value, name)))
+        Ok(Some((value, Origin::Env(name))))
     }
 
-    fn of_file(&self, key: &Key) -> Result<Option<(Value, usize)>> {
+    fn of_file(&self, key: &Key) -> Found {
         let Some(entry) = self.from_file.entries.iter().find(|entry| entry.key == key.name) else {
             return Ok(None);
         };
-        Ok(Some((self.resolve_path(key, entry.value.clone())?, entry.line)))
+        let value = self.resolve_path(key, entry.value.clone())?;
+        Ok(Some((value, Origin::File(self.config_file.shown(), entry.line))))
     }
 
     fn resolve_path(&self, key: &Key, value: Value) -> Result<Value> {
@@ -319,33 +331,5 @@ impl Layers<'_> {
             (Kind::Path, Some(path)) => Ok(json!(utf8(&self.config_file.root().join(path), key.name)?)),
             _ => Ok(value),
         }
-    }
-
-    /// Drops model settings of a layer that names a different model than the effective one.
-    fn drop_settings_of_another_model(&self, values: &mut [Setting]) -> Result<()> {
-        let Some(name) = values.iter().find(|setting| setting.key.name == "model.name") else {
-            return Ok(());
-        };
-        let (name, key) = (name.value.clone(), name.key);
-        let other = |value: Option<Value>| value.is_some_and(|value| value != name);
-        let of_file = other(self.of_file(key)?.map(|(value, _)| value));
-        let of_env = other(self.of_env(key)?.map(|(value, _)| value));
-        for setting in values.iter_mut().filter(|setting| setting.key.name.starts_with("model.")) {
-            let dropped = match setting.origin {
-                Origin::File(..) => of_file,
-                Origin::Env(_) => of_env,
-                Origin::Default | Origin::Flag(_) => false,
-            };
-            if dropped {
-                setting.value = setting.key.default_value();
-                setting.origin = Origin::Default;
-                // If the environment's value is dropped, the file's may still apply.
-                if let Some((value, line)) = self.of_file(setting.key)?.filter(|_| !of_file) {
-                    setting.value = value;
-                    setting.origin = Origin::File(self.config_file.shown(), line);
-                }
-            }
-        }
-        Ok(())
     }
 }

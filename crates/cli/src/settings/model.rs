@@ -1,15 +1,12 @@
 //! Converts settings to model configurations: `[model]` and `[models."…"]` in the form of `models`.
 
-use agent::port::Price;
-use models::model_book::{ModelConfig, Reasoning, ToolMode};
+use models::model_book::ModelConfig;
 use models::secret::Secret;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Settings;
+use super::keys::Kind;
 use crate::errors::{Failure, Result};
-
-/// Micro-dollars per dollar.
-const MICRO: f64 = 1e6;
 
 impl Settings {
     /// Whether the default model has settings other than its name.
@@ -19,9 +16,9 @@ impl Settings {
 
     /// The names of secrets that the models' settings use.
     pub(crate) fn key_refs(&self) -> Vec<&str> {
-        let of_models = self.of_models().filter(|(_, key, ..)| key.name == "model.key_ref");
-        let of_models = of_models.filter_map(|(_, _, value, _)| value.as_str());
-        self.get("model.key_ref").value.as_str().into_iter().chain(of_models).collect()
+        let of_models = self.of_models().map(|(_, setting)| setting);
+        let all = std::iter::once(self.get("model.key_ref")).chain(of_models);
+        all.filter(|setting| setting.key.kind == Kind::KeyRef).filter_map(|one| one.value.as_str()).collect()
     }
 
     /// The configuration of a model: its `[models."name"]`, overridden by `[model]` if it is the default.
@@ -32,15 +29,17 @@ impl Settings {
         default: bool,
         secret: impl Fn(&str) -> Option<Secret>,
     ) -> Result<ModelConfig> {
-        let mut model = ModelConfig::named(name);
-        let own = self.of_models().filter(|(model, ..)| *model == name);
-        let own = own.map(|(_, key, value, _)| (key.name.trim_start_matches("model."), value));
+        let own = self.of_models().filter(|(model, _)| *model == name);
+        let own = own.filter_map(|(_, setting)| Some((setting.key.of_model()?, &setting.value)));
         let overrides = self.of_default().filter(|_| default);
-        for (key, value) in own.chain(overrides) {
-            put(&mut model, key, value);
-            if let ("key_ref", Some(wanted)) = (key, value.as_str()) {
-                model.key = Some(secret(wanted).ok_or_else(|| no_secret(name, wanted))?);
-            }
+        let mut keys: Map<String, Value> =
+            own.chain(overrides).map(|(key, value)| (key.to_owned(), value.clone())).collect();
+        keys.insert("name".to_owned(), name.into());
+        let key_ref = keys.remove("key_ref");
+        let mut model: ModelConfig = serde_json::from_value(Value::Object(keys))
+            .map_err(|error| Failure::usage(format!("the settings of `{name}` are wrong: {error}")))?;
+        if let Some(wanted) = key_ref.as_ref().and_then(Value::as_str) {
+            model.key = Some(secret(wanted).ok_or_else(|| no_secret(name, wanted))?);
         }
         Ok(model)
     }
@@ -52,7 +51,7 @@ impl Settings {
 
     fn of_default(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         let set_values = self.values.iter().filter(|setting| !setting.value.is_null());
-        set_values.filter_map(|setting| Some((setting.key.name.strip_prefix("model.")?, &setting.value)))
+        set_values.filter_map(|setting| Some((setting.key.of_model()?, &setting.value)))
     }
 }
 
@@ -61,46 +60,19 @@ fn no_secret(model: &str, wanted: &str) -> Failure {
         .hint(format!("set the variable `{wanted}`, or write `{wanted} = \"...\"` into secrets.toml"))
 }
 
-/// Sets one value, which was already checked by the table of keys.
-fn put(model: &mut ModelConfig, key: &str, value: &Value) {
-    let text = || value.as_str().map(str::to_owned);
-    let whole = || value.as_u64().and_then(|n| u32::try_from(n).ok());
-    match key {
-        "base_url" => model.base_url = text(),
-        "tool_mode" => {
-            let native = value.as_str() == Some("native");
-            model.tool_mode = Some(if native { ToolMode::Native } else { ToolMode::JsonSchema });
-        }
-        "context_window" => model.context_window = whole(),
-        "max_output" => model.max_output = whole(),
-        "temperature" => model.temperature = value.as_f64(),
-        "reasoning" => model.reasoning = whole().map(Reasoning::Budget).or(text().map(Reasoning::Effort)),
-        "headers" => {
-            let pairs = value.as_object().into_iter().flatten();
-            let pairs = pairs.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
-            model.headers = pairs.collect();
-        }
-        "price" => {
-            let micro = |name: &str| (value[name].as_f64().unwrap_or_default() * MICRO).round() as u64;
-            let price = Price { input: micro("input"), cached: micro("cached"), output: micro("output") };
-            model.price = Some(price);
-        }
-        // `name` is already set; the caller looks up `key_ref`.
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::settings;
     use super::*;
+    use agent::port::Price;
+    use models::model_book::Reasoning;
 
     #[test]
     fn the_default_table_overrides_a_models_own_table() {
         let text = "[model]\nname = \"ollama/a\"\ntemperature = 0.5\n\
                     [models.\"ollama/a\"]\ntemperature = 1.5\nmax_output = 100\n\
                     price = { input = 2.5, cached = 0.25, output = 10 }\nkey_ref = \"MINE\"\n";
-        let read = settings(text, vec![]);
+        let read = settings(text, ());
         let secret = |name: &str| (name == "MINE").then(|| Secret::new("canary"));
         let model = read.model("ollama/a", true, secret).unwrap();
         assert_eq!((model.temperature, model.max_output), (Some(0.5), Some(100)));
@@ -116,7 +88,7 @@ mod tests {
     #[test]
     fn reasoning_is_a_level_or_a_number_of_tokens() {
         let of = |value: &str| {
-            let read = settings(&format!("[model]\nreasoning = {value}"), vec![]);
+            let read = settings(&format!("[model]\nreasoning = {value}"), ());
             read.model("ollama/a", true, |_| None).unwrap().reasoning
         };
         assert_eq!(of("\"low\""), Some(Reasoning::Effort("low".to_owned())));

@@ -63,7 +63,7 @@ mod tests {
             })
             .map(|line| format!("{line}\n"))
             .collect();
-        let read = settings(&uncommented, vec![]);
+        let read = settings(&uncommented, ());
         assert_eq!(read.text("model.name"), "anthropic/claude-sonnet-5-5");
         for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
             let holds = read.get(key.name).value.to_string();

@@ -77,11 +77,19 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
     let of_ada = |rest: &str| format!("/v1/agents/{ADA}{rest}");
     let (inbox, one) = (of_ada("/inbox"), of_ada(&format!("/events/{DEAD}")));
     let (facts_of, calls) = (of_ada("/facts"), of_ada("/calls"));
+    let space = json!({"id": DEAD, "name": "home", "display_name": "Home", "description": "", "head_seq": 0, "rev": 0,
+        "closed": false, "wake_on": "all", "created_at": "2026-11-21T14:00:00Z"});
+    let entity = json!({"id": ADA, "kind": "agent", "name": "ada", "display_name": "Ada", "external_id": null,
+        "created_at": "2026-11-21T14:00:00Z"});
+    let members = format!("/v1/spaces/{DEAD}/members");
     let stub = Stub::serve(vec![
         ("/v1/ready", json!({"ready": true, "version": "0", "model": null, "totals": totals})),
         ("/v1/agents", page(json!([agent]))),
         ("/v1/entities", page(json!([]))),
-        ("/v1/spaces", page(json!([]))),
+        ("/v1/spaces", page(json!([space]))),
+        (&members, page(json!([{"entity": entity, "role": "member", "since": "2026-11-21T14:00:00Z"}]))),
+        ("/v1/whoami", json!({"kind": "admin"})),
+        (&of_ada(""), agent.clone()),
         ("/v1/recent", json!({"items": []})),
         (&facts_of, facts),
         (&calls, page(json!([]))),
@@ -107,6 +115,8 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
         all.push_str(&format!("$ viv {}\n{}\n", args.join(" "), ran.shown()));
     }
     insta::assert_snapshot!("dead", all);
+    let chat = run_with(dir.path(), &["chat"], "", &settings);
+    assert!(chat.err.contains("`ada`: 1 event is dead: invalid request"), "{}", chat.shown());
 }
 
 #[test]

@@ -129,3 +129,17 @@ fn help_is_grouped_and_viv_alone_shows_first_steps() {
     }
     insta::assert_snapshot!("help", all.replace(dir.path().to_str().unwrap(), "<dir>"));
 }
+
+#[test]
+fn instructions_are_read_from_a_file_when_an_agent_is_created() {
+    let server = Server::start();
+    let file = server.dir.path().join("bob.txt");
+    std::fs::write(&file, "You are Bob.\n").unwrap();
+    let at_file = format!("@{}", file.display());
+    let created = server.run(&["agents", "create", "bob", "--instructions", &at_file, "--json"]);
+    assert_eq!(created.code, 0, "{}", created.shown());
+    let agent: serde_json::Value = serde_json::from_str(&created.out).unwrap();
+    assert_eq!(agent["config"]["instructions"], "You are Bob.");
+    let missing = server.run(&["agents", "create", "cai", "--instructions", "@nowhere.txt"]);
+    assert!(missing.code == 2 && missing.err.contains("nowhere.txt"), "{}", missing.shown());
+}

@@ -102,7 +102,15 @@ fn what_cannot_be_undone_wants_a_confirmation() {
     for args in [&["agents", "create", "bob"][..], &["spaces", "open", "attic"]] {
         assert_eq!(server.run(args).code, 0);
     }
-    for args in [&["agents", "retire", "bob"][..], &["spaces", "close", "attic"]] {
+    let copy = server.dir.path().join("copy.db").display().to_string();
+    let other = tempfile::tempdir().unwrap();
+    let dir = other.path().to_str().unwrap();
+    assert_eq!((server.run(&["backup", &copy]).code, run(other.path(), &["restore", &copy]).code), (0, 0));
+    for args in [
+        &["agents", "retire", "bob"][..],
+        &["spaces", "close", "attic"],
+        &["restore", &copy, "--replace", "--data-dir", dir],
+    ] {
         let ran = server.run(args);
         assert_eq!((ran.code, ran.err.contains("--yes")), (2, true), "{}", ran.shown());
         for (answer, code) in [("n\r", 3), ("y\r", 0)] {

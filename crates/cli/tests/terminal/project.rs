@@ -94,13 +94,8 @@ fn init_writes_a_project_that_starts_and_never_overwrites_one() {
     let before = fs::read(dir.path().join("agents/helper.md")).unwrap();
     let again = run(dir.path(), &["init", "--json"]);
     assert_eq!((again.code, &again.error()["error"]["code"]), (3, &json!("would_overwrite")));
-    assert_eq!(again.error()["error"]["hint"], "name another folder: `viv init ./my-agents`");
-    for free in ["my-agents-2", "my-agents-3"] {
-        run(dir.path(), &["init", "my-agents"]);
-        let again = run(dir.path(), &["init", "my-agents", "--json"]);
-        assert_eq!(again.error()["error"]["hint"], format!("name another folder: `viv init {free}`"));
-        assert_eq!(run(dir.path(), &["init", free]).code, 0);
-    }
+    assert_eq!(again.error()["error"]["hint"], "name another folder, such as `viv init my-agents`");
+    assert_eq!(run(dir.path(), &["init", "my-agents"]).code, 0);
     assert_eq!(fs::read(dir.path().join("agents/helper.md")).unwrap(), before);
     let check = run(dir.path(), &["config", "check", "--model", "demo", "--json"]);
     assert_eq!(check.json()["agents"], json!(["helper", "ops"]), "{}", check.shown());
@@ -360,13 +355,12 @@ fn config_check_refuses_the_address_that_up_would_refuse() {
 }
 
 #[test]
-fn all_config_keys_are_listed_for_people_scripts_and_pages() {
+fn all_config_keys_are_listed_for_people_and_scripts() {
     let dir = project(&[]);
     let of_agents = run(dir.path(), &["config", "keys", "--agent", "--json"]).json();
     let keys: Vec<&str> =
         of_agents["items"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
     assert!(keys.starts_with(&["name", "display_name", "spaces", "description"]), "{keys:?}");
-    let page = run(dir.path(), &["config", "keys", "--markdown"]).out;
-    assert!(page.starts_with("| key | type | default | env | flag | meaning |\n"), "{page}");
-    assert_eq!(run(dir.path(), &["config", "keys"]).code, 0);
+    let page = run(dir.path(), &["config", "keys"]).out;
+    assert!(page.starts_with("listen  Address to listen on"), "{page}");
 }

@@ -38,12 +38,8 @@ pub fn shown(path: &Path) -> String {
 
 /// The agent files in the folder, by path; `None` if there is no such folder.
 pub fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, FileProblem> {
-    let unreadable = |why: String| FileProblem {
-        file: shown(dir),
-        line: None,
-        column: None,
-        what: format!("cannot read the folder: {why}"),
-    };
+    let unreadable =
+        |why: String| FileProblem::new(&shown(dir), None, format!("cannot read the folder: {why}"));
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -99,14 +95,7 @@ fn read_as(path: &Path, stamp: &Stamp, vet: &Vet<'_>) -> Result<AgentFile, Vec<F
 }
 
 fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<FileProblem>> {
-    let unreadable = |why: String| {
-        vec![FileProblem {
-            file: file.to_owned(),
-            line: None,
-            column: None,
-            what: format!("cannot read it: {why}"),
-        }]
-    };
+    let unreadable = |why: String| vec![FileProblem::new(file, None, format!("cannot read it: {why}"))];
     if let Stamp::Other(why) = stamp {
         return Err(unreadable(why.clone()));
     }
@@ -134,7 +123,7 @@ fn refuse_duplicates(all: &mut [FoundFile]) {
                 agent.name,
                 others.join("`, `")
             );
-            found.read = Err(vec![FileProblem { file: found.file.clone(), line: None, column: None, what }]);
+            found.read = Err(vec![FileProblem::new(&found.file, None, what)]);
         }
     }
 }

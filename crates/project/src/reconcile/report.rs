@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use agent::config::KEYS;
 use agent::port::AgentCard;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::agent_file::AgentFile;
 
 /// What happened to the agents.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct ReconcileReport {
     /// Agents that were created.
     pub created: Vec<Created>,
@@ -20,11 +21,12 @@ pub struct ReconcileReport {
     /// Agents that were left as they are although their file, or its absence, says otherwise.
     pub left: Vec<Left>,
     /// Agents that were retired, with the files that are gone.
+    #[serde(serialize_with = "retired_to_json")]
     pub retired: Vec<(String, String)>,
 }
 
 /// An agent that was created.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Created {
     /// Its handle.
     pub name: String,
@@ -37,7 +39,7 @@ pub struct Created {
 }
 
 /// An agent that was changed.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Changed {
     /// Its handle.
     pub name: String,
@@ -46,6 +48,7 @@ pub struct Changed {
     /// It was changed over the API since its file was applied.
     pub amended: bool,
     /// Each changed key, with its value before and after.
+    #[serde(serialize_with = "changes_to_json")]
     pub changes: Vec<(&'static str, Value, Value)>,
     /// Spaces that it joined.
     pub joined: Vec<String>,
@@ -54,7 +57,7 @@ pub struct Changed {
 }
 
 /// An agent that was left as it is.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Left {
     /// Its handle.
     pub name: String,
@@ -149,25 +152,17 @@ impl ReconcileReport {
 
     /// The report as JSON.
     pub fn to_json(&self) -> Value {
-        let changed = self.changed.iter().map(|one| {
-            let changes = one.changes.iter();
-            let changes = changes.map(|(key, old, new)| json!({"key": key, "old": old, "new": new}));
-            json!({
-                "name": one.name, "file": one.file, "amended": one.amended,
-                "changes": changes.collect::<Vec<_>>(), "joined": one.joined, "departed": one.departed,
-            })
-        });
-        let created = self.created.iter();
-        let created = created
-            .map(|one| json!({"name": one.name, "file": one.file, "spaces": one.spaces, "was": one.was}));
-        let left = self.left.iter().map(|one| json!({"name": one.name, "file": one.file, "why": one.why}));
-        let retired = self.retired.iter().map(|(name, file)| json!({"name": name, "file": file}));
-        json!({
-            "created": created.collect::<Vec<_>>(),
-            "changed": changed.collect::<Vec<_>>(),
-            "unchanged": self.unchanged,
-            "left": left.collect::<Vec<_>>(),
-            "retired": retired.collect::<Vec<_>>(),
-        })
+        json!(self)
     }
+}
+
+fn retired_to_json<S: Serializer>(retired: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(retired.iter().map(|(name, file)| json!({"name": name, "file": file})))
+}
+
+fn changes_to_json<S: Serializer>(
+    changes: &[(&'static str, Value, Value)],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_seq(changes.iter().map(|(key, old, new)| json!({"key": key, "old": old, "new": new})))
 }

@@ -3,6 +3,7 @@
 //!
 //! Two kinds of cut: the commit never reaches the store, or it does and the answer is lost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -52,7 +53,7 @@ impl Intercept for CutAtCommit {
     }
 }
 
-/// Two cycles: one with tools of every effect, one that only posts a message.
+/// Three cycles: one with tools of every effect, one that only posts a message, one that answers in plain text.
 fn author(prompt: &Prompt) -> Script {
     match (inbox(prompt).contains("work"), step(prompt)) {
         (true, 0) => Script::new()
@@ -73,6 +74,7 @@ fn author(prompt: &Prompt) -> Script {
         (true, 2) => Script::new()
             .call("send_message", &send("lobby", "worked"))
             .call("done", &json!({"summary": "w"})),
+        _ if inbox(prompt).contains("plainly") => Script::new().text("plain words"),
         (_, 0) => Script::new().call("send_message", &send("lobby", "heard")),
         _ => done(),
     }
@@ -101,7 +103,7 @@ async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
     let ada = fixture.world.agent("ada", AgentConfig::default()).await.unwrap();
     let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
     let mut ids = Vec::new();
-    for text in ["please work", "thanks"] {
+    for text in ["please work", "thanks", "and plainly?"] {
         ids.push(fixture.world.say(husam, lobby, text).await.unwrap());
         fixture.world.pass(std::time::Duration::from_secs(2)).await.unwrap();
         if left.load(Ordering::SeqCst) < 0 {
@@ -134,8 +136,10 @@ async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
 #[tokio::test]
 async fn every_prefix_of_the_commits_continues_to_the_same_end() {
     let (whole, commits, prompts) = story(1_000_000, false).await;
-    // Two messages of husam; of ada two at work, one for the late result of `ask`, one for the thanks.
-    assert_eq!(whole.messages.len(), 6, "{whole:?}");
+    // Three messages of husam; of ada two at work, one for the late result of `ask`, one for the thanks, and her text.
+    assert_eq!(whole.messages.len(), 8, "{whole:?}");
+    let posted = whole.messages.iter().filter(|(_, text)| text == "plain words");
+    assert_eq!(posted.count(), 1, "the text without a call is posted once");
     assert_eq!((whole.puts, whole.fires), (1, 1));
     accepted_by_every_vendor(&prompts, "whole");
     assert!(commits >= 9, "{commits} commits");
@@ -162,7 +166,7 @@ pub(crate) fn model(wire: Arc<dyn Wire>) -> VendorModel {
         price: None,
         demo: false,
     };
-    let address = Address { base_url: "http://127.0.0.1:9".into(), key: None, headers: Vec::new() };
+    let address = Address { base_url: "http://127.0.0.1:9".into(), key: None, headers: BTreeMap::new() };
     VendorModel::new(info, wire, address, Arc::new(Clients::default()))
 }
 

@@ -186,8 +186,8 @@ async fn change_error(app: &AppState, error: RegistryError, id: AgentId, name: &
     ))
 }
 
-/// Cancels the open cycle of an agent. The generation stops; what the cycle has committed stays. With an entity's
-/// key only a cycle that is processing an event of this entity can be canceled.
+/// Cancels the open cycle of an agent. The generation stops; what the cycle has committed stays. With a person's
+/// key only a cycle that is processing an event of this person can be canceled.
 #[utoipa::path(post, path = "/v1/agents/{agent}/cancel", tag = "agents", request_body = Option<CancelRequest>,
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The cycle that is being canceled.", body = Canceled)))]

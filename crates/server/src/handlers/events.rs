@@ -22,8 +22,7 @@ use api::{EVENT_STATES, EventAccepted, InboxQuery, LoggedEvent, NewEvent, PageJs
 /// Sends an event to an agent. After the response the event is on disk. Sent again with the same
 /// `Idempotency-Key`, it is processed only once.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events", tag = "events", request_body = NewEvent,
-    params(("agent" = String, Path, description = "Id or handle."),
-           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable ASCII characters.")),
+    params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 201, description = "The event is accepted.", body = EventAccepted),
               (status = 200, description = "The event was accepted before.", body = EventAccepted)))]
 pub(super) async fn send(
@@ -193,8 +192,7 @@ pub(super) async fn drop_event(
 /// with all held events of its space. A processed or skipped event is sent as a new event that refers to it.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/retry", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."),
-           ("event" = String, Path, description = "The event's id."),
-           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable ASCII characters.")),
+           ("event" = String, Path, description = "The event's id.")),
     responses((status = 201, description = "Sent as a new event.", body = EventAccepted),
               (status = 200, description = "The event waits again, or was retried before.", body = EventAccepted)))]
 pub(super) async fn retry(

@@ -27,8 +27,7 @@ use api::{MessageJson, NewMessageJson, PageJson, TimelineQuery};
 /// Posts a message in a space. After the response the message is on disk. Sent again with the same `id` or the same
 /// `Idempotency-Key`, it is posted only once.
 #[utoipa::path(post, path = "/v1/spaces/{space}/messages", tag = "messages", request_body = NewMessageJson,
-    params(("space" = String, Path, description = "Id or handle."),
-           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable ASCII characters.")),
+    params(("space" = String, Path, description = "Id or handle.")),
     responses((status = 201, description = "The new message.", body = MessageJson),
               (status = 200, description = "The message was posted before.", body = MessageJson)))]
 pub(super) async fn post_message(

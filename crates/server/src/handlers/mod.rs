@@ -23,59 +23,78 @@ mod streams;
 
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
+    use crate::problem::Code::{
+        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, CallOver, EventState, EventTaken,
+        IdTaken, InboxFull, KeyOver, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound,
+        NotHuman, NotMember, SenderRefused, SenderRequired, SpaceClosed, SpaceFull,
+    };
     use Access::{Admin, AnyKey, Member, Person, Public, Service};
     routes
-        .add(Public, doc!(meta::health))
-        .add(Public, doc!(meta::ready))
-        .add(Public, doc!(meta::document))
-        .add(AnyKey, doc!(meta::whoami))
-        .add(Admin, doc!(agents::create))
-        .add(Admin, doc!(agents::list))
-        .add(Admin, doc!(agents::get))
-        .add(Admin, doc!(agents::change_agent))
-        .add(Admin, doc!(agents::suspend))
-        .add(Admin, doc!(agents::resume))
-        .add(Admin, doc!(agents::retire))
-        .add(Person, doc!(agents::cancel))
-        .add(Admin, doc!(calls::open))
-        .add(Admin, doc!(calls::cancel))
-        .add(Service, doc!(events::send))
-        .add(Admin, doc!(events::get))
-        .add(Admin, doc!(events::cancel))
-        .add(Admin, doc!(events::retry))
-        .add(Admin, doc!(events::drop_event))
-        .add(Admin, doc!(events::inbox))
-        .add(Admin, doc!(history::runs))
-        .add(Admin, doc!(history::run))
-        .add(Admin, doc!(history::consciousness))
-        .add(Admin, doc!(history::facts))
-        .add(Admin, doc!(history::context))
-        .add(Admin, doc!(memories::list_memories))
-        .add(Admin, doc!(memories::set_memory))
-        .add(Admin, doc!(memories::delete_memory))
-        .add(Admin, doc!(recent::list))
-        .add(Admin, doc!(streams::server_stream))
-        .add(Admin, doc!(streams::agent))
-        .add(Admin, doc!(entities::create))
-        .add(Admin, doc!(entities::list))
-        .add(Admin, doc!(entities::get))
-        .add(Admin, doc!(keys::create))
-        .add(Admin, doc!(keys::list))
-        .add(Admin, doc!(keys::rotate))
-        .add(Admin, doc!(keys::revoke))
-        .add(Admin, doc!(spaces::open))
-        .add(Person, doc!(spaces::list))
-        .add(Member, doc!(spaces::get))
-        .add(Admin, doc!(spaces::change_space))
-        .add(Admin, doc!(spaces::close))
-        .add(Admin, doc!(spaces::reopen))
-        .add(Member, doc!(spaces::members))
-        .add(Admin, doc!(spaces::add_member))
-        .add(Admin, doc!(spaces::remove_member))
-        .add(Member, doc!(messages::post_message))
-        .add(Member, doc!(messages::list))
-        .add(Person, doc!(messages::get))
-        .add(Member, doc!(streams::space))
+        .add(Public, doc!(meta::health), &[])
+        .add(Public, doc!(meta::ready), &[])
+        .add(Public, doc!(meta::document), &[])
+        .add(AnyKey, doc!(meta::whoami), &[])
+        .add(Admin, doc!(agents::create), &[BadHandle, NameTaken, BadConfig, NoSuchModel, NoSuchTool])
+        .add(Admin, doc!(agents::list), &[])
+        .add(Admin, doc!(agents::get), &[])
+        .add(Admin, doc!(agents::change_agent), &[BadConfig, NoSuchModel, NoSuchTool, AgentRetired])
+        .add(Admin, doc!(agents::suspend), &[AgentRetired])
+        .add(Admin, doc!(agents::resume), &[AgentRetired])
+        .add(Admin, doc!(agents::retire), &[AgentRetired])
+        .add(Person, doc!(agents::cancel), &[NoOpenCycle])
+        .add(Admin, doc!(calls::open), &[])
+        .add(Admin, doc!(calls::cancel), &[CallOver])
+        .add(Service, doc!(events::send), &[AgentRetired, InboxFull])
+        .add(Admin, doc!(events::get), &[])
+        .add(Admin, doc!(events::cancel), &[EventState, EventTaken])
+        .add(Admin, doc!(events::retry), &[EventState, EventTaken, AgentRetired, InboxFull])
+        .add(Admin, doc!(events::drop_event), &[EventState, EventTaken])
+        .add(Admin, doc!(events::inbox), &[])
+        .add(Admin, doc!(history::runs), &[])
+        .add(Admin, doc!(history::run), &[])
+        .add(Admin, doc!(history::consciousness), &[])
+        .add(Admin, doc!(history::facts), &[])
+        .add(Admin, doc!(history::context), &[NoSuchModel])
+        .add(Admin, doc!(memories::list_memories), &[])
+        .add(Admin, doc!(memories::set_memory), &[AgentRetired, MemoriesFull])
+        .add(Admin, doc!(memories::delete_memory), &[AgentRetired])
+        .add(Admin, doc!(recent::list), &[NotFound])
+        .add(Admin, doc!(streams::server_stream), &[])
+        .add(Admin, doc!(streams::agent), &[BadHeader])
+        .add(Admin, doc!(entities::create), &[BadHandle, NameTaken])
+        .add(Admin, doc!(entities::list), &[])
+        .add(Admin, doc!(entities::get), &[])
+        .add(Admin, doc!(keys::create), &[NotFound, NotHuman])
+        .add(Admin, doc!(keys::list), &[])
+        .add(Admin, doc!(keys::rotate), &[KeyOver])
+        .add(Admin, doc!(keys::revoke), &[])
+        .add(Admin, doc!(spaces::open), &[BadHandle, NameTaken, NotFound, SpaceFull])
+        .add(Person, doc!(spaces::list), &[])
+        .add(Member, doc!(spaces::get), &[])
+        .add(Admin, doc!(spaces::change_space), &[])
+        .add(Admin, doc!(spaces::close), &[])
+        .add(Admin, doc!(spaces::reopen), &[NameTaken])
+        .add(Member, doc!(spaces::members), &[])
+        .add(Admin, doc!(spaces::add_member), &[SpaceFull])
+        .add(Admin, doc!(spaces::remove_member), &[])
+        .add(
+            Member,
+            doc!(messages::post_message),
+            &[
+                BadId,
+                IdTaken,
+                SenderRequired,
+                SenderRefused,
+                NotHuman,
+                NotMember,
+                BadMention,
+                SpaceClosed,
+                InboxFull,
+            ],
+        )
+        .add(Member, doc!(messages::list), &[])
+        .add(Person, doc!(messages::get), &[])
+        .add(Member, doc!(streams::space), &[BadHeader])
 }
 
 /// The problem of a denied request, with handles in place of ids: people know agents and spaces by those.

@@ -62,7 +62,7 @@ pub(super) async fn open(
     .await
 }
 
-/// Lists spaces by name: all spaces with an admin key, the entity's own spaces with an entity's key.
+/// Lists spaces by name: all spaces with an admin key, the person's own spaces with a person's key.
 #[utoipa::path(get, path = "/v1/spaces", tag = "spaces", params(PageQuery),
     responses((status = 200, description = "A page of spaces.", body = PageJson<SpaceJson>)))]
 pub(super) async fn list(

@@ -11,13 +11,14 @@ use crate::auth::{Caller, InSpace};
 use crate::extract::PathParam;
 use crate::problem::Problem;
 use crate::stream::{SocketTakeover, Subject, last_seen, open};
+use api::{AgentFrame, ServerFrame, SpaceFrame};
 
 /// Streams everything that happens on the server (`text/event-stream`). The first event is a `snapshot` with the
 /// agents that are running a cycle. It is followed by the events of all streams of spaces and agents, except
 /// `thought` and `commit`. Events have no `id`: a client that was disconnected reads `/v1/recent`. If updates were
 /// lost, a new `snapshot` is sent. The last event is `closed`, with the reason.
 #[utoipa::path(get, path = "/v1/stream", tag = "streams",
-    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
+    responses((status = 200, description = "The stream.", body = ServerFrame, content_type = "text/event-stream")))]
 pub(super) async fn server_stream(
     State(app): SharedState,
     caller: Caller,
@@ -37,7 +38,7 @@ pub(super) async fn server_stream(
 #[utoipa::path(get, path = "/v1/spaces/{space}/stream", tag = "streams",
     params(("space" = String, Path, description = "Id or handle."),
            ("last-event-id" = Option<u64>, Header, description = "The last `id` that the client received.")),
-    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
+    responses((status = 200, description = "The stream.", body = SpaceFrame, content_type = "text/event-stream")))]
 pub(super) async fn space(
     State(app): SharedState,
     caller: Caller,
@@ -59,7 +60,7 @@ pub(super) async fn space(
 #[utoipa::path(get, path = "/v1/agents/{agent}/stream", tag = "streams",
     params(("agent" = String, Path, description = "Id or handle."),
            ("last-event-id" = Option<u64>, Header, description = "The last `id` that the client received.")),
-    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
+    responses((status = 200, description = "The stream.", body = AgentFrame, content_type = "text/event-stream")))]
 pub(super) async fn agent(
     State(app): SharedState,
     caller: Caller,

@@ -17,11 +17,7 @@ use crate::args::ChatArgs;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 use crate::target;
-use api::Agent;
-use client::{Client, agent_path};
-
-/// Maximum number of agents of the space that are searched for dead events.
-const DEAD_LOOK: usize = 8;
+use client::Client;
 
 /// The file in the data directory with the lines that were typed.
 const HISTORY: &str = "chat_history";
@@ -44,12 +40,8 @@ pub(crate) async fn run(client: Client, data_dir: &Path, screen: Screen, args: C
         target.agent(Some(agent))?;
     }
     if target.admin {
-        for agent in target.agents().take(DEAD_LOOK) {
-            let agent: Agent = client.get_as(&agent_path(agent.id.agent(), "")).await?;
-            if let Some(notice) = dead::notice(&agent) {
-                screen.note(&screen.clean_line(&format!("(`{}`: {notice})", agent.name)));
-            }
-        }
+        let agents: Vec<String> = target.agents().map(|agent| agent.id.to_string()).collect();
+        dead::note(&client, &screen, &agents).await?;
     }
     if live {
         let history = data_dir.is_dir().then(|| data_dir.join(HISTORY));

@@ -4,8 +4,7 @@
 use agent::port::Price;
 use futures_util::future::join_all;
 use models::catalog::{PROVIDERS, Provider};
-use models::listing::{Offer, Reach, catalogued, offers, reach};
-use models::model_book::ModelConfig;
+use models::listing::{Offer, Reach, Survey, catalogued, survey};
 use serde_json::{Value, json};
 
 use super::setup::{LIST_WAIT, Setup, provider};
@@ -18,14 +17,6 @@ use crate::progress::Progress;
 /// Models of a provider that are listed if the user did not name the provider.
 const SHOWN_MAX: usize = 12;
 
-/// A provider and what it answered.
-struct FoundProvider {
-    provider: &'static Provider,
-    base_url: String,
-    reach: Reach,
-    models: Vec<Offer>,
-}
-
 /// Asks providers and prints the answers.
 pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> Result<Exit> {
     let only = args.provider.as_deref().map(provider).transpose()?;
@@ -35,11 +26,12 @@ pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> R
     let setup = Setup::load(global)?;
     let waiting = Progress::start(&screen, "asking providers and this machine");
     let chosen = setup.chosen().await;
+    let models = chosen.as_ref().ok().map(|chosen| &*chosen.models);
     let mut asked = Vec::new();
     for provider in PROVIDERS.iter().filter(|provider| only.is_none_or(|only| only.name == provider.name)) {
         let at = setup.any_of(provider)?;
         if only.is_some() || at.is_some() || provider.is_main() {
-            asked.push(find(provider, at.unwrap_or_default(), &setup, chosen.as_ref()));
+            asked.push(survey(provider, at.unwrap_or_default(), setup.keys(), models, LIST_WAIT));
         }
     }
     let found = join_all(asked).await;
@@ -52,27 +44,7 @@ pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> R
     Ok(Exit::Answered)
 }
 
-async fn find(
-    provider: &'static Provider,
-    at: ModelConfig,
-    setup: &Setup,
-    chosen: std::result::Result<&Chosen, &Failure>,
-) -> FoundProvider {
-    let reach = reach(provider, &at, setup.keys(), LIST_WAIT).await;
-    let models = match &reach {
-        Reach::Reachable(list) => offers(provider, list, chosen.ok().map(|chosen| &*chosen.models)),
-        _ => Vec::new(),
-    };
-    let base_url = at.base_url.or(provider.base_url.map(str::to_owned)).unwrap_or_default();
-    FoundProvider { provider, base_url, reach, models }
-}
-
-fn show(
-    screen: &Screen,
-    found: &[FoundProvider],
-    chosen: std::result::Result<&Chosen, &Failure>,
-    full: bool,
-) {
+fn show(screen: &Screen, found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>, full: bool) {
     match chosen {
         Ok(chosen) => {
             let name = screen.paint(Style::Bold, &screen.clean_line(&chosen.info.name));
@@ -81,7 +53,7 @@ fn show(
         Err(failure) => screen.wrapped(&format!("default: none: {}", screen.clean_line(&failure.message)), 2),
     }
     screen.line("");
-    let listed: Vec<&FoundProvider> = found.iter().filter(|found| full || is_here(found)).collect();
+    let listed: Vec<&Survey> = found.iter().filter(|found| full || is_here(found)).collect();
     let rows: Vec<Vec<String>> = listed.iter().map(|found| provider_row(screen, found)).collect();
     if !rows.is_empty() {
         screen.table(&["PROVIDER", "STATUS", "WHERE"], &rows);
@@ -113,7 +85,7 @@ fn show(
 
 /// Whether the provider has its own row. Providers without a key and servers that do not run on this
 /// machine are only summarized.
-fn is_here(found: &FoundProvider) -> bool {
+fn is_here(found: &Survey) -> bool {
     match &found.reach {
         Reach::Reachable(_) | Reach::Refused(_) => true,
         Reach::KeyMissing(_) => false,
@@ -122,25 +94,22 @@ fn is_here(found: &FoundProvider) -> bool {
 }
 
 /// Summarizes, in one line each, providers without a key and servers that do not run.
-fn summarize_absent(screen: &Screen, found: &[FoundProvider], full: bool) {
+fn summarize_absent(screen: &Screen, found: &[Survey], full: bool) {
     if full {
         return;
     }
     let gone = found.iter().filter(|found| !is_here(found));
-    let (local, hosted): (Vec<&FoundProvider>, Vec<&FoundProvider>) =
-        gone.partition(|found| found.provider.local);
-    let keys: Vec<String> =
-        hosted.iter().map(|found| format!("{} ({})", found.provider.name, found.provider.key_env)).collect();
-    if !keys.is_empty() {
-        screen.wrapped(&format!("no key: {}", keys.join(", ")), 2);
-    }
-    let names: Vec<&str> = local.iter().map(|found| found.provider.name).collect();
-    if !names.is_empty() {
-        screen.wrapped(&format!("not running here: {}", names.join(", ")), 2);
+    let (local, hosted): (Vec<&Survey>, Vec<&Survey>) = gone.partition(|found| found.provider.local);
+    let keys = hosted.iter().map(|found| format!("{} ({})", found.provider.name, found.provider.key_env));
+    let names = local.iter().map(|found| found.provider.name.to_owned());
+    for (what, which) in [("no key", keys.collect::<Vec<_>>()), ("not running here", names.collect())] {
+        if !which.is_empty() {
+            screen.wrapped(&format!("{what}: {}", which.join(", ")), 2);
+        }
     }
 }
 
-fn provider_row(screen: &Screen, found: &FoundProvider) -> Vec<String> {
+fn provider_row(screen: &Screen, found: &Survey) -> Vec<String> {
     let status = match &found.reach {
         Reach::Reachable(list) if list.len() == 1 => "reachable, 1 model".to_owned(),
         Reach::Reachable(list) => format!("reachable, {} models", list.len()),
@@ -181,7 +150,6 @@ fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
     });
     let rows: Vec<Offer> = providers.flat_map(catalogued).collect();
     if screen.json {
-        let rows: Vec<Value> = rows.iter().map(row_json).collect();
         screen.json_list(rows);
     } else if rows.is_empty() {
         screen.line("the catalog lists no models of this provider; any name can be used");
@@ -193,24 +161,7 @@ fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
     Exit::Answered
 }
 
-fn row_json(row: &Offer) -> Value {
-    let price = row.price.map(|price| {
-        json!({
-            "input": micros(price.input),
-            "cached": micros(price.cached),
-            "output": micros(price.output),
-        })
-    });
-    json!({"name": row.name, "context_window": row.context_window, "price": price, "default": row.default})
-}
-
-/// Micro-dollars as dollars.
-fn micros(price: u64) -> f64 {
-    // Prices are far below the largest integer that a double holds exactly.
-    u32::try_from(price).map_or(f64::MAX, f64::from) / 1e6
-}
-
-fn as_json(found: &[FoundProvider], chosen: std::result::Result<&Chosen, &Failure>) -> Value {
+fn as_json(found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>) -> Value {
     let providers: Vec<Value> = found
         .iter()
         .map(|found| {
@@ -221,7 +172,7 @@ fn as_json(found: &[FoundProvider], chosen: std::result::Result<&Chosen, &Failur
                 "base_url": found.base_url,
                 "key_env": found.provider.key_env,
                 "local": found.provider.local,
-                "models": found.models.iter().map(row_json).collect::<Vec<_>>(),
+                "models": found.models,
             })
         })
         .collect();
@@ -254,8 +205,8 @@ mod tests {
         let screen = Screen::plain(None, true);
         assert_eq!(model_row(&screen, &row(false, None))[..3], ["* p/m", "unknown", "unknown"]);
         assert_eq!(model_row(&screen, &row(true, None))[2], "-");
-        assert_eq!(row_json(&row(false, None))["price"], Value::Null);
+        assert_eq!(json!(row(false, None))["price"], Value::Null);
         let price = Some(Price { input: 2_000_000, cached: 200_000, output: 10_000_000 });
-        assert_eq!(row_json(&row(false, price))["price"]["cached"], 0.2);
+        assert_eq!(json!(row(false, price))["price"]["cached"], 0.2);
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Setup {
 impl Setup {
     /// Reads keys and settings.
     pub(super) fn load(global: &Global) -> Result<Self> {
-        let settings = Settings::load(global, Vec::new())?;
+        let settings = Settings::load(global, &())?;
         let secrets = model::secrets_of(&settings)?;
         Ok(Self { settings, secrets })
     }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +10,9 @@ use agent::config::AgentConfig;
 use agent::entry::EntryKind;
 use agent::event::{EventData, EventState};
 use agent::id::MessageId;
-use agent::limits::PAGE_MAX;
 use agent::port::Toolbox;
 use agent::space::MessageKind;
-use api::{
-    Agent, Consciousness, EntityJson, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson,
-    SpaceOfAgent,
-};
+use api::{Agent, EntityJson, FactsJson, LoggedEvent, MessageJson, RunDetail, RunJson, SpaceOfAgent};
 use scenario::file;
 use scenario::record::{RecordedCycle, RecordedEvent, RecordedMessage, Recording};
 use scenario::scene::Room;
@@ -26,8 +21,9 @@ use serde_json::{Value, json};
 
 use super::runner;
 use crate::args::RecordArgs;
+use crate::commands::show::read_all;
 use crate::errors::{Exit, Failure, Result};
-use crate::output::Screen;
+use crate::output::{Screen, new_file, unwritable};
 use crate::progress::Progress;
 use crate::target;
 use client::{Client, agent_path, segment, typed};
@@ -54,7 +50,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     let trial_failure = trial_failure(&text).await?;
     drop(progress);
     if let Some(path) = &args.output {
-        write_new(path, &text)?;
+        new_file(path)?.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error))?;
     }
     let file = args.output.as_ref().map(|path| path.display().to_string());
     if screen.json {
@@ -130,7 +126,8 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
         recording.rooms.push((id, Room { name: name.clone(), members: names, wake_on }));
         recording.handles.extend(members.into_iter().chain([(id.to_string(), name)]));
     }
-    let mut entries = entries(client, agent, runs).await?;
+    let mut entries = read_all(client, agent.id, ENTRIES_MAX).await?.entries;
+    entries.retain(|entry| entry.kind == EntryKind::Assistant);
     let rows = client.list(&agent_path(agent.id, "/inbox?state=processed"), INBOX_MAX).await?;
     let mut inbox: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
     inbox.sort_by_key(|event| event.seq);
@@ -184,26 +181,6 @@ fn recorded(message: MessageJson, sender: String) -> RecordedMessage {
     RecordedMessage { sender, space, text, call }
 }
 
-/// The replies of the model in these runs.
-async fn entries(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Vec<LogEntry>> {
-    let mut all = Vec::new();
-    let (mut after, mut read) = (0, 0);
-    while read < ENTRIES_MAX {
-        let path = agent_path(agent.id, &format!("/consciousness?limit={PAGE_MAX}&after={after}"));
-        let page: Consciousness = client.get_as(&path).await?;
-        read += page.entries.len();
-        let reply = |entry: &LogEntry| {
-            entry.kind == EntryKind::Assistant && runs.iter().any(|run| run.id == entry.cycle)
-        };
-        all.extend(page.entries.into_iter().filter(reply));
-        match page.next {
-            Some(next) if next > after => after = next,
-            _ => break,
-        }
-    }
-    Ok(all)
-}
-
 /// Why the recorded text does not pass; `None` if it does.
 async fn trial_failure(text: &str) -> Result<Option<String>> {
     let scenario = match file::read(text.as_bytes(), &tools::prebuilt().names()) {
@@ -213,16 +190,4 @@ async fn trial_failure(text: &str) -> Result<Option<String>> {
     let outcome = runner::simulated(Arc::new(scenario), TRIAL).await?;
     let unmet = outcome.unmet.first().map(|unmet| format!("{}: got {}", unmet.sentence, unmet.got));
     Ok(outcome.broken_off.or(unmet))
-}
-
-/// Writes a file that must not exist yet.
-fn write_new(path: &Path, text: &str) -> Result<()> {
-    let wrong = |error: std::io::Error| {
-        let message = format!("cannot write `{}`: {error}", path.display());
-        let exists = error.kind() == std::io::ErrorKind::AlreadyExists;
-        let hint = if exists { "name another file, or move it away" } else { "may this user write there?" };
-        Failure::new(if exists { Exit::Refused } else { Exit::Failed }, "unwritable", message).hint(hint)
-    };
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(wrong)?;
-    file.write_all(text.as_bytes()).map_err(wrong)
 }

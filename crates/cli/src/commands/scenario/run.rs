@@ -7,11 +7,11 @@ use agent::port::{Clock, Models};
 use models::conformance::answers;
 use runtime::clock::SystemClock;
 use scenario::flaw::FilePosition;
+use scenario::report::{Played, counts, summary};
 use scenario::scene::Scenario;
 use serde_json::json;
 
-use super::report::{self, Played};
-use super::{files, runner};
+use super::{files, report, runner};
 use crate::args::{Global, ScenarioRunArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::model;
@@ -50,14 +50,13 @@ pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) 
         }
         all.push(played);
     }
-    let runs: usize = all.iter().map(|played| played.outcomes.len()).sum();
-    let passed: usize = all.iter().map(Played::passed).sum();
+    let (runs, passed) = counts(&all);
     let enough = passed * 100 >= usize::from(args.at_least) * runs;
     if screen.json {
-        let scenarios: Vec<_> = all.iter().map(|played| report::to_json(played, args.transcript)).collect();
+        let scenarios: Vec<_> = all.iter().map(|played| played.to_json(args.transcript)).collect();
         screen.json_line(&json!({"passed": passed, "runs": runs, "ok": enough, "scenarios": scenarios}));
     } else {
-        report::summary(&screen, &all, args.at_least, started.elapsed());
+        screen.line(&summary(&all, args.at_least, started.elapsed()));
     }
     Ok(if enough { Exit::Answered } else { Exit::Failed })
 }
@@ -80,7 +79,7 @@ async fn models(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
         return Ok(None);
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let settings = Settings::load(global, args.given())?;
+    let settings = Settings::load(global, args)?;
     let chosen = model::choose(&settings, clock).await?;
     if !chosen.info.demo {
         let progress = Progress::start(screen, format!("asking {}", chosen.info.name));

@@ -16,17 +16,18 @@ use crate::errors::{Exit, Failure, Result};
 
 /// Runs with the scripts in the file. `max` is real time.
 pub(super) async fn simulated(scenario: Arc<Scenario>, max: Duration) -> Result<PlayResult> {
-    simulate(scenario, ports, max).await.map_err(|error| match error {
+    simulate(scenario, ports, max).await.map_err(|error| match &error {
         SimulationError::TimedOut { .. } => Failure::new(Exit::TimedOut, "timed_out", error.to_string())
             .hint("does its story end? allow more time with --timeout"),
-        SimulationError::Broke(_) => Failure::new(Exit::Failed, "broke", error.to_string()),
+        SimulationError::Broke(why) => Failure::new(Exit::Failed, "broke", format!("the run failed: {why}")),
     })
 }
 
 /// Runs with a real model, in real time.
 pub(super) async fn real(scenario: &Scenario, models: Arc<dyn Models>, max: Duration) -> Result<PlayResult> {
-    let ports = ports(Arc::new(SystemClock::new()), Arc::new(SystemIds), models)
-        .map_err(|error| Failure::new(Exit::Failed, "store_unusable", error))?;
+    let ports = ports(Arc::new(SystemClock::new()), Arc::new(SystemIds), models).map_err(|error| {
+        Failure::new(Exit::Failed, "store_unusable", format!("cannot make a world: {error}"))
+    })?;
     Ok(play(scenario, World::real(ports), ReplySource::Model, max).await)
 }
 

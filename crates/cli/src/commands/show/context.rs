@@ -2,9 +2,9 @@
 //! layers.
 
 use agent::id::AgentId;
+use agent::limits::PAGE_MAX;
 use agent::message::Part;
-use api::{ContextJson, LogEntry};
-use serde::Deserialize;
+use api::{Consciousness, ContextJson, LogEntry};
 use serde_json::{Value, json};
 
 use crate::args::ContextArg;
@@ -14,26 +14,6 @@ use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target;
 use client::{Client, agent_path, typed};
-
-/// Entries per page: the server's limit.
-const PAGE: usize = 200;
-
-/// One page of a consciousness.
-#[derive(Deserialize)]
-struct MindPage {
-    agent: AgentId,
-    entries: Vec<Value>,
-    total_tokens: u64,
-    next: Option<u64>,
-}
-
-/// A complete consciousness.
-struct ContextLog {
-    agent: AgentId,
-    /// As the server sent them.
-    entries: Vec<Value>,
-    tokens: u64,
-}
 
 /// Shows the context.
 pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) -> Result<()> {
@@ -48,7 +28,7 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
     };
     let log = match arg.layers && !screen.json {
         true => None,
-        false => Some(read_all(client, agent.id).await?),
+        false => Some(read_all(client, agent.id, usize::MAX).await?),
     };
     drop(reading);
     if screen.json {
@@ -58,8 +38,8 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
     }
     if let Some(log) = log {
         let count = log.entries.len();
-        print(screen, typed("consciousness", Value::Array(log.entries))?);
-        screen.line(&format!("{count} entries, {} tokens", log.tokens));
+        print(screen, log.entries);
+        screen.line(&format!("{count} entries, {} tokens", log.total_tokens));
     }
     match why {
         Some(why) => screen.note(&screen.clean_line(&format!("({why})"))),
@@ -68,26 +48,26 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
     Ok(())
 }
 
-async fn read_all(client: &Client, agent: AgentId) -> Result<ContextLog> {
-    let mut log = ContextLog { agent, entries: Vec::new(), tokens: 0 };
-    let mut after = 0;
-    loop {
-        let path = agent_path(agent, &format!("/consciousness?limit={PAGE}&after={after}"));
-        let page: MindPage = client.get_as(&path).await?;
-        let empty = page.entries.is_empty();
+/// The whole consciousness of an agent, up to `most` entries.
+pub(in crate::commands) async fn read_all(
+    client: &Client,
+    agent: AgentId,
+    most: usize,
+) -> Result<Consciousness> {
+    let mut log = Consciousness { agent, entries: Vec::new(), total_tokens: 0, next: Some(0) };
+    while let Some(after) = log.next.filter(|_| log.entries.len() < most) {
+        let path = agent_path(agent, &format!("/consciousness?limit={PAGE_MAX}&after={after}"));
+        let page: Consciousness = client.get_as(&path).await?;
         log.entries.extend(page.entries);
-        log.agent = page.agent;
-        log.tokens += page.total_tokens;
-        match page.next {
-            Some(next) if !empty && next > after => after = next,
-            _ => return Ok(log),
-        }
+        log.total_tokens += page.total_tokens;
+        log.next = page.next.filter(|next| *next > after);
     }
+    Ok(log)
 }
 
 /// The JSON that scripts rely on: the log and the layers.
-fn to_json(log: &ContextLog, layers: &Value) -> Value {
-    let mut json = json!({"agent": log.agent, "entries": log.entries, "total_tokens": log.tokens});
+fn to_json(log: &Consciousness, layers: &Value) -> Value {
+    let mut json = json!({"agent": log.agent, "entries": log.entries, "total_tokens": log.total_tokens});
     for key in ["model", "context_window", "layers", "events", "cut_above", "cut_to"] {
         json[key] = layers[key].clone();
     }

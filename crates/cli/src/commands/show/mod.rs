@@ -6,6 +6,7 @@ mod context;
 mod inbox;
 mod run;
 
+pub(super) use context::read_all;
 pub(super) use run::waterfall;
 
 use crate::args::Show;

@@ -38,11 +38,28 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     let RunDetail { run, messages } = typed(&path, answer)?;
     screen.pairs(&summary(screen, &run));
     waterfall(screen, &run);
-    let lines = messages.iter().flat_map(|message| message.text.lines().map(str::to_owned)).collect();
-    section(screen, "messages", lines);
+    let lines = messages.iter().flat_map(|message| {
+        let note = "(plain text of the model, posted because it called no tool)";
+        let note = message.from_text.then_some(note);
+        message.text.lines().chain(note).map(str::to_owned)
+    });
+    section(screen, "messages", lines.collect());
+    section(screen, "text that was not sent (only operators see it)", unsent(&run));
     section(screen, "late results", open::late(client, screen, &run).await?);
     section(screen, "open calls of its agent", open::lines(client, screen, run.agent).await?);
     Ok(())
+}
+
+/// The text that the model wrote outside its calls and that nobody was sent, by step.
+fn unsent(run: &RunJson) -> Vec<String> {
+    let texts = run.steps.iter().filter_map(|step| Some((step.step, step.unsent.as_deref()?)));
+    let lines = texts.flat_map(|(step, text)| {
+        text.lines().enumerate().map(move |(at, line)| match at {
+            0 => format!("step {step}: {line}"),
+            _ => line.to_owned(),
+        })
+    });
+    lines.collect()
 }
 
 fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
@@ -131,7 +148,6 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
         };
     let mut rows = Vec::new();
     let mut now = 0;
-    let known = run.steps.iter().all(|step| step.started_ms.is_some());
     for step in &run.steps {
         now = rows_of(screen, &glyphs, step, now, &mut rows);
     }
@@ -154,9 +170,6 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     let mut legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
     if failed {
         legend.push_str("  ! failed or unfinished");
-    }
-    if !known {
-        legend.push_str("; start times were not recorded, so steps are drawn one after the other");
     }
     for line in crate::output::wrap(&legend, screen.width, 0) {
         screen.line(&screen.paint(Style::Dim, &line));
@@ -197,10 +210,10 @@ fn rows_of(
     pieces.push(piece(first, to, glyphs.model, Style::Cyan));
     rows.push(WaterfallRow::Bar { name: "  think".to_owned(), took: span(step.model_ms), mark: "", pieces });
     let mut end = to;
-    for call in calls(step) {
+    for call in &step.calls {
         let from = call.started_ms.unwrap_or(to);
         let until = from.saturating_add(call.took_ms.unwrap_or(0));
-        let mark = mark(&call, screen.room() < NARROW);
+        let mark = mark(call, screen.room() < NARROW);
         let style = if mark.is_empty() { Style::Yellow } else { Style::Red };
         let ran = call.started_ms.is_some() || step.started_ms.is_none();
         let pieces = if ran { vec![piece(from, until, glyphs.tool, style)] } else { Vec::new() };
@@ -255,19 +268,6 @@ fn meanwhile(screen: &Screen, step: &StepRecord) -> String {
         let _ = write!(text, ", by {}", screen.clean_line(model));
     }
     text
-}
-
-/// The calls of a step; in runs of earlier versions only their tools are known.
-fn calls(step: &StepRecord) -> Vec<CallRecord> {
-    if step.calls.is_empty() {
-        let named = |tool: &String| CallRecord {
-            tool: tool.clone(),
-            status: Some(OutcomeStatus::Ok),
-            ..CallRecord::default()
-        };
-        return step.tools.iter().map(named).collect();
-    }
-    step.calls.clone()
 }
 
 /// The mark of a call that did not simply succeed.
@@ -388,7 +388,25 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_times_is_drawn_one_step_after_the_other() {
+    fn text_that_was_not_sent_is_listed_by_step() {
+        let step = |step, unsent: Option<&str>| StepRecord {
+            step,
+            unsent: unsent.map(str::to_owned),
+            ..Default::default()
+        };
+        let steps = vec![step(0, Some("Hello!\nHow are you?")), step(1, None), step(2, Some("Bye."))];
+        let run = serde_json::json!({
+            "id": uuid::Uuid::nil(), "agent": uuid::Uuid::nil(), "ordinal": 1, "woke_for": "", "events": 1,
+            "opened_at": "2026-11-21T14:00:00Z", "ended_at": "2026-11-21T14:00:01Z", "steps": steps,
+            "usage": {}, "cost_micros": null, "model": "m", "config_rev": 1, "ending": "completed",
+            "reason": null, "summary": null,
+        });
+        let run: RunJson = serde_json::from_value(run).unwrap();
+        assert_eq!(unsent(&run), ["step 0: Hello!", "How are you?", "step 2: Bye."]);
+    }
+
+    #[test]
+    fn a_step_without_a_start_is_drawn_after_the_one_before() {
         let (screen, mut rows) = (Screen::plain(Some(80), false), Vec::new());
         let glyphs = Glyphs { wait: '.', model: '#', tool: '=' };
         let step = StepRecord { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };
@@ -397,6 +415,5 @@ mod tests {
         let WaterfallRow::Bar { pieces, took, .. } = &rows[1] else { panic!("no bar") };
         assert_eq!((pieces[0].from, pieces[0].to, took.as_str()), (100, 150, "50 ms"));
         assert!(matches!(&rows[0], WaterfallRow::Step(heading) if heading.contains("2 attempts")));
-        assert!(matches!(&rows[2], WaterfallRow::Bar { mark, .. } if mark.is_empty()));
     }
 }

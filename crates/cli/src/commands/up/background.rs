@@ -131,7 +131,7 @@ fn print(screen: &Screen, ready: &Value) {
         ready["demo"] == true,
         ready["admin_key"].as_str(),
     );
-    screen.line("\nIt runs in the background. `viv stop` stops it; accepted events are not lost.");
+    screen.line("\nIt runs in the background: `viv chat` talks to it, `viv stop` stops it. Accepted events are not lost.");
 }
 
 /// Writes the process id of this server, which holds the lock. Without it (the disk is full) `viv stop` does not
@@ -145,7 +145,7 @@ pub(crate) async fn stop(global: &Global, screen: Screen) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let shown = dir.display();
     let Some(pid) = server(&dir).await? else {
-        report(&screen, false, &format!("no server is running on `{shown}`"));
+        screen.result(&json!({"stopped": false}), &format!("no server is running on `{shown}`"));
         return Ok(Exit::Answered);
     };
     kill_process(pid, Signal::TERM).map_err(|error| {
@@ -165,15 +165,8 @@ pub(crate) async fn stop(global: &Global, screen: Screen) -> Result<Exit> {
             format!("the server on `{shown}` (process {pid}) still stops after {} s", STOP_WAIT.as_secs());
         Failure::new(Exit::TimedOut, "still_stopping", message).hint("run `viv stop` again to end it at once")
     })?;
-    report(&screen, true, &format!("the server on `{shown}` is stopped"));
+    screen.result(&json!({"stopped": true}), &format!("the server on `{shown}` is stopped"));
     Ok(Exit::Answered)
-}
-
-fn report(screen: &Screen, stopped: bool, line: &str) {
-    match screen.json {
-        true => screen.json_line(&json!({"stopped": stopped})),
-        false => screen.line(&screen.clean_line(line)),
-    }
 }
 
 /// The process of the server, if one runs.
@@ -213,6 +206,9 @@ pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Re
         if newest.len() > args.lines as usize {
             newest.pop_front();
         }
+    }
+    if newest.is_empty() && args.lines > 0 {
+        screen.note("the log has no lines; `VIV_LOG=info viv up -d` logs each request and each cycle");
     }
     loop {
         for line in newest.drain(..) {

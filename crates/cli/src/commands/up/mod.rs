@@ -43,7 +43,7 @@ const EXIT_STOPPED_TWICE: i32 = 130;
 
 /// Serves until it is told to stop.
 pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<Exit> {
-    let settings = Settings::load(&global, args.given())?;
+    let settings = Settings::load(&global, &args)?;
     if args.detach && !args.detached {
         return background::start(&screen, settings.data_dir());
     }

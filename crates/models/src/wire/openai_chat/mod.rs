@@ -11,6 +11,7 @@ use agent::message::Origin;
 use agent::port::ReasoningReplay;
 use agent::prompt::{Item, Prompt, ToolChoice};
 use bytes::Bytes;
+use serde::Deserialize;
 
 pub use decode::OpenAiDecoder;
 
@@ -22,7 +23,8 @@ pub const WIRE: &str = "openai-chat";
 pub const WIRE_JSON: &str = "openai-chat-json";
 
 /// How tools are offered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolMode {
     /// As native tool calls.
     #[default]

@@ -1,12 +1,13 @@
 //! How much a store holds.
 
 use rusqlite::Connection;
+use serde::Serialize;
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::tables::rows::{first, u64_at};
 
 /// How much a store holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// Agents, including retired ones.
     pub agents: u64,

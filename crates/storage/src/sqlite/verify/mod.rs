@@ -13,6 +13,7 @@ mod walk;
 
 use agent::port::StoreError;
 use rusqlite::Connection;
+use serde::Serialize;
 
 pub use self::figures::Figures;
 pub use self::walk::Flaw;
@@ -27,17 +28,21 @@ use crate::sqlite::ports::{Caller, Sqlite};
 const AGENTS_AT_ONCE: u32 = 64;
 
 /// The result of a verification.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// The version of the store's tables.
+    #[serde(rename = "tables_version")]
     pub version: i64,
     /// Whether records were checked; those of older tables cannot be until the store is migrated.
+    #[serde(rename = "records_verified")]
     pub records: bool,
     /// How much the store holds.
+    #[serde(flatten)]
     pub figures: Figures,
     /// The first flaws that were found.
     pub flaws: Vec<Flaw>,
     /// How many more were found.
+    #[serde(rename = "more_flaws")]
     pub more: u64,
 }
 

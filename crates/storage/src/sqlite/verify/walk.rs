@@ -4,6 +4,7 @@ use agent::limits;
 use agent::port::StoreError;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Params, Row};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::sqlite::engine::fault::{Fault, Outcome};
@@ -12,7 +13,7 @@ use crate::sqlite::engine::fault::{Fault, Outcome};
 pub(crate) const FILE: &str = "file";
 
 /// A record that breaks an invariant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flaw {
     /// The handle of the agent whose record it is; `None` if it belongs to no single agent.
     pub agent: Option<String>,
