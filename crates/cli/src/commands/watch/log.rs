@@ -1,5 +1,5 @@
-//! Renders a live log: takes updates, returns finished rows and one unfinished row. Pure; must not know the
-//! terminal or the server, so every order of updates can be tested.
+//! Renders a live log or a conversation: takes updates, returns finished rows and those that still change. Pure; must
+//! not know the terminal or the server, so every order of updates can be tested.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -494,9 +494,6 @@ impl Log {
         // Who chats canceled it.
         if let Some(reason) = reason.filter(|_| (self.style, ending) != (LogStyle::Chat, Ending::Canceled)) {
             text.push_str(&format!(" ({reason})"));
-        }
-        if (self.style, ending) == (LogStyle::Chat, Ending::Failed) {
-            text.push_str("; `viv dead` lists what is not tried again");
         }
         let style = match ending {
             Ending::Completed => Style::Green,

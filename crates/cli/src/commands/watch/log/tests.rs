@@ -301,7 +301,7 @@ fn a_chat_shows_messages_and_in_parentheses_what_else_a_person_has_to_know() {
         "(ada read_messages: failed, 3 ms)",
         "(ada skipped it)",
         "(ada stopped: canceled)",
-        "(ada failed (no key); `viv dead` lists what is not tried again)",
+        "(ada failed (no key))",
     ];
     assert_eq!(rows.lines().collect::<Vec<_>>(), wanted);
 }
