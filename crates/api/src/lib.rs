@@ -9,8 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 mod agents;
 mod calls;
 mod context;
-mod frames;
-mod names;
+pub mod names;
 mod people;
 mod spaces;
 mod watch;
@@ -22,7 +21,6 @@ pub use agents::{
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
-pub use frames::{AgentFrame, ServerFrame, SpaceFrame};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
 pub use spaces::{

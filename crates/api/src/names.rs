@@ -10,7 +10,7 @@ use utoipa::{PartialSchema, ToSchema};
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident: [$($value:expr),+ $(,)?];)+) => {$(
         $(#[$doc])*
-        pub(crate) enum $name {}
+        pub enum $name {}
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {

@@ -12,6 +12,7 @@ use runtime::node::Node;
 mod app_state;
 mod auth;
 mod extract;
+pub mod frames;
 mod gate;
 mod handlers;
 mod json;

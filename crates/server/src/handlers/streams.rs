@@ -9,9 +9,9 @@ use super::agents::find_agent;
 use crate::app_state::SharedState;
 use crate::auth::{Caller, InSpace};
 use crate::extract::PathParam;
+use crate::frames::{AgentFrame, ServerFrame, SpaceFrame};
 use crate::problem::Problem;
 use crate::stream::{SocketTakeover, Subject, last_seen, open};
-use api::{AgentFrame, ServerFrame, SpaceFrame};
 
 /// Streams everything that happens on the server (`text/event-stream`). The first event is a `snapshot` with the
 /// agents that are running a cycle. It is followed by the events of all streams of spaces and agents, except

@@ -10,7 +10,7 @@ use agent::update::AgentState;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{AgentSnapshot, Closed, Gap, MessageJson, ServerSnapshot, SpaceSnapshot, UsageJson, names};
+use api::{AgentSnapshot, Closed, Gap, MessageJson, ServerSnapshot, SpaceSnapshot, UsageJson, names};
 
 /// Declares the frames of a stream by the names of their events.
 macro_rules! streams {
