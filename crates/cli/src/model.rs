@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use agent::port::{Clock, ModelError, ModelInfo, Models};
 use models::catalog;
+use models::client::display_url;
 use models::demo;
 use models::local::{self, LocalServer};
 use models::model_book::{KeyRing, ModelBook, ModelConfig};
@@ -67,7 +68,7 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
     let provider = name.split('/').next().and_then(catalog::provider);
     let usual = provider.and_then(|provider| provider.base_url);
     let address = base_url.or_else(|| usual.map(str::to_owned)).unwrap_or_default();
-    Ok(Chosen { models, address, info, why, window_known })
+    Ok(Chosen { models, address: display_url(&address), info, why, window_known })
 }
 
 fn why(origin: &Origin) -> String {

@@ -9,6 +9,7 @@ pub(crate) mod tests;
 
 use std::path::{Path, PathBuf};
 
+use models::client::display_url;
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -71,6 +72,7 @@ pub(crate) fn shown(key: &Key, value: &Value) -> Value {
         (Kind::Headers, Value::Object(headers)) => {
             headers.iter().map(|(name, _)| (name.clone(), json!("(hidden)"))).collect()
         }
+        (_, Value::String(url)) if key.name.ends_with("base_url") => display_url(url).into(),
         _ => value.clone(),
     }
 }

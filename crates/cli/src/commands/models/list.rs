@@ -4,6 +4,7 @@
 use agent::port::{ModelInfo, Price};
 use futures_util::future::join_all;
 use models::catalog::{self, PROVIDERS, Provider};
+use models::client::display_url;
 use models::listing::{Listed, Reach, reach};
 use models::model_book::ModelConfig;
 use serde_json::{Value, json};
@@ -81,7 +82,7 @@ async fn find(
         _ => Vec::new(),
     };
     let base_url = at.base_url.or(provider.base_url.map(str::to_owned)).unwrap_or_default();
-    FoundProvider { provider, base_url, reach, models }
+    FoundProvider { provider, base_url: display_url(&base_url), reach, models }
 }
 
 /// The default model first, then the models in the catalog, then the others in the provider's order.
