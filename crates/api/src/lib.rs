@@ -13,8 +13,8 @@ mod spaces;
 mod watch;
 
 pub use agents::{
-    Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, FactsJson, LastRunJson,
-    LogEntry, LoggedEvent, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
+    Agent, AgentChange, CancelRequest, Canceled, EventAccepted, FactsJson, LastRunJson, LogEntry,
+    LoggedEvent, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
@@ -47,9 +47,10 @@ pub struct ReadyJson {
     pub version: String,
     /// Default model, used by agents whose config names none; `null` if there is none.
     pub model: Option<ModelSummary>,
-    /// Counts over the whole store.
-    #[schema(value_type = Object)]
-    pub totals: agent::port::Totals,
+    /// Counts over the whole store; left out without an admin key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub totals: Option<agent::port::Totals>,
 }
 
 /// Summary of a model.
@@ -63,7 +64,8 @@ pub struct ModelSummary {
     pub context_window: u32,
 }
 
-/// A page of a list.
+/// A page of a list. Its items have at most 1 MiB together, unless one item alone has more, and a page of a list with
+/// filters looks at 10,000 rows at most: so a page can have fewer items than `limit`, even none, although `next` is set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Page)]
 pub struct PageJson<T> {
@@ -71,13 +73,6 @@ pub struct PageJson<T> {
     pub items: Vec<T>,
     /// Pass as `cursor` to get the next page; `null` on the last page.
     pub next: Option<String>,
-}
-
-impl<T> PageJson<T> {
-    /// Converts the rows of a page into JSON.
-    pub fn of<U>(page: agent::port::Page<U>, turn: impl FnMut(U) -> T) -> Self {
-        Self { items: page.items.into_iter().map(turn).collect(), next: page.next }
-    }
 }
 
 /// The page of a list.
@@ -98,6 +93,10 @@ pub struct PageQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AgentQuery {
+    /// Return only agents with this standing: `active`, `suspended` or `retired`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(inline, value_type = Option<names::Standing>)]
+    pub standing: Option<agent::life::Standing>,
     /// Whether to leave out `config`. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brief: Option<bool>,
@@ -144,6 +143,43 @@ pub struct EntityQuery {
     pub limit: Option<u32>,
 }
 
+/// The page of a list of spaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SpaceQuery {
+    /// Return only closed spaces (`true`) or only open ones (`false`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<bool>,
+    /// `next` of the previous page. Default: the first page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Number of items, 1 to 200. Default: 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// The page of a list of runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RunQuery {
+    /// Return only runs that ended like this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(inline, value_type = Option<names::Ending>)]
+    pub ending: Option<agent::run::Ending>,
+    /// Return only runs that ended at this time or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub since: Option<jiff::Timestamp>,
+    /// `next` of the previous page. Default: the first page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Number of items, 1 to 200. Default: 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
 /// The page of an inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -153,6 +189,14 @@ pub struct InboxQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline, value_type = Option<names::EventState>)]
     pub state: Option<String>,
+    /// Return only events of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(inline, value_type = Option<names::EventKind>)]
+    pub kind: Option<agent::event::EventKind>,
+    /// Return only events that happened at this time or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub since: Option<jiff::Timestamp>,
     /// `next` of the previous page. Default: the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
@@ -169,12 +213,16 @@ pub struct LogQuery {
     /// Return entries with a `seq` greater than this. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// `next` of the previous page. Default: the first page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
     /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// The part of a timeline to read. With `after` the oldest messages after it are returned, otherwise the newest.
+/// The part of a timeline to read. With `after` the list begins with the oldest messages after it, otherwise with the
+/// newest; each page is ordered from old to new.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -185,6 +233,20 @@ pub struct TimelineQuery {
     /// Return messages with a `seq` less than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
+    /// Return only messages of this sender, by id or handle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    /// Return only messages of this kind: `text` or `tool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(inline, value_type = Option<names::MessageKind>)]
+    pub kind: Option<agent::space::MessageKind>,
+    /// Return only messages posted at this time or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub since: Option<jiff::Timestamp>,
+    /// `next` of the previous page. Default: the first page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
     /// Number of items, 1 to 200. Default: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -1,12 +1,14 @@
 //! The OpenAPI 3.1 document: adds what all operations have in common. Must not know individual routes.
 
+use agent::limits;
 use bytes::Bytes;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::path::{Operation, Parameter, ParameterIn, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{InfoBuilder, OpenApi, Ref, RefOr};
+use utoipa::openapi::{InfoBuilder, OpenApi, Ref, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::auth::Access;
@@ -18,8 +20,9 @@ const ABOUT: &str = "\
 A runtime for AI agents. An agent sleeps until an event arrives in its durable inbox, then works on it step by \
 step, posts messages in spaces and sleeps again.\n\n\
 Where a path contains an agent, an entity or a space, use its id or its handle. Lists are paged: pass `next` of \
-one page as `cursor` to get the next page. With an `Idempotency-Key` a message or an event can be sent again \
-safely. Every error is a problem document with a stable `code`.";
+one page as `cursor`, with the same filters, to get the next page. Every POST takes an `Idempotency-Key`: sent again \
+with the same key and body it has no second effect and gets the same result, as it is now. Keys belong to the \
+person or to all administrators, and are kept for as long as the server's data. Every error is a problem document with a stable `code`.";
 
 /// Adds the access policy, the security requirement and the error response to the operations of a path.
 pub(crate) fn mark(item: &mut PathItem, access: Access) {
@@ -43,6 +46,24 @@ pub(crate) fn mark(item: &mut PathItem, access: Access) {
             .build();
         operation.responses.responses.insert("default".to_owned(), response.into());
     }
+    if let Some(post) = &mut item.post {
+        post.parameters.get_or_insert_default().push(idempotency_key().into());
+    }
+}
+
+/// The header that every POST takes.
+fn idempotency_key() -> Parameter {
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(1))
+        .max_length(Some(limits::KEY_MAX_BYTES));
+    ParameterBuilder::new()
+        .name("idempotency-key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some("Printable ASCII, chosen by the client. The same request sent again with it has no second effect."))
+        .schema(Some(text))
+        .build()
 }
 
 /// Whether any operation of the path documents a query parameter.

@@ -10,6 +10,8 @@ mod calls;
 mod dead_letters;
 mod document;
 mod entities;
+mod idempotency;
+mod limits;
 mod messages;
 mod reference;
 mod sockets;

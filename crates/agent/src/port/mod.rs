@@ -21,10 +21,13 @@ pub use model::{
     Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, PartKind, Piece, Price, ReasoningReplay,
     Reply, ReplyPart, StopReason, TimeoutKind,
 };
-pub use reader::{AgentCard, CommitRow, InboxRow, LastRun, Page, PageRequest, Reader, RecentItem, Totals};
+pub use reader::{
+    AgentCard, CommitRow, InboxFilter, InboxRow, LastRun, MessageFilter, Page, PageRequest, Reader,
+    RecentItem, RunFilter, Totals,
+};
 pub use registry::{
-    CanceledCall, Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent, NewCredential,
-    NewHuman, NewSpace, Registry, RegistryError, SentAgain, SpaceChange,
+    CanceledCall, Credential, CredentialKind, CredentialRow, Denial, Founding, KnownRequest, NewAgent,
+    NewCredential, NewHuman, NewSpace, Registry, RegistryError, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
 pub use tool::{Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, specs};

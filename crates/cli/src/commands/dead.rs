@@ -80,7 +80,9 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
     let agents = match wanted {
         Some(_) => vec![target::agent(client, wanted).await?],
         // If no event is dead, no inbox needs to be read.
-        None if client.get_as::<ReadyJson>("/v1/ready").await?.totals.dead == 0 => Vec::new(),
+        None if client.get_as::<ReadyJson>("/v1/ready").await?.totals.is_some_and(|all| all.dead == 0) => {
+            Vec::new()
+        }
         None => all(client).await?,
     };
     let mut rows = Vec::new();

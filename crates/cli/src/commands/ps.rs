@@ -44,7 +44,7 @@ pub(crate) async fn run(client: Client, screen: Screen, retired: bool) -> Result
             screen.note(&screen.clean_line(&format!("`{}` is backing off{until}: {why}", agent.name)));
         }
     }
-    let all = ready.totals.agents;
+    let all = ready.totals.unwrap_or_default().agents;
     if cut && all > max as u64 {
         screen.note(&format!(
             "these are from the first {max} of {all} agents by name; `viv ps --json` lists more"

@@ -5,8 +5,9 @@ use axum::Json;
 use axum::extract::State;
 
 use crate::app_state::SharedState;
-use crate::extract::{PathParam, Query, page, run_to_completion};
-use crate::problem::{Code, Problem};
+use crate::extract::{PathParam, Query, run_to_completion};
+use crate::listing::Listing;
+use crate::problem::Problem;
 use api::{KeyRecord, PageJson, PageQuery};
 
 /// Lists all keys, the newest first, also revoked ones. Secrets are never shown again.
@@ -16,12 +17,9 @@ pub(super) async fn list(
     State(app): SharedState,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<PageJson<KeyRecord>>, Problem> {
-    let page = page(query.cursor, query.limit)?;
-    if page.cursor.as_deref().is_some_and(|cursor| cursor.parse::<uuid::Uuid>().is_err()) {
-        return Err(Problem::new(Code::BadQuery, "`cursor` is not the `next` of an earlier page"));
-    }
-    let found = app.ports.reader.credentials(page).await?;
-    Ok(Json(PageJson::of(found, KeyRecord::from)))
+    let list = Listing::new("keys", &query, query.cursor.as_deref(), query.limit)?;
+    let found = app.ports.reader.credentials(list.page.clone()).await?;
+    Ok(list.answer(found, KeyRecord::from))
 }
 
 /// Revokes a key. It stops working at once, and its open streams end within a second. Revoking it again changes

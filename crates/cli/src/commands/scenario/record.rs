@@ -10,9 +10,8 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::event::{EventData, EventState};
 use agent::id::{CycleId, EntityId, MessageId, SpaceId};
-use agent::limits::PAGE_MAX;
 use agent::port::Toolbox;
-use api::{Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson};
+use api::{Agent, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson};
 use scenario::file;
 use scenario::flaw::FilePosition;
 use scenario::scene::{Actor, Room, Scenario, StoryAction, StoryEvent, When};
@@ -253,19 +252,11 @@ impl Recording {
 
 /// The entries of these runs.
 async fn entries(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Vec<LogEntry>> {
-    let mut all = Vec::new();
-    let (mut after, mut read) = (0, 0);
-    while read < ENTRIES_MAX {
-        let path = agent_path(agent.id, &format!("/consciousness?limit={PAGE_MAX}&after={after}"));
-        let page: Consciousness = client.get_as(&path).await?;
-        read += page.entries.len();
-        all.extend(page.entries.into_iter().filter(|entry| runs.iter().any(|run| run.id == entry.cycle)));
-        match page.next {
-            Some(next) if next > after => after = next,
-            _ => break,
-        }
-    }
-    Ok(all)
+    let path = agent_path(agent.id, "/consciousness");
+    let read = client.list(&path, ENTRIES_MAX).await?;
+    let mut entries: Vec<LogEntry> = typed(&path, Value::Array(read))?;
+    entries.retain(|entry| runs.iter().any(|run| run.id == entry.cycle));
+    Ok(entries)
 }
 
 /// Why the recorded text does not pass; `None` if it does.

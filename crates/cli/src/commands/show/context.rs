@@ -4,7 +4,6 @@
 use agent::id::AgentId;
 use agent::message::Part;
 use api::{ContextJson, LogEntry};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::args::ContextArg;
@@ -14,18 +13,6 @@ use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target;
 use client::{Client, agent_path, typed};
-
-/// Entries per page: the server's limit.
-const PAGE: usize = 200;
-
-/// One page of a consciousness.
-#[derive(Deserialize)]
-struct MindPage {
-    agent: AgentId,
-    entries: Vec<Value>,
-    total_tokens: u64,
-    next: Option<u64>,
-}
 
 /// A complete consciousness.
 struct ContextLog {
@@ -69,20 +56,9 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
 }
 
 async fn read_all(client: &Client, agent: AgentId) -> Result<ContextLog> {
-    let mut log = ContextLog { agent, entries: Vec::new(), tokens: 0 };
-    let mut after = 0;
-    loop {
-        let path = agent_path(agent, &format!("/consciousness?limit={PAGE}&after={after}"));
-        let page: MindPage = client.get_as(&path).await?;
-        let empty = page.entries.is_empty();
-        log.entries.extend(page.entries);
-        log.agent = page.agent;
-        log.tokens += page.total_tokens;
-        match page.next {
-            Some(next) if !empty && next > after => after = next,
-            _ => return Ok(log),
-        }
-    }
+    let entries = client.list(&agent_path(agent, "/consciousness"), usize::MAX).await?;
+    let tokens = entries.iter().filter_map(|entry| entry["tokens"].as_u64()).sum();
+    Ok(ContextLog { agent, entries, tokens })
 }
 
 /// The JSON that scripts rely on: the log and the layers.

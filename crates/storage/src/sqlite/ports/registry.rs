@@ -10,17 +10,19 @@ use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, CanceledCall, Credential, CredentialKind, CredentialRow, Denial, Founding, NewAgent,
-    NewCredential, NewHuman, NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
+    BoxFuture, CanceledCall, Credential, CredentialKind, CredentialRow, Denial, Founding, KnownRequest,
+    NewAgent, NewCredential, NewHuman, NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::engine::schema::{meta, set_meta};
 use crate::sqlite::ports::{Caller, Sqlite, calls};
 use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
+use crate::sqlite::tables::requests;
 use crate::sqlite::tables::rows::{bytes, entity_row, first, ms, run};
 
 fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
@@ -183,6 +185,19 @@ impl Registry for Sqlite {
 
     fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>> {
         self.administer(move |db| spaces::remove_member(db, space, entity))
+    }
+
+    fn known_request(&self, request: RequestKey) -> BoxFuture<'_, Result<KnownRequest, RegistryError>> {
+        let done = self.read_inline(Caller::Api, move |db, _| requests::known(db, &request));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn note_request(
+        &self,
+        request: RequestKey,
+        subject: Uuid,
+    ) -> BoxFuture<'_, Result<KnownRequest, RegistryError>> {
+        self.administer(move |db| requests::note(db, &request, subject))
     }
 
     fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>> {

@@ -339,6 +339,7 @@ CREATE TABLE request (
   key TEXT NOT NULL,
   body_hash TEXT NOT NULL,
   message BLOB,
+  subject BLOB,                        -- id of what it creates or ended
   PRIMARY KEY (principal, key)
 ) STRICT, WITHOUT ROWID;
 
