@@ -16,6 +16,7 @@ mod density;
 mod fair;
 mod floor;
 mod history;
+mod idle_watchers;
 mod instant;
 mod interrupt;
 mod machine;
@@ -42,13 +43,14 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 19] = [
+const GROUPS: [Group; 20] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
     ("steps", steps::measure),
     ("history", history::measure),
     ("stream", stream::measure),
+    ("stream.idle_watchers", idle_watchers::measure),
     ("crowd", crowd::measure),
     ("weight", weight::measure),
     ("interrupt", interrupt::measure),

@@ -184,7 +184,7 @@ impl BenchServer {
 pub(crate) async fn serve(router: axum::Router, shutdown: CancellationToken) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("no free loopback port")?;
     let address = listener.local_addr().context("a socket without an address")?;
-    tokio::spawn(server::serve(listener, router, shutdown));
+    tokio::spawn(server::serve(listener, router, shutdown, agent::limits::CONNECTIONS_MAX));
     Ok(address)
 }
 

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use agent::event::{EventData, EventState};
 use agent::message::Part;
 use agent::run::Ending;
-use api::{
-    Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, PageJson, RunJson, SpaceJson,
-};
+use api::{Agent, FactsJson, LogEntry, LoggedEvent, MessageJson, PageJson, RunJson, SpaceJson};
 use serde::de::DeserializeOwned;
 
 use crate::Result;
@@ -184,14 +182,8 @@ pub async fn messages(client: &HttpClient, space: &str) -> Result<Vec<HistoryMes
 }
 
 async fn log(client: &HttpClient, agent: &str) -> Result<Vec<HistoryEntry>> {
-    let (mut found, mut after) = (Vec::new(), 0);
-    loop {
-        let path = format!("/v1/agents/{agent}/consciousness?limit=200&after={after}");
-        let part: Consciousness = client.get(&path).await?;
-        let Some(last) = part.entries.last() else { return Ok(found) };
-        after = last.seq;
-        found.extend(part.entries.into_iter().map(entry));
-    }
+    let entries: Vec<LogEntry> = pages(client, &format!("/v1/agents/{agent}/consciousness")).await?;
+    Ok(entries.into_iter().map(entry).collect())
 }
 
 async fn pages<T: DeserializeOwned>(client: &HttpClient, path: &str) -> Result<Vec<T>> {

@@ -297,8 +297,16 @@ pub fn denied(message: &NewMessage, known: bool, closed: bool) -> Denial {
 }
 
 /// Whether the stored message with the same id is this one: then it is a duplicate, and nothing else is checked.
-pub fn repeats(message: &NewMessage, old: &Message) -> bool {
+/// `mentioned` are the entities that the stored message mentions; they may have left the space since.
+pub fn repeats(message: &NewMessage, old: &Message, mentioned: &[MemberFacts]) -> bool {
+    // Stored data was written and read again, which can change the last digit of a number.
+    let stored = |data: &serde_json::Value| serde_json::from_str(&data.to_string()).unwrap_or_default();
+    let data: Option<serde_json::Value> = message.data.as_ref().map(stored);
+    let same_mentions = message.mentions.iter().all(|entity| old.mentions.contains(entity))
+        && mentions(&message.text, &message.mentions, mentioned).len() == old.mentions.len();
     (old.space, old.sender, &old.text) == (message.space, message.sender, &message.text)
+        && (old.urgent, &old.data) == (message.urgent, &data)
+        && same_mentions
 }
 
 /// Whether a message releases the held events of its space: only a person's message does.

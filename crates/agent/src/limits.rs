@@ -7,6 +7,8 @@ pub const HANDLE_MAX: usize = 40;
 pub const DISPLAY_NAME_MAX_BYTES: usize = 200;
 /// Longest text of one message.
 pub const MESSAGE_MAX_BYTES: usize = 64 * 1024;
+/// Largest `data` that a client stores with one message.
+pub const DATA_MAX_BYTES: usize = 64 * 1024;
 /// Largest payload of a service event.
 pub const PAYLOAD_MAX_BYTES: usize = 256 * 1024;
 /// Longest event id or idempotency key.
@@ -264,6 +266,10 @@ pub const SUSPECT_MS: u64 = 10_000;
 pub const PAGE_MAX: u32 = 200;
 /// Default number of rows of one page.
 pub const PAGE_DEFAULT: u32 = 50;
+/// Rows of one page together; a larger row is a page of its own.
+pub const PAGE_MAX_BYTES: usize = 1024 * 1024;
+/// Rows that one page looks at to find those that a filter wants.
+pub const PAGE_LOOK_MAX: u64 = 10_000;
 
 /// Body of one HTTP request.
 pub const BODY_MAX_BYTES: usize = 1024 * 1024;
@@ -294,8 +300,29 @@ pub const HEADERS_MAX_BYTES: usize = 16 * 1024;
 pub const HEADERS_MAX: usize = 64;
 /// Time to receive the head of a request, from the first byte of the connection.
 pub const HEAD_MS: u64 = 10_000;
-/// Open connections of one node; more wait to be accepted.
+/// Time to receive the body of a request.
+pub const BODY_MS: u64 = 15_000;
+/// Open connections of one node, fewer if the operating system allows fewer open files; more wait to be accepted. One
+/// address can have three quarters of them.
 pub const CONNECTIONS_MAX: usize = 4_096;
+/// Those of them that are kept for administrators and health checks.
+pub const CONNECTIONS_RESERVED: usize = 128;
+/// Time to receive the head of a request on one of these.
+pub const CROWDED_HEAD_MS: u64 = 1_000;
+/// Open files that connections leave for the store, models and tools.
+pub const FILES_RESERVED: usize = 256;
+/// Requests in flight of one API key.
+pub const REQUESTS_PER_KEY: usize = 256;
+/// Open streams of one API key.
+pub const STREAMS_PER_KEY: usize = 1_024;
+/// Open streams of all keys that are not an administrator's.
+pub const STREAMS_MAX: usize = 3 * STREAMS_PER_KEY;
+/// Bodies of the requests in flight of one API key.
+pub const BODIES_PER_KEY_BYTES: usize = 16 * 1024 * 1024;
+/// Bodies of all requests in flight.
+pub const BODIES_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// The part of it that only administrators may use.
+pub const BODIES_RESERVED_BYTES: usize = 16 * 1024 * 1024;
 /// Description of a space, or label of an API key.
 pub const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
 /// API keys that are cached as valid.
@@ -310,8 +337,10 @@ pub const KEY_OVERLAP_MAX_S: u64 = 30 * 24 * 60 * 60;
 pub const KEY_OVERLAP_S: u64 = 24 * 60 * 60;
 /// Updates buffered for one client of a stream.
 pub const STREAM_BUFFER: usize = 256;
-/// The same in bytes.
-pub const STREAM_BUFFER_BYTES: usize = 1024 * 1024;
+/// The same in bytes. An empty buffer takes any update, whatever its size.
+pub const STREAM_BUFFER_BYTES: usize = 128 * 1024;
+/// Encoded updates that the clients of one topic share when they catch up.
+pub const STREAM_SHARED_BYTES: usize = 1024 * 1024;
 /// Clients that are written to in one turn before other tasks may run.
 pub const STREAM_TURN: usize = 64;
 /// Listeners of one topic above which drafts are sent in batches.

@@ -359,19 +359,6 @@ pub struct RunDetail {
     pub messages: Vec<MessageJson>,
 }
 
-/// A range of entries of an agent's consciousness.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Consciousness {
-    /// Id of the agent.
-    pub agent: AgentId,
-    /// The entries, oldest first.
-    pub entries: Vec<LogEntry>,
-    /// Sum of the entries' `tokens`.
-    pub total_tokens: u64,
-    /// Pass as `after` to get the following entries; `null` if there are no more.
-    pub next: Option<u64>,
-}
-
 /// An entry of an agent's consciousness.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogEntry {

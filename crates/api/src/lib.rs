@@ -2,6 +2,10 @@
 //! them. Must not know how requests are handled or sent.
 
 use agent::entity::EntityKind;
+use agent::event::EventKind;
+use agent::life::Standing;
+use agent::run::Ending;
+use agent::space::MessageKind;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -15,9 +19,8 @@ mod spaces;
 mod watch;
 
 pub use agents::{
-    Agent, AgentChange, CancelRequest, Canceled, Consciousness, DeadEventsJson, EventAccepted, FactsJson,
-    LastRunJson, LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson,
-    SpaceOfAgent,
+    Agent, AgentChange, CancelRequest, Canceled, DeadEventsJson, EventAccepted, FactsJson, LastRunJson,
+    LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
@@ -50,9 +53,10 @@ pub struct ReadyJson {
     pub version: String,
     /// Default model, used by agents whose config names none; `null` if there is none.
     pub model: Option<ModelSummary>,
-    /// Counts over the whole store.
-    #[schema(value_type = Object)]
-    pub totals: agent::port::Totals,
+    /// Counts over the whole store; left out without an admin key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub totals: Option<agent::port::Totals>,
 }
 
 /// Summary of a model.
@@ -66,7 +70,8 @@ pub struct ModelSummary {
     pub context_window: u32,
 }
 
-/// A page of a list.
+/// A page of a list. Its items have at most 1 MiB together, unless one item alone has more, and a page of a list with
+/// filters looks at 10,000 rows at most: so a page can have fewer items than `limit`, even none, although `next` is set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Page)]
 pub struct PageJson<T> {
@@ -74,13 +79,6 @@ pub struct PageJson<T> {
     pub items: Vec<T>,
     /// Pass as `cursor` to get the next page; `null` on the last page.
     pub next: Option<String>,
-}
-
-impl<T> PageJson<T> {
-    /// Converts the rows of a page into JSON.
-    pub fn of<U>(page: agent::port::Page<U>, turn: impl FnMut(U) -> T) -> Self {
-        Self { items: page.items.into_iter().map(turn).collect(), next: page.next }
-    }
 }
 
 /// Defines the query of a list: its own parameters, then the number of items. A `paged` list has a cursor.
@@ -121,6 +119,9 @@ query! {
 query! {
     /// The page of a list of agents.
     paged AgentQuery {
+        /// Return only agents with this standing: `active`, `suspended` or `retired`.
+        #[param(inline, value_type = Option<names::Standing>)]
+        standing: Standing,
         /// Whether to leave out `config`. Default: `false`.
         brief: bool,
     }
@@ -147,29 +148,61 @@ query! {
 }
 
 query! {
+    /// The page of a list of spaces.
+    paged SpaceQuery {
+        /// Return only closed spaces (`true`) or only open ones (`false`).
+        closed: bool,
+    }
+}
+
+query! {
+    /// The page of a list of runs.
+    paged RunQuery {
+        /// Return only runs that ended like this.
+        #[param(inline, value_type = Option<names::Ending>)]
+        ending: Ending,
+        /// Return only runs that ended at this time or later.
+        since: Timestamp,
+    }
+}
+
+query! {
     /// The page of an inbox.
     paged InboxQuery {
         /// Return only events in this state.
         #[param(inline, value_type = Option<names::EventState>)]
         state: String,
+        /// Return only events of this kind.
+        #[param(inline, value_type = Option<names::EventKind>)]
+        kind: EventKind,
+        /// Return only events that happened at this time or later.
+        since: Timestamp,
     }
 }
 
 query! {
     /// The part of a log to read.
-    LogQuery {
+    paged LogQuery {
         /// Return entries with a `seq` greater than this. Default: 0.
         after: u64,
     }
 }
 
 query! {
-    /// The part of a timeline to read. With `after` the oldest messages after it are returned, otherwise the newest.
-    TimelineQuery {
+    /// The part of a timeline to read. With `after` the list begins with the oldest messages after it, otherwise with
+    /// the newest; each page is ordered from old to new.
+    paged TimelineQuery {
         /// Return messages with a `seq` greater than this.
         after: u64,
         /// Return messages with a `seq` less than this.
         before: u64,
+        /// Return only messages of this sender, by id or handle.
+        sender: String,
+        /// Return only messages of this kind: `text` or `tool`.
+        #[param(inline, value_type = Option<names::MessageKind>)]
+        kind: MessageKind,
+        /// Return only messages posted at this time or later.
+        since: Timestamp,
     }
 }
 

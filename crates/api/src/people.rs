@@ -22,7 +22,8 @@ pub struct EntityJson {
     pub name: String,
     /// Name shown to people; free text.
     pub display_name: String,
-    /// Id of the person in the client's own user database; `null` if none was set, and for agents.
+    /// Id of the person in the client's own user database; `null` if none was set, and for agents. Shown to
+    /// administrators and to the person; other members get `null`.
     pub external_id: Option<String>,
     /// When the entity was created.
     pub created_at: Timestamp,

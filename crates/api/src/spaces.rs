@@ -109,6 +109,17 @@ impl From<entity::Member> for MemberJson {
     }
 }
 
+impl MemberJson {
+    /// The member as an operator sees it, or as the person `own` does, who is not shown the `external_id` of others.
+    pub fn shown(member: entity::Member, operator: bool, own: Option<EntityId>) -> Self {
+        let mut shown = Self::from(member);
+        if !operator && Some(shown.entity.id) != own {
+            shown.entity.external_id = None;
+        }
+        shown
+    }
+}
+
 /// The member to add. Adding a member again changes its role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

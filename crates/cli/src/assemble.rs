@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use agent::limits;
 use agent::port::{Clock, Models};
 use runtime::clock::SystemIds;
 use runtime::{Keeper, Ports};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::Options;
 use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
@@ -48,7 +50,8 @@ impl LocalServer {
     /// Serves the API on the listener until the server is stopped.
     pub(crate) fn serve_api(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
         let router = server::router(self.ports.clone(), self.keeper.node().clone(), self.options.clone());
-        tokio::spawn(server::serve(listener, router, self.options.shutdown.clone()))
+        let connections = limits::CONNECTIONS_MAX.min(open_files().saturating_sub(limits::FILES_RESERVED));
+        tokio::spawn(server::serve(listener, router, self.options.shutdown.clone(), connections))
     }
 
     /// Waits until the store is broken, and returns why.
@@ -65,4 +68,13 @@ impl LocalServer {
                 .hint("nothing that was accepted is lost; the next start completes the rest")
         })
     }
+}
+
+/// Raises the limit of open files to what the operating system allows this process, and returns it. Each connection
+/// needs one.
+fn open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    let most = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agent::port::{Clock, Model, ModelError, ModelInfo, Models};
+use models::client::display_url;
 use models::model_book::{ModelBook, ModelConfig};
 use models::{catalog, default_model, demo, roots};
 
@@ -72,7 +73,7 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
     let model = models.model(None).map_err(|error| unusable(&name, base_url.as_deref(), error))?;
     let info = model.info().clone();
     let window_known = stated || info.demo || catalog::knows(&name);
-    Ok(Chosen { models, model, address, info, why, window_known })
+    Ok(Chosen { models, model, address: display_url(&address), info, why, window_known })
 }
 
 fn why(origin: &Origin) -> String {

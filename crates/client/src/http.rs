@@ -145,11 +145,10 @@ impl Client {
                 page_path.push_str(&format!("&cursor={}", segment(cursor)));
             }
             let page: Page = self.get_as(&page_path).await?;
-            // A page without rows that names a next page would be requested forever.
-            let empty = page.items.is_empty();
             rows.extend(page.items);
             match page.next {
-                Some(next) if !empty && rows.len() < max => cursor = Some(next),
+                // A page may be empty although more follow; one that names itself would be requested forever.
+                Some(next) if rows.len() < max && cursor.as_ref() != Some(&next) => cursor = Some(next),
                 _ => break,
             }
         }

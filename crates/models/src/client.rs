@@ -381,16 +381,13 @@ fn unreachable(url: &str, error: &reqwest::Error) -> ModelError {
     ModelError::Network(format!("`{}` cannot be reached: {}", display_url(url), causes(error)))
 }
 
-/// An address without user name, password and query, which may hold credentials.
-fn display_url(url: &str) -> String {
+/// An address for display: without user name, password and query, which may hold credentials.
+pub fn display_url(url: &str) -> String {
     let bare = url.split(['?', '#']).next().unwrap_or(url);
-    match bare.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-            format!("{scheme}://{}/{path}", host.rsplit('@').next().unwrap_or(host))
-        }
-        None => bare.to_owned(),
-    }
+    let (scheme, rest) = bare.split_once("://").map_or(("", bare), |(scheme, rest)| (scheme, rest));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit('@').next().unwrap_or(host);
+    if scheme.is_empty() { format!("{host}{path}") } else { format!("{scheme}://{host}{path}") }
 }
 
 /// An error with its causes, innermost last. URLs are left out: they may hold credentials.
@@ -448,5 +445,17 @@ mod tests {
             clients.get(connect + 1).unwrap();
         }
         assert!(clients.0.lock().unwrap().len() <= CLIENTS_MAX);
+    }
+
+    #[test]
+    fn an_address_is_displayed_without_credentials() {
+        for (url, shown) in [
+            ("https://me:canary@lab.example/v1?key=canary#canary", "https://lab.example/v1"),
+            ("http://me:can@ary@lab.example", "http://lab.example"),
+            ("me:canary@lab.example/v1", "lab.example/v1"),
+            ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v1"),
+        ] {
+            assert_eq!(display_url(url), shown);
+        }
     }
 }

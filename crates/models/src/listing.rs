@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::bounds::{LISTING_MAX_BYTES, LISTING_MODELS_MAX};
 use crate::catalog::{self, Provider, WireFormat};
-use crate::client::{Clients, causes};
+use crate::client::{Clients, causes, display_url};
 use crate::model_book::{KeyRing, ModelConfig};
 use crate::secret::Secret;
 use crate::wire::failure::{self, Hints};
@@ -96,7 +96,7 @@ fn price_in_dollars<S: Serializer>(price: &Option<Price>, to: S) -> Result<S::Ok
 pub struct Survey {
     /// The provider.
     pub provider: &'static Provider,
-    /// The address that was asked; empty if there is none.
+    /// The address that was asked, for display; empty if there is none.
     pub base_url: String,
     /// What it answered.
     pub reach: Reach,
@@ -116,7 +116,7 @@ pub async fn survey(
     let list = if let Reach::Reachable(list) = &reach { list.as_slice() } else { &[] };
     let models = offers(provider, list, models);
     let base_url = at.base_url.or(provider.base_url.map(str::to_owned)).unwrap_or_default();
-    Survey { provider, base_url, reach, models }
+    Survey { provider, base_url: display_url(&base_url), reach, models }
 }
 
 /// The listed models of a provider: the default one first, then those that `models` knows more about, then the

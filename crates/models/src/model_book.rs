@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::bounds::MODELS_MAX;
 use crate::catalog::{self, Provider, WireFormat};
-use crate::client::{Address, Clients, VendorModel};
+use crate::client::{Address, Clients, VendorModel, display_url};
 use crate::demo::{self, DemoModel};
 use crate::secret::Secret;
 use crate::wire::Wire;
@@ -207,7 +207,8 @@ impl ModelBook {
         };
         if !base_url.starts_with("http://") && !base_url.starts_with("https://") {
             return Err(ModelError::NoModel(format!(
-                "wanted `base_url` to begin with `http://` or `https://`, got `{base_url}`"
+                "wanted `base_url` to begin with `http://` or `https://`, got `{}`",
+                display_url(&base_url)
             )));
         }
         let key = match &config.key {

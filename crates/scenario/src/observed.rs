@@ -5,7 +5,7 @@ use agent::event::EventState;
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::life::Memory;
 use agent::limits::PAGE_MAX;
-use agent::port::{InboxRow, PageRequest};
+use agent::port::{InboxFilter, InboxRow, MessageFilter, PageRequest, RunFilter};
 use agent::run::Run;
 use agent::space::Message;
 
@@ -97,10 +97,10 @@ async fn messages(world: &World, space: SpaceId) -> Result<Vec<Message>, Stopped
     let mut all: Vec<Message> = Vec::new();
     for _ in 0..bounds::PAGES_MAX {
         let after = all.last().map_or(0, |message| message.seq);
-        let page = world.reader().messages(space, Some(after), None, PAGE_MAX).await.map_err(stopped)?;
-        let full = page.len() == PAGE_MAX as usize;
-        all.extend(page);
-        if !full {
+        let filter = MessageFilter::after(after);
+        let page = world.reader().messages(space, filter, PAGE_MAX).await.map_err(stopped)?;
+        all.extend(page.items);
+        if page.next.is_none() {
             break;
         }
     }
@@ -113,16 +113,18 @@ async fn agent(world: &World, name: &str, id: AgentId) -> Result<AgentLog, Stopp
     for _ in 0..bounds::PAGES_MAX {
         let after = entries.last().map_or(0, |entry| entry.seq);
         let page = reader.entries(id, after, PAGE_MAX).await.map_err(stopped)?;
-        let full = page.len() == PAGE_MAX as usize;
-        entries.extend(page);
-        if !full {
+        entries.extend(page.items);
+        if page.next.is_none() {
             break;
         }
     }
     let mut runs = Vec::new();
     let mut cursor = None;
     for _ in 0..bounds::PAGES_MAX {
-        let page = reader.runs(id, PageRequest { cursor, limit: PAGE_MAX }).await.map_err(stopped)?;
+        let page = reader
+            .runs(id, RunFilter::default(), PageRequest { cursor, limit: PAGE_MAX })
+            .await
+            .map_err(stopped)?;
         runs.extend(page.items);
         cursor = page.next;
         if cursor.is_none() {
@@ -133,7 +135,7 @@ async fn agent(world: &World, name: &str, id: AgentId) -> Result<AgentLog, Stopp
     let mut cursor = None;
     for _ in 0..bounds::PAGES_MAX {
         let page = PageRequest { cursor, limit: PAGE_MAX };
-        let page = reader.inbox(id, None, page).await.map_err(stopped)?;
+        let page = reader.inbox(id, InboxFilter::default(), page).await.map_err(stopped)?;
         inbox.extend(page.items);
         cursor = page.next;
         if cursor.is_none() {

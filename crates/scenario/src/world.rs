@@ -10,7 +10,10 @@ use agent::config::AgentConfig;
 use agent::entity::Entity;
 use agent::event::{Event, EventState};
 use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
-use agent::port::{Accept, Accepted, Clock, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry};
+use agent::port::{
+    Accept, Accepted, Clock, MessageFilter, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry,
+    RunFilter,
+};
 use agent::space::{Message, NewMessage};
 use runtime::{Keeper, Ports};
 use serde_json::Value;
@@ -268,7 +271,8 @@ impl World {
 
     /// All messages of a space as stored, oldest first.
     pub async fn messages(&self, space: SpaceId) -> Result<Vec<Message>, Stopped> {
-        self.ports.reader.messages(space, Some(0), None, agent::limits::PAGE_MAX).await.map_err(stopped)
+        let page = self.ports.reader.messages(space, MessageFilter::after(0), agent::limits::PAGE_MAX);
+        Ok(page.await.map_err(stopped)?.items)
     }
 
     /// An entity by id.
@@ -280,14 +284,16 @@ impl World {
     /// An agent's runs, oldest first.
     pub async fn runs(&self, agent: AgentId) -> Result<Vec<agent::run::Run>, Stopped> {
         let page = PageRequest { cursor: None, limit: agent::limits::PAGE_MAX };
-        let mut runs = self.ports.reader.runs(agent, page).await.map_err(stopped)?.items;
+        let mut runs =
+            self.ports.reader.runs(agent, RunFilter::default(), page).await.map_err(stopped)?.items;
         runs.reverse();
         Ok(runs)
     }
 
     /// An agent's log.
     pub async fn consciousness(&self, agent: AgentId) -> Result<Vec<agent::entry::Entry>, Stopped> {
-        self.ports.reader.entries(agent, 0, agent::limits::PAGE_MAX).await.map_err(stopped)
+        let page = self.ports.reader.entries(agent, 0, agent::limits::PAGE_MAX);
+        Ok(page.await.map_err(stopped)?.items)
     }
 
     /// The state of an event of an agent.

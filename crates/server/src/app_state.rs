@@ -8,6 +8,7 @@ use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
 use crate::key_cache::KeyCache;
+use crate::quota::Quotas;
 use crate::stream::ends::StreamEnds;
 use crate::stream::relay::Relays;
 
@@ -49,6 +50,7 @@ pub(crate) struct AppState {
     pub(crate) node: Node,
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
+    pub(crate) quotas: Arc<Quotas>,
     pub(crate) relays: Arc<Relays>,
     pub(crate) stream_ends: StreamEnds,
     /// The OpenAPI document; set once all routes are added.
@@ -63,6 +65,7 @@ impl AppState {
             node,
             options,
             keys: KeyCache::default(),
+            quotas: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),
             document: OnceLock::new(),

@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app_state::AppState;
 use crate::problem::{Code, Problem};
+use crate::quota::{Crowded, InFlight};
 use crate::{extract, keys};
 
 /// The access policy of a route. A route cannot be added without one (invariant 12).
@@ -90,6 +91,11 @@ impl Caller {
         }
     }
 
+    /// Whether the key sees everything: an admin key, or one that may read what an admin key may read.
+    pub(crate) fn is_operator(&self) -> bool {
+        matches!(self.credential.scope, Scope::Admin | Scope::Read)
+    }
+
     /// Whose requests these are: all admin keys together, or a person or a service with all their keys.
     pub(crate) fn principal(&self) -> String {
         self.entity().map_or_else(|| self.credential.scope.to_string(), |entity| entity.to_string())
@@ -133,10 +139,26 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
         Ok(()) if !guard.takes_query => extract::check_query_names(request.uri(), &[]),
         admitted => admitted,
     };
-    match admitted {
-        Ok(()) => next.run(request).await,
+    match admitted.and_then(|()| begin(&guard.app, &mut request)) {
+        // Held until the response is made: a stream counts as a stream from then on.
+        Ok(_in_flight) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Counts the request to its key. On a crowded connection only administrators and the health check are served.
+fn begin(app: &AppState, request: &mut Request) -> Result<Option<Arc<InFlight>>, Problem> {
+    let caller = request.extensions().get::<Caller>();
+    let served = request.uri().path() == "/v1/health" || caller.is_some_and(Caller::is_operator);
+    if request.extensions().get::<Crowded>().is_some() && !served {
+        let detail = "too many connections are open: only administrators are served until some are closed";
+        return Err(Problem::new(Code::TooManyConnections, detail));
+    }
+    let in_flight = caller.map(|caller| app.quotas.request(caller)).transpose()?.map(Arc::new);
+    if let Some(in_flight) = &in_flight {
+        request.extensions_mut().insert(Arc::clone(in_flight));
+    }
+    Ok(in_flight)
 }
 
 async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
@@ -188,7 +210,7 @@ async fn space_name(request: &mut Request) -> Result<String, Problem> {
     space.map(|(_, value)| value.to_owned()).ok_or_else(|| Problem::internal(&"a route without a space"))
 }
 
-async fn authenticate(app: &AppState, headers: &HeaderMap) -> Result<Caller, Problem> {
+pub(crate) async fn authenticate(app: &AppState, headers: &HeaderMap) -> Result<Caller, Problem> {
     let hash = keys::hash(bearer(headers)?);
     let credential = valid_credential(app, &hash).await?;
     Ok(Caller { credential, hash, member: None })

@@ -1,18 +1,25 @@
 //! Extractors: every rejection is a problem with a stable code. Must not know routes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use agent::id::hex;
 use agent::limits;
-use agent::port::{PageRequest, RequestKey};
+use agent::port::{Clock, RequestKey};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
+use crate::app_state::AppState;
 use crate::json;
 use crate::problem::{Code, Problem};
+use crate::quota::InFlight;
 
 /// The parameters of the path.
 pub(crate) struct PathParam<T>(pub(crate) T);
@@ -69,29 +76,32 @@ pub(crate) struct Body<T> {
     pub(crate) raw: Bytes,
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<AppState>> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &Arc<AppState>) -> Result<Self, Problem> {
         check_type(request.headers())?;
-        let raw = read_body(request).await?;
+        let raw = read_body(request, &*app.ports.clock).await?;
         Ok(Self { value: json::read(&raw)?, raw })
     }
 }
 
-/// A JSON body that may be missing; the value is then the default.
+/// A JSON body that may be missing or `null`; the value is then the default.
 pub(crate) struct MaybeBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+impl<T: DeserializeOwned + Default> FromRequest<Arc<AppState>> for MaybeBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &Arc<AppState>) -> Result<Self, Problem> {
         let typed = check_type(request.headers());
-        let raw = read_body(request).await?;
+        let raw = read_body(request, &*app.ports.clock).await?;
         if raw.is_empty() {
             return Ok(Self(T::default()));
         }
         typed?;
+        if raw.trim_ascii() == b"null" {
+            return Ok(Self(T::default()));
+        }
         Ok(Self(json::read(&raw)?))
     }
 }
@@ -107,7 +117,29 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::NotJson, format!("wanted the content type `application/json`, got `{shown}`")))
 }
 
-async fn read_body(request: Request) -> Result<Bytes, Problem> {
+/// Whether the body of a request was read to its end; the gate looks at it when the request is refused.
+#[derive(Clone, Default)]
+pub(crate) struct BodyRead(Arc<AtomicBool>);
+
+impl BodyRead {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+async fn read_body(request: Request, clock: &dyn Clock) -> Result<Bytes, Problem> {
+    let timeout = clock.sleep(Duration::from_millis(limits::BODY_MS));
+    tokio::select! {
+        biased;
+        read = read_body_to_end(request) => read,
+        () = timeout => {
+            let seconds = limits::BODY_MS / 1_000;
+            Err(Problem::new(Code::BodySlow, format!("the body did not arrive within {seconds} s")))
+        }
+    }
+}
+
+async fn read_body_to_end(request: Request) -> Result<Bytes, Problem> {
     let too_large = || {
         let detail = format!("the body is larger than {} bytes", limits::BODY_MAX_BYTES);
         Problem::new(Code::BodyTooLarge, detail)
@@ -117,14 +149,25 @@ async fn read_body(request: Request) -> Result<Bytes, Problem> {
     {
         return Err(too_large());
     }
-    axum::body::to_bytes(request.into_body(), limits::BODY_MAX_BYTES).await.map_err(|error| {
-        let source = std::error::Error::source(&error);
-        // axum has one error type for "longer than the limit" and for a broken connection.
-        match source.is_some_and(|source| source.to_string().contains("length limit")) {
-            true => too_large(),
-            false => Problem::new(Code::BadJson, "the body ended early"),
+    let in_flight = request.extensions().get::<Arc<InFlight>>().cloned();
+    let done = request.extensions().get::<BodyRead>().cloned();
+    let mut pieces = request.into_body().into_data_stream();
+    let mut body = BytesMut::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| Problem::new(Code::BadJson, "the body ended early"))?;
+        if body.len() + piece.len() > limits::BODY_MAX_BYTES {
+            return Err(too_large());
         }
-    })
+        // Counted as it arrives: what a client only announces costs nothing.
+        if let Some(in_flight) = &in_flight {
+            in_flight.add(piece.len())?;
+        }
+        body.extend_from_slice(&piece);
+    }
+    if let Some(done) = done {
+        done.0.store(true, Ordering::Relaxed);
+    }
+    Ok(body.freeze())
 }
 
 /// The `Idempotency-Key` header.
@@ -159,14 +202,6 @@ impl Idempotency {
         hash.update(raw);
         Some(RequestKey { principal, key, body_hash: hex(&hash.finalize()) })
     }
-}
-
-/// The page to read, with the default limit applied and the bounds checked.
-pub(crate) fn page(cursor: Option<String>, limit: Option<u32>) -> Result<PageRequest, Problem> {
-    if cursor.as_ref().is_some_and(|cursor| cursor.len() > limits::KEY_MAX_BYTES) {
-        return Err(Problem::new(Code::BadQuery, "`cursor` is not the `next` of an earlier page"));
-    }
-    Ok(PageRequest { cursor, limit: rows(limit)? })
 }
 
 /// The number of rows, with the default applied and the bounds checked.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use agent::limits;
 use axum::Router;
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -15,7 +16,9 @@ use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app_state::AppState;
+use crate::extract::BodyRead;
 use crate::problem::{Code, Problem};
+use crate::quota::Crowded;
 
 /// Characters of a path in the log.
 const LOGGED_PATH_CHARS: usize = 200;
@@ -44,10 +47,14 @@ async fn identify(State(app): State<Arc<AppState>>, request: Request, next: Next
     response
 }
 
-async fn gate(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+async fn gate(State(app): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
     if let Err(problem) = admit(&app, &request) {
-        return problem.into_response();
+        return closing(problem.into_response());
     }
+    let crowded = request.extensions().get::<Crowded>().is_some();
+    let has_body = !request.body().is_end_stream();
+    let body_read = BodyRead::default();
+    request.extensions_mut().insert(body_read.clone());
     let limit = app.ports.clock.sleep(Duration::from_millis(limits::REQUEST_MS));
     // Bounds the time until the response head, including reading the request's body. An event stream sends its
     // head at once, and its body is not bounded by this.
@@ -56,9 +63,19 @@ async fn gate(State(app): State<Arc<AppState>>, request: Request, next: Next) ->
         response = next.run(request) => response,
         () = limit => Problem::new(Code::TimedOut, "the request took too long").into_response(),
     };
+    let refused = response.status().is_client_error() || response.status().is_server_error();
+    if refused && (crowded || (has_body && !body_read.is_set())) {
+        response = closing(response);
+    }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Announces that the connection ends with this response: the rest of the request is not read.
+fn closing(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

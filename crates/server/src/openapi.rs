@@ -25,11 +25,11 @@ const ABOUT: &str = "\
 A runtime for AI agents. An agent sleeps until an event arrives in its durable inbox, then works on it step by \
 step, posts messages in spaces and sleeps again.\n\n\
 Where a path contains an agent, an entity or a space, use its id or its handle. Lists are paged: pass `next` of \
-one page as `cursor` to get the next page. Every error is a problem document with a stable `code`; every response has \
-the id of its request in `x-request-id`, which is also in the server's log.\n\n\
+one page as `cursor`, with the same filters, to get the next page. Every error is a problem document with a stable \
+`code`; every response has the id of its request in `x-request-id`, which is also in the server's log.\n\n\
 **Repeating a request.** Every `POST` takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
-client. The same request with the same key takes effect once, and the repeat is answered from what the first one did. \
-The same key with another request is refused (`key_reused`). Keys are remembered for as long as the store exists, apart \
+client. The same request with the same key takes effect once, and the repeat is answered from what the first one did, \
+as it is now. The same key with another request is refused (`key_reused`). Keys are remembered for as long as the store exists, apart \
 for each person, for each service and for all admin keys together.\n\n\
 **Compatibility.** Within `/v1` nothing is removed and nothing changes its meaning. Routes, optional fields, codes, \
 values of enums, and events of streams may be added: ignore what you do not know. What is to be replaced is marked \
@@ -136,13 +136,14 @@ fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
     let has_body = operation["requestBody"].is_object();
     match code {
         Code::BadQuery | Code::UnknownField | Code::HostRefused | Code::OriginRefused => true,
-        Code::HeadersTooLarge | Code::Internal | Code::Damaged | Code::Broken => true,
+        Code::BadHttp | Code::UriTooLong | Code::HeadersTooLarge => true,
+        Code::Internal | Code::Damaged | Code::Broken => true,
         Code::Overloaded | Code::Closing | Code::TimedOut => true,
         Code::KeyMissing | Code::KeyInvalid | Code::KeyExpired => !public,
         Code::Forbidden => !public && !any_key,
         Code::NotUtf8 => has_body || path.contains('{'),
         Code::NotFound => path.contains('{'),
-        Code::BadJson | Code::TooDeep | Code::BodyTooLarge | Code::NotJson => has_body,
+        Code::BadJson | Code::TooDeep | Code::BodyTooLarge | Code::BodySlow | Code::NotJson => has_body,
         Code::WrongType | Code::BadValue => has_body,
         Code::BadHeader | Code::KeyReused => method == "post",
         Code::NoSpace => method != "get",

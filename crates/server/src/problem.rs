@@ -44,6 +44,8 @@ macro_rules! codes {
 }
 
 codes! {
+    /// The request is not HTTP/1.1.
+    BadHttp = "bad_http", 400;
     /// The body is not JSON.
     BadJson = "bad_json", 400;
     /// The body or the path is not UTF-8.
@@ -74,6 +76,8 @@ codes! {
     NoRoute = "no_route", 404;
     /// The route has no such method.
     MethodNotAllowed = "method_not_allowed", 405;
+    /// The body did not arrive in time.
+    BodySlow = "body_slow", 408;
     /// The handle is taken.
     NameTaken = "name_taken", 409;
     /// The message id belongs to another message.
@@ -100,6 +104,8 @@ codes! {
     CallOver = "call_over", 409;
     /// The body is too large.
     BodyTooLarge = "body_too_large", 413;
+    /// The path and query of the request are too long.
+    UriTooLong = "uri_too_long", 414;
     /// The body must be sent as application/json.
     NotJson = "not_json", 415;
     /// A value is missing or has the wrong type.
@@ -128,6 +134,14 @@ codes! {
     NoSuchTool = "no_such_tool", 422;
     /// The agent's inbox is full.
     InboxFull = "inbox_full", 429;
+    /// The key has too many requests in flight.
+    TooManyRequests = "too_many_requests", 429;
+    /// Too many streams are open.
+    TooManyStreams = "too_many_streams", 429;
+    /// The bodies of the requests in flight are too large together.
+    TooManyBytes = "too_many_bytes", 429;
+    /// Too many connections are open.
+    TooManyConnections = "too_many_connections", 429;
     /// The request has too many or too large headers.
     HeadersTooLarge = "headers_too_large", 431;
     /// The server failed; its log has the reason.
@@ -252,6 +266,18 @@ impl Problem {
     pub fn internal(reason: &dyn std::fmt::Display) -> Self {
         tracing::error!(%reason, "a request failed");
         Self::new(Code::Internal, "the server failed to answer")
+    }
+
+    /// The whole response as bytes, for a connection that ends with it.
+    pub(crate) fn as_last_response(&self) -> Vec<u8> {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let body = serde_json::to_string(&self.body()).unwrap_or_default();
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n\
+             connection: close\r\n\r\n{body}"
+        )
+        .into_bytes()
     }
 
     fn body(&self) -> ProblemBody {

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::limits;
@@ -16,28 +16,36 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::connections::Connections;
+use crate::quota::Crowded;
+use crate::refusal::RefusalSocket;
 use crate::stream::{OpenedStream, SocketTakeover};
 
 /// Serves until `shutdown`. Then it accepts no more connections, gives requests in progress a bounded time to
 /// finish, and returns.
-pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) -> io::Result<()> {
-    let slots = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
+/// At most `most` connections are open at once.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    shutdown: CancellationToken,
+    most: usize,
+) -> io::Result<()> {
+    let places = Connections::new(most.min(limits::CONNECTIONS_MAX));
     let connections = TaskTracker::new();
     let abort = CancellationToken::new();
     loop {
         // At the limit, new connections wait in the kernel's queue.
-        let slot = Arc::clone(&slots).acquire_owned();
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
-            accepted = async { (slot.await, listener.accept().await) } => accepted,
+            accepted = async { (places.free().await, listener.accept().await) } => accepted,
         };
-        let (Ok(slot), accepted) = accepted else { break };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (Some(free), accepted) = accepted else { break };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) if is_about_one_connection(&error) => continue,
             Err(error) => {
                 // Most likely out of file descriptors: connections that close free some.
@@ -46,10 +54,13 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
                 continue;
             }
         };
-        let handle_connection = handle_connection(stream, router.clone(), shutdown.clone(), abort.clone());
+        // An IPv4 address may come in its IPv6 form.
+        let Some(place) = places.enter(address.ip().to_canonical(), free) else { continue };
+        let ends = (shutdown.clone(), abort.clone());
+        let handle_connection = handle_connection(stream, router.clone(), ends, place.crowded);
         connections.spawn(async move {
             handle_connection.await;
-            drop(slot);
+            drop(place);
         });
     }
     drop(listener);
@@ -66,12 +77,12 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
 fn handle_connection(
     stream: TcpStream,
     router: Router,
-    shutdown: CancellationToken,
-    abort: CancellationToken,
+    (shutdown, abort): (CancellationToken, CancellationToken),
+    crowded: bool,
 ) -> impl Future<Output = ()> {
     // Updates are small and must be sent without delay.
     let _ = stream.set_nodelay(true);
-    let http = Box::pin(serve_http(stream, router, shutdown, abort.clone()));
+    let http = Box::pin(serve_http(stream, router, (shutdown, abort.clone()), crowded));
     async move {
         let Some((opened, head, stream)) = http.await else { return };
         let streaming = Box::pin(opened.serve(head, stream));
@@ -89,8 +100,8 @@ type Handover = (OpenedStream, Parts, TcpStream);
 async fn serve_http(
     stream: TcpStream,
     router: Router,
-    shutdown: CancellationToken,
-    abort: CancellationToken,
+    (shutdown, abort): (CancellationToken, CancellationToken),
+    crowded: bool,
 ) -> Option<Handover> {
     let (first, taken) = oneshot::channel();
     let taken = async {
@@ -102,25 +113,32 @@ async fn serve_http(
     tokio::pin!(taken);
     // Only the first request may be taken over: no response is still unwritten before it.
     let first = Mutex::new(Some(first));
-    let service = service_fn(move |request| respond(router.clone(), request, &first));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if crowded {
+            request.extensions_mut().insert(Crowded);
+        }
+        respond(router.clone(), request, &first)
+    });
+    // A place of the reserve must be free again soon.
+    let head_ms = if crowded { limits::CROWDED_HEAD_MS } else { limits::HEAD_MS };
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(limits::HEAD_MS))
+        .header_read_timeout(Duration::from_millis(head_ms))
         .max_headers(2 * limits::HEADERS_MAX)
         .max_buf_size(4 * limits::HEADERS_MAX_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(RefusalSocket::new(stream)), service);
     tokio::select! {
-                // A broken connection is not an error of the server.
+        // A broken connection is not an error of the server.
         _ = &mut connection => return None,
         (opened, head) = &mut taken => {
-            return Some((opened, head, connection.into_parts().io.into_inner()));
+            return Some((opened, head, connection.into_parts().io.into_inner().into_inner()));
         }
         () = abort.cancelled() => return None,
         () = shutdown.cancelled() => Pin::new(&mut connection).graceful_shutdown(),
     }
     tokio::select! {
         _ = &mut connection => None,
-        (opened, head) = taken => Some((opened, head, connection.into_parts().io.into_inner())),
+        (opened, head) = taken => Some((opened, head, connection.into_parts().io.into_inner().into_inner())),
         () = abort.cancelled() => None,
     }
 }

@@ -199,7 +199,7 @@ async fn a_panic_in_a_handler_is_a_500_and_the_next_request_is_served() {
 }
 
 #[tokio::test]
-async fn a_request_that_takes_too_long_gets_an_error() {
+async fn a_body_that_does_not_arrive_in_time_gets_an_error() {
     let world = World::new().await;
     let never = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
     let request = Request::post("/v1/agents")
@@ -208,7 +208,46 @@ async fn a_request_that_takes_too_long_gets_an_error() {
         .header("authorization", format!("Bearer {ADMIN}"));
     let request = request.body(Body::from_stream(never)).unwrap();
     let answer = world.clock.run_until(world.send(request)).await.unwrap();
-    assert_eq!((answer.status, answer.code()), (503, "timed_out"));
+    assert_eq!((answer.status, answer.code()), (408, "body_slow"));
+    assert_eq!(answer.headers["connection"], "close", "the rest of the body is not read");
+}
+
+#[tokio::test]
+async fn a_cursor_is_checked_and_bound_to_its_list() {
+    let world = World::new().await;
+    for n in 0..3 {
+        assert_eq!(world.post("/v1/entities", json!({"name": format!("p{n}")})).await.status, 201);
+    }
+    let first = world.get("/v1/entities?limit=1").await;
+    let next = first.json["next"].as_str().unwrap().to_owned();
+    assert!(!next.contains("muhammad"), "{next}");
+    assert_eq!(world.get(&format!("/v1/entities?limit=1&cursor={next}")).await.status, 200);
+    let lists = [
+        "/v1/entities?kind=human",
+        "/v1/agents?limit=1",
+        "/v1/spaces?limit=1",
+        "/v1/keys?limit=1",
+        "/v1/agents/muhammad/inbox?limit=1",
+        "/v1/agents/muhammad/runs?limit=1",
+        "/v1/agents/muhammad/consciousness?limit=1",
+        "/v1/spaces/home/messages?limit=1",
+    ];
+    for list in lists {
+        for cursor in [&*next, "x", "7", ""] {
+            let refused = world.get(&format!("{list}&cursor={cursor}")).await;
+            assert_eq!((refused.status, refused.code()), (400, "bad_query"), "{list} {cursor}: {refused:?}");
+            assert!(refused.problem_text().contains("of an earlier page of this list"), "{refused:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_null_is_accepted_where_it_is_documented() {
+    let world = World::new().await;
+    for path in ["/v1/agents/muhammad/cancel", "/v1/entities/you/keys"] {
+        let answer = world.post(path, json!(null)).await;
+        assert!(matches!(answer.status, 201 | 409), "{path}: {answer:?}");
+    }
 }
 
 #[tokio::test]

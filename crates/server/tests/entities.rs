@@ -61,6 +61,9 @@ async fn health_and_readiness_need_no_key() {
     assert_eq!((health.status, &health.json["status"]), (200, &json!("ok")));
     let ready = world.ask(Method::GET, "/v1/ready", "", None).await;
     assert_eq!(ready.json["model"]["demo"], true, "{ready:?}");
-    assert_eq!(ready.json["totals"]["agents"], 1);
+    assert_eq!(ready.json["totals"], json!(null), "without a key nobody learns how much is stored");
+    let yours = world.your_key().await;
+    assert_eq!(world.ask(Method::GET, "/v1/ready", &yours, None).await.json["totals"], json!(null));
+    assert_eq!(world.get("/v1/ready").await.json["totals"]["agents"], 1);
     assert_eq!(ready.headers["x-content-type-options"], "nosniff");
 }

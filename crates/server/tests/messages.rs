@@ -214,11 +214,46 @@ async fn messages_are_paged_in_both_directions() {
         let answer = world.get(&format!("{MESSAGES}?{query}")).await;
         let items = answer.json["items"].as_array().unwrap().clone();
         let seqs: Vec<u64> = items.iter().map(|item| item["seq"].as_u64().unwrap()).collect();
-        (seqs, answer.json["next"].as_str().map(str::to_owned))
+        (seqs, answer.json["next"].as_str().unwrap_or_default().to_owned())
     };
-    assert_eq!(page("limit=2").await, (vec![4, 5], Some("4".to_owned())));
-    assert_eq!(page("limit=2&before=4").await, (vec![2, 3], Some("2".to_owned())));
-    assert_eq!(page("limit=2&before=2").await, (vec![1], None));
-    assert_eq!(page("limit=3&after=0").await, (vec![1, 2, 3], Some("3".to_owned())));
-    assert_eq!(page("limit=3&after=3").await, (vec![4, 5], None));
+    let (newest, next) = page("limit=2").await;
+    assert_eq!(newest, [4, 5]);
+    let (older, next) = page(&format!("limit=2&cursor={next}")).await;
+    assert_eq!(older, [2, 3]);
+    assert_eq!(page(&format!("limit=2&cursor={next}")).await, (vec![1], String::new()));
+    assert_eq!(page("limit=2&before=4").await.0, [2, 3]);
+    let (first, next) = page("limit=3&after=0").await;
+    assert_eq!(first, [1, 2, 3]);
+    assert_eq!(page(&format!("after=0&limit=3&cursor={next}")).await, (vec![4, 5], String::new()));
+    assert_eq!(page("limit=5").await.1, "", "the last page is full");
+    assert_eq!(page("sender=you&limit=1").await.0, [5]);
+    assert_eq!(page("sender=muhammad").await, (vec![], String::new()));
+    assert_eq!(page("kind=tool").await.0, [0; 0]);
+    assert_eq!(page("since=2030-01-01T00:00:00Z").await.0, [0; 0]);
+}
+
+#[tokio::test]
+async fn an_id_that_is_sent_again_with_other_content_is_refused() {
+    let world = World::new().await;
+    let first = json!({"text": "hi", "sender": "you", "id": "0192d3e4-0000-7000-8000-000000000001"});
+    assert_eq!(world.post(MESSAGES, first.clone()).await.status, 201);
+    assert_eq!(world.post(MESSAGES, first.clone()).await.status, 200);
+    for (key, value) in
+        [("urgent", json!(true)), ("data", json!({"a": 1})), ("mentions", json!(["muhammad"]))]
+    {
+        let mut changed = first.clone();
+        changed[key] = value;
+        let refused = world.post(MESSAGES, changed).await;
+        assert_eq!((refused.status, refused.code()), (409, "id_taken"), "{key}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn data_of_a_message_is_bounded() {
+    let world = World::new().await;
+    let message = |bytes: usize| json!({"text": "hi", "sender": "you", "data": "x".repeat(bytes - 2)});
+    assert_eq!(world.post(MESSAGES, message(64 * 1024)).await.status, 201);
+    let refused = world.post(MESSAGES, message(64 * 1024 + 1)).await;
+    assert_eq!((refused.status, refused.code()), (422, "bad_value"));
+    assert!(refused.problem_text().contains("`data` must be at most 65536 bytes"), "{refused:?}");
 }

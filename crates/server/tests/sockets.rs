@@ -26,7 +26,8 @@ async fn served() -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = world.shutdown.clone();
-    let server = tokio::spawn(server::serve(listener, world.router.clone(), shutdown.clone()));
+    let most = limits::CONNECTIONS_MAX;
+    let server = tokio::spawn(server::serve(listener, world.router.clone(), shutdown.clone(), most));
     Served { world, address, server, shutdown }
 }
 
@@ -485,4 +486,39 @@ async fn a_removed_member_gets_no_message_that_is_read_from_the_store_later() {
         assert!(!all.contains("a secret") && all.contains("not_member"), "{all}");
         served.shutdown.cancel();
     }
+}
+
+/// Resident memory of this process, in bytes.
+#[cfg(target_os = "linux")]
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn clients_that_never_read_share_the_bytes_of_what_they_miss() {
+    const CLIENTS: usize = 100;
+    const MESSAGES: usize = 150;
+    let served = served().await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut socket = connect(&served, &stream_of_home()).await;
+        line_with(&mut socket, "event: snapshot").await;
+        clients.push(socket);
+    }
+    let text = "x".repeat(60_000);
+    let before = resident();
+    for _ in 0..MESSAGES {
+        let posted =
+            served.world.post("/v1/spaces/home/messages", json!({"text": text, "sender": "you"})).await;
+        assert_eq!(posted.status, 201);
+    }
+    // The store in memory holds the messages; a buffer of its own for each client would be 12 MB more, or 100.
+    let stored = MESSAGES * text.len();
+    let grown = resident().saturating_sub(before);
+    assert!(grown < stored + 24 * 1024 * 1024, "{CLIENTS} clients cost {grown} bytes, {stored} are stored");
+    drop(clients);
+    served.shutdown.cancel();
+    served.server.await.unwrap().unwrap();
 }

@@ -144,7 +144,7 @@ async fn changed(dir: &Arc<tempfile::TempDir>, pristine: &[u8], sql: &str) -> Sq
 
 #[tokio::test]
 async fn a_message_whose_checksum_does_not_match_is_not_shown_and_quarantines_no_agent() {
-    use agent::port::{Lookup, Reader};
+    use agent::port::{Lookup, MessageFilter, Reader};
 
     let changes = [
         "text = replace(text, 'waits', 'wants')",
@@ -169,7 +169,7 @@ async fn a_message_whose_checksum_does_not_match_is_not_shown_and_quarantines_no
             activation.waiting.iter().map(|waiting| waiting.text().to_owned()).collect();
         assert!(waiting.iter().any(|text| text.contains("cannot be read")), "{change}: {waiting:?}");
         let family = Reader::space(&store, "family".into()).await.unwrap().unwrap().id;
-        let posted = Reader::messages(&store, family, None, None, 10).await.unwrap();
+        let posted = Reader::messages(&store, family, MessageFilter::default(), 10).await.unwrap().items;
         let looked_up = Lookup::messages(&store, ada, family, None, 10).await.unwrap().unwrap().0;
         let found: Vec<String> =
             posted.into_iter().map(|message| message.text).chain(texts(&looked_up)).collect();
@@ -257,7 +257,7 @@ async fn damaged_rows_of_one_agent_stop_no_other() {
         store.due(now, None, 10).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         store.next_due(now).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let page = PageRequest { cursor: None, limit: 10 };
-        let cards = store.agents(page).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let cards = store.agents(None, page).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let quarantined = cards.items.iter().map(|card| (card.entity.name.as_str(), card.damage.is_some()));
         assert_eq!(quarantined.collect::<Vec<_>>(), [("ada", true), ("bob", false)], "{sql}");
         assert!(store.wake(bob, now, None).await.unwrap().is_some(), "{sql}");

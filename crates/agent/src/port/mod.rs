@@ -22,11 +22,12 @@ pub use model::{
     Reply, ReplyPart, StopReason, TimeoutKind,
 };
 pub use reader::{
-    AgentCard, CommitRow, DeadEvents, InboxRow, LastRun, Page, PageRequest, Reader, RecentItem, Totals,
+    AgentCard, CommitRow, DeadEvents, InboxFilter, InboxRow, LastRun, MessageFilter, Page, PageRequest,
+    Reader, RecentItem, RunFilter, Totals,
 };
 pub use registry::{
-    CanceledCall, Credential, CredentialRow, Denial, Founding, KeyAdded, NewAgent, NewCredential, NewHuman,
-    NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
+    CanceledCall, Credential, CredentialRow, Denial, Founding, KeyAdded, KnownRequest, NewAgent,
+    NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
 pub use tool::{Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, specs};

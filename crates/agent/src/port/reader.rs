@@ -13,11 +13,11 @@ use crate::changes::CommitKind;
 use crate::config::AgentConfig;
 use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
-use crate::event::{Event, EventProgress, EventState};
-use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
+use crate::event::{Event, EventKind, EventProgress, EventState};
+use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::{Facts, IdleReason, IdleUntil, Memory, OpenCycle, Standing};
 use crate::run::{Ending, Run, Usage};
-use crate::space::Message;
+use crate::space::{Message, MessageKind};
 
 /// Which page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +28,64 @@ pub struct PageRequest {
     pub limit: u32,
 }
 
-/// One page.
+/// One page. Its rows together have at most [`crate::limits::PAGE_MAX_BYTES`], unless one row alone has more. A query
+/// with a filter looks at no more than [`crate::limits::PAGE_LOOK_MAX`] rows for one page. So a page may have fewer rows
+/// than requested although more follow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     /// The rows.
     pub items: Vec<T>,
     /// The cursor of the next page; `None` if this is the last.
     pub next: Option<String>,
+}
+
+/// Which messages of a space; what is `None` excludes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageFilter {
+    /// Only those with a greater `seq`; the page then begins with the oldest, else it ends with the newest.
+    pub after: Option<u64>,
+    /// Only those with a lower `seq`.
+    pub before: Option<u64>,
+    /// Only those of this sender.
+    pub sender: Option<EntityId>,
+    /// Only those of this kind.
+    pub kind: Option<MessageKind>,
+    /// Only those posted at this time or later.
+    pub since: Option<Timestamp>,
+}
+
+impl MessageFilter {
+    /// The messages after this `seq`, the oldest first.
+    pub fn after(seq: u64) -> Self {
+        Self { after: Some(seq), ..Self::default() }
+    }
+}
+
+/// Which events of an inbox; what is `None` excludes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InboxFilter {
+    /// Only those in this state (as [`EventState::as_str`]).
+    pub state: Option<String>,
+    /// Only those of this kind.
+    pub kind: Option<EventKind>,
+    /// Only those that happened at this time or later.
+    pub since: Option<Timestamp>,
+}
+
+impl InboxFilter {
+    /// The events in this state.
+    pub fn in_state(state: impl Into<String>) -> Self {
+        Self { state: Some(state.into()), ..Self::default() }
+    }
+}
+
+/// Which runs of an agent; what is `None` excludes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only those that ended like this.
+    pub ending: Option<Ending>,
+    /// Only those that ended at this time or later.
+    pub since: Option<Timestamp>,
 }
 
 /// An agent as operators see it.
@@ -188,8 +239,12 @@ pub struct Totals {
 pub trait Reader: Send + Sync {
     /// Figures of the whole store.
     fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>>;
-    /// Agents by name.
-    fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>>;
+    /// Agents by name, only those with this standing, if given.
+    fn agents(
+        &self,
+        standing: Option<Standing>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>>;
     /// One agent.
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>>;
     /// An agent's spaces, memories, goals and plans.
@@ -206,10 +261,11 @@ pub trait Reader: Send + Sync {
     ) -> BoxFuture<'_, Result<Page<Entity>, StoreError>>;
     /// The entity with that id or handle (any case).
     fn entity(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Entity>, StoreError>>;
-    /// Spaces by name; only those of `member`, if given.
+    /// Spaces by name; only those of `member` and only closed or open ones, if given.
     fn spaces(
         &self,
         member: Option<EntityId>,
+        closed: Option<bool>,
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Page<Space>, StoreError>>;
     /// The space with that id or handle (any case).
@@ -225,23 +281,25 @@ pub trait Reader: Send + Sync {
         space: SpaceId,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<(AgentId, IdleUntil)>, StoreError>>;
-    /// Messages with `after < seq < before`, oldest first: the oldest ones if `after` is given, else the newest.
+    /// A page of messages, oldest first. `next` is the `seq` of its last message if the filter has `after`, else of its
+    /// first.
     fn messages(
         &self,
         space: SpaceId,
-        after: Option<u64>,
-        before: Option<u64>,
+        filter: MessageFilter,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
-    /// Messages whose `rev` is above `rev`, in that order: those that a watcher missed.
+    ) -> BoxFuture<'_, Result<Page<Message>, StoreError>>;
+    /// Messages whose `rev` is above `rev`, in that order: those that a watcher missed. At least one, then as many as
+    /// have `max_bytes` together.
     fn messages_since_rev(
         &self,
         space: SpaceId,
         rev: u64,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
-    /// The latest messages and runs after `since`, oldest first, at most `limit`. With `agents`: only their runs and
-    /// the messages in their spaces.
+        max_bytes: usize,
+    ) -> BoxFuture<'_, Result<Page<Message>, StoreError>>;
+    /// The latest messages and runs after `since`, oldest first: at most `limit`, and as many as fit into one page. With
+    /// `agents`: only their runs and the messages in their spaces.
     fn recent(
         &self,
         agents: Option<Vec<AgentId>>,
@@ -252,29 +310,36 @@ pub trait Reader: Send + Sync {
     fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>>;
     /// The messages that a cycle posted, in order.
     fn messages_of_cycle(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
-    /// An agent's ledger, newest first; only one state, if given (as [`EventState::as_str`]).
+    /// An agent's ledger, newest first.
     fn inbox(
         &self,
         agent: AgentId,
-        state: Option<String>,
+        filter: InboxFilter,
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Page<InboxRow>, StoreError>>;
     /// One accepted event of an agent.
     fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>>;
+    /// One call of an agent.
+    fn call(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<CallRow>, StoreError>>;
     /// Calls of an agent that have no outcome, in the order in which they were decided: at most
     /// [`crate::limits::PAGE_MAX`].
     fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>>;
     /// An agent's runs, newest first.
-    fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>>;
+    fn runs(
+        &self,
+        agent: AgentId,
+        filter: RunFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<Run>, StoreError>>;
     /// One run.
     fn run(&self, cycle: CycleId) -> BoxFuture<'_, Result<Option<Run>, StoreError>>;
-    /// An agent's log from `after` (exclusive) on, oldest first.
+    /// A page of an agent's log after the entry `after`, oldest first. `next` is the `seq` of its last entry.
     fn entries(
         &self,
         agent: AgentId,
         after: u64,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
+    ) -> BoxFuture<'_, Result<Page<Entry>, StoreError>>;
     /// An agent's view.
     fn view(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<View>, StoreError>>;
     /// Audit rows of an agent's commits after `after`, oldest first.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::{BoxFuture, RequestKey, StoreError, Wakeup};
 use crate::call::CallRow;
@@ -115,6 +116,17 @@ pub enum SentAgain {
     /// The request's key was used before for this request; nothing was written. The event of the first answer.
     Repeated(EventId),
     /// The request's key was used before for another body.
+    Conflict,
+}
+
+/// What is known of a request with a client's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownRequest {
+    /// The key is new.
+    New,
+    /// The same request was noted before, with this subject: the id of what it creates, or of what it changed.
+    Repeated(Uuid),
+    /// The key was used before for another request.
     Conflict,
 }
 
@@ -409,6 +421,14 @@ pub trait Registry: Send + Sync {
     ) -> BoxFuture<'_, Result<u64, RegistryError>>;
     /// Removes a member. Events that wait in its inbox stay. Returns the space's `rev`.
     fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>>;
+    /// What is known of this request.
+    fn known_request(&self, request: RequestKey) -> BoxFuture<'_, Result<KnownRequest, RegistryError>>;
+    /// Notes the subject of a request for good, unless its key is known. Returns what was known before.
+    fn note_request(
+        &self,
+        request: RequestKey,
+        subject: Uuid,
+    ) -> BoxFuture<'_, Result<KnownRequest, RegistryError>>;
     /// Stores a key. `request` makes this idempotent by the client's key.
     fn add_credential(
         &self,

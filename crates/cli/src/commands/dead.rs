@@ -146,7 +146,7 @@ fn with_agent(mut event: Value, agent: &Agent) -> Value {
 
 /// All agents; none if no event is dead at all, which is the usual case.
 async fn all_if_dead(client: &Client) -> Result<Vec<Agent>> {
-    match client.get_as::<ReadyJson>("/v1/ready").await?.totals.dead {
+    match client.get_as::<ReadyJson>("/v1/ready").await?.totals.map_or(1, |all| all.dead) {
         0 => Ok(Vec::new()),
         _ => all(client).await,
     }

@@ -9,6 +9,7 @@ pub(crate) mod tests;
 
 use std::path::{Path, PathBuf};
 
+use models::client::display_url;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -67,6 +68,7 @@ impl Setting {
             (Kind::Headers, Value::Object(headers)) => {
                 headers.keys().map(|name| (name.clone(), json!("(hidden)"))).collect()
             }
+            (_, Value::String(url)) if self.key.name.ends_with("base_url") => display_url(url).into(),
             (_, value) => value.clone(),
         }
     }

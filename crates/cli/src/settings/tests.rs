@@ -54,9 +54,11 @@ fn the_error_names_the_bad_variable() {
 }
 
 #[test]
-fn headers_are_not_shown() {
+fn headers_and_passwords_in_addresses_are_not_shown() {
     let read = settings("[model]\nname = \"ollama/a\"\nheaders = { authorization = \"canary\" }", ());
     assert_eq!(read.get("model.headers").shown(), json!({"authorization": "(hidden)"}));
+    let read = settings("[model]\nname = \"ollama/a\"\nbase_url = \"http://me:canary@h/v1\"", ());
+    assert_eq!(read.get("model.base_url").shown(), json!("http://h/v1"));
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn consciousness() -> Value {
     let text = |text: &str| json!({"role": "user", "parts": [{"type": "text", "text": text}]});
     let call = json!({"role": "assistant", "parts": [{"type": "tool_call", "id": "call_1", "name": "send_message",
         "arguments": "{\"text\":\"Plum trees and a very old pear that nobody remembers planting.\"}"}]});
-    json!({"agent": AGENT, "total_tokens": 60, "next": null, "entries": [
+    json!({"next": null, "items": [
         entry(1, 0, "inbox", text("You in \"Home\": What grows here? Look it up.")),
         entry(2, 0, "assistant", call)]})
 }

@@ -69,7 +69,7 @@ impl Reconciler {
             .collect();
         loop {
             let page = PageRequest { cursor, limit: PAGE_MAX };
-            let page = self.ports.reader.agents(page).await.map_err(failed)?;
+            let page = self.ports.reader.agents(None, page).await.map_err(failed)?;
             scanned += page.items.len();
             candidates.extend(page.items.into_iter().filter_map(|card| {
                 let free = card.standing != Standing::Retired

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::call::{CallState, Effect, Outcome};
 use agent::event::EventKind;
 use agent::id::{AgentId, CallId};
-use agent::port::{Delivered, FinishedCall, PageRequest};
+use agent::port::{Delivered, FinishedCall, InboxFilter, PageRequest};
 use agent::prompt::Prompt;
 use agent::run::Ending;
 use agent::update::{Topic, Update};
@@ -32,7 +32,7 @@ fn caller(tool: &'static str) -> impl Fn(&Prompt) -> Script + Send + Sync {
 /// The late results in the agent's inbox, with their states.
 async fn late_results(fixture: &Fixture, ada: AgentId) -> Vec<(String, &'static str)> {
     let page = PageRequest { cursor: None, limit: 200 };
-    let rows = fixture.world.reader().inbox(ada, None, page).await.unwrap().items;
+    let rows = fixture.world.reader().inbox(ada, InboxFilter::default(), page).await.unwrap().items;
     let late = rows.into_iter().filter(|row| row.event.kind == EventKind::ToolResult);
     late.map(|row| (row.event.id.0.clone(), row.state.as_str())).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::config::AgentConfig;
 use agent::life::IdleReason;
-use agent::port::{ModelError, PageRequest};
+use agent::port::{InboxFilter, ModelError, PageRequest};
 use agent::run::Ending;
 use models::scripted::Script;
 use serde_json::json;
@@ -100,7 +100,7 @@ async fn a_server_that_fails_at_everything_makes_no_event_dead_for_a_quarter_of_
         world.say(husam, lobby, "hello").await.unwrap();
         let attempts = async || {
             let all = PageRequest { cursor: None, limit: agent::limits::PAGE_MAX };
-            let inbox = world.reader().inbox(ada, None, all).await.unwrap().items;
+            let inbox = world.reader().inbox(ada, InboxFilter::default(), all).await.unwrap().items;
             inbox.iter().map(|row| row.attempts).max()
         };
         world.pass(HOUR / 20).await.unwrap();

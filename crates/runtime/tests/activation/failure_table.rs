@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::life::IdleReason;
 use agent::message::Part;
-use agent::port::{ModelError, PageRequest, TimeoutKind};
+use agent::port::{InboxFilter, ModelError, PageRequest, TimeoutKind};
 use models::scripted::Script;
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn check(row: Row) {
     let card = world.reader().agent(ada).await.unwrap().unwrap();
     assert_eq!(card.idle_reason, Some(idle), "{what}");
     let page = PageRequest { cursor: None, limit: 10 };
-    let inbox = world.reader().inbox(ada, None, page).await.unwrap().items;
+    let inbox = world.reader().inbox(ada, InboxFilter::default(), page).await.unwrap().items;
     assert_eq!(inbox[0].attempts, counted, "{what}: counted attempts");
     world.say(husam, shop, "hello").await.unwrap();
     world.pass(Duration::from_millis(10)).await.unwrap();

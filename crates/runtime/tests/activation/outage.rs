@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::config::AgentConfig;
 use agent::life::IdleReason;
-use agent::port::{ModelError, ModelInfo, PageRequest, ReasoningReplay};
+use agent::port::{InboxFilter, ModelError, ModelInfo, PageRequest, ReasoningReplay};
 use agent::run::Ending;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
@@ -47,7 +47,7 @@ async fn an_hour(agents: usize) -> usize {
     }
     world.pass(HOUR / 2).await.unwrap();
     for (ada, _) in &all {
-        let inbox = world.reader().inbox(*ada, None, waiting()).await.unwrap().items;
+        let inbox = world.reader().inbox(*ada, InboxFilter::default(), waiting()).await.unwrap().items;
         assert!(inbox.iter().all(|row| row.attempts == 0), "no attempt is counted");
     }
     let within = fixture.model.prompts().len();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::event::EventState;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
-use agent::port::{ModelError, PageRequest};
+use agent::port::{InboxFilter, ModelError, PageRequest};
 use agent::run::Ending;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
@@ -197,7 +197,7 @@ async fn an_event_that_panics_is_dead_after_its_attempts_alone_and_all_others_ar
         }
     }
     let page = PageRequest { cursor: None, limit: 10 };
-    let dead = fixture.world.reader().inbox(ada, Some("dead".into()), page).await.unwrap().items;
+    let dead = fixture.world.reader().inbox(ada, InboxFilter::in_state("dead"), page).await.unwrap().items;
     assert_eq!(dead[0].attempts, 5);
     let runs = fixture.world.runs(ada).await.unwrap();
     assert!(runs.iter().all(|run| run.ending == Ending::Completed && run.events == 1), "{runs:?}");

@@ -8,7 +8,7 @@ use agent::entry::{Entry, EntryKind};
 use agent::event::{EventData, EventState};
 use agent::id::{AgentId, CallId, EventId};
 use agent::limits;
-use agent::port::{Accept, InboxRow, PageRequest, Reader};
+use agent::port::{Accept, InboxFilter, InboxRow, MessageFilter, PageRequest, Reader, RunFilter};
 use agent::run::Run;
 use agent::space::Message;
 use storage::sqlite::Sqlite;
@@ -234,18 +234,18 @@ fn pages<T>(mut request: impl FnMut(PageRequest) -> agent::port::Page<T>) -> Vec
 }
 
 fn inbox(sqlite: &Sqlite, agent: AgentId) -> Vec<InboxRow> {
-    pages(|page| now(sqlite.inbox(agent, None, page)).unwrap())
+    pages(|page| now(sqlite.inbox(agent, InboxFilter::default(), page)).unwrap())
 }
 
 fn runs(sqlite: &Sqlite, agent: AgentId) -> Vec<Run> {
-    pages(|page| now(Reader::runs(sqlite, agent, page)).unwrap())
+    pages(|page| now(Reader::runs(sqlite, agent, RunFilter::default(), page)).unwrap())
 }
 
 fn entries(sqlite: &Sqlite, agent: AgentId) -> Vec<Entry> {
     let mut all: Vec<Entry> = Vec::new();
     loop {
         let after = all.last().map_or(0, |entry| entry.seq);
-        let some = now(sqlite.entries(agent, after, limits::PAGE_MAX)).unwrap();
+        let some = now(sqlite.entries(agent, after, limits::PAGE_MAX)).unwrap().items;
         if some.is_empty() {
             return all;
         }
@@ -257,7 +257,9 @@ fn messages(sqlite: &Sqlite, space: agent::id::SpaceId) -> Vec<Message> {
     let mut all: Vec<Message> = Vec::new();
     loop {
         let after = all.last().map_or(0, |message| message.seq);
-        let some = now(Reader::messages(sqlite, space, Some(after), None, limits::PAGE_MAX)).unwrap();
+        let some = now(Reader::messages(sqlite, space, MessageFilter::after(after), limits::PAGE_MAX))
+            .unwrap()
+            .items;
         if some.is_empty() {
             return all;
         }

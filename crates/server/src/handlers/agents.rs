@@ -8,7 +8,7 @@ use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::Standing;
 use agent::limits;
-use agent::port::{AgentCard, Denial, RegistryError, StoreError};
+use agent::port::{AgentCard, Denial, KnownRequest, RegistryError, StoreError};
 use agent::update::AgentState;
 use axum::Json;
 use axum::extract::State;
@@ -18,17 +18,23 @@ use serde_json::Value;
 use super::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
-use crate::extract::{Body, MaybeBody, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, bounded_text, run_to_completion};
+use crate::listing::Listing;
+use crate::once;
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgentJson, PageJson};
 
 /// Creates an agent.
 #[utoipa::path(post, path = "/v1/agents", tag = "agents", request_body = NewAgentJson,
-    responses((status = 201, description = "The new agent.", body = Agent)))]
+    responses((status = 201, description = "The new agent.", body = Agent),
+              (status = 200, description = "The agent was created before by this request.", body = Agent)))]
 pub(super) async fn create(
     State(app): SharedState,
+    caller: Caller,
+    idempotency: Idempotency,
     body: Body<NewAgentJson>,
 ) -> Result<WriteResponse<Agent>, Problem> {
+    let request = idempotency.request(caller.principal(), "agent", &body.raw);
     let NewAgentJson { name, display_name, config } = body.value;
     let name = handle(&name)?;
     let display_name = bounded_text(
@@ -38,13 +44,22 @@ pub(super) async fn create(
     )?;
     let config = AgentConfig::from_json(&config.unwrap_or_else(|| Value::Object(serde_json::Map::new())))?;
     check_names(&app, &config)?;
-    let id = AgentId(app.ports.ids.uuid());
-    let new = agent::port::NewAgent { id, name, display_name, config, at: app.ports.clock.now() };
+    let fresh = app.ports.ids.uuid();
+    let new =
+        agent::port::NewAgent { id: AgentId(fresh), name, display_name, config, at: app.ports.clock.now() };
     run_to_completion(async move {
-        app.ports.registry.create_agent(new).await?;
-        let created = card(&app, id).await?;
-        let location = format!("/v1/agents/{}", created.id);
-        Ok(WriteResponse::Created(location, created))
+        let app = &app;
+        let make = |id| async move {
+            app.ports.registry.create_agent(agent::port::NewAgent { id: AgentId(id), ..new }).await?;
+            let created = card(app, AgentId(id)).await?;
+            let location = format!("/v1/agents/{}", created.id);
+            Ok(WriteResponse::Created(location, created))
+        };
+        let find = |id| async move {
+            let found = app.ports.reader.agent(AgentId(id)).await?;
+            Ok(found.map(|card| agent_json(app, card, app.ports.clock.now())))
+        };
+        once::create(app, request, fresh, make, find).await
     })
     .await
 }
@@ -56,14 +71,15 @@ pub(super) async fn list(
     State(app): SharedState,
     Query(query): Query<AgentQuery>,
 ) -> Result<Json<PageJson<Agent>>, Problem> {
-    let found = app.ports.reader.agents(page(query.cursor, query.limit)?).await?;
+    let list = Listing::new("agents", &query, query.cursor.as_deref(), query.limit)?;
+    let found = app.ports.reader.agents(query.standing, list.page.clone()).await?;
     let now = app.ports.clock.now();
     let brief = query.brief.unwrap_or(false);
-    Ok(Json(PageJson::of(found, |card| {
+    Ok(list.answer(found, |card| {
         let agent = agent_json(&app, card, now);
         // Configs contain long instructions, which a client that polls does not need.
         if brief { Agent { config: Value::Null, ..agent } } else { agent }
-    })))
+    }))
 }
 
 /// Returns an agent.
@@ -117,8 +133,13 @@ pub(super) async fn change_agent(
 #[utoipa::path(post, path = "/v1/agents/{agent}/suspend", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn suspend(app: SharedState, name: PathParam<String>) -> Result<Json<Agent>, Problem> {
-    change_standing(app, name, Standing::Suspended).await
+pub(super) async fn suspend(
+    app: SharedState,
+    caller: Caller,
+    key: Idempotency,
+    name: PathParam<String>,
+) -> Result<Json<Agent>, Problem> {
+    change_standing(app, (caller, key), name, Standing::Suspended).await
 }
 
 /// Resumes a suspended agent. If the agent is backing off, suspended or not, it retries at once, even if the circuit
@@ -126,46 +147,65 @@ pub(super) async fn suspend(app: SharedState, name: PathParam<String>) -> Result
 #[utoipa::path(post, path = "/v1/agents/{agent}/resume", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn resume(app: SharedState, name: PathParam<String>) -> Result<Json<Agent>, Problem> {
-    change_standing(app, name, Standing::Active).await
+pub(super) async fn resume(
+    app: SharedState,
+    caller: Caller,
+    key: Idempotency,
+    name: PathParam<String>,
+) -> Result<Json<Agent>, Problem> {
+    change_standing(app, (caller, key), name, Standing::Active).await
 }
 
 /// Retires an agent. This cannot be undone; the agent's history is kept.
 #[utoipa::path(post, path = "/v1/agents/{agent}/retire", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn retire(app: SharedState, name: PathParam<String>) -> Result<Json<Agent>, Problem> {
-    change_standing(app, name, Standing::Retired).await
+pub(super) async fn retire(
+    app: SharedState,
+    caller: Caller,
+    key: Idempotency,
+    name: PathParam<String>,
+) -> Result<Json<Agent>, Problem> {
+    change_standing(app, (caller, key), name, Standing::Retired).await
 }
 
 async fn change_standing(
     State(app): SharedState,
+    (caller, key): (Caller, Idempotency),
     PathParam(name): PathParam<String>,
     standing: Standing,
 ) -> Result<Json<Agent>, Problem> {
     let found = find_agent(&app, &name).await?;
     let id = found.id;
     let name = found.entity.name;
-    let now = app.ports.clock.now();
+    let request = key.request(caller.principal(), &format!("{} {id}", standing.as_str()), &[]);
     run_to_completion(async move {
-        if let Err(error) = app.ports.registry.set_standing(id, standing, now).await {
-            return Err(change_error(&app, error, id, &name).await);
-        }
-        match standing {
-            Standing::Active => app.node.resume(id),
-            Standing::Suspended | Standing::Retired => {
-                app.node.suspend(id);
-                // The response promises that no request starts: wait until a running one is aborted or replied to.
-                let timeout = app.ports.clock.sleep(Duration::from_millis(limits::SUSPEND_WAIT_MS));
-                tokio::select! {
-                    () = app.node.no_pending_request(id) => {}
-                    () = timeout => {}
-                }
-            }
-        }
-        Ok(Json(card(&app, id).await?))
+        let run = async || {
+            set_standing(&app, id, &name, standing).await?;
+            Ok((id.0, Json(card(&app, id).await?)))
+        };
+        once::change(&app, request, run, async |_| Ok(Json(card(&app, id).await?))).await
     })
     .await
+}
+
+async fn set_standing(app: &AppState, id: AgentId, name: &str, standing: Standing) -> Result<(), Problem> {
+    if let Err(error) = app.ports.registry.set_standing(id, standing, app.ports.clock.now()).await {
+        return Err(change_error(app, error, id, name).await);
+    }
+    match standing {
+        Standing::Active => app.node.resume(id),
+        Standing::Suspended | Standing::Retired => {
+            app.node.suspend(id);
+            // The response promises that no request starts: wait until a running one is aborted or replied to.
+            let timeout = app.ports.clock.sleep(Duration::from_millis(limits::SUSPEND_WAIT_MS));
+            tokio::select! {
+                () = app.node.no_pending_request(id) => {}
+                () = timeout => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The error of a change that failed. If one of the agent's own records cannot be read, the agent is quarantined, as
@@ -195,8 +235,19 @@ pub(super) async fn cancel(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
     caller: Caller,
+    key: Idempotency,
     MaybeBody(mut body): MaybeBody<CancelRequest>,
 ) -> Result<Json<Canceled>, Problem> {
+    let act = format!("cancel {name} {:?}", body.cycle);
+    let request = key.request(caller.principal(), &act, &[]);
+    if let Some(request) = &request {
+        // By now the cycle has probably ended: it would be refused as one that the caller may not cancel.
+        match app.ports.registry.known_request(request.clone()).await? {
+            KnownRequest::New => {}
+            KnownRequest::Repeated(cycle) => return Ok(Json(Canceled { cycle: CycleId(cycle) })),
+            KnownRequest::Conflict => return Err(once::key_reused()),
+        }
+    }
     let card = match caller.entity() {
         None => find_agent(&app, &name).await?,
         Some(entity) => {
@@ -209,13 +260,15 @@ pub(super) async fn cancel(
     let id = card.id;
     run_to_completion(async move {
         let cycle = app.ports.registry.cancel(id, body.cycle).await;
-        match cycle {
-            Ok(cycle) => {
-                app.node.recheck(id);
-                Ok(Json(Canceled { cycle }))
-            }
-            Err(error) => Err(refused(&app, error).await),
+        let cycle = match cycle {
+            Ok(cycle) => cycle,
+            Err(error) => return Err(refused(&app, error).await),
+        };
+        app.node.recheck(id);
+        if let Some(request) = request {
+            app.ports.registry.note_request(request, cycle.0).await?;
         }
+        Ok(Json(Canceled { cycle }))
     })
     .await
 }

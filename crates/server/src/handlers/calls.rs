@@ -6,7 +6,9 @@ use axum::extract::State;
 
 use super::agents::find_agent;
 use crate::app_state::SharedState;
-use crate::extract::{PathParam, run_to_completion};
+use crate::auth::Caller;
+use crate::extract::{Idempotency, PathParam, run_to_completion};
+use crate::once;
 use crate::problem::Problem;
 use api::{Call, PageJson};
 
@@ -33,12 +35,22 @@ pub(super) async fn open(
 pub(super) async fn cancel(
     State(app): SharedState,
     PathParam((name, call)): PathParam<(String, String)>,
+    caller: Caller,
+    key: Idempotency,
 ) -> Result<Json<Call>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
+    let request = key.request(caller.principal(), &format!("cancel call {agent} {call}"), &[]);
     run_to_completion(async move {
-        let canceled = app.ports.registry.cancel_call(agent, CallId(call)).await?;
-        app.node.answered(agent, canceled.call.id.clone(), canceled.notifications);
-        Ok(Json(Call::of(agent, canceled.call)))
+        let run = async || {
+            let canceled = app.ports.registry.cancel_call(agent, CallId(call.clone())).await?;
+            app.node.answered(agent, canceled.call.id.clone(), canceled.notifications);
+            Ok((agent.0, Json(Call::of(agent, canceled.call))))
+        };
+        let again = async |_| {
+            let found = app.ports.reader.call(agent, CallId(call.clone())).await?;
+            Ok(Json(Call::of(agent, found.ok_or_else(|| Problem::not_found("call", &call))?)))
+        };
+        once::change(&app, request, run, again).await
     })
     .await
 }

@@ -6,33 +6,49 @@ use agent::limits;
 use agent::port::NewHuman;
 use axum::Json;
 use axum::extract::State;
+use uuid::Uuid;
 
 use crate::app_state::{AppState, SharedState};
-use crate::extract::{Body, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::auth::Caller;
+use crate::extract::{Body, Idempotency, PathParam, Query, bounded_text, run_to_completion};
+use crate::listing::Listing;
+use crate::once;
 use crate::problem::{Problem, WriteResponse};
 use api::{EntityJson, EntityQuery, NewEntity, PageJson};
 
 /// Creates a person.
 #[utoipa::path(post, path = "/v1/entities", tag = "entities", request_body = NewEntity,
-    responses((status = 201, description = "The new person.", body = EntityJson)))]
+    responses((status = 201, description = "The new person.", body = EntityJson),
+              (status = 200, description = "The person was created before by this request.", body = EntityJson)))]
 pub(super) async fn create(
     State(app): SharedState,
+    caller: Caller,
+    idempotency: Idempotency,
     body: Body<NewEntity>,
 ) -> Result<WriteResponse<EntityJson>, Problem> {
+    let request = idempotency.request(caller.principal(), "entity", &body.raw);
     let NewEntity { name, display_name, external_id } = body.value;
     let name = handle(&name)?;
     let max = limits::DISPLAY_NAME_MAX_BYTES;
+    let fresh = app.ports.ids.uuid();
     let new = NewHuman {
-        id: EntityId(app.ports.ids.uuid()),
+        id: EntityId(fresh),
         display_name: bounded_text("display_name", display_name.unwrap_or_else(|| name.clone()), max)?,
         name,
         external_id: external_id.map(|id| bounded_text("external_id", id, max)).transpose()?,
         at: app.ports.clock.now(),
     };
     run_to_completion(async move {
-        let created = app.ports.registry.create_human(new).await?;
-        let location = format!("/v1/entities/{}", created.id);
-        Ok(WriteResponse::Created(location, created.into()))
+        let app = &app;
+        let make = |id| async move {
+            let created = app.ports.registry.create_human(NewHuman { id: EntityId(id), ..new }).await?;
+            let location = format!("/v1/entities/{}", created.id);
+            Ok(WriteResponse::Created(location, created.into()))
+        };
+        let find = |id: Uuid| async move {
+            Ok(app.ports.reader.entity(id.to_string()).await?.map(EntityJson::from))
+        };
+        once::create(app, request, fresh, make, find).await
     })
     .await
 }
@@ -44,8 +60,9 @@ pub(super) async fn list(
     State(app): SharedState,
     Query(query): Query<EntityQuery>,
 ) -> Result<Json<PageJson<EntityJson>>, Problem> {
-    let found = app.ports.reader.entities(query.kind, page(query.cursor, query.limit)?).await?;
-    Ok(Json(PageJson::of(found, EntityJson::from)))
+    let list = Listing::new("entities", &query, query.cursor.as_deref(), query.limit)?;
+    let found = app.ports.reader.entities(query.kind, list.page.clone()).await?;
+    Ok(list.answer(found, EntityJson::from))
 }
 
 /// Returns a person or an agent.

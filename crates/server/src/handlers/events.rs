@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::event::{Event, EventProgress};
 use agent::id::{AgentId, EventId};
 use agent::limits;
-use agent::port::{Accept, Accepted, Scope, SentAgain};
+use agent::port::{Accept, Accepted, InboxFilter, Scope, SentAgain};
 use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +15,9 @@ use super::agents::find_agent;
 use super::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
-use crate::extract::{Body, Idempotency, PathParam, Query, page, run_to_completion};
+use crate::extract::{Body, Idempotency, PathParam, Query, run_to_completion};
+use crate::listing::Listing;
+use crate::once::{self, key_reused};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{EVENT_STATES, EventAccepted, InboxQuery, LoggedEvent, NewEvent, PageJson};
 
@@ -111,12 +113,6 @@ pub(super) fn publish_progress(app: &AppState, agent: AgentId, event: EventId, p
     app.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
 }
 
-/// The error for an idempotency key that was used for another request.
-pub(super) fn key_reused() -> Problem {
-    Problem::new(Code::KeyReused, "`idempotency-key` was used for another request")
-        .hint("use a new key for a new request")
-}
-
 /// Percent-encodes a path segment.
 fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -158,14 +154,20 @@ async fn read_event(app: &AppState, agent: AgentId, event: &str) -> Result<Json<
 pub(super) async fn cancel(
     State(app): SharedState,
     PathParam((name, event)): PathParam<(String, String)>,
+    caller: Caller,
+    key: Idempotency,
 ) -> Result<Json<LoggedEvent>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
+    let request = key.request(caller.principal(), &format!("cancel {agent} {event}"), &[]);
     run_to_completion(async move {
-        app.ports.registry.cancel_event(agent, EventId(event.clone())).await?;
-        // An activation that starts right now may have taken the event: it must check again.
-        app.node.recheck(agent);
-        publish_progress(&app, agent, EventId(event.clone()), EventProgress::Canceled);
-        read_event(&app, agent, &event).await
+        let run = async || {
+            app.ports.registry.cancel_event(agent, EventId(event.clone())).await?;
+            // An activation that starts right now may have taken the event: it must check again.
+            app.node.recheck(agent);
+            publish_progress(&app, agent, EventId(event.clone()), EventProgress::Canceled);
+            Ok((agent.0, read_event(&app, agent, &event).await?))
+        };
+        once::change(&app, request, run, async |_| read_event(&app, agent, &event).await).await
     })
     .await
 }
@@ -178,12 +180,18 @@ pub(super) async fn cancel(
 pub(super) async fn drop_event(
     State(app): SharedState,
     PathParam((name, event)): PathParam<(String, String)>,
+    caller: Caller,
+    key: Idempotency,
 ) -> Result<Json<LoggedEvent>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
+    let request = key.request(caller.principal(), &format!("drop {agent} {event}"), &[]);
     run_to_completion(async move {
-        app.ports.registry.drop_event(agent, EventId(event.clone())).await?;
-        publish_progress(&app, agent, EventId(event.clone()), EventProgress::Dropped);
-        read_event(&app, agent, &event).await
+        let run = async || {
+            app.ports.registry.drop_event(agent, EventId(event.clone())).await?;
+            publish_progress(&app, agent, EventId(event.clone()), EventProgress::Dropped);
+            Ok((agent.0, read_event(&app, agent, &event).await?))
+        };
+        once::change(&app, request, run, async |_| read_event(&app, agent, &event).await).await
     })
     .await
 }
@@ -246,8 +254,9 @@ pub(super) async fn inbox(
         return Err(Problem::new(Code::BadQuery, format!("`state`: there is no event state `{shown}`"))
             .hint(format!("known are `{}`", EVENT_STATES.join("`, `"))));
     }
-    let which = page(query.cursor, query.limit)?;
     let agent = find_agent(&app, &name).await?.id;
-    let found = app.ports.reader.inbox(agent, query.state, which).await?;
-    Ok(Json(PageJson::of(found, LoggedEvent::from)))
+    let list = Listing::new(format!("inbox {agent}"), &query, query.cursor.as_deref(), query.limit)?;
+    let filter = InboxFilter { state: query.state, kind: query.kind, since: query.since };
+    let found = app.ports.reader.inbox(agent, filter, list.page.clone()).await?;
+    Ok(list.answer(found, LoggedEvent::from))
 }

@@ -4,7 +4,7 @@ use agent::cycle::{self, Cycle, Setup};
 use agent::entry::View;
 use agent::id::CycleId;
 use agent::life::Window;
-use agent::port::specs;
+use agent::port::{RunFilter, specs};
 use axum::Json;
 use axum::extract::State;
 use runtime::Ports;
@@ -12,25 +12,25 @@ use runtime::Ports;
 use super::agents::find_agent;
 use super::messages::messages_json;
 use crate::app_state::SharedState;
-use crate::extract::{PathParam, Query, page, rows};
+use crate::extract::{PathParam, Query};
+use crate::listing::Listing;
 use crate::problem::{Code, Problem};
-use api::{
-    Consciousness, ContextJson, FactsJson, LogEntry, LogQuery, PageJson, PageQuery, RunDetail, RunJson,
-};
+use api::{ContextJson, FactsJson, LogEntry, LogQuery, PageJson, RunDetail, RunJson, RunQuery};
 
 /// Lists the runs of an agent, newest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/runs", tag = "runs",
-    params(("agent" = String, Path, description = "Id or handle."), PageQuery),
+    params(("agent" = String, Path, description = "Id or handle."), RunQuery),
     responses((status = 200, description = "A page of runs.", body = PageJson<RunJson>)))]
 pub(super) async fn runs(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
-    Query(query): Query<PageQuery>,
+    Query(query): Query<RunQuery>,
 ) -> Result<Json<PageJson<RunJson>>, Problem> {
-    let which = page(query.cursor, query.limit)?;
     let agent = find_agent(&app, &name).await?.id;
-    let found = app.ports.reader.runs(agent, which).await?;
-    Ok(Json(PageJson::of(found, RunJson::from)))
+    let list = Listing::new(format!("runs {agent}"), &query, query.cursor.as_deref(), query.limit)?;
+    let filter = RunFilter { ending: query.ending, since: query.since };
+    let found = app.ports.reader.runs(agent, filter, list.page.clone()).await?;
+    Ok(list.answer(found, RunJson::from))
 }
 
 /// Returns a run, with the messages that it posted.
@@ -51,24 +51,21 @@ pub(super) async fn run(
 /// Lists entries of an agent's consciousness, oldest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/consciousness", tag = "runs",
     params(("agent" = String, Path, description = "Id or handle."), LogQuery),
-    responses((status = 200, description = "A range of entries.", body = Consciousness)))]
+    responses((status = 200, description = "A page of entries.", body = PageJson<LogEntry>)))]
 pub(super) async fn consciousness(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
     Query(query): Query<LogQuery>,
-) -> Result<Json<Consciousness>, Problem> {
-    let limit = rows(query.limit)?;
+) -> Result<Json<PageJson<LogEntry>>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
-    let entries = app.ports.reader.entries(agent, query.after.unwrap_or(0), limit).await?;
+    let list = Listing::new(format!("entries {agent}"), &query, query.cursor.as_deref(), query.limit)?;
+    let after = list.number().or(query.after).unwrap_or(0);
+    let found = app.ports.reader.entries(agent, after, list.page.limit).await?;
     let view = app.ports.reader.view(agent).await?.unwrap_or_else(View::whole);
-    let full = entries.len() as u64 >= u64::from(limit);
-    let next = entries.last().map(|entry| entry.seq).filter(|_| full);
-    let total_tokens = entries.iter().map(|entry| u64::from(entry.tokens)).sum();
-    let entries = entries.into_iter().map(|entry| {
+    Ok(list.answer(found, |entry| {
         let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at } = entry;
         LogEntry { seq, cycle, step, kind, message, tokens, at, in_view: view.shows(seq) }
-    });
-    Ok(Json(Consciousness { agent, entries: entries.collect(), total_tokens, next }))
+    }))
 }
 
 /// Returns what an agent knows in addition to its consciousness: spaces, memories, goals and plans.

@@ -10,11 +10,13 @@ use axum::extract::State;
 use jiff::Timestamp;
 
 use super::entities::find_entity;
-use super::events::{check_service_name, key_reused};
+use super::events::check_service_name;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
-use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, bounded_text, run_to_completion};
 use crate::keys;
+use crate::listing::Listing;
+use crate::once::key_reused;
 use crate::problem::{Code, Problem, WriteResponse};
 use agent::entity::EntityKind;
 use api::{KeyJson, KeyRotation, NewKey, PageJson, PageQuery};
@@ -112,12 +114,9 @@ pub(super) async fn list(
     State(app): SharedState,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<PageJson<KeyJson>>, Problem> {
-    let page = page(query.cursor, query.limit)?;
-    if page.cursor.as_deref().is_some_and(|cursor| cursor.parse::<uuid::Uuid>().is_err()) {
-        return Err(Problem::new(Code::BadQuery, "`cursor` is not the `next` of an earlier page"));
-    }
-    let found = app.ports.reader.credentials(page).await?;
-    Ok(Json(PageJson::of(found, KeyJson::from)))
+    let list = Listing::new("keys", &query, query.cursor.as_deref(), query.limit)?;
+    let found = app.ports.reader.credentials(list.page.clone()).await?;
+    Ok(list.answer(found, KeyJson::from))
 }
 
 /// Rotates a key: creates a key with a new secret and the same scope and label. The old key stays valid for the

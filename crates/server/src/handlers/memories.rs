@@ -11,7 +11,8 @@ use axum::extract::State;
 use super::agents::find_agent;
 use super::refused;
 use crate::app_state::{AppState, SharedState};
-use crate::extract::{Body, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::extract::{Body, PathParam, Query, bounded_text, run_to_completion};
+use crate::listing::Listing;
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{MemoryJson, MemoryValue, PageJson, PageQuery};
 
@@ -24,9 +25,10 @@ pub(super) async fn list_memories(
     PathParam(name): PathParam<String>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<PageJson<MemoryJson>>, Problem> {
-    let which = page(query.cursor, query.limit)?;
     let agent = find_agent(&app, &name).await?.id;
-    Ok(Json(PageJson::of(app.ports.reader.memories(agent, which).await?, MemoryJson::from)))
+    let list = Listing::new(format!("memories {agent}"), &query, query.cursor.as_deref(), query.limit)?;
+    let found = app.ports.reader.memories(agent, list.page.clone()).await?;
+    Ok(list.answer(found, MemoryJson::from))
 }
 
 /// Sets a memory. The agent sees it from its next cycle on, and often already in the next step of a running one.

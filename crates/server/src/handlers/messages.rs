@@ -8,7 +8,7 @@ use agent::entity::{Entity, EntityKind, Space};
 use agent::event::EventProgress;
 use agent::id::{EntityId, EventId, MessageId};
 use agent::limits;
-use agent::port::{Accept, Accepted, Denial, StoreError};
+use agent::port::{Accept, Accepted, Denial, MessageFilter, Page, StoreError};
 use agent::space::PostedMessage;
 use agent::update::{Topic, Update};
 use axum::Json;
@@ -17,10 +17,12 @@ use uuid::Uuid;
 
 use super::denied;
 use super::entities::find_entity;
-use super::events::{key_reused, publish_progress};
+use super::events::publish_progress;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
-use crate::extract::{Body, Idempotency, PathParam, Query, rows, run_to_completion};
+use crate::extract::{Body, Idempotency, PathParam, Query, run_to_completion};
+use crate::listing::Listing;
+use crate::once::key_reused;
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{MessageJson, NewMessageJson, PageJson, TimelineQuery};
 
@@ -116,6 +118,13 @@ async fn validate(
         return Err(Problem::new(Code::BadValue, "`text` must not be blank"));
     }
     let text = crate::extract::bounded_text("text", text, limits::MESSAGE_MAX_BYTES)?;
+    if let Some(size) =
+        data.as_ref().map(|data| data.to_string().len()).filter(|size| *size > limits::DATA_MAX_BYTES)
+    {
+        let most = limits::DATA_MAX_BYTES;
+        let detail = format!("`data` must be at most {most} bytes of JSON, got {size}");
+        return Err(Problem::new(Code::BadValue, detail).hint("store it elsewhere and send a reference"));
+    }
     let mentions = resolve_mentions(app, space, &mentions).await?;
     let id = MessageId(chosen_id(id)?.unwrap_or_else(|| app.ports.ids.uuid()));
     let new = agent::space::NewMessage::of_person(id, space.id, sender.id, text, app.ports.clock.now());
@@ -158,8 +167,8 @@ async fn resolve_mentions(app: &AppState, space: &Space, names: &[String]) -> Re
     Ok(ids)
 }
 
-/// Lists messages of a space, oldest first. To continue, pass `next` as `after` if the request had `after`, else as
-/// `before`.
+/// Lists messages of a space: the newest page first, or with `after` the oldest one after it. Each page is ordered from
+/// old to new.
 #[utoipa::path(get, path = "/v1/spaces/{space}/messages", tag = "messages",
     params(("space" = String, Path, description = "Id or handle."), TimelineQuery),
     responses((status = 200, description = "A page of messages.", body = PageJson<MessageJson>)))]
@@ -168,12 +177,21 @@ pub(super) async fn list(
     InSpace(space): InSpace,
     Query(query): Query<TimelineQuery>,
 ) -> Result<Json<PageJson<MessageJson>>, Problem> {
-    let limit = rows(query.limit)?;
-    let found = app.ports.reader.messages(space.id, query.after, query.before, limit).await?;
-    let full = found.len() as u64 >= u64::from(limit);
-    let edge = if query.after.is_some() { found.last() } else { found.first() };
-    let next = edge.map(|message| message.seq.to_string()).filter(|_| full);
-    Ok(Json(PageJson { items: messages_json(&app, found).await?, next }))
+    let list = Listing::new(format!("messages {}", space.id), &query, query.cursor.as_deref(), query.limit)?;
+    let TimelineQuery { mut after, mut before, sender, kind, since, .. } = query;
+    let edge = list.number();
+    match after {
+        Some(_) => after = edge.or(after),
+        None => before = edge.or(before),
+    }
+    let sender = match sender {
+        Some(name) => Some(find_entity(&app, &name).await?.id),
+        None => None,
+    };
+    let filter = MessageFilter { after, before, sender, kind, since };
+    let Page { items, next } = app.ports.reader.messages(space.id, filter, list.page.limit).await?;
+    let items = messages_json(&app, items).await?;
+    Ok(list.answer(Page { items, next }, |message| message))
 }
 
 /// Returns a message.

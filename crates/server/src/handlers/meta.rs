@@ -2,11 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 
 use crate::app_state::SharedState;
-use crate::auth::Caller;
+use crate::auth::{Caller, authenticate};
 use api::{Health, ModelSummary, ReadyJson, Whoami};
 
 use crate::problem::Problem;
@@ -18,11 +18,18 @@ pub(super) async fn health(State(app): SharedState) -> Json<Health> {
     Json(Health { status: "ok".to_owned(), version: app.options.version.clone() })
 }
 
-/// Returns whether the server can serve requests: it reads from the store.
+/// Returns whether the server can serve requests: it reads from the store. With an admin key the answer has counts of
+/// the whole store, too.
 #[utoipa::path(get, path = "/v1/ready", tag = "server",
     responses((status = 200, description = "The server is ready.", body = ReadyJson)))]
-pub(super) async fn ready(State(app): SharedState) -> Result<Json<ReadyJson>, Problem> {
+pub(super) async fn ready(State(app): SharedState, headers: HeaderMap) -> Result<Json<ReadyJson>, Problem> {
     let totals = app.ports.reader.totals().await?;
+    let caller = if headers.contains_key(header::AUTHORIZATION) {
+        authenticate(&app, &headers).await.ok()
+    } else {
+        None
+    };
+    let totals = caller.filter(Caller::is_operator).map(|_| totals);
     let model = app.ports.models.model(None).ok().map(|model| {
         let info = model.info();
         ModelSummary { name: info.name.clone(), demo: info.demo, context_window: info.context_window }

@@ -10,22 +10,29 @@ use agent::port::{Denial, RegistryError};
 use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
+use uuid::Uuid;
 
 use super::entities::find_entity;
 use super::refused;
 use crate::app_state::{AppState, SharedState};
-use crate::auth::{Caller, InSpace};
-use crate::extract::{Body, PathParam, Query, bounded_text, page, run_to_completion};
+use crate::auth::{Caller, InSpace, membership};
+use crate::extract::{Body, Idempotency, PathParam, Query, bounded_text, run_to_completion};
+use crate::listing::Listing;
+use crate::once;
 use crate::problem::{Code, Problem, WriteResponse};
-use api::{MemberJson, NewMember, NewSpaceJson, PageJson, PageQuery, SpaceChangeJson, SpaceJson};
+use api::{MemberJson, NewMember, NewSpaceJson, PageJson, SpaceChangeJson, SpaceJson, SpaceQuery};
 
 /// Opens a space.
 #[utoipa::path(post, path = "/v1/spaces", tag = "spaces", request_body = NewSpaceJson,
-    responses((status = 201, description = "The new space.", body = SpaceJson)))]
+    responses((status = 201, description = "The new space.", body = SpaceJson),
+              (status = 200, description = "The space was opened before by this request.", body = SpaceJson)))]
 pub(super) async fn open(
     State(app): SharedState,
+    caller: Caller,
+    idempotency: Idempotency,
     body: Body<NewSpaceJson>,
 ) -> Result<WriteResponse<SpaceJson>, Problem> {
+    let request = idempotency.request(caller.principal(), "space", &body.raw);
     let NewSpaceJson { name, display_name, description, wake_on, members } = body.value;
     let name = handle(&name)?;
     if members.len() > limits::SPACE_MEMBERS_MAX {
@@ -41,8 +48,9 @@ pub(super) async fn open(
         }
     }
     let display_name = display_name.unwrap_or_else(|| name.clone());
+    let fresh = app.ports.ids.uuid();
     let new = agent::port::NewSpace {
-        id: SpaceId(app.ports.ids.uuid()),
+        id: SpaceId(fresh),
         display_name: bounded_text("display_name", display_name, limits::DISPLAY_NAME_MAX_BYTES)?,
         description: bounded_text(
             "description",
@@ -55,23 +63,32 @@ pub(super) async fn open(
         at: app.ports.clock.now(),
     };
     run_to_completion(async move {
-        let created = app.ports.registry.open_space(new).await?;
-        let location = format!("/v1/spaces/{}", created.id);
-        Ok(WriteResponse::Created(location, created.into()))
+        let app = &app;
+        let make = |id| async move {
+            let new = agent::port::NewSpace { id: SpaceId(id), ..new };
+            let created = app.ports.registry.open_space(new).await?;
+            let location = format!("/v1/spaces/{}", created.id);
+            Ok(WriteResponse::Created(location, created.into()))
+        };
+        let find =
+            |id: Uuid| async move { Ok(app.ports.reader.space(id.to_string()).await?.map(SpaceJson::from)) };
+        once::create(app, request, fresh, make, find).await
     })
     .await
 }
 
 /// Lists spaces by name: all spaces with an admin key, the person's own spaces with a person's key.
-#[utoipa::path(get, path = "/v1/spaces", tag = "spaces", params(PageQuery),
+#[utoipa::path(get, path = "/v1/spaces", tag = "spaces", params(SpaceQuery),
     responses((status = 200, description = "A page of spaces.", body = PageJson<SpaceJson>)))]
 pub(super) async fn list(
     State(app): SharedState,
     caller: Caller,
-    Query(query): Query<PageQuery>,
+    Query(query): Query<SpaceQuery>,
 ) -> Result<Json<PageJson<SpaceJson>>, Problem> {
-    let found = app.ports.reader.spaces(caller.entity(), page(query.cursor, query.limit)?).await?;
-    Ok(Json(PageJson::of(found, SpaceJson::from)))
+    let name = format!("spaces of {}", caller.principal());
+    let list = Listing::new(name, &query, query.cursor.as_deref(), query.limit)?;
+    let found = app.ports.reader.spaces(caller.entity(), query.closed, list.page.clone()).await?;
+    Ok(list.answer(found, SpaceJson::from))
 }
 
 /// Returns a space.
@@ -110,8 +127,10 @@ pub(super) async fn change_space(
 pub(super) async fn close(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
+    caller: Caller,
+    key: Idempotency,
 ) -> Result<Json<SpaceJson>, Problem> {
-    set_closed(app, &name, true).await
+    set_closed(app, &name, (caller, key), true).await
 }
 
 /// Opens a closed space again, with its history, its members and its handle.
@@ -121,14 +140,27 @@ pub(super) async fn close(
 pub(super) async fn reopen(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
+    caller: Caller,
+    key: Idempotency,
 ) -> Result<Json<SpaceJson>, Problem> {
-    set_closed(app, &name, false).await
+    set_closed(app, &name, (caller, key), false).await
 }
 
-async fn set_closed(app: Arc<AppState>, name: &str, closed: bool) -> Result<Json<SpaceJson>, Problem> {
+async fn set_closed(
+    app: Arc<AppState>,
+    name: &str,
+    (caller, key): (Caller, Idempotency),
+    closed: bool,
+) -> Result<Json<SpaceJson>, Problem> {
     let id = find_space(&app, name).await?.id;
-    run_to_completion(async move { Ok(Json(app.ports.registry.set_space_closed(id, closed).await?.into())) })
-        .await
+    let act = if closed { "close" } else { "reopen" };
+    let request = key.request(caller.principal(), &format!("{act} {id}"), &[]);
+    run_to_completion(async move {
+        let run = async || Ok((id.0, Json(app.ports.registry.set_space_closed(id, closed).await?.into())));
+        let again = async |_| Ok(Json(find_space(&app, &id.to_string()).await?.into()));
+        once::change(&app, request, run, again).await
+    })
+    .await
 }
 
 /// Lists the members of a space, in the order in which they were added.
@@ -137,10 +169,12 @@ async fn set_closed(app: Arc<AppState>, name: &str, closed: bool) -> Result<Json
     responses((status = 200, description = "All members in one page.", body = PageJson<MemberJson>)))]
 pub(super) async fn members(
     State(app): SharedState,
+    caller: Caller,
     InSpace(space): InSpace,
 ) -> Result<Json<PageJson<MemberJson>>, Problem> {
     let members = app.ports.reader.members(space.id).await?;
-    Ok(Json(PageJson { items: members.into_iter().map(MemberJson::from).collect(), next: None }))
+    let shown = |member| MemberJson::shown(member, caller.is_operator(), caller.entity());
+    Ok(Json(PageJson { items: members.into_iter().map(shown).collect(), next: None }))
 }
 
 /// Adds a member to a space. Adding a member again changes its role.
@@ -150,23 +184,31 @@ pub(super) async fn members(
 pub(super) async fn add_member(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
+    caller: Caller,
+    key: Idempotency,
     body: Body<NewMember>,
 ) -> Result<Json<MemberJson>, Problem> {
     let space = find_space(&app, &name).await?;
     let entity = find_entity(&app, &body.value.entity).await?;
+    let request = key.request(caller.principal(), &format!("member {}", space.id), &body.raw);
     let role = body.value.role.unwrap_or_else(|| agent::entity::Member::ROLE.to_owned());
     let role = bounded_text("role", role, limits::DISPLAY_NAME_MAX_BYTES)?;
     let now = app.ports.clock.now();
     run_to_completion(async move {
-        let rev = match app.ports.registry.add_member(space.id, entity.id, role, now).await {
-            Ok(rev) => rev,
-            Err(error) => return Err(refused(&app, error).await),
+        let read = async || {
+            let member = membership(&app, &space, entity.id).await?;
+            // Missing only if it was removed in the meantime.
+            Ok(Json(member.ok_or_else(|| Problem::not_found("member", &entity.name))?.into()))
         };
-        publish_member(&app, space.id, entity.id, true, rev);
-        let members = app.ports.reader.members(space.id).await?;
-        let member = members.into_iter().find(|member| member.entity.id == entity.id);
-        // Missing only if it was removed in the meantime.
-        Ok(Json(member.ok_or_else(|| Problem::not_found("member", &entity.name))?.into()))
+        let run = async || {
+            let rev = match app.ports.registry.add_member(space.id, entity.id, role, now).await {
+                Ok(rev) => rev,
+                Err(error) => return Err(refused(&app, error).await),
+            };
+            publish_member(&app, space.id, entity.id, true, rev);
+            Ok((entity.id.0, read().await?))
+        };
+        once::change(&app, request, run, async |_| read().await).await
     })
     .await
 }

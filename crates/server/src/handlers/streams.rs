@@ -24,7 +24,7 @@ pub(super) async fn server_stream(
     caller: Caller,
     takeover: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
-    Ok(open(app, caller, Subject::Everything, None, takeover.map(|Extension(takeover)| takeover)))
+    open(app, caller, Subject::Everything, None, takeover.map(|Extension(takeover)| takeover))
 }
 
 /// Streams what happens in a space (`text/event-stream`). The first event is a `snapshot`. It is followed by
@@ -47,7 +47,7 @@ pub(super) async fn space(
     takeover: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
-    Ok(open(app, caller, Subject::Space(space.id), seen, takeover.map(|Extension(takeover)| takeover)))
+    open(app, caller, Subject::Space(space.id), seen, takeover.map(|Extension(takeover)| takeover))
 }
 
 /// Streams what an agent does (`text/event-stream`). The first event is a `snapshot`. It is followed by
@@ -70,5 +70,5 @@ pub(super) async fn agent(
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
     let id = find_agent(&app, &name).await?.id;
-    Ok(open(app, caller, Subject::Agent(id), seen, takeover.map(|Extension(takeover)| takeover)))
+    open(app, caller, Subject::Agent(id), seen, takeover.map(|Extension(takeover)| takeover))
 }

@@ -35,13 +35,11 @@ impl Frame {
         Self { content: Content::Complete(encode(name, id, data)), id, transient }
     }
 
-    /// A frame of an update that is the same for every client; the update is encoded once.
-    pub(super) fn shared(published: &Arc<Published>, id: Option<u64>) -> Self {
-        let bytes = published.encoded(|update| encode(update.name(), None, update));
+    /// A frame of an update whose `bytes` all clients share.
+    pub(super) fn shared(published: &Arc<Published>, bytes: Bytes, id: Option<u64>) -> Self {
         let content = match id {
-            Some(id) => Content::Complete([format!("id: {id}\n").as_bytes(), &bytes].concat().into()),
             None if draft(published).is_some() => Content::Draft(Arc::clone(published), bytes),
-            None => Content::Complete(bytes),
+            _ => Content::Complete(bytes),
         };
         Self { content, id, transient: published.is_transient() }
     }
@@ -145,7 +143,13 @@ pub(super) fn unseen_part(update: &Update, known: u64) -> Option<Update> {
     Some(update)
 }
 
-fn encode(name: &str, id: Option<u64>, data: &impl Serialize) -> Bytes {
+/// An update without id as bytes; it is encoded once for all clients.
+pub(super) fn encode_shared(published: &Arc<Published>) -> Bytes {
+    published.encoded(|update| encode(update.name(), None, update))
+}
+
+/// One event as bytes.
+pub(super) fn encode(name: &str, id: Option<u64>, data: &impl Serialize) -> Bytes {
     // These types always serialise. JSON escapes line ends, so the data is one line.
     let data = serde_json::to_string(data).expect("an update serialises");
     let id_line = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
@@ -173,21 +177,22 @@ mod tests {
 
     #[test]
     fn only_drafts_of_the_same_message_are_merged() {
-        let mut frame = Frame::shared(&draft_update(1, "Sal", 3), None);
-        assert!(frame.merge(&Frame::shared(&draft_update(1, "a", 4), None)));
-        assert!(frame.merge(&Frame::shared(&draft_update(1, "m", 5), None)));
-        assert!(!frame.merge(&Frame::shared(&draft_update(2, "x", 1), None)), "another message");
+        let shared = |published: &Arc<Published>| Frame::shared(published, encode_shared(published), None);
+        let mut frame = shared(&draft_update(1, "Sal", 3));
+        assert!(frame.merge(&shared(&draft_update(1, "a", 4))));
+        assert!(frame.merge(&shared(&draft_update(1, "m", 5))));
+        assert!(!frame.merge(&shared(&draft_update(2, "x", 1))), "another message");
         assert!(!frame.merge(&Frame::new("message", Some(1), &"x", false)));
         assert!(!Frame::new("message", Some(1), &"x", false).merge(&frame));
-        let alone = Frame::shared(&draft_update(1, "Salam", 5), None);
+        let alone = shared(&draft_update(1, "Salam", 5));
         assert_eq!(frame.into_bytes(), alone.into_bytes());
     }
 
     #[test]
     fn an_update_is_encoded_once_for_all_clients() {
         let published = draft_update(1, "Sal", 3);
-        let [one, other] = [Frame::shared(&published, None), Frame::shared(&published, None)];
-        assert_eq!(one.into_bytes().as_ptr(), other.into_bytes().as_ptr());
+        let [one, other] = [encode_shared(&published), encode_shared(&published)];
+        assert_eq!(one.as_ptr(), other.as_ptr());
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod frame;
 mod outbox;
 mod pump;
 pub(crate) mod relay;
+mod shared_frames;
 mod snapshot;
 mod subject;
 mod subscriber;
@@ -27,20 +28,22 @@ use outbox::{Outbox, OutboxReader};
 pub(crate) use subject::Subject;
 pub(crate) use takeover::{OpenedStream, SocketTakeover};
 
-/// Responds with the stream of a subject.
+/// Responds with the stream of a subject, unless too many streams are open.
 pub(crate) fn open(
     app: Arc<AppState>,
     caller: Caller,
     subject: Subject,
     last_seen: Option<u64>,
     takeover: Option<SocketTakeover>,
-) -> Response {
+) -> Result<Response, Problem> {
+    let slot = app.quotas.stream(&caller)?;
     // Subscribe before the store is read, so that no update is lost in between.
-    let operator = caller.entity().is_none();
+    let operator = caller.is_operator();
     let subscription = app.relays.join(&**app.ports.live.bus(), &app.ports.clock, subject, operator);
     let outbox = Arc::new(Outbox::default());
     let reader = OutboxReader(Arc::clone(&outbox));
-    let pump = pump::Pump::new(app, caller, subject, Arc::clone(&outbox));
+    let shared = Arc::clone(subscription.shared());
+    let pump = pump::Pump::new(app, (caller, slot), subject, Arc::clone(&outbox), shared);
     let body = match takeover {
         Some(takeover) => {
             takeover.open(OpenedStream { pump, subscription, last_seen, reader });
@@ -62,7 +65,7 @@ pub(crate) fn open(
         // Tells proxies not to buffer, which would delay every update.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    (headers, body).into_response()
+    Ok((headers, body).into_response())
 }
 
 /// The last id that the client received, from the header `last-event-id`.

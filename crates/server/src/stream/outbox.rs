@@ -73,6 +73,11 @@ impl Outbox {
         buffer.push(last);
     }
 
+    /// Whether at least half of the buffer is free and the rejected frame fits.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().has_room()
+    }
+
     /// The number of waiting frames, and the number of frames taken so far.
     pub(super) fn progress(&self) -> (usize, u64) {
         let buffer = self.lock();

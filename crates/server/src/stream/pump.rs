@@ -14,16 +14,19 @@ use std::time::Duration;
 
 use agent::id::{EntityId, MessageId};
 use agent::limits;
-use agent::port::{BoxFuture, Clock, Delivered, Published, StoreError};
+use agent::port::{BoxFuture, Clock, Published, StoreError};
 use agent::update::Update;
 
 use super::frame::{self, Frame};
 use super::outbox::Outbox;
 use super::relay::Subscription;
+use super::shared_frames::{SharedFrame, SharedFrames};
 use super::subject::{Shown, Subject, visible};
+use super::subscriber::{Delivery, DeliveryMode};
 use crate::app_state::AppState;
 use crate::auth::{Caller, valid_credential};
 use crate::problem::Code;
+use crate::quota::StreamSlot;
 use api::{Closed, Gap};
 
 /// Why the server ends a stream.
@@ -65,15 +68,17 @@ enum WakeReason {
     Tick,
     /// The buffer has room for updates that the client missed.
     Room,
-    Delivered(Option<Delivered>),
+    Delivered(Option<Delivery>),
 }
 
 /// The task of one client.
 pub(super) struct Pump {
     app: Arc<AppState>,
     caller: Caller,
+    _slot: StreamSlot,
     subject: Subject,
     outbox: Arc<Outbox>,
+    shared: Arc<SharedFrames>,
     /// The id of the last durable update that the client was sent or has through its snapshot.
     last: u64,
     /// The length in characters of the drafts in the client's snapshot: earlier pieces of them are not sent again.
@@ -94,12 +99,20 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    pub(super) fn new(app: Arc<AppState>, caller: Caller, subject: Subject, outbox: Arc<Outbox>) -> Self {
+    pub(super) fn new(
+        app: Arc<AppState>,
+        (caller, slot): (Caller, StreamSlot),
+        subject: Subject,
+        outbox: Arc<Outbox>,
+        shared: Arc<SharedFrames>,
+    ) -> Self {
         Self {
             app,
             caller,
+            _slot: slot,
             subject,
             outbox,
+            shared,
             last: 0,
             drafts: HashMap::new(),
             sent_early: VecDeque::new(),
@@ -209,10 +222,11 @@ impl Pump {
         }
     }
 
-    async fn handle(&mut self, delivered: Option<Delivered>) -> Result<(), CloseReason> {
+    async fn handle(&mut self, delivered: Option<Delivery>) -> Result<(), CloseReason> {
         match delivered {
-            Some(Delivered::Update(published)) => self.forward(&published).await,
-            Some(Delivered::Missed(_)) => {
+            Some(Delivery::Update(published, mode)) => self.forward(&published, &mode).await,
+            Some(Delivery::Missed(count)) => {
+                tracing::debug!(count, "a client of a stream missed updates");
                 self.needs_snapshot = true;
                 Ok(())
             }
@@ -257,31 +271,41 @@ impl Pump {
             (self.needs_snapshot, self.behind) = (false, true);
         }
         while self.behind {
-            let missed = self.subject.since(&self.app, self.last).await?;
+            let (missed, more) = self.missed().await?;
             if let Some(entity) = self.caller.entity() {
                 // Checked after the page was read: a removed member must not receive later updates.
                 self.check_membership(entity).await?;
             }
-            let last_page = missed.len() < limits::STREAM_REPLAY_PAGE as usize;
-            for (id, update) in missed {
-                if !self.send(Some(id), &update) {
+            for SharedFrame { id, message, bytes } in missed {
+                if !self.outbox.offer(Frame::from_bytes(bytes, Some(id), false)) {
                     return Ok(());
                 }
-                if let Update::Message { message } = &update {
+                if let Some(message) = message {
                     if self.sent_early.len() == limits::STREAM_BUFFER {
                         self.sent_early.pop_front();
                     }
-                    self.sent_early.push_back((id, message.id));
+                    self.sent_early.push_back((id, message));
                 }
                 self.last = id;
             }
-            self.behind = !last_page;
+            self.behind = more;
         }
         Ok(())
     }
 
+    /// The durable updates that follow `last`, and whether there may be more: those that clients share, or a page of
+    /// the store. They are the same for every client.
+    async fn missed(&self) -> Result<(Vec<SharedFrame>, bool), CloseReason> {
+        let kept = self.shared.after(self.last);
+        if !kept.is_empty() {
+            return Ok((kept, true));
+        }
+        let (page, more) = self.subject.since(&self.app, self.last).await?;
+        Ok((page.iter().map(|(id, update)| self.shared.of(*id, update)).collect(), more))
+    }
+
     /// Sends an update from the bus.
-    async fn forward(&mut self, published: &Arc<Published>) -> Result<(), CloseReason> {
+    async fn forward(&mut self, published: &Arc<Published>, mode: &DeliveryMode) -> Result<(), CloseReason> {
         let update: &Update = published;
         if let (Update::Member { entity, joined: false, .. }, Some(own)) = (update, self.caller.entity())
             && *entity == own
@@ -296,10 +320,13 @@ impl Pump {
         if self.behind || id.is_some_and(|id| id > self.last + 1) {
             // No update may overtake a durable one: the end of a cycle must come after the cycle's messages.
             self.behind = true;
-            self.catch_up().await?;
+            // A client that does not read must not make the server read for it.
+            if self.outbox.has_room() {
+                self.catch_up().await?;
+            }
         }
         let Some(id) = id else {
-            self.forward_transient(published);
+            self.forward_transient(published, mode);
             return Ok(());
         };
         self.forget_draft(update);
@@ -315,7 +342,7 @@ impl Pump {
                 self.needs_snapshot |= !self.send(Some(self.last), &update);
             }
             _ if id <= self.last => {}
-            _ if self.send_shared(Some(id), published) => self.last = id,
+            _ if self.send_shared(Some(id), published, mode) => self.last = id,
             _ => (self.behind, self.needs_snapshot) = (true, member),
         }
         Ok(())
@@ -334,7 +361,7 @@ impl Pump {
     }
 
     /// Sends an update that is not durable, or drops it.
-    fn forward_transient(&mut self, published: &Arc<Published>) {
+    fn forward_transient(&mut self, published: &Arc<Published>, mode: &DeliveryMode) {
         let update: &Update = published;
         let mut rest = None;
         if let Update::Draft { message, chars, .. } | Update::ToolInput { message, chars, .. } = update {
@@ -349,16 +376,16 @@ impl Pump {
         let sent = match rest {
             _ if self.behind => false,
             Some(rest) => self.send(None, &rest),
-            None => self.send_shared(None, published),
+            None => self.send_shared(None, published, mode),
         };
         // What was lost cannot be read from the store: the client needs a snapshot.
         self.needs_snapshot |= !sent && !published.is_transient();
     }
 
-    /// Sends an update that was read for this client only.
+    /// Sends an update that has this form for this client only.
     fn send(&self, id: Option<u64>, update: &Update) -> bool {
         let frame = |shown: &Update| Frame::new(shown.name(), id, shown, shown.is_transient());
-        match self.visible(update) {
+        match visible(update, self.subject.shows_thoughts(), self.is_operator()) {
             Shown::Not => true,
             Shown::AsItIs => self.outbox.offer(frame(update)),
             Shown::As(other) => self.outbox.offer(frame(&other)),
@@ -366,20 +393,17 @@ impl Pump {
     }
 
     /// Sends an update that the bus delivered to all clients.
-    fn send_shared(&self, id: Option<u64>, published: &Arc<Published>) -> bool {
-        match self.visible(published) {
-            Shown::Not => true,
-            Shown::AsItIs => self.outbox.offer(Frame::shared(published, id)),
-            Shown::As(other) => self.send(id, &other),
+    fn send_shared(&self, id: Option<u64>, published: &Arc<Published>, mode: &DeliveryMode) -> bool {
+        match mode {
+            DeliveryMode::PerClient => self.send(id, published),
+            DeliveryMode::Direct { .. } => mode
+                .bytes(self.is_operator())
+                .is_none_or(|bytes| self.outbox.offer(Frame::shared(published, bytes.clone(), id))),
         }
     }
 
-    fn visible(&self, update: &Update) -> Shown {
-        visible(update, self.subject.shows_thoughts(), self.is_operator())
-    }
-
     fn is_operator(&self) -> bool {
-        self.caller.entity().is_none()
+        self.caller.is_operator()
     }
 
     /// Checks at every ping whether the client reads and whether it still has access.

@@ -14,9 +14,10 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 
-use super::frame::{self, Frame};
+use super::frame;
+use super::shared_frames::SharedFrames;
 use super::subject::{Shown, Subject, visible};
-use super::subscriber::{Batch, DeliveryMode, Subscriber};
+use super::subscriber::{Batch, Delivery, DeliveryMode, Subscriber};
 
 /// The relays of all topics that have subscribers.
 #[derive(Debug, Default)]
@@ -25,6 +26,7 @@ pub(crate) struct Relays(Mutex<HashMap<Topic, Relay>>);
 #[derive(Debug)]
 struct Relay {
     slots: Arc<Mutex<SubscriberSlots>>,
+    shared: Arc<SharedFrames>,
     task: AbortHandle,
 }
 
@@ -44,6 +46,7 @@ pub(crate) struct Subscription {
     slots: Arc<Mutex<SubscriberSlots>>,
     at: usize,
     subscriber: Arc<Subscriber>,
+    shared: Arc<SharedFrames>,
 }
 
 impl Relays {
@@ -63,11 +66,12 @@ impl Relays {
             relays.remove(&topic);
         }
         let relay = relays.entry(topic).or_insert_with(|| {
-            let slots = Arc::default();
-            let relay = run(subject, bus.subscribe(topic), Arc::clone(&slots), Arc::clone(clock));
-            Relay { slots, task: tokio::spawn(relay).abort_handle() }
+            let (slots, shared) = (Arc::default(), Arc::default());
+            let to = (Arc::clone(&slots), Arc::clone(&shared));
+            let relay = run(subject, bus.subscribe(topic), to, Arc::clone(clock));
+            Relay { slots, shared, task: tokio::spawn(relay).abort_handle() }
         });
-        let slots = Arc::clone(&relay.slots);
+        let (slots, shared) = (Arc::clone(&relay.slots), Arc::clone(&relay.shared));
         let mut locked = lock(&slots);
         let at = locked.occupy(Arc::clone(&subscriber));
         // The relay waits for this lock: every update it delivers from here on has a number that shows whether it is
@@ -75,7 +79,7 @@ impl Relays {
         subscriber.skip_until(bus.published());
         drop(locked);
         drop(relays);
-        Subscription { relays: Arc::clone(self), topic, slots, at, subscriber }
+        Subscription { relays: Arc::clone(self), topic, slots, at, subscriber, shared }
     }
 }
 
@@ -85,8 +89,13 @@ impl Subscription {
         &self.subscriber
     }
 
+    /// The bytes that all clients of the topic share.
+    pub(super) fn shared(&self) -> &Arc<SharedFrames> {
+        &self.shared
+    }
+
     /// The next delivered update; `None` once the bus is closed.
-    pub(super) fn poll_delivered(&self, cx: &Context<'_>) -> Poll<Option<Delivered>> {
+    pub(super) fn poll_delivered(&self, cx: &Context<'_>) -> Poll<Option<Delivery>> {
         self.subscriber.poll_delivered(cx)
     }
 }
@@ -150,7 +159,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 async fn run(
     subject: Subject,
     mut listener: Box<dyn Listener>,
-    slots: Arc<Mutex<SubscriberSlots>>,
+    (slots, shared): (Arc<Mutex<SubscriberSlots>>, Arc<SharedFrames>),
     clock: Arc<dyn Clock>,
 ) {
     let _closing = Closing(Arc::clone(&slots));
@@ -169,6 +178,7 @@ async fn run(
         };
         let mut pass = RelayPass {
             of: subject,
+            shared: &shared,
             draft: None,
             merge_drafts: merging,
             published: Vec::new(),
@@ -189,8 +199,9 @@ async fn run(
 }
 
 /// The updates of one pass.
-struct RelayPass {
+struct RelayPass<'a> {
     of: Subject,
+    shared: &'a SharedFrames,
     /// Whether consecutive drafts of one message are merged.
     merge_drafts: bool,
     draft: Option<(Update, u64)>,
@@ -200,7 +211,7 @@ struct RelayPass {
     missed: u64,
 }
 
-impl RelayPass {
+impl RelayPass<'_> {
     /// Collects `first` and further updates that are ready, up to the size of a pass. Returns whether there may be
     /// more.
     fn gather(&mut self, first: Option<Delivered>, listener: &mut dyn Listener) -> bool {
@@ -250,7 +261,7 @@ impl RelayPass {
     }
 
     fn push(&mut self, published: Arc<Published>) {
-        let mode = delivery_mode(self.of, &published);
+        let mode = delivery_mode(self.of, self.shared, &published);
         self.bytes += mode.size();
         self.published.push((published, mode));
     }
@@ -279,8 +290,8 @@ async fn for_each_subscriber(slots: &Mutex<SubscriberSlots>, apply: impl Fn(&Sub
     }
 }
 
-/// How the update reaches the subscribers.
-fn delivery_mode(subject: Subject, published: &Arc<Published>) -> DeliveryMode {
+/// How the update reaches the subscribers. What all may see unchanged has one buffer for all of them.
+fn delivery_mode(subject: Subject, shared: &SharedFrames, published: &Arc<Published>) -> DeliveryMode {
     let update: &Update = published;
     if matches!(update, Update::Member { .. }) {
         // The update has another meaning for the entity that it is about.
@@ -288,10 +299,11 @@ fn delivery_mode(subject: Subject, published: &Arc<Published>) -> DeliveryMode {
     }
     let id = subject.id_of(update);
     let bytes = |operator| -> Option<Bytes> {
-        match visible(update, subject.shows_thoughts(), operator) {
-            Shown::Not => None,
-            Shown::AsItIs => Some(Frame::shared(published, id).into_bytes()),
-            Shown::As(other) => Some(Frame::new(other.name(), id, &other, false).into_bytes()),
+        match (visible(update, subject.shows_thoughts(), operator), id) {
+            (Shown::Not, _) => None,
+            (Shown::AsItIs, Some(id)) => Some(shared.of(id, update).bytes),
+            (Shown::AsItIs, None) => Some(frame::encode_shared(published)),
+            (Shown::As(other), id) => Some(frame::encode(other.name(), id, &other)),
         }
     };
     DeliveryMode::Direct { id, operators: bytes(true), members: bytes(false) }

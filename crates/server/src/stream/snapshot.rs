@@ -57,25 +57,32 @@ impl Subject {
         }
     }
 
-    /// A page of the durable updates after `id`, oldest first. For a space these are its messages; members are in the
-    /// snapshot only.
-    pub(super) async fn since(self, app: &AppState, id: u64) -> Result<Vec<(u64, Update)>, StoreError> {
+    /// A page of the durable updates after `id`, oldest first, and whether there may be more. For a space these are
+    /// its messages; members are in the snapshot only.
+    pub(super) async fn since(
+        self,
+        app: &AppState,
+        id: u64,
+    ) -> Result<(Vec<(u64, Update)>, bool), StoreError> {
         let limit = limits::STREAM_REPLAY_PAGE;
         match self {
             Self::Space(space) => {
-                let messages = app.ports.reader.messages_since_rev(space, id, limit).await?;
-                let messages = with_senders(app, messages).await?.into_iter();
-                Ok(messages.map(|message| (message.rev, Update::Message { message })).collect())
+                let bytes = limits::STREAM_BUFFER_BYTES;
+                let page = app.ports.reader.messages_since_rev(space, id, limit, bytes).await?;
+                let messages = with_senders(app, page.items).await?.into_iter();
+                let updates = messages.map(|message| (message.rev, Update::Message { message })).collect();
+                Ok((updates, page.next.is_some()))
             }
             Self::Agent(agent) => {
                 let rows = app.ports.reader.commits(agent, id, limit).await?;
+                let more = rows.len() == limit as usize;
                 let update = |row: agent::port::CommitRow| {
                     let agent::port::CommitRow { n, cycle, step, kind, .. } = row;
                     (n, Update::Commit { agent, n, cycle, step, kind })
                 };
-                Ok(rows.into_iter().map(update).collect())
+                Ok((rows.into_iter().map(update).collect(), more))
             }
-            Self::Everything => Ok(Vec::new()),
+            Self::Everything => Ok((Vec::new(), false)),
         }
     }
 
@@ -108,7 +115,7 @@ async fn space_snapshot(app: &AppState, space: Space, operator: bool) -> Result<
         rev: space.rev,
         head_seq: space.head_seq,
         space: space.into(),
-        members: members.into_iter().map(MemberJson::from).collect(),
+        members: members.into_iter().map(|member| MemberJson::shown(member, operator, None)).collect(),
         drafts,
         agents,
         idle,

@@ -7,9 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use agent::limits;
-use agent::port::{Delivered, Published};
+use agent::port::Published;
 use bytes::Bytes;
 use tokio::net::TcpStream;
+
+/// What the task of a client receives.
+#[derive(Debug)]
+pub(super) enum Delivery {
+    /// An update, with the bytes that all clients share.
+    Update(Arc<Published>, DeliveryMode),
+    /// This many updates were lost.
+    Missed(u64),
+}
 
 /// How an update reaches the subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +102,8 @@ impl Combined {
 }
 
 impl DeliveryMode {
-    fn bytes(&self, operator: bool) -> Option<&Bytes> {
+    /// The shared bytes for operators or members, if they may see the update.
+    pub(super) fn bytes(&self, operator: bool) -> Option<&Bytes> {
         match self {
             Self::PerClient => None,
             Self::Direct { operators, members, .. } => (if operator { operators } else { members }).as_ref(),
@@ -119,7 +129,7 @@ struct SubscriberState {
     last: u64,
     /// The rest of a direct write that the socket did not take.
     unwritten: Bytes,
-    queued: VecDeque<Arc<Published>>,
+    queued: VecDeque<(Arc<Published>, DeliveryMode)>,
     /// Number of updates that were lost before those in `queued`.
     missed: u64,
     /// The bus is closed.
@@ -181,17 +191,17 @@ impl Subscriber {
     }
 
     /// The next delivered update; `None` once the bus is closed.
-    pub(super) fn poll_delivered(&self, cx: &Context<'_>) -> Poll<Option<Delivered>> {
+    pub(super) fn poll_delivered(&self, cx: &Context<'_>) -> Poll<Option<Delivery>> {
         let mut state = self.lock();
         if state.missed > 0 {
-            return Poll::Ready(Some(Delivered::Missed(std::mem::take(&mut state.missed))));
+            return Poll::Ready(Some(Delivery::Missed(std::mem::take(&mut state.missed))));
         }
-        if let Some(published) = state.queued.pop_front() {
+        if let Some((published, mode)) = state.queued.pop_front() {
             if state.queued.is_empty() {
                 // Most queues are empty most of the time: an empty one holds no memory.
                 state.queued = VecDeque::new();
             }
-            return Poll::Ready(Some(Delivered::Update(published)));
+            return Poll::Ready(Some(Delivery::Update(published, mode)));
         }
         if state.bus_closed {
             return Poll::Ready(None);
@@ -220,7 +230,7 @@ impl Subscriber {
                     state.write(socket, mode.bytes(self.operator).unwrap_or(&Bytes::new()));
                 }
                 _ => {
-                    state.enqueue(published);
+                    state.enqueue(published, mode);
                     state.wake();
                 }
             }
@@ -266,9 +276,9 @@ impl SubscriberState {
         }
     }
 
-    fn enqueue(&mut self, published: &Arc<Published>) {
+    fn enqueue(&mut self, published: &Arc<Published>, mode: &DeliveryMode) {
         if self.queued.len() < limits::BUS_BUFFER {
-            self.queued.push_back(Arc::clone(published));
+            self.queued.push_back((Arc::clone(published), mode.clone()));
         } else {
             self.drop_queue(1);
         }
@@ -320,7 +330,7 @@ mod tests {
         (Arc::new(server), client)
     }
 
-    fn next(subscriber: &Subscriber) -> Option<Option<Delivered>> {
+    fn next(subscriber: &Subscriber) -> Option<Option<Delivery>> {
         match subscriber.poll_delivered(&Context::from_waker(Waker::noop())) {
             Poll::Ready(next) => Some(next),
             Poll::Pending => None,
@@ -333,7 +343,7 @@ mod tests {
         let subscriber = Subscriber::new(true);
         subscriber.connect(server);
         subscriber.deliver(&one(direct(Some(5), "shut")));
-        assert!(matches!(next(&subscriber), Some(Some(Delivered::Update(_)))), "the task is working");
+        assert!(matches!(next(&subscriber), Some(Some(Delivery::Update(..)))), "the task is working");
         subscriber.caught_up(4);
         subscriber.deliver(&one(direct(Some(5), "not yet written")));
         assert!(next(&subscriber).is_some(), "buffered frames go first");
@@ -424,10 +434,10 @@ mod tests {
         }
         subscriber.deliver(&one(DeliveryMode::PerClient));
         let missed = limits::BUS_BUFFER as u64 + 1;
-        assert!(matches!(next(&subscriber), Some(Some(Delivered::Missed(count))) if count == missed));
-        assert!(matches!(next(&subscriber), Some(Some(Delivered::Update(_)))));
+        assert!(matches!(next(&subscriber), Some(Some(Delivery::Missed(count))) if count == missed));
+        assert!(matches!(next(&subscriber), Some(Some(Delivery::Update(..)))));
         subscriber.lost(3);
-        assert!(matches!(next(&subscriber), Some(Some(Delivered::Missed(3)))));
+        assert!(matches!(next(&subscriber), Some(Some(Delivery::Missed(3)))));
         assert!(next(&subscriber).is_none());
         subscriber.close();
         assert!(matches!(next(&subscriber), Some(None)));

@@ -4,7 +4,8 @@ use agent::changes::CommitKind;
 use agent::config::{AgentConfig, WakeOn};
 use agent::event::{EventData, EventKind, EventState, Trust};
 use agent::id::{EntityId, EventId, RootId, SpaceId};
-use agent::port::{Accept, Accepted, Denial, RequestKey, SpaceChange, Wakeup};
+use agent::port::{Accept, Accepted, Denial, InboxFilter, MessageFilter, RequestKey, SpaceChange, Wakeup};
+use agent::space::NewMessage;
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -21,7 +22,7 @@ pub async fn a_message_and_the_events_it_causes_are_accepted_together(b: Backend
     let mut woken: Vec<_> = wake.iter().map(|wakeup| wakeup.agent).collect();
     woken.sort();
     assert_eq!(woken, [w.ada, w.bob]);
-    let read = w.b.reader.messages(w.team, None, None, 10).await.unwrap();
+    let read = w.b.reader.messages(w.team, MessageFilter::default(), 10).await.unwrap().items;
     assert_eq!(read, std::slice::from_ref(&message));
     assert_eq!(w.b.reader.message(message.id).await.unwrap(), Some(message.clone()));
     for agent in [w.ada, w.bob] {
@@ -34,7 +35,10 @@ pub async fn a_message_and_the_events_it_causes_are_accepted_together(b: Backend
     }
     let space = w.b.reader.space("TEAM".into()).await.unwrap().unwrap();
     assert_eq!((space.head_seq, space.rev), (1, message.rev));
-    assert_eq!(w.b.reader.messages_since_rev(w.team, message.rev - 1, 10).await.unwrap().len(), 1);
+    assert_eq!(
+        w.b.reader.messages_since_rev(w.team, message.rev - 1, 10, usize::MAX).await.unwrap().items.len(),
+        1
+    );
 }
 
 /// Nothing is written, and the denial says why.
@@ -50,7 +54,7 @@ pub async fn a_message_of_a_non_member_or_in_a_closed_or_unknown_space_is_denied
     assert_eq!(lost, Accepted::Denied(Denial::NotFound { what: "space", name: nowhere.to_string() }));
     w.b.registry.set_space_closed(w.family, true).await.unwrap();
     assert_eq!(w.post(w.family, "late").await, Accepted::Denied(Denial::SpaceClosed(w.family)));
-    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap(), []);
+    assert_eq!(w.b.reader.messages(w.family, MessageFilter::default(), 10).await.unwrap().items, []);
     assert_eq!(w.due(10_000).await, []);
 }
 
@@ -73,10 +77,11 @@ pub async fn an_id_sent_five_times_is_one_message_and_one_event(b: Backend) {
     assert!(matches!(w.accept(message.clone()).await, Accepted::Duplicate { .. }));
     assert_eq!(w.wake(w.ada).await.waiting, []);
     assert_eq!(w.state(w.ada, &message.id.to_string()).await, "processed");
-    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.reader.messages(w.family, MessageFilter::default(), 10).await.unwrap().items.len(), 1);
 }
 
-/// Another text or another space under the same id.
+/// Another text, space, urgency or data, or other mentions under the same id. A repeat that mentions a former member is
+/// still a repeat.
 pub async fn a_message_id_that_is_taken_is_denied(b: Backend) {
     let w = world(b).await;
     let message = message_from(w.husam, w.family, "mine");
@@ -84,8 +89,26 @@ pub async fn a_message_id_that_is_taken_is_denied(b: Backend) {
     let mut other = message.clone();
     other.text = "other words".into();
     assert_eq!(w.accept(other).await, Accepted::Denied(Denial::MessageIdTaken));
-    let elsewhere = agent::space::NewMessage { space: w.team, ..message };
+    let elsewhere = NewMessage { space: w.team, ..message };
     assert_eq!(w.accept(elsewhere).await, Accepted::Denied(Denial::MessageIdTaken));
+
+    let bob = w.bob.entity();
+    let data = Some(json!({"rate": 0.1, "big": 12345.678901234567}));
+    let message = message_from(w.husam, w.team, "look, @ada");
+    let message = NewMessage { mentions: vec![bob], data, ..message };
+    assert!(matches!(w.accept(message.clone()).await, Accepted::Fresh { .. }));
+    let changed = [
+        NewMessage { urgent: true, ..message.clone() },
+        NewMessage { data: None, ..message.clone() },
+        NewMessage { data: Some(json!({"rate": 0.2})), ..message.clone() },
+        NewMessage { mentions: Vec::new(), ..message.clone() },
+        NewMessage { mentions: vec![bob, w.husam], ..message.clone() },
+    ];
+    for changed in changed {
+        assert_eq!(w.accept(changed).await, Accepted::Denied(Denial::MessageIdTaken));
+    }
+    w.b.registry.remove_member(w.team, bob).await.unwrap();
+    assert!(matches!(w.accept(message).await, Accepted::Duplicate { message: Some(_) }));
 }
 
 /// The same body gets the original message back, even if the repeat has another id.
@@ -102,7 +125,7 @@ pub async fn a_request_key_repeats_its_answer_and_refuses_another_body(b: Backen
     assert_eq!(w.b.store.accept(again, key("a")).await.unwrap(), Accepted::Duplicate { message });
     let other = Accept::Message(message_from(w.husam, w.family, "twice"));
     assert_eq!(w.b.store.accept(other, key("b")).await.unwrap(), Accepted::Conflict);
-    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.reader.messages(w.family, MessageFilter::default(), 10).await.unwrap().items.len(), 1);
     // The keys of another principal are its own.
     let another = key("b").map(|key| RequestKey { principal: "husam".into(), ..key });
     let third = Accept::Message(message_from(w.husam, w.family, "thrice"));
@@ -170,7 +193,7 @@ pub async fn the_ninth_agent_message_of_a_root_is_held_but_a_persons_never(b: Ba
     assert_eq!(w.wake(w.ada).await.waiting.len(), 8);
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.waiting, card.held), (8, 1));
-    let held = w.b.reader.inbox(w.ada, Some("held".into()), everything()).await.unwrap();
+    let held = w.b.reader.inbox(w.ada, InboxFilter::in_state("held"), everything()).await.unwrap();
     assert_eq!(held.items.len(), 1);
     let mut human = message_from(w.husam, w.team, "and me?");
     human.root = RootId("one root".into());

@@ -11,7 +11,7 @@ use agent::entry::EntryKind;
 use agent::event::{Event, EventData, EventState, Trust, Waiting};
 use agent::id::{CallId, EntityId, GoalId, PlanId};
 use agent::life::{Goal, GoalStatus, Lease, Plan, Schedule, Standing};
-use agent::port::{Accepted, InboxRow, PageRequest};
+use agent::port::{Accepted, InboxFilter, InboxRow, MessageFilter, PageRequest, RunFilter};
 use agent::run::Usage;
 use agent::space::NewMessage;
 use futures_util::future::join;
@@ -34,7 +34,7 @@ pub async fn an_outdated_node_is_refused_and_writes_nothing(b: Backend) {
     }
     assert_eq!(w.b.store.glance(outdated.lease, None).await.unwrap(), None);
     assert_eq!(w.dump(w.ada).await, before);
-    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.reader.messages(w.family, MessageFilter::default(), 10).await.unwrap().items.len(), 1);
     let decision = successor.decision();
     successor.commit(&w, decision).await;
     // An opening also fails with any epoch but the next one, or if it is based on an outdated state.
@@ -120,13 +120,13 @@ pub async fn a_refused_commit_names_the_calls_and_writes_nothing(b: Backend) {
     assert!(refusals[0].reason.contains("not a member"), "{refusals:?}");
     assert!(refusals[1].reason.contains("closed"), "{refusals:?}");
     assert_eq!(w.dump(w.ada).await, before);
-    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap(), []);
+    assert_eq!(w.b.reader.messages(w.family, MessageFilter::default(), 10).await.unwrap().items, []);
     assert_eq!(w.b.reader.facts(w.ada).await.unwrap().unwrap().memories, []);
     // Without those calls the same commit succeeds.
     decision.inward.messages.truncate(1);
     decision.calls.truncate(1);
     driver.commit(&w, decision).await;
-    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.reader.messages(w.family, MessageFilter::default(), 10).await.unwrap().items.len(), 1);
 }
 
 fn goal(id: GoalId, description: &str) -> Goal {
@@ -444,7 +444,7 @@ pub async fn a_glance_shows_the_earliest_waiting_events_of_each_sender(b: Backen
         assert!(brought.len() <= agent::limits::URGENT_MAX as usize);
         let (mut rows, mut page) = (Vec::new(), Some(everything()));
         while let Some(asked) = page {
-            let found = w.b.reader.inbox(agent, Some("waiting".into()), asked).await.unwrap();
+            let found = w.b.reader.inbox(agent, InboxFilter::in_state("waiting"), asked).await.unwrap();
             rows.extend(found.items);
             page = found.next.map(|next| PageRequest { cursor: Some(next), ..everything() });
         }
@@ -481,7 +481,10 @@ pub async fn totals_count_runs_and_skips(b: Backend) {
     assert_eq!((card.cycles, card.skips, card.commit_n), (3, 0, 9));
     assert_eq!((card.cost_micros, card.unpriced), (Some(12), 1));
     let last = card.last.unwrap();
-    assert_eq!(last.id, w.b.reader.runs(w.ada, everything()).await.unwrap().items[0].id);
+    assert_eq!(
+        last.id,
+        w.b.reader.runs(w.ada, RunFilter::default(), everything()).await.unwrap().items[0].id
+    );
 }
 
 /// There is no deadlock, no lost message and no gap, because locks are always taken in the same order.
@@ -510,7 +513,7 @@ pub async fn two_agents_post_to_shared_spaces_at_once(b: Backend) {
 }
 
 async fn check_seqs(w: &World, space: agent::id::SpaceId, expected: u64) {
-    let messages = w.b.reader.messages(space, Some(0), None, 200).await.unwrap();
+    let messages = w.b.reader.messages(space, MessageFilter::after(0), 200).await.unwrap().items;
     let seqs: Vec<_> = messages.iter().map(|message| message.seq).collect();
     assert_eq!(seqs, (1..=expected).collect::<Vec<_>>());
     let by_agents: Vec<EntityId> = messages.iter().map(|message| message.sender).collect();

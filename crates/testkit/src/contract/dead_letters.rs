@@ -4,7 +4,7 @@ use agent::changes::CommitKind;
 use agent::event::{EventProgress, EventState, Trust};
 use agent::id::{EventId, RootId};
 use agent::life::Standing;
-use agent::port::{DeadEvents, Denial, RegistryError, RequestKey, SentAgain, Wakeup};
+use agent::port::{DeadEvents, Denial, InboxFilter, RegistryError, RequestKey, SentAgain, Wakeup};
 
 use super::Backend;
 use super::world::{World, at, everything, message_from, service, world};
@@ -199,7 +199,7 @@ pub async fn waiting_events_of_a_retiring_agent_are_canceled(b: Backend) {
     }
     w.b.registry.set_standing(w.ada, Standing::Retired, at(50)).await.unwrap();
     let reported = EventState::Canceled { reason: Some("the agent is retired".into()) };
-    let rows = async || w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
+    let rows = async || w.b.reader.inbox(w.ada, InboxFilter::default(), everything()).await.unwrap().items;
     let canceled: Vec<bool> = rows().await.iter().rev().map(|row| row.state == reported).collect();
     assert_eq!(canceled, [&[false][..], &[true; 10]].concat());
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
@@ -275,12 +275,12 @@ pub async fn the_progress_of_an_event_is_reported_at_each_step(b: Backend) {
     later.settle = driver.settlements(&EventState::Processed { cycle: driver.open.id, step: 1 });
     later.open.as_mut().unwrap().listed.clone_from(&driver.open.taken);
     driver.commit(&w, later).await;
-    let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
+    let rows = w.b.reader.inbox(w.ada, InboxFilter::default(), everything()).await.unwrap().items;
     assert_eq!((rows[0].progress, rows[0].ordinal), (EventProgress::Shown, Some(2)));
     // Events that the agent marks as handled become addressed, but only those of its own cycle.
     let mut named = driver.changes(CommitKind::Settle);
     named.addressed = [rows[0].seq, rows[1].seq, 999].map(agent::changes::EventRef::Seq).to_vec();
     driver.commit(&w, named).await;
-    let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
+    let rows = w.b.reader.inbox(w.ada, InboxFilter::default(), everything()).await.unwrap().items;
     assert_eq!((rows[0].progress, rows[1].progress), (EventProgress::Addressed, EventProgress::Read));
 }

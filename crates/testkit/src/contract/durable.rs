@@ -3,7 +3,7 @@
 use agent::changes::{CommitKind, Idle};
 use agent::event::EventState;
 use agent::life::{IdleReason, OpenCycle};
-use agent::port::{Accept, Accepted, StoreError};
+use agent::port::{Accept, Accepted, MessageFilter, StoreError};
 use agent::run::StepRecord;
 use futures_util::future::join_all;
 
@@ -30,7 +30,10 @@ pub async fn accepted_messages_and_events_survive_a_crash(b: Backend) {
     let after = w.wake(w.ada).await;
     assert_eq!(after.waiting, before.waiting);
     assert_eq!(after.facts, before.facts);
-    assert_eq!(w.b.reader.messages(w.team, None, None, 10).await.unwrap()[0].text, "hello");
+    assert_eq!(
+        w.b.reader.messages(w.team, MessageFilter::default(), 10).await.unwrap().items[0].text,
+        "hello"
+    );
     assert_eq!(w.due(1_000).await.len(), 2);
 }
 

@@ -4,7 +4,7 @@ use agent::event::{EventKind, Principal, Trust};
 use agent::id::{EventId, RootId};
 use agent::life::{Requester, Standing};
 use agent::limits::{HELD_MS, RELEASE_MAX, URGENT_LOOK_MAX};
-use agent::port::{Accepted, SentAgain, Wakeup};
+use agent::port::{Accepted, InboxFilter, SentAgain, Wakeup};
 use agent::space::NewMessage;
 
 use super::Backend;
@@ -76,7 +76,7 @@ pub async fn a_persons_message_releases_the_held_events_of_its_space_in_order(b:
     let envelope = &released.event.envelope;
     assert_eq!((&envelope.root, envelope.hop), (&RootId("one root".into()), 11));
     assert_eq!((released.event.kind, released.attempts, released.seq), (EventKind::Mention, 0, 11));
-    assert_eq!(w.b.reader.inbox(w.ada, Some("held".into()), everything()).await.unwrap().items, []);
+    assert_eq!(w.b.reader.inbox(w.ada, InboxFilter::in_state("held"), everything()).await.unwrap().items, []);
     let mut driver = w.open(w.ada).await;
     let decision = driver.decision();
     driver.commit(&w, decision).await;
@@ -165,7 +165,8 @@ pub async fn a_long_release_continues_with_the_next_sweep(b: Backend) {
         left -= left.min(RELEASE_MAX);
         assert_eq!(w.counts().await.1, left + 1, "at most the limit at a time, and none of another space");
     }
-    let waiting = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
+    let waiting =
+        w.b.reader.inbox(w.ada, InboxFilter::in_state("waiting"), everything()).await.unwrap().items;
     assert_eq!(waiting.len(), all as usize + 1);
     assert_eq!((w.counts().await, w.b.store.fire_due(at(60), 10).await.unwrap()), ((all + 1, 1), vec![]));
 }

@@ -8,7 +8,7 @@ use agent::entry::{EntryKind, View};
 use agent::event::{Cause, Envelope, EventData, EventState, Trust};
 use agent::id::{CycleId, EventId, PlanId, RootId};
 use agent::life::{IdleReason, IdleUntil, Layer, Plan, Schedule, Standing, Window};
-use agent::port::Accepted;
+use agent::port::{Accepted, InboxFilter};
 use agent::run::Usage;
 use jiff::Timestamp;
 
@@ -39,7 +39,7 @@ pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
     let kinds: Vec<_> =
         w.b.reader.commits(w.ada, 0, 10).await.unwrap().into_iter().map(|row| (row.n, row.kind)).collect();
     assert_eq!(kinds, [(1, CommitKind::Open), (2, CommitKind::Decide), (3, CommitKind::Close)]);
-    let inbox = w.b.reader.inbox(w.ada, None, everything()).await.unwrap();
+    let inbox = w.b.reader.inbox(w.ada, InboxFilter::default(), everything()).await.unwrap();
     assert_eq!(inbox.items[0].state, EventState::Processed { cycle: driver.open.id, step: 0 });
     assert_eq!(w.due(10_000).await, []);
 }
@@ -188,7 +188,7 @@ pub async fn a_dead_event_is_never_due_again(b: Backend) {
     close.settle = driver.settlements(&EventState::Dead { reason: "garbage".into() });
     driver.commit(&w, close).await;
     assert_eq!(w.due(100_000).await, []);
-    let dead = w.b.reader.inbox(w.ada, Some("dead".into()), everything()).await.unwrap().items;
+    let dead = w.b.reader.inbox(w.ada, InboxFilter::in_state("dead"), everything()).await.unwrap().items;
     assert_eq!(dead[0].state, EventState::Dead { reason: "garbage".into() });
     assert_eq!(w.b.reader.totals().await.unwrap().dead, 1);
     assert_eq!(w.event(w.ada, service("poison")).await, Accepted::Duplicate { message: None });
@@ -216,7 +216,8 @@ pub async fn a_skip_changes_no_log_runs_or_ordinals(b: Backend) {
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.skips, card.cycles, card.usage.input), (1, 1, Some(17)));
     assert_eq!((card.cost_micros, card.unpriced), (Some(3), 1), "the run before has no price");
-    let skipped = w.b.reader.inbox(w.ada, Some("skipped".into()), everything()).await.unwrap().items;
+    let skipped =
+        w.b.reader.inbox(w.ada, InboxFilter::in_state("skipped"), everything()).await.unwrap().items;
     assert_eq!(skipped[0].state, EventState::Skipped { reason: Some("not mine".into()) });
 }
 
@@ -421,7 +422,7 @@ pub async fn a_view_is_stored_separately_and_the_log_stays_complete(b: Backend) 
     assert_eq!(activation.view, view);
     let Window::Loaded(entries) = activation.window else { panic!("wanted the entries") };
     assert_eq!(entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 4]);
-    let log = w.b.reader.entries(w.ada, 1, 2).await.unwrap();
+    let log = w.b.reader.entries(w.ada, 1, 2).await.unwrap().items;
     assert_eq!(log.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [2, 3]);
 }
 
@@ -466,7 +467,7 @@ pub async fn a_retired_agent_fires_no_plans_and_accepts_nothing(b: Backend) {
     let denied = w.event(w.ada, service("late")).await;
     assert_eq!(denied, Accepted::Denied(agent::port::Denial::Retired(w.ada)));
     assert!(w.b.registry.set_standing(w.ada, Standing::Active, at(1)).await.is_err());
-    assert_eq!(w.b.reader.entries(w.ada, 0, 10).await.unwrap().len(), 2);
+    assert_eq!(w.b.reader.entries(w.ada, 0, 10).await.unwrap().items.len(), 2);
 }
 
 /// Each due agent is on exactly one page, the most overdue first, even if many became due at the same

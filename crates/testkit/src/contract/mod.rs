@@ -15,6 +15,7 @@ pub mod durable;
 pub mod goals;
 pub mod held;
 pub mod life;
+pub mod lists;
 pub mod outside;
 pub mod registry;
 pub mod sample;
@@ -161,6 +162,11 @@ macro_rules! contract_tests {
             outside::an_agent_is_given_the_first_members_of_a_large_space_and_can_look_up_all,
             outside::pages_return_every_row_once,
             outside::recent_items_are_read_across_spaces_and_agents,
+            lists::lists_return_only_what_their_filters_want,
+            lists::a_page_ends_before_it_has_too_many_bytes,
+            lists::a_last_page_that_is_exactly_full_names_no_next_one,
+            lists::times_of_messages_never_decrease_within_a_space,
+            lists::a_request_is_noted_once_with_its_subject,
             registry::the_first_world_is_created_once,
             registry::handles_are_unique_and_unknown_ids_are_named,
             registry::the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken,

@@ -5,7 +5,9 @@ use agent::config::AgentConfig;
 use agent::event::{EventData, EventKind};
 use agent::id::{CallId, CycleId, EntityId, SpaceId};
 use agent::limits;
-use agent::port::{CallError, Finish, FinishedCall, NewHuman, PageRequest, RecentItem, Wakeup};
+use agent::port::{
+    CallError, Finish, FinishedCall, InboxFilter, MessageFilter, NewHuman, PageRequest, RecentItem, Wakeup,
+};
 
 use super::Backend;
 use super::world::{CycleDriver, World, at, everything, fresh, message_from, world};
@@ -173,26 +175,31 @@ pub async fn pages_return_every_row_once(b: Backend) {
     let second = w.b.reader.entities(None, page(first.next.clone())).await.unwrap();
     let names: Vec<_> = first.items.iter().chain(&second.items).map(|entity| entity.name.as_str()).collect();
     assert_eq!((names, second.next), (vec!["ada", "bob", "husam"], None));
-    let agents = w.b.reader.agents(everything()).await.unwrap().items;
+    let agents = w.b.reader.agents(None, everything()).await.unwrap().items;
     assert_eq!(agents.iter().map(|card| card.id).collect::<Vec<_>>(), [w.ada, w.bob]);
-    let spaces = w.b.reader.spaces(Some(w.bob.entity()), everything()).await.unwrap().items;
+    let spaces = w.b.reader.spaces(Some(w.bob.entity()), None, everything()).await.unwrap().items;
     assert_eq!(spaces.iter().map(|space| space.id).collect::<Vec<_>>(), [w.team]);
     assert_eq!(w.b.reader.members(w.team).await.unwrap().len(), 3);
     for n in 0..5 {
         w.post(w.family, &format!("{n}")).await;
     }
-    let newest = w.b.reader.inbox(w.ada, Some("waiting".into()), page(None)).await.unwrap();
-    let rest = w.b.reader.inbox(w.ada, None, page(newest.next.clone())).await.unwrap();
+    let newest = w.b.reader.inbox(w.ada, InboxFilter::in_state("waiting"), page(None)).await.unwrap();
+    let rest = w.b.reader.inbox(w.ada, InboxFilter::default(), page(newest.next.clone())).await.unwrap();
     let previews: Vec<_> = newest.items.iter().chain(&rest.items).map(|row| row.preview.as_str()).collect();
     assert_eq!(previews, ["4", "3", "2", "1"]);
-    assert_eq!(w.b.reader.inbox(w.ada, Some("processed".into()), page(None)).await.unwrap().items, []);
+    assert_eq!(
+        w.b.reader.inbox(w.ada, InboxFilter::in_state("processed"), page(None)).await.unwrap().items,
+        []
+    );
     let seqs = |messages: Vec<agent::space::Message>| -> Vec<u64> {
         messages.iter().map(|message| message.seq).collect()
     };
-    let read = |after, before| w.b.reader.messages(w.family, after, before, 2);
-    assert_eq!(seqs(read(None, None).await.unwrap()), [4, 5]);
-    assert_eq!(seqs(read(Some(1), None).await.unwrap()), [2, 3]);
-    assert_eq!(seqs(read(None, Some(4)).await.unwrap()), [2, 3]);
+    let read = |after, before| {
+        w.b.reader.messages(w.family, MessageFilter { after, before, ..MessageFilter::default() }, 2)
+    };
+    assert_eq!(seqs(read(None, None).await.unwrap().items), [4, 5]);
+    assert_eq!(seqs(read(Some(1), None).await.unwrap().items), [2, 3]);
+    assert_eq!(seqs(read(None, Some(4)).await.unwrap().items), [2, 3]);
     let totals = w.b.reader.totals().await.unwrap();
     assert_eq!((totals.agents, totals.spaces, totals.messages, totals.waiting), (2, 2, 5, 5));
     assert_eq!(w.b.reader.run(CycleId(fresh())).await.unwrap(), None);

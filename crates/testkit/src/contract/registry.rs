@@ -7,8 +7,8 @@ use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
 use agent::life::{Memory, Standing};
 use agent::limits;
 use agent::port::{
-    Credential, CredentialRow, Denial, Founding, KeyAdded, NewAgent, NewCredential, NewHuman, NewSpace, Page,
-    PageRequest, RegistryError, RequestKey, Rotation, Scope, SpaceChange,
+    Credential, CredentialRow, Denial, Founding, KeyAdded, MessageFilter, NewAgent, NewCredential, NewHuman,
+    NewSpace, Page, PageRequest, RegistryError, RequestKey, Rotation, Scope, SpaceChange,
 };
 use agent::registry::former_name;
 use serde_json::json;
@@ -142,7 +142,7 @@ pub async fn the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken(b: B
     assert_eq!(found("family".into()).await.id, twin);
     let old = found(w.family.to_string()).await;
     assert_eq!((old.name.clone(), old.closed), (former_name("family", w.family.0), true));
-    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.reader.messages(w.family, MessageFilter::default(), 10).await.unwrap().items.len(), 1);
     let taken = w.b.registry.set_space_closed(w.family, false).await;
     assert_eq!(denied(taken), Denial::NameTaken { what: "space", name: "family".into() });
     assert_eq!(found(w.family.to_string()).await, old, "a denial changes nothing");
@@ -165,7 +165,7 @@ pub async fn a_closed_space_is_opened_again(b: Backend) {
     assert_eq!(set(false).await.unwrap(), open);
     assert_eq!(w.b.reader.members(w.family).await.unwrap(), members);
     w.post(w.family, "are you back?").await;
-    let messages = w.b.reader.messages(w.family, None, None, 10).await.unwrap();
+    let messages = w.b.reader.messages(w.family, MessageFilter::default(), 10).await.unwrap().items;
     assert_eq!(
         messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>(),
         ["hello", "are you back?"]

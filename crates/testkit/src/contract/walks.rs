@@ -263,7 +263,7 @@ impl<'a> Walk<'a> {
             let wanted = format!("{:?}", row.state).to_lowercase();
             same("an event's state", wanted, state.unwrap_or("unknown").to_owned())?;
         }
-        let log = self.b.reader.entries(self.agent, 0, 100).await.unwrap();
+        let log = self.b.reader.entries(self.agent, 0, 100).await.unwrap().items;
         let wanted: Vec<_> = stored.log().map(entry_kind).collect();
         let got: Vec<_> = log.iter().map(|entry| entry.kind).collect();
         same("the log", format!("{wanted:?}"), format!("{got:?}"))?;

@@ -10,7 +10,7 @@ use agent::event::{Event, EventState, Trust};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::life::{Activation, Facts, Lease, OpenCycle};
 use agent::message::{ModelMessage, Role};
-use agent::port::{Accept, Accepted, NewAgent, NewHuman, NewSpace, PageRequest};
+use agent::port::{Accept, Accepted, NewAgent, NewHuman, NewSpace, PageRequest, RunFilter};
 use agent::run::{Ending, Run, Usage};
 use agent::space::NewMessage;
 use jiff::Timestamp;
@@ -124,8 +124,8 @@ impl World {
 
     /// An agent's entries, runs, view and cycle count, as text to compare.
     pub(super) async fn dump(&self, agent: AgentId) -> String {
-        let entries = self.b.reader.entries(agent, 0, 1_000).await.unwrap();
-        let runs = self.b.reader.runs(agent, everything()).await.unwrap();
+        let entries = self.b.reader.entries(agent, 0, agent::limits::PAGE_MAX).await.unwrap().items;
+        let runs = self.b.reader.runs(agent, RunFilter::default(), everything()).await.unwrap();
         let view = self.b.reader.view(agent).await.unwrap();
         let cycles = self.b.reader.agent(agent).await.unwrap().map(|card| card.cycles);
         format!("{entries:?}\n{runs:?}\n{view:?}\n{cycles:?}")

@@ -10,6 +10,7 @@ use agent::port::{Clock, Model, Models as _, ToolSpec};
 use agent::workspace;
 use models::bounds::CONFORMANCE_OUTPUT;
 use models::catalog;
+use models::client::display_url;
 use models::conformance::{self, Advice, Check, Column, Finding, Speed, Trial, Verdict, advice};
 use models::model_book::{ModelBook, ModelConfig, ToolMode};
 use runtime::clock::SystemClock;
@@ -112,7 +113,7 @@ async fn subject(setup: &Setup, args: &TryArgs) -> Result<TrialModel> {
         None => conformance::tool_modes(provider, &base_url).to_vec(),
     };
     let window_stated = config.context_window.is_some();
-    Ok(TrialModel { config, base_url, modes, window_stated })
+    Ok(TrialModel { config, base_url: display_url(&base_url), modes, window_stated })
 }
 
 fn untried(mode: ToolMode) -> Tried {
@@ -193,7 +194,7 @@ fn row(check: Check, columns: &[Column]) -> Vec<String> {
 fn command(subject: &TrialModel, mode: ToolMode) -> String {
     let mut command = format!("viv up --model {}", subject.config.name);
     if let Some(url) = &subject.config.base_url {
-        command.push_str(&format!(" --base-url {url}"));
+        command.push_str(&format!(" --base-url {}", display_url(url)));
     }
     if mode != ToolMode::Native {
         command.push_str(&format!(" --tool-mode {}", mode.as_str()));

@@ -126,7 +126,7 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
         recording.rooms.push((id, Room { name: name.clone(), members: names, wake_on }));
         recording.handles.extend(members.into_iter().chain([(id.to_string(), name)]));
     }
-    let mut entries = read_all(client, agent.id, ENTRIES_MAX).await?.entries;
+    let mut entries = read_all(client, agent.id, ENTRIES_MAX).await?;
     entries.retain(|entry| entry.kind == EntryKind::Assistant);
     let rows = client.list(&agent_path(agent.id, "/inbox?state=processed"), INBOX_MAX).await?;
     let mut inbox: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;

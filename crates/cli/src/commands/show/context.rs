@@ -2,9 +2,8 @@
 //! layers.
 
 use agent::id::AgentId;
-use agent::limits::PAGE_MAX;
 use agent::message::Part;
-use api::{Consciousness, ContextJson, LogEntry};
+use api::{ContextJson, LogEntry};
 use serde_json::{Value, json};
 
 use crate::args::ContextArg;
@@ -32,14 +31,14 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
     };
     drop(reading);
     if screen.json {
-        let log = log.map_or_else(|| json!({}), |log| to_json(&log, &layers));
+        let log = log.map_or_else(|| json!({}), |log| to_json(agent.id, &log, &layers));
         screen.json_line(&log);
         return Ok(());
     }
     if let Some(log) = log {
-        let count = log.entries.len();
-        print(screen, log.entries);
-        screen.line(&format!("{count} entries, {} tokens", log.total_tokens));
+        let (count, tokens) = (log.len(), tokens_of(&log));
+        print(screen, log);
+        screen.line(&format!("{count} entries, {tokens} tokens"));
     }
     match why {
         Some(why) => screen.note(&screen.clean_line(&format!("({why})"))),
@@ -53,25 +52,23 @@ pub(in crate::commands) async fn read_all(
     client: &Client,
     agent: AgentId,
     most: usize,
-) -> Result<Consciousness> {
-    let mut log = Consciousness { agent, entries: Vec::new(), total_tokens: 0, next: Some(0) };
-    while let Some(after) = log.next.filter(|_| log.entries.len() < most) {
-        let path = agent_path(agent, &format!("/consciousness?limit={PAGE_MAX}&after={after}"));
-        let page: Consciousness = client.get_as(&path).await?;
-        log.entries.extend(page.entries);
-        log.total_tokens += page.total_tokens;
-        log.next = page.next.filter(|next| *next > after);
-    }
-    Ok(log)
+) -> Result<Vec<LogEntry>> {
+    let path = agent_path(agent, "/consciousness");
+    let entries = client.list(&path, most).await?;
+    Ok(typed(&path, Value::Array(entries))?)
 }
 
 /// The JSON that scripts rely on: the log and the layers.
-fn to_json(log: &Consciousness, layers: &Value) -> Value {
-    let mut json = json!({"agent": log.agent, "entries": log.entries, "total_tokens": log.total_tokens});
+fn to_json(agent: AgentId, log: &[LogEntry], layers: &Value) -> Value {
+    let mut json = json!({"agent": agent, "entries": log, "total_tokens": tokens_of(log)});
     for key in ["model", "context_window", "layers", "events", "cut_above", "cut_to"] {
         json[key] = layers[key].clone();
     }
     json
+}
+
+fn tokens_of(log: &[LogEntry]) -> u64 {
+    log.iter().map(|entry| u64::from(entry.tokens)).sum()
 }
 
 fn print(screen: &Screen, entries: Vec<LogEntry>) {

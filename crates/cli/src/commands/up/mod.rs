@@ -164,7 +164,7 @@ impl Local {
 /// an agent that cannot be read is quarantined when it is activated.
 async fn existing_agents(reader: &dyn Reader) -> Vec<AgentCard> {
     let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
-    reader.agents(page).await.map(|page| page.items).unwrap_or_default()
+    reader.agents(None, page).await.map(|page| page.items).unwrap_or_default()
 }
 
 /// Serves until a signal, then stops.

@@ -74,6 +74,7 @@ pub(super) fn response_format(prompt: &Prompt) -> String {
         for tool in prompt.tools.iter() {
             let mut arguments = hoisted(&tool.name, &tool.schema, &mut definitions);
             unexplained(&mut arguments);
+            close(&mut arguments);
             branches.push(json!({
                 "type": "object",
                 "properties": {"name": {"const": tool.name}, "arguments": arguments},
@@ -96,6 +97,15 @@ pub(super) fn response_format(prompt: &Prompt) -> String {
     }
     let format = json!({"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}});
     format!(r#","response_format":{format}"#)
+}
+
+/// Allows only the arguments that the tool declares, unless its schema says otherwise: a small model that may invent
+/// more of them does not come to an end.
+fn close(arguments: &mut Value) {
+    let declares = arguments["properties"].as_object().is_some_and(|properties| !properties.is_empty());
+    if let Some(fields) = arguments.as_object_mut().filter(|_| declares) {
+        fields.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
 }
 
 /// Removes descriptions, because the system layer holds them already.
@@ -232,6 +242,17 @@ mod tests {
         );
         assert_eq!(short(&json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}})), None);
         assert_eq!(short(&json!({"type": "string", "minLength": 2})), None);
+    }
+
+    #[test]
+    fn arguments_that_a_tool_does_not_declare_are_not_allowed_unless_its_schema_allows_them() {
+        let check = |mut schema: Value, expected: Value| {
+            close(&mut schema);
+            assert_eq!(schema["additionalProperties"], expected);
+        };
+        check(json!({"type": "object", "properties": {"a": {"type": "string"}}}), json!(false));
+        check(json!({"type": "object", "properties": {"a": {}}, "additionalProperties": true}), json!(true));
+        check(json!({"type": "object"}), Value::Null);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use agent::config::AgentConfig;
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
 use agent::id::{AgentId, EventId, MessageId, RootId};
 use agent::life::Standing;
-use agent::port::{Accept, Clock as _, Ids as _, PageRequest, Reader as _, Registry as _};
+use agent::port::{Accept, Clock as _, Ids as _, InboxFilter, PageRequest, Reader as _, Registry as _};
 use agent::space::NewMessage;
 use jiff::SignedDuration;
 use runtime::node::Node;
@@ -225,7 +225,7 @@ fn recheck(env: &Environment, node: &Node, agent: AgentId) {
 
 fn inbox(sqlite: &Sqlite, agent: AgentId, state: &str) -> Vec<EventId> {
     let page = PageRequest { cursor: None, limit: 50 };
-    let rows = now(sqlite.inbox(agent, Some(state.to_owned()), page));
+    let rows = now(sqlite.inbox(agent, InboxFilter::in_state(state), page));
     rows.map(|page| page.items.into_iter().map(|row| row.event.id).collect()).unwrap_or_default()
 }
 

@@ -184,7 +184,6 @@ mod tests {
         let short = [
             "commits.kind",
             "credential.label",
-            "credential.request_key",
             "credential.secret_hash",
             "credential.service",
             "member.role",

@@ -16,7 +16,7 @@ use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::known_agent;
-use crate::sqlite::tables::calls::{CALL, call_at, cause_at, detached};
+use crate::sqlite::tables::calls::{cause_at, detached, of_agent};
 use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
 use crate::sqlite::tables::session::Session;
@@ -119,8 +119,7 @@ pub(crate) fn cancel(
 ) -> Outcome<CanceledCall> {
     let row = known_agent(db, agent)?;
     let missing = || Denial::NotFound { what: "call", name: call.to_string() };
-    let sql = format!("SELECT {CALL} FROM call WHERE id = ? AND agent = ?");
-    let found = first(db, &sql, params![call.0, row], |row| call_at(row, 0))?.ok_or_else(missing)?;
+    let found = of_agent(db, row, call)?.ok_or_else(missing)?;
     let answer = FinishedCall { id: call.clone(), outcome: Answer::canceled(&found), at };
     match finish(db, session, &answer)? {
         Some(Finish::Awaited(_, notifications) | Finish::Late(_, notifications)) => {

@@ -11,8 +11,8 @@ use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::facts::members;
 use crate::sqlite::tables::messages::named_messages;
-use crate::sqlite::tables::rows::{SPACE, bytes, first, id_or_name, space_at, u64_at};
-use crate::sqlite::tables::runs::runs;
+use crate::sqlite::tables::rows::{SPACE, agent_row, bytes, first, id_or_name, space_at, u64_at};
+use crate::sqlite::tables::runs::newest_runs;
 
 impl Lookup for Sqlite {
     fn messages(
@@ -36,7 +36,10 @@ impl Lookup for Sqlite {
     }
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
-        let done = self.read(Caller::Agents, move |db, _| runs(db, agent, None, limit));
+        let done = self.read(Caller::Agents, move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => newest_runs(db, row, limit),
+            None => Ok(Vec::new()),
+        });
         Box::pin(async move { Ok(done.await?) })
     }
 }

@@ -8,31 +8,31 @@ mod recent;
 use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
-use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use agent::life::{Facts, IdleUntil, Memory};
+use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
+use agent::life::{Facts, IdleUntil, Memory, Standing};
 use agent::limits;
 use agent::port::{
-    AgentCard, BoxFuture, CommitRow, CredentialRow, InboxRow, Page, PageRequest, Reader, RecentItem,
-    StoreError, Totals,
+    AgentCard, BoxFuture, CommitRow, CredentialRow, InboxFilter, InboxRow, MessageFilter, Page, PageRequest,
+    Reader, RecentItem, RunFilter, StoreError, Totals,
 };
 use agent::run::Run;
-use agent::space::Message;
+use agent::space::{Message, MessageKind};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
+use self::page::{bounds, paged};
 use self::recent::recent;
-use super::reader::page::{paged, rows_of};
 use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
-use crate::sqlite::tables::entries::{entries, view};
-use crate::sqlite::tables::facts::{facts, members, memories_after};
-use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by};
+use crate::sqlite::tables::entries::{ENTRY, entry_at, view};
+use crate::sqlite::tables::facts::{MEMORIES_AFTER, facts, members, memory_at};
+use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by, space_head};
 use crate::sqlite::tables::rows::{
-    ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, id_or_name, int, kind_code, space_at,
-    space_row,
+    ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, id_or_name, int, kind_code, ms,
+    page_of, row_bytes, space_at, space_row,
 };
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::totals::totals;
@@ -40,21 +40,22 @@ use crate::sqlite::tables::{calls, runs};
 
 /// Keys are sorted by their ids, which begin with the time of creation.
 fn credentials(db: &Connection, page: &PageRequest) -> Outcome<Page<CredentialRow>> {
-    let limit = rows_of(page);
+    let bounds = bounds(page.limit);
     let before = page.cursor.as_deref().and_then(|cursor| cursor.parse::<Uuid>().ok()).unwrap_or(Uuid::max());
     let sql = format!("{CREDENTIALS} WHERE c.id < ? ORDER BY c.id DESC LIMIT ?");
-    let found = all(db, &sql, params![bytes(before), limit + 1], credential_row)?;
-    Ok(paged(found, limit, |row| row.credential.id.to_string()))
+    let found = page_of(db, &sql, params![bytes(before), bounds.0 + 1], bounds, row_bytes, credential_row)?;
+    Ok(paged(found, |row| row.credential.id.to_string()))
 }
 
 fn entities(db: &Connection, kind: Option<EntityKind>, page: &PageRequest) -> Outcome<Page<Entity>> {
-    let limit = rows_of(page);
+    let bounds = bounds(page.limit);
     let after = page.cursor.as_deref().unwrap_or("");
     let sql = format!(
         "SELECT {ENTITY} FROM entity e WHERE e.name > ?1 AND (?2 IS NULL OR e.kind = ?2) ORDER BY e.name LIMIT ?3"
     );
-    let found = all(db, &sql, params![after, kind.map(kind_code), limit + 1], |row| entity_at(row, 0))?;
-    Ok(paged(found, limit, |entity| entity.name.clone()))
+    let given = params![after, kind.map(kind_code), bounds.0 + 1];
+    let found = page_of(db, &sql, given, bounds, row_bytes, |row| entity_at(row, 0))?;
+    Ok(paged(found, |entity| entity.name.clone()))
 }
 
 /// Finds an entity by id if the text is one, else by handle in any case.
@@ -68,8 +69,13 @@ fn entity(db: &Connection, text: &str) -> Outcome<Option<Entity>> {
 /// all spaces: then all spaces are scanned by name until the page is full.
 const SORTED_MAX: usize = 1_000;
 
-fn spaces(db: &Connection, member: Option<EntityId>, page: &PageRequest) -> Outcome<Page<Space>> {
-    let limit = rows_of(page);
+fn spaces(
+    db: &Connection,
+    member: Option<EntityId>,
+    closed: Option<bool>,
+    page: &PageRequest,
+) -> Outcome<Page<Space>> {
+    let bounds = bounds(page.limit);
     let after = page.cursor.as_deref().unwrap_or("");
     let member = match member {
         Some(member) => Some(entity_row(db, member.0)?.unwrap_or(0)),
@@ -82,9 +88,12 @@ fn spaces(db: &Connection, member: Option<EntityId>, page: &PageRequest) -> Outc
         }
         Some(_) => "space s WHERE EXISTS (SELECT 1 FROM member m WHERE m.space = s.id AND m.entity = ?2)",
     };
-    let sql = format!("SELECT {SPACE} FROM {of} AND s.name > ?1 ORDER BY s.name LIMIT ?3");
-    let found = all(db, &sql, params![after, member, limit + 1], |row| space_at(row, 0))?;
-    Ok(paged(found, limit, |space| space.name.clone()))
+    let sql = format!(
+        "SELECT {SPACE} FROM {of} AND s.name > ?1 AND (?4 IS NULL OR s.closed = ?4) ORDER BY s.name LIMIT ?3"
+    );
+    let given = params![after, member, bounds.0 + 1, closed];
+    let found = page_of(db, &sql, given, bounds, row_bytes, |row| space_at(row, 0))?;
+    Ok(paged(found, |space| space.name.clone()))
 }
 
 fn is_in_few(db: &Connection, entity: i64) -> Outcome<bool> {
@@ -100,29 +109,48 @@ fn space(db: &Connection, text: &str) -> Outcome<Option<Space>> {
     first(db, &sql, [value], |row| space_at(row, 0))
 }
 
-fn messages(
-    db: &Connection,
-    space: SpaceId,
-    after: Option<u64>,
-    before: Option<u64>,
-    limit: u32,
-) -> Outcome<Vec<Message>> {
-    let Some(row) = space_row(db, space)? else { return Ok(Vec::new()) };
-    let order = if after.is_some() { "ASC" } else { "DESC" };
-    let sql =
-        format!("{MESSAGE} WHERE m.space = ?1 AND m.seq > ?2 AND m.seq < ?3 ORDER BY m.seq {order} LIMIT ?4");
-    let bounds = params![row, int(after.unwrap_or(0)), int(before.unwrap_or(u64::MAX)), limit];
-    let mut found = all(db, &sql, bounds, message_at)?;
-    if after.is_none() {
-        found.reverse();
+fn messages(db: &Connection, space: SpaceId, filter: &MessageFilter, limit: u32) -> Outcome<Page<Message>> {
+    let Some(head) = space_head(db, space)? else { return Ok(Page { items: Vec::new(), next: None }) };
+    let filtered = filter.sender.is_some() || filter.kind.is_some() || filter.since.is_some();
+    let (bounds, forward) = (bounds(limit), filter.after.is_some());
+    let before = filter.before.unwrap_or(u64::MAX).min(head.head_seq + 1);
+    let (after, most) = (filter.after.unwrap_or(0), limits::PAGE_LOOK_MAX + 1);
+    let (floor, ceiling) = match (filtered, forward) {
+        (false, _) => (after, before),
+        (true, true) => (after, before.min(after.saturating_add(most))),
+        (true, false) => (after.max(before.saturating_sub(most)), before),
+    };
+    let order = if forward { "ASC" } else { "DESC" };
+    let sql = format!(
+        "{MESSAGE} WHERE m.space = ?1 AND m.seq > ?2 AND m.seq < ?3 AND (?4 IS NULL OR e.uuid = ?4) \
+         AND (?5 IS NULL OR m.kind = ?5) AND (?6 IS NULL OR m.at >= ?6) ORDER BY m.seq {order} LIMIT ?7"
+    );
+    let sender = filter.sender.map(|sender| bytes(sender.0));
+    let kind = filter.kind.map(|kind| i64::from(kind == MessageKind::Tool));
+    let given = params![head.id, int(floor), int(ceiling), sender, kind, filter.since.map(ms), bounds.0 + 1];
+    let (mut items, more) = page_of(db, &sql, given, bounds, row_bytes, message_at)?;
+    let next = match items.last() {
+        Some(last) if more => Some(last.seq),
+        _ if forward && ceiling < before => Some(ceiling - 1),
+        _ if !forward && floor > after => Some(floor + 1),
+        _ => None,
+    };
+    if !forward {
+        items.reverse();
     }
-    Ok(found)
+    Ok(Page { items, next: next.map(|seq| seq.to_string()) })
 }
 
-fn messages_since_rev(db: &Connection, space: SpaceId, rev: u64, limit: u32) -> Outcome<Vec<Message>> {
-    let Some(row) = space_row(db, space)? else { return Ok(Vec::new()) };
+fn messages_since_rev(
+    db: &Connection,
+    space: SpaceId,
+    rev: u64,
+    bounds: (u32, usize),
+) -> Outcome<Page<Message>> {
+    let Some(row) = space_row(db, space)? else { return Ok(Page { items: Vec::new(), next: None }) };
     let sql = format!("{MESSAGE} WHERE m.space = ? AND m.rev > ? ORDER BY m.rev LIMIT ?");
-    all(db, &sql, params![row, int(rev), limit], message_at)
+    let found = page_of(db, &sql, params![row, int(rev), bounds.0 + 1], bounds, row_bytes, message_at)?;
+    Ok(paged(found, |message| message.rev.to_string()))
 }
 
 fn posted_in(db: &Connection, cycle: CycleId) -> Outcome<Vec<Message>> {
@@ -156,11 +184,15 @@ impl Reader for Sqlite {
         self.query_many(|db, session| totals(db, &session.counted))
     }
 
-    fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
+    fn agents(
+        &self,
+        standing: Option<Standing>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
         Box::pin(async move {
             Ok(self
                 .for_several(Access::Read(Caller::Api), move |db, session| {
-                    agents::agents(db, &session.configs, &page)
+                    agents::agents(db, &session.configs, standing, &page)
                 })
                 .await?)
         })
@@ -182,11 +214,13 @@ impl Reader for Sqlite {
 
     fn memories(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Memory>, StoreError>> {
         self.query_many(move |db, _| {
-            let (limit, after) = (rows_of(&page), page.cursor.unwrap_or_default());
             let Some(row) = agent_row(db, agent.0)? else {
                 return Ok(Page { items: Vec::new(), next: None });
             };
-            Ok(paged(memories_after(db, row, &after, limit + 1)?, limit, |memory| memory.key.clone()))
+            let (bounds, after) = (bounds(page.limit), page.cursor.unwrap_or_default());
+            let given = params![row, after, bounds.0 + 1];
+            let found = page_of(db, MEMORIES_AFTER, given, bounds, row_bytes, memory_at)?;
+            Ok(paged(found, |memory| memory.key.clone()))
         })
     }
 
@@ -209,9 +243,10 @@ impl Reader for Sqlite {
     fn spaces(
         &self,
         member: Option<EntityId>,
+        closed: Option<bool>,
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Page<Space>, StoreError>> {
-        self.query_many(move |db, _| spaces(db, member, &page))
+        self.query_many(move |db, _| spaces(db, member, closed, &page))
     }
 
     fn space(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Space>, StoreError>> {
@@ -245,11 +280,10 @@ impl Reader for Sqlite {
     fn messages(
         &self,
         space: SpaceId,
-        after: Option<u64>,
-        before: Option<u64>,
+        filter: MessageFilter,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
-        self.query_many(move |db, _| messages(db, space, after, before, limit))
+    ) -> BoxFuture<'_, Result<Page<Message>, StoreError>> {
+        self.query_many(move |db, _| messages(db, space, &filter, limit))
     }
 
     fn messages_since_rev(
@@ -257,8 +291,9 @@ impl Reader for Sqlite {
         space: SpaceId,
         rev: u64,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
-        self.query_many(move |db, _| messages_since_rev(db, space, rev, limit))
+        max_bytes: usize,
+    ) -> BoxFuture<'_, Result<Page<Message>, StoreError>> {
+        self.query_many(move |db, _| messages_since_rev(db, space, rev, (limit, max_bytes)))
     }
 
     fn recent(
@@ -282,26 +317,34 @@ impl Reader for Sqlite {
     fn inbox(
         &self,
         agent: AgentId,
-        state: Option<String>,
+        filter: InboxFilter,
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Page<InboxRow>, StoreError>> {
-        self.query_many(move |db, _| agents::inbox(db, agent, state.as_deref(), &page))
+        self.query_many(move |db, _| agents::inbox(db, agent, &filter, &page))
     }
 
     fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>> {
         self.query_many(move |db, _| agents::event(db, agent, &event))
     }
 
+    fn call(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<CallRow>, StoreError>> {
+        self.query_many(move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => calls::of_agent(db, row, &call),
+            None => Ok(None),
+        })
+    }
+
     fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>> {
         self.query_many(move |db, _| calls::open(db, agent))
     }
 
-    fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>> {
-        self.query_many(move |db, _| {
-            let limit = rows_of(&page);
-            let found = runs::runs(db, agent, page.cursor.and_then(|cursor| cursor.parse().ok()), limit + 1)?;
-            Ok(paged(found, limit, |run| run.ordinal.to_string()))
-        })
+    fn runs(
+        &self,
+        agent: AgentId,
+        filter: RunFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<Run>, StoreError>> {
+        self.query_many(move |db, _| agents::runs(db, agent, &filter, &page))
     }
 
     fn run(&self, cycle: CycleId) -> BoxFuture<'_, Result<Option<Run>, StoreError>> {
@@ -313,12 +356,16 @@ impl Reader for Sqlite {
         agent: AgentId,
         after: u64,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
-        self.query_many(move |db, _| match agent_row(db, agent.0)? {
-            Some(row) => {
-                entries(db, row, (after.saturating_add(1), u64::MAX), limit.into()).map_err(name_agent(agent))
-            }
-            None => Ok(Vec::new()),
+    ) -> BoxFuture<'_, Result<Page<Entry>, StoreError>> {
+        self.query_many(move |db, _| {
+            let Some(row) = agent_row(db, agent.0)? else {
+                return Ok(Page { items: Vec::new(), next: None });
+            };
+            let bounds = bounds(limit);
+            let sql = format!("{ENTRY} WHERE agent = ? AND seq > ? ORDER BY seq LIMIT ?");
+            let given = params![row, int(after), bounds.0 + 1];
+            let found = page_of(db, &sql, given, bounds, row_bytes, entry_at).map_err(name_agent(agent))?;
+            Ok(paged(found, |entry| entry.seq.to_string()))
         })
     }
 

@@ -12,17 +12,19 @@ use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, CanceledCall, Credential, CredentialRow, Founding, KeyAdded, NewAgent, NewCredential,
-    NewHuman, NewSpace, Registry, RegistryError, RequestKey, Rotation, SentAgain, SpaceChange,
+    BoxFuture, CanceledCall, Credential, CredentialRow, Founding, KeyAdded, KnownRequest, NewAgent,
+    NewCredential, NewHuman, NewSpace, Registry, RegistryError, RequestKey, Rotation, SentAgain, SpaceChange,
 };
 use jiff::Timestamp;
 use rusqlite::Connection;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::engine::schema::{meta, set_meta};
 use crate::sqlite::ports::{Caller, Sqlite, calls};
 use crate::sqlite::tables::credentials::credential_by_hash;
+use crate::sqlite::tables::requests;
 use crate::sqlite::tables::rows::ms;
 
 fn is_founded(db: &Connection) -> Outcome<bool> {
@@ -166,6 +168,19 @@ impl Registry for Sqlite {
 
     fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>> {
         self.administer(move |db| spaces::remove_member(db, space, entity))
+    }
+
+    fn known_request(&self, request: RequestKey) -> BoxFuture<'_, Result<KnownRequest, RegistryError>> {
+        let done = self.read_inline(Caller::Api, move |db, _| requests::known(db, &request));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn note_request(
+        &self,
+        request: RequestKey,
+        subject: Uuid,
+    ) -> BoxFuture<'_, Result<KnownRequest, RegistryError>> {
+        self.administer(move |db| requests::note(db, &request, subject))
     }
 
     fn add_credential(

@@ -121,14 +121,16 @@ const OPERATIONS: [(&str, Operation); 13] = [
     ("fire due", |s| Box::pin(async { drop(s.fire_due(at(100), 256).await.unwrap()) })),
     ("wake", |s| Box::pin(async { assert!(s.wake(agent(17), at(100), None).await.unwrap().is_some()) })),
     ("a credential", |s| Box::pin(async { drop(s.credential("hash".into()).await.unwrap()) })),
-    ("a page of agents", |s| Box::pin(async { assert_eq!(s.agents(page()).await.unwrap().items.len(), 10) })),
+    ("a page of agents", |s| {
+        Box::pin(async { assert_eq!(s.agents(None, page()).await.unwrap().items.len(), 10) })
+    }),
     ("a page of agents' names", |s| {
         Box::pin(async { drop(s.entities(Some(EntityKind::Agent), page()).await.unwrap()) })
     }),
-    ("a page of spaces", |s| Box::pin(async { drop(s.spaces(None, page()).await.unwrap()) })),
+    ("a page of spaces", |s| Box::pin(async { drop(s.spaces(None, None, page()).await.unwrap()) })),
     ("a page of an agent's spaces", |s| {
         Box::pin(async {
-            let found = s.spaces(Some(agent(17).entity()), page()).await.unwrap();
+            let found = s.spaces(Some(agent(17).entity()), None, page()).await.unwrap();
             assert_eq!(found.items.len(), 1);
         })
     }),
@@ -183,7 +185,7 @@ async fn a_member_of_very_many_spaces_gets_all_of_them_by_name_in_pages() {
     let (mut names, mut cursor) = (Vec::new(), None);
     loop {
         let page = PageRequest { cursor, limit: 100 };
-        let found = store.spaces(Some(EntityId(Uuid::from_u128(1))), page).await.unwrap();
+        let found = store.spaces(Some(EntityId(Uuid::from_u128(1))), None, page).await.unwrap();
         names.extend(found.items.into_iter().map(|space| space.name));
         cursor = found.next;
         if cursor.is_none() {
@@ -192,7 +194,7 @@ async fn a_member_of_very_many_spaces_gets_all_of_them_by_name_in_pages() {
     }
     assert_eq!(names.len() as u128, SPACES);
     assert!(names.is_sorted());
-    let stranger = store.spaces(Some(EntityId(Uuid::from_u128(2))), page()).await.unwrap();
+    let stranger = store.spaces(Some(EntityId(Uuid::from_u128(2))), None, page()).await.unwrap();
     assert_eq!(stranger.items.len(), 0);
 }
 
@@ -296,7 +298,7 @@ async fn long_queries_of_the_api_do_not_block_activations() {
 /// Makes every change of `meta` fail for lack of room, until [`empty`] is called.
 pub(crate) fn fill(db: &Connection) {
     let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
-                   INSERT INTO request VALUES (hex(randomblob(16)), '', hex(zeroblob(100000)), NULL); END";
+                   INSERT INTO request VALUES (hex(randomblob(16)), '', hex(zeroblob(100000)), NULL, NULL); END";
     db.execute_batch(trigger).unwrap();
     db.pragma_update(None, "max_page_count", 1).unwrap();
 }

@@ -87,6 +87,12 @@ pub(crate) fn of_step(db: &Connection, agent: i64, open: &OpenCycle) -> Outcome<
 pub(crate) const DETACHED: &str = "SELECT e.uuid, c.root, c.hop, c.id FROM call c JOIN entity e ON e.id = c.agent \
     JOIN agent a ON a.id = c.agent AND a.damage IS NULL WHERE c.state = 'detached' AND c.id > ? ORDER BY c.id LIMIT ?";
 
+/// One call of an agent.
+pub(crate) fn of_agent(db: &Connection, agent: i64, call: &CallId) -> Outcome<Option<CallRow>> {
+    let sql = format!("SELECT {CALL} FROM call WHERE id = ? AND agent = ?");
+    first(db, &sql, params![call.0, agent], |row| call_at(row, 0))
+}
+
 pub(crate) fn detached(db: &Connection, after: Option<&CallId>, limit: u32) -> Outcome<Vec<DetachedCall>> {
     let after = after.map_or("", |call| call.0.as_str());
     let found = all(db, DETACHED, params![after, limit], |row| {

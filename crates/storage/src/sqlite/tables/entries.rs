@@ -52,10 +52,12 @@ pub(crate) fn entries(
     (from, to): (u64, u64),
     limit: i64,
 ) -> Outcome<Vec<Entry>> {
-    let sql = "SELECT seq, cycle, step, kind, tokens, at, crc, message FROM entry \
-               WHERE agent = ? AND seq >= ? AND seq <= ? ORDER BY seq LIMIT ?";
-    all(db, sql, params![agent, int(from), int(to), limit], entry_at)
+    let sql = format!("{ENTRY} WHERE agent = ? AND seq >= ? AND seq <= ? ORDER BY seq LIMIT ?");
+    all(db, &sql, params![agent, int(from), int(to), limit], entry_at)
 }
+
+/// Columns of [`entry_at`].
+pub(crate) const ENTRY: &str = "SELECT seq, cycle, step, kind, tokens, at, crc, message FROM entry";
 
 pub(crate) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
     let seq = u64_at(row, 0)?;

@@ -100,14 +100,12 @@ fn memories(db: &Connection, agent: i64) -> Outcome<Vec<Memory>> {
     all(db, sql, [agent], memory_at)
 }
 
-/// The agent's memories after a key, by key.
-pub(crate) fn memories_after(db: &Connection, agent: i64, after: &str, limit: u32) -> Outcome<Vec<Memory>> {
-    let sql = "SELECT key, value, at FROM memory WHERE agent = ? AND to_commit IS NULL AND key > ? \
-               ORDER BY key LIMIT ?";
-    all(db, sql, params![agent, after, limit], memory_at)
-}
+/// An agent's memories after a key, by key.
+pub(crate) const MEMORIES_AFTER: &str = "SELECT key, value, at FROM memory WHERE agent = ? AND to_commit IS NULL \
+    AND key > ? ORDER BY key LIMIT ?";
 
-fn memory_at(row: &Row<'_>) -> Outcome<Memory> {
+/// A memory from the columns of [`MEMORIES_AFTER`].
+pub(crate) fn memory_at(row: &Row<'_>) -> Outcome<Memory> {
     Ok(Memory { key: row.get(0)?, value: row.get(1)?, updated_at: time_at(row, 2)? })
 }
 

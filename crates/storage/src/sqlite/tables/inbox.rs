@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::events::state_at;
 use super::rows::{
-    all, channel_at, event_kind_at, from_json, ids_from, key_at, key_or_none, kind_at, principal_at, time_at,
-    time_or_none, to_json, trust_at, u32_at, u64_at, uuid_or_none,
+    channel_at, event_kind_at, from_json, ids_from, key_at, key_or_none, kind_at, page_of, principal_at,
+    time_at, time_or_none, to_json, trust_at, u32_at, u64_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::tables::{sums, urgent};
@@ -141,21 +141,24 @@ fn size_at(row: &Row<'_>) -> Outcome<usize> {
     Ok(size(13)? + size(17)?)
 }
 
-/// Rows of an agent's ledger, newest first. `condition` is SQL over `e` with the parameters `?2` and `?3`.
+/// Rows of an agent's ledger, newest first, and whether more follow. `condition` is SQL over `e`; the values in `given`
+/// are its parameters from `?3` on.
 pub(crate) fn ledger(
     db: &Connection,
     agent: i64,
     condition: &str,
-    given: (Value, i64),
-    limit: u32,
-) -> Outcome<Vec<InboxRow>> {
+    given: &[Value],
+    bounds: (u32, usize),
+) -> Outcome<(Vec<InboxRow>, bool)> {
     let sql = format!(
         "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.attempts, coalesce(w.taken, 0), l.open_cycle, \
          coalesce(r.ordinal, l.cycles + 1), e.release_at, e.addressed, json_extract(l.open, '$.step') FROM event e \
          JOIN life l ON l.agent = e.agent LEFT JOIN run r ON r.cycle = e.cycle LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} \
-         WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
+         WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?2"
     );
-    all(db, &sql, params![agent, given.0, given.1, limit], |row| {
+    let own = [Value::Integer(agent), Value::Integer(i64::from(bounds.0) + 1)];
+    let given = rusqlite::params_from_iter(own.iter().chain(given));
+    page_of(db, &sql, given, bounds, size_at, |row| {
         let preview = message_of_event_at(row)?.map(|message| beginning(&message.text)).unwrap_or_default();
         let state = state_at(row, NEXT)?;
         let tried = if matches!(state, EventState::Dead { .. }) { row.get(NEXT + 2)? } else { None };

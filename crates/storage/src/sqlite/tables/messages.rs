@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::rows::{
     TRUSTS, all, bytes, code_of, first, from_json, ids_from, int, key, key_at, kind_at, ms, packed,
-    principal_columns, run, time_at, to_json, u32_at, u64_at, uuid_at, uuid_or_none, wake_on_at,
+    principal_columns, run, time, time_at, to_json, u32_at, u64_at, uuid_at, uuid_or_none, wake_on_at,
 };
 use super::sums::{self, SummedMessage};
 use crate::sqlite::engine::fault::Outcome;
@@ -55,6 +55,8 @@ pub(crate) struct SpaceHead {
     pub(crate) rev: u64,
     pub(crate) closed: bool,
     pub(crate) wake_on: WakeOn,
+    /// The time of its newest message, else of its creation, in milliseconds.
+    active_at: i64,
 }
 
 /// The rows of these spaces; missing spaces are left out.
@@ -71,7 +73,7 @@ pub(crate) fn space_heads(
 
 /// The row of a space.
 pub(crate) fn space_head(db: &Connection, space: SpaceId) -> Outcome<Option<SpaceHead>> {
-    let sql = "SELECT id, head_seq, rev, closed, wake_on FROM space WHERE uuid = ?";
+    let sql = "SELECT id, head_seq, rev, closed, wake_on, active_at FROM space WHERE uuid = ?";
     first(db, sql, [bytes(space.0)], |row| {
         Ok(SpaceHead {
             id: row.get(0)?,
@@ -79,11 +81,13 @@ pub(crate) fn space_head(db: &Connection, space: SpaceId) -> Outcome<Option<Spac
             rev: u64_at(row, 2)?,
             closed: row.get(3)?,
             wake_on: wake_on_at(row, 4)?,
+            active_at: row.get(5)?,
         })
     })
 }
 
-/// Appends a message to its space; `None` if a message with its id exists.
+/// Appends a message to its space; `None` if a message with its id exists. Times never decrease within a space: a
+/// message that was composed before the newest one gets that one's time.
 pub(crate) fn write(
     db: &Connection,
     message: &NewMessage,
@@ -92,14 +96,14 @@ pub(crate) fn write(
     sender: i64,
     named: Vec<EntityId>,
 ) -> Outcome<Option<Message>> {
-    let (seq, rev) = (space.head_seq + 1, space.rev + 1);
+    let (seq, rev, at) = (space.head_seq + 1, space.rev + 1, ms(message.at).max(space.active_at));
     let (principal_kind, principal) = principal_columns(&message.principal);
     let data = message.data.as_ref().map(to_json).transpose()?;
     let (tool, mentions) = (i64::from(kind == MessageKind::Tool), packed(&named));
     let summed = SummedMessage {
         id: message.id.0,
         kind: tool,
-        at: ms(message.at),
+        at,
         sender: message.sender.0,
         mentions: mentions.as_deref(),
         text: &message.text,
@@ -120,7 +124,7 @@ pub(crate) fn write(
             sender,
             tool,
             message.urgent,
-            ms(message.at),
+            at,
             principal_kind,
             principal,
             code_of(&TRUSTS, &message.trust),
@@ -138,9 +142,10 @@ pub(crate) fn write(
         return Ok(None);
     }
     let sql = "UPDATE space SET head_seq = ?, rev = ?, active_at = ? WHERE id = ?";
-    run(db, sql, params![int(seq), int(rev), ms(message.at), space.id])?;
-    (space.head_seq, space.rev) = (seq, rev);
-    Ok(Some(stored(message, kind, seq, rev, named)))
+    run(db, sql, params![int(seq), int(rev), at, space.id])?;
+    (space.head_seq, space.rev, space.active_at) = (seq, rev, at);
+    let stored = stored(message, kind, seq, rev, named);
+    Ok(Some(Message { at: time(at)?, ..stored }))
 }
 
 /// The message as it was stored.

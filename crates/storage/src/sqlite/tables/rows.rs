@@ -259,6 +259,40 @@ pub(crate) fn all<T>(
     db.prepare_cached(sql)?.query_and_then(params, decode)?.collect()
 }
 
+/// The rows of one page, and whether more follow: at most `most` rows, and not more than `max_bytes` together unless
+/// the first row alone has more. The query must return one row more than `most`.
+pub(crate) fn page_of<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    (most, max_bytes): (u32, usize),
+    size: impl Fn(&Row<'_>) -> Outcome<usize>,
+    mut decode: impl FnMut(&Row<'_>) -> Outcome<T>,
+) -> Outcome<(Vec<T>, bool)> {
+    let mut ask = db.prepare_cached(sql)?;
+    let (mut rows, mut found, mut bytes) = (ask.query(params)?, Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        bytes += size(row)?;
+        if found.len() >= most as usize || (bytes > max_bytes && !found.is_empty()) {
+            return Ok((found, true));
+        }
+        found.push(decode(row)?);
+    }
+    Ok((found, false))
+}
+
+/// The size of a row's texts and blobs, in bytes.
+pub(crate) fn row_bytes(row: &Row<'_>) -> Outcome<usize> {
+    let mut bytes = 0;
+    for at in 0..row.as_ref().column_count() {
+        bytes += match row.get_ref(at)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+            _ => 0,
+        };
+    }
+    Ok(bytes)
+}
+
 /// The first row of a query, decoded.
 pub(crate) fn first<T>(
     db: &Connection,

@@ -111,13 +111,6 @@ pub(crate) fn ending_of(text: &str) -> Outcome<Ending> {
     Ending::try_from(text).map_err(|_| damaged(format!("`{text}` is not an ending")))
 }
 
-/// An agent's runs before an ordinal, newest first.
-pub(crate) fn runs(db: &Connection, agent: AgentId, before: Option<u64>, limit: u32) -> Outcome<Vec<Run>> {
-    let Some(row) = agent_row(db, agent.0)? else { return Ok(Vec::new()) };
-    let sql = format!("{RUN} WHERE r.agent = ? AND r.ordinal < ? ORDER BY r.ordinal DESC LIMIT ?");
-    all(db, &sql, params![row, int(before.unwrap_or(u64::MAX)), limit], run_at)
-}
-
 /// The newest runs of an agent, given by its rowid, newest first.
 pub(crate) fn newest_runs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<Run>> {
     all(

@@ -339,6 +339,7 @@ CREATE TABLE request (
   key TEXT NOT NULL,
   body_hash TEXT NOT NULL,
   message BLOB,
+  subject BLOB,                        -- id of what it creates or ended
   PRIMARY KEY (principal, key)
 ) STRICT, WITHOUT ROWID;
 
@@ -355,6 +356,5 @@ CREATE TABLE credential (
   created_at INTEGER NOT NULL,
   expires_at INTEGER,
   used_at INTEGER,                     -- at most once a minute
-  revoked_at INTEGER,
-  request_key TEXT                     -- idempotency key of the request that created it
+  revoked_at INTEGER
 ) STRICT, WITHOUT ROWID;

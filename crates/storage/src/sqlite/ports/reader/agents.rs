@@ -3,27 +3,29 @@
 use std::sync::Arc;
 
 use agent::entity::Entity;
+use agent::event::EventKind;
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
 use agent::life::{IdleUntil, Standing};
-use agent::port::{AgentCard, DeadEvents, InboxRow, LastRun, Page, PageRequest};
-use agent::run::Usage;
+use agent::port::{AgentCard, DeadEvents, InboxFilter, InboxRow, LastRun, Page, PageRequest, RunFilter};
+use agent::run::{Ending, Run, Usage};
 use agent::waits;
 use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
 use crate::sqlite::engine::fault::{Outcome, damaged_agent, unless_quarantined};
-use crate::sqlite::ports::reader::page::{paged, rows_of};
+use crate::sqlite::ports::reader::page::{before, bounds, look_down_to, paged, paged_down};
 use crate::sqlite::tables::agents::QUARANTINED;
 use crate::sqlite::tables::configs::Configs;
 use crate::sqlite::tables::events::state_code;
 use crate::sqlite::tables::inbox::ledger;
 use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::rows::{
-    ENTITY, agent_row, all, bytes, entity_at, first, int, key, key_at, ms, reason_or_none, standing_at,
-    time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
+    ENTITY, STANDINGS, agent_row, all, bytes, code_of, entity_at, first, int, key, key_at, ms, page_of,
+    reason_or_none, row_bytes, standing_at, time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at,
+    uuid_or_none,
 };
-use crate::sqlite::tables::runs::ending_of;
+use crate::sqlite::tables::runs::{RUN, ending_of, run_at};
 use crate::sqlite::tables::waits::waits_at;
 
 const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
@@ -117,14 +119,27 @@ fn dead_at(row: &Row<'_>, at: usize) -> Outcome<Option<DeadEvents>> {
     Ok(Some(DeadEvents { count, last: EventId(key_at(row, at)?), reason: reason.unwrap_or_default() }))
 }
 
-pub(super) fn agents(db: &Connection, configs: &Configs, page: &PageRequest) -> Outcome<Page<AgentCard>> {
-    let limit = rows_of(page);
+pub(super) fn agents(
+    db: &Connection,
+    configs: &Configs,
+    standing: Option<Standing>,
+    page: &PageRequest,
+) -> Outcome<Page<AgentCard>> {
+    let bounds = bounds(page.limit);
     let after = page.cursor.as_deref().unwrap_or("");
     let sql = format!(
-        "SELECT {CARD}, {QUARANTINED}, {ENTITY} {CARD_FROM} WHERE e.kind = 1 AND e.name > ? ORDER BY e.name LIMIT ?"
+        "SELECT {CARD}, {QUARANTINED}, {ENTITY}, (SELECT octet_length(c.config) FROM config_rev c \
+         WHERE c.agent = a.id AND c.rev = a.config_rev) AS config_bytes {CARD_FROM} \
+         WHERE e.kind = 1 AND e.name > ?1 AND (?2 IS NULL OR a.standing = ?2) ORDER BY e.name LIMIT ?3"
     );
-    let found = all(db, &sql, params![after, limit + 1], |row| card_at(db, configs, row))?;
-    Ok(paged(found, limit, |card| card.entity.name.clone()))
+    let size = |row: &Row<'_>| {
+        let config: Option<i64> = row.get("config_bytes")?;
+        Ok(row_bytes(row)? + config.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0))
+    };
+    let standing = standing.map(|standing| code_of(&STANDINGS, &standing));
+    let given = params![after, standing, bounds.0 + 1];
+    let found = page_of(db, &sql, given, bounds, size, |row| card_at(db, configs, row))?;
+    Ok(paged(found, |card| card.entity.name.clone()))
 }
 
 pub(crate) fn agent(db: &Connection, configs: &Configs, agent: AgentId) -> Outcome<Option<AgentCard>> {
@@ -158,27 +173,61 @@ pub(super) fn idle_members(
 pub(super) fn inbox(
     db: &Connection,
     agent: AgentId,
-    state: Option<&str>,
+    filter: &InboxFilter,
     page: &PageRequest,
 ) -> Outcome<Page<InboxRow>> {
-    let limit = rows_of(page);
-    let code = state.map(|state| state_code(state).unwrap_or(-1));
-    let before = page.cursor.as_deref().and_then(|cursor| cursor.parse().ok()).unwrap_or(u64::MAX);
     let Some(row) = agent_row(db, agent.0)? else { return Ok(Page { items: Vec::new(), next: None }) };
+    let state = filter.state.as_deref().map(|state| state_code(state).unwrap_or(-1));
     // Waiting, held and dead events are found by index, however many settled rows there are.
-    let condition = match code {
-        None => "e.seq < ?3 AND ?2 IS NULL",
-        Some(0) => "e.seq < ?3 AND ?2 = 0 AND e.seq IN (SELECT seq FROM waiting WHERE agent = ?1)",
-        Some(1) => "e.seq < ?3 AND ?2 = 1 AND e.state = 1",
-        Some(5) => "e.seq < ?3 AND ?2 = 5 AND e.state = 5",
-        Some(_) => "e.seq < ?3 AND e.state = ?2",
+    let (condition, indexed) = match state {
+        None => ("?5 IS NULL", true),
+        Some(0) => ("?5 = 0 AND e.seq IN (SELECT seq FROM waiting WHERE agent = ?1)", true),
+        Some(1) => ("?5 = 1 AND e.state = 1", true),
+        Some(5) => ("?5 = 5 AND e.state = 5", true),
+        Some(_) => ("e.state = ?5", false),
     };
-    let given = (code.map_or(Value::Null, Value::Integer), int(before));
-    let found = ledger(db, row, condition, given, limit + 1)?;
-    Ok(paged(found, limit, |row| row.seq.to_string()))
+    let newest =
+        first(db, "SELECT head_seq FROM inbox_head WHERE agent = ?", [row], |row| Ok(row.get::<_, i64>(0)?))?;
+    let before = before(page, newest.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(u64::MAX - 1));
+    let floor = look_down_to(before, !indexed || filter.kind.is_some() || filter.since.is_some());
+    let condition = format!(
+        "e.seq > ?3 AND e.seq < ?4 AND {condition} AND (?6 IS NULL OR e.kind = ?6) AND (?7 IS NULL OR e.at >= ?7)"
+    );
+    let optional = |value: Option<i64>| value.map_or(Value::Null, Value::Integer);
+    let given = [
+        Value::Integer(int(floor)),
+        Value::Integer(int(before)),
+        optional(state),
+        optional(filter.kind.map(|kind| code_of(&EventKind::ALL, &kind))),
+        optional(filter.since.map(ms)),
+    ];
+    let found = ledger(db, row, &condition, &given, bounds(page.limit))?;
+    Ok(paged_down(found, floor, |row| row.seq))
 }
 
 pub(super) fn event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<Option<InboxRow>> {
     let Some(row) = agent_row(db, agent.0)? else { return Ok(None) };
-    Ok(ledger(db, row, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop())
+    Ok(ledger(db, row, "e.id = ?3", &[key(&event.0)], (1, usize::MAX))?.0.pop())
+}
+
+/// An agent's runs, newest first.
+pub(super) fn runs(
+    db: &Connection,
+    agent: AgentId,
+    filter: &RunFilter,
+    page: &PageRequest,
+) -> Outcome<Page<Run>> {
+    let Some(row) = agent_row(db, agent.0)? else { return Ok(Page { items: Vec::new(), next: None }) };
+    let newest = first(db, "SELECT cycles FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
+    let before = before(page, newest.unwrap_or(u64::MAX - 1));
+    let floor = look_down_to(before, *filter != RunFilter::default());
+    let bounds = bounds(page.limit);
+    let sql = format!(
+        "{RUN} WHERE r.agent = ?1 AND r.ordinal > ?2 AND r.ordinal < ?3 AND (?4 IS NULL OR r.ending = ?4) \
+         AND (?5 IS NULL OR r.ended_at >= ?5) ORDER BY r.ordinal DESC LIMIT ?6"
+    );
+    let ending = filter.ending.map(Ending::as_str);
+    let given = params![row, int(floor), int(before), ending, filter.since.map(ms), bounds.0 + 1];
+    let found = page_of(db, &sql, given, bounds, row_bytes, run_at)?;
+    Ok(paged_down(found, floor, |run| run.ordinal))
 }

@@ -127,6 +127,6 @@ pub(super) fn send_again(
 }
 
 fn read(db: &Connection, agent: i64, event: &EventId) -> Outcome<Event> {
-    let row = ledger(db, agent, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop();
-    Ok(row.ok_or_else(|| damaged(format!("event `{event}` is missing")))?.event)
+    let found = ledger(db, agent, "e.id = ?3", &[key(&event.0)], (1, usize::MAX))?.0.pop();
+    Ok(found.ok_or_else(|| damaged(format!("event `{event}` is missing")))?.event)
 }

@@ -2,15 +2,15 @@
 
 use agent::id::CredentialId;
 use agent::port::{
-    Accepted, Credential, CredentialRow, Denial, KeyAdded, NewCredential, RequestKey, Rotation, Scope,
+    Credential, CredentialRow, Denial, KeyAdded, KnownRequest, NewCredential, RequestKey, Rotation, Scope,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::tables::credentials::{CREDENTIALS, credential_by_id, credential_row};
-use crate::sqlite::tables::requests::{answered, remember};
-use crate::sqlite::tables::rows::{bytes, entity_row, first, ms, run};
+use crate::sqlite::engine::fault::Outcome;
+use crate::sqlite::tables::credentials::credential_by_id;
+use crate::sqlite::tables::requests::{known, note};
+use crate::sqlite::tables::rows::{bytes, entity_row, ms, run};
 
 /// Stores a key, at most once per request.
 pub(super) fn add(db: &Connection, new: &NewCredential, request: Option<&RequestKey>) -> Outcome<KeyAdded> {
@@ -31,15 +31,12 @@ pub(super) fn add(db: &Connection, new: &NewCredential, request: Option<&Request
         let sql = "DELETE FROM credential WHERE label = ? AND scope = ? AND entity IS ? AND service IS ?";
         run(db, sql, params![credential.label, scope, entity, service])?;
     }
-    let sql = "INSERT INTO credential (id, scope, entity, service, label, secret_hash, created_at, expires_at, \
-               request_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO credential (id, scope, entity, service, label, secret_hash, created_at, expires_at) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
     let (id, expires) = (bytes(credential.id.0), credential.expires_at.map(ms));
-    let request_key = request.map(|request| &request.key);
-    let row =
-        params![id, scope, entity, service, credential.label, secret_hash, ms(*at), expires, request_key];
-    run(db, sql, row)?;
+    run(db, sql, params![id, scope, entity, service, credential.label, secret_hash, ms(*at), expires])?;
     if let Some(request) = request {
-        remember(db, request, None)?;
+        note(db, request, credential.id.0)?;
     }
     Ok(KeyAdded::Added(stored(db, credential.id)?))
 }
@@ -71,16 +68,11 @@ pub(super) fn rotate(
 /// The answer of an earlier request with the same idempotency key.
 fn repeated(db: &Connection, request: Option<&RequestKey>) -> Outcome<Option<KeyAdded>> {
     let Some(request) = request else { return Ok(None) };
-    match answered(db, request)? {
-        None => Ok(None),
-        Some(Accepted::Conflict) => Ok(Some(KeyAdded::Conflict)),
-        Some(_) => {
-            // Only administrators create keys, and they share their idempotency keys.
-            let sql = format!("{CREDENTIALS} WHERE c.request_key = ?");
-            let row = first(db, &sql, [&request.key], credential_row)?;
-            Ok(Some(KeyAdded::Repeated(row.ok_or_else(|| damaged("the key of a request is missing"))?)))
-        }
-    }
+    Ok(match known(db, request)? {
+        KnownRequest::New => None,
+        KnownRequest::Repeated(id) => Some(KeyAdded::Repeated(stored(db, CredentialId(id))?)),
+        KnownRequest::Conflict => Some(KeyAdded::Conflict),
+    })
 }
 
 fn stored(db: &Connection, id: CredentialId) -> Outcome<CredentialRow> {

@@ -169,7 +169,7 @@ mod tests {
     use agent::event::Trust;
     use agent::id::PlanId;
     use agent::life::{Schedule, Standing};
-    use agent::port::{Clock, NewAgent, PageRequest, Reader, Registry, Store};
+    use agent::port::{Clock, InboxFilter, NewAgent, PageRequest, Reader, Registry, Store};
     use scenario::clock::SimClock;
     use serde_json::json;
     use uuid::Uuid;
@@ -252,7 +252,7 @@ mod tests {
         /// The slots of each event that waits, the oldest first.
         async fn slots(&self) -> Vec<usize> {
             let page = PageRequest { cursor: None, limit: 200 };
-            let rows = self.store.inbox(ADA, Some("waiting".into()), page).await.unwrap().items;
+            let rows = self.store.inbox(ADA, InboxFilter::in_state("waiting"), page).await.unwrap().items;
             let slots = |data: EventData| match data {
                 EventData::Plan { slots, .. } => slots.len(),
                 _ => 0,
@@ -273,7 +273,10 @@ mod tests {
         world.sql("UPDATE waiting SET taken = 1; UPDATE inbox_head SET taken = 1").await;
         assert_eq!((world.after(MINUTE).await.len(), world.slots().await), (1, vec![3, 1]));
         let page = PageRequest { cursor: None, limit: 200 };
-        let envelope = world.store.inbox(ADA, None, page).await.unwrap().items[0].event.envelope.clone();
+        let envelope = world.store.inbox(ADA, InboxFilter::default(), page).await.unwrap().items[0]
+            .event
+            .envelope
+            .clone();
         assert_eq!((envelope.root.0.as_str(), envelope.hop, envelope.trust), ("asked", 3, Trust::Agent));
         // The plan was changed: the waiting event keeps the old instruction.
         world.set_plan(0).await;

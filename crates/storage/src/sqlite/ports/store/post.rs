@@ -147,10 +147,21 @@ fn agent_at(row: &Row<'_>) -> Outcome<(Head, AgentFacts)> {
 /// A message that was posted before is a duplicate, whatever has changed since. Otherwise returns the denial.
 fn duplicate_or(db: &Connection, message: &NewMessage, denial: Denial) -> Outcome<Posted> {
     let sql = format!("{MESSAGE} WHERE m.uuid = ?");
-    match first(db, &sql, [bytes(message.id.0)], message_at)? {
-        Some(old) if repeats(message, &old) => Ok(Posted::Duplicate(old)),
-        Some(_) => Err(Fault::Denied(Denial::MessageIdTaken)),
-        None => Err(Fault::Denied(denial)),
+    let Some(old) = first(db, &sql, [bytes(message.id.0)], message_at)? else {
+        return Err(Fault::Denied(denial));
+    };
+    let mut mentioned = Vec::with_capacity(old.mentions.len());
+    for entity in &old.mentions {
+        mentioned.extend(first(
+            db,
+            "SELECT kind, name FROM entity WHERE uuid = ?",
+            [bytes(entity.0)],
+            |row| Ok(MemberFacts { entity: *entity, kind: kind_at(row, 0)?, name: row.get(1)?, agent: None }),
+        )?);
+    }
+    match repeats(message, &old, &mentioned) {
+        true => Ok(Posted::Duplicate(old)),
+        false => Err(Fault::Denied(Denial::MessageIdTaken)),
     }
 }
 
@@ -185,7 +196,7 @@ mod tests {
     use agent::config::AgentConfig;
     use agent::event::EventData;
     use agent::id::{AgentId, MessageId, SpaceId};
-    use agent::port::{NewAgent, NewSpace, PageRequest, Reader, Registry};
+    use agent::port::{InboxFilter, NewAgent, NewSpace, PageRequest, Reader, Registry};
     use jiff::Timestamp;
     use runtime::clock::SystemClock;
     use uuid::Uuid;
@@ -238,7 +249,7 @@ mod tests {
         let (heads, spaces) = ([2, 3, 4].map(|row| ("inbox_head", row)), [2, 1].map(|row| ("space", row)));
         assert_eq!(written, [&spaces[..], &heads].concat());
         let page = PageRequest { cursor: None, limit: 10 };
-        let received = store.inbox(AgentId(id(4)), None, page).await.unwrap().items;
+        let received = store.inbox(AgentId(id(4)), InboxFilter::default(), page).await.unwrap().items;
         let received = received.into_iter().rev().map(|row| match row.event.data {
             EventData::Message { message, .. } => message.0,
             other => panic!("{other:?}"),

@@ -1,0 +1,117 @@
+//! `Idempotency-Key`: the same request sent again has no second effect, whatever it does.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use crate::world::{ADMIN, Answer, World};
+
+async fn post_as(world: &World, bearer: &str, path: &str, key: &str, body: &Value) -> Answer {
+    let request = Request::post(path)
+        .header("host", "localhost")
+        .header("authorization", format!("Bearer {bearer}"))
+        .header("content-type", "application/json")
+        .header("idempotency-key", key);
+    world.send(request.body(Body::from(body.to_string())).unwrap()).await
+}
+
+async fn post(world: &World, path: &str, key: &str, body: &Value) -> Answer {
+    post_as(world, ADMIN, path, key, body).await
+}
+
+#[tokio::test]
+async fn what_is_created_is_created_once_and_returned_again() {
+    let world = World::new().await;
+    for (n, path) in ["/v1/entities", "/v1/agents", "/v1/spaces"].into_iter().enumerate() {
+        let (key, body) = (format!("create-{n}"), json!({"name": format!("new-{n}")}));
+        let first = post(&world, path, &key, &body).await;
+        assert_eq!(first.status, 201, "{path}: {first:?}");
+        let again = post(&world, path, &key, &body).await;
+        assert_eq!((again.status, &again.json["id"]), (200, &first.json["id"]), "{path}: {again:?}");
+        let other = post(&world, path, &key, &json!({"name": "something-else"})).await;
+        assert_eq!((other.status, other.code()), (409, "key_reused"), "{path}: {other:?}");
+        let elsewhere = post(&world, "/v1/entities", &key, &json!({"name": "another"})).await;
+        assert_eq!((elsewhere.status, elsewhere.code()), (409, "key_reused"), "{path}: {elsewhere:?}");
+        let without = post(&world, path, &format!("{key}-new"), &body).await;
+        assert_eq!((without.status, without.code()), (409, "name_taken"), "{path}: {without:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_was_cut_off_before_it_created_anything_can_be_sent_again() {
+    let world = World::new().await;
+    let taken = post(&world, "/v1/entities", "k", &json!({"name": "muhammad"})).await;
+    assert_eq!(taken.code(), "name_taken", "{taken:?}");
+    // The key is noted before anything is created: the next attempt continues with the same id.
+    let again = post(&world, "/v1/entities", "k", &json!({"name": "muhammad"})).await;
+    assert_eq!((again.status, again.code()), (409, "name_taken"), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_change_is_made_once() {
+    let world = World::new().await;
+    let agent = "/v1/agents/muhammad";
+    let suspended = post(&world, &format!("{agent}/suspend"), "s", &json!({})).await;
+    assert_eq!(suspended.json["standing"], "suspended", "{suspended:?}");
+    assert_eq!(world.post(&format!("{agent}/resume"), json!({})).await.json["standing"], "active");
+    let again = post(&world, &format!("{agent}/suspend"), "s", &json!({})).await;
+    assert_eq!((again.status, &again.json["standing"]), (200, &json!("active")), "it is not suspended again");
+    let other = post(&world, &format!("{agent}/retire"), "s", &json!({})).await;
+    assert_eq!((other.status, other.code()), (409, "key_reused"));
+
+    world.post("/v1/entities", json!({"name": "zainab"})).await;
+    let members = "/v1/spaces/home/members";
+    let add = json!({"entity": "zainab", "role": "guest"});
+    assert_eq!(post(&world, members, "m", &add).await.json["role"], "guest");
+    assert_eq!(world.post(members, json!({"entity": "zainab", "role": "host"})).await.json["role"], "host");
+    assert_eq!(post(&world, members, "m", &add).await.json["role"], "host", "the role is not changed back");
+
+    let event = json!({"service": "bell"});
+    let sent = post(&world, &format!("{agent}/events"), "e", &event).await;
+    let cancel = format!("{agent}/events/{}/cancel", sent.json["event_id"].as_str().unwrap());
+    for _ in 0..2 {
+        let canceled = post(&world, &cancel, "c", &json!({})).await;
+        assert_eq!((canceled.status, &canceled.json["state"]["state"]), (200, &json!("canceled")));
+    }
+    assert_eq!(world.post(&cancel, json!({})).await.code(), "event_state");
+
+    for _ in 0..2 {
+        let closed = post(&world, "/v1/spaces/home/close", "x", &json!({})).await;
+        assert_eq!((closed.status, &closed.json["closed"]), (200, &json!(true)));
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_cancel_names_the_cycle_that_was_canceled() {
+    let world = World::new().await;
+    let cycle = agent::id::CycleId(uuid::Uuid::from_u128(5));
+    crate::world::open_cycle(&world, cycle, &[]).await;
+    for _ in 0..2 {
+        let canceled = post(&world, "/v1/agents/muhammad/cancel", "c", &json!({})).await;
+        assert_eq!((canceled.status, &canceled.json["cycle"]), (200, &json!(cycle)), "{canceled:?}");
+    }
+    let other = post(&world, "/v1/agents/muhammad/cancel", "c", &json!({"cycle": cycle})).await;
+    assert_eq!((other.status, other.code()), (409, "key_reused"));
+}
+
+#[tokio::test]
+async fn keys_of_people_and_of_administrators_are_apart() {
+    let world = World::new().await;
+    let yours = world.your_key().await;
+    let messages = "/v1/spaces/home/messages";
+    let mine = post_as(&world, &yours, messages, "k", &json!({"text": "hi"})).await;
+    assert_eq!(mine.status, 201, "{mine:?}");
+    let theirs = post(&world, messages, "k", &json!({"text": "hi", "sender": "you"})).await;
+    assert_eq!(theirs.status, 201, "{theirs:?}");
+    assert_eq!(post_as(&world, &yours, messages, "k", &json!({"text": "hi"})).await.status, 200);
+}
+
+#[tokio::test]
+async fn every_post_documents_the_header() {
+    let world = World::new().await;
+    for (path, item) in world.document()["paths"].as_object().unwrap() {
+        let Some(post) = item.get("post") else { continue };
+        let headers = post["parameters"].as_array().unwrap().iter();
+        assert_eq!(headers.filter(|one| one["name"] == "idempotency-key").count(), 1, "{path}");
+    }
+}
