@@ -86,7 +86,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<AppState>> for Body<T> {
     }
 }
 
-/// A JSON body that may be missing or `null`; the value is then the default.
+/// A JSON body that may be missing; the value is then the default.
 pub(crate) struct MaybeBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default> FromRequest<Arc<AppState>> for MaybeBody<T> {
@@ -99,9 +99,6 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<AppState>> for MaybeBody<T> 
             return Ok(Self(T::default()));
         }
         typed?;
-        if raw.trim_ascii() == b"null" {
-            return Ok(Self(T::default()));
-        }
         Ok(Self(json::read(&raw)?))
     }
 }

@@ -242,15 +242,6 @@ async fn a_cursor_is_checked_and_bound_to_its_list() {
 }
 
 #[tokio::test]
-async fn a_body_of_null_is_accepted_where_it_is_documented() {
-    let world = World::new().await;
-    for path in ["/v1/agents/muhammad/cancel", "/v1/entities/you/keys"] {
-        let answer = world.post(path, json!(null)).await;
-        assert!(matches!(answer.status, 201 | 409), "{path}: {answer:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_rejected_request_writes_nothing() {
     let world = World::new().await;
     let before = world.get("/v1/ready").await.json["totals"].clone();
