@@ -47,6 +47,14 @@ fn in_time(wait: Duration, read: impl FnOnce() -> Result<String> + Send + 'stati
     })
 }
 
+/// Refuses options of a list before a verb, which would have no effect.
+pub(crate) fn no_list_options(options: &str, given: bool) -> Result<()> {
+    match given {
+        false => Ok(()),
+        true => Err(Failure::usage(format!("{options} only to the list")).hint("leave it out")),
+    }
+}
+
 /// Asks on a terminal whether to do something that cannot be undone; elsewhere `--yes` is needed. `what` is a sentence
 /// without its end, `instead` what to do otherwise, if there is something.
 pub(crate) fn confirm(screen: &Screen, what: &str, yes: bool, instead: Option<&str>) -> Result<()> {

@@ -3,18 +3,11 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
-use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use crate::errors::{Exit, Failure, Result};
 use crate::settings::{Origin, Setting};
-
-/// How long the program that has the address may take to identify itself.
-const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of bytes that are read of its refusal.
-const REFUSAL_MAX_BYTES: u64 = 16 * 1024;
 
 /// The address, if a server may listen there. Does not bind it.
 pub(crate) fn permitted(listen: &Setting, allow_remote: bool) -> Result<SocketAddr> {
@@ -38,12 +31,8 @@ pub(crate) async fn bind(listen: &Setting, allow_remote: bool, data_dir: &Path) 
         // Most often the port belongs to the server of this data directory.
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_locked(data_dir) => Err(in_use(data_dir)),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            let who = if is_viv(address).await {
-                format!("another viv, which uses a data directory other than `{}`,", data_dir.display())
-            } else {
-                "another program".to_owned()
-            };
-            Err(Failure::new(Exit::Refused, "port_taken", format!("{who} listens on {}", shown(listen)))
+            let message = format!("another program listens on {}", shown(listen));
+            Err(Failure::new(Exit::Refused, "port_taken", message)
                 .hint("choose another port, such as --listen 127.0.0.1:7879, or stop the other one"))
         }
         Err(error) => {
@@ -111,20 +100,6 @@ pub(crate) fn in_use(data_dir: &Path) -> Failure {
         .hint("talk to it with `viv chat`, stop it with `viv stop`, or name another --data-dir")
 }
 
-/// Whether viv listens there: only viv refuses a request without a key with this URN. Its data directory is
-/// not visible without a key.
-async fn is_viv(address: SocketAddr) -> bool {
-    let ask = async {
-        let mut socket = TcpStream::connect(address).await?;
-        let head = format!("GET /v1/whoami HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-        socket.write_all(head.as_bytes()).await?;
-        let mut response = Vec::new();
-        socket.take(REFUSAL_MAX_BYTES).read_to_end(&mut response).await?;
-        std::io::Result::Ok(String::from_utf8_lossy(&response).contains("urn:viv:problem:"))
-    };
-    matches!(tokio::time::timeout(IDENTIFY_TIMEOUT, ask).await, Ok(Ok(true)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,31 +146,6 @@ mod tests {
         assert_eq!(bind(&flag(&listen), false, dir.path()).await.unwrap_err().code, "data_dir_in_use");
         drop(lock);
         assert!(!is_locked(dir.path()));
-    }
-
-    #[tokio::test]
-    async fn the_error_names_another_viv_at_the_address() {
-        for (answer, expected) in [
-            (
-                r#"{"type":"urn:viv:problem:key_missing"}"#,
-                "another viv, which uses a data directory other than",
-            ),
-            ("<html>", "another program listens on"),
-        ] {
-            let taken = bind(&flag("127.0.0.1:0"), false, nowhere()).await.unwrap();
-            let listen = taken.local_addr().unwrap().to_string();
-            let serves = async {
-                let (mut socket, _) = taken.accept().await.unwrap();
-                let _ = socket.read(&mut [0; 1024]).await.unwrap();
-                let head = format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n", answer.len());
-                socket.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
-            };
-            let (failure, listening) = (flag(&listen), nowhere());
-            let (failed, ()) = tokio::join!(bind(&failure, false, listening), serves);
-            let failed = failed.unwrap_err();
-            assert_eq!((failed.exit, failed.code.as_str()), (Exit::Refused, "port_taken"));
-            assert!(failed.message.starts_with(expected), "{}", failed.message);
-        }
     }
 
     #[tokio::test]

@@ -93,8 +93,12 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Backup { to } => commands::upkeep::backup(&cli.global, screen, &to),
         Command::Restore(args) => commands::upkeep::restore(&cli.global, screen, &args),
         Command::Verify { backup } => commands::upkeep::verify(&cli.global, screen, backup),
-        Command::Export(ExportWhat::Agent(args)) => commands::transfer::export(&cli.global, screen, &args),
-        Command::Import(ImportWhat::Agent(args)) => commands::transfer::import(&cli.global, screen, &args),
+        Command::Export(ExportWhat::Agent { agent, file }) => {
+            commands::transfer::export(&cli.global, screen, &agent, file.as_deref())
+        }
+        Command::Import(ImportWhat::Agent { file, name }) => {
+            commands::transfer::import(&cli.global, screen, &file, name.as_deref())
+        }
         Command::Models(args) => commands::models::run(cli.global, screen, args).await,
         Command::Chat(args) => {
             let data_dir = settings::data_dir(&cli.global)?;
@@ -121,11 +125,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Top(args) => commands::top::run(client()?, screen, args).await,
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");
-            if screen.json {
-                screen.json_line(&json!({"version": version}));
-            } else {
-                screen.line(&format!("viv {version}"));
-            }
+            screen.result(&json!({"version": version}), &format!("viv {version}"));
             Ok(Exit::Answered)
         }
     }

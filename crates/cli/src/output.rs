@@ -11,13 +11,17 @@ use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::charset::{in_ascii, is_terminal_control, push_ascii, supports_utf8};
-use crate::errors::{Exit, Failure};
+use crate::errors::{Exit, Failure, Result};
 
 pub(crate) use crate::charset::terminal_safe_json;
+
+/// Columns of a value that changed.
+const VALUE_COLUMNS: usize = 60;
 
 /// How and where to print.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +89,39 @@ impl Screen {
     /// Prints a list as JSON: every list has this form, as in the API.
     pub(crate) fn json_list(&self, items: impl Serialize) {
         self.json_line(&json!({"items": items, "next": null}));
+    }
+
+    /// Prints the rows of the server's list: as JSON, else as a table, else the words for an empty one. Cells may have
+    /// foreign text.
+    pub(crate) fn rows<T: DeserializeOwned>(
+        &self,
+        rows: Vec<Value>,
+        empty: &str,
+        head: &[&str],
+        cells: impl Fn(&T) -> Vec<String>,
+    ) -> Result<()> {
+        if self.json {
+            self.json_list(rows);
+            return Ok(());
+        }
+        let rows: Vec<T> = client::typed("list", Value::Array(rows))?;
+        if rows.is_empty() {
+            self.line(&self.clean_line(empty));
+            return Ok(());
+        }
+        let clean = |row| cells(row).iter().map(|cell| self.clean_line(cell)).collect();
+        self.table(head, &rows.iter().map(clean).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// Prints which value of a resource a command changed, shortened.
+    pub(crate) fn change(&self, key: &str, old: &Value, new: &Value) {
+        let text = |value: &Value| shortened(&self.clean_line(&value.to_string()), VALUE_COLUMNS);
+        let (old, new) = (text(old), text(new));
+        self.line(&match old == new {
+            true => format!("  {key}: {new} (unchanged)"),
+            false => format!("  {key}: {old} -> {}", self.paint(Style::Bold, &new)),
+        });
     }
 
     /// Prints what a command did: the answer as JSON, else one line, which may have foreign text.
@@ -157,7 +194,7 @@ impl Screen {
 
     /// The text in a style, if colours may be used.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
-        if !self.colour {
+        if !self.colour || text.is_empty() {
             return text.to_owned();
         }
         let code = match style {
@@ -225,27 +262,29 @@ impl Screen {
 }
 
 /// The first error of writing to standard output.
-static UNWRITTEN: OnceLock<String> = OnceLock::new();
+static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
 
-/// Prints one line to standard output. A reader that closed the pipe (`| head`) wants no more; any other error makes
-/// the command fail at its end.
+/// Prints one line to standard output. An error makes the command fail at its end.
 fn print(text: &str) {
-    if let Err(error) = writeln!(std::io::stdout().lock(), "{text}")
-        && error.kind() != ErrorKind::BrokenPipe
-    {
-        let _ = UNWRITTEN.set(error.to_string());
+    if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
+        let _ = UNWRITTEN.set(error);
     }
 }
 
-/// The failure of a command whose output could not be written, if so.
+/// Whether the reader of standard output closed it (`| head`), or it cannot be written.
+pub(crate) fn is_gone() -> bool {
+    UNWRITTEN.get().is_some()
+}
+
+/// The failure of a command whose output could not be written, if so. A reader that wants no more is none.
 pub(crate) fn unwritten() -> Option<Failure> {
-    let error = UNWRITTEN.get()?;
+    let error = UNWRITTEN.get().filter(|error| error.kind() != ErrorKind::BrokenPipe)?;
     let message = format!("cannot write to standard output: {error}");
     Some(Failure::new(Exit::Failed, "cannot_write", message).hint("is there space on the disk?"))
 }
 
 /// Creates a file for a result, readable by its owner only. An existing one is never overwritten.
-pub(crate) fn new_file(path: &Path) -> Result<File, Failure> {
+pub(crate) fn new_file(path: &Path) -> Result<File> {
     let created = File::options().write(true).create_new(true).mode(0o600).open(path);
     created.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {

@@ -13,13 +13,13 @@ use models::secret::Secret;
 use toml::Value;
 
 use crate::errors::{Failure, Result};
+use crate::output::shortened;
 use crate::settings;
 
 const FILE: &str = "secrets.toml";
 const EXAMPLE: &str = "one line for each key, such as OPENAI_API_KEY = \"sk-...\"";
-/// Names up to this many characters are shown in full; of longer ones the first `NAME_SHOWN`.
-const NAME_MAX: usize = 32;
-const NAME_SHOWN: usize = 8;
+/// Columns of a wrong name that are shown: keys are longer.
+const NAME_COLUMNS: usize = 20;
 
 /// The secrets of this server.
 pub(crate) struct Secrets {
@@ -76,16 +76,13 @@ fn entry(
     // Several providers may share a key name.
     let known: BTreeSet<&str> = PROVIDERS.iter().flat_map(|provider| provider.key_envs()).collect();
     if !known.contains(name.as_str()) && !refs.contains(&name.as_str()) {
-        let names = || known.iter().copied();
-        let hint = match nearest(&name, names()) {
+        let hint = match nearest(&name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("known are `{}`", names().collect::<Vec<_>>().join("`, `")),
+            None => format!("known are `{}`", known.into_iter().collect::<Vec<_>>().join("`, `")),
         };
         // A key written where its name belongs must not be printed in full.
-        let whole = name.chars().count() <= NAME_MAX;
-        let begin: String = name.chars().take(if whole { NAME_MAX } else { NAME_SHOWN }).collect();
-        let more = if whole { "" } else { "…" };
-        return Err((format!("`{begin}{more}` is not the name of a key"), hint));
+        let shown = shortened(&name, NAME_COLUMNS);
+        return Err((format!("`{shown}` is not the name of a key"), hint));
     }
     match value {
         Value::String(key) => Ok((name, Secret::new(&key))),

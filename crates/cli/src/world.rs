@@ -50,6 +50,9 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
     let human = EntityId(ports.ids.uuid());
     let agent = with_agent.then(|| AgentId(ports.ids.uuid()));
     let config = first_config();
+    let imported = here.iter().filter(|card| card.standing != Standing::Retired).map(|card| card.id);
+    let mut members = vec![human];
+    members.extend(agent.into_iter().chain(imported).map(AgentId::entity));
     let founding = Founding {
         human: NewHuman { display_name: login(), ..NewHuman::new(human, OWNER, at) },
         agent: agent
@@ -60,14 +63,7 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
             display_name: "Home".to_owned(),
             description: "the first space".to_owned(),
             wake_on: WakeOn::All,
-            members: std::iter::once(human)
-                .chain(agent.map(AgentId::entity))
-                .chain(
-                    here.iter()
-                        .filter(|card| card.standing != Standing::Retired)
-                        .map(|card| card.id.entity()),
-                )
-                .collect(),
+            members,
             at,
         },
         admin,
@@ -78,21 +74,11 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
 
 /// The display name of the first person: the login name if it looks like a person's.
 fn login() -> String {
-    let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-    display_name_of(names.into_iter())
-}
-
-fn display_name_of(mut logins: impl Iterator<Item = String>) -> String {
     let plain = |name: &String| !name.is_empty() && name.chars().all(char::is_alphanumeric) && name != "root";
-    let name = logins.find(plain).unwrap_or_else(|| OWNER.to_owned());
-    let mut chars = name.chars();
-    chars
-        .next()
-        .into_iter()
-        .flat_map(char::to_uppercase)
-        .chain(chars)
-        .take(limits::DISPLAY_NAME_MAX_BYTES / 4)
-        .collect()
+    let logins = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let name = logins.into_iter().find(plain).unwrap_or_else(|| OWNER.to_owned());
+    let (first, rest) = name.split_at(name.chars().next().map_or(0, char::len_utf8));
+    first.to_uppercase().chars().chain(rest.chars()).take(limits::DISPLAY_NAME_MAX_BYTES / 4).collect()
 }
 
 /// Creates the key of this start for the commands on this machine and revokes the previous one. `None` if
@@ -137,10 +123,11 @@ fn admin(
 }
 
 fn store_failure(error: RegistryError) -> Failure {
-    if let RegistryError::Store(StoreError::Damaged(_) | StoreError::Broken(_)) = &error {
-        return Failure::new(Exit::Failed, "store_failed", format!("cannot write to the store: {error}"))
-            .hint("`viv verify` checks whether the store is intact; `viv restore` restores a backup");
-    }
-    Failure::new(Exit::Failed, "store_failed", format!("cannot write to the store: {error}"))
-        .hint("is there space on the disk? `viv doctor` checks")
+    let hint = match &error {
+        RegistryError::Store(StoreError::Damaged(_) | StoreError::Broken(_)) => {
+            "`viv verify` checks whether the store is intact; `viv restore` restores a backup"
+        }
+        _ => "is there space on the disk? `viv doctor` checks",
+    };
+    Failure::new(Exit::Failed, "store_failed", format!("cannot write to the store: {error}")).hint(hint)
 }

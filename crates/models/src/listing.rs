@@ -140,20 +140,6 @@ pub fn offers(provider: &Provider, list: &[Listed], models: Option<&dyn Models>)
     offers.into_iter().map(|(_, offer)| offer).collect()
 }
 
-/// The models that the catalog lists for a provider, without asking it.
-pub fn catalogued(provider: &Provider) -> impl Iterator<Item = Offer> + use<'_> {
-    provider.models().map(|model| {
-        let facts = catalog::facts(provider, model);
-        Offer {
-            name: format!("{}/{model}", provider.name),
-            context_window: Some(facts.context_window),
-            price: facts.price,
-            local: provider.local,
-            default: false,
-        }
-    })
-}
-
 /// Asks the provider for its models. Address, key and headers come from `at`, else from the provider's
 /// defaults. Waits at most `wait`.
 pub async fn reach(provider: &Provider, at: &ModelConfig, keys: &KeyRing, wait: Duration) -> Reach {

@@ -253,6 +253,13 @@ pub(crate) struct ReadArgs {
 pub(crate) struct EntitiesArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<EntitiesVerb>,
+    #[command(flatten)]
+    pub(crate) list: KindArgs,
+}
+
+/// The list of `viv entities`.
+#[derive(Debug, Args)]
+pub(crate) struct KindArgs {
     /// Only people, or only agents
     #[arg(long, value_name = "human|agent", value_parser = kind)]
     pub(crate) kind: Option<EntityKind>,
@@ -263,11 +270,7 @@ pub(crate) struct EntitiesArgs {
 pub(crate) enum EntitiesVerb {
     /// List people and agents, as the command alone does
     #[command(hide = true, alias = "ls")]
-    List {
-        /// Only people, or only agents
-        #[arg(long, value_name = "human|agent", value_parser = kind)]
-        kind: Option<EntityKind>,
-    },
+    List(KindArgs),
     /// Add a person
     Add {
         /// A handle: a-z, 0-9, `_` and `-`, at most 40 characters

@@ -21,16 +21,16 @@ pub(crate) use dead::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use help::{WELCOME, command};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
-    AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, MemoriesArgs, MemoriesVerb,
-    OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb, StateArgs,
+    AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, KindArgs, MemoriesArgs,
+    MemoriesVerb, OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb, StateArgs,
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
-pub(crate) use project::{ConfigCommand, EventArgs, KeysArgs};
+pub(crate) use project::{ConfigCommand, EventArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
-pub(crate) use show::{ContextArg, InboxArg, Show};
+pub(crate) use show::{InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{LogsArgs, ModelArgs, ToolModeArg, UpArgs};
-pub(crate) use upkeep::{ExportArgs, ExportWhat, ImportArgs, ImportWhat, RestoreArgs};
+pub(crate) use upkeep::{ExportWhat, ImportWhat, RestoreArgs};
 
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
@@ -185,10 +185,10 @@ mod tests {
             panic!("not say")
         };
         assert_eq!((say.wait, say.timeout, say.text.join(" ")), (true, 5, "hello there".to_owned()));
-        let Command::Show(Show::Context(context)) = parse("viv show context --json").command else {
+        let Command::Show(Show::Context { agent, .. }) = parse("viv show context --json").command else {
             panic!("not context")
         };
-        assert_eq!(context.agent, None);
+        assert_eq!(agent, None);
         let Command::Agents(agents) = parse("viv agents --json create bob --model x/y").command else {
             panic!("not agents")
         };

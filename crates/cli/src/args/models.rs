@@ -11,9 +11,6 @@ pub(crate) struct ModelsArgs {
     /// What to do with one instead of listing them
     #[command(subcommand)]
     pub(crate) verb: Option<ModelsVerb>,
-    /// List all known models without asking their providers
-    #[arg(long)]
-    pub(crate) all: bool,
     /// List all models of this provider
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,

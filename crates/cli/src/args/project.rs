@@ -21,15 +21,11 @@ pub(crate) enum ConfigCommand {
         up: Box<UpArgs>,
     },
     /// List all keys with type, default and meaning
-    Keys(KeysArgs),
-}
-
-/// `viv config keys`.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct KeysArgs {
-    /// Keys of an agent file instead of vivarium.toml
-    #[arg(long)]
-    pub(crate) agent: bool,
+    Keys {
+        /// Keys of an agent file instead of vivarium.toml
+        #[arg(long)]
+        agent: bool,
+    },
 }
 
 /// `viv event`.

@@ -6,38 +6,26 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Show {
     /// Show an agent: its state, goals, memories
-    Agent(AgentArg),
+    Agent {
+        /// The agent, by handle or id [default: the only one]
+        agent: Option<String>,
+    },
     /// Show a run step by step: by its id, or an agent's newest run
-    Run(RunArg),
+    Run {
+        /// A run's id, or an agent for its newest run [default: the only agent]
+        #[arg(value_name = "ID|AGENT")]
+        run: Option<String>,
+    },
     /// Show an agent's events, newest first, with their states
     Inbox(InboxArg),
     /// Show what the agent's model is sent, with tokens per layer
-    Context(ContextArg),
-}
-
-/// An agent; without a name, the only one.
-#[derive(Debug, Args)]
-pub(crate) struct AgentArg {
-    /// The agent, by handle or id [default: the only one]
-    pub(crate) agent: Option<String>,
-}
-
-/// Arguments of `viv show context`.
-#[derive(Debug, Args)]
-pub(crate) struct ContextArg {
-    /// The agent, by handle or id [default: the only one]
-    pub(crate) agent: Option<String>,
-    /// Print only the layers, not the entries
-    #[arg(long)]
-    pub(crate) layers: bool,
-}
-
-/// Arguments of `viv show run`.
-#[derive(Debug, Args)]
-pub(crate) struct RunArg {
-    /// A run's id, or an agent for its newest run [default: the only agent]
-    #[arg(value_name = "ID|AGENT")]
-    pub(crate) run: Option<String>,
+    Context {
+        /// The agent, by handle or id [default: the only one]
+        agent: Option<String>,
+        /// Print only the layers, not the entries
+        #[arg(long)]
+        layers: bool,
+    },
 }
 
 /// Arguments of `viv show inbox`.

@@ -21,31 +21,23 @@ pub(crate) struct RestoreArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportWhat {
     /// Write one agent as lines of JSON: config, log, events, calls, memories and runs
-    Agent(ExportArgs),
-}
-
-/// `viv export agent`.
-#[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    /// The agent, by handle or id
-    pub(crate) agent: String,
-    /// File to write; never overwrites [default: standard output]
-    pub(crate) file: Option<PathBuf>,
+    Agent {
+        /// The agent, by handle or id
+        agent: String,
+        /// File to write; never overwrites [default: standard output]
+        file: Option<PathBuf>,
+    },
 }
 
 /// `viv import`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportWhat {
     /// Import an agent from a file of `viv export agent`, all or nothing; the server must be stopped
-    Agent(ImportArgs),
-}
-
-/// `viv import agent`.
-#[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
-    /// A file written by `viv export agent`
-    pub(crate) file: PathBuf,
-    /// Its new handle [default: its old one]
-    #[arg(long = "as", value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    Agent {
+        /// A file written by `viv export agent`
+        file: PathBuf,
+        /// Its new handle [default: its old one]
+        #[arg(long = "as", value_name = "NAME")]
+        name: Option<String>,
+    },
 }

@@ -8,87 +8,70 @@ use agent::config::{AgentConfig, KEYS, ValueKind};
 use agent::life::Standing;
 use agent::limits;
 use api::{Agent, NewAgentJson, NewMember};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::memories;
 use super::ps;
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
-use crate::output::{Screen, Style, shortened};
+use crate::output::Screen;
 use client::{Client, agent_path, segment, typed};
-
-/// Columns of a value in a difference.
-const VALUE: usize = 60;
 
 /// Lists agents, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Result<Exit> {
-    let AgentsArgs { verb, list } = args;
-    if verb.is_some() && (list.state.is_some() || list.all) {
-        return Err(Failure::usage("`--state` and `--all` apply only to the list").hint("leave them out"));
-    }
-    match verb {
-        None => return ps::run(client, screen, list).await,
-        Some(AgentsVerb::List(list)) => return ps::run(client, screen, list).await,
-        Some(AgentsVerb::Create(args)) => create(&client, &screen, args).await?,
-        Some(AgentsVerb::Clone { agent, name, memories }) => {
+    input::no_list_options(
+        "`--state` and `--all` apply",
+        args.verb.is_some() && (args.list.state.is_some() || args.list.all),
+    )?;
+    match args.verb.unwrap_or(AgentsVerb::List(args.list)) {
+        AgentsVerb::List(list) => return ps::run(client, screen, list).await,
+        AgentsVerb::Create(args) => create(&client, &screen, args).await?,
+        AgentsVerb::Clone { agent, name, memories } => {
             clone(&client, &screen, &agent, name, memories).await?
         }
-        Some(AgentsVerb::Set { agent, values }) => set(&client, &screen, &agent, &values).await?,
-        Some(AgentsVerb::Suspend(one)) => change_standing(&client, &screen, &one.agent, "suspend").await?,
-        Some(AgentsVerb::Resume(one)) => change_standing(&client, &screen, &one.agent, "resume").await?,
-        Some(AgentsVerb::Retire { agent, yes }) => {
+        AgentsVerb::Set { agent, values } => set(&client, &screen, &agent, &values).await?,
+        AgentsVerb::Suspend(one) => change_standing(&client, &screen, &one.agent, "suspend").await?,
+        AgentsVerb::Resume(one) => change_standing(&client, &screen, &one.agent, "resume").await?,
+        AgentsVerb::Retire { agent, yes } => {
             let what = format!("retiring `{agent}` cannot be undone");
             input::confirm(&screen, &what, yes, Some("suspend it with `viv agents suspend`"))?;
             change_standing(&client, &screen, &agent, "retire").await?
         }
-        Some(AgentsVerb::Cancel(one)) => cancel(&client, &screen, &one.agent).await?,
+        AgentsVerb::Cancel(one) => cancel(&client, &screen, &one.agent).await?,
     }
     Ok(Exit::Answered)
 }
 
 async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()> {
-    let instructions = match (&args.instructions, &args.file) {
-        (Some(text), _) => Some(text_or_file(text)?),
-        (None, Some(file)) => Some(text_of(file)?),
-        (None, None) => None,
+    let CreateArgs { name, instructions, file, description, model, display_name, space } = args;
+    let instructions = match file {
+        Some(file) => Some(text_of(&file)?),
+        None => instructions.as_deref().map(text_or_file).transpose()?,
     };
-    let mut config = Map::new();
-    let given = [("instructions", &instructions), ("description", &args.description), ("model", &args.model)];
-    for (key, value) in given {
-        if let Some(value) = value {
-            config.insert(key.to_owned(), Value::from(value.as_str()));
-        }
-    }
-    let body = NewAgentJson {
-        name: args.name,
-        display_name: args.display_name,
-        config: Some(Value::Object(config)),
-    };
+    let given = [("instructions", instructions), ("description", description), ("model", model)];
+    let config = given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into())));
+    let config = Some(Value::Object(config.collect()));
+    let body = NewAgentJson { name, display_name, config };
     let answer = client.post("/v1/agents", &body, None).await?;
     let created: Agent = typed("/v1/agents", answer.clone())?;
-    if let Some(space) = &args.space {
+    if let Some(space) = &space {
         let path = format!("/v1/spaces/{}/members", segment(space));
-        client.post(&path, &NewMember { entity: created.id.to_string(), role: None }, None).await.map_err(
-            |failure| {
-                let message = format!(
-                    "`{}` was created, but did not join `{space}`: {}",
-                    created.name, failure.message
-                );
-                Failure { message, ..failure.into() }
-                    .hint(format!("add it with `viv spaces add SPACE {}`", created.name))
-            },
-        )?;
+        let member = NewMember { entity: created.id.to_string(), role: None };
+        client.post(&path, &member, None).await.map_err(|failure| {
+            let message =
+                format!("`{}` was created, but did not join `{space}`: {}", created.name, failure.message);
+            let hint = format!("add it with `viv spaces add SPACE {}`", created.name);
+            Failure { message, ..failure.into() }.hint(hint)
+        })?;
     }
     let model = created.model.as_deref().unwrap_or("no model");
     let line = format!("created agent `{}` ({}), its model is {model}", created.name, created.id);
     screen.result(&answer, &line);
-    match &args.space {
-        Some(space) => {
-            screen.note(&screen.clean_line(&format!("it is in `{space}`: `viv chat --space {space}`")))
-        }
-        None => screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", created.name)),
-    }
+    screen.note(&screen.clean_line(&match space {
+        Some(space) => format!("it is in `{space}`: `viv chat --space {space}`"),
+        None => format!("it is in no space yet: `viv spaces add SPACE {}`", created.name),
+    }));
     Ok(())
 }
 
@@ -121,15 +104,13 @@ fn text_of(file: &Path) -> Result<String> {
             .hint("name a text file in UTF-8, or `-` for standard input")
     };
     // One byte more than the limit is enough to detect that it is too long.
-    let bound = u64::try_from(limits::INSTRUCTIONS_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let bound = limits::INSTRUCTIONS_MAX_BYTES as u64 + 1;
+    let source: Box<dyn Read> = match file == Path::new("-") {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(std::fs::File::open(file).map_err(unreadable)?),
+    };
     let mut text = String::new();
-    if file == Path::new("-") {
-        std::io::stdin().lock().take(bound).read_to_string(&mut text).map_err(unreadable)?;
-    } else {
-        std::fs::File::open(file)
-            .and_then(|file| file.take(bound).read_to_string(&mut text))
-            .map_err(unreadable)?;
-    }
+    source.take(bound).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() > limits::INSTRUCTIONS_MAX_BYTES {
         let max = limits::INSTRUCTIONS_MAX_BYTES;
         return Err(Failure::usage(format!(
@@ -177,13 +158,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
         format!("`{}` has config revision {}, used from its next cycle on", after.name, after.config_rev);
     screen.line(&screen.clean_line(&revision));
     for key in keys {
-        let (old, new) = (shown(screen, &before, key), shown(screen, &after, key));
-        let line = match old == new {
-            true => format!("  {key}: {new} (unchanged)"),
-            false => format!("  {key}: {old} -> {}", screen.paint(Style::Bold, &new)),
-        };
-        // The values were cleaned in `shown`, before they were painted.
-        screen.line(&line);
+        screen.change(key, &value_of(&before, key), &value_of(&after, key));
     }
     Ok(())
 }
@@ -236,16 +211,11 @@ fn put(body: &mut Value, key: &str, value: Value) {
     *slot = value;
 }
 
-fn shown(screen: &Screen, agent: &Agent, key: &str) -> String {
-    let value = match key {
+fn value_of(agent: &Agent, key: &str) -> Value {
+    match key {
         "display_name" => json!(agent.display_name),
-        key => agent.config.pointer(&pointer(key)).cloned().unwrap_or(Value::Null),
-    };
-    let text = match value {
-        Value::String(text) => format!("{text:?}"),
-        other => other.to_string(),
-    };
-    shortened(&screen.clean_line(&text), VALUE)
+        key => agent.config.pointer(&pointer(key)).cloned().unwrap_or_default(),
+    }
 }
 
 async fn change_standing(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Result<()> {

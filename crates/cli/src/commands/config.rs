@@ -4,7 +4,7 @@ use agent::config::KEYS as AGENT_KEYS;
 use serde_json::{Value, json};
 
 use super::up;
-use crate::args::{ConfigCommand, Global, KeysArgs};
+use crate::args::{ConfigCommand, Global};
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, Style};
 use crate::settings::Settings;
@@ -16,7 +16,7 @@ pub(crate) async fn run(global: Global, screen: Screen, command: ConfigCommand) 
     match command {
         ConfigCommand::Show { origin, up } => show(&Settings::load(&global, &up)?, &screen, origin),
         ConfigCommand::Check { up } => check(&Settings::load(&global, &up)?, &screen).await?,
-        ConfigCommand::Keys(args) => keys(&screen, args),
+        ConfigCommand::Keys { agent } => keys(&screen, agent),
     }
     Ok(Exit::Answered)
 }
@@ -76,8 +76,8 @@ async fn check(settings: &Settings, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
-fn keys(screen: &Screen, args: KeysArgs) {
-    let rows = if args.agent { of_agents() } else { KEYS.iter().map(of_server).collect() };
+fn keys(screen: &Screen, agent: bool) {
+    let rows = if agent { of_agents() } else { KEYS.iter().map(of_server).collect() };
     if screen.json {
         screen.json_list(rows);
         return;

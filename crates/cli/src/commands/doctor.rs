@@ -21,7 +21,7 @@ use crate::output::{Screen, Style};
 use crate::probe;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use client::{Client, ErrorClass, typed};
+use client::{Client, ClientError, ErrorClass, typed};
 
 /// Free space, in bytes: below the first the store will soon be full, below the second it may become full.
 const SPACE_FAIL: u64 = 64 << 20;
@@ -93,7 +93,6 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
     let progress = Progress::start(&screen, "asking servers and the model");
     let (of_server, theirs) = server(dir, running).await;
     checks.extend(of_server);
-    checks.push(local_servers().await);
     checks.extend(model(&settings, theirs.as_deref()).await);
     drop(progress);
     let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
@@ -206,21 +205,19 @@ fn leftovers(dir: &Path) -> Option<Check> {
 
 /// Checks of the server, its default model and the key; and the model's name.
 async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) {
-    let none = || Check::warn("server", "none is running").hint("start one with `viv up`");
-    let client = match Client::find(PathBuf::from(data_dir)) {
-        Ok(client) => client,
-        Err(failure) if failure.code == "no_server" && !running => return (vec![none()], None),
-        Err(failure) => return (vec![Check::of("server", failure)], None),
+    let ready = async {
+        let client = Client::find(PathBuf::from(data_dir))?;
+        let ready: ReadyJson = client.get_as("/v1/ready").await?;
+        Ok((client, ready))
     };
-    let ready: ReadyJson = match client.get_as("/v1/ready").await {
-        Ok(ready) => ready,
-        // A stale credential file after a crash is not a failure.
-        Err(failure)
-            if failure.class == ErrorClass::Unreachable
-                && !running
-                && std::env::var_os("VIV_URL").is_none() =>
+    let (client, ready) = match ready.await {
+        Ok(found) => found,
+        // Without a server there is no credential file, or a stale one after a crash.
+        Err(ClientError { class: ErrorClass::Unreachable, .. })
+            if !running && std::env::var_os("VIV_URL").is_none() =>
         {
-            return (vec![none()], None);
+            let none = Check::warn("server", "none is running").hint("start one with `viv up`");
+            return (vec![none], None);
         }
         Err(failure) => return (vec![Check::of("server", failure)], None),
     };
@@ -289,22 +286,6 @@ fn answering(client: &Client, ready: &ReadyJson) -> Check {
             .hint("use the same version on both sides");
     }
     Check::ok("server", format!("{url} answers"))
-}
-
-async fn local_servers() -> Check {
-    let found = models::local::probe().await;
-    if found.is_empty() {
-        return Check::ok("local", "no model server on this machine (Ollama, llama.cpp)");
-    }
-    let lines: Vec<String> = found
-        .iter()
-        .map(|server| {
-            let models =
-                if server.models.is_empty() { "no model".to_owned() } else { server.models.join(", ") };
-            format!("{} at {} with {models}", server.provider, server.base_url)
-        })
-        .collect();
-    Check::ok("local", lines.join("; "))
 }
 
 /// Asks the model that `viv up` would use with these arguments for one word. `theirs` is the model of the

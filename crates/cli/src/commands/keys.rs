@@ -74,18 +74,12 @@ async fn create(client: &Client, screen: &Screen, path: &str, body: &impl Serial
 
 async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
     let rows = client.list("/v1/keys", KEYS_MAX).await?;
-    if screen.json {
-        screen.json_list(rows);
-        return Ok(Exit::Answered);
-    }
-    let keys: Vec<KeyJson> = typed("/v1/keys", Value::Array(rows))?;
+    let people: Vec<EntityJson> =
+        typed("/v1/entities", Value::Array(client.list("/v1/entities?kind=human", KEYS_MAX).await?))?;
     let now = Timestamp::now();
-    let mut table = Vec::new();
-    for key in &keys {
-        let of = match key.entity {
-            Some(entity) => client.get_as::<EntityJson>(&format!("/v1/entities/{entity}")).await?.name,
-            None => key.scope.clone(),
-        };
+    screen.rows(rows, "no keys", &["ID", "OF", "LABEL", "CREATED", "USED", "STATE"], |key: &KeyJson| {
+        let person = people.iter().find(|person| Some(person.id) == key.entity);
+        let of = person.map_or(&key.scope, |person| &person.name).clone();
         let state = match (key.revoked_at, key.expires_at) {
             (Some(at), _) => format!("revoked {}", ago(at, now)),
             (None, Some(at)) if at <= now => format!("expired {}", ago(at, now)),
@@ -93,10 +87,8 @@ async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
             (None, None) => "valid".to_owned(),
         };
         let used = key.used_at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
-        let row = [key.id.to_string(), of, key.label.clone(), ago(key.created_at, now), used, state];
-        table.push(row.iter().map(|cell| screen.clean_line(cell)).collect());
-    }
-    screen.table(&["ID", "OF", "LABEL", "CREATED", "USED", "STATE"], &table);
+        vec![key.id.to_string(), of, key.label.clone(), ago(key.created_at, now), used, state]
+    })?;
     Ok(Exit::Answered)
 }
 
@@ -108,12 +100,7 @@ async fn revoke(client: &Client, screen: &Screen, id: &str) -> Result<Exit> {
             "commands on the server's machine used this key: until the server starts again they need another in VIV_KEY",
         );
     }
-    if screen.json {
-        screen.json_line(&answer);
-    } else {
-        let key: KeyJson = typed(&path, answer)?;
-        screen.line(&format!("the key {} is revoked", key.id));
-    }
+    screen.result(&answer, &format!("the key {id} is revoked"));
     Ok(Exit::Answered)
 }
 

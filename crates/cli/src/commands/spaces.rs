@@ -1,8 +1,8 @@
 //! `viv spaces`: lists, changes and reads spaces and their members.
 
 use agent::config::WakeOn;
-use api::{MemberJson, MessageJson, NewMember, NewSpaceJson, SpaceJson};
-use serde_json::{Value, json};
+use api::{EntityJson, MemberJson, MessageJson, NewMember, NewSpaceJson, SpaceJson};
+use serde_json::json;
 
 use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
 use crate::errors::{Exit, Failure, Result};
@@ -18,26 +18,23 @@ const DESCRIPTION: usize = 48;
 
 /// Lists spaces, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Result<Exit> {
-    if args.verb.is_some() && args.all {
-        return Err(Failure::usage("`--all` applies only to the list").hint("leave it out"));
-    }
-    match args.verb {
-        None => list(&client, &screen, args.all).await?,
-        Some(SpacesVerb::List { all }) => list(&client, &screen, all).await?,
-        Some(SpacesVerb::Open(args)) => open(&client, &screen, args).await?,
-        Some(SpacesVerb::Set { space, values }) => set(&client, &screen, &space, &values).await?,
-        Some(SpacesVerb::Close { space, yes }) => {
+    input::no_list_options("`--all` applies", args.verb.is_some() && args.all)?;
+    match args.verb.unwrap_or(SpacesVerb::List { all: args.all }) {
+        SpacesVerb::List { all } => list(&client, &screen, all).await?,
+        SpacesVerb::Open(args) => open(&client, &screen, args).await?,
+        SpacesVerb::Set { space, values } => set(&client, &screen, &space, &values).await?,
+        SpacesVerb::Close { space, yes } => {
             let what = format!("`{space}` will accept no more messages until `viv spaces reopen {space}`");
             input::confirm(&screen, &what, yes, None)?;
             set_closed(&client, &screen, &space, "close").await?;
         }
-        Some(SpacesVerb::Reopen { space }) => set_closed(&client, &screen, &space, "reopen").await?,
-        Some(SpacesVerb::Add { space, members, role }) => {
+        SpacesVerb::Reopen { space } => set_closed(&client, &screen, &space, "reopen").await?,
+        SpacesVerb::Add { space, members, role } => {
             add(&client, &screen, &space, &members, role.as_deref()).await?;
         }
-        Some(SpacesVerb::Remove { space, members }) => remove(&client, &screen, &space, &members).await?,
-        Some(SpacesVerb::Members { space }) => members(&client, &screen, &space).await?,
-        Some(SpacesVerb::Read(args)) => read(&client, &screen, &args).await?,
+        SpacesVerb::Remove { space, members } => remove(&client, &screen, &space, &members).await?,
+        SpacesVerb::Members { space } => members(&client, &screen, &space).await?,
+        SpacesVerb::Read(args) => read(&client, &screen, &args).await?,
     }
     Ok(Exit::Answered)
 }
@@ -45,29 +42,12 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Res
 async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
     let mut rows = client.list("/v1/spaces", SPACES_MAX).await?;
     rows.retain(|row| all || row["closed"] != json!(true));
-    if screen.json {
-        screen.json_list(rows);
-        return Ok(());
-    }
-    let spaces: Vec<SpaceJson> = typed("/v1/spaces", Value::Array(rows))?;
-    if spaces.is_empty() {
-        screen.line("no spaces");
-        return Ok(());
-    }
-    let rows: Vec<Vec<String>> = spaces
-        .iter()
-        .map(|space| {
-            vec![
-                screen.clean_line(&space.name),
-                shortened(&screen.clean_line(&space.display_name), DESCRIPTION),
-                space.head_seq.to_string(),
-                state(space).to_owned(),
-                shortened(&screen.clean_line(&space.description), DESCRIPTION),
-            ]
-        })
-        .collect();
-    screen.table(&["NAME", "TITLE", "MESSAGES", "STATE", "DESCRIPTION"], &rows);
-    Ok(())
+    let head = ["NAME", "TITLE", "MESSAGES", "STATE", "DESCRIPTION"];
+    let short = |text: &str| shortened(&screen.clean_line(text), DESCRIPTION);
+    screen.rows(rows, "no spaces", &head, |space: &SpaceJson| {
+        let (title, description) = (short(&space.display_name), short(&space.description));
+        vec![space.name.clone(), title, space.head_seq.to_string(), state(space).to_owned(), description]
+    })
 }
 
 fn state(space: &SpaceJson) -> &'static str {
@@ -111,15 +91,9 @@ async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -
         screen.json_line(&after);
         return Ok(());
     }
-    let name = after["name"].as_str().unwrap_or(space);
-    screen.line(&screen.clean_line(&format!("`{name}`, from the next message on:")));
+    screen.line(&screen.clean_line(&format!("`{space}`, from the next message on:")));
     for key in KEYS.into_iter().filter(|key| body.get(key).is_some()) {
-        let text = |row: &Value| shortened(&screen.clean_line(&row[key].to_string()), DESCRIPTION);
-        let (old, new) = (text(&before), text(&after));
-        screen.line(&match old == new {
-            true => format!("  {key}: {new} (unchanged)"),
-            false => format!("  {key}: {old} -> {}", screen.paint(Style::Bold, &new)),
-        });
+        screen.change(key, &before[key], &after[key]);
     }
     Ok(())
 }
@@ -184,29 +158,12 @@ async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String
 }
 
 async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
-    let found: SpaceJson = client.get_as(&format!("/v1/spaces/{}", segment(space))).await?;
-    let members = target::members(client, &found).await?;
-    if screen.json {
-        screen.json_list(members);
-        return Ok(());
-    }
-    if members.is_empty() {
-        screen.line("no members");
-        return Ok(());
-    }
-    let rows: Vec<Vec<String>> = members
-        .iter()
-        .map(|member| {
-            vec![
-                screen.clean_line(&member.entity.name),
-                screen.clean_line(&member.entity.display_name),
-                member.entity.kind.as_str().to_owned(),
-                screen.clean_line(&member.role),
-            ]
-        })
-        .collect();
-    screen.table(&["NAME", "TITLE", "KIND", "ROLE"], &rows);
-    Ok(())
+    let mut answer = client.get(&format!("/v1/spaces/{}/members", segment(space))).await?;
+    let rows = typed("members", answer["items"].take())?;
+    screen.rows(rows, "no members", &["NAME", "TITLE", "KIND", "ROLE"], |member: &MemberJson| {
+        let EntityJson { name, display_name, kind, .. } = &member.entity;
+        vec![name.clone(), display_name.clone(), kind.as_str().to_owned(), member.role.clone()]
+    })
 }
 
 async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {

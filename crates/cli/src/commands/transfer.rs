@@ -1,43 +1,44 @@
 //! `viv export agent` and `viv import agent`: one agent with its flushed history as lines of JSON. An export
 //! reads while a server runs; an import needs the data directory exclusively.
 
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 use agent::life::Standing;
 use serde_json::json;
 use storage::sqlite::{self, Import, Imported, LineFlaw, UpkeepError};
 
-use crate::args::{ExportArgs, Global, ImportArgs};
+use crate::args::Global;
 use crate::commands::upkeep::{failure, only_with_admin_key};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, new_file, unwritable};
 use crate::settings;
 
-/// Exports an agent.
-pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Result<Exit> {
+/// Exports an agent, without a file to standard output.
+pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<&Path>) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     only_with_admin_key(&dir)?;
-    let Some(path) = &args.file else {
-        let path = Path::new("standard output");
-        let mut out = BufWriter::new(io::stdout().lock());
-        let written = match sqlite::export(&dir, &args.agent, &mut out) {
-            Ok(_) => out.flush(),
-            Err(UpkeepError::Io { doing: "write", source, .. }) => Err(source),
-            Err(error) => return Err(failure(&dir, error)),
-        };
-        return match written {
-            // The reader wants no more.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritable(path, &error)),
-            _ => Ok(Exit::Answered),
-        };
+    let path = file.unwrap_or(Path::new("standard output"));
+    let mut out: BufWriter<Box<dyn Write>> = BufWriter::new(match file {
+        Some(path) => Box::new(new_file(path)?),
+        None => Box::new(io::stdout().lock()),
+    });
+    let exported = sqlite::export(&dir, agent, &mut out).and_then(|exported| {
+        let synced = file.map_or(Ok(()), |path| File::open(path)?.sync_all());
+        let flushed = out.flush().and(synced);
+        flushed.map(|()| exported).map_err(|source| not_written(path, source))
+    });
+    let exported = match exported {
+        // The reader of the pipe wants no more.
+        Err(UpkeepError::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {
+            return Ok(Exit::Answered);
+        }
+        Err(UpkeepError::Io { doing: "write", source, .. }) => Err(unwritable(path, &source)),
+        other => other.map_err(|error| failure(&dir, error)),
     };
-    let mut out = BufWriter::new(new_file(path)?);
-    let written =
-        sqlite::export(&dir, &args.agent, &mut out).map_err(|error| export_failure(&dir, path, error));
-    let flushed =
-        out.flush().and_then(|()| out.get_ref().sync_all()).map_err(|error| unwritable(path, &error));
-    let exported = written.and_then(|written| flushed.map(|()| written)).inspect_err(|_| {
+    let Some(path) = file else { return exported.map(|_| Exit::Answered) };
+    let exported = exported.inspect_err(|_| {
         // Half an export is useless. If it cannot be removed, its missing last line shows that it is
         // incomplete.
         let _ = std::fs::remove_file(path);
@@ -53,41 +54,32 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
     Ok(Exit::Answered)
 }
 
-/// Imports an agent.
-pub(crate) fn import(global: &Global, screen: Screen, args: &ImportArgs) -> Result<Exit> {
+/// The error of a write behind the store's own.
+fn not_written(path: &Path, source: io::Error) -> UpkeepError {
+    UpkeepError::Io { doing: "write", file: path.to_owned(), source }
+}
+
+/// Imports an agent, under another name if one is given.
+pub(crate) fn import(global: &Global, screen: Screen, file: &Path, name: Option<&str>) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
-    let done =
-        sqlite::import(&dir, &args.file, args.name.as_deref()).map_err(|error| failure(&dir, error))?;
+    let done = sqlite::import(&dir, file, name).map_err(|error| failure(&dir, error))?;
     let imported = match done {
         Import::Done(imported) => imported,
-        Import::Flawed { flaws, more } => return Err(flawed(&args.file, &flaws, more)),
+        Import::Flawed { flaws, more } => return Err(flawed(file, &flaws, more)),
     };
     let Imported { name, records, waiting, open, standing } = imported;
-    if screen.json {
-        screen.json_line(&json!({
-            "agent": name, "records": records, "waiting": waiting, "in_a_cycle": open, "standing": standing.as_str(),
-        }));
-        return Ok(Exit::Answered);
-    }
     let state = match standing {
         Standing::Active => "active from the next `viv up` on",
         Standing::Suspended => "suspended, as before",
         Standing::Retired => "retired, as before",
     };
-    screen.line(&format!("imported agent `{name}`: {state} ({records} records)"));
-    let mut pending = Vec::new();
-    match waiting {
-        0 => {}
-        1 => pending.push("1 event is waiting".to_owned()),
-        n => pending.push(format!("{n} events are waiting")),
-    }
-    if open {
-        pending.push("an open cycle continues".to_owned());
-    }
-    if !pending.is_empty() {
-        let when = if standing == Standing::Suspended { "once it is resumed" } else { "at the next start" };
-        screen.line(&format!("{}: it wakes {when}", pending.join(", and ")));
-    }
+    let cycle = if open { ", an open cycle" } else { "" };
+    screen.result(
+        &json!({
+            "agent": name, "records": records, "waiting": waiting, "in_a_cycle": open, "standing": standing.as_str(),
+        }),
+        &format!("imported agent `{name}`: {state} (records {records}, waiting events {waiting}{cycle})"),
+    );
     screen.note(&format!("`viv spaces add SPACE {name}` adds it to a space"));
     Ok(Exit::Answered)
 }
@@ -108,12 +100,4 @@ fn flawed(file: &Path, flaws: &[LineFlaw], more: u64) -> Failure {
     }
     Failure::new(Exit::Usage, "bad_export", message)
         .hint("export it again with `viv export agent`; `--as NAME` imports it under another handle")
-}
-
-/// The failure of an export. For a write error only the caller knows the target's name.
-fn export_failure(dir: &Path, path: &Path, error: UpkeepError) -> Failure {
-    match error {
-        UpkeepError::Io { doing: "write", source, .. } => unwritable(path, &source),
-        error => failure(dir, error),
-    }
 }

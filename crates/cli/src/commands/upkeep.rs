@@ -123,7 +123,7 @@ pub(crate) fn verify(global: &Global, screen: Screen, backup: Option<PathBuf>) -
         let verdict = match (sound, found.records) {
             (true, true) => screen.paint(Style::Green, "nothing is wrong"),
             (true, false) => "nothing is wrong with the file".to_owned(),
-            (false, _) => format!("{} wrong", things(&found)),
+            (false, _) => flaws(&found),
         };
         screen.line(&verdict);
     }
@@ -161,10 +161,11 @@ fn line(screen: &Screen, flaw: &Flaw) -> String {
     screen.clean_line(&format!("{whose}{}{which}: {}", flaw.table, flaw.what))
 }
 
-fn things(found: &Verified) -> String {
+/// `1 flaw` or `3 flaws`.
+fn flaws(found: &Verified) -> String {
     match found.flaws.len() as u64 + found.more {
-        1 => "1 thing is".to_owned(),
-        n => format!("{n} things are"),
+        1 => "1 flaw".to_owned(),
+        n => format!("{n} flaws"),
     }
 }
 
@@ -180,9 +181,8 @@ fn unread(found: &Verified) -> Option<&'static str> {
 /// Warns that a copy contains flaws; it is still usable.
 fn warn_of_flaws(screen: &Screen, found: &Verified, whose: &str) {
     if !found.flaws.is_empty() {
-        let n = found.flaws.len() as u64 + found.more;
-        let flaws = if n == 1 { "1 flaw".to_owned() } else { format!("{n} flaws") };
-        screen.line(&screen.paint(Style::Yellow, &format!("{whose} {flaws}: `viv verify` lists them")));
+        let warning = format!("{whose} {}: `viv verify` lists them", flaws(found));
+        screen.line(&screen.paint(Style::Yellow, &warning));
     }
     if let Some(why) = unread(found).filter(|_| found.flaws.is_empty()) {
         screen.note(&format!("its records were not checked: {why}"));
@@ -191,45 +191,27 @@ fn warn_of_flaws(screen: &Screen, found: &Verified, whose: &str) {
 
 /// The failure of an operation on the store.
 pub(crate) fn failure(location: &Path, error: UpkeepError) -> Failure {
+    let message = error.to_string();
     match error {
         UpkeepError::Open(error) => cannot_open(location, error),
-        UpkeepError::Missing { file } => {
-            let message = format!("there is no store at `{}`", file.display());
-            Failure::new(Exit::NotFound, "no_store", message)
-                .hint("name the data directory with --data-dir, or a backup by its file")
-        }
-        UpkeepError::NoAgent { name } => {
-            Failure::new(Exit::NotFound, "not_found", format!("no agent is called `{name}`"))
-        }
-        UpkeepError::Older { .. } => Failure::new(Exit::Refused, "store_older", error.to_string())
+        UpkeepError::Missing { .. } => Failure::new(Exit::NotFound, "no_store", message)
+            .hint("name the data directory with --data-dir, or a backup by its file"),
+        UpkeepError::NoAgent { .. } => Failure::new(Exit::NotFound, "not_found", message),
+        UpkeepError::Older { .. } => Failure::new(Exit::Refused, "store_older", message)
             .hint("`viv up` brings the store up to date"),
-        UpkeepError::Exists { file } => {
-            let message = format!("`{}` already exists and is not overwritten", file.display());
-            Failure::new(Exit::Refused, "would_overwrite", message)
-                .hint("name another file, or a folder: then the backup's name is the time")
-        }
-        UpkeepError::NotEmpty { dir, store: true, .. } => {
-            let message = format!("`{}` already contains a store", dir.display());
-            Failure::new(Exit::Refused, "not_empty", message)
-                .hint("name another --data-dir, or add --replace: the existing store is kept in a folder next to it")
-        }
-        UpkeepError::NotEmpty { dir, what, .. } => {
-            let message = format!("the directory `{}` is not empty: `{what}` is in it", dir.display());
-            Failure::new(Exit::Refused, "not_empty", message)
-                .hint("name an empty --data-dir, or one that does not exist")
-        }
-        UpkeepError::Unsound { file, why } => {
-            let message = format!("the store `{}` is damaged: {why}; nothing was written", file.display());
-            Failure::new(Exit::Failed, "store_damaged", message)
-                .hint("`viv verify` lists what is wrong; take an older backup")
-        }
-        UpkeepError::NoFile { .. } => Failure::new(Exit::Failed, "file_unusable", error.to_string())
+        UpkeepError::Exists { .. } => Failure::new(Exit::Refused, "would_overwrite", message)
+            .hint("name another file, or a folder: then the backup's name is the time"),
+        UpkeepError::NotEmpty { store, .. } => Failure::new(Exit::Refused, "not_empty", message).hint(match store {
+            true => "name another --data-dir, or add --replace: the existing store is kept in a folder next to it",
+            false => "name an empty --data-dir, or one that does not exist",
+        }),
+        UpkeepError::Unsound { .. } => Failure::new(Exit::Failed, "store_damaged", message)
+            .hint("`viv verify` lists what is wrong; take an older backup"),
+        UpkeepError::NoFile { .. } => Failure::new(Exit::Failed, "file_unusable", message)
             .hint("name a file; save piped input to a file first"),
-        UpkeepError::Io { .. } => Failure::new(Exit::Failed, "file_unusable", error.to_string())
+        UpkeepError::Io { .. } => Failure::new(Exit::Failed, "file_unusable", message)
             .hint("may this user read and write there, and is there space on the disk?"),
-        UpkeepError::Store(error) => {
-            let message = format!("cannot read the whole store: {error}");
-            Failure::new(Exit::Failed, "store_failed", message).hint("`viv verify` lists what is wrong")
-        }
+        UpkeepError::Store(_) => Failure::new(Exit::Failed, "store_failed", message)
+            .hint("`viv verify` lists what is wrong"),
     }
 }

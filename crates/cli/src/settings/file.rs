@@ -13,29 +13,19 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{self, MODEL, MODELS};
+use super::{Origin, Setting};
 use crate::errors::{Failure, Result};
 
 /// Maximum size of a settings file.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
-/// One value in the file.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
-    /// The name in the table of keys.
-    pub(crate) key: &'static str,
-    /// Its value.
-    pub(crate) value: Value,
-    /// Its line.
-    pub(crate) line: usize,
-}
-
-/// The content of a settings file.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The content of a settings file. Each setting has its line as its origin.
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct FileValue {
     /// The server's settings.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) server: Vec<Setting>,
     /// The settings in `[models."…"]`, by model.
-    pub(crate) models: Vec<(String, Vec<Entry>)>,
+    pub(crate) models: Vec<(String, Vec<Setting>)>,
 }
 
 /// The text of a file; `None` if there is no file.
@@ -62,10 +52,10 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     Ok(Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)))
 }
 
-/// Parses the text of a file; errors show the file as `shown`.
+/// Parses the text of a file; errors and origins show the file as `shown`.
 pub(super) fn read(text: &str, shown: &str) -> Result<FileValue> {
     let table = table(text, shown)?;
-    let mut parser = Parser { text, problems: Vec::new() };
+    let mut parser = Parser { text, shown, problems: Vec::new() };
     let parsed = parser.top(table.get_ref());
     if parser.problems.is_empty() { Ok(parsed) } else { Err(refused(shown, parser.problems)) }
 }
@@ -95,86 +85,90 @@ fn line_of(text: &str, at: usize) -> usize {
 
 struct Parser<'a> {
     text: &'a str,
+    shown: &'a str,
     problems: Vec<(usize, String)>,
 }
 
+type Name<'t> = Spanned<DeString<'t>>;
+type Content<'t> = Spanned<DeValue<'t>>;
+
 impl Parser<'_> {
-    fn problem(&mut self, name: &Spanned<DeString<'_>>, what: String) {
-        self.problems.push((line_of(self.text, name.span().start), what));
+    fn line(&self, name: &Name<'_>) -> usize {
+        line_of(self.text, name.span().start)
     }
 
     fn top(&mut self, table: &DeTable<'_>) -> FileValue {
         let mut parsed = FileValue::default();
         for (name, value) in table {
             match name.get_ref().as_ref() {
-                MODEL => parsed.entries.extend(self.model(MODEL, name, value, true)),
+                MODEL => parsed.server.extend(self.model(MODEL, name, value, keys::of_model().collect())),
                 MODELS => {
                     for (name, value) in self.table(MODELS, name, value).into_iter().flatten() {
                         let path = format!("{MODELS}.\"{}\"", name.get_ref());
-                        let entries = self.model(&path, name, value, false);
-                        parsed.models.push((name.get_ref().to_string(), entries));
+                        let known = keys::of_model().filter(|known| *known != "name").collect();
+                        let settings = self.model(&path, name, value, known);
+                        parsed.models.push((name.get_ref().to_string(), settings));
                     }
                 }
-                plain => {
-                    let key = keys::known(plain).filter(|key| key.of_model().is_none());
-                    parsed.entries.extend(self.entry(key, name, value, "", keys::top_level()));
-                }
+                _ => parsed.server.extend(self.setting("", "", name, value, &keys::top_level())),
             }
         }
         parsed
     }
 
-    /// The settings of a model; `named` if its name is one of them.
+    /// The settings in the table of a model, which may have these keys.
     fn model(
         &mut self,
         path: &str,
-        name: &Spanned<DeString<'_>>,
-        value: &Spanned<DeValue<'_>>,
-        named: bool,
-    ) -> Vec<Entry> {
-        let mut entries = Vec::new();
-        for (name, value) in self.table(path, name, value).into_iter().flatten() {
-            let key = keys::known(&format!("{MODEL}.{}", name.get_ref()));
-            let key = key.filter(|key| named || key.name != keys::NAME);
-            let known = keys::of_model().filter(|known| named || *known != "name");
-            entries.extend(self.entry(key, name, value, path, known));
-        }
-        entries
+        name: &Name<'_>,
+        value: &Content<'_>,
+        known: Vec<&'static str>,
+    ) -> Vec<Setting> {
+        let table = self.table(path, name, value).into_iter().flatten();
+        let prefix = format!("{path}.");
+        table.filter_map(|(name, value)| self.setting(&prefix, "model.", name, value, &known)).collect()
     }
 
-    fn table<'t>(
-        &mut self,
-        path: &str,
-        name: &Spanned<DeString<'_>>,
-        value: &'t Spanned<DeValue<'t>>,
-    ) -> Option<&'t DeTable<'t>> {
+    fn table<'t>(&mut self, path: &str, name: &Name<'_>, value: &'t Content<'t>) -> Option<&'t DeTable<'t>> {
         let table = value.get_ref().as_table();
         if table.is_none() {
-            self.problem(name, format!("wanted a table `[{path}]`, got {}", value.get_ref().type_str()));
+            let what = format!("wanted a table `[{path}]`, got {}", value.get_ref().type_str());
+            self.problems.push((self.line(name), what));
         }
         table
     }
 
-    fn entry(
+    /// The setting whose key begins with `family` and is one of the `known`; errors show `path` before it.
+    fn setting(
         &mut self,
-        key: Option<&'static keys::Key>,
-        name: &Spanned<DeString<'_>>,
-        value: &Spanned<DeValue<'_>>,
         path: &str,
-        known: impl Iterator<Item = &'static str>,
-    ) -> Option<Entry> {
-        let full = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        let Some(key) = key else {
-            let near = nearest(name.get_ref(), known).map(|near| format!("; did you mean `{}`?", full(near)));
-            let near = near.unwrap_or_default();
-            self.problem(name, format!("unknown key `{}`{near}", full(name.get_ref())));
-            return None;
-        };
+        family: &str,
+        name: &Name<'_>,
+        value: &Content<'_>,
+        known: &[&'static str],
+    ) -> Option<Setting> {
+        let word = name.get_ref().as_ref();
+        let key = keys::known(&format!("{family}{word}")).filter(|_| known.contains(&word));
         let value = Value::deserialize(value.clone().into_deserializer());
-        match value.map_err(|error| error.message().to_owned()).and_then(|value| key.kind.check(value)) {
-            Ok(value) => Some(Entry { key: key.name, value, line: line_of(self.text, name.span().start) }),
-            Err(why) => {
-                self.problem(name, format!("`{}`: {why}", full(name.get_ref())));
+        let checked = match key {
+            None => {
+                let near = nearest(word, known.iter().copied());
+                let near = near.map(|near| format!("; did you mean `{path}{near}`?")).unwrap_or_default();
+                Err(format!("unknown key `{path}{word}`{near}"))
+            }
+            Some(key) => value
+                .map_err(|error| error.message().to_owned())
+                .and_then(|value| key.kind.check(value))
+                .map(|value| (key, value))
+                .map_err(|why| format!("`{path}{word}`: {why}")),
+        };
+        let line = self.line(name);
+        match checked {
+            Ok((key, value)) => {
+                Some(Setting { key, value, origin: Origin::File(self.shown.to_owned(), line) })
+            }
+            Err(what) => {
+                self.problems.push((line, what));
                 None
             }
         }
@@ -194,11 +188,12 @@ mod tests {
     fn each_value_has_its_line() {
         let parsed =
             read("\nlisten = \"h:1\"\n[model]\nname = \"demo\"\ncontext_window = 9_000\n", "x").unwrap();
-        let read: Vec<_> = parsed.entries.iter().map(|e| (e.key, e.value.clone(), e.line)).collect();
+        let read: Vec<_> =
+            parsed.server.iter().map(|e| (e.key.name, e.value.clone(), e.origin.to_string())).collect();
         let expected = [
-            ("listen", json!("h:1"), 2),
-            ("model.context_window", json!(9000), 5),
-            ("model.name", json!("demo"), 4),
+            ("listen", json!("h:1"), "x:2".to_owned()),
+            ("model.context_window", json!(9000), "x:5".to_owned()),
+            ("model.name", json!("demo"), "x:4".to_owned()),
         ];
         assert_eq!(read, expected);
     }

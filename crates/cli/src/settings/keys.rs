@@ -157,8 +157,8 @@ pub(crate) fn of_model() -> impl Iterator<Item = &'static str> {
 }
 
 /// Names that are allowed at the top level of the file.
-pub(crate) fn top_level() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().map(|key| key.name).filter(|name| !name.contains('.')).chain([MODEL, MODELS])
+pub(crate) fn top_level() -> Vec<&'static str> {
+    KEYS.iter().map(|key| key.name).filter(|name| !name.contains('.')).chain([MODEL, MODELS]).collect()
 }
 
 impl Key {

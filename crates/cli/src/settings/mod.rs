@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Global;
 use crate::errors::{Failure, Result};
+use file::FileValue;
 pub(crate) use file::text;
-use file::{Entry, FileValue};
 use keys::{KEYS, Key, Kind};
 
 /// The file that is looked for in the current directory and above.
@@ -108,24 +108,33 @@ impl Settings {
         }
         let config_file = ConfigFile::find(global, env, &[FILE])?;
         let text = config_file.text.as_deref().unwrap_or_default();
-        let from_file = file::read(text, &config_file.shown())?;
-        let mut layers = Layers { given, from_file: &from_file, env, config_file: &config_file, model: None };
-        let name = keys::known(keys::NAME).map(|key| layers.setting(key)).transpose()?;
-        layers.model = name.map(|name| name.value);
-        let values = KEYS.iter().map(|key| layers.setting(key)).collect::<Result<Vec<_>>>()?;
+        let FileValue { server, models } = file::read(text, &config_file.shown())?;
+        let root = config_file.root();
+        let mut layers = [of_flags(&given)?, of_environment(env)?, Vec::new()];
+        for Setting { key, value, origin } in server {
+            layers[2].push(Setting { key, value: resolved(&root, key, value)?, origin });
+        }
+        let named = |layer: &[Setting]| layer.iter().find(|one| one.key.name == keys::NAME).cloned();
+        let model = layers.iter().find_map(|layer| named(layer)).map(|model| model.value);
+        // A model's settings do not apply to another model.
+        for layer in &mut layers {
+            if named(layer).is_some_and(|named| Some(named.value) != model) {
+                layer.retain(|one| one.key.of_model().is_none());
+            }
+        }
+        let setting = |key: &'static Key| match layers.iter().flatten().find(|one| one.key == key) {
+            Some(setting) => Ok(setting.clone()),
+            None => {
+                let value = resolved(&root, key, key.default_value())?;
+                Ok(Setting { key, value, origin: Origin::Default })
+            }
+        };
         let mut settings = Self {
             found_by_clients: false,
             file: config_file.text.is_some().then(|| config_file.file.clone()),
-            values,
-            models: Vec::new(),
+            values: KEYS.iter().map(setting).collect::<Result<_>>()?,
+            models,
         };
-        let of_model = |entry: &Entry| {
-            let origin = Origin::File(config_file.shown(), entry.line);
-            Some(Setting { key: keys::known(entry.key)?, value: entry.value.clone(), origin })
-        };
-        for (model, entries) in &from_file.models {
-            settings.models.push((model.clone(), entries.iter().filter_map(of_model).collect()));
-        }
         settings.found_by_clients = settings.data_dir_is_from_the_file() && !config_file.named;
         Ok(settings)
     }
@@ -270,68 +279,34 @@ fn project_dir(marks: &[&str]) -> Option<PathBuf> {
     (found != here).then(|| found.to_owned())
 }
 
-/// A value and where it came from, if there is one.
-type Found = Result<Option<(Value, Origin)>>;
-
-struct Layers<'a> {
-    given: Map<String, Value>,
-    from_file: &'a FileValue,
-    env: &'a Env<'a>,
-    config_file: &'a ConfigFile,
-    /// The name of the default model, once it is known.
-    model: Option<Value>,
+/// The settings that the command line gives.
+fn of_flags(given: &Map<String, Value>) -> Result<Vec<Setting>> {
+    let flags = KEYS.iter().filter_map(|key| Some((key, key.flag?, given.get(key.name)?)));
+    let setting = |(key, flag, value): (&'static Key, &'static str, &Value)| {
+        let value = key.kind.check(value.clone());
+        let value = value.map_err(|why| Failure::usage(format!("`{flag}`: {why}")))?;
+        Ok(Setting { key, value, origin: Origin::Flag(flag) })
+    };
+    flags.map(setting).collect()
 }
 
-impl Layers<'_> {
-    fn setting(&self, key: &'static Key) -> Result<Setting> {
-        let mut found = self.of_flag(key)?;
-        for layer in [Self::of_env, Self::of_file] {
-            found = if found.is_none() { self.of_layer(key, layer)? } else { found };
+/// The settings that the environment gives.
+fn of_environment(env: &Env<'_>) -> Result<Vec<Setting>> {
+    let mut found = Vec::new();
+    for (key, name) in KEYS.iter().filter_map(|key| Some((key, key.env?))) {
+        if let Some(text) = env(name)? {
+            let value = key.kind.parse(&text);
+            let value = value.map_err(|why| Failure::usage(format!("`{name}`: {why}")))?;
+            found.push(Setting { key, value, origin: Origin::Env(name) });
         }
-        let (value, origin) = match found {
-            Some(found) => found,
-            None => (self.resolve_path(key, key.default_value())?, Origin::Default),
-        };
-        Ok(Setting { key, value, origin })
     }
+    Ok(found)
+}
 
-    fn of_flag(&self, key: &Key) -> Found {
-        let Some((value, flag)) = self.given.get(key.name).zip(key.flag) else { return Ok(None) };
-        let value =
-            key.kind.check(value.clone()).map_err(|why| Failure::usage(format!("`{flag}`: {why}")))?;
-        Ok(Some((value, Origin::Flag(flag))))
-    }
-
-    /// What the environment or the file says. A model's settings do not apply to another model: they are left out
-    /// if that layer names one.
-    fn of_layer(&self, key: &Key, layer: fn(&Self, &Key) -> Found) -> Found {
-        if let (Some(model), Some(_), Some(name)) = (&self.model, key.of_model(), keys::known(keys::NAME))
-            && layer(self, name)?.is_some_and(|(named, _)| named != *model)
-        {
-            return Ok(None);
-        }
-        layer(self, key)
-    }
-
-    fn of_env(&self, key: &Key) -> Found {
-        let Some(name) = key.env else { return Ok(None) };
-        let Some(text) = (self.env)(name)? else { return Ok(None) };
-        let value = key.kind.parse(&text).map_err(|why| Failure::usage(format!("`{name}`: {why}")))?;
-        Ok(Some((value, Origin::Env(name))))
-    }
-
-    fn of_file(&self, key: &Key) -> Found {
-        let Some(entry) = self.from_file.entries.iter().find(|entry| entry.key == key.name) else {
-            return Ok(None);
-        };
-        let value = self.resolve_path(key, entry.value.clone())?;
-        Ok(Some((value, Origin::File(self.config_file.shown(), entry.line))))
-    }
-
-    fn resolve_path(&self, key: &Key, value: Value) -> Result<Value> {
-        match (key.kind, value.as_str()) {
-            (Kind::Path, Some(path)) => Ok(json!(utf8(&self.config_file.root().join(path), key.name)?)),
-            _ => Ok(value),
-        }
+/// A value of the file or a default: a path is relative to the folder of the file.
+fn resolved(root: &Path, key: &Key, value: Value) -> Result<Value> {
+    match (key.kind, value.as_str()) {
+        (Kind::Path, Some(path)) => Ok(json!(utf8(&root.join(path), key.name)?)),
+        _ => Ok(value),
     }
 }

@@ -26,7 +26,6 @@ const LISTS: &[&[&str]] = &[
     &["show", "inbox", "ada"],
     &["top"],
     &["models"],
-    &["models", "--all"],
     &["config", "keys"],
 ];
 

@@ -24,7 +24,7 @@ fn garden_server() -> Stub {
     let run_path = format!("/v1/runs/{RUN}");
     let by_id = |rest: &str| format!("/v1/agents/{AGENT}{rest}");
     let messages = format!("/v1/spaces/{SPACE}/messages");
-    let members = format!("/v1/spaces/{SPACE}/members");
+    let members = "/v1/spaces/home/members";
     let ready = json!({"ready": true, "version": env!("CARGO_PKG_VERSION"),
         "model": {"name": "demo", "demo": true, "context_window": 128_000},
         "totals": {"agents": 1, "spaces": 1, "messages": 2, "waiting": 1, "dead": 0, "open_cycles": 0}});
@@ -42,7 +42,7 @@ fn garden_server() -> Stub {
         ("/v1/spaces/home", space()),
         (&messages, page(json!([message(1, OWNER, "You", "What grows here? Look it up."), adas_message()]))),
         (
-            &members,
+            members,
             page(
                 json!([{"entity": entity(OWNER, "human", "owner", "Mira"), "role": "owner", "since": "2026-01-01T00:00:00Z"},
             {"entity": entity(AGENT, "agent", "ada", "Ada"), "role": "member", "since": "2026-01-01T00:00:00Z"}]),

@@ -3,8 +3,8 @@
 
 use agent::port::Price;
 use futures_util::future::join_all;
-use models::catalog::{PROVIDERS, Provider};
-use models::listing::{Offer, Reach, Survey, catalogued, survey};
+use models::catalog::PROVIDERS;
+use models::listing::{Offer, Reach, Survey, survey};
 use serde_json::{Value, json};
 
 use super::setup::{LIST_WAIT, Setup, provider};
@@ -20,9 +20,6 @@ const SHOWN_MAX: usize = 12;
 /// Asks providers and prints the answers.
 pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> Result<Exit> {
     let only = args.provider.as_deref().map(provider).transpose()?;
-    if args.all {
-        return Ok(known(&screen, only));
-    }
     let setup = Setup::load(global)?;
     let waiting = Progress::start(&screen, "asking providers and this machine");
     let chosen = setup.chosen().await;
@@ -140,25 +137,6 @@ fn dollars(micros: u64) -> String {
         cents if cents.len() < 2 => format!("${full}.{cents}0"),
         cents => format!("${full}.{cents}"),
     }
-}
-
-/// Lists the catalog without asking a provider.
-fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
-    let providers = PROVIDERS.iter().filter(|provider| match only {
-        Some(only) => only.name == provider.name,
-        None => provider.is_main(),
-    });
-    let rows: Vec<Offer> = providers.flat_map(catalogued).collect();
-    if screen.json {
-        screen.json_list(rows);
-    } else if rows.is_empty() {
-        screen.line("the catalog lists no models of this provider; any name can be used");
-    } else {
-        let rows: Vec<Vec<String>> = rows.iter().map(|row| model_row(screen, row)).collect();
-        screen.table(&["MODEL", "WINDOW", "INPUT", "CACHED", "OUTPUT"], &rows);
-        screen.wrapped("prices are in US dollars per million tokens; other names can be used as well", 2);
-    }
-    Exit::Answered
 }
 
 fn as_json(found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>) -> Value {

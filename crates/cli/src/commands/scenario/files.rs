@@ -82,28 +82,26 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 
 /// All scenarios, or a failure that lists their flaws.
 pub(super) fn valid(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
-    let mut flaws: Vec<(&File, &FileFlaw)> = Vec::new();
-    for file in &files {
-        flaws.extend(file.scenario.as_ref().err().into_iter().flatten().map(|flaw| (file, flaw)));
+    let mut valid = Vec::new();
+    let mut wrong = Vec::new();
+    for File { path, scenario } in files {
+        match scenario {
+            Ok(scenario) => valid.push((path, scenario)),
+            Err(flaws) => wrong.extend(flaws.iter().map(|flaw| {
+                let hint = flaw.hint.as_ref().map(|hint| format!("\n    ({hint})")).unwrap_or_default();
+                format!("{}{hint}", flaw.located(&path))
+            })),
+        }
     }
-    // A failure has one hint: that of a single flaw. Of several flaws each keeps its own below it.
-    let hint = if let [(_, only)] = flaws.as_slice() { only.hint.clone() } else { None };
-    let with_hint = |(file, flaw): &(&File, &FileFlaw)| match &flaw.hint {
-        Some(own) if flaws.len() > 1 => format!("{}\n    ({own})", flaw.located(&file.path)),
-        _ => flaw.located(&file.path),
-    };
-    let mut wrong: Vec<String> = flaws.iter().map(with_hint).collect();
     if wrong.is_empty() {
-        let valid_file = |file: File| Some((file.path, file.scenario.ok()?));
-        return Ok(files.into_iter().filter_map(valid_file).collect());
+        return Ok(valid);
     }
     let more = wrong.len().saturating_sub(LISTED);
     wrong.truncate(LISTED);
     if more > 0 {
         wrong.push(format!("and {more} more"));
     }
-    let failure =
-        Failure::new(Exit::Usage, "bad_scenario", format!("not a valid scenario:\n  {}", wrong.join("\n  ")));
-    Err(failure
-        .hint(hint.unwrap_or_else(|| "nothing was run; `viv scenario check` lists everything".to_owned())))
+    let message = format!("not a valid scenario:\n  {}", wrong.join("\n  "));
+    Err(Failure::new(Exit::Usage, "bad_scenario", message)
+        .hint("nothing was run; `viv scenario check` lists everything"))
 }

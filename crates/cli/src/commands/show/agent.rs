@@ -25,34 +25,24 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     }
     let facts: FactsJson = client.get_as(&facts).await?;
     let line = |text: &str| screen.clean_line(text);
-    let mut pairs = vec![
-        ("name", format!("{} ({})", line(&agent.display_name), line(&agent.name))),
-        ("id", agent.id.to_string()),
-        ("state", state_of(&agent)),
-        ("model", agent.model.as_deref().map_or_else(|| "the server's default".to_owned(), line)),
-        ("config", format!("revision {}", agent.config_rev)),
-        ("inbox", format!("waiting {}, held {}", agent.waiting, agent.held)),
-        ("cycles", format!("{}, skipped {}", agent.cycles, agent.skips)),
-        ("tokens", tokens_of(&agent)),
-        ("created", ago(agent.created_at, Timestamp::now())),
+    let about = Some(line(&agent.description)).filter(|about| !about.is_empty());
+    let pairs = [
+        ("name", Some(format!("{} ({})", line(&agent.display_name), line(&agent.name)))),
+        ("about", about),
+        ("quarantined", agent.damage.as_deref().map(line)),
+        ("id", Some(agent.id.to_string())),
+        ("state", Some(state_of(&agent))),
+        ("why", agent.why.as_deref().map(line)),
+        ("model", Some(agent.model.as_deref().map_or_else(|| "the server's default".to_owned(), line))),
+        ("config", Some(format!("revision {}", agent.config_rev))),
+        ("inbox", Some(format!("waiting {}, held {}", agent.waiting, agent.held))),
+        ("dead", dead::notice(&agent).as_deref().map(line)),
+        ("cycles", Some(format!("{}, skipped {}", agent.cycles, agent.skips))),
+        ("tokens", Some(tokens_of(&agent))),
+        ("created", Some(ago(agent.created_at, Timestamp::now()))),
+        ("cycle", agent.cycle.map(|cycle| cycle.to_string())),
     ];
-    if !agent.description.is_empty() {
-        pairs.insert(1, ("about", line(&agent.description)));
-    }
-    if let Some(why) = &agent.damage {
-        pairs.insert(2, ("quarantined", line(why)));
-    }
-    if let Some(why) = &agent.why {
-        let at = pairs.iter().position(|(name, _)| *name == "state").map_or(0, |at| at + 1);
-        pairs.insert(at, ("why", line(why)));
-    }
-    if let Some(notice) = dead::notice(&agent) {
-        let at = pairs.iter().position(|(name, _)| *name == "inbox").map_or(0, |at| at + 1);
-        pairs.insert(at, ("dead", line(&notice)));
-    }
-    if let Some(cycle) = agent.cycle {
-        pairs.push(("cycle", cycle.to_string()));
-    }
+    let pairs: Vec<_> = pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     screen.pairs(&pairs);
     let mut spaces: Vec<_> =
         facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.name)).collect();

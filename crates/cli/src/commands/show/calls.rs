@@ -15,12 +15,9 @@ const PREVIEW: usize = 40;
 /// Columns of a late result in a line.
 const RESULT_COLUMNS: usize = 80;
 
-/// The open calls as the server returns them; empty if the server is older than this API.
+/// The open calls as the server returns them.
 pub(super) async fn fetched(client: &Client, agent: AgentId) -> Result<Value> {
-    match client.get(&agent_path(agent, "/calls")).await {
-        Err(failure) if failure.class == ErrorClass::NotFound => Ok(Value::Array(Vec::new())),
-        answer => Ok(answer?["items"].take()),
-    }
+    Ok(client.get(&agent_path(agent, "/calls")).await?["items"].take())
 }
 
 /// One line for each open call, with the id that `viv cancel` takes.

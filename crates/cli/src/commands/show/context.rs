@@ -6,7 +6,6 @@ use agent::message::Part;
 use api::{ContextJson, LogEntry};
 use serde_json::{Value, json};
 
-use crate::args::ContextArg;
 use crate::bars::{Piece, Scale};
 use crate::errors::Result;
 use crate::output::{Screen, Style};
@@ -15,9 +14,14 @@ use crate::target;
 use client::{Client, agent_path, typed};
 
 /// Shows the context.
-pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) -> Result<()> {
+pub(super) async fn context(
+    client: &Client,
+    screen: &Screen,
+    wanted: Option<&str>,
+    only_layers: bool,
+) -> Result<()> {
     let reading = Progress::start(screen, "reading");
-    let agent = target::agent(client, arg.agent.as_deref()).await?;
+    let agent = target::agent(client, wanted).await?;
     let path = agent_path(agent.id, "/context");
     // Without a known model the window is unknown, but the consciousness can still be shown.
     let (layers, why) = match client.get(&path).await {
@@ -25,7 +29,7 @@ pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) 
         Err(failure) if failure.code == "no_such_model" => (Value::Null, Some(failure.message)),
         Err(failure) => return Err(failure.into()),
     };
-    let log = match arg.layers && !screen.json {
+    let log = match only_layers && !screen.json {
         true => None,
         false => Some(read_all(client, agent.id, usize::MAX).await?),
     };

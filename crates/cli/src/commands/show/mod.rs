@@ -17,10 +17,12 @@ use client::Client;
 /// Runs one verb of `viv show`.
 pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Exit> {
     match what {
-        Show::Agent(arg) => agent::agent(&client, &screen, arg.agent.as_deref()).await?,
-        Show::Run(arg) => run::run(&client, &screen, arg.run.as_deref()).await?,
+        Show::Agent { agent } => agent::agent(&client, &screen, agent.as_deref()).await?,
+        Show::Run { run } => run::run(&client, &screen, run.as_deref()).await?,
         Show::Inbox(arg) => inbox::inbox(&client, &screen, &arg).await?,
-        Show::Context(arg) => context::context(&client, &screen, &arg).await?,
+        Show::Context { agent, layers } => {
+            context::context(&client, &screen, agent.as_deref(), layers).await?
+        }
     }
     Ok(Exit::Answered)
 }

@@ -1,7 +1,5 @@
 //! `viv show run`: one run as a waterfall. Times count from the start of its cycle.
 
-use std::fmt::Write as _;
-
 use agent::call::OutcomeStatus;
 use agent::id::CycleId;
 use agent::run::{CallRecord, StepRecord};
@@ -11,16 +9,18 @@ use jiff::Timestamp;
 use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{Screen, Style, ago, columns, shortened, span};
+use crate::output::{Screen, Style, ago, columns, shortened, span, wrap};
 use crate::target;
 use client::ErrorClass;
 use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of columns of a row's name.
 const NAME: usize = 22;
-/// Narrower terminals get short names and marks.
-const NARROW: usize = 60;
-/// Minimum number of columns of a bar, however narrow the terminal is.
+/// Columns of a duration.
+const TOOK: usize = 9;
+/// Columns of the mark of a call that failed.
+const MARK: usize = 8;
+/// Minimum number of columns of a bar and of a name, however narrow the terminal is.
 const BAR: usize = 8;
 
 /// Shows a run.
@@ -123,18 +123,12 @@ fn cost(micros: Option<u64>) -> String {
     }
 }
 
-/// A line of the waterfall: the heading of a step, or a row with a bar.
-#[derive(Debug)]
-enum WaterfallRow {
-    Step(String),
-    Bar { name: String, took: String, mark: &'static str, pieces: Vec<Piece> },
-}
-
-/// The characters of the bars.
-struct Glyphs {
-    wait: char,
-    model: char,
-    tool: char,
+/// A row of the waterfall: what the agent did, when, and for how long.
+struct Bar {
+    name: String,
+    took: String,
+    pieces: Vec<Piece>,
+    mark: &'static str,
 }
 
 /// The steps of a run with their times and tokens.
@@ -142,183 +136,120 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     if run.steps.is_empty() {
         return;
     }
-    let glyphs =
-        Glyphs {
-            wait: screen.pick('░', '.'), model: screen.pick('█', '#'), tool: screen.pick('▒', '=')
-        };
-    let mut rows = Vec::new();
-    let mut now = 0;
+    let mut steps = Vec::new();
+    let mut end = 0;
     for step in &run.steps {
-        now = rows_of(screen, &glyphs, step, now, &mut rows);
+        let bars = bars_of(screen, step, end);
+        end = bars.iter().flat_map(|bar| &bar.pieces).map(|piece| piece.to).fold(end, u64::max);
+        steps.push((heading(screen, step), bars));
     }
-    let scale_of = |cells| Scale { total: length(run).max(now), cells };
-    let widths = Widths::of(screen.room(), &rows);
-    let scale = scale_of(widths.bar);
+    let names = (screen.room() / 4).clamp(BAR, NAME);
+    let before = names + 1 + TOOK + 2;
+    let cells = screen.room().saturating_sub(before + 1 + MARK).max(BAR);
+    let scale = Scale { total: length(run).max(end), cells };
     screen.line("");
-    screen
-        .line(&screen.paint(Style::Dim, &format!("{}{}", " ".repeat(widths.before()), scale.times(screen))));
-    for row in &rows {
-        match row {
-            WaterfallRow::Step(heading) => screen.wrapped(heading, 8),
-            WaterfallRow::Bar { name, took, mark, pieces } => {
-                screen.line(&widths.line(screen, name, took, mark, &scale.bar(screen, pieces)));
-            }
+    screen.line(&screen.paint(Style::Dim, &format!("{}{}", " ".repeat(before), scale.times(screen))));
+    for (heading, bars) in &steps {
+        screen.wrapped(heading, 8);
+        for Bar { name, took, pieces, mark } in bars {
+            let name = shortened(name, names);
+            let blank = " ".repeat(names - columns(&name));
+            let (bar, mark) = (scale.bar(screen, pieces), screen.paint(Style::Red, mark));
+            screen.line(format!("{name}{blank} {took:>TOOK$}  {bar} {mark}").trim_end());
         }
     }
-    let Glyphs { wait, model, tool } = glyphs;
-    let failed = rows.iter().any(|row| matches!(row, WaterfallRow::Bar { mark: "!", .. }));
-    let mut legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
-    if failed {
-        legend.push_str("  ! failed or unfinished");
-    }
-    for line in crate::output::wrap(&legend, screen.width, 0) {
+    let [wait, model, tool] = glyphs(screen);
+    let legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
+    for line in wrap(&legend, screen.width, 0) {
         screen.line(&screen.paint(Style::Dim, &line));
     }
 }
 
-/// Adds the rows of one step; returns where it ends.
-fn rows_of(
-    screen: &Screen,
-    glyphs: &Glyphs,
-    step: &StepRecord,
-    now: u64,
-    rows: &mut Vec<WaterfallRow>,
-) -> u64 {
-    let mut heading = match step.usage.input.or(step.usage.output) {
-        Some(_) => format!("step {}: {}", step.step, tokens(&step.usage.into())),
-        None => format!("step {}: tokens unknown", step.step),
-    };
-    if let Some(speed) = step.tokens_per_second() {
-        let _ = write!(heading, ", {speed:.0} tokens/s");
-    }
-    if step.attempts > 1 {
-        let _ = write!(heading, ", {} attempts", step.attempts);
-    }
-    heading.push_str(&meanwhile(screen, step));
-    if step.tools.is_empty() {
-        heading.push_str(", no calls");
-    }
-    rows.push(WaterfallRow::Step(heading));
+/// The characters for waiting, generating and a tool.
+fn glyphs(screen: &Screen) -> [char; 3] {
+    screen.pick(['░', '█', '▒'], ['.', '#', '='])
+}
+
+/// The bars of one step: the model's and those of its calls. A step without a start begins at `now`.
+fn bars_of(screen: &Screen, step: &StepRecord, now: u64) -> Vec<Bar> {
+    let [wait, model, tool] = glyphs(screen);
+    let piece = |from, to, glyph, style| Piece { from, to, glyph, style };
     let from = step.started_ms.unwrap_or(now);
     let to = from.saturating_add(step.model_ms);
     let first = step.first_ms.map_or(from, |first| from.saturating_add(first).min(to));
-    let piece = |from, to, glyph, style| Piece { from, to, glyph, style };
-    let mut pieces = Vec::new();
+    let mut pieces = vec![piece(first, to, model, Style::Cyan)];
     if first > from {
-        pieces.push(piece(from, first, glyphs.wait, Style::Dim));
+        pieces.insert(0, piece(from, first, wait, Style::Dim));
     }
-    pieces.push(piece(first, to, glyphs.model, Style::Cyan));
-    rows.push(WaterfallRow::Bar { name: "  think".to_owned(), took: span(step.model_ms), mark: "", pieces });
-    let mut end = to;
+    let mut bars = vec![Bar { name: "  think".to_owned(), took: span(step.model_ms), pieces, mark: "" }];
     for call in &step.calls {
         let from = call.started_ms.unwrap_or(to);
         let until = from.saturating_add(call.took_ms.unwrap_or(0));
-        let mark = mark(call, screen.room() < NARROW);
+        let mark = mark(call);
         let style = if mark.is_empty() { Style::Yellow } else { Style::Red };
         let ran = call.started_ms.is_some() || step.started_ms.is_none();
-        let pieces = if ran { vec![piece(from, until, glyphs.tool, style)] } else { Vec::new() };
+        let pieces = ran.then(|| piece(from, until, tool, style)).into_iter().collect();
         let took = call.took_ms.map(span).unwrap_or_default();
-        rows.push(WaterfallRow::Bar {
-            name: format!("  {}", screen.clean_line(&call.tool)),
-            took,
-            mark,
-            pieces,
-        });
-        end = end.max(until);
+        bars.push(Bar { name: format!("  {}", screen.clean_line(&call.tool)), took, pieces, mark });
     }
-    end
+    bars
 }
 
-/// What happened during the step: additional events, restarts, repaired calls, and the model that replied.
-fn meanwhile(screen: &Screen, step: &StepRecord) -> String {
-    let mut text = String::new();
-    let events = if step.injected == 1 { "event" } else { "events" };
+/// What a step used, and what happened during it: additional events, restarts, repaired calls, and the model that
+/// replied.
+fn heading(screen: &Screen, step: &StepRecord) -> String {
+    let times = |n: u32| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+    let used = match step.usage.input.or(step.usage.output) {
+        Some(_) => tokens(&step.usage.into()),
+        None => "tokens unknown".to_owned(),
+    };
+    let mut parts = vec![format!("step {}: {used}", step.step)];
+    parts.extend(step.tokens_per_second().map(|speed| format!("{speed:.0} tokens/s")));
+    if step.attempts > 1 {
+        parts.push(format!("{} attempts", step.attempts));
+    }
     if step.injected > 0 {
-        let _ = write!(text, ", {} {events} shown meanwhile", step.injected);
+        let events = if step.injected == 1 { "event" } else { "events" };
+        parts.push(format!("{} {events} shown meanwhile", step.injected));
     }
     if step.interrupts > 0 {
-        let times =
-            if step.interrupts == 1 { "once".to_owned() } else { format!("{} times", step.interrupts) };
-        let _ = write!(text, ", restarted {times}");
-        if !step.aborted.is_none() {
-            let _ = write!(text, " (about {} discarded)", tokens(&step.aborted.into()));
-        }
+        let discarded = match step.aborted.is_none() {
+            true => String::new(),
+            false => format!(" (about {} discarded)", tokens(&step.aborted.into())),
+        };
+        parts.push(format!("restarted {}{discarded}", times(step.interrupts)));
     }
     if !step.discarded.is_none() {
-        let _ = write!(text, ", {} for a discarded reply", tokens(&step.discarded.into()));
+        parts.push(format!("{} for a discarded reply", tokens(&step.discarded.into())));
     }
     if step.cut > 0 {
-        let times = if step.cut == 1 { "once".to_owned() } else { format!("{} times", step.cut) };
-        let _ = write!(text, ", history cut to half {times} (too long)");
+        parts.push(format!("history cut to half {} (too long)", times(step.cut)));
     }
     if step.left_out > 0 {
         let entries = if step.left_out == 1 { "entry" } else { "entries" };
-        let _ = write!(text, ", {} {entries} of the log left out (no space)", step.left_out);
+        parts.push(format!("{} {entries} of the log left out (no space)", step.left_out));
     }
     if step.rebuilt {
-        text.push_str(", history rebuilt (refused as invalid)");
+        parts.push("history rebuilt (refused as invalid)".to_owned());
     }
-    for call in &step.calls {
-        if let Some(what) = &call.repaired {
-            let _ =
-                write!(text, ", {} repaired ({})", screen.clean_line(&call.tool), screen.clean_line(what));
-        }
+    let repaired = step.calls.iter().filter_map(|call| Some((&call.tool, call.repaired.as_ref()?)));
+    parts.extend(repaired.map(|(tool, what)| format!("{tool} repaired ({what})")));
+    parts.extend(step.model.as_ref().map(|model| format!("by {model}")));
+    if step.tools.is_empty() {
+        parts.push("no calls".to_owned());
     }
-    if let Some(model) = &step.model {
-        let _ = write!(text, ", by {}", screen.clean_line(model));
-    }
-    text
+    screen.clean_line(&parts.join(", "))
 }
 
 /// The mark of a call that did not simply succeed.
-fn mark(call: &CallRecord, narrow: bool) -> &'static str {
+fn mark(call: &CallRecord) -> &'static str {
     match call.status {
         Some(OutcomeStatus::Ok) => "",
-        _ if narrow => "!",
         Some(OutcomeStatus::Error) => "failed",
         Some(OutcomeStatus::Pending) => "pending",
         Some(OutcomeStatus::Unknown) => "unknown",
         Some(OutcomeStatus::Canceled) => "canceled",
         None => "open",
-    }
-}
-
-/// Columns of the parts of a row.
-struct Widths {
-    name: usize,
-    took: usize,
-    mark: usize,
-    bar: usize,
-}
-
-impl Widths {
-    fn of(room: usize, rows: &[WaterfallRow]) -> Self {
-        let max = |part: fn(&WaterfallRow) -> usize| rows.iter().map(part).max().unwrap_or(0);
-        let name = max(|row| if let WaterfallRow::Bar { name, .. } = row { columns(name) } else { 0 });
-        let took = max(|row| if let WaterfallRow::Bar { took, .. } = row { columns(took) } else { 0 });
-        let mark = max(|row| if let WaterfallRow::Bar { mark, .. } = row { mark.len() } else { 0 });
-        let mark = if mark == 0 { 0 } else { mark + 1 };
-        let most_name = if room < NARROW { NAME / 2 + 4 } else { NAME };
-        let name = name.min(most_name).min(room.saturating_sub(took + mark + BAR + 3)).max(8);
-        let bar = room.saturating_sub(name + took + mark + 3).max(BAR);
-        Self { name, took, mark, bar }
-    }
-
-    /// Columns before the bar.
-    fn before(&self) -> usize {
-        self.name + 1 + self.took + self.mark + 2
-    }
-
-    fn line(&self, screen: &Screen, name: &str, took: &str, mark: &str, bar: &str) -> String {
-        let name = shortened(name, self.name);
-        let blank = " ".repeat(self.name - columns(&name));
-        let width = self.mark.saturating_sub(1);
-        let mark = match self.mark {
-            0 => String::new(),
-            _ => format!(" {}", screen.paint(Style::Red, &format!("{mark:width$}"))),
-        };
-        let took = format!("{took:>width$}", width = self.took);
-        format!("{name}{blank} {took}{mark}  {bar}").trim_end().to_owned()
     }
 }
 
@@ -371,20 +302,20 @@ mod tests {
         let discarded = Spent { input: Some(800), output: Some(7), ..Spent::default() };
         let step =
             StepRecord { interrupts: 1, aborted, discarded, left_out: 3, cut: 1, ..Default::default() };
-        let text = meanwhile(&Screen::plain(Some(80), false), &step);
-        let spent =
-            ", restarted once (about 900 in, 40 out discarded), 800 in, 7 out for a discarded reply, ";
+        let text = heading(&Screen::plain(Some(80), false), &step);
+        let spent = "step 0: tokens unknown, restarted once (about 900 in, 40 out discarded), \
+                     800 in, 7 out for a discarded reply, ";
         assert!(text.starts_with(spent), "{text}");
-        assert!(text.ends_with(", 3 entries of the log left out (no space)"), "{text}");
+        assert!(text.contains(", 3 entries of the log left out (no space), "), "{text}");
         let call = |tool: &str, repaired: Option<&str>| CallRecord {
             tool: tool.into(),
             repaired: repaired.map(str::to_owned),
             ..Default::default()
         };
         let calls = vec![call("done", None), call("send_message", Some("trailing comma"))];
-        let text = meanwhile(&Screen::plain(Some(80), false), &StepRecord { calls, ..Default::default() });
-        assert_eq!(text, ", send_message repaired (trailing comma)");
-        assert_eq!(meanwhile(&Screen::plain(Some(80), false), &StepRecord::default()), "");
+        let step = StepRecord { calls, tools: vec!["done".into()], ..Default::default() };
+        let text = heading(&Screen::plain(Some(80), false), &step);
+        assert_eq!(text, "step 0: tokens unknown, send_message repaired (trailing comma)");
     }
 
     #[test]
@@ -407,13 +338,11 @@ mod tests {
 
     #[test]
     fn a_step_without_a_start_is_drawn_after_the_one_before() {
-        let (screen, mut rows) = (Screen::plain(Some(80), false), Vec::new());
-        let glyphs = Glyphs { wait: '.', model: '#', tool: '=' };
+        let screen = Screen::plain(Some(80), false);
         let step = StepRecord { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };
-        let end = rows_of(&screen, &glyphs, &step, 100, &mut rows);
-        assert_eq!(end, 150);
-        let WaterfallRow::Bar { pieces, took, .. } = &rows[1] else { panic!("no bar") };
-        assert_eq!((pieces[0].from, pieces[0].to, took.as_str()), (100, 150, "50 ms"));
-        assert!(matches!(&rows[0], WaterfallRow::Step(heading) if heading.contains("2 attempts")));
+        let bars = bars_of(&screen, &step, 100);
+        let piece = bars[0].pieces[0];
+        assert_eq!((piece.from, piece.to, bars[0].took.as_str()), (100, 150, "50 ms"));
+        assert!(heading(&screen, &step).contains("2 attempts"));
     }
 }

@@ -1,5 +1,7 @@
 //! What a server prints once it is up.
 
+use std::path::Path;
+
 use agent::life::Standing;
 use agent::port::AgentCard;
 use serde_json::json;
@@ -76,38 +78,34 @@ impl Announcement<'_> {
         screen.line("Ctrl-C stops the server; accepted events are not lost.");
     }
 
+    /// The agents of the files, else those that exist, else the one that the first start creates.
     fn agents(&self) -> String {
-        let mut names: Vec<&str> = self.files.names().collect();
-        if names.is_empty() {
-            return self.without_files();
-        }
-        let more = names.len().saturating_sub(NAMED);
-        names.truncate(NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("{}{more} (from `{}`)", names.join(", "), shown(self.settings.agents_dir()))
-    }
-
-    fn without_files(&self) -> String {
         let lives = self.existing.iter().filter(|card| card.standing != Standing::Retired);
-        let names: Vec<&str> = lives.map(|card| card.entity.name.as_str()).collect();
-        match names[..] {
-            [] | [world::AGENT] => format!("{} in the space `{}`", world::AGENT, world::SPACE),
-            [..] if names.len() > NAMED => format!("{} and more", names[..NAMED].join(", ")),
-            [..] => names.join(", "),
+        let (names, from): (Vec<&str>, _) = match self.files.agents.is_empty() {
+            true => (lives.map(|card| card.entity.name.as_str()).collect(), String::new()),
+            false => {
+                (self.files.names().collect(), format!(" (from `{}`)", shown(self.settings.agents_dir())))
+            }
+        };
+        match names.as_slice() {
+            [] | [world::AGENT] if from.is_empty() => {
+                format!("{} in the space `{}`", world::AGENT, world::SPACE)
+            }
+            all if all.len() > NAMED => format!("{} and more{from}", all[..NAMED].join(", ")),
+            all => format!("{}{from}", all.join(", ")),
         }
     }
 
     /// The command that talks to this server.
     fn chat(&self, screen: &Screen) -> String {
         let whom = self.files.names().next().map(|name| format!(" --agent {name}")).unwrap_or_default();
+        let place = |option: &str, path: &Path| {
+            format!(" --{option} {}", screen.clean_line(&path.display().to_string()))
+        };
         let where_else = match &self.settings.file {
             _ if self.settings.found_by_clients => String::new(),
-            Some(file) if self.settings.data_dir_is_from_the_file() => {
-                format!(" --config {}", screen.clean_line(&file.display().to_string()))
-            }
-            _ => {
-                format!(" --data-dir {}", screen.clean_line(&self.settings.data_dir().display().to_string()))
-            }
+            Some(file) if self.settings.data_dir_is_from_the_file() => place("config", file),
+            _ => place("data-dir", self.settings.data_dir()),
         };
         let plain = whom.is_empty() && where_else.is_empty() && self.settings.file.is_none();
         let command = screen.paint(Style::Bold, &format!("viv chat{whom}{where_else}"));
@@ -123,20 +121,22 @@ pub(super) fn print_notes(
     demo: bool,
     admin_key: Option<&str>,
 ) {
+    let warning = |text: &str| screen.line(&screen.paint(Style::Yellow, &format!("\n{text}")));
     if no_space {
-        let label = "\nThe disk is full: the server accepts nothing until there is space; everything can be read.\n\
-                     Commands on this machine may not find a key for this server before the next start.";
-        screen.line(&screen.paint(Style::Yellow, label));
+        warning(
+            "The disk is full: the server accepts nothing until there is space; everything can be read.\n\
+             Commands on this machine may not find a key for this server before the next start.",
+        );
     }
     if lost_frames > 0 {
-        let label = format!("\n{}", damaged_log(lost_frames));
-        screen.line(&screen.paint(Style::Yellow, &label));
+        warning(&damaged_log(lost_frames));
     }
     if demo {
-        let label = "\nThis is the demo model: scripted replies, no language model. For a real one set\n\
-                     OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama, or try\n\
-                     `make run-local`.";
-        screen.line(&screen.paint(Style::Yellow, label));
+        warning(
+            "This is the demo model: scripted replies, no language model. For a real one set\n\
+             OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama, or try\n\
+             `make run-local`.",
+        );
     }
     if let Some(key) = admin_key {
         screen.line(&format!("\nAdmin key, shown only this once and stored as a hash:\n  {key}"));

@@ -1,12 +1,11 @@
 //! `viv up -d`, `viv stop` and `viv logs`: a server in the background. The server of a data directory is the process
 //! that holds its lock; the lock file has its process id. Must not know how a server works.
 
-use std::collections::VecDeque;
 use std::fs::{DirBuilder, File};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use super::announce;
 use crate::args::{Global, LogsArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
-use crate::output::{Screen, Style};
+use crate::output::{self, Screen, Style};
 use crate::progress::Progress;
 use crate::settings;
 
@@ -97,14 +96,10 @@ fn open_log(data_dir: &Path) -> io::Result<File> {
 }
 
 /// The failure that a server which did not get ready has written to its log.
-fn why_it_ended(log: &Path, begin: u64, code: Option<i32>) -> Failure {
-    let mut text = String::new();
-    let read = File::open(log).and_then(|mut log| {
-        log.seek(SeekFrom::Start(begin))?;
-        log.take(LOG_MAX_BYTES).read_to_string(&mut text)
-    });
-    let error = text.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
-    let error = error.filter(|_| read.is_ok()).map(|mut line| line["error"].take()).unwrap_or_default();
+fn why_it_ended(log: &Path, mut begin: u64, code: Option<i32>) -> Failure {
+    let lines = lines_from(log, &mut begin).unwrap_or_default();
+    let error = lines.iter().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
+    let error = error.map(|mut line| line["error"].take()).unwrap_or_default();
     let part = |name: &str| error[name].as_str();
     let known = [Exit::Usage, Exit::Refused, Exit::TimedOut];
     let exit = known.into_iter().find(|exit| Some(*exit as i32) == code).unwrap_or(Exit::Failed);
@@ -192,76 +187,39 @@ async fn server(data_dir: &Path) -> Result<Option<Pid>> {
 /// Runs `viv logs`.
 pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Result<Exit> {
     let path = settings::data_dir(global)?.join(LOG);
-    let mut log = GrowingLog::open(&path).map_err(|error| {
+    let mut at = 0;
+    let lines = lines_from(&path, &mut at).map_err(|error| {
         let message = format!("cannot read the log `{}`: {error}", path.display());
         Failure::new(Exit::NotFound, "no_log", message)
             .hint("`viv up -d` writes one; a server in a terminal logs to standard error")
     })?;
-    let unread = |error: io::Error| {
-        Failure::new(Exit::Failed, "no_log", format!("cannot read the log `{}`: {error}", path.display()))
-    };
-    let mut newest = VecDeque::new();
-    while let Some(line) = log.next().map_err(unread)? {
-        newest.push_back(line);
-        if newest.len() > args.lines as usize {
-            newest.pop_front();
-        }
-    }
-    if newest.is_empty() && args.lines > 0 {
+    if lines.is_empty() {
         screen.note("the log has no lines; `VIV_LOG=info viv up -d` logs each request and each cycle");
     }
+    let mut newest = &lines[lines.len().saturating_sub(args.lines as usize)..];
+    let mut grown;
     loop {
-        for line in newest.drain(..) {
-            match writeln!(io::stdout().lock(), "{}", screen.clean(line.trim_end())) {
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Answered),
-                Err(error) => {
-                    let message = format!("cannot write to standard output: {error}");
-                    return Err(Failure::new(Exit::Failed, "cannot_write", message));
-                }
-                Ok(()) => {}
-            }
-        }
-        if !args.follow {
+        newest.iter().for_each(|line| screen.line(&screen.clean(line)));
+        if !args.follow || output::is_gone() {
             return Ok(Exit::Answered);
         }
         tokio::time::sleep(LOOK).await;
-        match log.next().map_err(unread)? {
-            Some(line) => newest.push_back(line),
-            None => log.reopen_if_replaced(&path),
-        }
+        // Between two files there may be none for a moment.
+        grown = lines_from(&path, &mut at).unwrap_or_default();
+        newest = &grown;
     }
 }
 
-/// A log that is read while it grows.
-struct GrowingLog {
-    lines: BufReader<File>,
-    inode: u64,
-    /// The beginning of a line whose end is not written yet.
-    begun: Vec<u8>,
-}
-
-impl GrowingLog {
-    fn open(path: &PathBuf) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let inode = file.metadata()?.ino();
-        Ok(Self { lines: BufReader::new(file), inode, begun: Vec::new() })
-    }
-
-    /// The next whole line; `None` if there is none yet.
-    fn next(&mut self) -> io::Result<Option<String>> {
-        self.lines.read_until(b'\n', &mut self.begun)?;
-        if !self.begun.ends_with(b"\n") {
-            return Ok(None);
-        }
-        Ok(Some(String::from_utf8_lossy(&std::mem::take(&mut self.begun)).into_owned()))
-    }
-
-    /// Begins with the new file after a start has put this one aside.
-    fn reopen_if_replaced(&mut self, path: &PathBuf) {
-        if let Ok(new) = Self::open(path)
-            && new.inode != self.inode
-        {
-            *self = new;
-        }
-    }
+/// The whole lines of the log from byte `at` on, which then is the byte behind them. A log that is shorter than that is
+/// a new one. Of a very long one the beginning is left out.
+fn lines_from(log: &Path, at: &mut u64) -> io::Result<Vec<String>> {
+    let mut log = File::open(log)?;
+    let len = log.metadata()?.len();
+    let from = if len < *at { 0 } else { *at };
+    *at = log.seek(SeekFrom::Start(from.max(len.saturating_sub(LOG_MAX_BYTES))))?;
+    let mut bytes = Vec::new();
+    log.take(LOG_MAX_BYTES).read_to_end(&mut bytes)?;
+    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+    *at += bytes.len() as u64;
+    Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }

@@ -83,19 +83,9 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     if let Err(error) = local.write(data_dir) {
         // Without the file no command on this machine finds the server, so do not run it.
         server.stop().await?;
-        let dir = data_dir.display();
-        let hint = match &admin_key {
-            Some(_) => {
-                "may this user write there? The admin key was not shown: `viv keys admin --reset` creates one"
-            }
-            None => "may this user write there?",
-        };
-        return Err(Failure::new(
-            Exit::Failed,
-            "credentials_unwritable",
-            format!("cannot write the credential file in `{dir}`: {error}"),
-        )
-        .hint(hint));
+        let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
+        return Err(Failure::new(Exit::Failed, "credentials_unwritable", message)
+            .hint("may this user write there? If this was the first start, `viv keys admin --reset` creates an admin key"));
     }
     let announcement = Announcement {
         settings: &settings,
@@ -209,31 +199,25 @@ async fn serve(
 }
 
 /// The signals that stop a server.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
+struct Signals([Signal; 3]);
 
 impl Signals {
     fn new() -> Result<Self> {
-        let listen = |kind| {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = kinds.map(|kind| {
             signal(kind).map_err(|error| {
                 Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
             })
-        };
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
+        });
+        Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
     async fn next(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
         }
     }
 }
@@ -270,47 +254,23 @@ fn log_to_stderr(screen: Screen, settings: &Settings) -> Result<()> {
 
 /// Why the store in that directory, or in that file, cannot be used.
 pub(crate) fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
-    let dir = data_dir.display();
+    let message = error.to_string();
     match error {
         OpenError::Locked { .. } => listen::in_use(data_dir),
-        OpenError::Newer { min_reader, ours, .. } => Failure::new(
-            Exit::Refused,
-            "store_newer",
-            format!(
-                "the store in `{dir}` needs a reader of format {min_reader}, this `viv` reads up to {ours}"
-            ),
-        )
-        .hint("run the version that created it, or a newer one; nothing was changed"),
-        OpenError::NewerTables { file, version, ours } => Failure::new(
-            Exit::Refused,
-            "store_newer",
-            format!(
-                "the store `{}` has schema version {version}, this `viv` supports up to {ours}",
-                file.display()
-            ),
-        )
-        .hint("run the version that created it, or a newer one; nothing was changed"),
-        OpenError::NotADatabase { file, why } => Failure::new(
-            Exit::Failed,
-            "store_foreign",
-            format!("`{}` is not a store of Vivarium: {why}", file.display()),
-        )
-        .hint("move it away, or name another --data-dir; nothing was changed"),
-        OpenError::Corrupt { file, why, written } => Failure::new(
-            Exit::Failed,
-            "store_damaged",
-            format!("the store `{}` is damaged: {why}", file.display()),
-        )
-        .hint(match written {
-            true => "`viv verify` lists what is wrong, `viv restore` restores a backup",
-            false => "`viv restore` restores a backup; nothing was changed",
-        }),
-        OpenError::Io { source, .. } => Failure::new(
-            Exit::Failed,
-            "data_dir_unusable",
-            format!("cannot use the data directory `{dir}`: {source}"),
-        )
-        .hint("may this user write there, and is there space on the disk?"),
-        other => Failure::new(Exit::Failed, "store_unusable", format!("cannot use the store: {other}")),
+        OpenError::Newer { .. } | OpenError::NewerTables { .. } => {
+            Failure::new(Exit::Refused, "store_newer", message)
+                .hint("run the version that created it, or a newer one; nothing was changed")
+        }
+        OpenError::NotADatabase { .. } => Failure::new(Exit::Failed, "store_foreign", message)
+            .hint("move it away, or name another --data-dir; nothing was changed"),
+        OpenError::Corrupt { written, .. } => {
+            Failure::new(Exit::Failed, "store_damaged", message).hint(match written {
+                true => "`viv verify` lists what is wrong, `viv restore` restores a backup",
+                false => "`viv restore` restores a backup; nothing was changed",
+            })
+        }
+        OpenError::Io { .. } => Failure::new(Exit::Failed, "data_dir_unusable", message)
+            .hint("may this user write there, and is there space on the disk?"),
+        OpenError::TooOld { .. } => Failure::new(Exit::Failed, "store_unusable", message),
     }
 }

@@ -9,17 +9,14 @@ use rusqlite::ErrorCode;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has the directory open.
-    #[error(
-        "the data directory `{}` is in use by another viv; stop that one, or name another directory with `--data-dir`",
-        dir.display()
-    )]
+    #[error("the data directory `{}` is in use by another viv", dir.display())]
     Locked {
         /// The data directory.
         dir: PathBuf,
     },
     /// The store was written by a newer version.
     #[error(
-        "the store in `{}` was written by a newer viv (it needs a reader of format {min_reader}, this one reads up to {ours}); run that version or a newer one",
+        "the store in `{}` needs a reader of format {min_reader}, this `viv` reads up to {ours}",
         dir.display()
     )]
     Newer {
@@ -32,7 +29,7 @@ pub enum OpenError {
     },
     /// The version of its tables is newer than this program knows.
     #[error(
-        "the store `{}` was written by a newer viv (its tables are of version {version}, this one knows {ours}); run that version or a newer one",
+        "the store `{}` has schema version {version}, this `viv` supports up to {ours}",
         file.display()
     )]
     NewerTables {
@@ -44,10 +41,7 @@ pub enum OpenError {
         ours: i64,
     },
     /// The file is not a store of Vivarium.
-    #[error(
-        "`{}` is not a store of viv: {why}; move it away, or name another directory with `--data-dir`",
-        file.display()
-    )]
+    #[error("`{}` is not a store of Vivarium: {why}", file.display())]
     NotADatabase {
         /// The file.
         file: PathBuf,
@@ -55,7 +49,7 @@ pub enum OpenError {
         why: String,
     },
     /// The file is a store, but cannot be read.
-    #[error("the store `{}` is damaged: {why}; restore it from a copy", file.display())]
+    #[error("the store `{}` is damaged: {why}", file.display())]
     Corrupt {
         /// The file.
         file: PathBuf,
@@ -65,7 +59,7 @@ pub enum OpenError {
         written: bool,
     },
     /// The operating system returned an error.
-    #[error("the data directory `{}` cannot be used: {source}", dir.display())]
+    #[error("cannot use the data directory `{}`: {source}", dir.display())]
     Io {
         /// The data directory.
         dir: PathBuf,

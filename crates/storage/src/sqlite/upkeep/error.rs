@@ -36,7 +36,7 @@ pub enum UpkeepError {
         ours: i64,
     },
     /// The target exists, and nothing is overwritten.
-    #[error("`{}` already exists", file.display())]
+    #[error("`{}` already exists and is not overwritten", file.display())]
     Exists {
         /// The target.
         file: PathBuf,
@@ -52,7 +52,7 @@ pub enum UpkeepError {
         store: bool,
     },
     /// The copy is damaged.
-    #[error("the copy of `{}` is damaged: {why}", file.display())]
+    #[error("the store `{}` is damaged: {why}; nothing was written", file.display())]
     Unsound {
         /// The file that was copied.
         file: PathBuf,
@@ -78,6 +78,6 @@ pub enum UpkeepError {
         source: io::Error,
     },
     /// The store cannot be read completely.
-    #[error(transparent)]
+    #[error("cannot read the whole store: {0}")]
     Store(#[from] StoreError),
 }
