@@ -1,16 +1,7 @@
 //! Bars: where something lies on a scale and how long it is, in cells of a line. Must not know what the
 //! bars show.
 
-use crate::output::{Screen, Style, columns};
-
-/// Minimum number of columns between two marks of an axis: the label and some space.
-const MARK_COLUMNS: usize = 8;
-
-/// Steps of an axis of milliseconds: round numbers for people.
-const STEPS_MS: [u64; 24] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000,
-    300_000, 600_000, 1_800_000, 3_600_000, 14_400_000, 43_200_000, 86_400_000,
-];
+use crate::output::{Screen, Style, columns, span};
 
 /// A length and the cells that show it.
 #[derive(Clone, Copy, Debug)]
@@ -63,46 +54,15 @@ impl Scale {
         out.trim_end().to_owned()
     }
 
-    /// Marks of a time axis above such bars, with their labels.
+    /// A time axis above such bars: its begin, and its end in milliseconds if there is room.
     pub(crate) fn times(&self, screen: &Screen) -> String {
         let mark = screen.pick("│", "|");
-        let wide = |step: u64| step <= self.total && self.cell(step) >= MARK_COLUMNS;
-        let step = STEPS_MS.iter().copied().find(|step| wide(*step)).unwrap_or(u64::MAX);
-        let mut out = String::new();
-        let mut at: u64 = 0;
-        while at <= self.total {
-            let cell = self.cell(at);
-            let label = format!("{mark}{}", time(at));
-            if cell + columns(&label) > self.cells {
-                break;
-            }
-            out.push_str(&" ".repeat(cell.saturating_sub(columns(&out))));
-            out.push_str(&label);
-            at = at.saturating_add(step);
-            if at == u64::MAX {
-                break;
-            }
+        let begin = format!("{mark}0");
+        let end = format!("{}{mark}", span(self.total));
+        match self.cells.checked_sub(columns(&begin) + columns(&end)) {
+            Some(between) if between > 0 => format!("{begin}{}{end}", " ".repeat(between)),
+            _ => begin,
         }
-        // Too narrow for a second mark: label the end of the axis with its length.
-        let end = format!("{}{mark}", time(self.total));
-        if !out.contains(' ') && self.total > 0 && columns(&out) + columns(&end) < self.cells {
-            out.push_str(&" ".repeat(self.cells - columns(&out) - columns(&end)));
-            out.push_str(&end);
-        }
-        out
-    }
-}
-
-/// The time of a mark, as short as possible.
-fn time(ms: u64) -> String {
-    match ms {
-        0 => "0".to_owned(),
-        ms if ms < 1_000 => format!("{ms} ms"),
-        ms if ms < 60_000 && ms % 1_000 == 0 => format!("{} s", ms / 1_000),
-        ms if ms < 60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
-        ms if ms < 3_600_000 && ms % 60_000 == 0 => format!("{} min", ms / 60_000),
-        ms if ms < 3_600_000 => format!("{}:{:02}", ms / 60_000, ms / 1_000 % 60),
-        ms => format!("{} h", ms / 3_600_000),
     }
 }
 
@@ -127,13 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_has_round_marks_that_do_not_touch() {
+    fn an_axis_shows_its_begin_and_its_end() {
         let axis = |total, cells| Scale { total, cells }.times(&Screen::plain(Some(80), false));
-        assert_eq!(axis(1_000, 50), "|0        |200 ms   |400 ms   |600 ms   |800 ms");
-        assert_eq!(axis(2_400, 24), "|0        |1 s      |2 s");
-        assert_eq!(axis(3, 12), "|0     3 ms|");
-        assert_eq!(axis(3, 6), "|0");
-        assert_eq!(axis(0, 10), "|0");
-        assert_eq!(axis(90_000_000, 60), "|0       |4 h      |8 h     |12 h     |16 h     |20 h");
+        assert_eq!(axis(2_400, 24), "|0               2.40 s|");
+        assert_eq!([axis(3, 12), axis(3, 6)], ["|0     3 ms|", "|0"]);
     }
 }

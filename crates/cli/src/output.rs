@@ -394,8 +394,8 @@ fn lay_out(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Vec<Str
         .map(|i| rows.iter().map(|row| columns(&row[i])).chain([head[i].len()]).max().unwrap_or(0))
         .collect();
     let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-    if width.is_some_and(|width| total > width) {
-        return records(head, rows);
+    if let Some(width) = width.filter(|width| total > *width) {
+        return records(head, rows, width);
     }
     let line = |cells: Vec<&str>| {
         let mut out = String::new();
@@ -410,12 +410,12 @@ fn lay_out(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Vec<Str
         .collect()
 }
 
-fn records(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+fn records(head: &[&str], rows: &[Vec<String>], width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for row in rows {
         for (i, (name, cell)) in head.iter().zip(row).enumerate().filter(|(_, (_, cell))| !cell.is_empty()) {
             let lead = if i == 0 { "" } else { "  " };
-            lines.push(format!("{lead}{}: {cell}", name.to_lowercase()));
+            lines.extend(wrap(&format!("{lead}{}: {cell}", name.to_lowercase()), Some(width), 4));
         }
     }
     lines

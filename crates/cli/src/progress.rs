@@ -8,13 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::output::{Screen, error_width, shortened};
 
-/// Shorter waits show no line.
-const DELAY: Duration = Duration::from_secs(1);
-/// Time between two frames.
-const FRAME: Duration = Duration::from_millis(120);
-
-const UTF8: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-const ASCII: [&str; 4] = ["|", "/", "-", "\\"];
+/// Time until the line is shown, and between its updates.
+const UPDATE: Duration = Duration::from_secs(1);
 
 /// A line that shows what the command waits for, until this is dropped.
 #[derive(Debug)]
@@ -27,18 +22,17 @@ impl Progress {
         if screen.json || screen.quiet || dumb || !std::io::stderr().is_terminal() {
             return Self(None);
         }
-        let utf8 = screen.utf8;
         let what = screen.clean_line(&what.into());
         let (sender, ended) = mpsc::channel::<()>();
         let draw = move || {
             let began = Instant::now();
-            let (mut wait, mut tick) = (DELAY, 0);
-            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let line = frame(utf8, tick, &what, began.elapsed(), error_width());
-                show(&format!("\r{line}\x1b[K"));
-                (wait, tick) = (FRAME, tick + 1);
+            let mut shown = false;
+            while ended.recv_timeout(UPDATE) == Err(RecvTimeoutError::Timeout) {
+                let line = format!("{what} ({} s)", began.elapsed().as_secs());
+                show(&format!("\r{}\x1b[K", shortened(&line, error_width().saturating_sub(1))));
+                shown = true;
             }
-            if tick > 0 {
+            if shown {
                 show("\r\x1b[K");
             }
         };
@@ -60,23 +54,4 @@ fn show(text: &str) {
     let mut out = std::io::stderr().lock();
     // A failure to write is ignored: the line is only decoration.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-fn frame(utf8: bool, tick: usize, what: &str, elapsed: Duration, columns: usize) -> String {
-    let glyphs: &[&str] = if utf8 { &UTF8 } else { &ASCII };
-    let line = format!("{} {what} ({} s)", glyphs[tick % glyphs.len()], elapsed.as_secs());
-    shortened(&line, columns.saturating_sub(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_shows_what_is_waited_for_and_for_how_long() {
-        let after = Duration::from_millis(3_900);
-        assert_eq!(frame(true, 1, "waiting for ada", after, 80), "⠙ waiting for ada (3 s)");
-        assert_eq!(frame(false, 5, "waiting for ada", after, 80), "/ waiting for ada (3 s)");
-        assert_eq!(frame(false, 0, "waiting for ada", after, 12), "| waitin...");
-    }
 }

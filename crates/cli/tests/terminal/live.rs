@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Stdio};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::pty::Pty;
@@ -65,7 +65,7 @@ fn a_piped_watch_prints_past_and_new_updates() {
     );
     assert_eq!(server.run(&["say", "and coffee"]).code, 0);
     let now: Vec<String> = watch.until("completed").iter().map(|line| without_time(line)).collect();
-    assert_eq!(now[..2], ["owner → home: and coffee", "ada thinking"]);
+    assert_eq!(now[0], "owner → home: and coffee");
     assert!(now.iter().all(|line| !line.contains('\x1b')), "{now:?}");
     assert_eq!(watch.end(), 0);
 }
@@ -274,7 +274,7 @@ fn top_shows_working_agents_and_restores_the_terminal() {
     top.until("held");
     top.until("everything");
     top.press("\x1b");
-    top.until("PULSE");
+    top.until("COST");
     top.press("s");
     top.until("resumed");
     top.press("y");
@@ -286,17 +286,11 @@ fn top_shows_working_agents_and_restores_the_terminal() {
 }
 
 #[test]
-fn top_restores_the_terminal_when_stopped_or_terminated() {
+fn top_restores_the_terminal_when_terminated() {
     let server = Server::start();
     let mut top = Pty::run(&server, &["top"], 40);
     top.until("sleeping");
     let pid = Pid::from_child(&top.child);
-    top.press("\x1a");
-    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
-    assert!(status.stopped(), "{status:?}");
-    top.assert_restored();
-    kill_process(pid, Signal::CONT).unwrap();
-    top.until("sleeping");
     kill_process(pid, Signal::TERM).unwrap();
     assert_eq!(top.exit_code(), 0);
 }

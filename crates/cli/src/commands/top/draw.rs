@@ -1,230 +1,155 @@
-//! The screen of `top`, as a pure function of the overview. Columns are dropped if space is short.
+//! The screen of `top`, as a function of the overview.
 
-use agent::life::Standing;
-use agent::run::Ending;
 use api::Agent;
 use jiff::Timestamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
-use super::cells::{CellContext, Column, layout};
-use super::detail;
-use super::overview::{Link, Mode, Overview, Request, is_working, name_of, state_of, tokens_of};
-use crate::args::SortArg;
+use super::cells::{COLUMNS, Column, layout};
+use super::overview::{Detail, Mode, Overview, Request, is_working, name_of, state_of};
+use crate::commands::chat::flow::flow;
 use crate::commands::watch::moment::money;
-use crate::output::{Screen, columns, short_count, shortened};
-
-/// Columns before the first cell: the mark of the agent's state.
-const MARK: u16 = 2;
-
-/// The keys and what they do, in at most 40 columns.
-const HELP: [(&str, &str); 12] = [
-    ("Up Down", "choose an agent"),
-    ("PgUp PgDn", "move by a page"),
-    ("Enter", "show its latest activity"),
-    ("o", "sort by the next column"),
-    ("r", "reverse the order"),
-    ("/", "filter; Esc clears it"),
-    ("c", "cancel its cycle (asks)"),
-    ("s", "suspend it (asks), resume it"),
-    ("Ctrl-L", "redraw the screen"),
-    ("Ctrl-Z", "stop; `fg` continues"),
-    ("?", "this help"),
-    ("q", "quit"),
-];
+use crate::output::{Screen, shortened};
 
 /// Draws the screen.
-pub(crate) fn draw(
-    frame: &mut Frame<'_>,
-    overview: &mut Overview,
-    screen: &Screen,
-    now: Timestamp,
-    blink: bool,
-) {
+pub(crate) fn draw(frame: &mut Frame<'_>, overview: &mut Overview, screen: &Screen, now: Timestamp) {
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
             .areas(frame.area());
-    // The heading of the list takes one row of the middle.
-    overview.prepare(usize::from(middle.height.saturating_sub(1)));
-    frame.render_widget(Paragraph::new(title(overview, screen, top.width)), top);
-    if overview.detail.of.is_some() {
-        detail::draw(frame, middle, overview, screen, now);
+    overview.arrange();
+    let title = overview.trouble.clone().unwrap_or_else(|| totals(overview));
+    frame.render_widget(line(&title, bold(), screen, top.width), top);
+    if overview.detail.is_some() {
+        detail(frame, middle, overview, screen);
     } else {
-        list(frame, middle, overview, &CellContext { screen, pulses: &overview.pulses, now }, blink);
+        list(frame, middle, overview, screen, now);
     }
-    if overview.mode == Mode::Help {
-        help(frame, middle);
-    }
-    frame.render_widget(Paragraph::new(foot(overview, screen, bottom.width)), bottom);
+    let (text, style) = foot(overview);
+    frame.render_widget(line(&text, style, screen, bottom.width), bottom);
 }
 
-/// The style of less important text.
-pub(super) fn dim() -> Style {
+fn line(text: &str, style: Style, screen: &Screen, width: u16) -> Line<'static> {
+    Line::styled(shortened(&screen.clean_line(text), usize::from(width)), style)
+}
+
+fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
-}
-
-/// The style with a colour, if colours may be used.
-pub(super) fn coloured(screen: &Screen, colour: Color) -> Style {
-    if screen.colour { Style::new().fg(colour) } else { Style::new() }
 }
 
 fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-/// The parts that fit, separated; one that does not fit is omitted completely.
-fn fitting(parts: &[String], separator: &str, width: u16) -> String {
-    let mut text = String::new();
-    for part in parts {
-        let next = if text.is_empty() { part.clone() } else { format!("{text}{separator}{part}") };
-        if columns(&next) > usize::from(width) {
-            break;
-        }
-        text = next;
-    }
-    text
-}
-
-/// Totals of all agents: number, working, waiting, tokens, cost.
-fn title(overview: &Overview, screen: &Screen, width: u16) -> Line<'static> {
-    match &overview.link {
-        Link::Down(why) => {
-            let text = format!("not connected; reconnecting ({})", screen.clean_line(why));
-            let style = coloured(screen, Color::Red).add_modifier(Modifier::BOLD);
-            return Line::styled(shortened(&text, usize::from(width)), style);
-        }
-        Link::Loading => return Line::styled("loading ...", dim()),
-        Link::Live => {}
-    }
-    let all = || overview.agents.iter().filter(|agent| agent.standing != Standing::Retired);
-    // What was never reported is unknown, not zero.
-    let sum = |of: fn(&Agent) -> Option<u64>| all().filter_map(of).reduce(u64::saturating_add);
-    let agents = match all().count() {
+/// Number, work and cost of all agents, and what of them is listed.
+fn totals(overview: &Overview) -> String {
+    let all = || overview.agents.iter();
+    let agents = match overview.agents.len() {
         1 => "1 agent".to_owned(),
         n => format!("{n} agents"),
     };
-    let waiting: u64 = all().map(|agent| u64::from(agent.waiting)).sum();
     let at_work = all().filter(|agent| is_working(agent)).count();
-    let tokens = sum(tokens_of).map_or_else(|| "?".to_owned(), short_count);
+    let waiting: u64 = all().map(|agent| u64::from(agent.waiting)).sum();
+    // What was never reported is unknown, not zero.
+    let cost = all().filter_map(|agent| agent.cost_micros).reduce(u64::saturating_add);
     let unpriced = if all().any(|agent| agent.unpriced > 0) { "+?" } else { "" };
-    let mut parts =
-        vec![agents, format!("{at_work} at work"), format!("{waiting} waiting"), format!("{tokens} tokens")];
-    parts.extend(sum(|agent| agent.cost_micros).map(|cost| money(cost) + unpriced));
-    let reversed = if overview.reverse { ", reversed" } else { "" };
-    parts.push(format!("by {}{reversed}", name_of(overview.sort)));
+    let mut parts = vec![agents, format!("{at_work} at work"), format!("{waiting} waiting")];
+    parts.extend(cost.map(|cost| money(cost) + unpriced));
+    parts.push(format!("by {}", name_of(overview.sort)));
     if !overview.filter.is_empty() {
-        parts.push(format!("only `{}`", screen.clean_line(&overview.filter)));
+        parts.push(format!("only `{}`", overview.filter));
     }
-    Line::styled(fitting(&parts, ", ", width), bold())
+    parts.join(", ")
 }
 
-fn list(frame: &mut Frame<'_>, area: Rect, overview: &Overview, context: &CellContext<'_>, blink: bool) {
+fn list(frame: &mut Frame<'_>, area: Rect, overview: &mut Overview, screen: &Screen, now: Timestamp) {
     let longest = overview.shown().map(|agent| agent.name.len()).max().unwrap_or(0);
-    let shape = layout(usize::from(area.width.saturating_sub(MARK)), longest);
-    let widths = shape.iter().map(|(_, width)| u16::try_from(*width).unwrap_or(u16::MAX));
-    let rows = overview.shown().skip(overview.first).take(overview.page);
-    let table = Table::new(
-        rows.map(|agent| row(context, &shape, agent, blink)),
-        std::iter::once(MARK - 1).chain(widths),
-    );
-    let heads = shape.iter().map(|(column, _)| head(*column, overview.sort));
-    let table = table
-        .header(Row::new(std::iter::once(Cell::default()).chain(heads)))
+    let (fitting, name) = layout(usize::from(area.width), longest);
+    let columns = &COLUMNS[..fitting];
+    let width = |(i, column): (usize, &Column)| if i == 0 { name } else { column.width };
+    let widths: Vec<usize> = columns.iter().enumerate().map(width).collect();
+    let row = |agent| {
+        let cells = columns.iter().zip(&widths).map(|(column, width)| {
+            let text = screen.clean_line(&(column.text)(agent, now));
+            cell(shortened(&text, *width), column)
+        });
+        Row::new(cells).style(style_of(agent, screen))
+    };
+    let rows: Vec<Row<'_>> = overview.shown().map(row).collect();
+    let heads = columns.iter().map(|column| cell(column.head.to_owned(), column));
+    let lengths = widths.iter().map(|width| u16::try_from(*width).unwrap_or(u16::MAX));
+    let table = Table::new(rows, lengths)
+        .header(Row::new(heads).style(dim()))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    let chosen = overview.position().map(|at| at - overview.first);
-    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(chosen));
-    if overview.shown().len() == 0 && overview.link != Link::Loading {
-        let text =
-            if overview.filter.is_empty() { "there is no agent" } else { "no agent matches the filter" };
+    overview.table.select(overview.position());
+    frame.render_stateful_widget(table, area, &mut overview.table);
+    if let (Some(none), None) = (overview.none(), &overview.trouble) {
         let below = Rect { y: area.y + 1, height: 1, ..area }.intersection(area);
-        frame.render_widget(Paragraph::new(text).style(dim()), below);
+        frame.render_widget(Paragraph::new(none).style(dim()), below);
     }
 }
 
-fn cell(text: String, style: Style, right: bool) -> Cell<'static> {
-    let text = Text::from(Span::styled(text, style));
-    Cell::from(if right { text.right_aligned() } else { text })
+fn cell(text: String, column: &Column) -> Cell<'static> {
+    let text = Text::from(text);
+    Cell::from(if column.is_right { text.right_aligned() } else { text })
 }
 
-fn head(column: Column, sort: SortArg) -> Cell<'static> {
-    let sorted = name_of(sort).to_uppercase().starts_with(column.head());
-    let style = if sorted { bold().add_modifier(Modifier::UNDERLINED) } else { dim() };
-    cell(column.head().to_owned(), style, column.is_right())
-}
-
-fn row(context: &CellContext<'_>, shape: &[(Column, usize)], agent: &Agent, blink: bool) -> Row<'static> {
-    let screen = context.screen;
-    let state = match state_of(agent) {
-        _ if is_working(agent) => coloured(screen, Color::Green).add_modifier(Modifier::BOLD),
-        "paused" | "suspended" => coloured(screen, Color::Yellow),
-        "provider" | "backoff" | "store" | "broke" => coloured(screen, Color::Red),
-        "sleeping" if agent.waiting > 0 => Style::new(),
-        _ => dim(),
+fn style_of(agent: &Agent, screen: &Screen) -> Style {
+    let (style, colour) = match state_of(agent) {
+        _ if is_working(agent) => (bold(), Color::Green),
+        "paused" | "suspended" => (Style::new(), Color::Yellow),
+        "provider" | "backoff" | "store" | "broke" => (Style::new(), Color::Red),
+        _ => return Style::new(),
     };
-    let ended = agent.last.as_ref().map(|last| last.ending);
-    let cells = shape.iter().map(|(column, width)| {
-        let style = match column {
-            Column::Name if is_working(agent) => bold(),
-            Column::Name => Style::new(),
-            Column::State => state,
-            Column::Pulse => coloured(screen, Color::Green),
-            Column::Waiting if agent.waiting > 0 => {
-                coloured(screen, Color::Yellow).add_modifier(Modifier::BOLD)
-            }
-            Column::Last if matches!(ended, Some(Ending::Failed | Ending::Exhausted)) => {
-                coloured(screen, Color::Red)
-            }
-            _ => dim(),
-        };
-        cell(shortened(&context.cell(*column, agent), *width), style, column.is_right())
-    });
-    let mark = cell(context.mark(agent, blink).to_owned(), state, false);
-    Row::new(std::iter::once(mark).chain(cells))
+    if screen.colour { style.fg(colour) } else { style }
+}
+
+/// One line about the opened agent, and its latest activity as `watch` shows it.
+fn detail(frame: &mut Frame<'_>, area: Rect, overview: &mut Overview, screen: &Screen) {
+    let facts = overview.chosen().map(facts).unwrap_or_default();
+    let Some(Detail { rows: past, up, .. }) = &mut overview.detail else { return };
+    let folded = |row: &str| flow(row, 0, usize::from(area.width));
+    let rows: Vec<Line<'_>> = folded(&screen.clean_line(&facts))
+        .into_iter()
+        .map(|row| Line::styled(row, dim()))
+        .chain(past.iter().flat_map(|row| folded(row)).map(Line::raw))
+        .collect();
+    // Shows the end; keys scroll up from there.
+    let max = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_sub(area.height);
+    *up = (*up).min(max);
+    frame.render_widget(Paragraph::new(rows).scroll((max - *up, 0)), area);
+}
+
+fn facts(agent: &Agent) -> String {
+    let why = agent.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    let model = agent.model.as_deref().unwrap_or("no model");
+    let Agent { name, display_name, waiting, held, cycles, .. } = agent;
+    let state = state_of(agent);
+    format!(
+        "{display_name} ({name}), {model}: {state}{why}, {waiting} waiting, {held} held, cycles: {cycles}"
+    )
 }
 
 /// The last row: a question, a message, or the keys.
-fn foot(overview: &Overview, screen: &Screen, width: u16) -> Line<'static> {
-    let keys: &[&str] = match (&overview.mode, &overview.message) {
-        (Mode::Confirm(ask), _) => return asked(&question(overview, ask), screen, width),
-        (Mode::Filter, _) => return asked(&format!("filter: {}_", overview.filter), screen, width),
-        (_, Some(message)) => return asked(message, screen, width),
-        (Mode::Detail, None) => &["Esc back", "c cancel", "s suspend", "Up/Down scroll", "? help"],
-        (Mode::Help, None) => &["any key goes back"],
-        (Mode::List, None) => {
-            &["q quit", "? help", "Enter open", "c cancel", "s suspend", "/ filter", "o order"]
+fn foot(overview: &Overview) -> (String, Style) {
+    let name = overview.chosen().map_or("", |agent| agent.name.as_str());
+    let text = match (&overview.mode, &overview.message) {
+        (Mode::Confirm(Request::Cancel(..)), _) => {
+            format!("cancel the cycle of {name}? what it committed is kept (y/n)")
+        }
+        (Mode::Confirm(_), _) => format!("suspend {name}? events keep waiting until it is resumed (y/n)"),
+        (Mode::Filter, _) => format!("filter: {}_", overview.filter),
+        (Mode::Browse, Some(message)) => message.clone(),
+        (Mode::Browse, None) if overview.detail.is_some() => {
+            return ("Esc back  c cancel  s suspend  Up/Down scroll".to_owned(), dim());
+        }
+        (Mode::Browse, None) => {
+            return ("q quit  Enter open  c cancel  s suspend  / filter  o order".to_owned(), dim());
         }
     };
-    let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
-    Line::styled(fitting(&keys, "  ", width), dim())
-}
-
-fn asked(text: &str, screen: &Screen, width: u16) -> Line<'static> {
-    let style = coloured(screen, Color::Yellow).add_modifier(Modifier::BOLD);
-    Line::styled(shortened(&screen.clean_line(text), usize::from(width)), style)
-}
-
-fn question(overview: &Overview, ask: &Request) -> String {
-    let name = overview.chosen().map_or("", |agent| agent.name.as_str());
-    match ask {
-        Request::Cancel(..) => format!("cancel the cycle of {name}? what it committed is kept (y/n)"),
-        Request::Suspend(_) => format!("suspend {name}? events keep waiting until it is resumed (y/n)"),
-        Request::Resume(_) | Request::Open(_) => String::new(),
-    }
-}
-
-fn help(frame: &mut Frame<'_>, area: Rect) {
-    let widest = HELP.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    let line = |(key, what): &(&'static str, &'static str)| {
-        Line::from(vec![Span::styled(format!("{key:widest$}  "), bold()), Span::raw(*what)])
-    };
-    let lines: Vec<Line<'static>> = HELP.iter().map(line).collect();
-    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(area.height);
-    let help_area = Rect { height, ..area };
-    frame.render_widget(Clear, help_area);
-    frame.render_widget(Paragraph::new(lines), help_area);
+    (text, bold())
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! `viv top`: all agents live, on the whole screen; one table if output is not a terminal.
 
 mod cells;
-mod detail;
 mod draw;
 mod live;
 mod overview;
-mod pulse;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use crate::errors::{Exit, Result};
 use crate::output::Screen;
 use client::Client;
 
-use cells::{ALL, CellContext, Column};
+use cells::COLUMNS;
 use overview::Overview;
 
 pub(crate) use overview::tokens_of;
@@ -35,16 +33,12 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result
         screen.json_list(overview.shown().collect::<Vec<_>>());
         return Ok(Exit::Answered);
     }
-    let context = CellContext { screen: &screen, pulses: &overview.pulses, now: Timestamp::now() };
-    let columns = ALL.into_iter().filter(|column| *column != Column::Pulse);
-    let row = |agent| columns.clone().map(|column| context.cell(column, agent)).collect();
+    let now = Timestamp::now();
+    let row = |agent| COLUMNS.iter().map(|column| screen.clean_line(&(column.text)(agent, now))).collect();
     let rows: Vec<Vec<String>> = overview.shown().map(row).collect();
-    if rows.is_empty() {
-        let none =
-            if overview.filter.is_empty() { "there is no agent" } else { "no agent matches the filter" };
-        screen.note(none);
-        return Ok(Exit::Answered);
+    match overview.none() {
+        Some(none) => screen.note(none),
+        None => screen.table(&COLUMNS.map(|column| column.head), &rows),
     }
-    screen.table(&columns.map(Column::head).collect::<Vec<_>>(), &rows);
     Ok(Exit::Answered)
 }

@@ -73,7 +73,7 @@ impl Follower {
     pub(crate) async fn past(&mut self, history: u32, since: Option<Timestamp>) -> Result<()> {
         let max = if since.is_some() { PAST_MAX } else { history.max(1) };
         let found = past::read(&self.client, &self.subject, since, max).await?;
-        self.oldest = found.first().map(|item| item.at).or(since);
+        self.oldest = found.first().map(|(at, _)| *at).or(since);
         for item in found {
             self.show_past(item, since.is_some() || history > 0).await;
         }
@@ -81,8 +81,7 @@ impl Follower {
     }
 
     async fn show_past(&mut self, item: PastUpdate, show: bool) {
-        let PastUpdate { at, update, posted_cycle } = item;
-        posted_cycle.into_iter().for_each(|cycle| self.log.mark_visible(cycle));
+        let (at, update) = item;
         self.last = self.last.max(Some(at));
         if self.log.shown_before(&update) || !show || self.oldest.is_some_and(|oldest| at < oldest) {
             return;

@@ -8,7 +8,6 @@ pub(crate) mod past;
 pub(crate) mod subject;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use client::Client;
 use jiff::Timestamp;
@@ -21,9 +20,6 @@ use crate::output::Screen;
 use follow::Follower;
 use log::{Log, LogStyle};
 use subject::Subject;
-
-/// How often long calls are checked and the time in the last row is updated.
-const TICK: Duration = Duration::from_millis(500);
 
 /// Runs `viv watch`.
 pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
@@ -47,18 +43,16 @@ pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit
     let live = screen.width.is_some() && !screen.json && !dumb;
     let mut bottom = Bottom::default();
     let [mut interrupted, mut terminated, mut hung_up] = stop_signals()?;
-    let mut tick = tokio::time::interval(TICK);
     loop {
-        let (width, _) = size();
+        let (width, height) = size();
         follower.log.resize(width + 1);
         let rows = follower.log.take_rows();
-        let now = if live { follower.log.live(Timestamp::now(), 1) } else { Vec::new() };
+        let now = if live { follower.log.live(Timestamp::now(), height - 1) } else { Vec::new() };
         if bottom.draw(&rows, &now, (0, 0)).is_err() {
             return Ok(Exit::Answered);
         }
         tokio::select! {
             received = follower.next() => follower.handle(received?).await?,
-            _ = tick.tick() => follower.log.tick(Timestamp::now()),
             _ = interrupted.recv() => break,
             _ = terminated.recv() => break,
             _ = hung_up.recv() => break,

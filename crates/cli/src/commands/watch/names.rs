@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::update::Update;
-use api::{EntityJson, MemberJson, SpaceJson};
+use api::MemberJson;
 use client::Client;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use crate::output::Screen;
 
-/// Maximum number of names of each kind that are kept; further ones are shown by id.
+/// Maximum number of names that are kept; further ones are shown by id.
 const NAMES_MAX: usize = 20_000;
 /// How long a name is waited for: the updates behind it wait, too.
 const WAIT: Duration = Duration::from_secs(2);
@@ -22,8 +23,7 @@ const WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct Names {
     /// Names as people write them instead of handles.
     displayed: bool,
-    entities: HashMap<EntityId, String>,
-    spaces: HashMap<SpaceId, String>,
+    known: HashMap<Uuid, String>,
 }
 
 impl Names {
@@ -36,53 +36,40 @@ impl Names {
     pub(crate) fn members(&mut self, screen: &Screen, members: &[MemberJson]) {
         for MemberJson { entity, .. } in members {
             let name = if self.displayed { &entity.display_name } else { &entity.name };
-            self.entity(screen, entity.id, name);
+            self.add(screen, entity.id.0, name);
         }
     }
 
-    /// Stores an entity's name.
-    pub(crate) fn entity(&mut self, screen: &Screen, id: EntityId, name: &str) {
-        if self.entities.len() < NAMES_MAX {
-            self.entities.insert(id, screen.clean_line(name));
+    /// Stores the name of an entity or a space.
+    pub(crate) fn add(&mut self, screen: &Screen, id: Uuid, name: &str) {
+        if self.known.len() < NAMES_MAX {
+            self.known.insert(id, screen.clean_line(name));
         }
     }
 
-    /// Stores a space's name.
-    pub(crate) fn space(&mut self, screen: &Screen, id: SpaceId, name: &str) {
-        if self.spaces.len() < NAMES_MAX {
-            self.spaces.insert(id, screen.clean_line(name));
-        }
-    }
-
-    /// The name of an entity.
-    pub(crate) fn of(&self, id: EntityId) -> String {
-        self.entities.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
-    }
-
-    /// The name of a space.
-    pub(crate) fn of_space(&self, id: SpaceId) -> String {
-        self.spaces.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
+    /// The name of an entity or a space.
+    pub(crate) fn of(&self, id: Uuid) -> String {
+        self.known.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
     }
 
     /// Requests the names in an update that are not known yet. A failure costs only the name.
     pub(crate) async fn fetch_missing(&mut self, client: &Client, screen: &Screen, update: &Update) {
         let (entity, space) = named_in(update);
-        if let Some(id) = entity.filter(|id| !self.entities.contains_key(id)) {
-            let path = format!("/v1/entities/{id}");
-            let name = match (timeout(WAIT, client.get_as::<EntityJson>(&path)).await, update) {
-                (Ok(Ok(entity)), _) if self.displayed => entity.display_name,
-                (Ok(Ok(entity)), _) => entity.name,
+        let entity = entity.map(|id| (id.0, format!("/v1/entities/{id}")));
+        let space = space.map(|id| (id.0, format!("/v1/spaces/{id}")));
+        let field = if self.displayed { "display_name" } else { "name" };
+        for (id, path) in entity.into_iter().chain(space) {
+            if self.known.contains_key(&id) {
+                continue;
+            }
+            let found = timeout(WAIT, client.get(&path)).await.ok().and_then(Result::ok);
+            let name = found.and_then(|found| found[field].as_str().map(str::to_owned));
+            let name = name.unwrap_or_else(|| match update {
                 // A member cannot look up who left the space; the message has the sender's name.
-                (_, Update::Message { message }) => message.sender_name.clone(),
+                Update::Message { message } if message.sender.0 == id => message.sender_name.clone(),
                 _ => short(&id.to_string()),
-            };
-            self.entity(screen, id, &name);
-        }
-        if let Some(id) = space.filter(|id| !self.spaces.contains_key(id)) {
-            let path = format!("/v1/spaces/{id}");
-            let found = timeout(WAIT, client.get_as::<SpaceJson>(&path)).await;
-            let name = found.ok().and_then(Result::ok).map(|space| space.name);
-            self.space(screen, id, &name.unwrap_or_else(|| short(&id.to_string())));
+            });
+            self.add(screen, id, &name);
         }
     }
 }
@@ -91,9 +78,7 @@ fn named_in(update: &Update) -> (Option<EntityId>, Option<SpaceId>) {
     match update {
         Update::Message { message } => (Some(message.sender), Some(message.space)),
         Update::Member { entity, space, .. } => (Some(*entity), Some(*space)),
-        Update::Draft { agent, space, .. }
-        | Update::DraftReset { agent, space, .. }
-        | Update::ToolInput { agent, space, .. } => (Some(agent.entity()), Some(*space)),
+        Update::Draft { agent, space, .. } => (Some(agent.entity()), Some(*space)),
         other => (other.agent().map(AgentId::entity), None),
     }
 }

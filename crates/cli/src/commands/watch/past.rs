@@ -1,6 +1,5 @@
 //! Past and missed items, converted to updates, so that they look the same as live ones.
 
-use agent::id::CycleId;
 use agent::run::{Spent, Usage};
 use agent::update::Update;
 use api::RunJson;
@@ -14,13 +13,7 @@ use client::{Client, Past, PastItem, Result, typed};
 pub(crate) const PAST_MAX: u32 = 200;
 
 /// A past update and its time.
-#[derive(Debug)]
-pub(crate) struct PastUpdate {
-    pub(crate) at: Timestamp,
-    pub(crate) update: Update,
-    /// The cycle, if it posted a message that may be older than everything that was read.
-    pub(crate) posted_cycle: Option<CycleId>,
-}
+pub(crate) type PastUpdate = (Timestamp, Update);
 
 /// The last `max` items, oldest first; only those after `since` if it is given.
 pub(crate) async fn read(
@@ -48,18 +41,14 @@ pub(crate) fn from_item(past: PastItem) -> PastUpdate {
         PastItem::Message(posted) => from_message(*posted),
         PastItem::Run(run) => {
             let spent = Some(spent(&run));
-            let posted_cycle =
-                run.steps.iter().any(|step| step.tools.iter().any(|tool| tool == "send_message"));
             let RunJson { id, agent, ended_at, ending, reason, .. } = *run;
-            let posted_cycle = posted_cycle.then_some(id);
-            let update = Update::CycleEnded { agent, cycle: id, ending, reason, spent };
-            PastUpdate { at: ended_at, update, posted_cycle }
+            (ended_at, Update::CycleEnded { agent, cycle: id, ending, reason, spent })
         }
     }
 }
 
 fn from_message(posted: PostedMessage) -> PastUpdate {
-    PastUpdate { at: posted.at, update: Update::Message { message: posted }, posted_cycle: None }
+    (posted.at, Update::Message { message: posted })
 }
 
 fn spent(run: &RunJson) -> Spent {

@@ -106,7 +106,7 @@ impl Subject {
         names: &mut Names,
     ) -> Self {
         names.members(screen, members);
-        names.space(screen, space.id, &space.name);
+        names.add(screen, space.id.0, &space.name);
         Self::Space { space: Box::new(space), cycles: HashMap::new(), admin }
     }
 

@@ -1,6 +1,5 @@
 //! Tests keys, orders, filters and updates with a few agents.
 
-use agent::run::Ending;
 use ratatui::crossterm::event::KeyEvent;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -36,9 +35,8 @@ fn overview(sort: SortArg) -> Overview {
         agent(2, "bob", json!({"waiting": 3})),
         agent(3, "cyd", json!({"state": "thinking", "cycle": Uuid::from_u128(7)})),
         agent(4, "dan", json!({"standing": "suspended", "reason": "suspended"})),
-        agent(5, "eve", json!({"state": "retired", "standing": "retired"})),
+        agent(5, "eve", json!({})),
     ]);
-    overview.prepare(3);
     overview
 }
 
@@ -65,29 +63,25 @@ fn press(overview: &mut Overview, keys: &str) -> Option<Action> {
 
 #[test]
 fn working_agents_are_first_and_each_order_sorts() {
-    assert_eq!(shown(&overview(SortArg::State)), ["cyd", "bob", "ada", "dan", "eve"]);
+    assert_eq!(shown(&overview(SortArg::State)), ["cyd", "bob", "ada", "eve", "dan"]);
     assert_eq!(shown(&overview(SortArg::Waiting))[0], "bob");
     assert_eq!(shown(&overview(SortArg::Cost))[0], "ada");
     let mut by_name = overview(SortArg::Name);
-    press(&mut by_name, "r");
-    assert_eq!(shown(&by_name), ["eve", "dan", "cyd", "bob", "ada"]);
+    assert_eq!(shown(&by_name), ["ada", "bob", "cyd", "dan", "eve"]);
     press(&mut by_name, "o");
     assert_eq!(by_name.sort, SortArg::Waiting);
 }
 
 #[test]
-fn the_chosen_agent_stays_chosen_and_visible() {
+fn the_chosen_agent_stays_chosen() {
     let mut overview = overview(SortArg::Name);
     assert_eq!(overview.chosen, Some(id(1)));
-    press(&mut overview, "end");
-    assert_eq!((overview.chosen, overview.first), (Some(id(5)), 2));
-    press(&mut overview, "down up");
+    press(&mut overview, "end down up");
     assert_eq!(overview.chosen, Some(id(4)));
-    overview.sort = SortArg::State;
-    press(&mut overview, "r r");
-    assert_eq!((overview.chosen, overview.first), (Some(id(4)), 1));
+    press(&mut overview, "o");
+    assert_eq!((overview.chosen, shown(&overview)[0]), (Some(id(4)), "bob"));
     overview.listed(vec![agent(1, "ada", json!({}))]);
-    assert_eq!((overview.chosen, overview.first), (Some(id(1)), 0));
+    assert_eq!(overview.chosen, Some(id(1)));
     overview.listed(Vec::new());
     assert_eq!((overview.chosen, press(&mut overview, "down enter")), (None, None));
 }
@@ -100,7 +94,7 @@ fn a_filter_is_typed_and_cleared() {
     press(&mut overview, "x");
     assert_eq!((shown(&overview).len(), overview.chosen), (0, None));
     press(&mut overview, "back enter");
-    assert_eq!((shown(&overview), &overview.mode), (vec!["dan"], &Mode::List));
+    assert_eq!((shown(&overview), &overview.mode), (vec!["dan"], &Mode::Browse));
     press(&mut overview, "esc");
     assert_eq!(shown(&overview).len(), 5);
     assert_eq!(press(&mut overview, "esc"), Some(Action::Quit));
@@ -110,51 +104,46 @@ fn a_filter_is_typed_and_cleared() {
 fn destructive_requests_need_a_yes() {
     let mut overview = overview(SortArg::State);
     assert_eq!(press(&mut overview, "c n"), None);
-    let cancel = Action::Request(Request::Cancel(id(3), Some(CycleId(Uuid::from_u128(7)))));
+    let cancel = Action::Request(Request::Cancel(id(3), CycleId(Uuid::from_u128(7))));
     assert_eq!(press(&mut overview, "c y"), Some(cancel));
-    assert_eq!(press(&mut overview, "down s y"), Some(Action::Request(Request::Suspend(id(2)))));
+    assert_eq!(
+        press(&mut overview, "down s y"),
+        Some(Action::Request(Request::Set(id(2), Standing::Suspended)))
+    );
     assert_eq!(press(&mut overview, "c"), None);
     assert_eq!(overview.message.as_deref(), Some("bob has no open cycle"));
-    assert_eq!(press(&mut overview, "down down s"), Some(Action::Request(Request::Resume(id(4)))));
-    assert_eq!(press(&mut overview, "down s"), None);
-    assert_eq!(overview.message.as_deref(), Some("eve is retired"));
+    assert_eq!(press(&mut overview, "end s"), Some(Action::Request(Request::Set(id(4), Standing::Active))));
 }
 
 #[test]
 fn an_opened_agent_shows_only_its_own_items() {
     let mut overview = overview(SortArg::Name);
     assert_eq!(press(&mut overview, "enter"), Some(Action::Request(Request::Open(id(1)))));
-    overview.opened(id(2), Vec::new(), Names::default());
-    assert!(overview.detail.past.is_none());
-    overview.opened(id(1), Vec::new(), Names::default());
-    assert!(overview.detail.past.is_some());
+    overview.opened(id(2), vec!["of bob".to_owned()]);
+    assert!(overview.detail.as_ref().unwrap().rows.is_empty());
+    overview.opened(id(1), vec!["of ada".to_owned()]);
     press(&mut overview, "s n");
-    assert_eq!(overview.mode, Mode::Detail);
+    assert_eq!(overview.detail.as_ref().unwrap().rows, ["of ada"]);
     press(&mut overview, "q");
-    assert_eq!((&overview.mode, overview.detail.of), (&Mode::List, None));
+    assert!(overview.detail.is_none());
 }
 
 #[test]
 fn updates_are_shown_before_the_next_list() {
     let mut overview = overview(SortArg::State);
     let (agent, cycle) = (id(1), CycleId(Uuid::from_u128(9)));
-    let now = jiff::Timestamp::from_second(1_000).unwrap();
     let thinking =
         Update::State { agent, state: AgentState::Thinking, cycle: Some(cycle), reason: None, idle: None };
-    overview.update(now, &thinking);
-    overview.prepare(3);
+    overview.update(&thinking);
+    overview.arrange();
     assert_eq!(shown(&overview)[..2], ["ada", "cyd"]);
-    let (ending, reason, spent) = (Ending::Completed, None, None);
-    overview.update(now, &Update::CycleEnded { agent, cycle, ending, reason, spent });
     let asleep = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, idle: None };
-    overview.update(now, &asleep);
-    overview.prepare(3);
+    overview.update(&asleep);
+    overview.arrange();
     let ada = overview.shown().find(|agent| agent.name == "ada").unwrap();
-    assert_eq!((ada.cycle, ada.last.as_ref().unwrap().ending), (None, Ending::Completed));
-    assert_eq!(ada.last.as_ref().unwrap().ended_at, now);
-    overview.update(
-        now,
-        &Update::State { agent: id(99), state: AgentState::Thinking, cycle: None, reason: None, idle: None },
-    );
+    assert_eq!((ada.state, ada.cycle), (AgentState::Sleeping, None));
+    let unknown =
+        Update::State { agent: id(99), state: AgentState::Thinking, cycle: None, reason: None, idle: None };
+    overview.update(&unknown);
     assert_eq!(shown(&overview).len(), 5);
 }
