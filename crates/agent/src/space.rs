@@ -80,6 +80,16 @@ pub struct PostedMessage {
     pub sender_name: String,
     /// Human or agent.
     pub sender_kind: EntityKind,
+    /// [`Message::is_from_text`].
+    #[serde(default)]
+    pub from_text: bool,
+}
+
+impl PostedMessage {
+    /// The message with its sender's display name and kind.
+    pub fn new(message: Message, sender_name: impl Into<String>, sender_kind: EntityKind) -> Self {
+        Self { from_text: message.is_from_text(), message, sender_name: sender_name.into(), sender_kind }
+    }
 }
 
 impl std::ops::Deref for PostedMessage {

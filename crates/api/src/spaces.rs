@@ -181,8 +181,7 @@ pub struct MessageJson {
 
 impl From<space::PostedMessage> for MessageJson {
     fn from(posted: space::PostedMessage) -> Self {
-        let space::PostedMessage { message, sender_name, sender_kind } = posted;
-        let from_text = message.is_from_text();
+        let space::PostedMessage { message, sender_name, sender_kind, from_text } = posted;
         let space::Message { id, space, seq, rev, sender, kind, text, mentions, urgent, at, .. } = message;
         let space::Message { cycle, call, data, root, hop, .. } = message;
         Self {

@@ -230,7 +230,7 @@ impl World {
     /// The update of a message by [`World::post_unpublished`].
     pub(crate) fn message_update(&self, message: agent::space::Message) -> Update {
         let sender_kind = agent::entity::EntityKind::Human;
-        Update::Message { message: PostedMessage { message, sender_name: "You".to_owned(), sender_kind } }
+        Update::Message { message: PostedMessage::new(message, "You", sender_kind) }
     }
 
     /// Publishes an update to the streams of `home`.

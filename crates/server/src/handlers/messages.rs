@@ -50,11 +50,7 @@ pub(super) async fn post_message(
                 failpoint::hit!("accept.committed");
                 // Agents are signaled before streams are updated: their latency matters more.
                 app.node.signal(&wake);
-                let posted = PostedMessage {
-                    message: message.clone(),
-                    sender_name: sender.display_name,
-                    sender_kind: sender.kind,
-                };
+                let posted = PostedMessage::new(message.clone(), sender.display_name, sender.kind);
                 app.ports.live.bus().publish(&[topic], Arc::new(Update::Message { message: posted.clone() }));
                 for wakeup in &wake {
                     let event = EventId(message.id.to_string());
@@ -240,7 +236,7 @@ pub(crate) async fn with_senders(
                 vacant.insert((entity.display_name, entity.kind)).clone()
             }
         };
-        out.push(PostedMessage { message, sender_name, sender_kind });
+        out.push(PostedMessage::new(message, sender_name, sender_kind));
     }
     Ok(out)
 }

@@ -63,6 +63,6 @@ pub(crate) fn with_sender(db: &Connection, messages: Vec<Message>) -> Outcome<Ve
     let names = first(db, sql, [bytes(sender.0)], |row| Ok((row.get::<_, String>(0)?, kind_at(row, 1)?)))?;
     let missing = || damaged(format!("the sender `{sender}` of a message does not exist"));
     let (sender_name, sender_kind) = names.ok_or_else(missing)?;
-    let named = |message| PostedMessage { message, sender_name: sender_name.clone(), sender_kind };
+    let named = |message| PostedMessage::new(message, sender_name.clone(), sender_kind);
     Ok(messages.into_iter().map(named).collect())
 }

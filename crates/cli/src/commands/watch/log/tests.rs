@@ -47,7 +47,7 @@ fn message(n: u128, sender: u128, text: &str) -> Update {
     assert_eq!(message.kind, MessageKind::Text);
     let (sender_name, sender_kind) =
         if sender == ADA { ("Ada", EntityKind::Agent) } else { ("Husam", EntityKind::Human) };
-    Update::Message { message: PostedMessage { message, sender_name: sender_name.to_owned(), sender_kind } }
+    Update::Message { message: PostedMessage::new(message, sender_name, sender_kind) }
 }
 
 fn draft(n: u128, delta: &str, chars: u64) -> Update {
