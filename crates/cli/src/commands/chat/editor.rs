@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use agent::limits::MESSAGE_MAX_BYTES;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use rustyline::completion::longest_common_prefix;
 use rustyline::config::Config;
 use rustyline::history::{FileHistory, History, SearchDirection};
 use rustyline::line_buffer::{ChangeListener, DeleteListener, Direction, LineBuffer};
@@ -278,18 +279,15 @@ impl Editor {
             known.starts_with('/') == command && known.to_lowercase().starts_with(&typed.to_lowercase())
         };
         let fitting: Vec<&String> = self.words.iter().filter(fits).collect();
-        let (first, others) = fitting.split_first()?;
-        let mut common = first.chars().count();
-        for other in others {
-            let same = first.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
-            common = common.min(same);
-        }
-        let mut text: String = first.chars().take(common).collect();
-        if others.is_empty() {
-            text.push(' ');
-        } else if text.len() <= typed.len() {
-            let listed: Vec<&str> = fitting.iter().take(LISTED).map(|word| word.as_str()).collect();
-            return Some(EditorAction::Note(listed.join("  ")));
+        let mut text = longest_common_prefix(&fitting).unwrap_or_default().to_owned();
+        match fitting[..] {
+            [] => return None,
+            [_] => text.push(' '),
+            _ if text.len() <= typed.len() => {
+                let listed: Vec<&str> = fitting.iter().take(LISTED).map(|word| word.as_str()).collect();
+                return Some(EditorAction::Note(listed.join("  ")));
+            }
+            _ => {}
         }
         self.line.replace(end - typed.len()..end, &text, &mut Unheard);
         None

@@ -14,6 +14,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::Event;
 use ratatui::crossterm::{cursor, execute};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::MissedTickBehavior;
 
 use super::draw::draw;
 use super::overview::{Action, Overview, Request};
@@ -70,6 +71,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
     let mut terminal = FullScreen(ratatui::try_init().map_err(broken)?);
     let mut keys = keyboard();
     let mut frame = tokio::time::interval(FRAME);
+    frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let action = tokio::select! {
             key = keys.recv() => {

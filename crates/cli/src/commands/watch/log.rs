@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use super::moment::{backing_off_text, clock, money};
+use super::moment::{clock, money};
 use super::names::Names;
 use crate::commands::chat::flow::flow;
 use crate::commands::dead;
@@ -287,7 +287,9 @@ impl Log {
     }
 
     fn back_off(&mut self, at: Timestamp, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
-        let text = backing_off_text(rest, why, &self.zone);
+        // Only operators learn the exact reason.
+        let why = why.unwrap_or(rest.reason.description());
+        let text = format!("is backing off: {why}; retries at {}", clock(rest.until, &self.zone));
         self.row(at, agent, &text, Style::Yellow);
     }
 

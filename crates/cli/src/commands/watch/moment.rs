@@ -1,7 +1,6 @@
 //! Times and money in readable form. The time zone is this machine's, found without a system library: `TZ`,
 //! else the target of `/etc/localtime`, else UTC.
 
-use agent::life::IdleUntil;
 use jiff::tz::TimeZone;
 use jiff::{Span, SpanRelativeTo, Timestamp};
 
@@ -20,12 +19,6 @@ pub(crate) fn zone() -> TimeZone {
 /// The time of day.
 pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
-}
-
-/// Text that an agent has work and backs off, to follow its name. `why` is known only to operators.
-pub(crate) fn backing_off_text(rest: IdleUntil, why: Option<&str>, zone: &TimeZone) -> String {
-    let why = why.unwrap_or(rest.reason.description());
-    format!("is backing off: {why}; retries at {}", clock(rest.until, zone))
 }
 
 /// Parses `--since`: a time, or how long ago.
