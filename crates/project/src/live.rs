@@ -15,8 +15,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 type Stamps = BTreeMap<PathBuf, Stamp>;
 
-/// The agent files, parsed.
-pub struct AgentFiles {
+/// A folder of agent files, read.
+pub struct AgentFolder {
     dir: PathBuf,
     /// Whether the folder exists.
     pub folder_exists: bool,
@@ -26,7 +26,7 @@ pub struct AgentFiles {
     vetting: Vetting,
 }
 
-impl AgentFiles {
+impl AgentFolder {
     /// Reads and checks all files; the error lists all problems.
     pub fn read(dir: &Path, vetting: Vetting) -> Result<Self, Vec<FileProblem>> {
         let found = scan(dir).map_err(|problem| vec![problem])?;

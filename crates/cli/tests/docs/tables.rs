@@ -25,7 +25,8 @@ fn the_generated_tables_are_up_to_date() {
         let (is, after) = rest.split_once(&end).unwrap_or_else(|| panic!("{page} has no `{end}`"));
         let output = Command::new(env!("CARGO_BIN_EXE_viv")).args(*command).output().unwrap();
         assert!(output.status.success(), "{command:?} fails: {}", String::from_utf8_lossy(&output.stderr));
-        let rows: Vec<Map<String, Value>> = serde_json::from_slice(&output.stdout).unwrap();
+        let mut list: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows: Vec<Map<String, Value>> = serde_json::from_value(list["items"].take()).unwrap();
         let wanted = format!("\n{}\n", table(&rows));
         if std::env::var_os(WRITE).is_some() {
             std::fs::write(&path, format!("{before}{begin}{wanted}{end}{after}")).unwrap();

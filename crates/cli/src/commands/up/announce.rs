@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::world;
 use client::ApiKey;
 use project::agent_file::shown;
-use project::live::AgentFiles;
+use project::live::AgentFolder;
 use project::reconcile::ReconcileReport;
 
 /// Agents that are listed by name; more are counted.
@@ -24,7 +24,7 @@ pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
     pub(super) url: &'a str,
     pub(super) chosen: &'a Chosen,
-    pub(super) files: &'a AgentFiles,
+    pub(super) files: &'a AgentFolder,
     /// Agents that existed before this start.
     pub(super) existing: &'a [AgentCard],
     /// Lost frames of the store's log.

@@ -14,7 +14,7 @@ use crate::model::{self, Chosen};
 use crate::output::Screen;
 use crate::settings::{Origin, Settings};
 use project::agent_file::{FileProblem, Vetting, shown};
-use project::live::{AgentFiles, FollowedFiles};
+use project::live::{AgentFolder, FollowedFiles};
 use project::reconcile::Reconciler;
 
 /// Problems that are listed; more are counted.
@@ -30,10 +30,10 @@ pub(crate) async fn check_start(settings: &Settings) -> Result<(Vec<String>, Str
 }
 
 /// Reads and checks all files; reports all problems at once.
-pub(super) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<AgentFiles> {
+pub(super) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<AgentFolder> {
     let dir = settings.agents_dir();
     let vetting = Vetting { models: Arc::clone(&chosen.models), toolbox: Arc::new(tools::prebuilt()) };
-    let files = AgentFiles::read(dir, vetting).map_err(refused)?;
+    let files = AgentFolder::read(dir, vetting).map_err(refused)?;
     let named = settings.get("agents_dir").origin != Origin::Default;
     if !files.folder_exists && (named || prune) {
         // A wrong path must not look like a folder whose files were all removed.
@@ -46,7 +46,7 @@ pub(super) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<
 /// Reports conflicts with the store before anything is written. With `prune`, asks before agents are retired because
 /// their files are gone.
 pub(super) async fn check(
-    files: &AgentFiles,
+    files: &AgentFolder,
     reconciler: &Reconciler,
     screen: &Screen,
     prune: bool,
