@@ -35,6 +35,7 @@ fn garden_server() -> Stub {
         (&by_id(""), agent),
         (&by_id("/facts"), json!({"spaces": [], "memories": [], "goals": [], "plans": []})),
         (&by_id("/runs"), page(json!([run()]))),
+        (&by_id("/calls"), page(json!([]))),
         (&by_id("/context"), context()),
         (&by_id("/consciousness"), consciousness()),
         (&run_path, detail()),
