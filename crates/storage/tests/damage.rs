@@ -35,7 +35,7 @@ async fn a_file_of_garbage_is_not_a_store() {
     std::fs::write(dir.path().join("vivarium.db"), vec![b'x'; 8_192]).unwrap();
     let error = open(dir.path()).err().unwrap();
     assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
-    assert!(error.to_string().contains("move it away"), "{error}");
+    assert!(error.to_string().contains("is not a store of Vivarium"), "{error}");
 }
 
 #[tokio::test]
