@@ -294,7 +294,7 @@ pub const KEYS: [ConfigKey; 34] = [
         OneOf(&ReplyMode::NAMES),
         Bound::None,
         NextCycle,
-        "What becomes of text without a call. `auto`: an agent that owes one person an answer is told once how to post; the second such text is posted. `tool`: it is private.",
+        "What becomes of text without a call. `auto`: if the agent owes one person an answer, a notice explains once how to post; the second such text is posted. `tool`: it is private.",
     ),
     key(
         "stop.all_addressed",

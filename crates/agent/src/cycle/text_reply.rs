@@ -1,5 +1,5 @@
 //! What becomes of a reply that is text without a call. Such text is private. But a model that answers a person in
-//! plain text would look dead, so with `reply: auto` it is told once how to post, and if it writes text again, that text
+//! plain text would look dead, so with `reply: auto` a notice explains once how to post, and if it writes text again, that text
 //! is posted.
 
 use jiff::Timestamp;

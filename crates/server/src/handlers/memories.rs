@@ -7,6 +7,7 @@ use agent::id::AgentId;
 use agent::limits;
 use axum::Json;
 use axum::extract::State;
+use jiff::Timestamp;
 
 use super::agents::find_agent;
 use super::refused;
@@ -47,8 +48,9 @@ pub(super) async fn set_memory(
     }
     let value = bounded_text("value", body.value.value, limits::MEMORY_VALUE_MAX_BYTES)?;
     let agent = find_agent(&app, &name).await?.id;
-    let written = MemoryJson { key: key.clone(), value: value.clone(), updated_at: app.ports.clock.now() };
-    change(app, agent, MemoryChange::Set { key, value }).await?;
+    let at = app.ports.clock.now();
+    let written = MemoryJson { key: key.clone(), value: value.clone(), updated_at: at };
+    change(app, agent, MemoryChange::Set { key, value }, at).await?;
     Ok(Json(written))
 }
 
@@ -62,13 +64,19 @@ pub(super) async fn delete_memory(
     PathParam((name, key)): PathParam<(String, String)>,
 ) -> Result<WriteResponse<MemoryJson>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
-    change(app, agent, MemoryChange::Delete { key: key.trim().to_owned() }).await?;
+    let at = app.ports.clock.now();
+    change(app, agent, MemoryChange::Delete { key: key.trim().to_owned() }, at).await?;
     Ok(WriteResponse::Removed)
 }
 
-async fn change(app: Arc<AppState>, agent: AgentId, change: MemoryChange) -> Result<(), Problem> {
+async fn change(
+    app: Arc<AppState>,
+    agent: AgentId,
+    change: MemoryChange,
+    at: Timestamp,
+) -> Result<(), Problem> {
     run_to_completion(async move {
-        match app.ports.registry.change_memory(agent, change, app.ports.clock.now()).await {
+        match app.ports.registry.change_memory(agent, change, at).await {
             Ok(()) => Ok(()),
             Err(error) => Err(refused(&app, error).await),
         }

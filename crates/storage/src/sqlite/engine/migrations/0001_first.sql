@@ -335,7 +335,7 @@ CREATE INDEX layer_cycle ON layer(agent, cycle);
 
 -- Idempotency keys, kept forever.
 CREATE TABLE request (
-  principal TEXT NOT NULL,             -- 'admin', or the uuid of an entity
+  principal TEXT NOT NULL,             -- the uuid of a person, else the scope of the key
   key TEXT NOT NULL,
   body_hash TEXT NOT NULL,
   message BLOB,
