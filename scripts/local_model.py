@@ -63,8 +63,12 @@ def serve(args):
     params.port = port_of(args.port)
     params.n_ctx = args.context
     params.n_parallel = 1
-    # At a higher temperature so small a model writes arguments that nobody asked for, without an end.
-    params.sampling.temp = 0.5
+    # So small a model otherwise repeats what it was just asked, or invents without an end.
+    params.sampling.temp = 0.3
+    params.sampling.penalty_repeat = 1.1
+    params.sampling.penalty_last_n = 32
+    # One or two sentences; its agent is told to write one.
+    params.n_predict = 120
     params.use_jinja = True
     params.ui = False
     params.cpuparams.n_threads = args.threads

@@ -77,7 +77,7 @@ live() {
         *" --agents"*) ;;
         *) if [ -z "${VIV_AGENTS_DIR:-}" ]; then
             set -- --agents scripts/local-agent "$@"
-            say "its agent is \`smol\`: one tool, three examples (scripts/local-agent/smol.md); talk to it with \`viv chat --agent smol\`"
+            say "its agent is \`smol\`: it answers in plain text, because the model cannot call tools (scripts/local-agent/smol.md); talk to it with \`viv chat --agent smol\`"
             say "agents of earlier starts have more tools than this model can choose among"
         fi ;;
     esac

@@ -25,6 +25,8 @@ pub struct AgentConfig {
     pub description: String,
     /// Who the agent is and what it does, for the model. At most 256 KiB.
     pub instructions: String,
+    /// Exchanges that the model is shown before its history, as its own earlier replies; at most 32.
+    pub examples: Vec<Example>,
     /// The agent's model, as `provider/model` or a name that the server knows; `null` is the server's default.
     pub model: Option<String>,
     /// Models to call, in this order, when the provider of the one before cannot serve.
@@ -43,6 +45,10 @@ pub struct AgentConfig {
     pub barrier: bool,
     /// What is decided without a model call.
     pub triage: Triage,
+    /// What the model is shown in addition to the inbox.
+    pub workspace: Workspace,
+    /// How much of its history the model is shown.
+    pub history: History,
     /// Limits of its cycles.
     pub limits: Limits,
     /// Time-outs of its model calls.
@@ -66,6 +72,7 @@ impl Default for AgentConfig {
         Self {
             description: String::new(),
             instructions: String::new(),
+            examples: Vec::new(),
             model: None,
             fallback: Vec::new(),
             routing: Vec::new(),
@@ -75,6 +82,8 @@ impl Default for AgentConfig {
             gates: Gates::default(),
             barrier: true,
             triage: Triage::default(),
+            workspace: Workspace::default(),
+            history: History::default(),
             limits: Limits::default(),
             model_timeouts: ModelTimeouts::default(),
             reply: ReplyMode::default(),
@@ -130,11 +139,76 @@ pub enum ReplyMode {
     Auto,
     /// It is private: only tools post.
     Tool,
+    /// It is the answer: it is posted at once to the people who opened the cycle, if all of them wrote in one space. For
+    /// models that are too small to call tools.
+    Text,
 }
 
 impl ReplyMode {
     /// All names.
-    pub const NAMES: [&str; 2] = ["auto", "tool"];
+    pub const NAMES: [&str; 3] = ["auto", "tool", "text"];
+}
+
+/// An exchange that is shown to the model as if it had happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Example {
+    /// What a person writes.
+    pub message: String,
+    /// What the agent answers.
+    pub reply: String,
+}
+
+/// What the model is shown in each cycle in addition to the inbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workspace {
+    /// The parts that are shown; none for a model that is confused by them.
+    pub show: Vec<WorkspacePart>,
+}
+
+impl Default for Workspace {
+    fn default() -> Self {
+        Self { show: WorkspacePart::ALL.to_vec() }
+    }
+}
+
+/// How much of an agent's history the model is shown, in addition to what its context window allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct History {
+    /// Entries, 2 to 400; beyond it the oldest cycles are left out until half of it remains.
+    pub max_entries: u32,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { max_entries: limits::VIEW_ENTRIES_MAX as u32 }
+    }
+}
+
+/// A part of the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspacePart {
+    /// The time.
+    Clock,
+    /// The agent's spaces and their members.
+    Spaces,
+    /// Its goals.
+    Goals,
+    /// Its memories.
+    Memories,
+    /// Its plans.
+    Plans,
+    /// Calls whose outcomes are awaited.
+    Calls,
+}
+
+impl WorkspacePart {
+    /// All parts, in the order in which they are shown.
+    pub const ALL: [Self; 6] =
+        [Self::Clock, Self::Spaces, Self::Goals, Self::Memories, Self::Plans, Self::Calls];
 }
 
 /// Limits of a cycle.

@@ -173,6 +173,17 @@ pub fn format_inbox(events: &[Waiting], now: Timestamp, notice: Option<&str>) ->
     out
 }
 
+/// An example's message in the form in which an inbox entry shows a person's message. The time is fixed, so that the
+/// bytes never change.
+pub fn format_example(message: &str) -> String {
+    format!(
+        "[INBOX — {}, now {}]\n\n1. [space home] Owner (@owner, human), just now: {}",
+        new_events(1),
+        second(Timestamp::UNIX_EPOCH),
+        quoted(message)
+    )
+}
+
 /// Seqs of the events in the order in which they are listed.
 pub fn listed(events: &[Waiting]) -> impl Iterator<Item = u64> {
     shown_order(events).into_iter().map(|waiting| waiting.seq)

@@ -69,6 +69,12 @@ pub const ALONE_AFTER_DEATHS: u32 = 2;
 pub const DEATHS_MAX: u32 = 19;
 /// Retries of a model call within one activation (default of `limits.model_retries`).
 pub const MODEL_RETRIES: u32 = 3;
+/// Exchanges of an agent's `examples`.
+pub const EXAMPLES_MAX: usize = 32;
+
+/// Bytes of them together.
+pub const EXAMPLES_MAX_BYTES: usize = 32 * 1024;
+
 /// Nudges of `require_tool` per cycle.
 pub const NUDGES_MAX: u32 = 2;
 /// Nudges of `reply: auto` per cycle; after them the text of a reply without calls is posted.

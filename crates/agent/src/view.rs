@@ -15,14 +15,16 @@ use crate::limits;
 pub struct Budget {
     /// Maximum number of tokens of the entries.
     pub tokens: u64,
+    /// Maximum number of entries.
+    pub entries: usize,
 }
 
 impl Budget {
     /// What is left of a model's context window after everything that is sent in addition to the entries.
-    pub fn of(context_window: u32, max_output: u32, fixed: u64, layers: u64) -> Self {
+    pub fn of(context_window: u32, max_output: u32, fixed: u64, layers: u64, entries: usize) -> Self {
         let fixed = u64::from(max_output) + fixed + layers;
         // Even a much too small window keeps room for one exchange; the vendor may then refuse the request.
-        Self { tokens: u64::from(context_window).saturating_sub(fixed).max(512) }
+        Self { tokens: u64::from(context_window).saturating_sub(fixed).max(512), entries }
     }
 }
 
@@ -30,11 +32,11 @@ impl Budget {
 pub fn cut(view: &View, window: &[Arc<Entry>], budget: Budget, cycle: Option<CycleId>) -> Option<View> {
     let total: u64 = window.iter().map(|entry| u64::from(entry.tokens)).sum();
     let over = total * 100 > budget.tokens * limits::VIEW_TRIGGER_PERCENT;
-    if !over && window.len() <= limits::VIEW_ENTRIES_MAX {
+    if !over && window.len() <= budget.entries {
         return None;
     }
     let room = budget.tokens * limits::VIEW_TARGET_PERCENT / 100;
-    let most = limits::VIEW_ENTRIES_MAX / 2;
+    let most = (budget.entries / 2).max(1);
     let tail = newest(window, room, most, |entry| entry.kind == EntryKind::Inbox);
     let first = window.first()?.seq;
     let next = match tail {
@@ -137,6 +139,10 @@ mod tests {
         })
     }
 
+    fn room(tokens: u64) -> Budget {
+        Budget { tokens, entries: limits::VIEW_ENTRIES_MAX }
+    }
+
     fn cycles(n: u64, tokens: u32) -> Vec<Arc<Entry>> {
         (0..n)
             .flat_map(|c| {
@@ -150,14 +156,26 @@ mod tests {
 
     #[test]
     fn a_view_that_fits_is_not_cut() {
-        assert_eq!(cut(&View::whole(), &cycles(4, 100), Budget { tokens: 1_001 }, None), None);
+        assert_eq!(cut(&View::whole(), &cycles(4, 100), room(1_001), None), None);
     }
 
     #[test]
     fn the_newest_whole_cycles_that_fit_are_kept() {
-        let view = cut(&View::whole(), &cycles(10, 100), Budget { tokens: 1_000 }, None).unwrap();
+        let view = cut(&View::whole(), &cycles(10, 100), room(1_000), None).unwrap();
         assert_eq!((view.tail, view.ranges.len(), view.rev), (17, 0, 1));
         assert!(view.shows(17) && !view.shows(16));
+    }
+
+    #[test]
+    fn a_short_history_keeps_at_least_the_newest_inbox_entry() {
+        let budget = |entries| Budget { tokens: 100_000, entries };
+        let window = cycles(4, 10);
+        assert_eq!(cut(&View::whole(), &window, budget(8), None), None);
+        for (entries, tail) in [(6, 5), (4, 7), (2, 7)] {
+            let mut window = window.clone();
+            window.pop();
+            assert_eq!(cut(&View::whole(), &window, budget(entries), None).unwrap().tail, tail, "{entries}");
+        }
     }
 
     #[test]
@@ -168,7 +186,7 @@ mod tests {
             window.push(entry(step * 2 + 2, 0, EntryKind::Assistant, 100));
             window.push(entry(step * 2 + 3, 0, EntryKind::Outcomes, 100));
         }
-        let view = cut(&View::whole(), &window, Budget { tokens: 1_000 }, Some(cycle)).unwrap();
+        let view = cut(&View::whole(), &window, room(1_000), Some(cycle)).unwrap();
         assert_eq!(view.ranges, vec![(1, 1)]);
         assert_eq!(view.tail, 18);
     }
@@ -194,7 +212,7 @@ mod tests {
     fn a_cut_inside_one_long_cycle_keeps_every_correction() {
         let cycle = CycleId(Uuid::from_u128(0));
         let mut window = corrected();
-        let view = cut(&View::whole(), &window, Budget { tokens: 1_400 }, Some(cycle)).unwrap();
+        let view = cut(&View::whole(), &window, room(1_400), Some(cycle)).unwrap();
         assert_eq!((view.ranges.clone(), view.tail), (vec![(1, 1), (4, 4), (15, 15)], 20));
         window.retain(|entry| view.shows(entry.seq));
         // The cycle continues and is cut again: its inbox entry and corrections are still kept.
@@ -203,7 +221,7 @@ mod tests {
             window.push(entry(seq, 0, kind, 300));
         }
         window.push(entry(27, 0, EntryKind::Assistant, 100));
-        let view = cut(&view, &window, Budget { tokens: 1_400 }, Some(cycle)).unwrap();
+        let view = cut(&view, &window, room(1_400), Some(cycle)).unwrap();
         assert_eq!((view.ranges, view.tail), (vec![(1, 1), (4, 4), (15, 15), (26, 26)], 27));
     }
 
@@ -218,11 +236,7 @@ mod tests {
         let left = shown(&window, &view);
         assert_eq!(left.iter().map(|(seq, _)| *seq).take(3).collect::<Vec<_>>(), events);
         assert_eq!(left[3..], step, "the newest step is kept as a whole");
-        assert_eq!(
-            cut(&view, &window, Budget { tokens: 512 }, Some(cycle)),
-            None,
-            "nothing more can be left out"
-        );
+        assert_eq!(cut(&view, &window, room(512), Some(cycle)), None, "nothing more can be left out");
     }
 
     #[test]
@@ -253,7 +267,7 @@ mod tests {
 
     #[test]
     fn too_many_entries_are_cut_even_if_they_are_small() {
-        let view = cut(&View::whole(), &cycles(300, 1), Budget { tokens: 1_000_000 }, None).unwrap();
+        let view = cut(&View::whole(), &cycles(300, 1), room(1_000_000), None).unwrap();
         assert_eq!(view.tail, 401);
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use crate::call::Effect;
-use crate::config::WakeOn;
+use crate::config::{AgentConfig, ReplyMode, WakeOn, WorkspacePart};
 use crate::entity::Entity;
 use crate::goals::{self, Branch};
 use crate::id::SpaceId;
@@ -18,18 +18,28 @@ use crate::limits;
 use crate::quote::{one_line, quoted};
 use crate::tool::ToolSpec;
 
-/// Renders the workspace in at most [`limits::WORKSPACE_MAX_BYTES`]; later components are cut first.
-pub fn render(me: &Entity, facts: &Facts, active: Option<SpaceId>, now: Timestamp) -> String {
+/// Renders the parts of the workspace in at most [`limits::WORKSPACE_MAX_BYTES`]; later ones are cut first. `None` if no
+/// part is wanted.
+pub fn render(
+    me: &Entity,
+    facts: &Facts,
+    active: Option<SpaceId>,
+    parts: &[WorkspacePart],
+    now: Timestamp,
+) -> Option<String> {
+    if parts.is_empty() {
+        return None;
+    }
     let mut out = String::from("[WORKSPACE — facts of this moment, not part of your history]\n");
-    let components: [(&str, String); 6] = [
-        ("Now", now.to_string()),
-        ("Your spaces", spaces(me, facts, active)),
-        ("Your goals", goals(facts)),
-        ("Your memories", memories(facts)),
-        ("Your plans", plans(facts)),
-        ("Your pending calls", pending(facts)),
-    ];
-    for (title, body) in components {
+    for part in WorkspacePart::ALL.into_iter().filter(|part| parts.contains(part)) {
+        let (title, body) = match part {
+            WorkspacePart::Clock => ("Now", now.to_string()),
+            WorkspacePart::Spaces => ("Your spaces", spaces(me, facts, active)),
+            WorkspacePart::Goals => ("Your goals", goals(facts)),
+            WorkspacePart::Memories => ("Your memories", memories(facts)),
+            WorkspacePart::Plans => ("Your plans", plans(facts)),
+            WorkspacePart::Calls => ("Your pending calls", pending(facts)),
+        };
         if body.is_empty() {
             continue;
         }
@@ -41,7 +51,7 @@ pub fn render(me: &Entity, facts: &Facts, active: Option<SpaceId>, now: Timestam
         };
     }
     out.truncate(out.trim_end().len());
-    out
+    Some(out)
 }
 
 /// The whole lines of `body` that fit into `room`, and the number of lines left out.
@@ -156,7 +166,8 @@ fn pending(facts: &Facts) -> String {
 }
 
 /// The system layer: the same bytes for the same config, name and set of tools.
-pub fn system(me: &Entity, instructions: &str, description: &str, tools: &[ToolSpec]) -> String {
+pub fn system(me: &Entity, config: &AgentConfig, tools: &[ToolSpec]) -> String {
+    let AgentConfig { description, instructions, .. } = config;
     let mut out = format!(
         "You are {} (@{}), an AI agent. You sleep until something happens, wake up, deal with it, and sleep \
          again. This conversation is your own history in all your spaces.\n",
@@ -167,6 +178,8 @@ pub fn system(me: &Entity, instructions: &str, description: &str, tools: &[ToolS
         let _ = writeln!(out, "\nAbout you: {description}");
     }
     out.push_str("\n# Rules\n");
+    let text = if config.reply == ReplyMode::Text { POSTED } else { PRIVATE };
+    let _ = writeln!(out, "- {text}");
     let has = |name: &&str| tools.iter().any(|tool| tool.name == *name);
     for (_, rule) in RULES.iter().filter(|(needed, _)| needed.iter().all(has)) {
         let _ = writeln!(out, "- {rule}");
@@ -180,9 +193,12 @@ pub fn system(me: &Entity, instructions: &str, description: &str, tools: &[ToolS
     out
 }
 
+/// What becomes of text without a call.
+const PRIVATE: &str = "You act only through tools. Any other text you write is private: nobody reads it.";
+const POSTED: &str = "What you write is your answer: it is posted to the people who wrote to you.";
+
 /// Rules for every agent, each with the tools that the agent needs to have for the rule to apply.
-const RULES: [(&[&str], &str); 8] = [
-    (&[], "You act only through tools. Any other text you write is private: nobody reads it."),
+const RULES: [(&[&str], &str); 7] = [
     (
         &["send_message", "done"],
         "Usual case: call send_message and done together, in one response. Longer work takes several \
@@ -248,19 +264,35 @@ mod tests {
         Facts { spaces: vec![SpaceFacts { space, members, more_members: 0 }], ..Facts::default() }
     }
 
+    fn rendered(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
+        render(me, facts, active, &WorkspacePart::ALL, Timestamp::UNIX_EPOCH).unwrap()
+    }
+
+    #[test]
+    fn only_the_wanted_parts_are_shown_in_their_order() {
+        let me = entity(1, "ada", EntityKind::Agent);
+        let show = |parts: &[WorkspacePart]| render(&me, &facts(), None, parts, Timestamp::UNIX_EPOCH);
+        let some = show(&[WorkspacePart::Spaces, WorkspacePart::Clock]).unwrap();
+        assert!(some.find("Now: 1970").unwrap() < some.find("Your spaces:").unwrap(), "{some}");
+        let clock =
+            "[WORKSPACE — facts of this moment, not part of your history]\n\nNow: 1970-01-01T00:00:00Z";
+        assert_eq!(show(&[WorkspacePart::Clock]).unwrap(), clock);
+        assert_eq!(show(&[]), None);
+    }
+
     #[test]
     fn the_workspace_shows_handles_and_quotes_display_names() {
         let me = entity(1, "ada", EntityKind::Agent);
-        let text = render(&me, &facts(), Some(SpaceId(Uuid::from_u128(9))), Timestamp::UNIX_EPOCH);
+        let text = rendered(&me, &facts(), Some(SpaceId(Uuid::from_u128(9))));
         assert!(text.contains("- family (\"Family \\\"1\\\"\"), active\n"), "{text}");
         assert!(text.contains(r#"members: you, "HUSAM" (@husam, human)"#), "{text}");
         let mut quiet = facts();
         quiet.spaces[0].space.wake_on = WakeOn::Mention;
-        let text = render(&me, &quiet, None, Timestamp::UNIX_EPOCH);
+        let text = rendered(&me, &quiet, None);
         assert!(text.contains("; your messages wake other agents here only if"), "{text}");
         let mut many = facts();
         (many.more_spaces, many.spaces[0].more_members) = (5, 3);
-        let text = render(&me, &many, None, Timestamp::UNIX_EPOCH);
+        let text = rendered(&me, &many, None);
         assert!(text.contains("\"HUSAM\" (@husam, human) and 3 more"), "{text}");
         assert!(text.contains("(5 more: name one by its handle)"), "{text}");
     }
@@ -296,7 +328,7 @@ mod tests {
             updated_at: Timestamp::UNIX_EPOCH,
         };
         let facts = Facts { memories: (0..50).map(memory).collect(), ..facts() };
-        let text = render(&entity(1, "ada", EntityKind::Agent), &facts, None, Timestamp::UNIX_EPOCH);
+        let text = rendered(&entity(1, "ada", EntityKind::Agent), &facts, None);
         assert!(text.len() <= limits::WORKSPACE_MAX_BYTES && text.contains("more left out"));
         assert!(text.contains("Your spaces"));
     }

@@ -42,6 +42,8 @@ pub enum ValueKind {
     Gates,
     /// Rules that choose a model.
     Routes,
+    /// Exchanges of a message and a reply.
+    Examples,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -77,6 +79,7 @@ impl fmt::Display for ValueKind {
             Self::MaybeNames => "list of names or null",
             Self::Gates => "`observe-think-respond` or list of gates",
             Self::Routes => "list of rules",
+            Self::Examples => "list of exchanges",
             Self::OneOf(words) => return f.write_str(&words.join(" or ")),
         })
     }
@@ -137,12 +140,12 @@ const fn key(
 
 use Bound::{Bytes, Range};
 use TakesEffect::{AtOnce, NextCycle};
-use ValueKind::{Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Routes, Text, Whole};
+use ValueKind::{Examples, Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Routes, Text, Whole};
 
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 34] = [
+pub const KEYS: [ConfigKey; 37] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -150,6 +153,13 @@ pub const KEYS: [ConfigKey; 34] = [
         Bytes(limits::INSTRUCTIONS_MAX_BYTES),
         NextCycle,
         "Who the agent is and what it does, for the model; the body of an agent file.",
+    ),
+    key(
+        "examples",
+        Examples,
+        Bound::None,
+        NextCycle,
+        "Up to 32 exchanges (`message`, `reply`) that the model is shown before its history; needs `reply: text`.",
     ),
     key(
         "model",
@@ -223,6 +233,20 @@ pub const KEYS: [ConfigKey; 34] = [
         NextCycle,
         "With `rules`, events that are not addressed to the agent are skipped without a model call.",
     ),
+    key(
+        "workspace.show",
+        Names,
+        Bound::None,
+        NextCycle,
+        "What the model is shown beside the inbox: any of `clock`, `spaces`, `goals`, `memories`, `plans`, `calls`.",
+    ),
+    key(
+        "history.max_entries",
+        Whole,
+        Range(2, 400),
+        NextCycle,
+        "Entries of its history that the model is shown; beyond it, the oldest cycles are left out until half of it remains.",
+    ),
     key("limits.max_steps", Whole, Range(1, 1_000), NextCycle, "Steps of one cycle."),
     key(
         "limits.token_budget",
@@ -294,7 +318,7 @@ pub const KEYS: [ConfigKey; 34] = [
         OneOf(&ReplyMode::NAMES),
         Bound::None,
         NextCycle,
-        "What becomes of text without a call. `auto`: if the agent owes one person an answer, a notice explains once how to post; the second such text is posted. `tool`: it is private.",
+        "What becomes of text without a call. `auto`: if the agent owes one person an answer, a notice explains once how to post; the second such text is posted. `tool`: it is private. `text`: it is posted at once, for models too small to call tools.",
     ),
     key(
         "stop.all_addressed",
@@ -367,7 +391,7 @@ mod tests {
                 MaybeText | MaybeNames => default.is_null(),
                 Flag => default.is_boolean(),
                 Whole => default.as_u64().is_some_and(|given| key.bound.accepts(given)),
-                Names | Gates | Routes => default.is_array(),
+                Names | Gates | Routes | Examples => default.is_array(),
                 OneOf(words) => default.as_str().is_some_and(|word| words.contains(&word)),
             };
             assert!(fits, "`{}` is {} and by default {default}", key.name, key.kind);

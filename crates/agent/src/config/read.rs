@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{AgentConfig, Bound, Gates, KEYS, WantedChoice};
+use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, WantedChoice};
+use crate::limits;
 use crate::tool::names;
 
 /// Why a value is not an agent's config.
@@ -117,8 +118,30 @@ impl AgentConfig {
                 problems.push(BadConfig::OutOfBounds { key: key.name, wanted: key.bound.to_string(), got });
             }
         }
+        self.check_examples(problems);
         self.check_policies(problems);
         self.check_endings(problems);
+    }
+
+    fn check_examples(&self, problems: &mut Vec<BadConfig>) {
+        let mut wrong = |why: String| {
+            problems.push(BadConfig::WrongType { key: Some("examples".to_owned()), why });
+        };
+        if !self.examples.is_empty() && self.reply != ReplyMode::Text {
+            wrong("they are replies in plain text, which only `reply: text` posts; set it too".to_owned());
+        }
+        if self.examples.len() > limits::EXAMPLES_MAX {
+            wrong(format!("at most {} are shown, got {}", limits::EXAMPLES_MAX, self.examples.len()));
+        }
+        let bytes = |example: &Example| example.message.len() + example.reply.len();
+        let bytes: usize = self.examples.iter().map(bytes).sum();
+        if bytes > limits::EXAMPLES_MAX_BYTES {
+            wrong(format!("they may have {} bytes together, got {bytes}", limits::EXAMPLES_MAX_BYTES));
+        }
+        let is_empty = |text: &str| text.trim().is_empty();
+        if self.examples.iter().any(|example| is_empty(&example.message) || is_empty(&example.reply)) {
+            wrong("each needs a `message` and a `reply`".to_owned());
+        }
     }
 
     /// Gates and routes must be valid ranges. Each step may be in one gate at most, and each tool of a gate must be
@@ -362,6 +385,36 @@ mod tests {
 
     fn check(input: Value, expected: &str) {
         assert_eq!(AgentConfig::from_json(&input).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn examples_need_both_texts_a_bound_and_plain_replies() {
+        let example = |message: &str| json!({"message": message, "reply": "Yes."});
+        let read = |reply: &str, examples: Vec<Value>| {
+            let read = AgentConfig::from_json(&json!({"reply": reply, "examples": examples}));
+            read.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(read("text", vec![example("Really?")]), "");
+        assert_eq!(read("auto", vec![]), "");
+        let wanted = [
+            (
+                read("auto", vec![example("Really?")]),
+                "`examples`: they are replies in plain text, which only",
+            ),
+            (read("text", vec![example(" ")]), "`examples`: each needs a `message` and a `reply`"),
+            (read("text", vec![example("?"); 33]), "`examples`: at most 32 are shown, got 33"),
+            (
+                read("text", vec![example(&"x".repeat(40_000))]),
+                "`examples`: they may have 32768 bytes together",
+            ),
+            (read("text", vec![json!({"message": "?"})]), "`examples`: missing field `reply`"),
+        ];
+        for (got, wanted) in wanted {
+            assert!(got.starts_with(wanted), "{got}");
+        }
+        let unknown =
+            AgentConfig::from_json(&json!({"workspace": {"show": ["clock", "weather"]}})).unwrap_err();
+        assert!(unknown.to_string().starts_with("`workspace.show`: "), "{unknown}");
     }
 
     #[test]

@@ -44,9 +44,8 @@ impl Cycle {
         };
         if step.taken.is_empty() && !self.open.decided {
             // Nothing waits: show the workspace as it would follow the next event.
-            let (facts, active) = (&self.outside.facts, self.life.active_space);
-            let text = crate::workspace::render(&self.pinned.entity, facts, active, now);
-            self.log.layers = vec![Layer { after: self.log.head_seq, text: text.into() }];
+            let text = self.pinned.workspace(&self.outside.facts, self.life.active_space, now);
+            self.log.layers = text.map(|text| Layer { after: self.log.head_seq, text }).into_iter().collect();
         } else {
             self.show_inbox(&mut step, now);
         }

@@ -2,10 +2,18 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use uuid::Uuid;
+
 use super::Setup;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, Example};
 use crate::entity::Entity;
-use crate::id::{AgentId, SpaceId};
+use crate::entry::{Entry, EntryKind};
+use crate::id::{AgentId, CycleId, SpaceId};
+use crate::inbox;
+use crate::life::Facts;
+use crate::limits;
+use crate::message::{ModelMessage, Part, Role};
 use crate::port::ModelInfo;
 use crate::quote;
 use crate::tokens;
@@ -21,7 +29,9 @@ pub(super) struct Pinned {
     pub(super) config: Arc<AgentConfig>,
     pub(super) setup: Setup,
     pub(super) system: Arc<str>,
-    /// Tokens of system and tools, estimated from above.
+    /// The exchanges that are shown before the history.
+    pub(super) examples: Vec<Arc<Entry>>,
+    /// Tokens of system, examples and tools, estimated from above.
     pub(super) fixed_tokens: u64,
     /// Milliseconds that the open cycle's earlier activations were awake.
     pub(super) awake_before: u64,
@@ -46,13 +56,26 @@ impl Pinned {
         setup: Setup,
         awake_before: u64,
     ) -> Self {
-        let system = workspace::system(&entity, &config.instructions, &config.description, &setup.tools);
+        let system = workspace::system(&entity, &config, &setup.tools);
+        let examples = examples(&config.examples);
         // Plain lengths, because every activation computes this.
         let plain = |text: &str| text.len() + 2;
         let size =
             |tool: &ToolSpec| tool.name.len() + tool.description.len() + quote::size_of(&tool.schema, plain);
-        let fixed_tokens = tokens::at_most(system.len() + setup.tools.iter().map(size).sum::<usize>());
-        Self { agent, entity, config, setup, system: system.into(), fixed_tokens, awake_before }
+        let shown: usize = examples.iter().map(|entry| entry.message.countable().len()).sum();
+        let fixed = system.len() + shown + setup.tools.iter().map(size).sum::<usize>();
+        let fixed_tokens = tokens::at_most(fixed);
+        Self { agent, entity, config, setup, system: system.into(), examples, fixed_tokens, awake_before }
+    }
+
+    /// The workspace of this moment, if any part of it is wanted.
+    pub(super) fn workspace(
+        &self,
+        facts: &Facts,
+        active: Option<SpaceId>,
+        now: Timestamp,
+    ) -> Option<Arc<str>> {
+        workspace::render(&self.entity, facts, active, &self.config.workspace.show, now).map(Into::into)
     }
 
     /// The model that the config names; `None` is the agent's own.
@@ -64,7 +87,8 @@ impl Pinned {
     /// Room for entries with that model, next to `shown` bytes that are sent but not in the log.
     pub(super) fn budget(&self, model: Option<&str>, shown: usize) -> Budget {
         let model = self.model(model);
-        Budget::of(model.context_window, model.max_output, self.fixed_tokens, tokens::at_most(shown))
+        let entries = self.config.history.max_entries as usize;
+        Budget::of(model.context_window, model.max_output, self.fixed_tokens, tokens::at_most(shown), entries)
     }
 
     pub(super) fn batch_bytes(&self, model: Option<&str>) -> usize {
@@ -72,7 +96,32 @@ impl Pinned {
     }
 }
 
+/// The exchanges as entries, which are older than every entry of the log.
+fn examples(examples: &[Example]) -> Vec<Arc<Entry>> {
+    let entry = |kind, message| {
+        let (seq, step, tokens) = (0, 0, 0);
+        Arc::new(Entry {
+            seq,
+            cycle: CycleId(Uuid::nil()),
+            step,
+            kind,
+            message,
+            tokens,
+            at: Timestamp::UNIX_EPOCH,
+        })
+    };
+    let exchange = |example: &Example| {
+        let reply = vec![Part::Text { text: example.reply.clone() }];
+        [
+            entry(EntryKind::Inbox, ModelMessage::user(inbox::format_example(&example.message))),
+            entry(EntryKind::Assistant, ModelMessage { role: Role::Assistant, parts: reply, native: None }),
+        ]
+    };
+    examples.iter().flat_map(exchange).collect()
+}
+
 /// How many bytes of events that model may be shown at once: a quarter of its window.
 pub(super) fn batch_bytes(model: &ModelInfo) -> usize {
-    tokens::bytes_within(Budget::of(model.context_window, model.max_output, 0, 0).tokens / 4)
+    let room = Budget::of(model.context_window, model.max_output, 0, 0, limits::VIEW_ENTRIES_MAX);
+    tokens::bytes_within(room.tokens / 4)
 }

@@ -55,7 +55,9 @@ impl Cycle {
 
     /// The request of the step. Within a cycle each request extends the one before.
     pub(super) fn prompt(&self, step: &Step) -> Prompt {
-        let mut items = Vec::with_capacity(self.log.window.len() + 3);
+        let examples = &self.pinned.examples;
+        let mut items = Vec::with_capacity(self.log.window.len() + examples.len() + 3);
+        items.extend(examples.iter().cloned().map(Item::Entry));
         if let Some(summary) = &self.log.view.summary {
             items.push(Item::Layer(summary.as_str().into()));
         }

@@ -105,9 +105,8 @@ impl Cycle {
         }
         let text = inbox::format_inbox(&step.taken, now, self.life.notice.as_deref());
         let entry = self.entry(1, EntryKind::Inbox, ModelMessage::user(text), now);
-        let workspace =
-            crate::workspace::render(&self.pinned.entity, &self.outside.facts, self.life.active_space, now);
-        self.log.layers = vec![Layer { after: entry.seq, text: workspace.into() }];
+        let workspace = self.pinned.workspace(&self.outside.facts, self.life.active_space, now);
+        self.log.layers = workspace.map(|text| Layer { after: entry.seq, text }).into_iter().collect();
         step.entries = vec![Arc::new(entry)];
     }
 

@@ -1,6 +1,6 @@
 //! What becomes of a reply that is text without a call. Such text is private. But a model that answers a person in
 //! plain text would look dead, so with `reply: auto` a notice explains once how to post, and if it writes text again, that text
-//! is posted.
+//! is posted. With `reply: text` the first text is posted.
 
 use jiff::Timestamp;
 
@@ -61,7 +61,8 @@ impl Cycle {
             return Some(TextReply::Private(None));
         };
         let last_step = open.step + 1 >= self.pinned.config.limits.max_steps;
-        if open.nudges < limits::REPLY_NUDGES_MAX && !last_step {
+        let asks_first = self.pinned.config.reply == ReplyMode::Auto;
+        if asks_first && open.nudges < limits::REPLY_NUDGES_MAX && !last_step {
             return Some(self.nudged(markup, true));
         }
         let why_not = if markup {
@@ -95,13 +96,20 @@ impl Cycle {
         self.pinned.setup.tools.iter().any(|tool| tool.name == name)
     }
 
-    /// The space in which the cycle must answer: one person has opened it there, and it has sent nothing.
+    /// The space in which the cycle must answer: people have opened it there, and it has sent nothing. With `reply: auto`
+    /// one person: an answer to several may be meant for one of them.
     fn space_to_answer(&self, open: &OpenCycle) -> Option<SpaceId> {
+        let [first, others @ ..] = open.requesters.as_slice() else { return None };
+        let may_post = match self.pinned.config.reply {
+            ReplyMode::Auto => others.is_empty() && self.has_tool(names::SEND_MESSAGE),
+            ReplyMode::Text => others.iter().all(|other| other.space == first.space),
+            ReplyMode::Tool => false,
+        };
         let people_only = open.trust >= Trust::Member;
-        let may_send = self.has_tool(names::SEND_MESSAGE);
-        let wanted = self.pinned.config.reply == ReplyMode::Auto && may_send && people_only;
-        match open.requesters.as_slice() {
-            [Requester { principal: Principal::Entity(_), space }] if wanted && open.sent.is_empty() => {
+        match first {
+            Requester { principal: Principal::Entity(_), space }
+                if may_post && people_only && open.sent.is_empty() =>
+            {
                 *space
             }
             _ => None,

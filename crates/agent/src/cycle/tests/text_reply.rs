@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::awareness::configured;
 use super::*;
 use crate::id::MessageId;
+use crate::message::Role;
+use crate::prompt::Item;
 
 const PERSON: u128 = 7;
 const SPACE: u128 = 9;
@@ -186,4 +188,53 @@ fn after_a_crash_between_nudge_and_post_the_text_is_posted_under_the_same_id() {
         assert_eq!((ended(&next).0, posted(&commits)), (Ending::Completed, vec!["Hello again!"]));
         assert_eq!(commits.last().unwrap().inward.messages[0].id, wanted);
     }
+}
+
+#[test]
+fn with_reply_text_the_first_text_is_posted_to_the_space_of_the_people_who_wrote() {
+    let config = json!({"reply": "text", "tools": []});
+    let one_space = vec![message(1, PERSON, SPACE), message(2, 8, SPACE)];
+    for waiting in [one_space[..1].to_vec(), one_space] {
+        let mut cycle = configured(&config, waiting);
+        cycle.pinned.setup.tools = Vec::new().into();
+        drive(&mut cycle);
+        let (commits, next) = reply_with(&mut cycle, vec![text("Hello!")]);
+        assert_eq!((ended(&next), posted(&commits)), ((Ending::Completed, None), vec!["Hello!"]));
+        let message = &commits[0].inward.messages[0];
+        assert_eq!((message.space, &message.call), (SpaceId(Uuid::from_u128(SPACE)), &None));
+    }
+    let mut of_agent = message(1, PERSON, SPACE);
+    of_agent.event.envelope.trust = Trust::Agent;
+    let two_spaces = vec![message(1, PERSON, SPACE), message(2, PERSON, 10)];
+    for (what, waiting) in [("two spaces", two_spaces), ("an agent", vec![of_agent])] {
+        let mut cycle = configured(&config, waiting);
+        drive(&mut cycle);
+        let (commits, next) = reply_with(&mut cycle, vec![text("Hello!")]);
+        assert_eq!((ended(&next).0, posted(&commits)), (Ending::Completed, vec![]), "{what}");
+        assert_eq!(commits[0].run.as_ref().unwrap().steps[0].unsent.as_deref(), Some("Hello!"), "{what}");
+    }
+}
+
+#[test]
+fn examples_are_shown_before_the_history_and_are_not_part_of_it() {
+    let examples = json!([{"message": "What is 1 + 1?", "reply": "Two."}]);
+    let config = json!({"reply": "text", "examples": examples, "workspace": {"show": []}});
+    let mut cycle = configured(&config, vec![message(1, PERSON, SPACE)]);
+    let (_, next) = drive(&mut cycle);
+    let Next::Think(prompt) = next else { panic!("wanted a request, got {next:?}") };
+    let message = |item: &Item| match item {
+        Item::Entry(entry) => (entry.message.role, entry.message.text()),
+        Item::Layer(text) => panic!("a workspace is shown: {text}"),
+    };
+    let shown: Vec<_> = prompt.items.iter().map(message).collect();
+    let example = "[INBOX — 1 new event, now 1970-01-01T00:00:00Z]\n\n1. [space home] Owner (@owner, human), \
+                   just now: \"What is 1 + 1?\"";
+    assert_eq!(shown[0], (Role::User, example.to_owned()));
+    assert_eq!(shown[1], (Role::Assistant, "Two.".to_owned()));
+    assert_eq!((shown.len(), shown[2].0), (3, Role::User));
+    assert!(prompt.system.contains("- What you write is your answer"), "{}", prompt.system);
+    let (commits, _) = reply_with(&mut cycle, vec![text("Hello!")]);
+    let entries: Vec<u64> =
+        commits.iter().flat_map(|changes| &changes.entries).map(|entry| entry.seq).collect();
+    assert_eq!(entries, [1, 2]);
 }

@@ -96,7 +96,7 @@ fn first_system(specs: &[ToolSpec]) -> String {
         external_id: None,
         created_at: jiff::Timestamp::UNIX_EPOCH,
     };
-    workspace::system(&ada, &config.instructions, &config.description, specs)
+    workspace::system(&ada, &config, specs)
 }
 
 /// The model to test, its address and the modes.
