@@ -165,6 +165,23 @@ pub const VIEW_TARGET_PERCENT: u64 = 50;
 /// Number of entries above which the view is cut, whatever their size.
 pub const VIEW_ENTRIES_MAX: usize = 400;
 
+/// Percentage of the budget above which the view is cut between two cycles, so that no later step has to.
+pub const VIEW_IDLE_PERCENT: u64 = 70;
+/// Bytes of a summary, and its share of the budget, as one part in so many.
+pub const SUMMARY_MAX_BYTES: usize = 12 * 1024;
+/// See [`SUMMARY_MAX_BYTES`].
+pub const SUMMARY_SHARE: u64 = 6;
+/// Bytes of what a cycle read, and of what the agent said in it, in a digest.
+pub const DIGEST_LINE_BYTES: usize = 160;
+/// Tokens of the instructions in a request for a summary, from above.
+pub const SUMMARY_RULES_TOKENS: u64 = 700;
+/// Requests for one summary that a model may answer unusably before the digest is used.
+pub const SUMMARY_ATTEMPTS: u32 = 2;
+/// Commitments, and preferences, that stay in a summary whatever the model wrote.
+pub const KEPT_BULLETS_MAX: usize = 24;
+/// A longer one does not stay by rule.
+pub const KEPT_BULLET_BYTES: usize = 300;
+
 /// Connecting to a model (default of `model_timeouts.connect`).
 pub const MODEL_CONNECT_MS: u64 = 10_000;
 /// Time to the first byte of a model's reply (default of `model_timeouts.first_byte`).
