@@ -9,6 +9,7 @@ use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
 use agent::entity::handle;
 use agent::limits;
 use scenario::yaml::{self, Is, YamlNode};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use folder::{FoundFile, Stamp, load, read_one, scan, shown};
@@ -46,7 +47,7 @@ pub struct AgentFile {
 }
 
 /// A problem in a file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileProblem {
     /// The file, as shown to people.
     pub file: String,

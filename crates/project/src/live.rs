@@ -9,6 +9,12 @@ use crate::ProjectError;
 use crate::agent_file::{AgentFile, FileProblem, FoundFile, Stamp, Vetting, load, scan};
 use crate::reconcile::{ExistingFiles, ReconcileReport, Reconciler};
 
+/// When a changed file is in use.
+pub const IN_USE: &str = "used from its agent's next cycle on, within about two seconds of saving";
+
+/// What becomes of a file with a mistake while the server runs, and what to do.
+pub const NOT_IN_USE: &str = "the earlier version stays in use; correct the file and save it";
+
 /// Interval between two scans. A change is applied when two scans found it the same, so that a half-written
 /// file is not applied.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -53,7 +59,7 @@ impl AgentFolder {
 
     /// The files, as the reconciler wants them.
     pub fn existing(&self) -> ExistingFiles {
-        ExistingFiles { names: self.names().map(str::to_owned).collect(), broken: BTreeSet::new() }
+        ExistingFiles { names: self.names().map(str::to_owned).collect(), ..ExistingFiles::default() }
     }
 
     /// Follows the folder after `report` was the result of applying these files.
@@ -66,6 +72,7 @@ impl AgentFolder {
             seen: self.stamps,
             reported: report.drop_reported(&BTreeSet::new()),
             broken: BTreeSet::new(),
+            problems: Vec::new(),
             last_failure: None,
         }
     }
@@ -76,7 +83,7 @@ impl AgentFolder {
 pub struct FolderChange {
     /// What happened to the agents.
     pub report: ReconcileReport,
-    /// Files that are broken now and were not before.
+    /// Mistakes in files that were saved, and those that were not there before.
     pub problems: Vec<FileProblem>,
 }
 
@@ -93,6 +100,8 @@ pub struct FollowedFiles {
     reported: BTreeSet<String>,
     /// Broken files.
     broken: BTreeSet<PathBuf>,
+    /// What is wrong with them.
+    problems: Vec<FileProblem>,
     /// The last failure that was returned.
     last_failure: Option<ProjectError>,
 }
@@ -136,14 +145,22 @@ impl FollowedFiles {
         let (stamped, vetting) = (stamps.clone(), self.vetting.clone());
         let read = tokio::task::spawn_blocking(move || load(&stamped, &|config| vetting.check(config)));
         let mut batch = Batch::default();
+        let mut saved = BTreeSet::new();
         for found in read.await.map_err(unreadable)? {
             let changed = self.seen.get(&found.path) != stamps.get(&found.path);
-            batch.take(found, changed, &self.broken);
+            if changed {
+                saved.insert(found.file.clone());
+            }
+            let apply = changed || self.broken.contains(&found.path);
+            batch.take(found, apply);
         }
         let mut report = self.reconciler.apply(&batch.apply, &batch.existing, false).await?;
-        self.broken = batch.broken;
         self.reported = report.drop_reported(&self.reported);
-        Ok(FolderChange { report, problems: batch.problems })
+        self.broken = batch.broken;
+        let mut problems = batch.existing.problems;
+        std::mem::swap(&mut self.problems, &mut problems);
+        let is_new = |one: &&FileProblem| saved.contains(&one.file) || !problems.contains(one);
+        Ok(FolderChange { report, problems: self.problems.iter().filter(is_new).cloned().collect() })
     }
 }
 
@@ -157,26 +174,22 @@ fn unreadable(why: impl std::fmt::Display) -> ProjectError {
 struct Batch {
     apply: Vec<AgentFile>,
     existing: ExistingFiles,
-    problems: Vec<FileProblem>,
     broken: BTreeSet<PathBuf>,
 }
 
 impl Batch {
-    /// A file is applied if it changed, or if another file made it invalid before.
-    fn take(&mut self, found: FoundFile, changed: bool, broken_before: &BTreeSet<PathBuf>) {
-        let was_broken = broken_before.contains(&found.path);
+    /// A valid file is applied if it changed, or if it was broken before: another file can make it invalid.
+    fn take(&mut self, found: FoundFile, apply: bool) {
         match found.read {
             Ok(agent) => {
                 self.existing.names.insert(agent.name.clone());
-                if changed || was_broken {
+                if apply {
                     self.apply.push(agent);
                 }
             }
             Err(problems) => {
                 self.existing.broken.insert(found.file);
-                if changed || !was_broken {
-                    self.problems.extend(problems);
-                }
+                self.existing.problems.extend(problems);
                 self.broken.insert(found.path);
             }
         }

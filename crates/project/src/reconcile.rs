@@ -10,7 +10,7 @@ mod rename;
 mod report;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::entity::{EntityKind, Member, Space};
@@ -27,7 +27,7 @@ type Result<T> = std::result::Result<T, ProjectError>;
 use crate::OWNER;
 use record::{Known, Record};
 
-pub use report::{Changed, Created, Left, ReconcileReport};
+pub use report::{Changed, ChangedKey, Created, Left, News, ReconcileReport, Retired};
 
 /// Applies agent files.
 #[derive(Clone)]
@@ -45,6 +45,8 @@ pub struct ExistingFiles {
     pub names: BTreeSet<String>,
     /// Files that are invalid now: which agents they define is unknown.
     pub broken: BTreeSet<String>,
+    /// What is wrong with them.
+    pub problems: Vec<FileProblem>,
 }
 
 impl ExistingFiles {
@@ -52,6 +54,11 @@ impl ExistingFiles {
     fn lack(&self, known: &Known) -> bool {
         !self.names.contains(&known.name) && !self.broken.contains(&known.file)
     }
+}
+
+/// The mistakes in the agent files of the server that runs on this data directory, as it last saw them.
+pub fn problems(data_dir: &Path) -> Vec<FileProblem> {
+    Record::read(data_dir).unwrap_or_default().problems
 }
 
 impl Reconciler {
@@ -95,6 +102,7 @@ impl Reconciler {
         }
         self.handle_missing_files(existing, prune, &mut record, &mut report).await?;
         self.guess_renames(files, existing, &record, &mut report).await?;
+        record.problems.clone_from(&existing.problems);
         if record != before {
             record.write(&self.data_dir)?;
         }
@@ -130,8 +138,7 @@ impl Reconciler {
                     None if known.is_none() => (self.create(file).await?, 1, true),
                     None => {
                         // Somebody has ended the agent of this very file: the file must not bring it back.
-                        let why = "it is retired; `viv agents create` creates a new agent of that name";
-                        report.leave(&file.name, &file.file, why);
+                        report.leave(&file.name, &file.file, report::RETIRED);
                         return Ok(());
                     }
                 }

@@ -87,6 +87,8 @@ fn print_result(screen: &Screen, dir: &Path, written: &[Template], advice: bool)
     for (command, what) in next {
         screen.line(&format!("  {}\n      {what}", screen.paint(Style::Bold, command)));
     }
-    screen
-        .line("\nThen edit `agents/helper.md` while the server runs: a change is applied when you save it.");
+    screen.line(&format!(
+        "\nThen edit `agents/helper.md` while the server runs: a change is {}.",
+        project::live::IN_USE
+    ));
 }

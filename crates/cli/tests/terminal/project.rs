@@ -1,7 +1,7 @@
 //! Projects: agents as files, `vivarium.toml`, `viv init` and `viv config`, with the built binary.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -275,6 +275,77 @@ fn a_running_server_applies_a_changed_file_but_not_a_broken_one() {
     assert!(shown.contains("while it runs"), "{shown}");
     fs::remove_file(dir.path().join("agents/ada.md")).unwrap();
     assert_eq!(names(&up.next()["files"]["left"]), ["ada"]);
+}
+
+/// A server of a project in the background, and its log as it grows; stopped when dropped.
+struct InBackground<'a> {
+    project: &'a Path,
+    up: Ran,
+    log: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl<'a> InBackground<'a> {
+    fn start(project: &'a Path) -> Self {
+        let up = run(project, &["up", "-d", "--listen", "127.0.0.1:0", "--model", "demo"]);
+        assert_eq!(up.code, 0, "{}", up.shown());
+        let mut log = command(project, &["logs", "-f"]).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(log.stdout.take().unwrap());
+        Self { project, up, log, lines }
+    }
+
+    /// The next line of the log that has this part.
+    fn logged(&mut self, part: &str) -> String {
+        self.lines.by_ref().lines().map(Result::unwrap).find(|line| line.contains(part)).unwrap()
+    }
+}
+
+impl Drop for InBackground<'_> {
+    fn drop(&mut self) {
+        let _ = self.log.kill();
+        let _ = self.log.wait();
+        run(self.project, &["stop"]);
+    }
+}
+
+#[test]
+fn in_the_background_changes_and_mistakes_of_files_are_lines_of_the_log() {
+    let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
+    let mut server = InBackground::start(dir.path());
+    for part in ["agents  ada, bob (from `agents`)", "created    bob  agents/bob.md, in `garden`"] {
+        assert!(server.up.out.contains(part), "{part}: {}", server.up.out);
+    }
+    write(dir.path(), "agents/eve.md", "---\n---\nYou are Eve.\n");
+    let line = server.logged("eve");
+    let stamped = |line: &str| line.starts_with("20") && line.as_bytes()[10] == b'T';
+    assert!(line.contains(" INFO ") && stamped(&line), "{line}");
+    assert!(line.contains("created agent `eve`: agents/eve.md, in `eve`"), "{line}");
+    let clean = run(dir.path(), &["doctor"]);
+    assert!(!clean.out.contains("agents/"), "{}", clean.shown());
+
+    write(dir.path(), "agents/ada.md", "---\nlimits:\n  max_steps: zero\n---\nYou are Ada.\n");
+    let line = server.logged("ada.md");
+    assert!(line.contains(" WARN ") && stamped(&line), "{line}");
+    assert!(line.contains("agents/ada.md:3: `limits.max_steps`"), "{line}");
+    assert!(line.contains("the earlier version stays in use"), "{line}");
+    let ps = run(dir.path(), &["ps"]);
+    assert!(ps.err.contains("not in use: agents/ada.md:3: `limits.max_steps`"), "{}", ps.shown());
+    let doctor = run(dir.path(), &["doctor"]);
+    assert_eq!(doctor.code, 1, "{}", doctor.shown());
+    assert!(doctor.out.contains("fail  files        agents/ada.md:3: `limits.max_steps`"), "{}", doctor.out);
+
+    write(dir.path(), "agents/ada.md", &ADA.replace("first", "second"));
+    let line = server.logged("ada.md");
+    assert!(line.contains("changed agent `ada`: agents/ada.md (description)"), "{line}");
+    assert_eq!(run(dir.path(), &["ps"]).err, "");
+}
+
+#[test]
+fn without_a_server_doctor_counts_a_mistake_in_a_file_as_a_problem() {
+    let dir = project(&[("agents/ada.md", "---\nmodle: x\n---\nYou are Ada.\n")]);
+    let doctor = run(dir.path(), &["doctor", "--model", "demo"]);
+    assert_eq!(doctor.code, 1, "{}", doctor.shown());
+    assert!(doctor.out.contains("fail  files        agents/ada.md:2: unknown key `modle`"), "{}", doctor.out);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which agents came from a file, kept as `files.json` in the data directory. Losing it harms no agent: the
+//! Which agents came from a file and which files have mistakes, kept as `files.json` in the data directory. Losing it harms no agent: the
 //! next start finds agents with a file by their names, and only `--prune` no longer recognizes agents whose
 //! file is gone.
 
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Result;
 use crate::ProjectError;
+use crate::agent_file::FileProblem;
 
 const FILE: &str = "files.json";
 
@@ -31,6 +32,9 @@ pub(super) struct Known {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) agents: Vec<Known>,
+    /// Mistakes in files, which are not in use because of them.
+    #[serde(default)]
+    pub(super) problems: Vec<FileProblem>,
 }
 
 impl Record {

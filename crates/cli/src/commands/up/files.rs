@@ -14,9 +14,11 @@ use crate::model::{self, Chosen};
 use crate::output::Screen;
 use crate::settings::{Origin, Settings};
 use project::agent_file::{FileProblem, Vetting, shown};
-use project::live::{AgentFolder, FollowedFiles};
+use project::live::{AgentFolder, FollowedFiles, NOT_IN_USE};
 use project::reconcile::Reconciler;
 
+/// The target of the log's lines about agent files.
+pub(super) const LOG_TARGET: &str = "viv::files";
 /// Problems that are listed; more are counted.
 const SHOWN: usize = 20;
 
@@ -30,7 +32,7 @@ pub(crate) async fn check_start(settings: &Settings) -> Result<(Vec<String>, Str
 }
 
 /// Reads and checks all files; reports all problems at once.
-pub(super) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<AgentFolder> {
+pub(crate) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<AgentFolder> {
     let dir = settings.agents_dir();
     let vetting = Vetting { models: Arc::clone(&chosen.models), toolbox: Arc::new(tools::prebuilt()) };
     let files = AgentFolder::read(dir, vetting).map_err(refused)?;
@@ -64,24 +66,28 @@ pub(super) async fn check(
     input::confirm(screen, &what, yes, Some("leave out --prune"))
 }
 
-/// Applies changes of the files and prints them. Runs forever; drop it to stop.
+/// Applies changes of the files and prints them; without a terminal, as lines of the log. Runs forever; drop it to
+/// stop.
 pub(super) async fn follow(mut files: FollowedFiles, screen: &Screen) -> Infallible {
+    let logged = !screen.json && screen.width.is_none();
+    let wrong = |failure: Failure| match logged {
+        true => tracing::warn!(target: LOG_TARGET, "{}; {}", failure.message, failure.advice()),
+        false => screen.failure(&failure),
+    };
     loop {
         let change = match files.next().await {
             Ok(change) => change,
             Err(error) => {
-                screen.failure(&error.into());
+                wrong(error.into());
                 continue;
             }
         };
         for problem in &change.problems {
-            let failure = Failure::new(Exit::Usage, "bad_agent_file", problem.to_string());
-            screen.failure(&failure.hint("no agent was changed; fix the file and save it"));
+            wrong(Failure::new(Exit::Usage, "bad_agent_file", problem.to_string()).hint(NOT_IN_USE));
         }
-        if change.report.is_empty() {
-            continue;
-        }
-        if screen.json {
+        if logged {
+            change.report.news().iter().for_each(|one| tracing::info!(target: LOG_TARGET, "{one}"));
+        } else if screen.json && !change.report.is_empty() {
             screen.json_line(&json!({"files": change.report}));
         } else {
             report::print_changes(&change.report, screen);

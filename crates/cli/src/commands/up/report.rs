@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use project::reconcile::ReconcileReport;
+use project::reconcile::{News, ReconcileReport};
 use serde_json::Value;
 use similar::{Change, ChangeTag, TextDiff};
 
@@ -28,49 +28,26 @@ pub(super) fn print(report: &ReconcileReport, screen: &Screen) {
 
 /// Prints what changed.
 pub(super) fn print_changes(report: &ReconcileReport, screen: &Screen) {
-    let current =
-        report.created.iter().map(|one| &one.name).chain(report.changed.iter().map(|one| &one.name));
-    let others = report.left.iter().map(|one| &one.name).chain(report.retired.iter().map(|(name, _)| name));
-    let widest = current.chain(others).map(String::len).max().unwrap_or(0);
-    let headline = |style, verb, name: &str, rest: &str| headline(screen, style, verb, name, widest, rest);
-    for one in &report.created {
-        let spaces = listed(&one.spaces);
-        let location = if spaces.is_empty() { "in no space".to_owned() } else { format!("in {spaces}") };
-        headline(Style::Green, "created", &one.name, &format!("{}, {location}", one.file));
-        if let Some(was) = &one.was {
-            let hint =
-                format!("hint: is this `{was}` renamed? `name: {was}` in {} keeps its history", one.file);
-            screen.wrapped(&format!("    {}", screen.clean_line(&hint)), 6);
+    let news = report.news();
+    let widest = news.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    for one in &news {
+        headline(screen, one, widest);
+        one.changes.iter().for_each(|change| difference(screen, &change.key, &change.old, &change.new));
+        for detail in &one.details {
+            screen.wrapped(&format!("    {}", screen.clean_line(detail)), 6);
         }
-    }
-    for one in &report.changed {
-        let amended = if one.amended { ", which overrides changes made over the API" } else { "" };
-        headline(Style::Yellow, "changed", &one.name, &format!("{}{amended}", one.file));
-        for (key, old, new) in &one.changes {
-            difference(screen, key, old, new);
-        }
-        for (verb, spaces) in [("joined", &one.joined), ("departed from", &one.departed)] {
-            if !spaces.is_empty() {
-                screen.line(&format!("    {verb} {}", listed(spaces)));
-            }
-        }
-    }
-    for one in &report.left {
-        headline(Style::Yellow, "left", &one.name, &format!("{}: {}", one.file, one.why));
-    }
-    for (name, file) in &report.retired {
-        headline(Style::Red, "retired", name, &format!("{file} is gone"));
     }
 }
 
-fn listed(names: &[String]) -> String {
-    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    names.join(", ")
-}
-
-fn headline(screen: &Screen, style: Style, verb: &str, name: &str, widest: usize, rest: &str) {
+fn headline(screen: &Screen, one: &News<'_>, widest: usize) {
+    let (verb, name) = (one.verb, one.name);
+    let style = match verb {
+        "created" => Style::Green,
+        "retired" => Style::Red,
+        _ => Style::Yellow,
+    };
     let head = format!("{}  {}", screen.paint(style, &format!("{verb:9}")), screen.paint(Style::Bold, name));
-    let rest = screen.clean_line(rest);
+    let rest = screen.clean_line(&one.what);
     let begun = 9 + 2 + widest + 2;
     let room = screen.width.map_or(usize::MAX, |width| width.saturating_sub(begun));
     if columns(&rest) <= room {
