@@ -7,6 +7,7 @@ mod vet;
 use crate::OWNER;
 use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
 use agent::entity::handle;
+use agent::id::ContentRef;
 use agent::limits;
 use scenario::yaml::{self, Is, YamlNode};
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,8 @@ pub struct AgentFile {
     pub spaces: Vec<String>,
     /// All other keys.
     pub config: AgentConfig,
+    /// What the file says, to notice that it changed.
+    pub text: ContentRef,
 }
 
 /// A problem in a file.
@@ -75,6 +78,24 @@ impl std::fmt::Display for FileProblem {
     }
 }
 
+/// Problems that a summary lists; more are counted.
+const LISTED_MAX: usize = 20;
+
+/// All problems as one message: the only one, else one line for each.
+pub fn summary(problems: &[FileProblem]) -> String {
+    if let [one] = problems {
+        return one.to_string();
+    }
+    let mut message = format!("the agent files have {} problems", problems.len());
+    for problem in problems.iter().take(LISTED_MAX) {
+        message.push_str(&format!("\n  {problem}"));
+    }
+    if problems.len() > LISTED_MAX {
+        message.push_str(&format!("\n  and {} more", problems.len() - LISTED_MAX));
+    }
+    message
+}
+
 /// Checks the models and tools that a config names; returns each wrong key and what is wrong with it.
 pub type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<(&'static str, String)> + 'a;
 
@@ -93,7 +114,7 @@ fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFil
         let what = flaw.hint.map_or(flaw.message.clone(), |hint| format!("{}; {hint}", flaw.message));
         vec![FileProblem { column, ..FileProblem::new(file, line, what) }]
     })?;
-    let mut parser = FileParser { file, read: &read, problems: Vec::new() };
+    let mut parser = FileParser { file, text: &text, read: &read, problems: Vec::new() };
     let agent = parser.agent(stem, body.trim_matches('\n').trim_end(), vet);
     match agent {
         Some(agent) if parser.problems.is_empty() => Ok(agent),
@@ -134,6 +155,7 @@ fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
 
 struct FileParser<'a> {
     file: &'a str,
+    text: &'a str,
     read: &'a YamlNode,
     problems: Vec<FileProblem>,
 }
@@ -172,6 +194,7 @@ impl FileParser<'_> {
             spaces: spaces.unwrap_or_else(|| vec![name.clone()]),
             name,
             config,
+            text: ContentRef::of(self.text.as_bytes()),
         })
     }
 
@@ -311,7 +334,8 @@ mod tests {
     fn a_byte_order_mark_and_crlf_line_ends_change_nothing() {
         let plain = read("---\ndescription: x\n---\none\ntwo\n").unwrap();
         assert_eq!(read("\u{feff}---\r\ndescription: x\r\n---\r\none\r\ntwo\r\n").unwrap(), plain);
-        assert_eq!(read("--- \ndescription: x\n---  \none\ntwo").unwrap(), plain);
+        let spaced = read("--- \ndescription: x\n---  \none\ntwo").unwrap();
+        assert_eq!(spaced.config, plain.config);
     }
 
     #[test]

@@ -145,11 +145,10 @@ impl FollowedFiles {
         let (stamped, vetting) = (stamps.clone(), self.vetting.clone());
         let read = tokio::task::spawn_blocking(move || load(&stamped, &|config| vetting.check(config)));
         let mut batch = Batch::default();
-        let mut saved = BTreeSet::new();
         for found in read.await.map_err(unreadable)? {
             let changed = self.seen.get(&found.path) != stamps.get(&found.path);
             if changed {
-                saved.insert(found.file.clone());
+                batch.existing.saved.insert(found.file.clone());
             }
             let apply = changed || self.broken.contains(&found.path);
             batch.take(found, apply);
@@ -157,9 +156,9 @@ impl FollowedFiles {
         let mut report = self.reconciler.apply(&batch.apply, &batch.existing, false).await?;
         self.reported = report.drop_reported(&self.reported);
         self.broken = batch.broken;
-        let mut problems = batch.existing.problems;
-        std::mem::swap(&mut self.problems, &mut problems);
-        let is_new = |one: &&FileProblem| saved.contains(&one.file) || !problems.contains(one);
+        let ExistingFiles { problems, saved, .. } = batch.existing;
+        let before = std::mem::replace(&mut self.problems, problems);
+        let is_new = |one: &&FileProblem| saved.contains(&one.file) || !before.contains(one);
         Ok(FolderChange { report, problems: self.problems.iter().filter(is_new).cloned().collect() })
     }
 }

@@ -341,6 +341,53 @@ fn in_the_background_changes_and_mistakes_of_files_are_lines_of_the_log() {
 }
 
 #[test]
+fn a_retired_agent_stays_retired_until_its_file_changes_or_is_created_again() {
+    let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
+    let mut up = Up::start(dir.path(), &[]);
+    assert_eq!(run(dir.path(), &["agents", "retire", "ada", "--yes"]).code, 0);
+    let old = run(dir.path(), &["show", "agent", "ada", "--json"]).json()["agent"]["id"].clone();
+    drop(up);
+    {
+        let server = InBackground::start(dir.path());
+        let out = &server.up.out;
+        assert!(out.contains("agent  bob (from `agents`)") && out.contains("chat --agent bob"), "{out}");
+        assert!(out.contains("left       ada  agents/ada.md: it is retired; a new agent"), "{out}");
+    }
+    // Changed while no server runs: the next start creates a new agent.
+    write(dir.path(), "agents/ada.md", &ADA.replace("first", "second"));
+    up = Up::start(dir.path(), &[]);
+    assert_eq!(names(&up.files["created"]), ["ada"]);
+    let new = run(dir.path(), &["show", "agent", "ada", "--json"]).json()["agent"].clone();
+    assert!(new["id"] != old && new["config"]["description"] == "second", "{new}");
+    drop(up);
+    up = Up::start(dir.path(), &[]);
+    assert_eq!(up.files["unchanged"], json!(["ada", "bob"]));
+    // Created again at once, with the same text: the server may never have seen that it was gone.
+    fs::remove_file(dir.path().join("agents/bob.md")).unwrap();
+    assert_eq!(run(dir.path(), &["agents", "retire", "bob", "--yes"]).code, 0);
+    write(dir.path(), "agents/bob.md", BOB);
+    assert_eq!(up.next()["files"]["created"][0]["spaces"], json!(["garden"]));
+}
+
+#[test]
+fn a_change_by_command_says_that_the_file_sets_it_back() {
+    let dir = project(&[("agents/ada.md", ADA)]);
+    let mut up = Up::start(dir.path(), &[]);
+    assert_eq!(run(dir.path(), &["agents", "create", "kim", "--instructions", "x"]).code, 0);
+    assert_eq!(run(dir.path(), &["agents", "set", "kim", "debounce=700"]).err, "");
+    let set = run(dir.path(), &["agents", "set", "ada", "debounce=700"]);
+    assert!(set.code == 0 && set.out.contains("debounce: 0 -> 700"), "{}", set.shown());
+    assert!(
+        set.err.contains("`agents/ada.md` sets this back when it changes or the server starts"),
+        "{}",
+        set.err
+    );
+    write(dir.path(), "agents/ada.md", &ADA.replace("first", "second"));
+    let changed = up.next()["files"]["changed"][0].clone();
+    assert_eq!((&changed["amended"], &changed["changes"][1]["key"]), (&json!(true), &json!("debounce")));
+}
+
+#[test]
 fn without_a_server_doctor_counts_a_mistake_in_a_file_as_a_problem() {
     let dir = project(&[("agents/ada.md", "---\nmodle: x\n---\nYou are Ada.\n")]);
     let doctor = run(dir.path(), &["doctor", "--model", "demo"]);

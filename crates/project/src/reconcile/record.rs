@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use agent::id::AgentId;
+use agent::id::{AgentId, ContentRef};
 use serde::{Deserialize, Serialize};
 
 use super::Result;
@@ -26,6 +26,9 @@ pub(super) struct Known {
     pub(super) rev: u64,
     /// The spaces that the file named.
     pub(super) spaces: Vec<String>,
+    /// What the file said; `None` if an earlier version wrote this.
+    #[serde(default)]
+    pub(super) text: Option<ContentRef>,
 }
 
 /// All agents that came from a file.
@@ -59,8 +62,9 @@ impl Record {
         self.agents.iter().find(|known| known.id == id)
     }
 
+    /// Adds an agent. A retired one of the same name is forgotten.
     pub(super) fn put(&mut self, known: Known) {
-        self.agents.retain(|other| other.id != known.id);
+        self.agents.retain(|other| other.id != known.id && other.name != known.name);
         self.agents.push(known);
     }
 }
@@ -83,7 +87,7 @@ mod tests {
         let mut record = Record::default();
         for rev in [1, 2] {
             let (name, file) = ("ada".to_owned(), "agents/ada.md".to_owned());
-            record.put(Known { id, name, file, rev, spaces: vec!["home".to_owned()] });
+            record.put(Known { id, name, file, rev, spaces: vec!["home".to_owned()], text: None });
         }
         assert_eq!((record.agents.len(), record.of(id).unwrap().rev), (1, 2));
         record.write(dir.path()).unwrap();

@@ -13,14 +13,14 @@ use crate::listen;
 use crate::model::{self, Chosen};
 use crate::output::Screen;
 use crate::settings::{Origin, Settings};
-use project::agent_file::{FileProblem, Vetting, shown};
+use project::agent_file::{self, FileProblem, Vetting, shown};
 use project::live::{AgentFolder, FollowedFiles, NOT_IN_USE};
 use project::reconcile::Reconciler;
 
 /// The target of the log's lines about agent files.
 pub(super) const LOG_TARGET: &str = "viv::files";
-/// Problems that are listed; more are counted.
-const SHOWN: usize = 20;
+/// What to do about mistakes in files.
+const KEYS_HINT: &str = "correct the files; `viv config keys --agent` lists all keys";
 
 /// Checks settings and files as `viv up` would; returns the agents' names and the model.
 pub(crate) async fn check_start(settings: &Settings) -> Result<(Vec<String>, String)> {
@@ -96,19 +96,5 @@ pub(super) async fn follow(mut files: FollowedFiles, screen: &Screen) -> Infalli
 }
 
 fn refused(problems: Vec<FileProblem>) -> Failure {
-    let message = match problems.as_slice() {
-        [one] => one.to_string(),
-        all => {
-            let mut message = format!("the agent files have {} problems", all.len());
-            for problem in all.iter().take(SHOWN) {
-                message.push_str(&format!("\n  {problem}"));
-            }
-            if all.len() > SHOWN {
-                message.push_str(&format!("\n  and {} more", all.len() - SHOWN));
-            }
-            message
-        }
-    };
-    Failure::new(Exit::Usage, "bad_agent_file", message)
-        .hint("nothing was changed; all keys: `viv config keys --agent`")
+    Failure::new(Exit::Usage, "bad_agent_file", agent_file::summary(&problems)).hint(KEYS_HINT)
 }
