@@ -12,9 +12,6 @@ use crate::reconcile::{ExistingFiles, ReconcileReport, Reconciler};
 /// When a changed file is in use.
 pub const IN_USE: &str = "used from its agent's next cycle on, within about two seconds of saving";
 
-/// What becomes of a file with a mistake while the server runs, and what to do.
-pub const NOT_IN_USE: &str = "the earlier version stays in use; correct the file and save it";
-
 /// Interval between two scans. A change is applied when two scans found it the same, so that a half-written
 /// file is not applied.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -29,11 +26,13 @@ pub struct AgentFolder {
     stamps: Stamps,
     /// The agents that they define.
     pub agents: Vec<AgentFile>,
+    /// What is wrong with files although it stops nothing.
+    pub warnings: Vec<FileProblem>,
     vetting: Vetting,
 }
 
 impl AgentFolder {
-    /// Reads and checks all files; the error lists all problems.
+    /// Reads and checks all files; the error lists all problems but warnings.
     pub fn read(dir: &Path, vetting: Vetting) -> Result<Self, Vec<FileProblem>> {
         let found = scan(dir).map_err(|problem| vec![problem])?;
         let folder_exists = found.is_some();
@@ -41,12 +40,16 @@ impl AgentFolder {
         let (mut agents, mut problems) = (Vec::new(), Vec::new());
         for found in load(&stamps, &|config| vetting.check(config)) {
             match found.read {
-                Ok(agent) => agents.push(agent),
+                Ok(agent) => {
+                    problems.extend(agent.warnings.iter().cloned());
+                    agents.push(agent);
+                }
                 Err(mut wrong) => problems.append(&mut wrong),
             }
         }
+        let (warnings, problems): (Vec<_>, Vec<_>) = problems.into_iter().partition(|one| one.warning);
         if problems.is_empty() {
-            Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, vetting })
+            Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, warnings, vetting })
         } else {
             Err(problems)
         }
@@ -59,7 +62,8 @@ impl AgentFolder {
 
     /// The files, as the reconciler wants them.
     pub fn existing(&self) -> ExistingFiles {
-        ExistingFiles { names: self.names().map(str::to_owned).collect(), ..ExistingFiles::default() }
+        let names = self.names().map(str::to_owned).collect();
+        ExistingFiles { names, problems: self.warnings.clone(), ..ExistingFiles::default() }
     }
 
     /// Follows the folder after `report` was the result of applying these files.
@@ -72,7 +76,7 @@ impl AgentFolder {
             seen: self.stamps,
             reported: report.drop_reported(&BTreeSet::new()),
             broken: BTreeSet::new(),
-            problems: Vec::new(),
+            problems: self.warnings,
             last_failure: None,
         }
     }
@@ -182,6 +186,7 @@ impl Batch {
         match found.read {
             Ok(agent) => {
                 self.existing.names.insert(agent.name.clone());
+                self.existing.problems.extend(agent.warnings.iter().cloned());
                 if apply {
                     self.apply.push(agent);
                 }

@@ -45,7 +45,7 @@ pub struct ExistingFiles {
     pub names: BTreeSet<String>,
     /// Files that are invalid now: which agents they define is unknown.
     pub broken: BTreeSet<String>,
-    /// What is wrong with them.
+    /// What is wrong with them, and with valid files.
     pub problems: Vec<FileProblem>,
     /// Files that were saved since the server looked at them before.
     pub saved: BTreeSet<String>,
@@ -111,6 +111,7 @@ impl Reconciler {
         self.handle_missing_files(existing, prune, &mut record, &mut report).await?;
         self.guess_renames(files, existing, &record, &mut report).await?;
         record.problems.clone_from(&existing.problems);
+        report.warnings = existing.problems.iter().filter(|one| one.warning).cloned().collect();
         if record != before {
             record.write(&self.data_dir)?;
         }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use api::{Agent, ReadyJson, Whoami};
 use jiff::Timestamp;
 use models::conformance::answers;
-use project::live::NOT_IN_USE;
 use runtime::clock::SystemClock;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -298,8 +297,10 @@ fn agent_files(settings: &Settings, running: bool, chosen: Option<&Chosen>) -> O
         return Some(Check::of("files", up::read_files(settings, chosen?, false).err()?));
     }
     let problems = project::reconcile::problems(settings.data_dir());
+    let worst = problems.iter().min_by_key(|one| one.warning)?;
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    (!lines.is_empty()).then(|| Check::fail("files", lines.join("; ")).hint(NOT_IN_USE))
+    let verdict = if worst.warning { Verdict::Warn } else { Verdict::Fail };
+    Some(Check::new("files", verdict, lines.join("; ")).hint(worst.while_running()))
 }
 
 /// Asks the model that `viv up` would use with these arguments for one word. `theirs` is the model of the

@@ -3,7 +3,6 @@
 use agent::life::Standing;
 use api::Agent;
 use client::{Client, typed, why_it_is_idle};
-use project::live::NOT_IN_USE;
 use serde_json::Value;
 
 use crate::args::StateArgs;
@@ -52,7 +51,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
         screen.note(&screen.clean_line(&format!("`{}`: {notice}", agent.name)));
     }
     for problem in client.data_dir().map(project::reconcile::problems).into_iter().flatten() {
-        screen.note(&screen.clean_line(&format!("not in use: {problem}; {NOT_IN_USE}")));
+        screen.note(&screen.clean_line(&format!("{problem}; {}", problem.while_running())));
     }
     if cut {
         screen.note(&format!("these are from the first {max} agents by name; `viv ps --json` lists more"));

@@ -329,7 +329,7 @@ fn in_the_background_changes_and_mistakes_of_files_are_lines_of_the_log() {
     assert!(line.contains("agents/ada.md:3: `limits.max_steps`"), "{line}");
     assert!(line.contains("the earlier version stays in use"), "{line}");
     let ps = run(dir.path(), &["ps"]);
-    assert!(ps.err.contains("not in use: agents/ada.md:3: `limits.max_steps`"), "{}", ps.shown());
+    assert!(ps.err.contains("agents/ada.md:3: `limits.max_steps`"), "{}", ps.shown());
     let doctor = run(dir.path(), &["doctor"]);
     assert_eq!(doctor.code, 1, "{}", doctor.shown());
     assert!(doctor.out.contains("fail  files        agents/ada.md:3: `limits.max_steps`"), "{}", doctor.out);
@@ -388,6 +388,52 @@ fn a_change_by_command_says_that_the_file_sets_it_back() {
 }
 
 #[test]
+fn notes_and_an_agent_without_a_key_stop_no_other_agent() {
+    let keyless = "---\nmodel: mistral/large\nspaces: [home]\n---\nYou are Kim.\n";
+    let dir = project(&[
+        ("agents/README.md", "# Our agents\n"),
+        ("agents/ada.md", ADA),
+        ("agents/kim.md", keyless),
+        ("agents/zed.MD", ADA),
+        ("agents/team/eve.md", ADA),
+    ]);
+    let check = run(dir.path(), &["config", "check", "--model", "demo"]);
+    let warning =
+        "warning    agents/kim.md:2: `model` names `mistral/large`: `mistral` needs a key and none is set";
+    for part in
+        [warning, "warning    agents/zed.MD: it is not read", "warning    agents/team: the files in it"]
+    {
+        assert!(check.code == 0 && check.out.contains(part), "{part}: {}", check.shown());
+    }
+    let mut server = InBackground::start(dir.path());
+    for part in [warning, "created    ada", "created    kim", "agents/zed.MD: it is not read"] {
+        assert!(server.up.out.contains(part), "{part}: {}", server.up.out);
+    }
+    assert_eq!(run(dir.path(), &["say", "--wait", "--agent", "ada", "hello"]).code, 0);
+    let say = run(dir.path(), &["say", "--wait", "--timeout", "5", "--agent", "kim", "hello"]);
+    assert!(say.code != 0 && say.err.contains("needs a key"), "{}", say.shown());
+    let ps = run(dir.path(), &["ps"]);
+    assert!(ps.err.contains("agents/kim.md:2: `model` names `mistral/large`"), "{}", ps.shown());
+    let doctor = run(dir.path(), &["doctor"]);
+    assert!(doctor.out.contains("warn  files        agents/kim.md:2: `model` names"), "{}", doctor.shown());
+    fs::rename(dir.path().join("agents/zed.MD"), dir.path().join("agents/zed.md")).unwrap();
+    assert!(server.logged("zed").contains("created agent `zed`"));
+    assert!(!run(dir.path(), &["ps"]).err.contains("zed"));
+}
+
+#[test]
+fn a_folder_of_agents_that_is_a_link_to_nothing_stops_the_start() {
+    let dir = project(&[]);
+    std::os::unix::fs::symlink("nowhere", dir.path().join("agents")).unwrap();
+    let up = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "demo"]);
+    assert!(
+        up.code == 2 && up.err.contains("agents: cannot read the folder: it is a link to nothing"),
+        "{}",
+        up.err
+    );
+}
+
+#[test]
 fn without_a_server_doctor_counts_a_mistake_in_a_file_as_a_problem() {
     let dir = project(&[("agents/ada.md", "---\nmodle: x\n---\nYou are Ada.\n")]);
     let doctor = run(dir.path(), &["doctor", "--model", "demo"]);
@@ -418,7 +464,11 @@ fn all_problems_of_agent_files_are_reported_before_anything_is_written() {
     assert_eq!((check.code, check.err), (2, ran.err));
     let dir = project(&[("agents/a.md", "---\nmodel: nobody/x\n---\nx")]);
     let check = run(dir.path(), &["config", "check", "--model", "demo"]);
-    assert!(check.err.contains("agents/a.md:2: `model` names `nobody/x`: "), "{}", check.err);
+    assert!(check.err.contains("agents/a.md:2: `model` names `nobody/x`: unknown provider"), "{}", check.err);
+    write(dir.path(), "agents/a.md", "---\nmodel: gpt-5\n---\nx");
+    let check = run(dir.path(), &["config", "check", "--model", "demo"]);
+    let expected = "agents/a.md:2: `model`: wanted `demo` or `provider/model`, got `gpt-5`;";
+    assert!(check.err.contains(expected) && !check.err.contains("nothing was changed"), "{}", check.err);
 }
 
 #[test]

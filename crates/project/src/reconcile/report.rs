@@ -1,14 +1,18 @@
 //! What happened to the agents of files.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use agent::config::KEYS;
 use agent::port::AgentCard;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use similar::{Change, ChangeTag, TextDiff};
 
-use crate::agent_file::AgentFile;
+use crate::agent_file::{AgentFile, FileProblem};
 
+/// Maximum time for a comparison; after it the difference is correct, but not the shortest.
+const DIFF_TIME: Duration = Duration::from_millis(100);
 /// Why an agent that was retired by command stays so.
 pub(super) const RETIRED: &str = "it is retired; a new agent of that name is created when the file changes";
 
@@ -25,6 +29,8 @@ pub struct ReconcileReport {
     pub left: Vec<Left>,
     /// Agents that were retired because their files are gone.
     pub retired: Vec<Retired>,
+    /// What is wrong with files although it stops nothing.
+    pub warnings: Vec<FileProblem>,
 }
 
 /// An agent that was created.
@@ -66,6 +72,23 @@ pub struct ChangedKey {
     pub old: Value,
     /// The value now.
     pub new: Value,
+}
+
+impl ChangedKey {
+    /// Of changed instructions, the lines that are in only one of the texts, in order; `true` marks those of the new
+    /// one.
+    pub fn lines(&self) -> Option<Vec<(bool, &str)>> {
+        let (old, new) = (self.old.as_str()?, self.new.as_str()?);
+        (self.key == "instructions").then(|| changed_lines(old, new))
+    }
+}
+
+fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    let changes = diff.iter_all_changes().filter(|change| change.tag() != ChangeTag::Equal);
+    let line =
+        |change: Change<&'a str>| (change.tag() == ChangeTag::Insert, change.value().trim_end_matches('\n'));
+    changes.map(line).collect()
 }
 
 /// An agent that was retired because its file is gone.
@@ -234,4 +257,45 @@ impl std::fmt::Display for News<'_> {
 fn listed(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(old: &str, new: &str, expected: &[&str]) {
+        let lines = changed_lines(old, new);
+        let lines: Vec<String> =
+            lines.iter().map(|(added, line)| format!("{}{line}", if *added { '+' } else { '-' })).collect();
+        assert_eq!(lines, expected, "{old:?} {new:?}");
+    }
+
+    #[test]
+    fn only_lines_that_differ_are_shown() {
+        check("a\nb\nc", "a\nb\nc", &[]);
+        check("a\nb\nc", "a\nx\nc", &["-b", "+x"]);
+        check("a\nb\nc\nd", "a\nc\nx\nd", &["-b", "+x"]);
+        check("", "a", &["+a"]);
+        check("a\nb", "", &["-a", "-b"]);
+        check("a\nb\nc\nd\ne", "x\nb\nc\nd\ny", &["-a", "+x", "-e", "+y"]);
+    }
+
+    #[test]
+    fn news_of_an_agent_fit_one_line_without_the_values() {
+        let key = |key: &str| ChangedKey { key: key.to_owned(), old: json!("secret"), new: json!("other") };
+        let changed = Changed {
+            name: "ada".to_owned(),
+            file: "agents/ada.md".to_owned(),
+            amended: true,
+            changes: vec![key("description"), key("model")],
+            joined: vec!["home".to_owned()],
+            departed: Vec::new(),
+        };
+        let report = ReconcileReport { changed: vec![changed], ..ReconcileReport::default() };
+        let expected = "changed agent `ada`: agents/ada.md, which overrides changes made over the API (description, \
+                        model); joined `home`";
+        assert_eq!(report.news()[0].to_string(), expected);
+        let read = ReconcileReport::deserialize(json!(report)).unwrap();
+        assert_eq!(json!(read), json!(report), "the parent of `viv up -d` reads what its server reports");
+    }
 }

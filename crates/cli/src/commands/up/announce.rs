@@ -105,7 +105,7 @@ pub(super) fn print(screen: &Screen, ready: &Value) {
     pairs.extend(log.map(|log| ("log", log)));
     screen.pairs(&pairs);
     let report = ReconcileReport::deserialize(&ready["files"]).unwrap_or_default();
-    if !report.is_empty() {
+    if !report.is_empty() || !report.warnings.is_empty() {
         screen.line("");
         report::print(&report, screen);
     }

@@ -14,7 +14,7 @@ use crate::model::{self, Chosen};
 use crate::output::Screen;
 use crate::settings::{Origin, Settings};
 use project::agent_file::{self, FileProblem, Vetting, shown};
-use project::live::{AgentFolder, FollowedFiles, NOT_IN_USE};
+use project::live::{AgentFolder, FollowedFiles};
 use project::reconcile::Reconciler;
 
 /// The target of the log's lines about agent files.
@@ -22,13 +22,12 @@ pub(super) const LOG_TARGET: &str = "viv::files";
 /// What to do about mistakes in files.
 const KEYS_HINT: &str = "correct the files; `viv config keys --agent` lists all keys";
 
-/// Checks settings and files as `viv up` would; returns the agents' names and the model.
-pub(crate) async fn check_start(settings: &Settings) -> Result<(Vec<String>, String)> {
+/// Checks settings and files as `viv up` would; returns the files and the model.
+pub(crate) async fn check_start(settings: &Settings) -> Result<(AgentFolder, String)> {
     listen::permitted(settings.get("listen"), settings.flag("allow_remote"))?;
     super::log_filter(settings.text("log"))?;
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
-    let files = read(settings, &chosen, false)?;
-    Ok((files.names().map(str::to_owned).collect(), chosen.info.name.clone()))
+    Ok((read(settings, &chosen, false)?, chosen.info.name.clone()))
 }
 
 /// Reads and checks all files; reports all problems at once.
@@ -83,7 +82,8 @@ pub(super) async fn follow(mut files: FollowedFiles, screen: &Screen) -> Infalli
             }
         };
         for problem in &change.problems {
-            wrong(Failure::new(Exit::Usage, "bad_agent_file", problem.to_string()).hint(NOT_IN_USE));
+            let failure = Failure::new(Exit::Usage, "bad_agent_file", problem.to_string());
+            wrong(failure.hint(problem.while_running()));
         }
         if logged {
             change.report.news().iter().for_each(|one| tracing::info!(target: LOG_TARGET, "{one}"));
