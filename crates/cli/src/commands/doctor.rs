@@ -320,9 +320,7 @@ async fn model(settings: &Settings, chosen: Result<Chosen>, theirs: Option<&str>
     }
     if chosen.info.demo {
         let detail = format!("`viv up` would use the demo model: {}", chosen.why);
-        return vec![Check::warn("model", detail).hint(
-            "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or try `make run-local`",
-        )];
+        return vec![Check::warn("model", detail).hint(up::real_model())];
     }
     let window = chosen.info.context_window;
     let windowed = if chosen.window_known {

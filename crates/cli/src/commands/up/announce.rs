@@ -84,8 +84,7 @@ impl Announcement<'_> {
 pub(super) fn print(screen: &Screen, ready: &Value) {
     let text = |name: &str| screen.clean_line(ready[name].as_str().unwrap_or_default());
     screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), text("url")));
-    let names: Vec<&str> =
-        ready["agents"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let names = Vec::<&str>::deserialize(&ready["agents"]).unwrap_or_default();
     let from = ready["agents_dir"].as_str().map(|dir| format!(" (from `{dir}`)"));
     let agents = match names.as_slice() {
         [world::AGENT] if from.is_none() => format!("{} in the space `{}`", world::AGENT, world::SPACE),
@@ -111,18 +110,17 @@ pub(super) fn print(screen: &Screen, ready: &Value) {
     }
     print_notes(screen, ready);
     let chat = screen.paint(Style::Bold, &text("chat"));
-    let or_make = if ready["chat"] == "viv chat" && !in_background { "   (or `make chat`)" } else { "" };
-    if in_background {
-        screen.line(&format!("\nIt runs in the background: `{chat}` talks to it, `viv stop` stops it."));
-    } else {
-        screen.line(&format!("\nIn a second terminal: {chat}{or_make}"));
-    }
+    let or_make = if ready["chat"] == "viv chat" && in_checkout() { "   (or `make chat`)" } else { "" };
+    let (talk, stop) = match in_background {
+        true => (format!("`{chat}` talks to it"), "It runs in the background; `viv stop`"),
+        false => (format!("In a second terminal: {chat}{or_make}"), "Ctrl-C"),
+    };
+    screen.line(&format!("\n{talk}"));
     if from.is_some() {
         let dir = text("agents_dir");
         screen.line(&format!("A changed file in `{dir}` is {}.", project::live::IN_USE));
     }
-    let end = if in_background { "" } else { "Ctrl-C stops the server; " };
-    screen.line(&format!("{end}accepted events are not lost."));
+    screen.line(&format!("{stop} stops the server; accepted events are not lost."));
 }
 
 /// Prints what needs attention after a start, and the admin key of a first one.
@@ -138,15 +136,24 @@ fn print_notes(screen: &Screen, ready: &Value) {
         warning(&damaged_log(lost_frames));
     }
     if ready["demo"] == true {
-        warning(
-            "This is the demo model: scripted replies, no language model. For a real one set\n\
-             OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama, or try\n\
-             `make run-local`.",
-        );
+        let how = real_model();
+        warning(&format!(
+            "This is the demo model: scripted replies, no language model. For a real one\n{how}."
+        ));
     }
     if let Some(key) = ready["admin_key"].as_str() {
         screen.line(&format!("\nAdmin key, shown only this once and stored as a hash:\n  {key}"));
     }
+}
+
+/// How to get a real model; `make` helps only in a checkout of Vivarium.
+pub(crate) fn real_model() -> String {
+    let local = if in_checkout() { "start Ollama, or try `make run-local`" } else { "or start Ollama" };
+    format!("set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, {local}")
+}
+
+fn in_checkout() -> bool {
+    Path::new("scripts/run-local.sh").is_file()
 }
 
 /// States that accepted data was lost with the log, and what can be done.

@@ -33,6 +33,7 @@ use client::{ApiKey, Credentials};
 use project::live::FollowedFiles;
 use project::reconcile::Reconciler;
 
+pub(crate) use announce::real_model;
 pub(crate) use background::{logs, stop};
 pub(crate) use files::{check_start, read as read_files};
 
