@@ -27,7 +27,7 @@ type Result<T> = std::result::Result<T, ProjectError>;
 use crate::OWNER;
 use record::{Known, Record};
 
-pub use report::{Changed, ChangedKey, Created, Left, News, ReconcileReport, Retired};
+pub use report::{AgentNews, Changed, ChangedKey, Created, Left, ReconcileReport, Retired};
 
 /// Applies agent files.
 #[derive(Clone)]

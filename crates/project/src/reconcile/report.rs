@@ -202,14 +202,20 @@ impl ReconcileReport {
     }
 
     /// What happened, agent by agent, in words.
-    pub fn news(&self) -> Vec<News<'_>> {
+    pub fn news(&self) -> Vec<AgentNews<'_>> {
         let created = self.created.iter().map(|one| {
             let spaces = if one.spaces.is_empty() { "no space".to_owned() } else { listed(&one.spaces) };
             let hint = one.was.as_ref().map(|was| {
                 format!("hint: is this `{was}` renamed? `name: {was}` in {} keeps its history", one.file)
             });
             let what = format!("{}, in {spaces}", one.file);
-            News { verb: "created", name: &one.name, what, changes: &[], details: hint.into_iter().collect() }
+            AgentNews {
+                verb: "created",
+                name: &one.name,
+                what,
+                changes: &[],
+                details: hint.into_iter().collect(),
+            }
         });
         let changed = self.changed.iter().map(|one| {
             let amended = if one.amended { ", which overrides changes made over the API" } else { "" };
@@ -217,9 +223,9 @@ impl ReconcileReport {
             let moves = moves.filter(|(_, spaces)| !spaces.is_empty());
             let details = moves.map(|(verb, spaces)| format!("{verb} {}", listed(spaces))).collect();
             let what = format!("{}{amended}", one.file);
-            News { verb: "changed", name: &one.name, what, changes: &one.changes, details }
+            AgentNews { verb: "changed", name: &one.name, what, changes: &one.changes, details }
         });
-        let plain = |verb, name, what| News { verb, name, what, changes: &[], details: Vec::new() };
+        let plain = |verb, name, what| AgentNews { verb, name, what, changes: &[], details: Vec::new() };
         let left = self.left.iter().map(|one| plain("left", &one.name, format!("{}: {}", one.file, one.why)));
         let retired =
             self.retired.iter().map(|one| plain("retired", &one.name, format!("{} is gone", one.file)));
@@ -229,7 +235,7 @@ impl ReconcileReport {
 
 /// What happened to one agent, in words.
 #[derive(Debug)]
-pub struct News<'a> {
+pub struct AgentNews<'a> {
     /// `created`, `changed`, `left` or `retired`.
     pub verb: &'static str,
     /// The agent's handle.
@@ -242,7 +248,7 @@ pub struct News<'a> {
     pub details: Vec<String>,
 }
 
-impl std::fmt::Display for News<'_> {
+impl std::fmt::Display for AgentNews<'_> {
     /// In one line, without the values, which may be long or private.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} agent `{}`: {}", self.verb, self.name, self.what)?;

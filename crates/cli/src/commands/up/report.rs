@@ -1,6 +1,6 @@
 //! Prints what happened to the agents of files.
 
-use project::reconcile::{ChangedKey, News, ReconcileReport};
+use project::reconcile::{AgentNews, ChangedKey, ReconcileReport};
 
 use crate::output::{Screen, Style, columns, shortened};
 
@@ -34,7 +34,7 @@ pub(super) fn print_changes(report: &ReconcileReport, screen: &Screen) {
     }
 }
 
-fn headline(screen: &Screen, one: &News<'_>, widest: usize) {
+fn headline(screen: &Screen, one: &AgentNews<'_>, widest: usize) {
     let (verb, name) = (one.verb, one.name);
     let style = match verb {
         "created" => Style::Green,
