@@ -48,7 +48,7 @@ pub struct AgentConfig {
     /// What the model is shown in addition to the inbox.
     pub workspace: Workspace,
     /// How much of its history the model is shown.
-    pub history: History,
+    pub history: HistoryLimit,
     /// Limits of its cycles.
     pub limits: Limits,
     /// Time-outs of its model calls.
@@ -83,7 +83,7 @@ impl Default for AgentConfig {
             barrier: true,
             triage: Triage::default(),
             workspace: Workspace::default(),
-            history: History::default(),
+            history: HistoryLimit::default(),
             limits: Limits::default(),
             model_timeouts: ModelTimeouts::default(),
             reply: ReplyMode::default(),
@@ -176,7 +176,7 @@ impl Default for Workspace {
 /// How much of an agent's history the model is shown, in addition to what its context window allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct History {
+pub struct HistoryLimit {
     /// Entries, 2 to 400; beyond it the oldest cycles are left out until half of it remains.
     pub max_entries: u32,
     /// Who writes the summary of what is left out.
@@ -185,7 +185,7 @@ pub struct History {
     pub summary_model: Option<String>,
 }
 
-impl Default for History {
+impl Default for HistoryLimit {
     fn default() -> Self {
         let (summary, summary_model) = (SummaryBy::default(), None);
         Self { max_entries: limits::VIEW_ENTRIES_MAX as u32, summary, summary_model }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::event::EventState;
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
-use agent::life::IdleReason;
+use agent::life::{IdleReason, Standing};
 use agent::run::Ending;
 use agent::space::MessageKind;
 use agent::update::{AgentState, Update};
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::error::{ClientError, ErrorClass, Result};
-use crate::http::{Client, agent_path};
+use crate::http::{Client, agent_path, segment};
 use crate::stream::{self, StreamEvent};
 
 /// How often the state is requested while no update arrives: updates may be lost, states cannot.
@@ -40,6 +40,21 @@ pub fn fresh_id() -> Result<MessageId> {
     })?;
     let millis = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
     Ok(MessageId(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()))
+}
+
+/// Refuses to address an agent that is retired: nobody would read it.
+///
+/// # Errors
+/// Code `agent_retired`, or `not_found` if there is no such agent.
+pub async fn refuse_retired(client: &Client, agent: &str) -> Result<()> {
+    let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
+    match found.standing {
+        Standing::Retired => {
+            let message = format!("the agent `{}` is retired", found.name);
+            Err(ClientError::new(ErrorClass::Refused, "agent_retired", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Posts a message. If the server is restarting, retries for a while under the same id. `sender` is a handle or id,
@@ -126,7 +141,11 @@ pub struct AgentWatch {
 
 impl AgentWatch {
     /// Starts to watch.
+    ///
+    /// # Errors
+    /// Code `agent_retired` if it never runs again.
     pub async fn begin(client: Arc<Client>, agent: AgentId, name: &str) -> Result<Self> {
+        refuse_retired(&client, &agent.to_string()).await?;
         let updates = stream::listen(Arc::clone(&client), agent_path(agent, "/stream")).await?;
         Ok(Self { client, agent, name: name.to_owned(), updates, ended: None, idle_reason: None })
     }

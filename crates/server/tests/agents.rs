@@ -52,6 +52,10 @@ async fn suspending_and_retiring_change_the_agents_state_and_signal_the_node() {
     let event = world.post("/v1/agents/muhammad/events", json!({"service": "a"})).await;
     assert_eq!((event.status, event.code()), (409, "agent_retired"), "{event:?}");
     assert_eq!(event.json["detail"], "the agent `muhammad` is retired");
+    let patch = json!({"config": {"debounce": 5}});
+    let changed = world.ask(Method::PATCH, "/v1/agents/muhammad", ADMIN, Some(patch)).await;
+    assert_eq!((changed.status, changed.code()), (409, "agent_retired"), "{changed:?}");
+    assert_eq!(changed.json["detail"], "the agent `muhammad` is retired");
 }
 
 #[tokio::test]

@@ -356,7 +356,7 @@ pub trait Registry: Send + Sync {
     /// Creates an agent with its entity and config revision 1. The handle of a retired agent is free, as for a person.
     fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>>;
     /// Changes an agent's display name and config (the patch is merged into the newest revision). Returns the
-    /// revision now in force. A patch that changes nothing creates no revision.
+    /// revision now in force. A patch that changes nothing creates no revision. A retired agent is not changed.
     fn amend_agent(
         &self,
         agent: AgentId,

@@ -237,6 +237,12 @@ pub async fn changing_an_agent_creates_a_revision_only_if_a_cycle_uses_the_old_o
     let activation = w.wake(w.ada).await;
     assert_eq!((activation.config_rev, activation.config.limits.max_steps), (1, limits::MAX_STEPS));
     assert_eq!(w.wake(w.bob).await.facts.space(w.team).unwrap().members[1].entity.display_name, "Ada L.");
+    w.b.registry.set_standing(w.ada, Standing::Retired, at(6)).await.unwrap();
+    for (name, patch) in [(Some("Ada"), None), (None, Some(json!({"debounce": 5})))] {
+        let retired = amend(name, patch).await;
+        let refused = matches!(retired, Err(RegistryError::Denied(Denial::Retired(agent))) if agent == w.ada);
+        assert!(refused, "{retired:?}");
+    }
 }
 
 /// Readers and members see the new values at once. An empty change changes nothing.
