@@ -8,6 +8,7 @@ use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
 use crate::key_cache::KeyCache;
+use crate::once::Running;
 use crate::quota::Quotas;
 use crate::stream::ends::StreamEnds;
 use crate::stream::relay::Relays;
@@ -50,6 +51,7 @@ pub(crate) struct AppState {
     pub(crate) node: Node,
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
+    pub(crate) running: Running,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) relays: Arc<Relays>,
     pub(crate) stream_ends: StreamEnds,
@@ -65,6 +67,7 @@ impl AppState {
             node,
             options,
             keys: KeyCache::default(),
+            running: Running::default(),
             quotas: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),
