@@ -238,10 +238,11 @@ pub(crate) async fn valid_credential(app: &AppState, hash: &str) -> Result<Crede
     let credential = match app.keys.get(hash, clock.monotonic_ms()) {
         Some(credential) => credential,
         None => {
+            let asked = app.keys.ask();
             let found = app.ports.registry.credential(hash.to_owned()).await?;
             let found =
                 found.ok_or_else(|| Problem::new(Code::KeyInvalid, "the key is unknown or revoked"))?;
-            if app.keys.put(hash, &found, clock.monotonic_ms()) {
+            if app.keys.put(hash, &found, asked, clock.monotonic_ms()) {
                 note_use(app, &found);
             }
             found
