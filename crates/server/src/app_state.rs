@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::key_cache::KeyCache;
 use crate::once::Running;
 use crate::quota::Quotas;
+use crate::reads::Reads;
 use crate::stream::ends::StreamEnds;
 use crate::stream::relay::Relays;
 
@@ -53,6 +54,7 @@ pub(crate) struct AppState {
     pub(crate) keys: KeyCache,
     pub(crate) running: Running,
     pub(crate) quotas: Arc<Quotas>,
+    pub(crate) reads: Arc<Reads>,
     pub(crate) relays: Arc<Relays>,
     pub(crate) stream_ends: StreamEnds,
     /// The OpenAPI document; set once all routes are added.
@@ -69,6 +71,7 @@ impl AppState {
             keys: KeyCache::default(),
             running: Running::default(),
             quotas: Arc::default(),
+            reads: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),
             document: OnceLock::new(),

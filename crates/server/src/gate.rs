@@ -83,6 +83,7 @@ async fn gate(State(app): State<Arc<AppState>>, mut request: Request, next: Next
         () = limit => Problem::new(Code::TimedOut, "the request took too long").into_response(),
     };
     let refused = response.status().is_client_error() || response.status().is_server_error();
+    // The rest of the request is not read, or its place is needed.
     if refused && (crowded || (has_body && !body_read.is_set())) {
         response = closing(response);
     }
@@ -92,8 +93,8 @@ async fn gate(State(app): State<Arc<AppState>>, mut request: Request, next: Next
     response
 }
 
-/// Announces that the connection ends with this response: the rest of the request is not read.
-fn closing(mut response: Response) -> Response {
+/// Announces that the connection ends with this response.
+pub(crate) fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -57,8 +57,7 @@ pub async fn serve(
                 continue;
             }
         };
-        // An IPv4 address may come in its IPv6 form.
-        let Some(place) = places.enter(address.ip().to_canonical(), free) else { continue };
+        let Some(place) = places.enter(address.ip(), free) else { continue };
         let ends = (shutdown.clone(), abort.clone());
         let handle_connection = handle_connection(stream, router.clone(), ends, place.crowded);
         connections.spawn(async move {

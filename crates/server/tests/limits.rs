@@ -128,8 +128,15 @@ async fn above_the_limit_of_connections_administrators_and_the_health_check_are_
         let answer = exchange(&mut socket, &get(path, ADMIN)).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
     }
+    let keyless = "GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut socket = connect().await;
+    let answer = exchange(&mut socket, keyless).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    let mut socket = connect().await;
+    let answer = exchange(&mut socket, &get("/v1/whoami", ADMIN)).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("connection: close"), "{answer}");
     shutdown.cancel();
-    drop(first);
+    drop((first, socket));
     server.await.unwrap().unwrap();
 }
 
