@@ -29,7 +29,8 @@ one page as `cursor`, with the same filters, to get the next page. Every error i
 `code`; every response has the id of its request in `x-request-id`, which is also in the server's log.\n\n\
 **Repeating a request.** Every `POST` takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
 client. The same request with the same key takes effect once, and the repeat is answered from what the first one did, \
-as it is now. The same key with another request is refused (`key_reused`). Keys are remembered for as long as the store exists, apart \
+as it is now. The same key with another request is refused (`key_reused`), also at the same time, and also if the \
+first one failed. Keys are remembered for as long as the store exists, apart \
 for each person, for each service and for all admin keys together.\n\n\
 **Compatibility.** Within `/v1` nothing is removed and nothing changes its meaning. Routes, optional fields, codes, \
 values of enums, and events of streams may be added: ignore what you do not know. What is to be replaced is marked \

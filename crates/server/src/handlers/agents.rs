@@ -429,6 +429,13 @@ fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem> {
     }
 }
 
+/// The handle of an agent that exists.
+pub(super) async fn handle_of(app: &AppState, agent: AgentId) -> Result<String, Problem> {
+    let found = app.ports.reader.entity(agent.entity().to_string()).await?;
+    let found = found.ok_or_else(|| Problem::not_found("agent", &agent.to_string()))?;
+    Ok(found.name)
+}
+
 /// The agent with that id or handle.
 pub(super) async fn find_agent(app: &AppState, name: &str) -> Result<AgentCard, Problem> {
     let missing = || Problem::not_found("agent", name);
