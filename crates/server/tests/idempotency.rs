@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use agent::changes::{Changes, CommitKind};
+use agent::life::Lease;
 use agent::port::Clock;
 use axum::body::Body;
 use axum::http::Request;
@@ -93,6 +95,15 @@ async fn a_repeated_cancel_names_the_cycle_that_was_canceled() {
         let canceled = post(&world, "/v1/agents/muhammad/cancel", "c", &json!({})).await;
         assert_eq!((canceled.status, &canceled.json["cycle"]), (200, &json!(cycle)), "{canceled:?}");
     }
+    let end = Changes::new(CommitKind::Close, cycle, 0, 1, world.ports.clock.now());
+    world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, end).await.unwrap();
+    let next = agent::id::CycleId(uuid::Uuid::from_u128(6));
+    crate::world::open_next_cycle(&world, next).await;
+    let again = post(&world, "/v1/agents/muhammad/cancel", "c", &json!({})).await;
+    assert_eq!((again.status, &again.json["cycle"]), (200, &json!(cycle)), "{again:?}");
+    let activation =
+        world.ports.store.wake(world.agent, world.ports.clock.now(), None).await.unwrap().unwrap();
+    assert_ne!(activation.cancel, Some(next), "the next cycle runs on");
     let other = post(&world, "/v1/agents/muhammad/cancel", "c", &json!({"cycle": cycle})).await;
     assert_eq!((other.status, other.code()), (409, "key_reused"));
 }

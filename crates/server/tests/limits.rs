@@ -184,12 +184,15 @@ async fn a_message_that_looks_like_a_refusal_reaches_a_slow_reader_as_it_is() {
     }
     let path = "/v1/spaces/home/messages?limit=200";
     let whole = world.get(path).await.json;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Small buffers make the server write in pieces, which begin anywhere in the body.
+    let listening = tokio::net::TcpSocket::new_v4().unwrap();
+    listening.set_send_buffer_size(8_192).unwrap();
+    listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = listening.listen(16).unwrap();
     let address = listener.local_addr().unwrap();
     let most = limits::CONNECTIONS_MAX;
     let server = tokio::spawn(server::serve(listener, world.router.clone(), world.shutdown.clone(), most));
-    for n in 0..8 {
-        // A small window makes the server write in pieces, which begin anywhere in the body.
+    for n in 0..4 {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4_096 + 512 * n).unwrap();
         let mut socket = socket.connect(address).await.unwrap();
@@ -200,7 +203,7 @@ async fn a_message_that_looks_like_a_refusal_reaches_a_slow_reader_as_it_is() {
         read.await.expect("the answer ends").unwrap();
         let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         let got: serde_json::Value = serde_json::from_slice(&bytes[body..]).expect("the body is whole");
-        assert_eq!(got, whole);
+        assert!(got == whole, "connection {n} got another body");
     }
     world.shutdown.cancel();
     server.await.unwrap().unwrap();

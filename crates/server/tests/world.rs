@@ -334,9 +334,17 @@ pub(crate) async fn open_cycle_for(
     taken: &[u64],
     requesters: Vec<agent::life::Requester>,
 ) {
-    let at = world.ports.clock.now();
-    let mut changes = Changes::new(CommitKind::Open, cycle, 0, 0, at);
-    let open = OpenCycle::new(cycle, 1, at);
-    changes.open = Some(OpenCycle { taken: taken.to_vec(), requesters, ..open });
-    world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
+    let open = OpenCycle::new(cycle, 1, world.ports.clock.now());
+    commit_open(world, OpenCycle { taken: taken.to_vec(), requesters, ..open }, 1, 0).await;
+}
+
+/// Opens the cycle after one that was opened and closed.
+pub(crate) async fn open_next_cycle(world: &World, cycle: CycleId) {
+    commit_open(world, OpenCycle::new(cycle, 1, world.ports.clock.now()), 2, 2).await;
+}
+
+async fn commit_open(world: &World, open: OpenCycle, epoch: u64, expect: u64) {
+    let mut changes = Changes::new(CommitKind::Open, open.id, 0, expect, world.ports.clock.now());
+    changes.open = Some(open);
+    world.ports.store.commit(Lease { agent: world.agent, epoch }, changes).await.unwrap();
 }
