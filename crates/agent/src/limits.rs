@@ -304,6 +304,10 @@ pub const REQUEST_MS: u64 = 30_000;
 pub const READERS_ACTIVATIONS: usize = 4;
 /// Concurrent reads for the API; activations do not wait for them.
 pub const READERS_API: usize = 4;
+/// Those of them that are kept for administrators.
+pub const READERS_RESERVED: usize = 1;
+/// Reads of one API key at once; more wait, and keys that wait take turns.
+pub const READS_PER_KEY: usize = 2;
 /// Configs that are cached in parsed form, in bytes of their JSON.
 pub const CONFIGS_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Commands that wait for the writer; more are refused as `overloaded`.
@@ -326,9 +330,9 @@ pub const HEAD_MS: u64 = 10_000;
 /// Time to receive the body of a request.
 pub const BODY_MS: u64 = 15_000;
 /// Open connections of one node, fewer if the operating system allows fewer open files; more wait to be accepted. One
-/// address can have three quarters of them.
+/// address can have three quarters of them; addresses of one IPv6 network (/64) count as one.
 pub const CONNECTIONS_MAX: usize = 4_096;
-/// Those of them that are kept for administrators and health checks.
+/// Those of them that are kept for administrators and health checks; one address can have three quarters of these, too.
 pub const CONNECTIONS_RESERVED: usize = 128;
 /// Time to receive the head of a request on one of these.
 pub const CROWDED_HEAD_MS: u64 = 1_000;

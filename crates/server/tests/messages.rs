@@ -40,6 +40,7 @@ async fn a_message_is_stored_with_its_senders_name_and_wakes_the_agent() {
     let message = &posted.json;
     assert_eq!(message["seq"], 1);
     assert_eq!((&message["sender_name"], &message["sender_kind"]), (&json!("You"), &json!("human")));
+    assert_eq!(message["sender_handle"], "you");
     assert_eq!(message["mentions"], json!([world.agent]));
     assert_eq!(message["root"], message["id"]);
     assert_eq!((&message["hop"], &message["data"]), (&json!(0), &json!({"a": 1})));

@@ -423,7 +423,8 @@ pub trait Registry: Send + Sync {
     fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>>;
     /// What is known of this request.
     fn known_request(&self, request: RequestKey) -> BoxFuture<'_, Result<KnownRequest, RegistryError>>;
-    /// Notes the subject of a request for good, unless its key is known. Returns what was known before.
+    /// Notes the subject of a request for good, unless its key is known. A nil subject reserves the key for this
+    /// request until its subject is noted. Returns what was known before.
     fn note_request(
         &self,
         request: RequestKey,

@@ -51,7 +51,8 @@ pub(super) async fn post_message(
                 failpoint::hit!("accept.committed");
                 // Agents are signaled before streams are updated: their latency matters more.
                 app.node.signal(&wake);
-                let posted = PostedMessage::new(message.clone(), sender.display_name, sender.kind);
+                let posted = PostedMessage::new(message.clone(), sender.display_name, sender.kind)
+                    .with_handle(sender.name);
                 app.ports.live.bus().publish(&[topic], Arc::new(Update::Message { message: posted.clone() }));
                 for wakeup in &wake {
                     let event = EventId(message.id.to_string());
@@ -229,20 +230,20 @@ pub(crate) async fn with_senders(
     app: &AppState,
     messages: Vec<agent::space::Message>,
 ) -> Result<Vec<PostedMessage>, StoreError> {
-    let mut senders: HashMap<EntityId, (String, EntityKind)> = HashMap::new();
+    let mut senders: HashMap<EntityId, (String, EntityKind, String)> = HashMap::new();
     let mut out = Vec::with_capacity(messages.len());
     for message in messages {
-        let (sender_name, sender_kind) = match senders.entry(message.sender) {
+        let (sender_name, sender_kind, handle) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(vacant) => {
                 let entity = app.ports.reader.entity(message.sender.to_string()).await?;
                 let missing =
                     || StoreError::Broken(format!("the sender `{}` does not exist", message.sender));
                 let entity = entity.ok_or_else(missing)?;
-                vacant.insert((entity.display_name, entity.kind)).clone()
+                vacant.insert((entity.display_name, entity.kind, entity.name)).clone()
             }
         };
-        out.push(PostedMessage::new(message, sender_name, sender_kind));
+        out.push(PostedMessage::new(message, sender_name, sender_kind).with_handle(handle));
     }
     Ok(out)
 }

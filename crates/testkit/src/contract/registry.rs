@@ -130,6 +130,7 @@ pub async fn the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken(b: B
     assert_eq!(entity("ada".into()).await.id, second.entity());
     let first = entity(w.ada.to_string()).await;
     assert_eq!(first.name, former_name("ada", w.ada.0));
+    assert!(first.display_name.ends_with(former_name("", w.ada.0).as_str()), "{}", first.display_name);
     assert_eq!(entity(first.name.to_uppercase()).await, first);
     assert!(w.wake(w.bob).await.facts.rev > before.rev, "who shares a space with it sees the new name");
     w.b.registry.set_standing(second, Standing::Retired, at(7)).await.unwrap();
