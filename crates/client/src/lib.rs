@@ -21,6 +21,7 @@ mod feed;
 mod http;
 mod past;
 mod stream;
+pub mod target;
 
 pub use credentials::{
     ApiKey, Credentials, key_in_environment, read as read_credentials, remove as remove_credentials,
@@ -30,5 +31,5 @@ pub use error::{ClientError, ErrorClass, Result};
 pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, why_it_is_idle};
 pub use feed::{AgentWork, Feed, FeedChange, FeedDraft};
 pub use http::{Client, agent_path, segment, typed};
-pub use past::{Past, PastItem};
+pub use past::{Past, PastItem, PastUpdate};
 pub use stream::{Snapshot, StreamEvent, listen};

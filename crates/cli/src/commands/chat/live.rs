@@ -20,7 +20,7 @@ use crate::commands::watch::stop_signals;
 use crate::commands::watch::subject::Subject;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style};
-use crate::target::{self, Target};
+use client::target::{self, Target};
 
 /// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;

@@ -10,8 +10,8 @@ use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, shortened, span, wrap};
-use crate::target;
 use client::ErrorClass;
+use client::target;
 use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of columns of a row's name.
