@@ -30,7 +30,8 @@ pub struct Agent {
     /// What the agent is doing now.
     #[schema(value_type = names::AgentState)]
     pub state: AgentState,
-    /// Why the agent sleeps although events may be waiting; left out if there is no special reason.
+    /// Why the agent sleeps although events may be waiting, or makes no progress: `retrying` after a failed call of
+    /// its model. Left out if there is no special reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::SleepReason>)]
     pub reason: Option<String>,

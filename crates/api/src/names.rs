@@ -95,7 +95,7 @@ names! {
     SleepReason: [
         life::IdleReason::Provider.as_str(), life::IdleReason::Backoff.as_str(),
         life::IdleReason::Debounce.as_str(), "suspended", "damaged", "place",
-        "requests", "crash", "store", "broke",
+        "requests", "crash", "store", "broke", "retrying",
     ];
 }
 

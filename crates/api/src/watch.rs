@@ -81,7 +81,8 @@ pub struct AgentSnapshot {
     /// What the agent is doing.
     #[schema(value_type = names::AgentState)]
     pub state: AgentState,
-    /// Why the agent sleeps although events may be waiting; left out if there is no special reason.
+    /// Why the agent sleeps although events may be waiting, or makes no progress; left out if there is no special
+    /// reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The reason as text, possibly from the model provider; left out if it is unknown.

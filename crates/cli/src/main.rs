@@ -16,7 +16,6 @@ mod probe;
 mod progress;
 mod secrets;
 mod settings;
-mod target;
 mod templates;
 #[cfg(feature = "failpoints")]
 mod torture;

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -278,7 +279,10 @@ fn print(text: &str) {
 
 /// Whether the reader of standard output closed it (`| head`), or it cannot be written.
 pub(crate) fn is_gone() -> bool {
-    UNWRITTEN.get().is_some()
+    let out = std::io::stdout();
+    let mut out = [PollFd::new(&out, PollFlags::empty())];
+    let closed = poll(&mut out, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+    closed || UNWRITTEN.get().is_some()
 }
 
 /// The failure of a command whose output could not be written, if so. A reader that wants no more is none.

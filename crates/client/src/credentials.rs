@@ -14,6 +14,8 @@ use crate::error::{ClientError, ErrorClass, Result};
 const FILE: &str = "credentials.json";
 /// The environment variable with the key.
 const KEY: &str = "VIV_KEY";
+/// What every key begins with.
+const PREFIX: &str = "viv_";
 const DEFAULT_URL: &str = "http://127.0.0.1:7878";
 
 /// A key. Its debug output never contains it (invariant 11).
@@ -110,12 +112,31 @@ pub fn read(data_dir: &Path) -> Result<Option<Credentials>> {
 
 /// The key in `VIV_KEY`, if it is set.
 pub fn key_in_environment() -> Result<Option<ApiKey>> {
-    Ok(setting(KEY)?.map(ApiKey))
+    let key = setting(KEY)?.map(ApiKey);
+    key.map(|key| plausible(key, &format!("`{KEY}`"))).transpose()
+}
+
+/// The key, if it has the form of one.
+fn plausible(key: ApiKey, place: &str) -> Result<ApiKey> {
+    if key.0.starts_with(PREFIX) && key.0.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(key);
+    }
+    let message = format!("the value in {place} is no key: keys begin with `{PREFIX}` and have no spaces");
+    Err(ClientError::new(ErrorClass::Usage, "usage", message)
+        .hint("`viv keys add` creates a key; if `VIV_KEY` is not set, commands use that of the local server"))
 }
 
 /// Which server to use: `VIV_URL` and `VIV_KEY`, and the file for what they leave unset.
 pub(crate) fn find(data_dir: &Path) -> Result<Credentials> {
     choose(setting("VIV_URL")?, setting(KEY)?, data_dir)
+}
+
+/// What the file holds, if its key has the form of one.
+fn read_plausible(data_dir: &Path) -> Result<Option<Credentials>> {
+    let found = read(data_dir)?;
+    let place = format!("`{}`", path(data_dir).display());
+    let check = |found: Credentials| Ok(Credentials { key: plausible(found.key, &place)?, ..found });
+    found.map(check).transpose()
 }
 
 fn setting(name: &str) -> Result<Option<String>> {
@@ -133,14 +154,15 @@ fn setting(name: &str) -> Result<Option<String>> {
 
 fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<Credentials> {
     let url = url.as_deref().map(checked).transpose()?;
+    let key = key.map(|key| plausible(ApiKey(key), &format!("`{KEY}`"))).transpose()?;
     match (url, key) {
-        (Some(url), Some(key)) => Ok(Credentials { url, key: ApiKey::new(key) }),
+        (Some(url), Some(key)) => Ok(Credentials { url, key }),
         (None, Some(key)) => {
             let url = read(data_dir)?.map_or_else(|| DEFAULT_URL.to_owned(), |found| found.url);
-            Ok(Credentials { url, key: ApiKey::new(key) })
+            Ok(Credentials { url, key })
         }
         // The key of the local server is sent only to that server, never to another address in `VIV_URL`.
-        (Some(url), None) => match read(data_dir)? {
+        (Some(url), None) => match read_plausible(data_dir)? {
             Some(found) if found.url == url => Ok(found),
             _ => Err(ClientError::new(
                 ErrorClass::Usage,
@@ -149,7 +171,7 @@ fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<C
             )
             .hint("set `VIV_KEY`, or unset `VIV_URL` to use the local server")),
         },
-        (None, None) => read(data_dir)?.ok_or_else(|| {
+        (None, None) => read_plausible(data_dir)?.ok_or_else(|| {
             let dir = data_dir.display();
             ClientError::new(ErrorClass::Unreachable, "no_server", format!("no server is running on `{dir}`"))
                 .hint("start one with `viv up`, or set `VIV_URL` and `VIV_KEY`, or name another `--data-dir`")
@@ -166,6 +188,11 @@ pub(crate) fn checked(url: &str) -> Result<String> {
     let parsed = reqwest::Url::parse(url).map_err(|_| wrong())?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
         return Err(wrong());
+    }
+    if parsed.path().trim_end_matches('/').ends_with("/v1") {
+        let message = format!("wanted the server's address without the path of the API, got `{url}`");
+        return Err(ClientError::new(ErrorClass::Usage, "usage", message)
+            .hint("leave out `/v1`; the address comes from `VIV_URL` if that is set"));
     }
     Ok(url.trim_end_matches('/').to_owned())
 }
@@ -206,7 +233,7 @@ mod tests {
         let elsewhere = choose(Some("https://example.org".into()), None, dir.path()).unwrap_err();
         assert_eq!(elsewhere.class, ErrorClass::Usage);
         assert_eq!(choose(Some(format!("{DEFAULT_URL}/")), None, dir.path()).unwrap(), local());
-        assert_eq!(choose(None, Some("k".into()), dir.path()).unwrap().key.open(), "k");
+        assert_eq!(choose(None, Some("viv_k".into()), dir.path()).unwrap().key.open(), "viv_k");
     }
 
     #[test]
@@ -216,6 +243,30 @@ mod tests {
         assert_eq!((error.class, error.code.as_str()), (ErrorClass::Unreachable, "no_server"));
         assert!(error.hint.unwrap().contains("viv up"));
         assert_eq!(choose(Some("nonsense".into()), None, dir.path()).unwrap_err().class, ErrorClass::Usage);
+    }
+
+    #[test]
+    fn what_cannot_be_a_key_is_refused_before_a_request_and_not_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        for wrong in ["sk-secret", "Bearer viv_secret", "viv_se cret"] {
+            let error = choose(None, Some(wrong.into()), dir.path()).unwrap_err();
+            assert_eq!(error.class, ErrorClass::Usage);
+            assert!(error.message.starts_with("the value in `VIV_KEY` is no key"), "{error}");
+            assert!(!error.to_string().contains("cret"), "{error}");
+        }
+        write(dir.path(), &Credentials { url: DEFAULT_URL.into(), key: ApiKey::new("broken") }).unwrap();
+        let error = choose(None, None, dir.path()).unwrap_err();
+        assert!(error.message.contains("credentials.json` is no key"), "{error}");
+    }
+
+    #[test]
+    fn the_path_of_the_api_is_not_part_of_the_address() {
+        for url in ["http://127.0.0.1:7878/v1", "http://127.0.0.1:7878/v1/"] {
+            let error = checked(url).unwrap_err();
+            assert!(error.message.contains("without the path"), "{error}");
+            assert!(error.hint.unwrap().contains("leave out `/v1`"));
+        }
+        assert_eq!(checked("https://example.org/vivarium/").unwrap(), "https://example.org/vivarium");
     }
 
     #[test]

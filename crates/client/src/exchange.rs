@@ -24,7 +24,7 @@ use crate::stream::{self, StreamEvent};
 /// How often the state is requested while no update arrives: updates may be lost, states cannot.
 const POLL: Duration = Duration::from_secs(2);
 /// How long to resend a message to a server that does not answer.
-const RESEND: Duration = Duration::from_secs(10);
+pub(crate) const RESEND: Duration = Duration::from_secs(10);
 
 /// A new message id: a UUID v7 created here, so that resending the message is harmless.
 pub fn fresh_id() -> Result<MessageId> {
@@ -64,18 +64,10 @@ pub async fn post(
     id: MessageId,
     text: &str,
 ) -> Result<Value> {
-    let body = NewMessageJson {
-        text: text.to_owned(),
-        sender: sender.map(str::to_owned),
-        id: Some(id.0),
-        ..NewMessageJson::default()
-    };
-    let path = format!("/v1/spaces/{space}/messages");
-    let key = id.to_string();
     let end = Instant::now() + RESEND;
     let mut pause = Duration::from_millis(100);
     loop {
-        match client.post(&path, &body, Some(&key)).await {
+        match post_once(client, space, sender, id, text).await {
             Err(error) if error.is_temporary() && Instant::now() < end => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(2));
@@ -84,6 +76,23 @@ pub async fn post(
             other => return other,
         }
     }
+}
+
+/// Posts a message with one request.
+pub(crate) async fn post_once(
+    client: &Client,
+    space: SpaceId,
+    sender: Option<&str>,
+    id: MessageId,
+    text: &str,
+) -> Result<Value> {
+    let body = NewMessageJson {
+        text: text.to_owned(),
+        sender: sender.map(str::to_owned),
+        id: Some(id.0),
+        ..NewMessageJson::default()
+    };
+    client.post(&format!("/v1/spaces/{space}/messages"), &body, Some(&id.to_string())).await
 }
 
 /// A message posted in reply.

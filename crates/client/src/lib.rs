@@ -19,8 +19,10 @@ mod error;
 mod exchange;
 mod feed;
 mod http;
+mod outbox;
 mod past;
 mod stream;
+pub mod target;
 
 pub use credentials::{
     ApiKey, Credentials, key_in_environment, read as read_credentials, remove as remove_credentials,
@@ -30,5 +32,6 @@ pub use error::{ClientError, ErrorClass, Result};
 pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, refuse_retired, why_it_is_idle};
 pub use feed::{AgentWork, Feed, FeedChange, FeedDraft};
 pub use http::{Client, agent_path, segment, typed};
-pub use past::{Past, PastItem};
+pub use outbox::{Delivery, Outbox};
+pub use past::{Past, PastItem, PastUpdate};
 pub use stream::{Snapshot, StreamEvent, listen};

@@ -26,6 +26,36 @@ pub struct Activity {
     pub cycle: CycleId,
     /// Spaces that this cycle has touched: its events came from there, or it posted there.
     pub spaces: BTreeSet<SpaceId>,
+    /// Why it makes no progress at the moment, if so.
+    pub delay: Option<Delay>,
+}
+
+/// Why an awake agent makes no progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelayKind {
+    /// An attempt to call the model failed, and it is called again.
+    Retrying,
+    /// As many requests as may be are in flight at the model's provider.
+    Requests,
+}
+
+impl DelayKind {
+    /// In one word, as the API shows it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retrying => "retrying",
+            Self::Requests => "requests",
+        }
+    }
+}
+
+/// Why an awake agent makes no progress, for operators: it may quote a vendor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// What kind of delay it is.
+    pub kind: DelayKind,
+    /// A sentence for people.
+    pub why: String,
 }
 
 /// A message being written.
@@ -177,7 +207,9 @@ impl Live {
             state,
             cycle,
             spaces: BTreeSet::new(),
+            delay: None,
         });
+        activity.delay = None;
         activity.state = state;
         activity.cycle = cycle;
         activity.spaces.extend(spaces);
@@ -186,10 +218,12 @@ impl Live {
         self.bus.publish(&topics, Arc::new(update));
     }
 
-    /// Publishes why an awake agent makes no progress, for example that its model is called again.
-    pub fn publish_reason(&self, agent: AgentId, reason: String) {
-        let all = self.lock();
-        let Some(activity) = all.activities.get(&agent) else { return };
+    /// An awake agent makes no progress, for example because its model is called again.
+    pub fn delayed(&self, agent: AgentId, kind: DelayKind, reason: String) {
+        let mut all = self.lock();
+        let Some(activity) = all.activities.get_mut(&agent) else { return };
+        let why = reason.chars().take(limits::IDLE_REASON_CHARS).collect();
+        activity.delay = Some(Delay { kind, why });
         let topics = topics_of(agent, &activity.spaces);
         let (state, cycle) = (activity.state, Some(activity.cycle));
         self.bus.publish(

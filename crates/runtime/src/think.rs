@@ -24,6 +24,7 @@ use crate::Ports;
 use crate::breaker::{Breakers, Pass};
 use crate::draft_stream::DraftStream;
 use crate::failure;
+use crate::live::DelayKind;
 use crate::node::{Node, PendingRequest};
 use crate::permits::{Permit, Permits};
 use crate::trace;
@@ -120,7 +121,7 @@ impl ModelCall<'_> {
             };
             tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is called again");
             let reason = format!("the model is called again in {} ms: {error}", pause.as_millis());
-            self.ports.live.publish_reason(self.lease.agent, reason);
+            self.ports.live.delayed(self.lease.agent, DelayKind::Retrying, reason);
             if let Err(interrupt) = self.unless_interrupted(clock.sleep(pause), 0, false).await {
                 return ModelCallEnd::Interrupted(interrupt, None);
             }
@@ -141,7 +142,8 @@ impl ModelCall<'_> {
         if let Some(permit) = permit.as_mut().now_or_never() {
             return permit;
         }
-        self.ports.live.publish_reason(agent, format!("waiting for a free request slot at {provider}"));
+        let reason = format!("waiting for a free request slot at {provider}");
+        self.ports.live.delayed(agent, DelayKind::Requests, reason);
         permit.await
     }
 

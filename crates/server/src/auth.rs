@@ -241,6 +241,12 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     if !scheme.eq_ignore_ascii_case("bearer") || key.is_empty() || key.len() > limits::KEY_MAX_BYTES {
         return Err(Problem::new(Code::KeyInvalid, wanted));
     }
+    if !key.starts_with(keys::PREFIX) {
+        return Err(Problem::new(
+            Code::KeyInvalid,
+            "what follows `Bearer` is no key: keys begin with `viv_`",
+        ));
+    }
     Ok(key)
 }
 

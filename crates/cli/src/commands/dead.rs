@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::args::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, shortened};
-use crate::target;
 use client::ErrorClass;
+use client::target;
 use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of events that are listed, and of agents that are searched.

@@ -39,6 +39,7 @@ enum Verdict {
     Ok,
     Warn,
     Fail,
+    Skip,
 }
 
 #[derive(Serialize)]
@@ -111,6 +112,7 @@ fn print(screen: &Screen, check: &Check) {
         Verdict::Ok => (Style::Green, "ok  "),
         Verdict::Warn => (Style::Yellow, "warn"),
         Verdict::Fail => (Style::Red, "fail"),
+        Verdict::Skip => (Style::Dim, "skip"),
     };
     let verdict = screen.paint(style, verdict);
     screen.wrapped(&format!("{verdict}  {:11}  {}", check.name, screen.clean_line(&check.detail)), 6);
@@ -311,9 +313,11 @@ async fn model(settings: &Settings, chosen: Result<Chosen>, theirs: Option<&str>
         Err(failure) => return vec![Check::of("model", failure)],
     };
     let name = &chosen.info.name;
-    if settings.get("model.name").value.is_null() && theirs.is_some_and(|theirs| theirs != name) {
+    let other = theirs.filter(|theirs| theirs != name && settings.get("model.name").value.is_null());
+    if let Some(theirs) = other {
         let detail = "not tested: the server was started with settings that are not visible here";
-        return vec![Check::ok("model", detail).hint("`--model PROVIDER/MODEL` tests one from here")];
+        let hint = format!("`viv models try {theirs}` tests it from here");
+        return vec![Check::new("model", Verdict::Skip, detail).hint(hint)];
     }
     if chosen.info.demo && theirs.is_some() {
         return Vec::new();

@@ -10,7 +10,7 @@ use crate::args::{MemoriesArgs, MemoriesVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Screen;
-use crate::target;
+use client::target;
 
 /// Lists an agent's memories, or changes one.
 pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> Result<Exit> {

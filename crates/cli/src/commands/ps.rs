@@ -1,6 +1,7 @@
 //! `viv ps`, and `viv agents` without a verb: all agents and what they do.
 
 use agent::life::Standing;
+use agent::update::AgentState;
 use api::Agent;
 use client::{Client, typed, why_it_is_idle};
 use serde_json::Value;
@@ -45,6 +46,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
         if let Some(why) = why_it_is_idle(agent) {
             let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
             screen.note(&screen.clean_line(&format!("`{}` is backing off{until}: {why}", agent.name)));
+        } else if let Some(why) = agent.why.as_ref().filter(|_| agent.state == AgentState::Thinking) {
+            screen.note(&screen.clean_line(&format!("`{}` makes no progress: {why}", agent.name)));
         }
     }
     for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, dead::notice(agent)?))) {

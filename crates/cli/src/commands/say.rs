@@ -12,10 +12,10 @@ use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
-use crate::target;
 use client::AgentWatch;
 use client::Client;
 use client::Exchange;
+use client::target;
 
 /// Posts the message.
 pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {

@@ -8,7 +8,7 @@ use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style, shortened};
-use crate::target;
+use client::target;
 use client::{Client, segment, typed};
 
 /// Maximum number of spaces that are listed.

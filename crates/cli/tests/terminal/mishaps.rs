@@ -73,7 +73,7 @@ fn a_missing_server_is_unreachable() {
     let dir = tempfile::tempdir().unwrap();
     let ran = run(dir.path(), &["ps", "--json"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (5, &"no_server".into()));
-    let settings = [("VIV_URL", "http://127.0.0.1:1"), ("VIV_KEY", "x")];
+    let settings = [("VIV_URL", "http://127.0.0.1:1"), ("VIV_KEY", "viv_x")];
     assert_eq!(run_with(dir.path(), &["ps"], "", &settings).code, 5);
     let settings = [("VIV_URL", "http://127.0.0.1:1")];
     assert_eq!(run_with(dir.path(), &["ps"], "", &settings).code, 2);
@@ -88,6 +88,17 @@ fn a_wrong_key_is_refused() {
     let server = Server::start();
     let ran = run_with(server.dir.path(), &["ps", "--json"], "", &[("VIV_KEY", "viv_wrong")]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (3, &"key_invalid".into()), "{}", ran.shown());
+    for command in ["ps", "doctor"] {
+        let ran = run_with(server.dir.path(), &[command], "", &[("VIV_KEY", "a b")]);
+        let shown = ran.shown();
+        assert!(
+            ran.code != 0 && shown.contains("the value in `VIV_KEY` is no key: keys begin with `viv_`"),
+            "{shown}"
+        );
+    }
+    let address = format!("{}/v1", server.url());
+    let ran = run_with(server.dir.path(), &["ps"], "", &[("VIV_URL", address.as_str())]);
+    assert!(ran.code == 2 && ran.err.contains("leave out `/v1`"), "{}", ran.shown());
 }
 
 #[test]

@@ -302,3 +302,38 @@ fn a_chat_survives_the_servers_restart() {
     chat.until("Ada: ");
     drop(server);
 }
+
+#[test]
+fn a_chat_says_that_a_message_waits_for_the_server_and_posts_it_then() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("> ");
+    let dir = server.kill();
+    chat.until("connection lost");
+    chat.press("are you there?\r");
+    chat.until("(not sent yet, waits for the connection) are you there?");
+    let server = Server::start_in(dir);
+    chat.until("Owner: are you there?");
+    chat.until("Ada: ");
+    chat.press("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    drop(server);
+}
+
+#[test]
+fn a_chat_that_ends_with_unsent_text_prints_it() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("> ");
+    drop(server.kill());
+    chat.until("connection lost");
+    chat.press("are you there?\r");
+    chat.until("(not sent yet, waits for the connection) are you there?");
+    chat.press("and you?\r");
+    chat.until("(not sent yet, waits for the connection) and you?");
+    chat.press("\x04");
+    chat.until("error: not sent, because no server accepted it:");
+    chat.until("are you there?");
+    chat.until("and you?");
+    assert_eq!(chat.exit_code(), 5);
+}

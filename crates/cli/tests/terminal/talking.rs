@@ -126,6 +126,25 @@ fn an_unreachable_model_is_a_time_out_and_loses_no_event() {
 }
 
 #[test]
+fn a_model_that_is_called_again_shows_why_at_once() {
+    let model = ["--model", "vllm/x", "--base-url", "http://127.0.0.1:1/v1"];
+    let server = Server::start_as(tempfile::tempdir().unwrap(), &model);
+    assert_eq!(server.run(&["say", "anyone?"]).code, 0);
+    let retrying = |ran: &crate::world::Ran| ran.out.contains("thinking (retrying)");
+    let ps = (0..1_000).map(|_| server.run(&["ps"])).find(retrying).unwrap();
+    assert!(ps.err.contains("`ada` makes no progress: the model is called again in "), "{}", ps.shown());
+    assert!(ps.err.contains("network: "), "{}", ps.shown());
+    let top = server.run(&["top"]).shown();
+    assert!(top.contains("ada   retrying") || top.contains("ada   provider"), "{top}");
+    let agent = server.run(&["show", "agent"]).shown();
+    assert!(agent.contains("network: "), "{agent}");
+    let run = server.run(&["show", "run"]).shown();
+    assert!(run.contains("has no run yet: ") && run.contains("network: "), "{run}");
+    let doctor = server.run(&["doctor"]).shown();
+    assert!(doctor.contains("skip  model ") && doctor.contains("`viv models try vllm/x`"), "{doctor}");
+}
+
+#[test]
 fn doctor_passes_on_a_healthy_server() {
     let server = Server::start();
     let report = server.run(&["doctor", "--json", "--model", "demo"]);

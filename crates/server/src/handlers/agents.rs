@@ -339,7 +339,7 @@ async fn card(app: &AppState, id: AgentId) -> Result<Agent, Problem> {
 /// What an agent is doing now.
 pub(crate) struct CurrentState {
     pub(crate) state: AgentState,
-    /// The code of the reason why it sleeps.
+    /// The code of the reason why it sleeps, or makes no progress.
     pub(crate) reason: Option<&'static str>,
     /// The reason as text, possibly from the model provider.
     pub(crate) why: Option<String>,
@@ -358,7 +358,8 @@ pub(crate) fn current_state(app: &AppState, card: &AgentCard, now: Timestamp) ->
     if let Some(activity) = live.activity(card.id)
         && activity.state != AgentState::Sleeping
     {
-        return in_state(activity.state);
+        let delay = activity.delay.map(|delay| (delay.kind.as_str(), delay.why)).unzip();
+        return CurrentState { reason: delay.0, why: delay.1, ..in_state(activity.state) };
     }
     let asleep = |reason, why| CurrentState { state: AgentState::Sleeping, reason, why, until: not_before };
     match card.idle_reason.zip(not_before) {

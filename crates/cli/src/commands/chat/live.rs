@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::entity::{EntityKind, Member};
 use api::{Agent, CancelRequest, ReadyJson};
-use client::{Client, agent_path};
+use client::{Client, Delivery, Outbox, agent_path};
 use jiff::Timestamp;
 use ratatui::crossterm::event::Event;
 use tokio::sync::mpsc;
@@ -19,19 +20,17 @@ use crate::commands::watch::moment::zone;
 use crate::commands::watch::stop_signals;
 use crate::commands::watch::subject::Subject;
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{Screen, Style};
-use crate::target::{self, Target};
+use crate::output::{Screen, Style, shortened};
+use client::target::{self, Target};
 
 /// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
-/// Maximum number of lines that wait to be sent.
-const OUTBOX: usize = 64;
-
-/// The result of a request in the background.
-enum RequestResult {
-    NotSent(String, Failure),
-    Remark(String),
-}
+/// Maximum number of remarks that wait to be shown.
+const REMARKS: usize = 64;
+/// Maximum number of unsent messages that are shown.
+const UNSENT_SHOWN: usize = 3;
+/// How long the end of a chat waits for what is being posted.
+const POSTING: Duration = Duration::from_secs(2);
 
 struct Chat {
     client: Arc<Client>,
@@ -40,8 +39,9 @@ struct Chat {
     follower: Follower,
     editor: Editor,
     bottom: Bottom,
-    outbox: mpsc::Sender<String>,
-    answers: mpsc::Sender<RequestResult>,
+    outbox: Outbox,
+    /// Takes the results of requests in the background, as remarks.
+    remarks: mpsc::Sender<String>,
     /// The last key was a Ctrl-C that had nothing more to clear: the next one quits.
     quits: bool,
 }
@@ -66,13 +66,13 @@ pub(crate) async fn run(
     let editor = editor(&client, &target, typed_before).await?;
 
     let target = Arc::new(target);
-    let (answers, mut answered) = mpsc::channel(OUTBOX);
-    let outbox = post_in_order(Arc::clone(&client), Arc::clone(&target), answers.clone());
+    let (remarks, mut remarked) = mpsc::channel(REMARKS);
+    let outbox = Outbox::new(Arc::clone(&client), target.space.id, target.sender.clone());
     let [_, mut terminated, mut hung_up] = stop_signals()?;
     let _restored_at_the_end = SingleKeys::take()?;
     let mut keys = keyboard();
     let bottom = Bottom::default();
-    let mut chat = Chat { client, target, screen, follower, editor, bottom, outbox, answers, quits: false };
+    let mut chat = Chat { client, target, screen, follower, editor, bottom, outbox, remarks, quits: false };
     loop {
         chat.draw();
         let running = tokio::select! {
@@ -94,8 +94,12 @@ pub(crate) async fn run(
                 }
                 true
             }
-            Some(answer) = answered.recv() => {
-                chat.answer(answer);
+            delivery = chat.outbox.next() => {
+                chat.delivered(delivery);
+                true
+            }
+            Some(remark) = remarked.recv() => {
+                chat.follower.log.remark(&remark);
                 true
             }
             _ = terminated.recv() => false,
@@ -103,9 +107,19 @@ pub(crate) async fn run(
         };
         if !running {
             chat.draw();
-            return Ok(Exit::Answered);
+            return end(chat.outbox.close(POSTING).await);
         }
     }
+}
+
+/// The end of the chat: a failure that quotes what was typed and not accepted by the server.
+fn end(unsent: Vec<String>) -> Result<Exit> {
+    if unsent.is_empty() {
+        return Ok(Exit::Answered);
+    }
+    let message = format!("not sent, because no server accepted it:\n{}", unsent.join("\n"));
+    Err(Failure::new(Exit::Unreachable, "not_sent", message)
+        .hint("start the server and post it again: in `viv chat`, Up recalls it"))
 }
 
 /// An empty line that knows the commands, the members and the spaces.
@@ -137,10 +151,17 @@ impl Chat {
         let typed = self.editor.rows(&self.screen, width, INPUT_ROWS.min(height - 3));
         let log = &mut self.follower.log;
         log.resize(width + 1);
-        let mut bottom = log.live(Timestamp::now(), height - 1 - typed.rows.len());
-        if self.follower.lost {
-            bottom.push(self.screen.paint(Style::Dim, "(not connected)"));
-        }
+        let unsent = self.outbox.waiting();
+        let more = unsent.len().saturating_sub(UNSENT_SHOWN);
+        let mut state: Vec<String> = unsent
+            .take(UNSENT_SHOWN)
+            .map(|text| format!("(not sent yet, waits for the connection) {}", self.screen.clean_line(text)))
+            .collect();
+        state.extend((more > 0).then(|| format!("(and {more} more)")));
+        state.extend(self.follower.lost.then(|| "(not connected)".to_owned()));
+        let mut bottom =
+            log.live(Timestamp::now(), (height - 1 - typed.rows.len()).saturating_sub(state.len()));
+        bottom.extend(state.iter().map(|row| self.screen.paint(Style::Dim, &shortened(row, width))));
         let above = bottom.len();
         bottom.extend(typed.rows);
         // If the terminal is gone, the keys end too, and with them the chat.
@@ -175,9 +196,8 @@ impl Chat {
     fn enter(&mut self, line: &str) -> bool {
         match Line::read(line) {
             Line::Say(text) => {
-                if let Err(error) = self.outbox.try_send(text.to_owned()) {
-                    let text = error.into_inner();
-                    self.editor.restore(&text);
+                if !self.outbox.push(text) {
+                    self.editor.restore(text);
                     self.follower.log.remark("(too many unsent messages; try again in a moment)");
                 }
             }
@@ -206,7 +226,7 @@ impl Chat {
                 Ok(_) => None,
                 // It has just ended by itself.
                 Err(failure) if failure.code == "no_open_cycle" => None,
-                Err(failure) => Some(RequestResult::Remark(one_line(&failure.into()))),
+                Err(failure) => Some(one_line(&failure.into())),
             });
         }
     }
@@ -214,55 +234,31 @@ impl Chat {
     fn who(&self) {
         self.ask(async move |client, target| {
             let listed = list_members(&client, &target).await;
-            Some(RequestResult::Remark(listed.unwrap_or_else(|failure| one_line(&failure))))
+            Some(listed.unwrap_or_else(|failure| one_line(&failure)))
         });
     }
 
     /// Sends requests in the background; the loop handles the result.
     fn ask<F>(&self, request: impl FnOnce(Arc<Client>, Arc<Target>) -> F)
     where
-        F: Future<Output = Option<RequestResult>> + Send + 'static,
+        F: Future<Output = Option<String>> + Send + 'static,
     {
-        let answers = self.answers.clone();
+        let remarks = self.remarks.clone();
         let request = request(Arc::clone(&self.client), Arc::clone(&self.target));
         tokio::spawn(async move {
-            if let Some(answer) = request.await {
+            if let Some(remark) = request.await {
                 // Fails only if the chat has ended, and then nobody needs the answer.
-                let _ = answers.send(answer).await;
+                let _ = remarks.send(remark).await;
             }
         });
     }
 
-    fn answer(&mut self, answer: RequestResult) {
-        match answer {
-            RequestResult::NotSent(text, failure) => {
-                self.follower.log.remark(&format!("(not sent: {})", one_line(&failure)));
-                self.editor.restore(&text);
-            }
-            RequestResult::Remark(text) => self.follower.log.remark(&text),
+    fn delivered(&mut self, delivery: Delivery) {
+        if let Delivery::Refused(text, error) = delivery {
+            self.follower.log.remark(&format!("(not sent: {})", one_line(&error.into())));
+            self.editor.restore(&text);
         }
     }
-}
-
-/// Posts lines one after the other, in the order in which they were typed.
-fn post_in_order(
-    client: Arc<Client>,
-    target: Arc<Target>,
-    answers: mpsc::Sender<RequestResult>,
-) -> mpsc::Sender<String> {
-    let (outbox, mut lines) = mpsc::channel::<String>(OUTBOX);
-    tokio::spawn(async move {
-        while let Some(text) = lines.recv().await {
-            let posted = match client::fresh_id() {
-                Ok(id) => client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await,
-                Err(failure) => Err(failure),
-            };
-            if let Err(failure) = posted {
-                let _ = answers.send(RequestResult::NotSent(text, failure.into())).await;
-            }
-        }
-    });
-    outbox
 }
 
 async fn list_members(client: &Client, target: &Target) -> Result<String> {

@@ -16,8 +16,8 @@ use super::dead;
 use crate::args::ChatArgs;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
-use crate::target;
 use client::Client;
+use client::target;
 
 /// The file in the data directory with the lines that were typed.
 const HISTORY: &str = "chat_history";

@@ -10,7 +10,7 @@ use super::command::{HELP, Line};
 use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use crate::target::Target;
+use client::target::Target;
 use client::{AgentWatch, Client};
 
 /// Posts each line of standard input and waits for the reply of each agent in the space.

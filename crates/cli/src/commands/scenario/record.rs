@@ -25,7 +25,7 @@ use crate::commands::show::read_all;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, new_file, unwritable};
 use crate::progress::Progress;
-use crate::target;
+use client::target;
 use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of inbox rows that are read.

@@ -10,7 +10,7 @@ use super::{calls, section};
 use crate::commands::dead;
 use crate::errors::Result;
 use crate::output::{Screen, ago};
-use crate::target;
+use client::target;
 use client::{Client, agent_path};
 
 /// Shows an agent.

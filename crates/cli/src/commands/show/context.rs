@@ -10,7 +10,7 @@ use crate::bars::{Piece, Scale};
 use crate::errors::Result;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
-use crate::target;
+use client::target;
 use client::{Client, agent_path, typed};
 
 /// Shows the context.

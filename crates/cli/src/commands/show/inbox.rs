@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::args::InboxArg;
 use crate::errors::Result;
 use crate::output::{Screen, ago, columns, shortened};
-use crate::target;
+use client::target;
 use client::{Client, agent_path, segment, typed};
 
 /// Columns of a text in a list, and the fewest that are worth showing.

@@ -10,8 +10,8 @@ use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, shortened, span, wrap};
-use crate::target;
 use client::ErrorClass;
+use client::target;
 use client::{Client, agent_path, segment, typed};
 
 /// Maximum number of columns of a row's name.
@@ -273,8 +273,17 @@ async fn newest_run(client: &Client, wanted: Option<&str>) -> Result<String> {
     let agent = target::agent(client, wanted).await?;
     let page = client.get(&agent_path(agent.id, "/runs?limit=1")).await?;
     page["items"][0]["id"].as_str().map(str::to_owned).ok_or_else(|| {
-        Failure::new(Exit::NotFound, "not_found", format!("`{}` has no run yet", agent.name))
-            .hint("send it a message with `viv say`")
+        let name = &agent.name;
+        let (why, hint) = match (agent.cycle, &agent.why) {
+            (None, None) => (String::new(), "send it a message with `viv say`".to_owned()),
+            (None, Some(why)) => (format!(": {why}"), format!("`viv show agent {name}` shows its state")),
+            (Some(_), why) => {
+                let why = why.as_ref().map(|why| format!(", and makes no progress: {why}"));
+                let hint = format!("a run is written when its cycle ends; `viv watch {name}` follows it");
+                (format!(": its first cycle is open{}", why.unwrap_or_default()), hint)
+            }
+        };
+        Failure::new(Exit::NotFound, "not_found", format!("`{name}` has no run yet{why}")).hint(hint)
     })
 }
 

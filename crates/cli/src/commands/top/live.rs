@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent::life::Standing;
 use api::{Agent, CancelRequest};
-use client::{Client, Past, StreamEvent, agent_path, typed};
+use client::{Client, Past, PastUpdate, StreamEvent, agent_path, typed};
 use jiff::Timestamp;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::Event;
@@ -22,7 +22,6 @@ use crate::commands::chat::terminal::keyboard;
 use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
 use crate::commands::watch::names::Names;
-use crate::commands::watch::past::from_item;
 use crate::commands::watch::stop_signals;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
@@ -200,7 +199,7 @@ async fn perform(client: &Client, screen: &Screen, names: &mut Names, request: R
             let plain = Screen { colour: false, width: None, ..*screen };
             let mut log = Log::new(plain, zone(), LogStyle::Full);
             log.names = std::mem::take(names);
-            for (at, update) in recent.items.into_iter().map(from_item) {
+            for PastUpdate { at, update } in recent.items.into_iter().map(PastUpdate::from) {
                 log.names.fetch_missing(client, screen, &update).await;
                 log.update(at, &update);
             }

@@ -148,10 +148,14 @@ impl Overview {
     /// Handles an update. What else changed comes with the next list.
     pub(crate) fn update(&mut self, update: &Update) {
         self.feed.update(update);
-        let Update::State { agent: id, state, reason, .. } = update else { return };
+        let Update::State { agent: id, state, reason, idle, .. } = update else { return };
         let cycle = self.feed.working().get(id).and_then(|work| work.cycle);
         self.change(*id, |agent| {
-            (agent.state, agent.cycle, agent.reason) = (*state, cycle, reason.clone());
+            // An update has the reason as text; its code comes with the next list if this is not a back-off.
+            if *state != agent.state || reason.is_none() {
+                agent.reason = idle.map(|idle| idle.reason.as_str().to_owned());
+            }
+            (agent.state, agent.cycle, agent.why) = (*state, cycle, reason.clone());
         });
     }
 
@@ -312,11 +316,11 @@ impl Overview {
     }
 }
 
-/// The state in one word: the reason why it is idle, if there is one.
+/// The state in one word: the reason why it is idle or makes no progress, if there is one.
 pub(crate) fn state_of(agent: &Agent) -> &str {
     match (&agent.reason, agent.standing) {
         (_, Standing::Retired) => "retired",
-        (Some(reason), _) if agent.state == AgentState::Sleeping => reason,
+        (Some(reason), _) if agent.state == AgentState::Sleeping || is_working(agent) => reason,
         (_, Standing::Suspended) if agent.state == AgentState::Sleeping => "suspended",
         _ => agent.state.as_str(),
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::update::Update;
-use client::{Client, StreamEvent};
+use client::{Client, PastUpdate, StreamEvent};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::log::Log;
-use super::past::{self, PAST_MAX, PastUpdate};
+use super::past::{self, PAST_MAX};
 use super::subject::{Source, Subject};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, terminal_safe_json};
@@ -73,7 +73,7 @@ impl Follower {
     pub(crate) async fn past(&mut self, history: u32, since: Option<Timestamp>) -> Result<()> {
         let max = if since.is_some() { PAST_MAX } else { history.max(1) };
         let found = past::read(&self.client, &self.subject, since, max).await?;
-        self.oldest = found.first().map(|(at, _)| *at).or(since);
+        self.oldest = found.first().map(|item| item.at).or(since);
         for item in found {
             self.show_past(item, since.is_some() || history > 0).await;
         }
@@ -81,7 +81,7 @@ impl Follower {
     }
 
     async fn show_past(&mut self, item: PastUpdate, show: bool) {
-        let (at, update) = item;
+        let PastUpdate { at, update } = item;
         self.last = self.last.max(Some(at));
         if self.log.shown_before(&update) || !show || self.oldest.is_some_and(|oldest| at < oldest) {
             return;

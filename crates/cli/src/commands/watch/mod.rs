@@ -8,6 +8,7 @@ pub(crate) mod past;
 pub(crate) mod subject;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::Client;
 use jiff::Timestamp;
@@ -16,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::WatchArgs;
 use crate::commands::chat::terminal::{Bottom, size};
 use crate::errors::{Exit, Failure, Result};
-use crate::output::Screen;
+use crate::output::{self, Screen};
 use follow::Follower;
 use log::{Log, LogStyle};
 use subject::Subject;
@@ -37,11 +38,15 @@ pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Resu
     print(follower, screen).await
 }
 
+/// How often is looked whether anybody still reads the output while nothing happens.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Prints the log until a signal ends it or nobody reads it any more.
 pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit> {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     let live = screen.width.is_some() && !screen.json && !dumb;
     let mut bottom = Bottom::default();
+    let mut look = tokio::time::interval(LOOK);
     let [mut interrupted, mut terminated, mut hung_up] = stop_signals()?;
     loop {
         let (width, height) = size();
@@ -53,6 +58,11 @@ pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit
         }
         tokio::select! {
             received = follower.next() => follower.handle(received?).await?,
+            _ = look.tick() => {
+                if output::is_gone() {
+                    break;
+                }
+            }
             _ = interrupted.recv() => break,
             _ = terminated.recv() => break,
             _ = hung_up.recv() => break,

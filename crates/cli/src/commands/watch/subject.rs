@@ -12,7 +12,7 @@ use api::{Agent, FactsJson, MemberJson, SpaceJson, Whoami};
 use super::names::Names;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use crate::target;
+use client::target;
 use client::{Client, ErrorClass, Snapshot, agent_path, segment};
 
 /// The path of the server's stream.

@@ -7,45 +7,47 @@ use agent::life::Standing;
 use api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 use serde_json::Value;
 
-use crate::errors::{Exit, Failure, Result};
-use client::{Client, segment, typed};
-use project::OWNER;
+use crate::error::{ClientError, ErrorClass, Result};
+use crate::http::{Client, segment, typed};
 
 /// Names that are shown of a longer list.
 const LISTED: usize = 8;
 /// Rows that are read to find a default.
 const CANDIDATES_MAX: usize = 200;
 const NO_SPACE: &str = "there is no open space";
+/// The sender with an admin key if none is named: the first person of every server.
+const OWNER: &str = "owner";
 /// What to do if there is no space.
 const OPEN_ONE: &str = "open one with `viv spaces open NAME --members you,AGENT`";
 
 /// A space to post in.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub struct Target {
     /// The space.
-    pub(crate) space: SpaceJson,
+    pub space: SpaceJson,
     /// All its members.
-    pub(crate) members: Vec<MemberJson>,
+    pub members: Vec<MemberJson>,
     /// The value of `sender` in requests; `None` if the key already determines the sender.
-    pub(crate) sender: Option<String>,
+    pub sender: Option<String>,
     /// Whether the key is an admin key.
-    pub(crate) admin: bool,
+    pub admin: bool,
 }
 
 impl Target {
     /// The agents in this space.
-    pub(crate) fn agents(&self) -> impl Iterator<Item = &EntityJson> {
+    pub fn agents(&self) -> impl Iterator<Item = &EntityJson> {
         self.members.iter().map(|member| &member.entity).filter(|entity| entity.kind == EntityKind::Agent)
     }
 
     /// The agent named, else the only one.
-    pub(crate) fn agent(&self, wanted: Option<&str>) -> Result<&EntityJson> {
+    pub fn agent(&self, wanted: Option<&str>) -> Result<&EntityJson> {
         let space = &self.space.name;
         if let Some(wanted) = wanted {
             return self.agents().find(|entity| is_called(entity, wanted)).ok_or_else(|| {
                 let message = format!("`{wanted}` is not an agent in the space `{space}`");
                 let here = names(self.agents().map(|agent| agent.name.clone()));
-                Failure::new(Exit::NotFound, "not_found", message).hint(format!("agents there: {here}"))
+                ClientError::new(ErrorClass::NotFound, "not_found", message)
+                    .hint(format!("agents there: {here}"))
             });
         }
         let named = self.agents().map(|agent| (agent.name.clone(), agent)).collect();
@@ -55,7 +57,7 @@ impl Target {
 }
 
 /// Finds the space that `space` and `agent` name, or the only one.
-pub(crate) async fn resolve(
+pub async fn resolve(
     client: &Client,
     space: Option<&str>,
     agent: Option<&str>,
@@ -79,7 +81,9 @@ pub(crate) async fn resolve(
         Some(entity) if sender.is_none_or(|wanted| is_called(&entity, wanted)) => None,
         Some(entity) => {
             let message = format!("this key can only post as `{}`", entity.name);
-            return Err(Failure::new(Exit::Refused, "sender_refused", message).hint("leave out --as"));
+            return Err(
+                ClientError::new(ErrorClass::Refused, "sender_refused", message).hint("leave out --as")
+            );
         }
         None => Some(sender.unwrap_or(OWNER).to_owned()),
     };
@@ -87,18 +91,18 @@ pub(crate) async fn resolve(
 }
 
 /// The space named, else the only one that is open.
-pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<SpaceJson> {
+pub async fn space(client: &Client, wanted: Option<&str>) -> Result<SpaceJson> {
     match wanted {
-        Some(wanted) => Ok(client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await?),
+        Some(wanted) => client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await,
         None => {
             let id = only(spaces(client, None).await?, "space", (NO_SPACE.to_owned(), OPEN_ONE), "name one")?;
-            Ok(client.get_as(&format!("/v1/spaces/{id}")).await?)
+            client.get_as(&format!("/v1/spaces/{id}")).await
         }
     }
 }
 
 /// The handles and ids of the open spaces, or of those that an agent is in (admin keys only).
-pub(crate) async fn spaces(client: &Client, agent: Option<&str>) -> Result<Vec<(String, SpaceId)>> {
+pub async fn spaces(client: &Client, agent: Option<&str>) -> Result<Vec<(String, SpaceId)>> {
     if let Some(agent) = agent {
         let facts: FactsJson = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
         return Ok(facts.spaces.into_iter().map(|space| (space.name, space.id)).collect());
@@ -110,27 +114,30 @@ pub(crate) async fn spaces(client: &Client, agent: Option<&str>) -> Result<Vec<(
 }
 
 /// The members of a space.
-pub(crate) async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<MemberJson>> {
+pub async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<MemberJson>> {
     let path = format!("/v1/spaces/{}/members", space.id);
     let answer = client.get(&path).await?;
     // A bounded list needs no cursor; the rows are under `items` as in every list.
-    Ok(typed(&path, answer.get("items").cloned().unwrap_or(answer))?)
+    typed(&path, answer.get("items").cloned().unwrap_or(answer))
 }
 
 /// The only one. `none` is the error if there is none, and what to do then; `how` is how to name one.
 fn only<T>(mut all: Vec<(String, T)>, what: &str, none: (String, &str), how: &str) -> Result<T> {
     match all.len() {
         1 => Ok(all.remove(0).1),
-        0 => Err(Failure::new(Exit::NotFound, "not_found", none.0).hint(none.1)),
-        n => Err(Failure::usage(format!("wanted one {what}, but there are {n}"))
-            .hint(format!("{how}: {}", names(all.into_iter().map(|(name, _)| name))))),
+        0 => Err(ClientError::new(ErrorClass::NotFound, "not_found", none.0).hint(none.1)),
+        n => {
+            let message = format!("wanted one {what}, but there are {n}");
+            let there = names(all.into_iter().map(|(name, _)| name));
+            Err(ClientError::new(ErrorClass::Usage, "usage", message).hint(format!("{how}: {there}")))
+        }
     }
 }
 
 /// The agent named, else the only one that is not retired.
-pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent> {
+pub async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent> {
     if let Some(wanted) = wanted {
-        return Ok(client.get_as(&format!("/v1/agents/{}", segment(wanted))).await?);
+        return client.get_as(&format!("/v1/agents/{}", segment(wanted))).await;
     }
     let rows = client.list("/v1/agents", CANDIDATES_MAX).await?;
     let agents: Vec<Agent> = typed("/v1/agents", Value::Array(rows))?;
@@ -186,16 +193,16 @@ mod tests {
         let target = home(vec![entity(1, OWNER, EntityKind::Human), entity(2, "ada", EntityKind::Agent)]);
         assert_eq!(target.agent(None).unwrap().name, "ada");
         assert_eq!(target.agent(Some("ADA")).unwrap().name, "ada");
-        assert_eq!(target.agent(Some(OWNER)).unwrap_err().exit, Exit::NotFound);
+        assert_eq!(target.agent(Some(OWNER)).unwrap_err().class, ErrorClass::NotFound);
     }
 
     #[test]
     fn with_several_agents_the_error_lists_them() {
         let target = home(vec![entity(2, "ada", EntityKind::Agent), entity(3, "bob", EntityKind::Agent)]);
         let failure = target.agent(None).unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(failure.class, ErrorClass::Usage);
         assert_eq!(failure.hint.unwrap(), "name one with --agent: `ada`, `bob`");
-        assert_eq!(home(Vec::new()).agent(None).unwrap_err().exit, Exit::NotFound);
+        assert_eq!(home(Vec::new()).agent(None).unwrap_err().class, ErrorClass::NotFound);
     }
 
     #[test]
@@ -203,8 +210,11 @@ mod tests {
         let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), ())).collect::<Vec<_>>();
         let only = |all| only(named(all), "space", ("none".to_owned(), OPEN_ONE), "name one with --space");
         assert!(only(&["a"]).is_ok());
-        assert_eq!(only(&[]).unwrap_err().exit, Exit::NotFound);
+        assert_eq!(only(&[]).unwrap_err().class, ErrorClass::NotFound);
         let two = only(&["a", "b"]).unwrap_err();
-        assert_eq!((two.exit, two.hint.unwrap().as_str()), (Exit::Usage, "name one with --space: `a`, `b`"));
+        assert_eq!(
+            (two.class, two.hint.unwrap().as_str()),
+            (ErrorClass::Usage, "name one with --space: `a`, `b`")
+        );
     }
 }
