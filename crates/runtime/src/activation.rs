@@ -343,7 +343,7 @@ impl<'a> Driver<'a> {
             }
         };
         match ended {
-            ModelCallEnd::Replied(reply) => return SummaryEnd::Replied(reply),
+            ModelCallEnd::Replied(reply) => return SummaryEnd::Replied(Box::new(reply)),
             ModelCallEnd::Interrupted(Interrupt::Canceled(news) | Interrupt::News(news), _) => {
                 self.cycle.looked(Some(news));
             }

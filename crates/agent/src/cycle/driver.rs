@@ -83,7 +83,7 @@ pub struct SummaryRequest {
 #[derive(Clone, Debug)]
 pub enum SummaryEnd {
     /// A reply, or why there is none.
-    Replied(Result<ModelReply, ModelError>),
+    Replied(Box<Result<ModelReply, ModelError>>),
     /// It was dropped.
     Dropped,
 }

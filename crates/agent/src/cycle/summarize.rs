@@ -98,8 +98,7 @@ impl Cycle {
                 self.state = summarizing.dropped();
                 return;
             }
-            SummaryEnd::Replied(Ok(model_reply)) => Some(model_reply.reply),
-            SummaryEnd::Replied(Err(_)) => None,
+            SummaryEnd::Replied(replied) => replied.ok().map(|model_reply| model_reply.reply),
         };
         let (previous, bytes) = (self.log.view.summary.as_deref(), self.summary_bytes());
         let text = reply.map(|reply| {

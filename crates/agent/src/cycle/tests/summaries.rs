@@ -45,7 +45,7 @@ fn after_a_cycle(cycles: u64, tokens: u32, said: &str, config: &Value) -> (Cycle
 }
 
 fn summary(written: &str) -> SummaryEnd {
-    SummaryEnd::Replied(Ok(reply(vec![text(written)])))
+    SummaryEnd::Replied(Box::new(Ok(reply(vec![text(written)]))))
 }
 
 fn request(next: Next) -> SummaryRequest {
@@ -63,7 +63,9 @@ fn changed(cycle: &mut Cycle) -> (Changes, View, Next) {
     (commits.remove(0), view, next)
 }
 
-const UNREACHABLE: SummaryEnd = SummaryEnd::Replied(Err(ModelError::Auth(String::new())));
+fn unreachable() -> SummaryEnd {
+    SummaryEnd::Replied(Box::new(Err(ModelError::Auth(String::new()))))
+}
 
 #[test]
 fn between_two_cycles_a_model_writes_the_summary_and_is_charged_to_the_agent() {
@@ -72,9 +74,9 @@ fn between_two_cycles_a_model_writes_the_summary_and_is_charged_to_the_agent() {
     assert!(request.may_wait && request.prompt.tools.is_empty());
     let Item::Layer(record) = &request.prompt.items[0] else { panic!("wanted the record") };
     assert!(record.contains("fact 1\"") && !record.contains("fact 79\""), "only what is left out");
-    let SummaryEnd::Replied(Ok(mut written)) = summary("## Facts\n- fact 1") else { panic!() };
+    let mut written = reply(vec![text("## Facts\n- fact 1")]);
     written.reply.usage = Usage { input: Some(900), output: Some(20), ..Usage::default() };
-    cycle.summarized(SummaryEnd::Replied(Ok(written)), at(2_000));
+    cycle.summarized(SummaryEnd::Replied(Box::new(Ok(written))), at(2_000));
     let (changes, view, next) = changed(&mut cycle);
     assert_eq!(ended(&next), (Ending::Completed, None));
     assert_eq!((changes.open, changes.usage.input, changes.run.is_none()), (None, Some(900), true));
@@ -87,7 +89,7 @@ fn between_two_cycles_a_model_writes_the_summary_and_is_charged_to_the_agent() {
 
 #[test]
 fn a_summary_that_may_wait_is_dropped_for_new_work_and_for_a_model_that_cannot_be_reached() {
-    for end in [SummaryEnd::Dropped, UNREACHABLE] {
+    for end in [SummaryEnd::Dropped, unreachable()] {
         let (mut cycle, next) = after_a_cycle(40, 950, "done", &json!({}));
         request(next);
         cycle.summarized(end, at(2_000));
@@ -99,7 +101,7 @@ fn a_summary_that_may_wait_is_dropped_for_new_work_and_for_a_model_that_cannot_b
 #[test]
 fn a_full_window_is_digested_if_no_usable_summary_comes() {
     let long = "x".repeat(limits::SUMMARY_MAX_BYTES + 1);
-    for (unusable, requests) in [(UNREACHABLE, 1), (summary(""), 2), (summary(&long), 2)] {
+    for (unusable, requests) in [(unreachable(), 1), (summary(""), 2), (summary(&long), 2)] {
         let (mut cycle, mut next) = after_a_cycle(40, 950, &"word ".repeat(6_000), &json!({}));
         for _ in 0..requests {
             assert!(!request(next).may_wait);
