@@ -48,7 +48,7 @@ pub struct AgentConfig {
     /// What the model is shown in addition to the inbox.
     pub workspace: Workspace,
     /// How much of its history the model is shown.
-    pub history: History,
+    pub history: HistoryLimit,
     /// Limits of its cycles.
     pub limits: Limits,
     /// Time-outs of its model calls.
@@ -83,7 +83,7 @@ impl Default for AgentConfig {
             barrier: true,
             triage: Triage::default(),
             workspace: Workspace::default(),
-            history: History::default(),
+            history: HistoryLimit::default(),
             limits: Limits::default(),
             model_timeouts: ModelTimeouts::default(),
             reply: ReplyMode::default(),
@@ -176,15 +176,38 @@ impl Default for Workspace {
 /// How much of an agent's history the model is shown, in addition to what its context window allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct History {
+pub struct HistoryLimit {
     /// Entries, 2 to 400; beyond it the oldest cycles are left out until half of it remains.
     pub max_entries: u32,
+    /// Who writes the summary of what is left out.
+    pub summary: SummaryBy,
+    /// The model that writes it; `null` is the agent's own.
+    pub summary_model: Option<String>,
 }
 
-impl Default for History {
+impl Default for HistoryLimit {
     fn default() -> Self {
-        Self { max_entries: limits::VIEW_ENTRIES_MAX as u32 }
+        let (summary, summary_model) = (SummaryBy::default(), None);
+        Self { max_entries: limits::VIEW_ENTRIES_MAX as u32, summary, summary_model }
     }
+}
+
+/// Who writes the summary of the history that is not shown any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SummaryBy {
+    /// A model, between two cycles or when a step needs it; where it fails, the rules.
+    #[default]
+    Model,
+    /// The rules: a line per cycle.
+    Digest,
+    /// Nobody: what is left out is only in the archive.
+    Off,
+}
+
+impl SummaryBy {
+    /// All names.
+    pub const NAMES: [&str; 3] = ["model", "digest", "off"];
 }
 
 /// A part of the workspace.

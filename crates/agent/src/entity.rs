@@ -88,7 +88,10 @@ impl Member {
 
 /// Why a text is not a handle.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("wanted a handle of 1 to {max} characters from a-z, 0-9, `_` and `-`, got `{got}`", max = limits::HANDLE_MAX)]
+#[error(
+    "wanted a handle of 1 to {max} characters from a-z, 0-9, `_` and `-`, not beginning with `-`, got `{got}`",
+    max = limits::HANDLE_MAX
+)]
 pub struct BadHandle {
     /// What was given, shortened.
     pub got: String,
@@ -97,7 +100,9 @@ pub struct BadHandle {
 /// A handle in its stored form (lower case), or why it is invalid.
 pub fn handle(text: &str) -> Result<String, BadHandle> {
     let lower = text.to_lowercase();
+    // Command lines would take one that begins with `-` for an option.
     let fits = (1..=limits::HANDLE_MAX).contains(&lower.len())
+        && !lower.starts_with('-')
         && lower.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
     // A handle in the form of a UUID would be ambiguous in routes that accept a handle or an id.
     let is_id = uuid::Uuid::parse_str(&lower).is_ok();
@@ -111,7 +116,7 @@ mod tests {
     #[test]
     fn a_handle_is_short_lower_case_ascii_and_not_a_uuid() {
         assert_eq!(handle("Front-End_2").unwrap(), "front-end_2");
-        for bad in ["", "two words", "é", &"a".repeat(41), "0192d3e4-0000-7000-8000-000000000000"] {
+        for bad in ["", "two words", "é", "-x", &"a".repeat(41), "0192d3e4-0000-7000-8000-000000000000"] {
             assert!(handle(bad).is_err(), "`{bad}` should be refused");
         }
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::CycleId;
 use crate::message::ModelMessage;
+use crate::run::Usage;
 
 /// The kind of an entry. The first entry of a cycle is found by this column, never by matching text.
 #[derive(
@@ -69,16 +70,82 @@ pub struct View {
     /// Native blocks of entries below this seq are never sent again, because a vendor refused them.
     #[serde(default)]
     pub native_from: u64,
+    /// How the summary came about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<Compaction>,
 }
 
 impl View {
     /// The view that shows the whole log.
     pub fn whole() -> Self {
-        Self { rev: 0, summary: None, ranges: Vec::new(), tail: 1, reasoning_from: 1, native_from: 1 }
+        Self {
+            rev: 0,
+            summary: None,
+            ranges: Vec::new(),
+            tail: 1,
+            reasoning_from: 1,
+            native_from: 1,
+            compaction: None,
+        }
     }
 
     /// Whether the view shows the entry.
     pub fn shows(&self, seq: u64) -> bool {
         seq >= self.tail || self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&seq))
+    }
+}
+
+/// How a summary was written.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum SummaryMethod {
+    /// By a model.
+    Model,
+    /// By rule: a line per cycle.
+    Digest,
+}
+
+impl SummaryMethod {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The record of a compaction: how the newest summary of a view came about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Its number: 1 for the agent's first.
+    pub round: u64,
+    /// The first and the last cycle of which entries are left out, counted from 1.
+    pub cycles: (u64, u64),
+    /// The last of these cycles. The next compaction may leave out more of it.
+    pub last: CycleId,
+    /// How the summary was written.
+    pub method: SummaryMethod,
+    /// The model that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What the model used, refused attempts included.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Tokens of the entries and the summary that the view before showed.
+    pub tokens_before: u64,
+    /// Tokens of those that this one shows.
+    pub tokens_after: u64,
+    /// Entries that it summarizes and the view before showed.
+    pub entries: u64,
+}
+
+impl Compaction {
+    /// Its line for operators (seed 004).
+    pub fn line(&self) -> String {
+        let Self { round, tokens_before, tokens_after, entries, .. } = self;
+        format!(
+            "[Compaction] Round {round}: {tokens_before} → {tokens_after} tokens ({entries} messages summarized)"
+        )
     }
 }

@@ -101,7 +101,7 @@ impl GoalId {
 }
 
 /// Identity of an accepted event, unique per agent, forever: a message's id, `plan:<id>:<time>`, `result:<call id>`,
-/// `api:<credential>:<Idempotency-Key>` or a UUID.
+/// `api:<hash of the sender and its Idempotency-Key>` or a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EventId(pub String);

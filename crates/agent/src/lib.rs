@@ -22,6 +22,7 @@ pub mod tool;
 
 pub mod answers;
 pub mod changes;
+pub mod compaction;
 pub mod cycle;
 pub mod delivery;
 pub mod fencing;

@@ -165,6 +165,23 @@ pub const VIEW_TARGET_PERCENT: u64 = 50;
 /// Number of entries above which the view is cut, whatever their size.
 pub const VIEW_ENTRIES_MAX: usize = 400;
 
+/// Percentage of the budget above which the view is cut between two cycles, so that no later step has to.
+pub const VIEW_IDLE_PERCENT: u64 = 70;
+/// Bytes of a summary, and its share of the budget, as one part in so many.
+pub const SUMMARY_MAX_BYTES: usize = 12 * 1024;
+/// See [`SUMMARY_MAX_BYTES`].
+pub const SUMMARY_SHARE: u64 = 6;
+/// Bytes of what a cycle read, and of what the agent said in it, in a digest.
+pub const DIGEST_LINE_BYTES: usize = 160;
+/// Tokens of the instructions in a request for a summary, from above.
+pub const SUMMARY_RULES_TOKENS: u64 = 700;
+/// Requests for one summary that a model may answer unusably before the digest is used.
+pub const SUMMARY_ATTEMPTS: u32 = 2;
+/// Commitments, and preferences, that stay in a summary whatever the model wrote.
+pub const KEPT_BULLETS_MAX: usize = 24;
+/// A longer one does not stay by rule.
+pub const KEPT_BULLET_BYTES: usize = 300;
+
 /// Connecting to a model (default of `model_timeouts.connect`).
 pub const MODEL_CONNECT_MS: u64 = 10_000;
 /// Time to the first byte of a model's reply (default of `model_timeouts.first_byte`).
@@ -287,6 +304,10 @@ pub const REQUEST_MS: u64 = 30_000;
 pub const READERS_ACTIVATIONS: usize = 4;
 /// Concurrent reads for the API; activations do not wait for them.
 pub const READERS_API: usize = 4;
+/// Those of them that are kept for administrators.
+pub const READERS_RESERVED: usize = 1;
+/// Reads of one API key at once; more wait, and keys that wait take turns.
+pub const READS_PER_KEY: usize = 2;
 /// Configs that are cached in parsed form, in bytes of their JSON.
 pub const CONFIGS_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Commands that wait for the writer; more are refused as `overloaded`.
@@ -309,9 +330,9 @@ pub const HEAD_MS: u64 = 10_000;
 /// Time to receive the body of a request.
 pub const BODY_MS: u64 = 15_000;
 /// Open connections of one node, fewer if the operating system allows fewer open files; more wait to be accepted. One
-/// address can have three quarters of them.
+/// address can have three quarters of them; addresses of one IPv6 network (/64) count as one.
 pub const CONNECTIONS_MAX: usize = 4_096;
-/// Those of them that are kept for administrators and health checks.
+/// Those of them that are kept for administrators and health checks; one address can have three quarters of these, too.
 pub const CONNECTIONS_RESERVED: usize = 128;
 /// Time to receive the head of a request on one of these.
 pub const CROWDED_HEAD_MS: u64 = 1_000;

@@ -80,7 +80,7 @@ fn escaped(c: char, out: &mut String) {
 /// Whether the character is a control character (C0, DEL, C1, including U+0085), a line or paragraph separator, a mark
 /// that changes the direction of writing, or has no width or shape. Joiners do not count: emoji and several scripts
 /// need them.
-fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

@@ -57,6 +57,11 @@ pub fn add_member(space: SpaceId, members: u64, is_member: bool) -> Result<(), D
     Ok(())
 }
 
+/// Whether the display name and the config of an agent may be changed: a retired one never uses them.
+pub fn amend_agent(agent: AgentId, standing: Standing) -> Result<(), Denial> {
+    if standing == Standing::Retired { Err(Denial::Retired(agent)) } else { Ok(()) }
+}
+
 /// Whether an operator may set (or delete) the memory under `key`, given whether the agent has it and how many others.
 pub fn change_memory(
     agent: AgentId,

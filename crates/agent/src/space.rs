@@ -78,6 +78,9 @@ pub struct PostedMessage {
     pub message: Message,
     /// The sender's display name.
     pub sender_name: String,
+    /// The sender's handle; empty if it is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sender_handle: String,
     /// Human or agent.
     pub sender_kind: EntityKind,
     /// [`Message::is_from_text`].
@@ -88,7 +91,14 @@ pub struct PostedMessage {
 impl PostedMessage {
     /// The message with its sender's display name and kind.
     pub fn new(message: Message, sender_name: impl Into<String>, sender_kind: EntityKind) -> Self {
-        Self { from_text: message.is_from_text(), message, sender_name: sender_name.into(), sender_kind }
+        let (from_text, sender_name) = (message.is_from_text(), sender_name.into());
+        Self { message, sender_name, sender_handle: String::new(), sender_kind, from_text }
+    }
+
+    /// The same with its sender's handle.
+    #[must_use]
+    pub fn with_handle(self, sender_handle: impl Into<String>) -> Self {
+        Self { sender_handle: sender_handle.into(), ..self }
     }
 }
 

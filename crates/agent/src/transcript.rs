@@ -37,6 +37,7 @@ pub fn rebuilt(view: &View, window: &[Arc<Entry>]) -> Option<View> {
         tail,
         reasoning_from: head + 1,
         native_from: head + 1,
+        compaction: view.compaction.clone(),
     })
 }
 

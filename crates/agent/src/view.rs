@@ -1,14 +1,16 @@
-//! Selects the part of the log that fits into the context window: the newest whole cycles. (Summaries of what is left
-//! out come with compaction.)
+//! Selects the part of the log that fits into the context window: the newest whole cycles, and a digest of what is left
+//! out.
 //!
 //! The log is cut only between cycles. If one cycle is too long for the window, it is cut between complete steps, and
 //! its inbox entry and injected events are kept.
 
 use std::sync::Arc;
 
+use crate::compaction;
 use crate::entry::{Entry, EntryKind, View};
 use crate::id::CycleId;
 use crate::limits;
+use crate::tokens;
 
 /// The room for the entries of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,21 +19,31 @@ pub struct Budget {
     pub tokens: u64,
     /// Maximum number of entries.
     pub entries: usize,
+    /// Maximum number of bytes of the summary of what is left out; 0 for no summary.
+    pub summary: usize,
 }
 
 impl Budget {
     /// What is left of a model's context window after everything that is sent in addition to the entries.
-    pub fn of(context_window: u32, max_output: u32, fixed: u64, layers: u64, entries: usize) -> Self {
+    pub fn of(context_window: u32, max_output: u32, fixed: u64, layers: u64) -> Self {
         let fixed = u64::from(max_output) + fixed + layers;
         // Even a much too small window keeps room for one exchange; the vendor may then refuse the request.
-        Self { tokens: u64::from(context_window).saturating_sub(fixed).max(512), entries }
+        let tokens = u64::from(context_window).saturating_sub(fixed).max(512);
+        let summary = tokens::bytes_within(tokens / limits::SUMMARY_SHARE).min(limits::SUMMARY_MAX_BYTES);
+        Self { tokens, entries: limits::VIEW_ENTRIES_MAX, summary }
     }
 }
 
-/// A smaller view, if the current one fills too much of the budget. `cycle` is the cycle in progress, if any.
-pub fn cut(view: &View, window: &[Arc<Entry>], budget: Budget, cycle: Option<CycleId>) -> Option<View> {
+/// A smaller view, if the current one fills more than `percent` of the budget. `cycle` is the cycle in progress, if any.
+pub fn cut(
+    view: &View,
+    window: &[Arc<Entry>],
+    budget: Budget,
+    percent: u64,
+    cycle: Option<CycleId>,
+) -> Option<View> {
     let total: u64 = window.iter().map(|entry| u64::from(entry.tokens)).sum();
-    let over = total * 100 > budget.tokens * limits::VIEW_TRIGGER_PERCENT;
+    let over = total * 100 > budget.tokens * percent;
     if !over && window.len() <= budget.entries {
         return None;
     }
@@ -43,13 +55,14 @@ pub fn cut(view: &View, window: &[Arc<Entry>], budget: Budget, cycle: Option<Cyc
         Some(tail) if tail > first => cut_at(view, window, Vec::new(), tail),
         _ => within_cycle(view, window, room, most, cycle)?,
     };
-    (next.tail != view.tail || next.ranges != view.ranges).then_some(next)
+    let changed = next.tail != view.tail || next.ranges != view.ranges;
+    changed.then(|| compaction::digested(view, window, next, budget.summary))
 }
 
 /// A view of half of what the current one shows, for a request that the vendor refused as too long in spite of the
 /// estimate. `None` if nothing more can be left out. `cycle` is the cycle in progress, if it has processed something;
 /// otherwise the whole log may be left out.
-pub fn halve(view: &View, window: &[Arc<Entry>], cycle: Option<CycleId>) -> Option<View> {
+pub fn halve(view: &View, window: &[Arc<Entry>], summary: usize, cycle: Option<CycleId>) -> Option<View> {
     let (first, last) = (window.first()?.seq, window.last()?.seq);
     let room = window.iter().map(|entry| u64::from(entry.tokens)).sum::<u64>() / 2;
     let most = window.len();
@@ -58,10 +71,11 @@ pub fn halve(view: &View, window: &[Arc<Entry>], cycle: Option<CycleId>) -> Opti
         _ => within_cycle(view, window, room, most, cycle),
     };
     let changed = |next: &View| next.tail != view.tail || next.ranges != view.ranges;
-    match (next.filter(changed), cycle) {
+    let next = match (next.filter(changed), cycle) {
         (None, None) => Some(cut_at(view, window, Vec::new(), last + 1)),
         (next, _) => next,
-    }
+    };
+    next.map(|next| compaction::digested(view, window, next, summary))
 }
 
 /// Cuts inside the newest cycle: keeps its inbox entry, its injected events, and the newest complete steps that fit. An
@@ -116,8 +130,7 @@ fn newest(window: &[Arc<Entry>], room: u64, most: usize, is_border: impl Fn(&Ent
 fn cut_at(view: &View, window: &[Arc<Entry>], ranges: Vec<(u64, u64)>, tail: u64) -> View {
     // The prefix of all entries so far changes, so their reasoning is never sent again.
     let reasoning_from = window.last().map_or(1, |entry| entry.seq + 1);
-    let (rev, summary, native_from) = (view.rev + 1, view.summary.clone(), view.native_from);
-    View { rev, summary, ranges, tail, reasoning_from, native_from }
+    View { rev: view.rev + 1, ranges, tail, reasoning_from, ..view.clone() }
 }
 
 #[cfg(test)]
@@ -140,7 +153,7 @@ mod tests {
     }
 
     fn room(tokens: u64) -> Budget {
-        Budget { tokens, entries: limits::VIEW_ENTRIES_MAX }
+        Budget { tokens, entries: limits::VIEW_ENTRIES_MAX, summary: 0 }
     }
 
     fn cycles(n: u64, tokens: u32) -> Vec<Arc<Entry>> {
@@ -156,25 +169,29 @@ mod tests {
 
     #[test]
     fn a_view_that_fits_is_not_cut() {
-        assert_eq!(cut(&View::whole(), &cycles(4, 100), room(1_001), None), None);
+        assert_eq!(cut(&View::whole(), &cycles(4, 100), room(1_001), 80, None), None);
     }
 
     #[test]
     fn the_newest_whole_cycles_that_fit_are_kept() {
-        let view = cut(&View::whole(), &cycles(10, 100), room(1_000), None).unwrap();
+        let view = cut(&View::whole(), &cycles(10, 100), room(1_000), 80, None).unwrap();
         assert_eq!((view.tail, view.ranges.len(), view.rev), (17, 0, 1));
         assert!(view.shows(17) && !view.shows(16));
     }
 
     #[test]
     fn a_short_history_keeps_at_least_the_newest_inbox_entry() {
-        let budget = |entries| Budget { tokens: 100_000, entries };
+        let budget = |entries| Budget { tokens: 100_000, entries, summary: 0 };
         let window = cycles(4, 10);
-        assert_eq!(cut(&View::whole(), &window, budget(8), None), None);
+        assert_eq!(cut(&View::whole(), &window, budget(8), 80, None), None);
         for (entries, tail) in [(6, 5), (4, 7), (2, 7)] {
             let mut window = window.clone();
             window.pop();
-            assert_eq!(cut(&View::whole(), &window, budget(entries), None).unwrap().tail, tail, "{entries}");
+            assert_eq!(
+                cut(&View::whole(), &window, budget(entries), 80, None).unwrap().tail,
+                tail,
+                "{entries}"
+            );
         }
     }
 
@@ -186,7 +203,7 @@ mod tests {
             window.push(entry(step * 2 + 2, 0, EntryKind::Assistant, 100));
             window.push(entry(step * 2 + 3, 0, EntryKind::Outcomes, 100));
         }
-        let view = cut(&View::whole(), &window, room(1_000), Some(cycle)).unwrap();
+        let view = cut(&View::whole(), &window, room(1_000), 80, Some(cycle)).unwrap();
         assert_eq!(view.ranges, vec![(1, 1)]);
         assert_eq!(view.tail, 18);
     }
@@ -212,7 +229,7 @@ mod tests {
     fn a_cut_inside_one_long_cycle_keeps_every_correction() {
         let cycle = CycleId(Uuid::from_u128(0));
         let mut window = corrected();
-        let view = cut(&View::whole(), &window, room(1_400), Some(cycle)).unwrap();
+        let view = cut(&View::whole(), &window, room(1_400), 80, Some(cycle)).unwrap();
         assert_eq!((view.ranges.clone(), view.tail), (vec![(1, 1), (4, 4), (15, 15)], 20));
         window.retain(|entry| view.shows(entry.seq));
         // The cycle continues and is cut again: its inbox entry and corrections are still kept.
@@ -221,14 +238,14 @@ mod tests {
             window.push(entry(seq, 0, kind, 300));
         }
         window.push(entry(27, 0, EntryKind::Assistant, 100));
-        let view = cut(&view, &window, room(1_400), Some(cycle)).unwrap();
+        let view = cut(&view, &window, room(1_400), 80, Some(cycle)).unwrap();
         assert_eq!((view.ranges, view.tail), (vec![(1, 1), (4, 4), (15, 15), (26, 26)], 27));
     }
 
     #[test]
     fn halving_inside_one_cycle_keeps_every_correction() {
         let (cycle, mut window, mut view) = (CycleId(Uuid::from_u128(0)), corrected(), View::whole());
-        while let Some(next) = halve(&view, &window, Some(cycle)) {
+        while let Some(next) = halve(&view, &window, 0, Some(cycle)) {
             window.retain(|entry| next.shows(entry.seq));
             view = next;
         }
@@ -236,7 +253,7 @@ mod tests {
         let left = shown(&window, &view);
         assert_eq!(left.iter().map(|(seq, _)| *seq).take(3).collect::<Vec<_>>(), events);
         assert_eq!(left[3..], step, "the newest step is kept as a whole");
-        assert_eq!(cut(&view, &window, room(512), Some(cycle)), None, "nothing more can be left out");
+        assert_eq!(cut(&view, &window, room(512), 80, Some(cycle)), None, "nothing more can be left out");
     }
 
     #[test]
@@ -244,7 +261,7 @@ mod tests {
         let mut window = cycles(8, 100);
         let mut view = View::whole();
         let mut left = Vec::new();
-        while let Some(next) = halve(&view, &window, None) {
+        while let Some(next) = halve(&view, &window, 0, None) {
             window.retain(|entry| next.shows(entry.seq));
             view = next;
             left.push(window.len());
@@ -253,7 +270,7 @@ mod tests {
         let cycle = CycleId(Uuid::from_u128(7));
         let mut processed = cycles(8, 100);
         view = View::whole();
-        while let Some(next) = halve(&view, &processed, Some(cycle)) {
+        while let Some(next) = halve(&view, &processed, 0, Some(cycle)) {
             processed.retain(|entry| next.shows(entry.seq));
             view = next;
         }
@@ -267,7 +284,7 @@ mod tests {
 
     #[test]
     fn too_many_entries_are_cut_even_if_they_are_small() {
-        let view = cut(&View::whole(), &cycles(300, 1), room(1_000_000), None).unwrap();
+        let view = cut(&View::whole(), &cycles(300, 1), room(1_000_000), 80, None).unwrap();
         assert_eq!(view.tail, 401);
     }
 }

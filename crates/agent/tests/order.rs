@@ -130,7 +130,7 @@ fn prepared(state: &CycleState, waits: &Unread, in_progress: &[u64]) -> Prepared
         window: &[],
         cycle: None,
         last_model: None,
-        budget: &|_| Budget { tokens: 100_000, entries: 400 },
+        budget: &|_| Budget { tokens: 100_000, entries: 400, summary: 0 },
         now: Timestamp::UNIX_EPOCH,
     })
 }

@@ -290,6 +290,9 @@ pub struct RunJson {
     pub id: CycleId,
     /// Id of the agent.
     pub agent: AgentId,
+    /// Handle of the agent.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub agent_handle: String,
     /// Number of the run: 1 for the agent's first cycle that processed an event, and so on.
     pub ordinal: u64,
     /// Why the agent woke, as text.
@@ -324,7 +327,15 @@ pub struct RunJson {
     pub summary: Option<String>,
 }
 
+impl RunJson {
+    /// The run of the agent with this handle.
+    pub fn of(run: run::Run, agent_handle: String) -> Self {
+        Self { agent_handle, ..run.into() }
+    }
+}
+
 impl From<run::Run> for RunJson {
+    /// Without the handle of the agent.
     fn from(run: run::Run) -> Self {
         let estimated = run.estimated().into();
         let run::Run { id, agent, ordinal, woke_for, events, opened_at, ended_at, steps, usage, .. } = run;
@@ -332,6 +343,7 @@ impl From<run::Run> for RunJson {
         Self {
             id,
             agent,
+            agent_handle: String::new(),
             ordinal,
             woke_for,
             events,

@@ -149,6 +149,9 @@ pub struct MessageJson {
     pub sender: EntityId,
     /// Display name of the sender.
     pub sender_name: String,
+    /// Handle of the sender.
+    #[serde(default)]
+    pub sender_handle: String,
     /// Whether the sender is a person or an agent.
     #[schema(value_type = names::EntityKind)]
     pub sender_kind: entity::EntityKind,
@@ -181,7 +184,7 @@ pub struct MessageJson {
 
 impl From<space::PostedMessage> for MessageJson {
     fn from(posted: space::PostedMessage) -> Self {
-        let space::PostedMessage { message, sender_name, sender_kind, from_text } = posted;
+        let space::PostedMessage { message, sender_name, sender_handle, sender_kind, from_text } = posted;
         let space::Message { id, space, seq, rev, sender, kind, text, mentions, urgent, at, .. } = message;
         let space::Message { cycle, call, data, root, hop, .. } = message;
         Self {
@@ -191,6 +194,7 @@ impl From<space::PostedMessage> for MessageJson {
             rev,
             sender,
             sender_name,
+            sender_handle,
             sender_kind,
             kind,
             text,

@@ -214,7 +214,9 @@ fn similar(error: &clap::Error, path: &[String]) -> Option<String> {
 /// The hint for a refusal of the server that has no hint of its own.
 fn default_hint(code: &str) -> Option<&'static str> {
     Some(match code {
-        "agent_retired" => "a retired agent cannot be resumed; create another with `viv agents create`",
+        "agent_retired" => {
+            "it never runs again; `viv agents create` creates another, and `viv ps` lists those that run"
+        }
         "bad_config" => "`viv show agent NAME --json` shows every key with its value",
         "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
         "event_state" | "event_taken" => "`viv show inbox NAME` shows each event and its state",

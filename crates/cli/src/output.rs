@@ -140,6 +140,11 @@ impl Screen {
         }
     }
 
+    /// Prints what is wrong although it stops nothing, which may be foreign text.
+    pub(crate) fn warning(&self, text: &str) {
+        self.wrapped(&format!("{}  {}", self.paint(Style::Yellow, "warning  "), self.clean_line(text)), 4);
+    }
+
     /// Prints a failure to standard error, as text or JSON.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {

@@ -18,13 +18,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::error::{ClientError, ErrorClass, Result};
-use crate::http::{Client, agent_path};
+use crate::http::{Client, agent_path, segment};
 use crate::stream::{self, StreamEvent};
 
 /// How often the state is requested while no update arrives: updates may be lost, states cannot.
 const POLL: Duration = Duration::from_secs(2);
-/// How long to wait for the update that names a cycle once the cycle's end is known.
-const LATE_UPDATE: Duration = Duration::from_millis(500);
 /// How long to resend a message to a server that does not answer.
 pub(crate) const RESEND: Duration = Duration::from_secs(10);
 
@@ -40,6 +38,21 @@ pub fn fresh_id() -> Result<MessageId> {
     })?;
     let millis = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
     Ok(MessageId(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()))
+}
+
+/// Refuses to address an agent that is retired: nobody would read it.
+///
+/// # Errors
+/// Code `agent_retired`, or `not_found` if there is no such agent.
+pub async fn refuse_retired(client: &Client, agent: &str) -> Result<()> {
+    let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
+    match found.standing {
+        Standing::Retired => {
+            let message = format!("the agent `{}` is retired", found.name);
+            Err(ClientError::new(ErrorClass::Refused, "agent_retired", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Posts a message. If the server is restarting, retries for a while under the same id. `sender` is a handle or id,
@@ -105,7 +118,7 @@ fn replies(run: &RunDetail, space: SpaceId) -> Vec<PostedReply> {
 pub struct Exchange {
     /// The message that was sent.
     pub message_id: MessageId,
-    /// The cycle that processed it; `None` if unknown (a skipped cycle leaves no trace).
+    /// The cycle that processed it, which has a run; `None` if none did: it was skipped, canceled or is dead.
     pub cycle_id: Option<CycleId>,
     /// How the cycle ended.
     pub ending: Ending,
@@ -113,12 +126,33 @@ pub struct Exchange {
     pub replies: Vec<PostedReply>,
     /// The last reply's text.
     pub reply: Option<String>,
-    /// Why the cycle ended this way, for people.
-    #[serde(skip)]
+    /// Why it ended this way; left out if nothing says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The model that answered, for people.
     #[serde(skip)]
     pub model: Option<String>,
+}
+
+/// The outcome of an event that no cycle processed; `None` while it may still be processed. The cycle that tried it, if
+/// any, has no run.
+fn without_run(message: MessageId, state: EventState) -> Option<Exchange> {
+    let (ending, reason) = match state {
+        EventState::Waiting | EventState::Held | EventState::Processed { .. } => return None,
+        EventState::Skipped { reason } => (Ending::Skipped, reason),
+        EventState::Canceled { reason } => (Ending::Canceled, reason),
+        EventState::Dead { reason } => (Ending::Failed, Some(reason)),
+        EventState::Dropped => (Ending::Canceled, Some("removed by an operator".to_owned())),
+    };
+    Some(Exchange {
+        message_id: message,
+        cycle_id: None,
+        ending,
+        replies: Vec::new(),
+        reply: None,
+        reason,
+        model: None,
+    })
 }
 
 /// A watch on one agent, started before a message is posted.
@@ -127,17 +161,19 @@ pub struct AgentWatch {
     agent: AgentId,
     name: String,
     updates: mpsc::Receiver<StreamEvent>,
-    /// The cycle that ended last: one that processed nothing leaves no run to ask for.
-    ended: Option<(CycleId, Ending)>,
     /// Why the agent is idle, from the last update.
     idle_reason: Option<String>,
 }
 
 impl AgentWatch {
     /// Starts to watch.
+    ///
+    /// # Errors
+    /// Code `agent_retired` if it never runs again.
     pub async fn begin(client: Arc<Client>, agent: AgentId, name: &str) -> Result<Self> {
+        refuse_retired(&client, &agent.to_string()).await?;
         let updates = stream::listen(Arc::clone(&client), agent_path(agent, "/stream")).await?;
-        Ok(Self { client, agent, name: name.to_owned(), updates, ended: None, idle_reason: None })
+        Ok(Self { client, agent, name: name.to_owned(), updates, idle_reason: None })
     }
 
     /// Waits until the cycle that processed the message ends.
@@ -157,9 +193,6 @@ impl AgentWatch {
             };
             if check {
                 match self.state(message, space).await {
-                    Ok(Some(exchange)) if exchange.cycle_id.is_none() => {
-                        return Ok(self.name_cycle(exchange).await);
-                    }
                     Ok(Some(exchange)) => return Ok(exchange),
                     Ok(None) => {}
                     // The server is restarting; accepted events are not lost.
@@ -170,31 +203,11 @@ impl AgentWatch {
         }
     }
 
-    /// Names the cycle of an event that left no run, from the update about the cycle's end. That update may
-    /// arrive a moment after the state is known, or be lost.
-    async fn name_cycle(&mut self, mut exchange: Exchange) -> Exchange {
-        let _ = tokio::time::timeout(LATE_UPDATE, async {
-            while self.ended.is_none_or(|(_, ending)| ending != exchange.ending) {
-                let received = self.updates.recv().await;
-                if received.is_none() || self.handle(received).is_err() {
-                    return;
-                }
-            }
-        })
-        .await;
-        exchange.cycle_id =
-            self.ended.filter(|(_, ending)| *ending == exchange.ending).map(|(cycle, _)| cycle);
-        exchange
-    }
-
     /// Handles one item of the stream; returns whether to request the event's state.
     fn handle(&mut self, received: Option<StreamEvent>) -> Result<bool> {
         match received {
             Some(StreamEvent::Update(update)) => match *update {
-                Update::CycleEnded { cycle, ending, .. } => {
-                    self.ended = Some((cycle, ending));
-                    Ok(true)
-                }
+                Update::CycleEnded { .. } => Ok(true),
                 Update::State { reason, .. } => {
                     self.idle_reason = reason;
                     Ok(false)
@@ -213,25 +226,9 @@ impl AgentWatch {
     async fn state(&self, message: MessageId, space: SpaceId) -> Result<Option<Exchange>> {
         let event: LoggedEvent =
             self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
-        let without_run = |ending, reason| {
-            let exchange = Exchange {
-                message_id: message,
-                cycle_id: None,
-                ending,
-                replies: Vec::new(),
-                reply: None,
-                reason,
-                model: None,
-            };
-            Ok(Some(exchange))
-        };
         match event.state {
-            EventState::Waiting | EventState::Held => Ok(None),
-            EventState::Skipped { reason } => without_run(Ending::Skipped, reason),
-            EventState::Canceled { reason } => without_run(Ending::Canceled, reason),
-            EventState::Dead { reason } => without_run(Ending::Failed, Some(reason)),
-            EventState::Dropped => without_run(Ending::Canceled, Some("removed by an operator".to_owned())),
             EventState::Processed { cycle, .. } => self.exchange_of_run(message, space, cycle).await,
+            other => Ok(without_run(message, other)),
         }
     }
 
@@ -304,4 +301,19 @@ fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option
     let until =
         agent.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
     Some(format!("it is backing off{until}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_died_before_a_cycle_names_no_cycle_and_says_why() {
+        let id = MessageId(uuid::Uuid::from_u128(1));
+        let dead = without_run(id, EventState::Dead { reason: "it broke the model".into() }).unwrap();
+        let json = serde_json::to_value(&dead).unwrap();
+        assert_eq!(json["cycle_id"], Value::Null);
+        assert_eq!((&json["ending"], &json["reason"]), (&"failed".into(), &"it broke the model".into()));
+        assert_eq!(without_run(id, EventState::Waiting), None);
+    }
 }

@@ -1,7 +1,7 @@
 //! Requests to a server: problem+json becomes a typed error. Knows the wire format, not what a program does
 //! with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -53,6 +53,11 @@ impl Client {
     /// Class `Unreachable` if no server runs there, `Usage` if a variable is wrong.
     pub fn find(data_dir: PathBuf) -> Result<Self> {
         Self::of(credentials::find(&data_dir)?, Some(data_dir))
+    }
+
+    /// The data directory of the server, if it was found by that: it runs on this machine.
+    pub fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref().filter(|_| std::env::var_os("VIV_URL").is_none_or(|url| url.is_empty()))
     }
 
     fn of(server: Credentials, data_dir: Option<PathBuf>) -> Result<Self> {

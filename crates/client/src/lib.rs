@@ -30,7 +30,7 @@ pub use credentials::{
     write as write_credentials,
 };
 pub use error::{ClientError, ErrorClass, Result};
-pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, why_it_is_idle};
+pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, refuse_retired, why_it_is_idle};
 pub use feed::{AgentWork, Feed, FeedChange, FeedDraft};
 pub use http::{Client, agent_path, segment, typed};
 pub use outbox::{Delivery, Outbox};

@@ -80,6 +80,9 @@ pub async fn resolve(
 ) -> Result<Target> {
     let who: Whoami = client.get_as("/v1/whoami").await?;
     let admin = who.entity.is_none();
+    if let Some(agent) = agent.filter(|_| admin) {
+        crate::refuse_retired(client, agent).await?;
+    }
     let space = match (space, agent.filter(|_| admin)) {
         (Some(space), _) => client.get_as(&format!("/v1/spaces/{}", segment(space))).await?,
         (None, agent) => {

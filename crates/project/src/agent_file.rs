@@ -7,8 +7,10 @@ mod vet;
 use crate::OWNER;
 use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
 use agent::entity::handle;
+use agent::id::ContentRef;
 use agent::limits;
 use scenario::yaml::{self, Is, YamlNode};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use folder::{FoundFile, Stamp, load, read_one, scan, shown};
@@ -43,10 +45,14 @@ pub struct AgentFile {
     pub spaces: Vec<String>,
     /// All other keys.
     pub config: AgentConfig,
+    /// What the file says, to notice that it changed.
+    pub text: ContentRef,
+    /// What is wrong with it although it can be used.
+    pub warnings: Vec<FileProblem>,
 }
 
 /// A problem in a file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileProblem {
     /// The file, as shown to people.
     pub file: String,
@@ -56,11 +62,22 @@ pub struct FileProblem {
     pub column: Option<usize>,
     /// What was wanted and what stood in the way.
     pub what: String,
+    /// Whether it stops nothing: the file is used as far as it can be.
+    #[serde(default)]
+    pub warning: bool,
 }
 
 impl FileProblem {
     pub(crate) fn new(file: &str, line: Option<usize>, what: String) -> Self {
-        Self { file: file.to_owned(), line, column: None, what }
+        Self { file: file.to_owned(), line, column: None, what, warning: false }
+    }
+
+    /// What it means for a running server, and what to do.
+    pub fn while_running(&self) -> &'static str {
+        match self.warning {
+            true => "everything else is in use",
+            false => "the earlier version stays in use; correct the file and save it",
+        }
     }
 }
 
@@ -74,8 +91,37 @@ impl std::fmt::Display for FileProblem {
     }
 }
 
-/// Checks the models and tools that a config names; returns each wrong key and what is wrong with it.
-pub type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<(&'static str, String)> + 'a;
+/// Problems that a summary lists; more are counted.
+const LISTED_MAX: usize = 20;
+
+/// All problems as one message: the only one, else one line for each.
+pub fn summary(problems: &[FileProblem]) -> String {
+    if let [one] = problems {
+        return one.to_string();
+    }
+    let mut message = format!("the agent files have {} problems", problems.len());
+    for problem in problems.iter().take(LISTED_MAX) {
+        message.push_str(&format!("\n  {problem}"));
+    }
+    if problems.len() > LISTED_MAX {
+        message.push_str(&format!("\n  and {} more", problems.len() - LISTED_MAX));
+    }
+    message
+}
+
+/// Something to say about a key of a config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The key.
+    pub key: &'static str,
+    /// What is wrong with its value, and what to do.
+    pub what: String,
+    /// Whether the config can be used all the same.
+    pub warning: bool,
+}
+
+/// Checks the models and tools that a config names.
+pub type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<Remark> + 'a;
 
 /// Parses one file. `stem` is its name without `.md`.
 fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFile, Vec<FileProblem>> {
@@ -92,10 +138,11 @@ fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFil
         let what = flaw.hint.map_or(flaw.message.clone(), |hint| format!("{}; {hint}", flaw.message));
         vec![FileProblem { column, ..FileProblem::new(file, line, what) }]
     })?;
-    let mut parser = FileParser { file, read: &read, problems: Vec::new() };
+    let mut parser =
+        FileParser { file, text: &text, read: &read, problems: Vec::new(), warnings: Vec::new() };
     let agent = parser.agent(stem, body.trim_matches('\n').trim_end(), vet);
     match agent {
-        Some(agent) if parser.problems.is_empty() => Ok(agent),
+        Some(agent) if parser.problems.is_empty() => Ok(AgentFile { warnings: parser.warnings, ..agent }),
         _ => {
             parser.problems.sort();
             Err(parser.problems)
@@ -116,11 +163,15 @@ fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
             format!("it is empty: wanted keys between two `{FENCE}` lines, then instructions"),
         ));
     }
-    let rest = text.split_once('\n').filter(|(first, _)| first.trim_end() == FENCE).map(|(_, rest)| rest);
-    let Some(rest) = rest else {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    if first.trim_end() != FENCE {
         let got: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
-        return Err((Some(1), format!("wanted a first line `{FENCE}` before the agent's keys, got `{got}`")));
-    };
+        let what = format!(
+            "wanted a first line `{FENCE}` before the agent's keys, got `{got}`; notes belong into `README.md` or \
+             outside of this folder"
+        );
+        return Err((Some(1), what));
+    }
     let mut at = 0;
     for line in rest.split_inclusive('\n') {
         if line.trim_end() == FENCE {
@@ -133,8 +184,10 @@ fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
 
 struct FileParser<'a> {
     file: &'a str,
+    text: &'a str,
     read: &'a YamlNode,
     problems: Vec<FileProblem>,
+    warnings: Vec<FileProblem>,
 }
 
 impl FileParser<'_> {
@@ -154,7 +207,8 @@ impl FileParser<'_> {
             _ => self.read.json(),
         };
         let Value::Object(mut keys) = keys else {
-            let what = "wanted keys such as `model: null` between the `---` lines".to_owned();
+            let what =
+                "wanted lines such as `description: keeps the workshop` between the `---` lines".to_owned();
             self.problems.push(FileProblem::new(self.file, Some(2), what));
             return None;
         };
@@ -171,6 +225,8 @@ impl FileParser<'_> {
             spaces: spaces.unwrap_or_else(|| vec![name.clone()]),
             name,
             config,
+            text: ContentRef::of(self.text.as_bytes()),
+            warnings: Vec::new(),
         })
     }
 
@@ -251,8 +307,10 @@ impl FileParser<'_> {
     fn config(&mut self, keys: Map<String, Value>, vet: &Vet<'_>) -> Option<AgentConfig> {
         match AgentConfig::read(&Value::Object(keys)) {
             Ok(config) => {
-                for (key, what) in vet(&config) {
-                    self.problem(key, what);
+                for Remark { key, what, warning } in vet(&config) {
+                    let problem =
+                        FileProblem { warning, ..FileProblem::new(self.file, self.line(key), what) };
+                    if warning { &mut self.warnings } else { &mut self.problems }.push(problem);
                 }
                 Some(config)
             }
@@ -270,7 +328,9 @@ impl FileParser<'_> {
 /// A file has more keys than a config, and the nearest one may be among them.
 fn with_file_keys(problem: &BadConfig) -> String {
     match problem {
-        BadConfig::UnknownKey { key, .. } if !key.contains('.') => {
+        BadConfig::UnknownKey { key, nearest: found }
+            if !key.contains('.') && found.as_ref().is_none_or(|found| !found.contains('.')) =>
+        {
             let known = KEYS.iter().map(|known| known.name.split('.').next().unwrap_or(known.name));
             let known = known.chain(FILE_KEYS.iter().map(|(name, ..)| *name));
             BadConfig::UnknownKey { key: key.clone(), nearest: nearest(key, known).map(str::to_owned) }
@@ -310,7 +370,8 @@ mod tests {
     fn a_byte_order_mark_and_crlf_line_ends_change_nothing() {
         let plain = read("---\ndescription: x\n---\none\ntwo\n").unwrap();
         assert_eq!(read("\u{feff}---\r\ndescription: x\r\n---\r\none\r\ntwo\r\n").unwrap(), plain);
-        assert_eq!(read("--- \ndescription: x\n---  \none\ntwo").unwrap(), plain);
+        let spaced = read("--- \ndescription: x\n---  \none\ntwo").unwrap();
+        assert_eq!(spaced.config, plain.config);
     }
 
     #[test]
@@ -334,6 +395,10 @@ mod tests {
                 "agents/ada.md:5: unknown key `space`; did you mean `spaces`?",
             ],
         );
+        wrong(
+            "---\nmax_steps: 5\n---\nx",
+            &["agents/ada.md:2: unknown key `max_steps`; did you mean `limits.max_steps`?"],
+        );
     }
 
     #[test]
@@ -341,7 +406,7 @@ mod tests {
         wrong(
             "---\ndebounce: soon\nname: 5\nspaces: home\n---\nx",
             &[
-                "agents/ada.md:2: `debounce`: wanted a whole number from 0 on, got string \"soon\"",
+                "agents/ada.md:2: `debounce`: wanted a whole number from 0 to 60000, got \"soon\"",
                 "agents/ada.md:3: `name`: wanted a text, got 5; put it in quotes",
                 "agents/ada.md:4: `spaces`: wanted a list of names such as `[home]`, got \"home\"",
             ],
@@ -369,10 +434,13 @@ mod tests {
         wrong("", &["agents/ada.md: it is empty: wanted keys between two `---` lines, then instructions"]);
         wrong(
             "You are Ada.",
-            &["agents/ada.md:1: wanted a first line `---` before the agent's keys, got `You are Ada.`"],
+            &[
+                "agents/ada.md:1: wanted a first line `---` before the agent's keys, got `You are Ada.`; notes belong \
+               into `README.md` or outside of this folder",
+            ],
         );
         wrong("---\nmodel: x\n", &["agents/ada.md:1: the keys that begin here have no closing `---` line"]);
-        wrong("---", &["agents/ada.md:1: wanted a first line `---` before the agent's keys, got `---`"]);
+        wrong("---", &["agents/ada.md:1: the keys that begin here have no closing `---` line"]);
         wrong(
             "---\n---\n\n",
             &["agents/ada.md: no instructions: write below the second `---` who the agent is"],
@@ -383,7 +451,9 @@ mod tests {
         );
         wrong(
             "---\n- a\n---\ny",
-            &["agents/ada.md:2: wanted keys such as `model: null` between the `---` lines"],
+            &[
+                "agents/ada.md:2: wanted lines such as `description: keeps the workshop` between the `---` lines",
+            ],
         );
     }
 

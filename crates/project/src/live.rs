@@ -9,6 +9,9 @@ use crate::ProjectError;
 use crate::agent_file::{AgentFile, FileProblem, FoundFile, Stamp, Vetting, load, scan};
 use crate::reconcile::{ExistingFiles, ReconcileReport, Reconciler};
 
+/// When a changed file is in use.
+pub const IN_USE: &str = "used from its agent's next cycle on, within about two seconds of saving";
+
 /// Interval between two scans. A change is applied when two scans found it the same, so that a half-written
 /// file is not applied.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -23,11 +26,13 @@ pub struct AgentFolder {
     stamps: Stamps,
     /// The agents that they define.
     pub agents: Vec<AgentFile>,
+    /// What is wrong with files although it stops nothing.
+    pub warnings: Vec<FileProblem>,
     vetting: Vetting,
 }
 
 impl AgentFolder {
-    /// Reads and checks all files; the error lists all problems.
+    /// Reads and checks all files; the error lists all problems but warnings.
     pub fn read(dir: &Path, vetting: Vetting) -> Result<Self, Vec<FileProblem>> {
         let found = scan(dir).map_err(|problem| vec![problem])?;
         let folder_exists = found.is_some();
@@ -35,12 +40,16 @@ impl AgentFolder {
         let (mut agents, mut problems) = (Vec::new(), Vec::new());
         for found in load(&stamps, &|config| vetting.check(config)) {
             match found.read {
-                Ok(agent) => agents.push(agent),
+                Ok(agent) => {
+                    problems.extend(agent.warnings.iter().cloned());
+                    agents.push(agent);
+                }
                 Err(mut wrong) => problems.append(&mut wrong),
             }
         }
+        let (warnings, problems): (Vec<_>, Vec<_>) = problems.into_iter().partition(|one| one.warning);
         if problems.is_empty() {
-            Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, vetting })
+            Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, warnings, vetting })
         } else {
             Err(problems)
         }
@@ -53,7 +62,8 @@ impl AgentFolder {
 
     /// The files, as the reconciler wants them.
     pub fn existing(&self) -> ExistingFiles {
-        ExistingFiles { names: self.names().map(str::to_owned).collect(), broken: BTreeSet::new() }
+        let names = self.names().map(str::to_owned).collect();
+        ExistingFiles { names, problems: self.warnings.clone(), ..ExistingFiles::default() }
     }
 
     /// Follows the folder after `report` was the result of applying these files.
@@ -66,6 +76,7 @@ impl AgentFolder {
             seen: self.stamps,
             reported: report.drop_reported(&BTreeSet::new()),
             broken: BTreeSet::new(),
+            problems: self.warnings,
             last_failure: None,
         }
     }
@@ -76,7 +87,7 @@ impl AgentFolder {
 pub struct FolderChange {
     /// What happened to the agents.
     pub report: ReconcileReport,
-    /// Files that are broken now and were not before.
+    /// Mistakes in files that were saved, and those that were not there before.
     pub problems: Vec<FileProblem>,
 }
 
@@ -93,6 +104,8 @@ pub struct FollowedFiles {
     reported: BTreeSet<String>,
     /// Broken files.
     broken: BTreeSet<PathBuf>,
+    /// What is wrong with them.
+    problems: Vec<FileProblem>,
     /// The last failure that was returned.
     last_failure: Option<ProjectError>,
 }
@@ -138,12 +151,19 @@ impl FollowedFiles {
         let mut batch = Batch::default();
         for found in read.await.map_err(unreadable)? {
             let changed = self.seen.get(&found.path) != stamps.get(&found.path);
-            batch.take(found, changed, &self.broken);
+            if changed {
+                batch.existing.saved.insert(found.file.clone());
+            }
+            let apply = changed || self.broken.contains(&found.path);
+            batch.take(found, apply);
         }
         let mut report = self.reconciler.apply(&batch.apply, &batch.existing, false).await?;
-        self.broken = batch.broken;
         self.reported = report.drop_reported(&self.reported);
-        Ok(FolderChange { report, problems: batch.problems })
+        self.broken = batch.broken;
+        let ExistingFiles { problems, saved, .. } = batch.existing;
+        let before = std::mem::replace(&mut self.problems, problems);
+        let is_new = |one: &&FileProblem| saved.contains(&one.file) || !before.contains(one);
+        Ok(FolderChange { report, problems: self.problems.iter().filter(is_new).cloned().collect() })
     }
 }
 
@@ -157,26 +177,23 @@ fn unreadable(why: impl std::fmt::Display) -> ProjectError {
 struct Batch {
     apply: Vec<AgentFile>,
     existing: ExistingFiles,
-    problems: Vec<FileProblem>,
     broken: BTreeSet<PathBuf>,
 }
 
 impl Batch {
-    /// A file is applied if it changed, or if another file made it invalid before.
-    fn take(&mut self, found: FoundFile, changed: bool, broken_before: &BTreeSet<PathBuf>) {
-        let was_broken = broken_before.contains(&found.path);
+    /// A valid file is applied if it changed, or if it was broken before: another file can make it invalid.
+    fn take(&mut self, found: FoundFile, apply: bool) {
         match found.read {
             Ok(agent) => {
                 self.existing.names.insert(agent.name.clone());
-                if changed || was_broken {
+                self.existing.problems.extend(agent.warnings.iter().cloned());
+                if apply {
                     self.apply.push(agent);
                 }
             }
             Err(problems) => {
                 self.existing.broken.insert(found.file);
-                if changed || !was_broken {
-                    self.problems.extend(problems);
-                }
+                self.existing.problems.extend(problems);
                 self.broken.insert(found.path);
             }
         }

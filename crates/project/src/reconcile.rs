@@ -10,7 +10,7 @@ mod rename;
 mod report;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::entity::{EntityKind, Member, Space};
@@ -27,7 +27,7 @@ type Result<T> = std::result::Result<T, ProjectError>;
 use crate::OWNER;
 use record::{Known, Record};
 
-pub use report::{Changed, Created, Left, ReconcileReport};
+pub use report::{AgentNews, Changed, ChangedKey, Created, Left, ReconcileReport, Retired};
 
 /// Applies agent files.
 #[derive(Clone)]
@@ -45,6 +45,10 @@ pub struct ExistingFiles {
     pub names: BTreeSet<String>,
     /// Files that are invalid now: which agents they define is unknown.
     pub broken: BTreeSet<String>,
+    /// What is wrong with them, and with valid files.
+    pub problems: Vec<FileProblem>,
+    /// Files that were saved since the server looked at them before.
+    pub saved: BTreeSet<String>,
 }
 
 impl ExistingFiles {
@@ -52,6 +56,16 @@ impl ExistingFiles {
     fn lack(&self, known: &Known) -> bool {
         !self.names.contains(&known.name) && !self.broken.contains(&known.file)
     }
+}
+
+/// The file that defines an agent of the server on this data directory.
+pub fn file_of(data_dir: &Path, agent: AgentId) -> Option<String> {
+    Record::read(data_dir).ok()?.of(agent).map(|known| known.file.clone())
+}
+
+/// The mistakes in the agent files of the server that runs on this data directory, as it last saw them.
+pub fn problems(data_dir: &Path) -> Vec<FileProblem> {
+    Record::read(data_dir).unwrap_or_default().problems
 }
 
 impl Reconciler {
@@ -91,19 +105,24 @@ impl Reconciler {
         let before = record.clone();
         let mut report = ReconcileReport::default();
         for file in files {
-            self.apply_file(file, &mut record, &mut report).await?;
+            let saved = existing.saved.contains(&file.file);
+            self.apply_file(file, saved, &mut record, &mut report).await?;
         }
         self.handle_missing_files(existing, prune, &mut record, &mut report).await?;
         self.guess_renames(files, existing, &record, &mut report).await?;
+        record.problems.clone_from(&existing.problems);
+        report.warnings = existing.problems.iter().filter(|one| one.warning).cloned().collect();
         if record != before {
             record.write(&self.data_dir)?;
         }
         Ok(report)
     }
 
+    /// Applies one file; `saved` is whether it was saved since the server looked at it before.
     async fn apply_file(
         &self,
         file: &AgentFile,
+        saved: bool,
         record: &mut Record,
         report: &mut ReconcileReport,
     ) -> Result<()> {
@@ -121,19 +140,22 @@ impl Reconciler {
             Some(entity) => {
                 let id = AgentId(entity.id.0);
                 let card = self.ports.reader.agent(id).await.map_err(failed)?;
-                let known = record.of(id).map(|known| known.rev);
-                match card.filter(|card| card.standing != Standing::Retired) {
-                    Some(card) => {
-                        let Some(rev) = self.change(file, &card, known, report).await? else { return Ok(()) };
+                let known = record.of(id).cloned();
+                match (card.filter(|card| card.standing != Standing::Retired), known) {
+                    (Some(card), known) => {
+                        let rev = known.map(|known| known.rev);
+                        let Some(rev) = self.change(file, &card, rev, report).await? else { return Ok(()) };
                         (id, rev, false)
                     }
-                    None if known.is_none() => (self.create(file).await?, 1, true),
-                    None => {
-                        // Somebody has ended the agent of this very file: the file must not bring it back.
-                        let why = "it is retired; `viv agents create` creates a new agent of that name";
-                        report.leave(&file.name, &file.file, why);
+                    // Somebody has ended the agent of this very file: as it is, the file does not bring it back.
+                    (None, Some(known))
+                        if !saved && known.text.as_ref().is_none_or(|was| *was == file.text) =>
+                    {
+                        record.put(Known { text: Some(file.text.clone()), ..known });
+                        report.leave(&file.name, &file.file, report::RETIRED);
                         return Ok(());
                     }
+                    (None, _) => (self.create(file).await?, 1, true),
                 }
             }
         };
@@ -151,6 +173,7 @@ impl Reconciler {
             file: file.file.clone(),
             rev,
             spaces: file.spaces.clone(),
+            text: Some(file.text.clone()),
         });
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome, News};
-use agent::cycle::{ActivationEnd, Cycle, ModelReply, Next, Setup};
+use agent::cycle::{ActivationEnd, Cycle, ModelReply, Next, Setup, SummaryEnd, SummaryRequest};
 use agent::id::{AgentId, CycleId};
 use agent::life::Window;
 use agent::limits;
@@ -74,6 +74,15 @@ impl From<StoreError> for StoreFailure {
     }
 }
 
+/// What tells a running activation that something happened.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    /// Something changed: a cancel, a suspension, an urgent event.
+    pub(crate) recheck: Notify,
+    /// Any event was accepted for the agent.
+    pub(crate) due: Notify,
+}
+
 /// One activation in progress.
 struct Driver<'a> {
     node_context: &'a NodeContext,
@@ -81,7 +90,7 @@ struct Driver<'a> {
     cycle: Cycle,
     config: Arc<agent::config::AgentConfig>,
     models: ModelSet,
-    recheck: &'a Notify,
+    wakes: &'a Wakes,
     outward: Outward,
     /// Held by a suspect until its first decision is committed.
     suspected: Option<Watch>,
@@ -94,13 +103,13 @@ struct Driver<'a> {
     trace: Trace,
 }
 
-/// Runs one activation of an agent. `recheck` signals that something changed (cancel, suspend). A suspect holds
+/// Runs one activation of an agent. A suspect holds
 /// `watch` until it has shown that it does not crash the process.
 pub(crate) async fn activate(
     node_context: &NodeContext,
     turn: Turn,
     watch: Option<Watch>,
-    recheck: &Notify,
+    wakes: &Wakes,
 ) -> Result<Activated, StoreFailure> {
     let (ports, agent) = (&node_context.ports, turn.agent);
     let kept = node_context.warm.take(agent);
@@ -151,7 +160,7 @@ pub(crate) async fn activate(
         cycle,
         config,
         models,
-        recheck,
+        wakes,
         outward,
         suspected,
         opened,
@@ -176,6 +185,11 @@ impl<'a> Driver<'a> {
             match self.cycle.next(now) {
                 Next::Open(open) => self.open(*open).await?,
                 Next::Encode(prompt) => self.encode(&prompt),
+                Next::Summarize(request) => {
+                    let end = self.summarize(*request).await;
+                    let now = self.now();
+                    self.cycle.summarized(end, now);
+                }
                 Next::Think(prompt) => {
                     let ended = self.think(&prompt).await;
                     self.handle_model_end(ended).await;
@@ -306,11 +320,37 @@ impl<'a> Driver<'a> {
             config: &self.config,
             cycle: &self.cycle,
             lease: self.cycle.lease(),
-            recheck: self.recheck,
+            recheck: &self.wakes.recheck,
             stopping: &self.node_context.stopping,
             step: self.trace.step(self.cycle.step()),
         };
         (model_call, memo)
+    }
+
+    /// Asks for a summary of the history; nothing of it is shown. A request that may wait is dropped when the agent has new
+    /// work.
+    async fn summarize(&mut self, request: SummaryRequest) -> SummaryEnd {
+        let SummaryRequest { prompt, model, may_wait } = request;
+        let mut draft = DraftStream::hidden(&self.cycle, self.agent, &self.node_context.ports.live);
+        let model = self.models.named(model.as_deref());
+        let (mut memo, wakes) = (Memo::default(), self.wakes);
+        let ended = {
+            let model_call = ModelCall { model, ..self.model_call().0 };
+            tokio::select! {
+                biased;
+                ended = model_call.ask(&prompt, &mut memo, &mut draft) => ended,
+                () = wakes.due.notified(), if may_wait => return SummaryEnd::Dropped,
+            }
+        };
+        match ended {
+            ModelCallEnd::Replied(reply) => return SummaryEnd::Replied(Box::new(reply)),
+            ModelCallEnd::Interrupted(Interrupt::Canceled(news) | Interrupt::News(news), _) => {
+                self.cycle.looked(Some(news));
+            }
+            ModelCallEnd::Interrupted(Interrupt::Stopping, _) => self.cycle.stop(STOPPING),
+            ModelCallEnd::Interrupted(Interrupt::Suspended, _) => self.cycle.stop("suspended"),
+        }
+        SummaryEnd::Dropped
     }
 
     async fn handle_model_end(&mut self, ended: ModelCallEnd) {
@@ -372,7 +412,7 @@ impl<'a> Driver<'a> {
                 return Ok(());
             }
             () = stopped => self.cycle.stop(STOPPING),
-            () = self.recheck.notified() => {
+            () = self.wakes.recheck.notified() => {
                 let news = self.glance().await?;
                 self.cycle.looked(news);
                 if !self.cycle.interrupted() {
@@ -438,6 +478,9 @@ impl<'a> Driver<'a> {
             self.opened = true;
             if matches!(changes.kind, CommitKind::Decide | CommitKind::Close | CommitKind::Park) {
                 self.suspected = None;
+            }
+            if let Some(compaction) = changes.view.as_ref().and_then(|view| view.compaction.as_ref()) {
+                tracing::info!(agent = %self.agent, method = compaction.method.as_str(), "{}", compaction.line());
             }
             if let Some(run) = &changes.run {
                 self.trace.ended(run);

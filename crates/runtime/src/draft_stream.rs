@@ -35,6 +35,7 @@ pub(crate) struct DraftStream {
     calls: u32,
     /// Bytes generated so far, of all kinds.
     bytes: u64,
+    hidden: bool,
 }
 
 enum PartDraft {
@@ -82,12 +83,19 @@ impl DraftStream {
             parts: HashMap::new(),
             calls: 0,
             bytes: 0,
+            hidden: false,
         }
+    }
+
+    /// A stream that shows nothing to watchers.
+    pub(crate) fn hidden(cycle: &Cycle, agent: AgentId, live: &Arc<Live>) -> Self {
+        Self { hidden: true, ..Self::of(cycle, agent, live) }
     }
 
     /// Shows a piece.
     pub(crate) fn show(&mut self, piece: &Piece) {
         match piece {
+            Piece::Start { .. } if self.hidden => {}
             Piece::Start { part, kind } => self.begin(*part, kind),
             Piece::Delta { part, text } => {
                 self.bytes += text.len() as u64;

@@ -24,7 +24,8 @@ impl ModelSet {
         let find = |name: Option<&str>| models.model(name).unwrap_or_else(|error| unavailable(name, error));
         let own = find(config.model.as_deref());
         let mut others: Vec<(String, Arc<dyn Model>)> = Vec::new();
-        for name in config.routing.iter().map(|route| &route.model).chain(&config.fallback) {
+        let routed = config.routing.iter().map(|route| &route.model);
+        for name in routed.chain(&config.fallback).chain(&config.history.summary_model) {
             if !others.iter().any(|(known, _)| known == name) {
                 others.push((name.clone(), find(Some(name))));
             }
@@ -45,13 +46,18 @@ impl ModelSet {
 
     /// The named model or else the agent's own, with the fragments encoded for it before.
     pub(crate) fn select(&mut self, model: Option<&str>) -> (Arc<dyn Model>, &mut Memo) {
-        let other = model.and_then(|model| self.others.iter().find(|(name, _)| name == model));
-        let model = Arc::clone(other.map_or(&self.own, |(_, model)| model));
+        let model = self.named(model);
         if self.memo_model != model.info().name {
             self.memo = Memo::default();
             self.memo_model.clone_from(&model.info().name);
         }
         (model, &mut self.memo)
+    }
+
+    /// The named model or else the agent's own, without touching the fragments.
+    pub(crate) fn named(&self, model: Option<&str>) -> Arc<dyn Model> {
+        let other = model.and_then(|model| self.others.iter().find(|(name, _)| name == model));
+        Arc::clone(other.map_or(&self.own, |(_, model)| model))
     }
 
     /// The fragments and the name of their model, to be kept warm.

@@ -8,7 +8,9 @@ use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
 use crate::key_cache::KeyCache;
+use crate::once::Running;
 use crate::quota::Quotas;
+use crate::reads::Reads;
 use crate::stream::ends::StreamEnds;
 use crate::stream::relay::Relays;
 
@@ -50,7 +52,9 @@ pub(crate) struct AppState {
     pub(crate) node: Node,
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
+    pub(crate) running: Running,
     pub(crate) quotas: Arc<Quotas>,
+    pub(crate) reads: Arc<Reads>,
     pub(crate) relays: Arc<Relays>,
     pub(crate) stream_ends: StreamEnds,
     /// The OpenAPI document; set once all routes are added.
@@ -65,7 +69,9 @@ impl AppState {
             node,
             options,
             keys: KeyCache::default(),
+            running: Running::default(),
             quotas: Arc::default(),
+            reads: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),
             document: OnceLock::new(),

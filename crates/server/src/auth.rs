@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app_state::AppState;
+use crate::gate::closing;
 use crate::problem::{Code, Problem};
 use crate::quota::{Crowded, InFlight};
 use crate::{extract, keys};
@@ -139,11 +140,22 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
         Ok(()) if !guard.takes_query => extract::check_query_names(request.uri(), &[]),
         admitted => admitted,
     };
-    match admitted.and_then(|()| begin(&guard.app, &mut request)) {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let crowded = request.extensions().get::<Crowded>().is_some();
+    let key = request.extensions().get::<Caller>().map(|caller| (caller.credential.id, caller.is_operator()));
+    let response = match admitted.and_then(|()| begin(&guard.app, &mut request)) {
         // Held until the response is made: a stream counts as a stream from then on.
-        Ok(_in_flight) => next.run(request).await,
+        Ok(_in_flight) => {
+            let _read = match key.filter(|_| reads) {
+                Some((key, operator)) => Some(guard.app.reads.turn(key, operator).await),
+                None => None,
+            };
+            next.run(request).await
+        }
         Err(problem) => problem.into_response(),
-    }
+    };
+    // The reserve is for administrators: nobody else keeps a connection of it.
+    if crowded && !key.is_some_and(|(_, operator)| operator) { closing(response) } else { response }
 }
 
 /// Counts the request to its key. On a crowded connection only administrators and the health check are served.
@@ -244,10 +256,11 @@ pub(crate) async fn valid_credential(app: &AppState, hash: &str) -> Result<Crede
     let credential = match app.keys.get(hash, clock.monotonic_ms()) {
         Some(credential) => credential,
         None => {
+            let asked = app.keys.ask();
             let found = app.ports.registry.credential(hash.to_owned()).await?;
             let found =
                 found.ok_or_else(|| Problem::new(Code::KeyInvalid, "the key is unknown or revoked"))?;
-            if app.keys.put(hash, &found, clock.monotonic_ms()) {
+            if app.keys.put(hash, &found, asked, clock.monotonic_ms()) {
                 note_use(app, &found);
             }
             found

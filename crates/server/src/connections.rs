@@ -1,4 +1,5 @@
-//! How many connections are open, in all and per address. A few above the limit are accepted for administrators.
+//! How many connections are open, in all and per address. A few above the limit are accepted for administrators; of
+//! those, too, one address can have only a part. An IPv6 address counts as its network (/64), which one client owns.
 //! Must not know HTTP.
 
 use std::collections::HashMap;
@@ -15,8 +16,16 @@ pub(crate) struct Connections {
     /// For connections above the limit.
     reserve: Arc<Semaphore>,
     /// Open connections of each address.
-    by_address: Mutex<HashMap<IpAddr, usize>>,
+    by_address: Mutex<HashMap<IpAddr, Open>>,
     per_address: usize,
+    reserve_per_address: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Open {
+    all: usize,
+    /// Those of the reserve.
+    crowded: usize,
 }
 
 /// One open connection; dropping it frees its place.
@@ -39,6 +48,7 @@ impl Connections {
             reserve: Arc::new(Semaphore::new(reserve)),
             by_address: Mutex::default(),
             per_address: (slots * 3 / 4).max(1),
+            reserve_per_address: (reserve * 3).div_ceil(4),
         })
     }
 
@@ -55,18 +65,25 @@ impl Connections {
     }
 
     /// The place of an accepted connection; `None` if it must be closed, because its address has too many and the
-    /// reserve is used up.
+    /// reserve, or the part of it that one address can have, is used up.
     pub(crate) fn enter(
         self: &Arc<Self>,
         address: IpAddr,
         (mut slot, mut crowded): (OwnedSemaphorePermit, bool),
     ) -> Option<Place> {
+        let address = client_of(address);
         let mut all = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(address).or_default();
-        if *count >= self.per_address && !crowded {
+        let mut open = all.get(&address).copied().unwrap_or_default();
+        let above = open.all >= self.per_address;
+        if (crowded || above) && open.crowded >= self.reserve_per_address {
+            return None;
+        }
+        if above && !crowded {
             (slot, crowded) = (Arc::clone(&self.reserve).try_acquire_owned().ok()?, true);
         }
-        *count += 1;
+        open.all += 1;
+        open.crowded += usize::from(crowded);
+        all.insert(address, open);
         drop(all);
         Some(Place { connections: Arc::clone(self), address, crowded, _slot: slot })
     }
@@ -75,12 +92,21 @@ impl Connections {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut all = self.connections.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = all.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(open) = all.get_mut(&self.address) {
+            open.all -= 1;
+            open.crowded -= usize::from(self.crowded);
+            if open.all == 0 {
                 all.remove(&self.address);
             }
         }
+    }
+}
+
+/// What counts as one address. An IPv4 address may come in its IPv6 form.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
     }
 }
 
@@ -103,16 +129,29 @@ mod tests {
         // 12 places and a reserve of 4.
         let mut first: Vec<_> = (0..9).map(|_| enter(1).unwrap()).collect();
         assert!(first.iter().all(|place| !place.crowded));
-        first.extend((0..4).map(|_| enter(1).unwrap()));
+        first.extend((0..3).map(|_| enter(1).unwrap()));
         assert!(first[9..].iter().all(|place| place.crowded), "the address has three quarters of the places");
-        assert!(enter(1).is_none(), "the reserve is used up");
+        assert!(enter(1).is_none(), "and of the reserve");
         let others: Vec<_> = (0..3).map(|_| enter(2).unwrap()).collect();
         assert!(others.iter().all(|place| !place.crowded));
+        assert!(enter(1).is_none());
+        let last = enter(3).unwrap();
+        assert!(last.crowded, "a part of the reserve is left for others");
         assert!(connections.free().now_or_never().is_none());
+        drop(last);
         first.truncate(9);
         assert!(enter(3).unwrap().crowded, "all places are taken, the reserve is free");
         drop((first, others));
         assert!(!enter(1).unwrap().crowded);
         assert!(connections.by_address.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_together() {
+        let address = |text: &str| client_of(text.parse().unwrap());
+        assert_eq!(address("2001:db8:1:2:3::4"), address("2001:db8:1:2::9"));
+        assert_ne!(address("2001:db8:1:2::9"), address("2001:db8:1:3::9"));
+        assert_eq!(address("::ffff:10.0.0.1"), address("10.0.0.1"));
+        assert_ne!(address("10.0.0.1"), address("10.0.0.2"));
     }
 }

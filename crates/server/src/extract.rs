@@ -174,7 +174,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        let mut given = parts.headers.get_all("idempotency-key").iter();
+        let Some(value) = given.next() else { return Ok(Self(None)) };
+        if given.next().is_some() {
+            return Err(Problem::new(Code::BadHeader, "`idempotency-key` must be given once"));
+        }
         let bytes = value.as_bytes();
         let fits = (1..=limits::KEY_MAX_BYTES).contains(&bytes.len())
             && bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');

@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent::limits;
 use axum::Router;
 use axum::body::HttpBody;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::{self, Next};
@@ -20,8 +20,12 @@ use crate::extract::BodyRead;
 use crate::problem::{Code, Problem};
 use crate::quota::Crowded;
 
-/// Characters of a path in the log.
-const LOGGED_PATH_CHARS: usize = 200;
+/// What the log says in place of the template of a route that does not exist.
+const NO_ROUTE: &str = "-";
+
+/// Marks a request that the HTTP library refused: it is only answered and logged.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused(pub(crate) Problem);
 
 /// Wraps all routes in the gate. A panic in a handler becomes an error response; the process continues.
 pub(crate) fn wrap(router: Router, app: Arc<AppState>) -> Router {
@@ -31,16 +35,31 @@ pub(crate) fn wrap(router: Router, app: Arc<AppState>) -> Router {
         .layer(middleware::from_fn_with_state(app, identify))
 }
 
-/// Gives every response the id of its request, and logs one line for each request: never its query, headers or body.
-async fn identify(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+/// Gives every response the id of its request, and logs one line for each request: its method and the template of its
+/// route, never what the client put into path, query, headers or body.
+async fn identify(State(app): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
     let id = app.ports.ids.uuid().to_string();
-    let (method, path) = (request.method().clone(), request.uri().path());
-    let path: String = path.chars().take(LOGGED_PATH_CHARS).collect();
+    let refused = request.extensions_mut().remove::<Refused>();
+    let method = match &refused {
+        None => request.method().to_string(),
+        Some(_) => NO_ROUTE.to_owned(),
+    };
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let began = app.ports.clock.monotonic_ms();
-    let mut response = next.run(request).await;
+    let mut response = match refused {
+        None => next.run(request).await,
+        Some(Refused(problem)) => closing(problem.into_response()),
+    };
     let ms = app.ports.clock.monotonic_ms().saturating_sub(began);
     let status = response.status().as_u16();
-    tracing::info!(request = id, %method, path, status, ms, "answered");
+    tracing::info!(
+        request = id,
+        method,
+        route = route.as_deref().unwrap_or(NO_ROUTE),
+        status,
+        ms,
+        "answered"
+    );
     if let Ok(id) = HeaderValue::try_from(id) {
         response.headers_mut().insert("x-request-id", id);
     }
@@ -64,6 +83,7 @@ async fn gate(State(app): State<Arc<AppState>>, mut request: Request, next: Next
         () = limit => Problem::new(Code::TimedOut, "the request took too long").into_response(),
     };
     let refused = response.status().is_client_error() || response.status().is_server_error();
+    // The rest of the request is not read, or its place is needed.
     if refused && (crowded || (has_body && !body_read.is_set())) {
         response = closing(response);
     }
@@ -73,8 +93,8 @@ async fn gate(State(app): State<Arc<AppState>>, mut request: Request, next: Next
     response
 }
 
-/// Announces that the connection ends with this response: the rest of the request is not read.
-fn closing(mut response: Response) -> Response {
+/// Announces that the connection ends with this response.
+pub(crate) fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -24,6 +24,7 @@ mod once;
 mod openapi;
 pub mod problem;
 mod quota;
+mod reads;
 mod refusal;
 mod routes;
 mod serve;

@@ -29,7 +29,8 @@ one page as `cursor`, with the same filters, to get the next page. Every error i
 `code`; every response has the id of its request in `x-request-id`, which is also in the server's log.\n\n\
 **Repeating a request.** Every `POST` takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
 client. The same request with the same key takes effect once, and the repeat is answered from what the first one did, \
-as it is now. The same key with another request is refused (`key_reused`). Keys are remembered for as long as the store exists, apart \
+as it is now. The same key with another request is refused (`key_reused`), also at the same time, and also if the \
+first one failed. Keys are remembered for as long as the store exists, apart \
 for each person, for each service and for all admin keys together.\n\n\
 **Compatibility.** Within `/v1` nothing is removed and nothing changes its meaning. Routes, optional fields, codes, \
 values of enums, and events of streams may be added: ignore what you do not know. What is to be replaced is marked \
@@ -83,6 +84,8 @@ pub(crate) fn finish(mut document: OpenApi, version: &str) -> Bytes {
     document["components"]["headers"] = json!({
         "x-request-id": {"description": "Id of the request; also in the server's log.",
                          "required": true, "schema": {"type": "string", "format": "uuid"}},
+        "location": {"description": "Path of what was created.",
+                     "required": true, "schema": {"type": "string", "format": "uri-reference"}},
         "retry-after": {"description": "After how many seconds to try again.",
                         "required": true, "schema": {"type": "integer", "minimum": 1}},
     });
@@ -122,8 +125,11 @@ fn complete(operation: &mut Value, path: &str, method: &str) {
             by_status.entry(code.status()).or_default().push(*code);
         }
     }
-    for response in operation["responses"].as_object_mut().into_iter().flat_map(Map::values_mut) {
-        response["headers"] = header_refs(&["x-request-id"]);
+    for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        // A key has no path of its own.
+        let located = status == "201" && !path.starts_with("/v1/keys");
+        let headers: &[&str] = if located { &["x-request-id", "location"] } else { &["x-request-id"] };
+        response["headers"] = header_refs(headers);
     }
     for (status, codes) in by_status {
         operation["responses"][status.to_string()] = problem(&codes);
@@ -200,7 +206,7 @@ fn bound(parameter: &mut Value) {
         Some("limit") => json!({"minimum": 1, "maximum": limits::PAGE_MAX, "default": limits::PAGE_DEFAULT}),
         Some("cursor") => json!({"maxLength": limits::KEY_MAX_BYTES}),
         Some("agent" | "entity" | "space") if parameter["in"] == "path" => {
-            json!({"pattern": "^[A-Za-z0-9_-]{1,40}$"})
+            json!({"pattern": "^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$"})
         }
         _ if parameter["in"] == "path" => json!({"minLength": 1}),
         _ => return,

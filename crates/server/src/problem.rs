@@ -268,18 +268,6 @@ impl Problem {
         Self::new(Code::Internal, "the server failed to answer")
     }
 
-    /// The whole response as bytes, for a connection that ends with it.
-    pub(crate) fn as_last_response(&self) -> Vec<u8> {
-        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        let body = serde_json::to_string(&self.body()).unwrap_or_default();
-        let length = body.len();
-        format!(
-            "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n\
-             connection: close\r\n\r\n{body}"
-        )
-        .into_bytes()
-    }
-
     fn body(&self) -> ProblemBody {
         ProblemBody {
             kind: format!("urn:viv:problem:{}", self.code.as_str()),

@@ -2,10 +2,11 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::limits;
+use agent::port::BoxFuture;
 use axum::Router;
 use axum::body::Body;
 use axum::http::response::Parts;
@@ -21,8 +22,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::connections::Connections;
+use crate::gate::Refused;
+use crate::problem::Problem;
 use crate::quota::Crowded;
-use crate::refusal::RefusalSocket;
+use crate::refusal::{Exchanges, RefusalSocket, until_written};
 use crate::stream::{OpenedStream, SocketTakeover};
 
 /// Serves until `shutdown`. Then it accepts no more connections, gives requests in progress a bounded time to
@@ -54,8 +57,7 @@ pub async fn serve(
                 continue;
             }
         };
-        // An IPv4 address may come in its IPv6 form.
-        let Some(place) = places.enter(address.ip().to_canonical(), free) else { continue };
+        let Some(place) = places.enter(address.ip(), free) else { continue };
         let ends = (shutdown.clone(), abort.clone());
         let handle_connection = handle_connection(stream, router.clone(), ends, place.crowded);
         connections.spawn(async move {
@@ -113,11 +115,19 @@ async fn serve_http(
     tokio::pin!(taken);
     // Only the first request may be taken over: no response is still unwritten before it.
     let first = Mutex::new(Some(first));
+    let exchanges = Arc::<Exchanges>::default();
+    let refusing = router.clone();
+    let last_response = Box::new(move |problem| -> BoxFuture<'static, Vec<u8>> {
+        Box::pin(refuse(refusing.clone(), problem))
+    });
+    let socket = RefusalSocket::new(stream, Arc::clone(&exchanges), last_response);
     let service = service_fn(move |mut request: Request<Incoming>| {
         if crowded {
             request.extensions_mut().insert(Crowded);
         }
-        respond(router.clone(), request, &first)
+        let answered = respond(router.clone(), request, &first);
+        let exchange = exchanges.begin();
+        async move { Ok::<_, Infallible>(until_written(exchange, answered.await?)) }
     });
     // A place of the reserve must be free again soon.
     let head_ms = if crowded { limits::CROWDED_HEAD_MS } else { limits::HEAD_MS };
@@ -126,7 +136,7 @@ async fn serve_http(
         .header_read_timeout(Duration::from_millis(head_ms))
         .max_headers(2 * limits::HEADERS_MAX)
         .max_buf_size(4 * limits::HEADERS_MAX_BYTES)
-        .serve_connection(TokioIo::new(RefusalSocket::new(stream)), service);
+        .serve_connection(TokioIo::new(socket), service);
     tokio::select! {
         // A broken connection is not an error of the server.
         _ = &mut connection => return None,
@@ -169,6 +179,27 @@ fn respond(
         let _ = sender.send((opened, response.into_parts().0));
         std::future::pending().await
     }
+}
+
+/// The whole response to a request that the HTTP library refused, for a connection that ends with it. It passes the
+/// router, which gives it an id and a line in the log.
+async fn refuse(router: Router, problem: Problem) -> Vec<u8> {
+    let mut request = Request::new(Body::empty());
+    request.extensions_mut().insert(Refused(problem));
+    let (head, body) = match TowerToHyperService::new(router).call(request).await {
+        Ok(response) => response.into_parts(),
+        Err(never) => match never {},
+    };
+    let body = axum::body::to_bytes(body, limits::BODY_MAX_BYTES).await.unwrap_or_default();
+    let mut bytes = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+    bytes.extend_from_slice(&body);
+    bytes
 }
 
 fn is_about_one_connection(error: &io::Error) -> bool {

@@ -1,8 +1,10 @@
 //! Agents: create, change, suspend, resume, retire; their derived state.
 
+use agent::changes::{Changes, CommitKind};
 use agent::event::Principal;
 use agent::id::CycleId;
-use agent::life::Requester;
+use agent::life::{Lease, Requester};
+use agent::run::{Ending, Run, Usage};
 use agent::update::AgentState;
 use axum::http::Method;
 use runtime::node::Signal;
@@ -52,6 +54,10 @@ async fn suspending_and_retiring_change_the_agents_state_and_signal_the_node() {
     let event = world.post("/v1/agents/muhammad/events", json!({"service": "a"})).await;
     assert_eq!((event.status, event.code()), (409, "agent_retired"), "{event:?}");
     assert_eq!(event.json["detail"], "the agent `muhammad` is retired");
+    let patch = json!({"config": {"debounce": 5}});
+    let changed = world.ask(Method::PATCH, "/v1/agents/muhammad", ADMIN, Some(patch)).await;
+    assert_eq!((changed.status, changed.code()), (409, "agent_retired"), "{changed:?}");
+    assert_eq!(changed.json["detail"], "the agent `muhammad` is retired");
 }
 
 #[tokio::test]
@@ -229,4 +235,36 @@ async fn memories_are_set_listed_and_deleted() {
     assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
     let retired = set("k", json!({"value": "x"})).await;
     assert_eq!((retired.status, retired.code()), (409, "agent_retired"), "{retired:?}");
+}
+
+#[tokio::test]
+async fn a_run_names_its_agent_wherever_it_is_shown() {
+    let world = World::new().await;
+    let (cycle, at) = (CycleId(Uuid::from_u128(5)), world.ports.clock.now());
+    open_cycle_for(&world, cycle, &[], Vec::new()).await;
+    let mut end = Changes::new(CommitKind::Close, cycle, 0, 1, at);
+    end.run = Some(Run {
+        id: cycle,
+        agent: world.agent,
+        ordinal: 1,
+        woke_for: "1 event".to_owned(),
+        events: 1,
+        opened_at: at,
+        ended_at: at,
+        steps: Vec::new(),
+        usage: Usage::default(),
+        cost_micros: None,
+        model: "demo".to_owned(),
+        config_rev: 1,
+        ending: Ending::Completed,
+        reason: None,
+        summary: None,
+    });
+    world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, end).await.unwrap();
+    let run = world.get(&format!("/v1/runs/{cycle}")).await.json;
+    let listed = world.get("/v1/agents/muhammad/runs").await.json["items"][0].clone();
+    let recent = world.get("/v1/recent").await.json["items"][0].clone();
+    for shown in [run, listed, recent] {
+        assert_eq!((&shown["id"], &shown["agent_handle"]), (&json!(cycle), &json!("muhammad")), "{shown}");
+    }
 }

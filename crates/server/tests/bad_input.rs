@@ -251,3 +251,21 @@ async fn a_rejected_request_writes_nothing() {
     assert_eq!(world.get("/v1/ready").await.json["totals"], before);
     assert_eq!(world.ask(Method::GET, "/v1/spaces/x", ADMIN, None).await.status, 404);
 }
+
+#[tokio::test]
+async fn names_with_hidden_characters_and_handles_like_options_are_refused() {
+    let world = World::new().await;
+    for scope in ["service:\u{202e}evil", "service:a\u{200b}b", "service:a\u{7}"] {
+        let refused = world.post("/v1/keys", json!({"scope": scope})).await;
+        assert_eq!((refused.status, refused.code()), (422, "bad_value"), "{scope:?}: {refused:?}");
+    }
+    for path in ["/v1/agents", "/v1/entities", "/v1/spaces"] {
+        let refused = world.post(path, json!({"name": "-x"})).await;
+        assert_eq!((refused.status, refused.code()), (422, "bad_handle"), "{path}: {refused:?}");
+        assert_eq!(
+            world.post(path, json!({"name": format!("x-{}", path.len())})).await.status,
+            201,
+            "{path}"
+        );
+    }
+}

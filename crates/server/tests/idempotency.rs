@@ -1,5 +1,10 @@
 //! `Idempotency-Key`: the same request sent again has no second effect, whatever it does.
 
+use std::time::Duration;
+
+use agent::changes::{Changes, CommitKind};
+use agent::life::Lease;
+use agent::port::Clock;
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -90,8 +95,98 @@ async fn a_repeated_cancel_names_the_cycle_that_was_canceled() {
         let canceled = post(&world, "/v1/agents/muhammad/cancel", "c", &json!({})).await;
         assert_eq!((canceled.status, &canceled.json["cycle"]), (200, &json!(cycle)), "{canceled:?}");
     }
+    let end = Changes::new(CommitKind::Close, cycle, 0, 1, world.ports.clock.now());
+    world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, end).await.unwrap();
+    let next = agent::id::CycleId(uuid::Uuid::from_u128(6));
+    crate::world::open_next_cycle(&world, next).await;
+    let again = post(&world, "/v1/agents/muhammad/cancel", "c", &json!({})).await;
+    assert_eq!((again.status, &again.json["cycle"]), (200, &json!(cycle)), "{again:?}");
+    let activation =
+        world.ports.store.wake(world.agent, world.ports.clock.now(), None).await.unwrap().unwrap();
+    assert_ne!(activation.cancel, Some(next), "the next cycle runs on");
     let other = post(&world, "/v1/agents/muhammad/cancel", "c", &json!({"cycle": cycle})).await;
     assert_eq!((other.status, other.code()), (409, "key_reused"));
+}
+
+#[tokio::test]
+async fn of_different_requests_with_one_key_at_once_one_takes_effect() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::on_disk(dir.path()).await;
+    let (agent, none) = ("/v1/agents/muhammad", json!({}));
+    for round in 0..10 {
+        let key = format!("both-{round}");
+        let (suspend, resume) = (format!("{agent}/suspend"), format!("{agent}/resume"));
+        let (one, other) =
+            tokio::join!(post(&world, &suspend, &key, &none), post(&world, &resume, &key, &none));
+        let mut got = [(one.status, one.code()), (other.status, other.code())];
+        got.sort_unstable();
+        assert_eq!(got, [(200, ""), (409, "key_reused")], "round {round}");
+        let same = format!("same-{round}");
+        let (one, other) =
+            tokio::join!(post(&world, &suspend, &same, &none), post(&world, &suspend, &same, &none));
+        assert_eq!((one.status, other.status), (200, 200), "round {round}: {one:?} {other:?}");
+    }
+    world.post(&format!("{agent}/resume"), json!({})).await;
+    let cycle = agent::id::CycleId(uuid::Uuid::from_u128(5));
+    crate::world::open_cycle(&world, cycle, &[]).await;
+    let (cancel, named) = (format!("{agent}/cancel"), json!({"cycle": cycle}));
+    let (one, other) = tokio::join!(post(&world, &cancel, "c", &none), post(&world, &cancel, "c", &named));
+    let mut got = [(one.status, one.code()), (other.status, other.code())];
+    got.sort_unstable();
+    assert_eq!(got, [(200, ""), (409, "key_reused")]);
+}
+
+#[tokio::test]
+async fn a_request_that_was_refused_keeps_its_key_and_can_be_sent_again() {
+    let world = World::new().await;
+    let cancel = "/v1/agents/muhammad/cancel";
+    let wrong = json!({"cycle": uuid::Uuid::from_u128(9)});
+    for _ in 0..2 {
+        let refused = post(&world, cancel, "c", &wrong).await;
+        assert_eq!((refused.status, refused.code()), (409, "no_open_cycle"), "it canceled nothing");
+    }
+    post(&world, "/v1/agents/muhammad/retire", "r", &json!({})).await;
+    for _ in 0..2 {
+        let refused = post(&world, "/v1/agents/muhammad/suspend", "s", &json!({})).await;
+        assert_eq!((refused.status, refused.code()), (409, "agent_retired"));
+    }
+    let other = post(&world, "/v1/spaces/home/close", "s", &json!({})).await;
+    assert_eq!((other.status, other.code()), (409, "key_reused"));
+}
+
+#[tokio::test]
+async fn two_keys_in_one_request_are_refused() {
+    let world = World::new().await;
+    let request = Request::post("/v1/entities")
+        .header("host", "localhost")
+        .header("authorization", format!("Bearer {ADMIN}"))
+        .header("content-type", "application/json")
+        .header("idempotency-key", "a")
+        .header("idempotency-key", "b");
+    let refused = world.send(request.body(Body::from(r#"{"name": "nur"}"#)).unwrap()).await;
+    assert_eq!((refused.status, refused.code()), (400, "bad_header"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_new_key_is_found_again_after_its_time() {
+    let world = World::new().await;
+    let ends = world.clock.now() + Duration::from_secs(60);
+    let new = json!({"scope": "operator:read", "label": "ci", "expires_at": ends});
+    let made = post(&world, "/v1/keys", "k", &new).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let rotate = format!("/v1/keys/{}/rotate", made.json["id"].as_str().unwrap());
+    let rotated = post(&world, &rotate, "r", &json!({"expires_at": ends})).await;
+    assert_eq!(rotated.status, 201, "{rotated:?}");
+    world.clock.advance(Duration::from_secs(120));
+    for (path, key, body, first) in
+        [("/v1/keys", "k", new.clone(), &made), (&*rotate, "r", json!({"expires_at": ends}), &rotated)]
+    {
+        let again = post(&world, path, key, &body).await;
+        assert_eq!((again.status, &again.json["id"]), (200, &first.json["id"]), "{path}: {again:?}");
+        assert!(again.json.get("secret").is_none_or(Value::is_null), "{again:?}");
+    }
+    let fresh = post(&world, "/v1/keys", "other", &new).await;
+    assert_eq!((fresh.status, fresh.code()), (422, "bad_value"));
 }
 
 #[tokio::test]

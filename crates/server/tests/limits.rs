@@ -128,8 +128,15 @@ async fn above_the_limit_of_connections_administrators_and_the_health_check_are_
         let answer = exchange(&mut socket, &get(path, ADMIN)).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
     }
+    let keyless = "GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut socket = connect().await;
+    let answer = exchange(&mut socket, keyless).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    let mut socket = connect().await;
+    let answer = exchange(&mut socket, &get("/v1/whoami", ADMIN)).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("connection: close"), "{answer}");
     shutdown.cancel();
-    drop(first);
+    drop((first, socket));
     server.await.unwrap().unwrap();
 }
 
@@ -156,6 +163,47 @@ async fn refusals_of_the_http_layer_have_a_problem_document_and_close_the_connec
         assert!(answer.contains("content-type: application/problem+json"), "{shown}: {answer}");
         assert!(answer.contains("connection: close"), "{shown}: {answer}");
         assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{shown}: {answer}");
+        assert!(answer.contains("\r\nx-request-id: "), "{shown}: {answer}");
+    }
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let served = exchange(&mut socket, &get("/v1/health", ADMIN)).await;
+    assert!(served.starts_with("HTTP/1.1 200"), "{served}");
+    let refused = exchange(&mut socket, "no http\r\n\r\n").await;
+    assert!(refused.contains("bad_http") && refused.contains("x-request-id"), "after an answer: {refused}");
+    world.shutdown.cancel();
+    server.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_looks_like_a_refusal_reaches_a_slow_reader_as_it_is() {
+    let world = World::new().await;
+    let text = "HTTP/1.1 400 ".repeat(4_600);
+    for _ in 0..16 {
+        let posted = world.post("/v1/spaces/home/messages", json!({"text": text, "sender": "you"})).await;
+        assert_eq!(posted.status, 201);
+    }
+    let path = "/v1/spaces/home/messages?limit=200";
+    let whole = world.get(path).await.json;
+    // Small buffers make the server write in pieces, which begin anywhere in the body.
+    let listening = tokio::net::TcpSocket::new_v4().unwrap();
+    listening.set_send_buffer_size(8_192).unwrap();
+    listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = listening.listen(16).unwrap();
+    let address = listener.local_addr().unwrap();
+    let most = limits::CONNECTIONS_MAX;
+    let server = tokio::spawn(server::serve(listener, world.router.clone(), world.shutdown.clone(), most));
+    for n in 0..4 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096 + 512 * n).unwrap();
+        let mut socket = socket.connect(address).await.unwrap();
+        let request = get(path, ADMIN).replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(20), socket.read_to_end(&mut bytes));
+        read.await.expect("the answer ends").unwrap();
+        let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let got: serde_json::Value = serde_json::from_slice(&bytes[body..]).expect("the body is whole");
+        assert!(got == whole, "connection {n} got another body");
     }
     world.shutdown.cancel();
     server.await.unwrap().unwrap();

@@ -13,6 +13,7 @@ mod entities;
 mod idempotency;
 mod keys;
 mod limits;
+mod logs;
 mod messages;
 mod reference;
 mod sockets;

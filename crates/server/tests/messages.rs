@@ -19,6 +19,18 @@ async fn post_with_key(world: &World, path: &str, key: &str, body: &Value) -> An
 }
 
 #[tokio::test]
+async fn a_retired_agent_cannot_be_mentioned_by_request() {
+    let world = World::new().await;
+    assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
+    let body = json!({"text": "hello", "sender": "you", "mentions": ["muhammad"]});
+    let refused = world.post("/v1/spaces/home/messages", body).await;
+    assert_eq!((refused.status, refused.code()), (409, "agent_retired"), "{refused:?}");
+    assert_eq!(refused.json["detail"], "`mentions[0]`: the agent `muhammad` is retired");
+    let posted = world.get("/v1/spaces/home/messages").await;
+    assert_eq!(posted.json["items"], json!([]), "{posted:?}");
+}
+
+#[tokio::test]
 async fn a_message_is_stored_with_its_senders_name_and_wakes_the_agent() {
     let world = World::new().await;
     let body =
@@ -28,6 +40,7 @@ async fn a_message_is_stored_with_its_senders_name_and_wakes_the_agent() {
     let message = &posted.json;
     assert_eq!(message["seq"], 1);
     assert_eq!((&message["sender_name"], &message["sender_kind"]), (&json!("You"), &json!("human")));
+    assert_eq!(message["sender_handle"], "you");
     assert_eq!(message["mentions"], json!([world.agent]));
     assert_eq!(message["root"], message["id"]);
     assert_eq!((&message["hop"], &message["data"]), (&json!(0), &json!({"a": 1})));

@@ -203,11 +203,13 @@ async fn a_client_that_reconnects_gets_each_missed_message_once() {
             (message.id, &message.data["message"]["text"]),
             (Some(first + i - 1), &json!(i.to_string()))
         );
-        let names = ["sender_name", "sender_kind"].map(|name| message.data["message"][name].clone());
-        assert_eq!(names, ["You", "human"], "replayed messages have the sender's name too");
+        let names = ["sender_name", "sender_handle", "sender_kind"];
+        let names = names.map(|name| message.data["message"][name].clone());
+        assert_eq!(names, ["You", "you", "human"], "replayed messages have the sender's name too");
     }
     post_message(&world, "live").await;
-    assert_eq!(stream.named("message").await.data["message"]["text"], "live");
+    let live = stream.named("message").await.data["message"].clone();
+    assert_eq!((&live["text"], &live["sender_handle"]), (&json!("live"), &json!("you")));
 }
 
 #[tokio::test]

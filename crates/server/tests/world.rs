@@ -109,6 +109,17 @@ impl World {
     pub(crate) async fn new() -> Self {
         let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
         let store = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+        Self::with(clock, store).await
+    }
+
+    /// On a store on disk, whose commands take time: requests really run at the same time.
+    pub(crate) async fn on_disk(dir: &std::path::Path) -> Self {
+        let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
+        let store = Sqlite::open(dir, Arc::new(clock.clone())).unwrap();
+        Self::with(clock, store).await
+    }
+
+    async fn with(clock: SimClock, store: Sqlite) -> Self {
         let ids = SimIds::new(7, clock.clone());
         let founding = founding(&ids, &clock);
         let (you, agent, home) = (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.id);
@@ -256,6 +267,12 @@ impl World {
             Some(operation) => {
                 let response = &operation["responses"][answer.status.to_string()];
                 assert!(!response.is_null(), "{method} {path}: {answer:?} is not in the document");
+                let located = answer.headers.contains_key("location");
+                assert_eq!(
+                    located,
+                    !response["headers"]["location"].is_null(),
+                    "{method} {path}: {answer:?}"
+                );
                 response["content"][media]["schema"].clone()
             }
             None => {
@@ -317,9 +334,17 @@ pub(crate) async fn open_cycle_for(
     taken: &[u64],
     requesters: Vec<agent::life::Requester>,
 ) {
-    let at = world.ports.clock.now();
-    let mut changes = Changes::new(CommitKind::Open, cycle, 0, 0, at);
-    let open = OpenCycle::new(cycle, 1, at);
-    changes.open = Some(OpenCycle { taken: taken.to_vec(), requesters, ..open });
-    world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
+    let open = OpenCycle::new(cycle, 1, world.ports.clock.now());
+    commit_open(world, OpenCycle { taken: taken.to_vec(), requesters, ..open }, 1, 0).await;
+}
+
+/// Opens the cycle after one that was opened and closed.
+pub(crate) async fn open_next_cycle(world: &World, cycle: CycleId) {
+    commit_open(world, OpenCycle::new(cycle, 1, world.ports.clock.now()), 2, 2).await;
+}
+
+async fn commit_open(world: &World, open: OpenCycle, epoch: u64, expect: u64) {
+    let mut changes = Changes::new(CommitKind::Open, open.id, 0, expect, world.ports.clock.now());
+    changes.open = Some(open);
+    world.ports.store.commit(Lease { agent: world.agent, epoch }, changes).await.unwrap();
 }

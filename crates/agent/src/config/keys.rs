@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{AgentConfig, Awareness, ReplyMode, WakeOn};
+use super::{AgentConfig, Awareness, ReplyMode, SummaryBy, WakeOn};
 use crate::limits;
 
 /// One key of an agent's config.
@@ -145,7 +145,7 @@ use ValueKind::{Examples, Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Rout
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 37] = [
+pub const KEYS: [ConfigKey; 39] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -246,6 +246,20 @@ pub const KEYS: [ConfigKey; 37] = [
         Range(2, 400),
         NextCycle,
         "Entries of its history that the model is shown; beyond it, the oldest cycles are left out until half of it remains.",
+    ),
+    key(
+        "history.summary",
+        OneOf(&SummaryBy::NAMES),
+        Bound::None,
+        NextCycle,
+        "Who writes the summary of what is left out: a `model` (where it fails, as `digest`), `digest`: a line per cycle by rule, or nobody.",
+    ),
+    key(
+        "history.summary_model",
+        MaybeText,
+        Bound::None,
+        NextCycle,
+        "The model that writes it; `null` is the agent's own.",
     ),
     key("limits.max_steps", Whole, Range(1, 1_000), NextCycle, "Steps of one cycle."),
     key(
@@ -403,7 +417,8 @@ mod tests {
         for key in KEYS {
             let OneOf(words) = key.kind else { continue };
             for word in words {
-                let config = serde_json::json!({ key.name: word });
+                let path = key.name.rsplit('.');
+                let config = path.fold(Value::from(*word), |below, part| serde_json::json!({ part: below }));
                 assert!(AgentConfig::from_json(&config).is_ok(), "{config}");
             }
         }

@@ -22,6 +22,8 @@ impl AgentConfig {
         named.extend(self.model.iter().map(|model| ("model", model.as_str())));
         named.extend(self.routing.iter().map(|route| ("routing", route.model.as_str())));
         named.extend(self.fallback.iter().map(|model| ("fallback", model.as_str())));
+        let summary = self.history.summary_model.iter();
+        named.extend(summary.map(|model| ("history.summary_model", model.as_str())));
         named
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, WantedChoice};
+use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, ValueKind, WantedChoice};
 use crate::limits;
 use crate::tool::names;
 
@@ -280,16 +280,16 @@ fn wrong_types(value: &Value, error: &serde_json::Error, problems: &mut Vec<BadC
             if let Err(error) =
                 serde_json::from_value::<AgentConfig>(single_key(key, &single_key(inner, value)))
             {
-                below.push(wrong_type(Some(format!("{key}.{inner}")), &error));
+                below.push(wrong_type(Some(format!("{key}.{inner}")), value, &error));
             }
         }
         if below.is_empty() {
-            below.push(wrong_type(Some(key.clone()), &error));
+            below.push(wrong_type(Some(key.clone()), value, &error));
         }
         problems.append(&mut below);
     }
     if problems.is_empty() {
-        problems.push(wrong_type(None, error));
+        problems.push(BadConfig::WrongType { key: None, why: decoded(error) });
     }
 }
 
@@ -297,25 +297,74 @@ fn single_key(key: &str, value: &Value) -> Value {
     Value::Object(Map::from_iter([(key.to_owned(), value.clone())]))
 }
 
+/// What was wanted and what was given, without the names of our types.
+fn wrong_type(key: Option<String>, value: &Value, error: &serde_json::Error) -> BadConfig {
+    let name = key.as_deref().unwrap_or_default();
+    let kind = KEYS.iter().find(|known| known.name == name);
+    let below = KEYS.iter().find_map(|known| known.name.strip_prefix(name)?.strip_prefix('.'));
+    let wanted = match kind.map(|known| (known.kind, known.bound)) {
+        Some((ValueKind::Whole, Bound::Range(least, u64::MAX))) => {
+            format!("a whole number of at least {least}")
+        }
+        Some((ValueKind::Whole, bound)) => format!("a whole number from {bound}"),
+        Some((ValueKind::OneOf(words), _)) => one_of(words),
+        Some((ValueKind::Text | ValueKind::MaybeText, _)) => "a text".to_owned(),
+        Some((ValueKind::Flag, _)) => ValueKind::Flag.to_string(),
+        Some((kind @ (ValueKind::Names | ValueKind::MaybeNames), _)) if !value.is_array() => {
+            format!("a {kind}")
+        }
+        None if below.is_some() && !value.is_object() => {
+            format!("keys below it such as `{}`", below.unwrap_or_default())
+        }
+        // The mistake is inside of the value.
+        _ => return BadConfig::WrongType { key, why: decoded(error) },
+    };
+    let hint = match (kind.map(|known| known.kind), value.as_str()) {
+        (Some(ValueKind::OneOf(words)), Some(text)) => nearest(text, words.iter().copied()),
+        _ => None,
+    };
+    let hint = hint.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default();
+    BadConfig::WrongType { key, why: format!("wanted {wanted}, got {}{hint}", shown(value)) }
+}
+
+fn one_of(words: &[&str]) -> String {
+    match words {
+        [one, other] => format!("`{one}` or `{other}`"),
+        all => format!("one of `{}`", all.join("`, `")),
+    }
+}
+
+/// A value as it was given, shortened.
+fn shown(value: &Value) -> String {
+    const MAX: usize = 60;
+    let text = value.to_string();
+    match value {
+        Value::Null => "nothing".to_owned(),
+        _ if text.chars().count() > MAX => format!("{}...", text.chars().take(MAX).collect::<String>()),
+        _ => text,
+    }
+}
+
 /// The decoder's error without the names of our types.
-fn wrong_type(key: Option<String>, error: &serde_json::Error) -> BadConfig {
+fn decoded(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let (got, wanted) = text.split_once(", expected ").unwrap_or((&text, ""));
-    let got = got.replace("invalid type: ", "got ").replace("invalid value: ", "got ");
-    let why = match wanted {
+    let known = ["invalid type: ", "invalid value: ", "unknown variant "];
+    let got = known.iter().fold(got.to_owned(), |got, prefix| got.replace(prefix, "got "));
+    let got = got.replace("got null", "got nothing").replace("got integer `", "got `");
+    match wanted {
         "" => got,
         // The number is whole and not negative, so it is too large.
-        "u32" if got.starts_with("got integer `") && !got.contains('-') => {
+        "u32" if got.starts_with("got `") && !got.contains('-') => {
             format!("wanted a whole number of at most {}, {got}", u32::MAX)
         }
         "u32" | "u64" => format!("wanted a whole number from 0 on, {got}"),
-        "a string" | "a boolean" | "a sequence" => {
-            format!("wanted {}, {got}", wanted.replace("sequence", "list"))
-        }
-        other if other.starts_with("struct") => format!("wanted an object, {got}"),
+        "a string" => format!("wanted a text, {got}"),
+        "a boolean" => format!("wanted true or false, {got}"),
+        "a sequence" => format!("wanted a list, {got}"),
+        other if other.starts_with("struct") => format!("wanted keys with values, {got}"),
         other => format!("wanted {other}, {got}"),
-    };
-    BadConfig::WrongType { key, why }
+    }
 }
 
 fn check_keys(given: &Value, known: &Value, path: &str, problems: &mut Vec<BadConfig>) {
@@ -331,9 +380,15 @@ fn check_keys(given: &Value, known: &Value, path: &str, problems: &mut Vec<BadCo
         match known.get(key) {
             Some(below) => check_keys(value, below, &here, problems),
             None => {
-                let nearest = nearest(key, known.keys().map(String::as_str));
-                let nearest =
-                    nearest.map(|n| if path.is_empty() { n.to_owned() } else { format!("{path}.{n}") });
+                // The right word in the wrong place says more than a similar one.
+                let leaf = |known: &&super::ConfigKey| {
+                    known.name.rsplit_once('.').is_some_and(|(_, leaf)| leaf == key)
+                };
+                let similar = || {
+                    let near = nearest(key, known.keys().map(String::as_str))?;
+                    Some(if path.is_empty() { near.to_owned() } else { format!("{path}.{near}") })
+                };
+                let nearest = KEYS.iter().find(leaf).map(|known| known.name.to_owned()).or_else(similar);
                 problems.push(BadConfig::UnknownKey { key: here, nearest });
             }
         }
@@ -424,6 +479,7 @@ mod tests {
             json!({"limits": {"max_step": 3}}),
             "unknown key `limits.max_step`; did you mean `limits.max_steps`?",
         );
+        check(json!({"max_steps": 5}), "unknown key `max_steps`; did you mean `limits.max_steps`?");
         check(json!({"zzzzzz": 1}), "unknown key `zzzzzz`");
     }
 
@@ -431,27 +487,36 @@ mod tests {
     fn a_wrong_value_is_reported_with_what_was_expected() {
         check(json!({"limits": {"max_steps": 0}}), "`limits.max_steps` must be 1 to 1000, got 0");
         check(json!([1]), "wanted an object with the keys of an agent's config");
+        for (given, shown) in [
+            (json!("5"), "\"5\""),
+            (json!(-1), "-1"),
+            (json!(4_294_967_296_u64), "4294967296"),
+            (json!(null), "nothing"),
+        ] {
+            let why = format!("`limits.max_steps`: wanted a whole number from 1 to 1000, got {shown}");
+            check(json!({"limits": {"max_steps": given}}), &why);
+        }
         check(
-            json!({"limits": {"max_steps": "5"}}),
-            "`limits.max_steps`: wanted a whole number from 0 on, got string \"5\"",
-        );
-        check(
-            json!({"limits": {"max_steps": -1}}),
-            "`limits.max_steps`: wanted a whole number from 0 on, got integer `-1`",
-        );
-        check(
-            json!({"limits": {"max_steps": 4_294_967_296_u64}}),
-            "`limits.max_steps`: wanted a whole number of at most 4294967295, got integer `4294967296`",
+            json!({"limits": {"wall_clock": "long"}}),
+            "`limits.wall_clock`: wanted a whole number of at least 1000, got \"long\"",
         );
         check(
             json!({"gates": [{"to": 4_294_967_296_u64}]}),
-            "`gates`: wanted a whole number of at most 4294967295, got integer `4294967296`",
+            "`gates`: wanted a whole number of at most 4294967295, got `4294967296`",
         );
-        check(json!({"ephemeral": 1}), "`ephemeral`: wanted a boolean, got integer `1`");
-        check(json!({"limits": 7}), "`limits`: wanted an object, got integer `7`");
+        check(json!({"ephemeral": "yes"}), "`ephemeral`: wanted true or false, got \"yes\"");
+        check(json!({"limits": 7}), "`limits`: wanted keys below it such as `max_steps`, got 7");
+        check(json!({"limits": null}), "`limits`: wanted keys below it such as `max_steps`, got nothing");
+        check(json!({"instructions": 5}), "`instructions`: wanted a text, got 5");
+        check(json!({"tools": "done"}), "`tools`: wanted a list of names or null, got \"done\"");
+        check(json!({"tools": [5]}), "`tools`: wanted a text, got `5`");
+        check(
+            json!({"wake_on": "mentions"}),
+            "`wake_on`: wanted `all` or `mention`, got \"mentions\"; did you mean `mention`?",
+        );
         check(
             json!({"awareness": "all"}),
-            "`awareness`: wanted one of `none`, `preview`, `inject`, `preview+inject`, `interrupt`, unknown variant `all`",
+            "`awareness`: wanted one of `none`, `preview`, `inject`, `preview+inject`, `interrupt`, got \"all\"",
         );
     }
 

@@ -8,7 +8,7 @@ use crate::call::CallRow;
 use crate::changes::Changes;
 use crate::id::CycleId;
 use crate::life::IdleReason;
-use crate::port::{ModelInfo, Reply};
+use crate::port::{ModelError, ModelInfo, Reply};
 use crate::prompt::Prompt;
 use crate::run::Ending;
 use crate::tool::ToolSpec;
@@ -23,6 +23,8 @@ pub enum Next {
     Encode(Prompt),
     /// Call the model.
     Think(Prompt),
+    /// Ask a model for a summary and report the end with [`super::Cycle::summarized`].
+    Summarize(Box<SummaryRequest>),
     /// Run these inward calls in order. Each sees the pending changes of those before it.
     Inward(Vec<CallRow>),
     /// Glance at the store and report the news.
@@ -64,6 +66,26 @@ pub enum ActivationEnd {
     },
     /// Another process runs this agent.
     Lost,
+}
+
+/// A request for a summary of the history.
+#[derive(Clone, Debug)]
+pub struct SummaryRequest {
+    /// The request.
+    pub prompt: Prompt,
+    /// The model, as the config names it; `None` is the agent's own.
+    pub model: Option<String>,
+    /// Whether it is dropped when the agent has new work: between two cycles, unless the window is full.
+    pub may_wait: bool,
+}
+
+/// How a request for a summary ended.
+#[derive(Clone, Debug)]
+pub enum SummaryEnd {
+    /// A reply, or why there is none.
+    Replied(Box<Result<ModelReply, ModelError>>),
+    /// It was dropped.
+    Dropped,
 }
 
 /// A complete generation, with what only the driver knows about it.

@@ -29,7 +29,7 @@ impl Cycle {
         let (shown, window) = (&self.log.view, &self.log.window);
         let view = match error {
             ModelError::TooLong(_) if self.log.cuts < limits::TOO_LONG_CUTS => {
-                view::halve(shown, window, cycle)
+                view::halve(shown, window, self.pinned.budget(step.model.as_deref(), 0).summary, cycle)
             }
             ModelError::Invalid(_) if !self.log.rebuilt => transcript::rebuilt(shown, window),
             _ => None,

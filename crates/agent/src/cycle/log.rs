@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::compaction;
 use crate::entry::{Entry, View};
 use crate::id::CycleId;
 use crate::life::Layer;
@@ -83,8 +84,10 @@ impl Log {
         self.window.iter().map(|entry| u64::from(entry.tokens)).sum()
     }
 
+    /// Bytes that are sent and are not in the log: the summary and the layers.
     pub(super) fn layer_bytes(&self) -> usize {
-        self.layers.iter().map(|layer| layer.text.len()).sum()
+        let summary = compaction::shown(&self.view).map_or(0, |summary| summary.len());
+        self.layers.iter().map(|layer| layer.text.len()).sum::<usize>() + summary
     }
 
     /// Layers that the store does not have.

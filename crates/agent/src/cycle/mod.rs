@@ -35,13 +35,14 @@ mod record;
 mod reply_check;
 mod step;
 mod stop;
+mod summarize;
 #[cfg(test)]
 mod tests;
 mod text_reply;
 mod visible_calls;
 
 pub use context::ContextPreview;
-pub use driver::{ActivationEnd, ActivationInfo, ModelReply, Next, Setup, Span};
+pub use driver::{ActivationEnd, ActivationInfo, ModelReply, Next, Setup, Span, SummaryEnd, SummaryRequest};
 pub use fail::idle_after;
 
 use jiff::Timestamp;
@@ -53,6 +54,7 @@ use self::log::Log;
 use self::outside::Outside;
 use self::pinned::{LifeState, Pinned};
 use self::step::Step;
+use self::summarize::Summarizing;
 use crate::changes::{Changes, CommitKind, CommitOutcome, News};
 use crate::config::Awareness;
 use crate::id::{CycleId, RootId, SpaceId};
@@ -91,6 +93,8 @@ enum State {
     Ready(Box<Step>),
     /// The request must be built but not sent: the process has died here before.
     Encoding(Box<Step>),
+    /// A model is asked for the summary of what a new view leaves out.
+    Summarizing(Box<Summarizing>),
     /// The model is called.
     Thinking(Box<Step>),
     /// The inward calls must be run.
@@ -189,6 +193,7 @@ impl Cycle {
                 self.state = State::Encoding(step);
                 Next::Encode(prompt)
             }
+            State::Summarizing(summarizing) => self.next_summarizing(summarizing, now),
             State::Inward(step, decision) => {
                 let rows = decision.inward_rows();
                 self.state = State::Inward(step, decision);
@@ -374,6 +379,7 @@ impl Cycle {
             | State::Deciding(step, _) => Some(step),
             State::Opening(opening) => opening.at.step(),
             State::Committing(_, after) => after.step(),
+            State::Summarizing(summarizing) => summarizing.step(),
             State::Acting(_) | State::Finished(_) => None,
         }
     }

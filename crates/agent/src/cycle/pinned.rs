@@ -6,13 +6,12 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::Setup;
-use crate::config::{AgentConfig, Example};
+use crate::config::{AgentConfig, Example, SummaryBy};
 use crate::entity::Entity;
 use crate::entry::{Entry, EntryKind};
 use crate::id::{AgentId, CycleId, SpaceId};
 use crate::inbox;
 use crate::life::Facts;
-use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::ModelInfo;
 use crate::quote;
@@ -87,8 +86,11 @@ impl Pinned {
     /// Room for entries with that model, next to `shown` bytes that are sent but not in the log.
     pub(super) fn budget(&self, model: Option<&str>, shown: usize) -> Budget {
         let model = self.model(model);
-        let entries = self.config.history.max_entries as usize;
-        Budget::of(model.context_window, model.max_output, self.fixed_tokens, tokens::at_most(shown), entries)
+        let budget =
+            Budget::of(model.context_window, model.max_output, self.fixed_tokens, tokens::at_most(shown));
+        let history = &self.config.history;
+        let summary = if history.summary == SummaryBy::Off { 0 } else { budget.summary };
+        Budget { entries: history.max_entries as usize, summary, ..budget }
     }
 
     pub(super) fn batch_bytes(&self, model: Option<&str>) -> usize {
@@ -122,6 +124,5 @@ fn examples(examples: &[Example]) -> Vec<Arc<Entry>> {
 
 /// How many bytes of events that model may be shown at once: a quarter of its window.
 pub(super) fn batch_bytes(model: &ModelInfo) -> usize {
-    let room = Budget::of(model.context_window, model.max_output, 0, 0, limits::VIEW_ENTRIES_MAX);
-    tokens::bytes_within(room.tokens / 4)
+    tokens::bytes_within(Budget::of(model.context_window, model.max_output, 0, 0).tokens / 4)
 }

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::summarize::Then;
 use super::{ActivationEnd, After, At, Cycle, Next, State, Step};
 use crate::changes::CommitKind;
+use crate::compaction;
 use crate::life::OpenCycle;
+use crate::limits;
 use crate::prompt::{Item, Prompt, ToolChoice};
 use crate::view;
 
@@ -31,9 +34,8 @@ impl Cycle {
         self.show_inbox(&mut step, now);
         let mut prepared = self.prepare_narrowed(&mut step, now);
         if let Some(view) = prepared.view.take() {
-            let mut changes = self.changes(CommitKind::View, now);
-            changes.view = Some(view);
-            return self.commit(changes, After::Ready(step));
+            self.state = self.compact(view, true, Then::Step(step), now);
+            return self.next(now);
         }
         self.show(&mut step, prepared, now);
         let prompt = self.prompt(&step);
@@ -58,9 +60,7 @@ impl Cycle {
         let examples = &self.pinned.examples;
         let mut items = Vec::with_capacity(self.log.window.len() + examples.len() + 3);
         items.extend(examples.iter().cloned().map(Item::Entry));
-        if let Some(summary) = &self.log.view.summary {
-            items.push(Item::Layer(summary.as_str().into()));
-        }
+        items.extend(compaction::shown(&self.log.view).map(|summary| Item::Layer(summary.into())));
         for entry in self.log.window.iter().chain(&step.entries) {
             items.push(Item::Entry(Arc::clone(entry)));
             let layers = self.log.layers.iter().filter(|layer| layer.after == entry.seq);
@@ -86,11 +86,11 @@ impl Cycle {
     pub(super) fn finish_or_cut(&mut self, end: ActivationEnd, now: Timestamp) -> State {
         let ended = matches!(end, ActivationEnd::Ended { .. });
         let budget = self.pinned.budget(None, self.log.layer_bytes());
-        let view = view::cut(&self.log.view, &self.log.window, budget, None).filter(|_| ended);
-        let Some(view) = view else { return State::Finished(end) };
-        let mut changes = self.changes(CommitKind::View, now);
-        changes.open = None;
-        changes.view = Some(view);
-        State::Committing(Box::new(changes), After::ViewThenFinished(end))
+        let cut = |percent| view::cut(&self.log.view, &self.log.window, budget, percent, None);
+        let Some(view) = cut(limits::VIEW_IDLE_PERCENT).filter(|_| ended) else {
+            return State::Finished(end);
+        };
+        let must = cut(limits::VIEW_TRIGGER_PERCENT).is_some();
+        self.compact(view, must, Then::End(end), now)
     }
 }

@@ -199,7 +199,7 @@ fn waited(step: &Step, now: Timestamp) -> Option<u64> {
 }
 
 /// The cost in micro-dollars; `None` if the provider did not report its tokens.
-fn cost(price: Price, usage: &Usage) -> Option<u64> {
+pub(super) fn cost(price: Price, usage: &Usage) -> Option<u64> {
     let (input, output) = (usage.input?, usage.output?);
     let cached = usage.cached.unwrap_or(0).min(input);
     let sum = (input - cached)

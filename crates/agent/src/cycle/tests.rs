@@ -8,6 +8,7 @@ mod detached;
 mod endings;
 mod refusals;
 mod reply_checks;
+mod summaries;
 mod text_reply;
 
 use std::sync::Arc;

@@ -356,7 +356,7 @@ pub trait Registry: Send + Sync {
     /// Creates an agent with its entity and config revision 1. The handle of a retired agent is free, as for a person.
     fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>>;
     /// Changes an agent's display name and config (the patch is merged into the newest revision). Returns the
-    /// revision now in force. A patch that changes nothing creates no revision.
+    /// revision now in force. A patch that changes nothing creates no revision. A retired agent is not changed.
     fn amend_agent(
         &self,
         agent: AgentId,
@@ -423,7 +423,8 @@ pub trait Registry: Send + Sync {
     fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>>;
     /// What is known of this request.
     fn known_request(&self, request: RequestKey) -> BoxFuture<'_, Result<KnownRequest, RegistryError>>;
-    /// Notes the subject of a request for good, unless its key is known. Returns what was known before.
+    /// Notes the subject of a request for good, unless its key is known. A nil subject reserves the key for this
+    /// request until its subject is noted. Returns what was known before.
     fn note_request(
         &self,
         request: RequestKey,

@@ -174,7 +174,7 @@ mod tests {
     ) -> Prepared {
         let config = AgentConfig::from_json(config).unwrap();
         let view = View::whole();
-        let budget = |_: Option<&str>| Budget { tokens: 100_000, entries: 400 };
+        let budget = |_: Option<&str>| Budget { tokens: 100_000, entries: 400, summary: 0 };
         let mut situation = Situation {
             config: &config,
             step: 1,

@@ -3,11 +3,13 @@
 
 use super::{Prepared, Situation};
 use crate::entry::View;
+use crate::limits;
 use crate::view;
 
 pub(super) fn fit(situation: &Situation<'_>, prepared: &mut Prepared) {
     let budget = (situation.budget)(prepared.model.as_deref());
-    if let Some(cut) = view::cut(situation.view, situation.window, budget, situation.cycle) {
+    let percent = limits::VIEW_TRIGGER_PERCENT;
+    if let Some(cut) = view::cut(situation.view, situation.window, budget, percent, situation.cycle) {
         prepared.view = Some(cut);
         return;
     }

@@ -37,7 +37,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["show", "run"], "viv show run\n  viv show run ada --json"),
     (&["show", "inbox"], "viv show inbox ada --state waiting"),
     (&["show", "context"], "viv show context ada --layers"),
-    (&["doctor"], "viv doctor --model anthropic/claude-sonnet-4-5"),
+    (&["doctor"], "viv doctor --model anthropic/claude-sonnet-5-5"),
     (&["agents"], "viv agents --state suspended"),
     (&["agents", "create"], "viv agents create bob -f bob.txt --space home"),
     (&["agents", "clone"], "viv agents clone bob bob-2 --memories"),

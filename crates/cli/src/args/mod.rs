@@ -53,10 +53,11 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Global {
     /// Data directory; commands find the server's address and key there
-    /// [env: VIV_DATA_DIR] [default: ./.viv]
+    /// [env: VIV_DATA_DIR] [default: .viv of the project: here, or the nearest above]
     #[arg(long, global = true, help_heading = "Global options", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Settings file of the server [env: VIV_CONFIG] [default: ./vivarium.toml, if it exists]
+    /// Settings file of the server [env: VIV_CONFIG] [default: vivarium.toml here, or the
+    /// nearest above]
     #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print JSON, also for errors

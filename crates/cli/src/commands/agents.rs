@@ -160,6 +160,12 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     for key in keys {
         screen.change(key, &value_of(&before, key), &value_of(&after, key));
     }
+    if let Some(file) = client.data_dir().and_then(|dir| project::reconcile::file_of(dir, after.id)) {
+        let note = format!(
+            "`{file}` sets this back when it changes or the server starts; change it there to keep it"
+        );
+        screen.note(&screen.clean_line(&note));
+    }
     Ok(())
 }
 

@@ -59,10 +59,13 @@ fn display(value: &Value) -> String {
 }
 
 async fn check(settings: &Settings, screen: &Screen) -> Result<()> {
-    let (agents, model) = up::check_start(settings).await?;
+    let (files, model) = up::check_start(settings).await?;
+    let agents: Vec<&str> = files.names().collect();
     let file = settings.file.as_ref().map(|file| file.display().to_string());
     if screen.json {
-        screen.json_line(&json!({"ok": true, "file": file, "agents": agents, "model": model}));
+        screen.json_line(
+            &json!({"ok": true, "file": file, "agents": agents, "model": model, "warnings": files.warnings}),
+        );
         return Ok(());
     }
     let of_file = file.unwrap_or_else(|| "none; all settings are defaults".to_owned());
@@ -73,6 +76,7 @@ async fn check(settings: &Settings, screen: &Screen) -> Result<()> {
         ("agent files", screen.clean_line(&of_agents)),
         ("model", screen.clean_line(&model)),
     ]);
+    files.warnings.iter().for_each(|one| screen.warning(&one.to_string()));
     Ok(())
 }
 

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
-use crate::commands::upkeep;
+use crate::commands::{up, upkeep};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
-use crate::model;
+use crate::model::{self, Chosen};
 use crate::output::{Screen, Style};
 use crate::probe;
 use crate::progress::Progress;
@@ -94,7 +94,9 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
     let progress = Progress::start(&screen, "asking servers and the model");
     let (of_server, theirs) = server(dir, running).await;
     checks.extend(of_server);
-    checks.extend(model(&settings, theirs.as_deref()).await);
+    let chosen = model::choose(&settings, Arc::new(SystemClock::new())).await;
+    checks.extend(agent_files(&settings, running, chosen.as_ref().ok()));
+    checks.extend(model(&settings, chosen, theirs.as_deref()).await);
     drop(progress);
     let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     if screen.json {
@@ -290,10 +292,23 @@ fn answering(client: &Client, ready: &ReadyJson) -> Check {
     Check::ok("server", format!("{url} answers"))
 }
 
+/// Mistakes in agent files: those that the server which runs on the data directory found, else those that would stop a
+/// start.
+fn agent_files(settings: &Settings, running: bool, chosen: Option<&Chosen>) -> Option<Check> {
+    if !running {
+        return Some(Check::of("files", up::read_files(settings, chosen?, false).err()?));
+    }
+    let problems = project::reconcile::problems(settings.data_dir());
+    let worst = problems.iter().min_by_key(|one| one.warning)?;
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let verdict = if worst.warning { Verdict::Warn } else { Verdict::Fail };
+    Some(Check::new("files", verdict, lines.join("; ")).hint(worst.while_running()))
+}
+
 /// Asks the model that `viv up` would use with these arguments for one word. `theirs` is the model of the
 /// running server, which may have keys and addresses that are unknown here.
-async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
-    let chosen = match model::choose(settings, Arc::new(SystemClock::new())).await {
+async fn model(settings: &Settings, chosen: Result<Chosen>, theirs: Option<&str>) -> Vec<Check> {
+    let chosen = match chosen {
         Ok(chosen) => chosen,
         Err(failure) => return vec![Check::of("model", failure)],
     };
@@ -309,9 +324,7 @@ async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
     }
     if chosen.info.demo {
         let detail = format!("`viv up` would use the demo model: {}", chosen.why);
-        return vec![Check::warn("model", detail).hint(
-            "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or try `make run-local`",
-        )];
+        return vec![Check::warn("model", detail).hint(up::real_model())];
     }
     let window = chosen.info.context_window;
     let windowed = if chosen.window_known {

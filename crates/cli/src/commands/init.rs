@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style};
 use crate::templates::{GITIGNORE, IGNORED, TEMPLATES, Template};
+use project::live::IN_USE;
 
 /// Writes the project.
 pub(crate) fn run(screen: Screen, dir: &Path) -> Result<Exit> {
@@ -87,6 +88,5 @@ fn print_result(screen: &Screen, dir: &Path, written: &[Template], advice: bool)
     for (command, what) in next {
         screen.line(&format!("  {}\n      {what}", screen.paint(Style::Bold, command)));
     }
-    screen
-        .line("\nThen edit `agents/helper.md` while the server runs: a change is applied when you save it.");
+    screen.line(&format!("\nThen edit `agents/helper.md` while the server runs: a change is {IN_USE}."));
 }

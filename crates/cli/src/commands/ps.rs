@@ -53,6 +53,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
     for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, dead::notice(agent)?))) {
         screen.note(&screen.clean_line(&format!("`{}`: {notice}", agent.name)));
     }
+    for problem in client.data_dir().map(project::reconcile::problems).into_iter().flatten() {
+        screen.note(&screen.clean_line(&format!("{problem}; {}", problem.while_running())));
+    }
     if cut {
         screen.note(&format!("these are from the first {max} agents by name; `viv ps --json` lists more"));
     }

@@ -43,7 +43,9 @@ fn a_server_in_the_background_is_announced_used_and_stopped() {
     std::fs::write(&log, "x".repeat(11 << 20)).unwrap();
     let up = server.run(&UP);
     assert_eq!(up.code, 0, "{}", up.shown());
-    for part in ["is up at http://127.0.0.1:", "viv.log", "Admin key", "demo model", "`viv stop` stops it"] {
+    for part in
+        ["is up at http://127.0.0.1:", "viv.log", "Admin key", "demo model", "`viv stop` stops the server"]
+    {
         assert!(up.out.contains(part), "{part}: {}", up.out);
     }
     assert!(server.dir.path().join("viv.log.1").exists() && log.metadata().unwrap().len() < 1 << 20);

@@ -79,6 +79,29 @@ fn a_retired_agent_is_listed_only_on_request() {
 }
 
 #[test]
+fn nothing_is_posted_to_a_retired_agent_and_its_config_does_not_change() {
+    let server = Server::start();
+    assert_eq!(server.run(&["agents", "create", "dan", "--space", "home"]).code, 0);
+    assert_eq!(server.run(&["agents", "retire", "dan", "--yes"]).code, 0);
+    for command in [
+        &["say", "--agent", "dan", "hi"][..],
+        &["say", "--agent", "dan", "--space", "home", "hi"],
+        &["say", "--agent", "dan", "--wait", "hi"],
+        &["chat", "--agent", "dan"],
+        &["agents", "set", "dan", "debounce=5"],
+    ] {
+        let ran = server.run(&[command, &["--json"]].concat());
+        assert_eq!((ran.code, &ran.error()["error"]["code"]), (3, &"agent_retired".into()), "{command:?}");
+        assert_eq!(ran.error()["error"]["message"], "the agent `dan` is retired");
+        assert!(ran.error()["error"]["hint"].as_str().unwrap().contains("viv agents create"));
+    }
+    assert_eq!(server.run(&["agents", "retire", "ada", "--yes"]).code, 0);
+    assert_eq!(server.run(&["say", "--wait", "--agent", "ada", "hi"]).code, 3);
+    let tail = server.run(&["spaces", "read", "home", "--json"]);
+    assert!(!tail.out.contains("\"hi\""), "{}", tail.shown());
+}
+
+#[test]
 fn help_is_where_people_look_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let page = run(dir.path(), &["--help"]);

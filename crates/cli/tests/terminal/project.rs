@@ -1,7 +1,7 @@
 //! Projects: agents as files, `vivarium.toml`, `viv init` and `viv config`, with the built binary.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -277,6 +277,170 @@ fn a_running_server_applies_a_changed_file_but_not_a_broken_one() {
     assert_eq!(names(&up.next()["files"]["left"]), ["ada"]);
 }
 
+/// A server of a project in the background, and its log as it grows; stopped when dropped.
+struct InBackground<'a> {
+    project: &'a Path,
+    up: Ran,
+    log: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl<'a> InBackground<'a> {
+    fn start(project: &'a Path) -> Self {
+        let up = run(project, &["up", "-d", "--listen", "127.0.0.1:0", "--model", "demo"]);
+        assert_eq!(up.code, 0, "{}", up.shown());
+        let mut log = command(project, &["logs", "-f"]).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(log.stdout.take().unwrap());
+        Self { project, up, log, lines }
+    }
+
+    /// The next line of the log that has this part.
+    fn logged(&mut self, part: &str) -> String {
+        self.lines.by_ref().lines().map(Result::unwrap).find(|line| line.contains(part)).unwrap()
+    }
+}
+
+impl Drop for InBackground<'_> {
+    fn drop(&mut self) {
+        let _ = self.log.kill();
+        let _ = self.log.wait();
+        run(self.project, &["stop"]);
+    }
+}
+
+#[test]
+fn in_the_background_changes_and_mistakes_of_files_are_lines_of_the_log() {
+    let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
+    let mut server = InBackground::start(dir.path());
+    for part in ["agents  ada, bob (from `agents`)", "created    bob  agents/bob.md, in `garden`"] {
+        assert!(server.up.out.contains(part), "{part}: {}", server.up.out);
+    }
+    write(dir.path(), "agents/eve.md", "---\n---\nYou are Eve.\n");
+    let line = server.logged("eve");
+    let stamped = |line: &str| line.starts_with("20") && line.as_bytes()[10] == b'T';
+    assert!(line.contains(" INFO ") && stamped(&line), "{line}");
+    assert!(line.contains("created agent `eve`: agents/eve.md, in `eve`"), "{line}");
+    let clean = run(dir.path(), &["doctor"]);
+    assert!(!clean.out.contains("agents/"), "{}", clean.shown());
+
+    write(dir.path(), "agents/ada.md", "---\nlimits:\n  max_steps: zero\n---\nYou are Ada.\n");
+    let line = server.logged("ada.md");
+    assert!(line.contains(" WARN ") && stamped(&line), "{line}");
+    assert!(line.contains("agents/ada.md:3: `limits.max_steps`"), "{line}");
+    assert!(line.contains("the earlier version stays in use"), "{line}");
+    let ps = run(dir.path(), &["ps"]);
+    assert!(ps.err.contains("agents/ada.md:3: `limits.max_steps`"), "{}", ps.shown());
+    let doctor = run(dir.path(), &["doctor"]);
+    assert_eq!(doctor.code, 1, "{}", doctor.shown());
+    assert!(doctor.out.contains("fail  files        agents/ada.md:3: `limits.max_steps`"), "{}", doctor.out);
+
+    write(dir.path(), "agents/ada.md", &ADA.replace("first", "second"));
+    let line = server.logged("ada.md");
+    assert!(line.contains("changed agent `ada`: agents/ada.md (description)"), "{line}");
+    assert_eq!(run(dir.path(), &["ps"]).err, "");
+}
+
+#[test]
+fn a_retired_agent_stays_retired_until_its_file_changes_or_is_created_again() {
+    let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
+    let mut up = Up::start(dir.path(), &[]);
+    assert_eq!(run(dir.path(), &["agents", "retire", "ada", "--yes"]).code, 0);
+    let old = run(dir.path(), &["show", "agent", "ada", "--json"]).json()["agent"]["id"].clone();
+    drop(up);
+    {
+        let server = InBackground::start(dir.path());
+        let out = &server.up.out;
+        assert!(out.contains("agent  bob (from `agents`)") && out.contains("chat --agent bob"), "{out}");
+        assert!(out.contains("left       ada  agents/ada.md: it is retired; a new agent"), "{out}");
+    }
+    // Changed while no server runs: the next start creates a new agent.
+    write(dir.path(), "agents/ada.md", &ADA.replace("first", "second"));
+    up = Up::start(dir.path(), &[]);
+    assert_eq!(names(&up.files["created"]), ["ada"]);
+    let new = run(dir.path(), &["show", "agent", "ada", "--json"]).json()["agent"].clone();
+    assert!(new["id"] != old && new["config"]["description"] == "second", "{new}");
+    drop(up);
+    up = Up::start(dir.path(), &[]);
+    assert_eq!(up.files["unchanged"], json!(["ada", "bob"]));
+    // Created again at once, with the same text: the server may never have seen that it was gone.
+    fs::remove_file(dir.path().join("agents/bob.md")).unwrap();
+    assert_eq!(run(dir.path(), &["agents", "retire", "bob", "--yes"]).code, 0);
+    write(dir.path(), "agents/bob.md", BOB);
+    assert_eq!(up.next()["files"]["created"][0]["spaces"], json!(["garden"]));
+}
+
+#[test]
+fn a_change_by_command_says_that_the_file_sets_it_back() {
+    let dir = project(&[("agents/ada.md", ADA)]);
+    let mut up = Up::start(dir.path(), &[]);
+    assert_eq!(run(dir.path(), &["agents", "create", "kim", "--instructions", "x"]).code, 0);
+    assert_eq!(run(dir.path(), &["agents", "set", "kim", "debounce=700"]).err, "");
+    let set = run(dir.path(), &["agents", "set", "ada", "debounce=700"]);
+    assert!(set.code == 0 && set.out.contains("debounce: 0 -> 700"), "{}", set.shown());
+    assert!(
+        set.err.contains("`agents/ada.md` sets this back when it changes or the server starts"),
+        "{}",
+        set.err
+    );
+    write(dir.path(), "agents/ada.md", &ADA.replace("first", "second"));
+    let changed = up.next()["files"]["changed"][0].clone();
+    assert_eq!((&changed["amended"], &changed["changes"][1]["key"]), (&json!(true), &json!("debounce")));
+}
+
+#[test]
+fn notes_and_an_agent_without_a_key_stop_no_other_agent() {
+    let keyless = "---\nmodel: mistral/large\nspaces: [home]\n---\nYou are Kim.\n";
+    let dir = project(&[
+        ("agents/README.md", "# Our agents\n"),
+        ("agents/ada.md", ADA),
+        ("agents/kim.md", keyless),
+        ("agents/zed.MD", ADA),
+        ("agents/team/eve.md", ADA),
+    ]);
+    let check = run(dir.path(), &["config", "check", "--model", "demo"]);
+    let warning =
+        "warning    agents/kim.md:2: `model` names `mistral/large`: `mistral` needs a key and none is set";
+    for part in
+        [warning, "warning    agents/zed.MD: it is not read", "warning    agents/team: the files in it"]
+    {
+        assert!(check.code == 0 && check.out.contains(part), "{part}: {}", check.shown());
+    }
+    let mut server = InBackground::start(dir.path());
+    for part in [warning, "created    ada", "created    kim", "agents/zed.MD: it is not read"] {
+        assert!(server.up.out.contains(part), "{part}: {}", server.up.out);
+    }
+    assert_eq!(run(dir.path(), &["say", "--wait", "--agent", "ada", "hello"]).code, 0);
+    let say = run(dir.path(), &["say", "--wait", "--timeout", "5", "--agent", "kim", "hello"]);
+    assert!(say.code != 0 && say.err.contains("needs a key"), "{}", say.shown());
+    let ps = run(dir.path(), &["ps"]);
+    assert!(ps.err.contains("agents/kim.md:2: `model` names `mistral/large`"), "{}", ps.shown());
+    let doctor = run(dir.path(), &["doctor"]);
+    assert!(doctor.out.contains("warn  files        agents/kim.md:2: `model` names"), "{}", doctor.shown());
+    fs::rename(dir.path().join("agents/zed.MD"), dir.path().join("agents/zed.md")).unwrap();
+    assert!(server.logged("zed").contains("created agent `zed`"));
+    assert!(!run(dir.path(), &["ps"]).err.contains("zed"));
+}
+
+#[test]
+fn a_folder_of_agents_that_is_a_link_to_nothing_stops_the_start() {
+    let dir = project(&[]);
+    std::os::unix::fs::symlink("nowhere", dir.path().join("agents")).unwrap();
+    let up = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "demo"]);
+    assert!(
+        up.code == 2 && up.err.contains("agents: cannot read the folder: it is a link to nothing"),
+        "{}",
+        up.err
+    );
+}
+
+#[test]
+fn without_a_server_doctor_counts_a_mistake_in_a_file_as_a_problem() {
+    let dir = project(&[("agents/ada.md", "---\nmodle: x\n---\nYou are Ada.\n")]);
+    let doctor = run(dir.path(), &["doctor", "--model", "demo"]);
+    assert_eq!(doctor.code, 1, "{}", doctor.shown());
+    assert!(doctor.out.contains("fail  files        agents/ada.md:2: unknown key `modle`"), "{}", doctor.out);
+}
+
 #[test]
 fn all_problems_of_agent_files_are_reported_before_anything_is_written() {
     let dir = project(&[
@@ -300,7 +464,11 @@ fn all_problems_of_agent_files_are_reported_before_anything_is_written() {
     assert_eq!((check.code, check.err), (2, ran.err));
     let dir = project(&[("agents/a.md", "---\nmodel: nobody/x\n---\nx")]);
     let check = run(dir.path(), &["config", "check", "--model", "demo"]);
-    assert!(check.err.contains("agents/a.md:2: `model` names `nobody/x`: "), "{}", check.err);
+    assert!(check.err.contains("agents/a.md:2: `model` names `nobody/x`: unknown provider"), "{}", check.err);
+    write(dir.path(), "agents/a.md", "---\nmodel: gpt-5\n---\nx");
+    let check = run(dir.path(), &["config", "check", "--model", "demo"]);
+    let expected = "agents/a.md:2: `model`: wanted `demo` or `provider/model`, got `gpt-5`;";
+    assert!(check.err.contains(expected) && !check.err.contains("nothing was changed"), "{}", check.err);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub enum Stamp {
     File(u64, Option<SystemTime>),
     /// Not a file, or its metadata cannot be read.
     Other(String),
+    /// It looks like agent files, but is not read, for this reason.
+    Unread(String),
 }
 
 /// One file, read.
@@ -27,7 +29,7 @@ pub struct FoundFile {
     pub path: PathBuf,
     /// The file, as shown to people.
     pub file: String,
-    /// Its content, or what is wrong with it.
+    /// Its content, or what is wrong with it; nothing if the problem of another file says so.
     pub read: Result<AgentFile, Vec<FileProblem>>,
 }
 
@@ -42,6 +44,11 @@ pub fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, FileProblem>
         |why: String| FileProblem::new(&shown(dir), None, format!("cannot read the folder: {why}"));
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound && dir.is_symlink() => {
+            return Err(unreadable(
+                "it is a link to nothing; create the folder, or remove the link".to_owned(),
+            ));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error.to_string())),
     };
@@ -51,15 +58,42 @@ pub fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, FileProblem>
         let name = entry.file_name();
         let name = name.to_string_lossy();
         // Editors create such names next to the file that they edit.
-        if !name.ends_with(".md") || name.starts_with(['.', '#']) {
+        if name.starts_with(['.', '#']) {
             continue;
         }
+        let stamp = match name.ends_with(".md") {
+            true => stamp(&entry.path()),
+            false => match why_unread(&entry.path(), &name) {
+                Some(why) => Stamp::Unread(why),
+                None => continue,
+            },
+        };
         if found.len() == FILES_MAX {
             return Err(unreadable(format!("it holds more than {FILES_MAX} agent files")));
         }
-        found.insert(entry.path(), stamp(&entry.path()));
+        found.insert(entry.path(), stamp);
     }
     Ok(Some(found))
+}
+
+/// Why something in the folder is not read although somebody may expect it; `None` if nobody does.
+fn why_unread(path: &Path, name: &str) -> Option<String> {
+    let name = name.to_lowercase();
+    if [".md", ".markdown", ".mdown", ".mdx"].iter().any(|ending| name.ends_with(ending)) {
+        return Some("it is not read: the name of an agent file ends with `.md`; rename it".to_owned());
+    }
+    let holds_files = |entries: fs::ReadDir| {
+        entries.flatten().any(|entry| entry.path().extension().is_some_and(|ending| ending == "md"))
+    };
+    let what = "the files in it are not read: agent files are not in subfolders; move them up, or out";
+    fs::read_dir(path).is_ok_and(holds_files).then(|| what.to_owned())
+}
+
+/// Whether a file is a note about the folder: a `README.md` without an agent's keys.
+fn is_note(path: &Path, stamp: &Stamp) -> bool {
+    let named = path.file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case("readme"));
+    let has_keys = |bytes: Vec<u8>| bytes.starts_with(b"---") || bytes.starts_with(b"\xef\xbb\xbf---");
+    named && !bytes(path, stamp, "").is_ok_and(has_keys)
 }
 
 fn stamp(path: &Path) -> Stamp {
@@ -71,14 +105,15 @@ fn stamp(path: &Path) -> Stamp {
     }
 }
 
-/// Reads all files that were found. If two agents have the same name, both files are refused.
+/// Reads all files that were found, but for a `README.md`. If two agents have the same name, both files are refused.
 pub fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<FoundFile> {
     let read = |(path, stamp): (&PathBuf, &Stamp)| FoundFile {
         path: path.clone(),
         file: shown(path),
         read: read_as(path, stamp, vet),
     };
-    let mut all: Vec<FoundFile> = stamps.iter().map(read).collect();
+    let mut all: Vec<FoundFile> =
+        stamps.iter().filter(|(path, stamp)| !is_note(path, stamp)).map(read).collect();
     refuse_duplicates(&mut all);
     all
 }
@@ -96,8 +131,12 @@ fn read_as(path: &Path, stamp: &Stamp, vet: &Vet<'_>) -> Result<AgentFile, Vec<F
 
 fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<FileProblem>> {
     let unreadable = |why: String| vec![FileProblem::new(file, None, format!("cannot read it: {why}"))];
-    if let Stamp::Other(why) = stamp {
-        return Err(unreadable(why.clone()));
+    match stamp {
+        Stamp::File(..) => {}
+        Stamp::Other(why) => return Err(unreadable(why.clone())),
+        Stamp::Unread(why) => {
+            return Err(vec![FileProblem { warning: true, ..FileProblem::new(file, None, why.clone()) }]);
+        }
     }
     let mut bytes = Vec::new();
     let opened = fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes));
@@ -115,16 +154,16 @@ fn refuse_duplicates(all: &mut [FoundFile]) {
     }
     for found in all.iter_mut() {
         let Ok(agent) = &found.read else { continue };
-        let others = files.get(&agent.name).into_iter().flatten().filter(|file| **file != found.file);
-        let others: Vec<&str> = others.map(String::as_str).collect();
-        if !others.is_empty() {
-            let what = format!(
-                "its agent `{}` has the same name as the one in `{}`; names are compared in lower case",
-                agent.name,
-                others.join("`, `")
-            );
-            found.read = Err(vec![FileProblem::new(&found.file, None, what)]);
-        }
+        let Some(same) = files.get(&agent.name).filter(|same| same.len() > 1) else { continue };
+        // One mistake is reported once: with the last file.
+        let others = &same[..same.len() - 1];
+        let what = format!(
+            "it defines the agent `{}`, as `{}` does: remove one, or give one another `name`",
+            agent.name,
+            others.join("`, `")
+        );
+        let is_last = same.last() == Some(&found.file);
+        found.read = Err(is_last.then(|| FileProblem::new(&found.file, None, what)).into_iter().collect());
     }
 }
 
@@ -163,14 +202,54 @@ mod tests {
     }
 
     #[test]
-    fn two_files_with_one_name_are_both_refused_ignoring_case() {
+    fn two_files_with_one_name_are_both_refused_with_one_error() {
         let dir = folder(&[("a.md", VALID), ("b.md", "---\nname: A\n---\nx"), ("c.md", VALID)]);
+        let dir = dir.path();
         assert_eq!(
-            problems(dir.path()),
-            "D/a.md: its agent `a` has the same name as the one in `D/b.md`; names are compared in lower case\n\
-             D/b.md: its agent `a` has the same name as the one in `D/a.md`; names are compared in lower case\n"
-                .replace("`D/", &format!("`{}/", "D"))
+            problems(dir),
+            "D/b.md: it defines the agent `a`, as `D/a.md` does: remove one, or give one another `name`\n"
         );
+        assert_eq!(load_all(dir).iter().filter(|found| found.read.is_ok()).count(), 1);
+    }
+
+    #[test]
+    fn a_readme_is_ignored_unless_it_has_the_keys_of_an_agent() {
+        for name in ["README.md", "readme.md", "Readme.MD", "README.markdown"] {
+            let dir = folder(&[("a.md", VALID), (name, "# Our agents\n")]);
+            assert_eq!((load_all(dir.path()).len(), problems(dir.path()).as_str()), (1, ""), "{name}");
+        }
+        let dir = folder(&[("readme.md", VALID), ("notes.md", "# Notes\n")]);
+        let found = problems(dir.path());
+        assert!(found.starts_with("D/notes.md:1: wanted a first line `---`"), "{found}");
+        assert!(found.contains("notes belong into `README.md`") && found.lines().count() == 1, "{found}");
+        assert_eq!(load_all(dir.path())[1].read.as_ref().unwrap().name, "readme");
+    }
+
+    #[test]
+    fn what_looks_like_an_agent_file_but_is_not_read_is_a_warning() {
+        let dir = folder(&[("a.MD", VALID), ("b.markdown", VALID), ("c.md.bak", VALID), ("d.txt", VALID)]);
+        for name in ["team", "empty"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("team/e.md"), VALID).unwrap();
+        let all = load_all(dir.path());
+        let warnings: Vec<_> = all.iter().filter_map(|found| found.read.as_ref().err()).flatten().collect();
+        assert!(warnings.len() == 3 && warnings.iter().all(|one| one.warning), "{warnings:?}");
+        let shown = problems(dir.path());
+        for part in
+            ["D/a.MD: it is not read", "D/b.markdown: it is not read", "D/team: the files in it are not"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_a_link_to_nothing_is_an_error() {
+        let dir = folder(&[("file", "x")]);
+        let (link, file) = (dir.path().join("agents"), dir.path().join("file"));
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        assert!(scan(&link).unwrap_err().what.contains("a link to nothing"));
+        assert!(scan(&file).unwrap_err().what.starts_with("cannot read the folder: "));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use agent::config::AgentConfig;
-use agent::port::{Models, Toolbox};
+use agent::port::{ModelError, Models, Toolbox};
+
+use super::Remark;
 
 /// A server's models and tools.
 #[derive(Clone)]
@@ -15,13 +17,24 @@ pub struct Vetting {
 }
 
 impl Vetting {
-    /// The keys that name something that does not exist, and what to do about each.
-    pub fn check(&self, config: &AgentConfig) -> Vec<(&'static str, String)> {
+    /// The keys that name something that does not exist, and what to do about each. A model without a key is only a
+    /// warning: it may get one, and until then the requests to it fail.
+    pub fn check(&self, config: &AgentConfig) -> Vec<Remark> {
         let mut problems = Vec::new();
         for (key, model) in config.named_models() {
-            if let Err(error) = self.models.model(Some(model)) {
-                problems.push((key, format!("`{key}` names `{model}`: {error}")));
-            }
+            let Err(error) = self.models.model(Some(model)) else { continue };
+            let warning = matches!(error, ModelError::Auth(_));
+            let why = match error {
+                ModelError::Auth(why) => {
+                    format!("{why}, and start the server again; until then requests to it fail")
+                }
+                ModelError::NoModel(why) => why,
+                other => other.to_string(),
+            };
+            let says_it = why.contains(&format!("got `{model}`"));
+            let what =
+                if says_it { format!("`{key}`: {why}") } else { format!("`{key}` names `{model}`: {why}") };
+            problems.push(Remark { key, what, warning });
         }
         problems.extend(unknown_tools(config, &self.toolbox.names()));
         problems
@@ -29,7 +42,7 @@ impl Vetting {
 }
 
 /// The keys that name unknown tools, and what to do about each.
-pub fn unknown_tools(config: &AgentConfig, known: &[String]) -> Vec<(&'static str, String)> {
+pub fn unknown_tools(config: &AgentConfig, known: &[String]) -> Vec<Remark> {
     let unknown = config.unknown_tools(known).into_iter();
-    unknown.map(|(key, what, hint)| (key, format!("{what}; {hint}"))).collect()
+    unknown.map(|(key, what, hint)| Remark { key, what: format!("{what}; {hint}"), warning: false }).collect()
 }

@@ -1,4 +1,4 @@
-//! Which agents came from a file, kept as `files.json` in the data directory. Losing it harms no agent: the
+//! Which agents came from a file and which files have mistakes, kept as `files.json` in the data directory. Losing it harms no agent: the
 //! next start finds agents with a file by their names, and only `--prune` no longer recognizes agents whose
 //! file is gone.
 
@@ -6,11 +6,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use agent::id::AgentId;
+use agent::id::{AgentId, ContentRef};
 use serde::{Deserialize, Serialize};
 
 use super::Result;
 use crate::ProjectError;
+use crate::agent_file::FileProblem;
 
 const FILE: &str = "files.json";
 
@@ -25,12 +26,18 @@ pub(super) struct Known {
     pub(super) rev: u64,
     /// The spaces that the file named.
     pub(super) spaces: Vec<String>,
+    /// What the file said; `None` if an earlier version wrote this.
+    #[serde(default)]
+    pub(super) text: Option<ContentRef>,
 }
 
 /// All agents that came from a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) agents: Vec<Known>,
+    /// Mistakes in files, which are not in use because of them.
+    #[serde(default)]
+    pub(super) problems: Vec<FileProblem>,
 }
 
 impl Record {
@@ -55,8 +62,9 @@ impl Record {
         self.agents.iter().find(|known| known.id == id)
     }
 
+    /// Adds an agent. A retired one of the same name is forgotten.
     pub(super) fn put(&mut self, known: Known) {
-        self.agents.retain(|other| other.id != known.id);
+        self.agents.retain(|other| other.id != known.id && other.name != known.name);
         self.agents.push(known);
     }
 }
@@ -79,7 +87,7 @@ mod tests {
         let mut record = Record::default();
         for rev in [1, 2] {
             let (name, file) = ("ada".to_owned(), "agents/ada.md".to_owned());
-            record.put(Known { id, name, file, rev, spaces: vec!["home".to_owned()] });
+            record.put(Known { id, name, file, rev, spaces: vec!["home".to_owned()], text: None });
         }
         assert_eq!((record.agents.len(), record.of(id).unwrap().rev), (1, 2));
         record.write(dir.path()).unwrap();

@@ -1,16 +1,23 @@
 //! What happened to the agents of files.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use agent::config::KEYS;
 use agent::port::AgentCard;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use similar::{Change, ChangeTag, TextDiff};
 
-use crate::agent_file::AgentFile;
+use crate::agent_file::{AgentFile, FileProblem};
+
+/// Maximum time for a comparison; after it the difference is correct, but not the shortest.
+const DIFF_TIME: Duration = Duration::from_millis(100);
+/// Why an agent that was retired by command stays so.
+pub(super) const RETIRED: &str = "it is retired; a new agent of that name is created when the file changes";
 
 /// What happened to the agents.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ReconcileReport {
     /// Agents that were created.
     pub created: Vec<Created>,
@@ -20,13 +27,14 @@ pub struct ReconcileReport {
     pub unchanged: Vec<String>,
     /// Agents that were left as they are although their file, or its absence, says otherwise.
     pub left: Vec<Left>,
-    /// Agents that were retired, with the files that are gone.
-    #[serde(serialize_with = "retired_to_json")]
-    pub retired: Vec<(String, String)>,
+    /// Agents that were retired because their files are gone.
+    pub retired: Vec<Retired>,
+    /// What is wrong with files although it stops nothing.
+    pub warnings: Vec<FileProblem>,
 }
 
 /// An agent that was created.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Created {
     /// Its handle.
     pub name: String,
@@ -39,7 +47,7 @@ pub struct Created {
 }
 
 /// An agent that was changed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Changed {
     /// Its handle.
     pub name: String,
@@ -47,17 +55,53 @@ pub struct Changed {
     pub file: String,
     /// It was changed over the API since its file was applied.
     pub amended: bool,
-    /// Each changed key, with its value before and after.
-    #[serde(serialize_with = "changes_to_json")]
-    pub changes: Vec<(&'static str, Value, Value)>,
+    /// The changed keys.
+    pub changes: Vec<ChangedKey>,
     /// Spaces that it joined.
     pub joined: Vec<String>,
     /// Spaces that it left.
     pub departed: Vec<String>,
 }
 
+/// A key whose value changed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ChangedKey {
+    /// The key with its path.
+    pub key: String,
+    /// The value before.
+    pub old: Value,
+    /// The value now.
+    pub new: Value,
+}
+
+impl ChangedKey {
+    /// Of changed instructions, the lines that are in only one of the texts, in order; `true` marks those of the new
+    /// one.
+    pub fn lines(&self) -> Option<Vec<(bool, &str)>> {
+        let (old, new) = (self.old.as_str()?, self.new.as_str()?);
+        (self.key == "instructions").then(|| changed_lines(old, new))
+    }
+}
+
+fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    let changes = diff.iter_all_changes().filter(|change| change.tag() != ChangeTag::Equal);
+    let line =
+        |change: Change<&'a str>| (change.tag() == ChangeTag::Insert, change.value().trim_end_matches('\n'));
+    changes.map(line).collect()
+}
+
+/// An agent that was retired because its file is gone.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Retired {
+    /// Its handle.
+    pub name: String,
+    /// The file that is gone, as shown to people.
+    pub file: String,
+}
+
 /// An agent that was left as it is.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Left {
     /// Its handle.
     pub name: String,
@@ -90,14 +134,16 @@ impl ReconcileReport {
     }
 
     pub(super) fn retire(&mut self, name: &str, file: &str) {
-        self.retired.push((name.to_owned(), file.to_owned()));
+        self.retired.push(Retired { name: name.to_owned(), file: file.to_owned() });
     }
 
     /// Notes each key that differs.
     pub(super) fn compare(&mut self, file: &AgentFile, card: &AgentCard, amended: bool) {
         let old = card.config.to_json();
         let new = file.config.to_json();
-        let pair = |name, old: Value, new: Value| (old != new).then_some((name, old, new));
+        let pair = |key: &str, old: Value, new: Value| {
+            (old != new).then(|| ChangedKey { key: key.to_owned(), old, new })
+        };
         let display = pair("display_name", json!(card.entity.display_name), json!(file.display_name));
         let of_config = KEYS.iter().filter_map(|key| {
             let value = |config| key.of(config).cloned().unwrap_or_default();
@@ -138,6 +184,11 @@ impl ReconcileReport {
         });
     }
 
+    /// Whether the agent was left because it is retired.
+    pub fn left_retired(&self, name: &str) -> bool {
+        self.left.iter().any(|left| left.name == name && left.why == RETIRED)
+    }
+
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.created.is_empty() && self.changed.is_empty() && self.left.is_empty() && self.retired.is_empty()
@@ -150,19 +201,107 @@ impl ReconcileReport {
         all
     }
 
-    /// The report as JSON.
-    pub fn to_json(&self) -> Value {
-        json!(self)
+    /// What happened, agent by agent, in words.
+    pub fn news(&self) -> Vec<AgentNews<'_>> {
+        let created = self.created.iter().map(|one| {
+            let spaces = if one.spaces.is_empty() { "no space".to_owned() } else { listed(&one.spaces) };
+            let hint = one.was.as_ref().map(|was| {
+                format!("hint: is this `{was}` renamed? `name: {was}` in {} keeps its history", one.file)
+            });
+            let what = format!("{}, in {spaces}", one.file);
+            AgentNews {
+                verb: "created",
+                name: &one.name,
+                what,
+                changes: &[],
+                details: hint.into_iter().collect(),
+            }
+        });
+        let changed = self.changed.iter().map(|one| {
+            let amended = if one.amended { ", which overrides changes made over the API" } else { "" };
+            let moves = [("joined", &one.joined), ("departed from", &one.departed)].into_iter();
+            let moves = moves.filter(|(_, spaces)| !spaces.is_empty());
+            let details = moves.map(|(verb, spaces)| format!("{verb} {}", listed(spaces))).collect();
+            let what = format!("{}{amended}", one.file);
+            AgentNews { verb: "changed", name: &one.name, what, changes: &one.changes, details }
+        });
+        let plain = |verb, name, what| AgentNews { verb, name, what, changes: &[], details: Vec::new() };
+        let left = self.left.iter().map(|one| plain("left", &one.name, format!("{}: {}", one.file, one.why)));
+        let retired =
+            self.retired.iter().map(|one| plain("retired", &one.name, format!("{} is gone", one.file)));
+        created.chain(changed).chain(left).chain(retired).collect()
     }
 }
 
-fn retired_to_json<S: Serializer>(retired: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(retired.iter().map(|(name, file)| json!({"name": name, "file": file})))
+/// What happened to one agent, in words.
+#[derive(Debug)]
+pub struct AgentNews<'a> {
+    /// `created`, `changed`, `left` or `retired`.
+    pub verb: &'static str,
+    /// The agent's handle.
+    pub name: &'a str,
+    /// Its file, and what there is to say about it.
+    pub what: String,
+    /// The changed keys.
+    pub changes: &'a [ChangedKey],
+    /// More about it, one line each.
+    pub details: Vec<String>,
 }
 
-fn changes_to_json<S: Serializer>(
-    changes: &[(&'static str, Value, Value)],
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    to.collect_seq(changes.iter().map(|(key, old, new)| json!({"key": key, "old": old, "new": new})))
+impl std::fmt::Display for AgentNews<'_> {
+    /// In one line, without the values, which may be long or private.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} agent `{}`: {}", self.verb, self.name, self.what)?;
+        if !self.changes.is_empty() {
+            let keys: Vec<&str> = self.changes.iter().map(|one| one.key.as_str()).collect();
+            write!(f, " ({})", keys.join(", "))?;
+        }
+        self.details.iter().try_for_each(|detail| write!(f, "; {detail}"))
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(old: &str, new: &str, expected: &[&str]) {
+        let lines = changed_lines(old, new);
+        let lines: Vec<String> =
+            lines.iter().map(|(added, line)| format!("{}{line}", if *added { '+' } else { '-' })).collect();
+        assert_eq!(lines, expected, "{old:?} {new:?}");
+    }
+
+    #[test]
+    fn only_lines_that_differ_are_shown() {
+        check("a\nb\nc", "a\nb\nc", &[]);
+        check("a\nb\nc", "a\nx\nc", &["-b", "+x"]);
+        check("a\nb\nc\nd", "a\nc\nx\nd", &["-b", "+x"]);
+        check("", "a", &["+a"]);
+        check("a\nb", "", &["-a", "-b"]);
+        check("a\nb\nc\nd\ne", "x\nb\nc\nd\ny", &["-a", "+x", "-e", "+y"]);
+    }
+
+    #[test]
+    fn news_of_an_agent_fit_one_line_without_the_values() {
+        let key = |key: &str| ChangedKey { key: key.to_owned(), old: json!("secret"), new: json!("other") };
+        let changed = Changed {
+            name: "ada".to_owned(),
+            file: "agents/ada.md".to_owned(),
+            amended: true,
+            changes: vec![key("description"), key("model")],
+            joined: vec!["home".to_owned()],
+            departed: Vec::new(),
+        };
+        let report = ReconcileReport { changed: vec![changed], ..ReconcileReport::default() };
+        let expected = "changed agent `ada`: agents/ada.md, which overrides changes made over the API (description, \
+                        model); joined `home`";
+        assert_eq!(report.news()[0].to_string(), expected);
+        let read = ReconcileReport::deserialize(json!(report)).unwrap();
+        assert_eq!(json!(read), json!(report), "the parent of `viv up -d` reads what its server reports");
+    }
 }

@@ -18,12 +18,12 @@ use agent::id::{AgentId, CallId};
 use agent::limits;
 use agent::port::{Due, StoreError, Wakeup};
 use jiff::Timestamp;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
-use crate::activation::{Activated, NodeContext, StoreFailure, activate};
+use crate::activation::{Activated, NodeContext, StoreFailure, Wakes, activate};
 use crate::answered::Answered;
 use crate::breaker::Breakers;
 use crate::detached_calls::DetachedCalls;
@@ -56,7 +56,7 @@ type Finished = (AgentId, Result<Activated, StoreFailure>);
 
 struct Awake {
     task: AbortHandle,
-    recheck: Arc<Notify>,
+    wakes: Arc<Wakes>,
     /// A signal arrived meanwhile: activate it again when this activation ends.
     again: bool,
 }
@@ -131,10 +131,10 @@ async fn activate_or_quarantine(
     node_context: &NodeContext,
     turn: Turn,
     watch: Option<Watch>,
-    recheck: &Notify,
+    wakes: &Wakes,
 ) -> Result<Activated, StoreFailure> {
     let agent = turn.agent;
-    let why = match activate(node_context, turn, watch, recheck).await {
+    let why = match activate(node_context, turn, watch, wakes).await {
         Err(StoreFailure { error: StoreError::Damaged(why), .. }) => why,
         result => return result,
     };
@@ -247,9 +247,11 @@ impl KeeperLoop {
     fn signalled(&mut self, wakeup: Wakeup) {
         failpoint::hit!("accept.signalled");
         let Wakeup { agent, at, urgent } = wakeup;
-        match self.awake.get(&agent) {
-            Some(awake) if urgent => awake.recheck.notify_one(),
-            _ => {}
+        if let Some(awake) = self.awake.get(&agent) {
+            awake.wakes.due.notify_one();
+            if urgent {
+                awake.wakes.recheck.notify_one();
+            }
         }
         self.due(agent, at);
     }
@@ -275,7 +277,7 @@ impl KeeperLoop {
         match self.awake.get_mut(&agent) {
             Some(awake) => {
                 awake.again = true;
-                awake.recheck.notify_one();
+                awake.wakes.recheck.notify_one();
             }
             None => {
                 self.turns.forget_suspect(agent);
@@ -323,13 +325,13 @@ impl KeeperLoop {
     }
 
     fn begin(&mut self, turn: Turn) {
-        let (agent, recheck) = (turn.agent, Arc::new(Notify::new()));
-        let (node_context, notified) = (Arc::clone(&self.node_context), Arc::clone(&recheck));
+        let (agent, wakes) = (turn.agent, Arc::new(Wakes::default()));
+        let (node_context, notified) = (Arc::clone(&self.node_context), Arc::clone(&wakes));
         let watch = turn.watched.then(|| Watch { agent, cleared: self.clear.clone() });
         let task = self.tasks.spawn(async move {
             (agent, activate_or_quarantine(&node_context, turn, watch, &notified).await)
         });
-        self.awake.insert(agent, Awake { task, recheck, again: false });
+        self.awake.insert(agent, Awake { task, wakes, again: false });
     }
 
     async fn drain(mut self) {

@@ -129,7 +129,9 @@ async fn a_small_window_never_overflows() {
         world.say(husam, lobby, &format!("message {n}: {}", "x".repeat(300))).await.unwrap();
         world.quiet().await.unwrap();
     }
-    let prompts = fixture.model.prompts();
+    let mut prompts = fixture.model.prompts();
+    // The others ask for summaries.
+    prompts.retain(|prompt| !prompt.tools.is_empty());
     let sizes = prompts.iter().map(|p| crate::fixture::entries(p).iter().map(|e| e.tokens).sum::<u32>());
     assert!(sizes.clone().max().unwrap() < 3_000, "the largest was {:?}", sizes.max());
     assert!(world.reader().view(ada).await.unwrap().unwrap().rev > 0);

@@ -25,4 +25,5 @@ mod store_wrapper;
 mod stories;
 mod streaming;
 mod stub_vendor;
+mod summaries;
 mod traces;

@@ -202,7 +202,7 @@ fn extends(vendor: Vendor, before: &Value, after: &Value) -> rules::RuleVerdict 
 }
 
 /// Every vendor accepts each request, and within a cycle no request rewrites a decided one.
-fn accepted_by_every_vendor(prompts: &[Prompt], case: &str) {
+pub(crate) fn accepted_by_every_vendor(prompts: &[Prompt], case: &str) {
     accepted_by_every_vendor_but(None, prompts, case);
 }
 

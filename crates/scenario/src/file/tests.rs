@@ -208,7 +208,7 @@ fn a_config_is_checked_with_positions() {
         )),
         [
             "5:51: there is no tool `nope`; did you mean `done`?",
-            "6:5: `awareness`: wanted one of `none`, `preview`, `inject`, `preview+inject`, `interrupt`, unknown variant `sometimes`",
+            "6:5: `awareness`: wanted one of `none`, `preview`, `inject`, `preview+inject`, `interrupt`, got \"sometimes\"",
             "7:14: `limits.max_steps` must be 1 to 1000, got 0",
         ]
     );

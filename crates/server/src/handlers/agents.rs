@@ -1,5 +1,6 @@
 //! Agents: create, read, change, suspend, resume, retire, cancel.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::config::AgentConfig;
@@ -244,7 +245,7 @@ pub(super) async fn cancel(
         // By now the cycle has probably ended: it would be refused as one that the caller may not cancel.
         match app.ports.registry.known_request(request.clone()).await? {
             KnownRequest::New => {}
-            KnownRequest::Repeated(cycle) => return Ok(Json(Canceled { cycle: CycleId(cycle) })),
+            KnownRequest::Repeated(cycle) => return cancel_again(app, &name, CycleId(cycle)).await,
             KnownRequest::Conflict => return Err(once::key_reused()),
         }
     }
@@ -259,18 +260,52 @@ pub(super) async fn cancel(
     };
     let id = card.id;
     run_to_completion(async move {
-        let cycle = app.ports.registry.cancel(id, body.cycle).await;
-        let cycle = match cycle {
-            Ok(cycle) => cycle,
-            Err(error) => return Err(refused(&app, error).await),
-        };
-        app.node.recheck(id);
         if let Some(request) = request {
-            app.ports.registry.note_request(request, cycle.0).await?;
+            // The cycle is noted before it is canceled: a repeat must not cancel the next one.
+            let cycle = wanted_cycle(&app, &card, body.cycle).await?;
+            body.cycle = match app.ports.registry.note_request(request, cycle.0).await? {
+                KnownRequest::New => Some(cycle),
+                KnownRequest::Repeated(noted) => Some(CycleId(noted)),
+                KnownRequest::Conflict => return Err(once::key_reused()),
+            };
         }
-        Ok(Json(Canceled { cycle }))
+        let cycle = cancel_cycle(&app, id, body.cycle).await;
+        match cycle {
+            Ok(cycle) => Ok(Json(Canceled { cycle })),
+            Err(error) => Err(refused(&app, error).await),
+        }
     })
     .await
+}
+
+async fn cancel_cycle(app: &AppState, id: AgentId, cycle: Option<CycleId>) -> Result<CycleId, RegistryError> {
+    let cycle = app.ports.registry.cancel(id, cycle).await?;
+    app.node.recheck(id);
+    Ok(cycle)
+}
+
+/// Answers a repeat: cancels the cycle that the request named or found, if that is still open.
+async fn cancel_again(app: Arc<AppState>, name: &str, cycle: CycleId) -> Result<Json<Canceled>, Problem> {
+    let id = find_agent(&app, name).await?.id;
+    run_to_completion(async move {
+        match cancel_cycle(&app, id, Some(cycle)).await {
+            Ok(_) | Err(RegistryError::Denied(Denial::OtherCycle(_) | Denial::NoOpenCycle(_))) => {
+                Ok(Json(Canceled { cycle }))
+            }
+            Err(error) => Err(refused(&app, error).await),
+        }
+    })
+    .await
+}
+
+/// The agent's open cycle, if it is the wanted one.
+async fn wanted_cycle(app: &AppState, card: &AgentCard, wanted: Option<CycleId>) -> Result<CycleId, Problem> {
+    let open = card.open.as_ref().map(|open| open.id).filter(|open| wanted.is_none_or(|one| one == *open));
+    let none = if wanted.is_some() { Denial::OtherCycle(card.id) } else { Denial::NoOpenCycle(card.id) };
+    match open {
+        Some(open) => Ok(open),
+        None => Err(denied(app, none).await),
+    }
 }
 
 fn not_own_cycle() -> Problem {
@@ -289,11 +324,10 @@ async fn own_cycle(
     if !app.ports.reader.share_a_space(card.entity.id, entity).await? {
         return Err(not_own_cycle());
     }
-    let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));
-    let none = if wanted.is_some() { Denial::OtherCycle(card.id) } else { Denial::NoOpenCycle(card.id) };
-    let Some(open) = open else { return Err(denied(app, none).await) };
-    let asked = open.requesters.iter().any(|one| one.principal == Principal::Entity(entity));
-    if asked { Ok(open.id) } else { Err(not_own_cycle()) }
+    let cycle = wanted_cycle(app, card, wanted).await?;
+    let mut requesters = card.open.iter().flat_map(|open| &open.requesters);
+    let asked = requesters.any(|one| one.principal == Principal::Entity(entity));
+    if asked { Ok(cycle) } else { Err(not_own_cycle()) }
 }
 
 async fn card(app: &AppState, id: AgentId) -> Result<Agent, Problem> {
@@ -394,6 +428,13 @@ fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem> {
         Some((_, what, hint)) => Err(Problem::new(Code::NoSuchTool, what).hint(hint)),
         None => Ok(()),
     }
+}
+
+/// The handle of an agent that exists.
+pub(super) async fn handle_of(app: &AppState, agent: AgentId) -> Result<String, Problem> {
+    let found = app.ports.reader.entity(agent.entity().to_string()).await?;
+    let found = found.ok_or_else(|| Problem::not_found("agent", &agent.to_string()))?;
+    Ok(found.name)
 }
 
 /// The agent with that id or handle.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use agent::event::{Event, EventProgress};
-use agent::id::{AgentId, EventId};
+use agent::id::{AgentId, EventId, hashed_uuid};
 use agent::limits;
 use agent::port::{Accept, Accepted, InboxFilter, Scope, SentAgain};
+use agent::quote::is_hidden;
 use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
@@ -66,9 +67,10 @@ pub(super) async fn send(
 
 /// The id of a new event. The same idempotency key of the same principal yields the same id.
 fn new_event_id(app: &AppState, caller: &Caller, idempotency: &Idempotency) -> EventId {
-    // The id contains the principal, so that no client can produce an id of another one.
+    // The principal is part of it, so that no client can produce an id of another one. Both are hashed: the id is in
+    // paths, and it is the `root` of messages that others read.
     EventId(match &idempotency.0 {
-        Some(key) => format!("api:{}:{key}", caller.principal()),
+        Some(key) => format!("api:{}", hashed_uuid(&["event", &caller.principal(), key])),
         None => app.ports.ids.uuid().to_string(),
     })
 }
@@ -79,11 +81,13 @@ fn event_location(agent: AgentId, event: &EventId) -> String {
 
 /// Checks the name of a service; the error names the field.
 pub(super) fn check_service_name(field: &str, service: &str) -> Result<(), Problem> {
-    if (1..=limits::KEY_MAX_BYTES).contains(&service.len()) && !service.chars().any(char::is_control) {
+    if (1..=limits::KEY_MAX_BYTES).contains(&service.len()) && !service.chars().any(is_hidden) {
         return Ok(());
     }
     let most = limits::KEY_MAX_BYTES;
-    let detail = format!("`{field}`: the service must have 1 to {most} bytes without control characters");
+    let detail = format!(
+        "`{field}`: the service must have 1 to {most} bytes without control characters and other invisible ones"
+    );
     Err(Problem::new(Code::BadValue, detail))
 }
 

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use runtime::Ports;
 
-use super::agents::find_agent;
+use super::agents::{find_agent, handle_of};
 use super::messages::messages_json;
 use crate::app_state::SharedState;
 use crate::extract::{PathParam, Query};
@@ -26,11 +26,12 @@ pub(super) async fn runs(
     PathParam(name): PathParam<String>,
     Query(query): Query<RunQuery>,
 ) -> Result<Json<PageJson<RunJson>>, Problem> {
-    let agent = find_agent(&app, &name).await?.id;
+    let found = find_agent(&app, &name).await?;
+    let (agent, handle) = (found.id, found.entity.name);
     let list = Listing::new(format!("runs {agent}"), &query, query.cursor.as_deref(), query.limit)?;
     let filter = RunFilter { ending: query.ending, since: query.since };
     let found = app.ports.reader.runs(agent, filter, list.page.clone()).await?;
-    Ok(list.answer(found, RunJson::from))
+    Ok(list.answer(found, |run| RunJson::of(run, handle.clone())))
 }
 
 /// Returns a run, with the messages that it posted.
@@ -45,7 +46,8 @@ pub(super) async fn run(
     let cycle: CycleId = id.parse().map_err(|_| missing())?;
     let run = app.ports.reader.run(cycle).await?.ok_or_else(missing)?;
     let messages = app.ports.reader.messages_of_cycle(cycle).await?;
-    Ok(Json(RunDetail { run: run.into(), messages: messages_json(&app, messages).await? }))
+    let handle = handle_of(&app, run.agent).await?;
+    Ok(Json(RunDetail { run: RunJson::of(run, handle), messages: messages_json(&app, messages).await? }))
 }
 
 /// Lists entries of an agent's consciousness, oldest first.

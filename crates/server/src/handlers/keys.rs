@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent::id::CredentialId;
 use agent::limits;
-use agent::port::{Credential, KeyAdded, NewCredential, Rotation, Scope};
+use agent::port::{Credential, KeyAdded, KnownRequest, NewCredential, RequestKey, Rotation, Scope};
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
@@ -42,7 +42,7 @@ pub(super) async fn create(
         return Err(Problem::new(Code::BadValue, detail).hint("choose another label"));
     }
     let at = app.ports.clock.now();
-    check_expiry(expires_at, at)?;
+    check_expiry(&app, request.as_ref(), expires_at, at).await?;
     let secret = keys::key(&(app.options.key_source)());
     let credential =
         Credential { expires_at, ..Credential::new(CredentialId(app.ports.ids.uuid()), scope, label) };
@@ -87,10 +87,22 @@ async fn read_scope(app: &AppState, scope: &str, entity: Option<&str>) -> Result
     }
 }
 
-fn check_expiry(expires_at: Option<Timestamp>, now: Timestamp) -> Result<(), Problem> {
-    match expires_at.filter(|at| *at <= now) {
-        None => Ok(()),
-        Some(at) => {
+/// Checks that a new key is not expired. A repeat of a request asks for no new key: its time may have passed since.
+async fn check_expiry(
+    app: &AppState,
+    request: Option<&RequestKey>,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let Some(at) = expires_at.filter(|at| *at <= now) else { return Ok(()) };
+    let known = match request {
+        Some(request) => app.ports.registry.known_request(request.clone()).await?,
+        None => KnownRequest::New,
+    };
+    match known {
+        KnownRequest::Repeated(_) => Ok(()),
+        KnownRequest::Conflict => Err(key_reused()),
+        KnownRequest::New => {
             Err(Problem::new(Code::BadValue, format!("`expires_at` must be in the future, got {at}")))
         }
     }
@@ -143,7 +155,7 @@ pub(super) async fn rotate(
         return Err(Problem::new(Code::BadValue, detail));
     }
     let at = app.ports.clock.now();
-    check_expiry(expires_at, at)?;
+    check_expiry(&app, request.as_ref(), expires_at, at).await?;
     let old_until =
         at.checked_add(Duration::from_secs(overlap)).map_err(|error| Problem::internal(&error))?;
     let secret = keys::key(&(app.options.key_source)());

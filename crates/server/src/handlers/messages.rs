@@ -7,6 +7,7 @@ use std::sync::Arc;
 use agent::entity::{Entity, EntityKind, Space};
 use agent::event::EventProgress;
 use agent::id::{EntityId, EventId, MessageId};
+use agent::life::Standing;
 use agent::limits;
 use agent::port::{Accept, Accepted, Denial, MessageFilter, Page, StoreError};
 use agent::space::PostedMessage;
@@ -50,7 +51,8 @@ pub(super) async fn post_message(
                 failpoint::hit!("accept.committed");
                 // Agents are signaled before streams are updated: their latency matters more.
                 app.node.signal(&wake);
-                let posted = PostedMessage::new(message.clone(), sender.display_name, sender.kind);
+                let posted = PostedMessage::new(message.clone(), sender.display_name, sender.kind)
+                    .with_handle(sender.name);
                 app.ports.live.bus().publish(&[topic], Arc::new(Update::Message { message: posted.clone() }));
                 for wakeup in &wake {
                     let event = EventId(message.id.to_string());
@@ -156,6 +158,11 @@ async fn resolve_mentions(app: &AppState, space: &Space, names: &[String]) -> Re
             let shown: String = name.chars().take(80).collect();
             Problem::new(Code::BadMention, format!("`mentions[{i}]`: no member is called `{shown}`"))
         })?;
+        let card = app.ports.reader.agent(found.entity.id.agent()).await?;
+        if card.is_some_and(|card| card.standing == Standing::Retired) {
+            let detail = format!("`mentions[{i}]`: the agent `{}` is retired", found.entity.name);
+            return Err(Problem::new(Code::AgentRetired, detail));
+        }
         if !ids.contains(&found.entity.id) {
             ids.push(found.entity.id);
         }
@@ -223,20 +230,20 @@ pub(crate) async fn with_senders(
     app: &AppState,
     messages: Vec<agent::space::Message>,
 ) -> Result<Vec<PostedMessage>, StoreError> {
-    let mut senders: HashMap<EntityId, (String, EntityKind)> = HashMap::new();
+    let mut senders: HashMap<EntityId, (String, EntityKind, String)> = HashMap::new();
     let mut out = Vec::with_capacity(messages.len());
     for message in messages {
-        let (sender_name, sender_kind) = match senders.entry(message.sender) {
+        let (sender_name, sender_kind, handle) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(vacant) => {
                 let entity = app.ports.reader.entity(message.sender.to_string()).await?;
                 let missing =
                     || StoreError::Broken(format!("the sender `{}` does not exist", message.sender));
                 let entity = entity.ok_or_else(missing)?;
-                vacant.insert((entity.display_name, entity.kind)).clone()
+                vacant.insert((entity.display_name, entity.kind, entity.name)).clone()
             }
         };
-        out.push(PostedMessage::new(message, sender_name, sender_kind));
+        out.push(PostedMessage::new(message, sender_name, sender_kind).with_handle(handle));
     }
     Ok(out)
 }

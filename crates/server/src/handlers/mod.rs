@@ -88,6 +88,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
                 NotHuman,
                 NotMember,
                 BadMention,
+                AgentRetired,
                 SpaceClosed,
                 InboxFull,
             ],

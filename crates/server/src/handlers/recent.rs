@@ -1,17 +1,20 @@
 //! The recent history of the server: messages and ended cycles.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use agent::id::AgentId;
 use agent::limits;
 use agent::port;
 use axum::Json;
 use axum::extract::State;
 
-use super::agents::find_agent;
+use super::agents::{find_agent, handle_of};
 use super::messages::messages_json;
 use crate::app_state::{AppState, SharedState};
 use crate::extract::{Query, rows};
 use crate::problem::{Code, Problem};
-use api::{Recent, RecentItemJson, RecentQuery};
+use api::{Recent, RecentItemJson, RecentQuery, RunJson};
 
 /// Lists the newest messages and runs of all or of some agents, oldest first.
 #[utoipa::path(get, path = "/v1/recent", tag = "streams", params(RecentQuery),
@@ -28,11 +31,18 @@ pub(super) async fn list(
     let found = app.ports.reader.recent(agents, query.since, limit).await?;
     let mut messages = Vec::new();
     let mut runs = Vec::new();
+    let mut handles: HashMap<AgentId, String> = HashMap::new();
     for item in found {
         let at = item.at();
         match item {
             port::RecentItem::Message(message) => messages.push(message),
-            port::RecentItem::Run(run) => runs.push((at, RecentItemJson::Run(Box::new(run.into())))),
+            port::RecentItem::Run(run) => {
+                let handle = match handles.entry(run.agent) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(vacant) => vacant.insert(handle_of(&app, run.agent).await?),
+                };
+                runs.push((at, RecentItemJson::Run(Box::new(RunJson::of(run, handle.clone())))));
+            }
         }
     }
     let messages = messages_json(&app, messages).await?.into_iter();

@@ -27,6 +27,7 @@ use crate::app_state::AppState;
 use crate::auth::{Caller, valid_credential};
 use crate::problem::Code;
 use crate::quota::StreamSlot;
+use crate::reads::Read;
 use api::{Closed, Gap};
 
 /// Why the server ends a stream.
@@ -250,8 +251,10 @@ impl Pump {
             if let Some(entity) = self.caller.entity() {
                 self.check_membership(entity).await?;
             }
+            let read = self.read().await;
             let now =
                 self.subject.snapshot(&self.app, self.is_operator()).await?.ok_or(CloseReason::Store)?;
+            drop(read);
             if self.first_snapshot {
                 (self.last, self.first_snapshot) = (now.mark, false);
             }
@@ -300,8 +303,14 @@ impl Pump {
         if !kept.is_empty() {
             return Ok((kept, true));
         }
+        let _read = self.read().await;
         let (page, more) = self.subject.since(&self.app, self.last).await?;
         Ok((page.iter().map(|(id, update)| self.shared.of(*id, update)).collect(), more))
+    }
+
+    /// Waits for the turn of a read, as requests with the same key do.
+    async fn read(&self) -> Read {
+        self.app.reads.turn(self.caller.credential.id, self.is_operator()).await
     }
 
     /// Sends an update from the bus.

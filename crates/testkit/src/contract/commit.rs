@@ -220,6 +220,7 @@ pub async fn messages_of_an_agent_are_posted_with_its_decision(b: Backend) {
     let names: Vec<_> =
         notifications.messages.iter().map(|said| (said.sender_name.as_str(), said.sender_kind)).collect();
     assert!(names.iter().all(|name| *name == ("ADA", EntityKind::Agent)), "{names:?}");
+    assert!(notifications.messages.iter().all(|said| said.sender_handle == "ada"));
     let waiting = w.wake(w.bob).await.waiting;
     assert_eq!((waiting.len(), waiting[1].event.envelope.trust), (2, Trust::Agent));
     let activation = w.wake(w.ada).await;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Idle, PlanChange, Tried};
 use agent::config::AgentConfig;
-use agent::entry::{EntryKind, View};
+use agent::entry::{Compaction, EntryKind, SummaryMethod, View};
 use agent::event::{Cause, Envelope, EventData, EventState, Trust};
 use agent::id::{CycleId, EventId, PlanId, RootId};
 use agent::life::{IdleReason, IdleUntil, Layer, Plan, Schedule, Standing, Window};
 use agent::port::{Accepted, InboxFilter};
 use agent::run::Usage;
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::Backend;
 use super::world::{AHEAD, CycleDriver, World, at, everything, fresh, service, world, world_with};
@@ -414,6 +415,17 @@ pub async fn a_view_is_stored_separately_and_the_log_stays_complete(b: Backend) 
         tail: 4,
         reasoning_from: 4,
         native_from: 3,
+        compaction: Some(Compaction {
+            round: 1,
+            cycles: (1, 2),
+            last: CycleId(Uuid::from_u128(5)),
+            method: SummaryMethod::Model,
+            model: Some("scripted/one".into()),
+            usage: Usage { output: Some(9), ..Usage::default() },
+            tokens_before: 100,
+            tokens_after: 40,
+            entries: 2,
+        }),
     };
     let mut change = driver.changes(CommitKind::View);
     change.view = Some(view.clone());

@@ -154,4 +154,9 @@ pub async fn a_request_is_noted_once_with_its_subject(b: Backend) {
     assert_eq!(registry.note_request(key("admin", "a"), other).await.unwrap(), repeated);
     assert_eq!(registry.note_request(key("admin", "b"), other).await.unwrap(), KnownRequest::Conflict);
     assert_eq!(registry.note_request(key("husam", "b"), other).await.unwrap(), KnownRequest::New);
+    let (reserved, nobody) = (KnownRequest::Repeated(uuid::Uuid::nil()), uuid::Uuid::nil());
+    assert_eq!(registry.note_request(key("nur", "a"), nobody).await.unwrap(), KnownRequest::New);
+    assert_eq!(registry.note_request(key("nur", "b"), other).await.unwrap(), KnownRequest::Conflict);
+    assert_eq!(registry.note_request(key("nur", "a"), first).await.unwrap(), reserved);
+    assert_eq!(registry.note_request(key("nur", "a"), nobody).await.unwrap(), repeated);
 }

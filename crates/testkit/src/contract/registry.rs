@@ -130,6 +130,7 @@ pub async fn the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken(b: B
     assert_eq!(entity("ada".into()).await.id, second.entity());
     let first = entity(w.ada.to_string()).await;
     assert_eq!(first.name, former_name("ada", w.ada.0));
+    assert!(first.display_name.ends_with(former_name("", w.ada.0).as_str()), "{}", first.display_name);
     assert_eq!(entity(first.name.to_uppercase()).await, first);
     assert!(w.wake(w.bob).await.facts.rev > before.rev, "who shares a space with it sees the new name");
     w.b.registry.set_standing(second, Standing::Retired, at(7)).await.unwrap();
@@ -237,6 +238,12 @@ pub async fn changing_an_agent_creates_a_revision_only_if_a_cycle_uses_the_old_o
     let activation = w.wake(w.ada).await;
     assert_eq!((activation.config_rev, activation.config.limits.max_steps), (1, limits::MAX_STEPS));
     assert_eq!(w.wake(w.bob).await.facts.space(w.team).unwrap().members[1].entity.display_name, "Ada L.");
+    w.b.registry.set_standing(w.ada, Standing::Retired, at(6)).await.unwrap();
+    for (name, patch) in [(Some("Ada"), None), (None, Some(json!({"debounce": 5})))] {
+        let retired = amend(name, patch).await;
+        let refused = matches!(retired, Err(RegistryError::Denied(Denial::Retired(agent))) if agent == w.ada);
+        assert!(refused, "{retired:?}");
+    }
 }
 
 /// Readers and members see the new values at once. An empty change changes nothing.

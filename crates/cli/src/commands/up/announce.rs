@@ -4,7 +4,8 @@ use std::path::Path;
 
 use agent::life::Standing;
 use agent::port::AgentCard;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::report;
 use crate::model::Chosen;
@@ -34,113 +35,125 @@ pub(super) struct Announcement<'a> {
 }
 
 impl Announcement<'_> {
-    /// Prints the announcement.
-    pub(super) fn print(
-        &self,
-        screen: &Screen,
-        admin_key: Option<&ApiKey>,
-        report: Option<&ReconcileReport>,
-    ) {
-        let chosen = self.chosen;
-        let data_dir = self.settings.data_dir();
-        if screen.json {
-            screen.json_line(&json!({
-                "ready": true,
-                "url": self.url,
-                "admin_key": admin_key.map(ApiKey::open),
-                "data_dir": data_dir,
-                "model": chosen.info.name,
-                "demo": chosen.info.demo,
-                "lost_frames": self.lost_frames,
-                "no_space": self.no_space,
-                "files": report.filter(|_| self.files.folder_exists).map(ReconcileReport::to_json),
-            }));
-            return;
-        }
-        screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), self.url));
-        let agents = if self.files.agents.is_empty() && self.existing.len() < 2 { "agent" } else { "agents" };
-        screen.pairs(&[
-            (agents, screen.clean_line(&self.agents())),
-            ("model", screen.clean_line(&format!("{} ({})", chosen.info.name, chosen.why))),
-            ("data", screen.clean_line(&data_dir.display().to_string())),
-        ]);
-        if let Some(report) = report.filter(|report| !report.is_empty()) {
-            screen.line("");
-            report::print(report, screen);
-        }
-        print_notes(screen, self.no_space, self.lost_frames, chosen.info.demo, admin_key.map(ApiKey::open));
-        screen.line(&format!("\nIn a second terminal: {}", self.chat(screen)));
-        if !self.files.agents.is_empty() {
-            let dir = shown(self.settings.agents_dir());
-            screen
-                .line(&screen.clean_line(&format!("Changes of agent files in `{dir}` are applied at once.")));
-        }
-        screen.line("Ctrl-C stops the server; accepted events are not lost.");
+    /// All that is announced, also for scripts. `report` is what became of the agent files.
+    pub(super) fn to_json(&self, admin_key: Option<&ApiKey>, report: Option<&ReconcileReport>) -> Value {
+        let dir = (!self.files.agents.is_empty()).then(|| shown(self.settings.agents_dir()));
+        let agents = self.agents(report);
+        json!({
+            "ready": true,
+            "url": self.url,
+            "admin_key": admin_key.map(ApiKey::open),
+            "data_dir": self.settings.data_dir(),
+            "model": self.chosen.info.name,
+            "model_why": self.chosen.why,
+            "demo": self.chosen.info.demo,
+            "lost_frames": self.lost_frames,
+            "no_space": self.no_space,
+            "chat": self.chat(dir.as_ref().and_then(|_| agents.first().copied())),
+            "agents": agents,
+            "agents_dir": dir,
+            "files": report.filter(|_| self.files.folder_exists).map(|report| json!(report)),
+        })
     }
 
     /// The agents of the files, else those that exist, else the one that the first start creates.
-    fn agents(&self) -> String {
+    fn agents(&self, report: Option<&ReconcileReport>) -> Vec<&str> {
+        let retired = |name: &&str| report.is_none_or(|report| !report.left_retired(name));
         let lives = self.existing.iter().filter(|card| card.standing != Standing::Retired);
-        let (names, from): (Vec<&str>, _) = match self.files.agents.is_empty() {
-            true => (lives.map(|card| card.entity.name.as_str()).collect(), String::new()),
-            false => {
-                (self.files.names().collect(), format!(" (from `{}`)", shown(self.settings.agents_dir())))
-            }
-        };
-        match names.as_slice() {
-            [] | [world::AGENT] if from.is_empty() => {
-                format!("{} in the space `{}`", world::AGENT, world::SPACE)
-            }
-            all if all.len() > NAMED => format!("{} and more{from}", all[..NAMED].join(", ")),
-            all => format!("{}{from}", all.join(", ")),
+        match self.files.agents.is_empty() {
+            false => self.files.names().filter(retired).collect(),
+            true if self.existing.is_empty() => vec![world::AGENT],
+            true => lives.map(|card| card.entity.name.as_str()).collect(),
         }
     }
 
     /// The command that talks to this server.
-    fn chat(&self, screen: &Screen) -> String {
-        let whom = self.files.names().next().map(|name| format!(" --agent {name}")).unwrap_or_default();
-        let place = |option: &str, path: &Path| {
-            format!(" --{option} {}", screen.clean_line(&path.display().to_string()))
-        };
+    fn chat(&self, agent: Option<&str>) -> String {
+        let whom = agent.map(|name| format!(" --agent {name}")).unwrap_or_default();
+        let place = |option: &str, path: &Path| format!(" --{option} {}", path.display());
         let where_else = match &self.settings.file {
             _ if self.settings.found_by_clients => String::new(),
             Some(file) if self.settings.data_dir_is_from_the_file() => place("config", file),
             _ => place("data-dir", self.settings.data_dir()),
         };
-        let plain = whom.is_empty() && where_else.is_empty() && self.settings.file.is_none();
-        let command = screen.paint(Style::Bold, &format!("viv chat{whom}{where_else}"));
-        if plain { format!("{command}   (or `make chat`)") } else { command }
+        format!("viv chat{whom}{where_else}")
     }
 }
 
+/// Prints the announcement of a server, in this terminal or in the background.
+pub(super) fn print(screen: &Screen, ready: &Value) {
+    let text = |name: &str| screen.clean_line(ready[name].as_str().unwrap_or_default());
+    screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), text("url")));
+    let names = Vec::<&str>::deserialize(&ready["agents"]).unwrap_or_default();
+    let from = ready["agents_dir"].as_str().map(|dir| format!(" (from `{dir}`)"));
+    let agents = match names.as_slice() {
+        [world::AGENT] if from.is_none() => format!("{} in the space `{}`", world::AGENT, world::SPACE),
+        [] => "none".to_owned(),
+        all if all.len() > NAMED => format!("{} and more", all[..NAMED].join(", ")),
+        all => all.join(", "),
+    };
+    let agents = screen.clean_line(&(agents + from.as_deref().unwrap_or_default()));
+    let mut pairs = vec![
+        (if names.len() == 1 { "agent" } else { "agents" }, agents),
+        ("model", format!("{} ({})", text("model"), text("model_why"))),
+        ("data", text("data_dir")),
+    ];
+    let log =
+        ready["log"].as_str().map(|log| format!("{} (`viv logs -f` follows it)", screen.clean_line(log)));
+    let in_background = log.is_some();
+    pairs.extend(log.map(|log| ("log", log)));
+    screen.pairs(&pairs);
+    let report = ReconcileReport::deserialize(&ready["files"]).unwrap_or_default();
+    if !report.is_empty() || !report.warnings.is_empty() {
+        screen.line("");
+        report::print(&report, screen);
+    }
+    print_notes(screen, ready);
+    let chat = screen.paint(Style::Bold, &text("chat"));
+    let or_make = if ready["chat"] == "viv chat" && in_checkout() { "   (or `make chat`)" } else { "" };
+    let (talk, stop) = match in_background {
+        true => (format!("`{chat}` talks to it"), "It runs in the background; `viv stop`"),
+        false => (format!("In a second terminal: {chat}{or_make}"), "Ctrl-C"),
+    };
+    screen.line(&format!("\n{talk}"));
+    if from.is_some() {
+        let dir = text("agents_dir");
+        screen.line(&format!("A changed file in `{dir}` is {}.", project::live::IN_USE));
+    }
+    screen.line(&format!("{stop} stops the server; accepted events are not lost."));
+}
+
 /// Prints what needs attention after a start, and the admin key of a first one.
-pub(super) fn print_notes(
-    screen: &Screen,
-    no_space: bool,
-    lost_frames: u64,
-    demo: bool,
-    admin_key: Option<&str>,
-) {
+fn print_notes(screen: &Screen, ready: &Value) {
     let warning = |text: &str| screen.line(&screen.paint(Style::Yellow, &format!("\n{text}")));
-    if no_space {
+    if ready["no_space"] == true {
         warning(
             "The disk is full: the server accepts nothing until there is space; everything can be read.\n\
              Commands on this machine may not find a key for this server before the next start.",
         );
     }
-    if lost_frames > 0 {
+    if let Some(lost_frames) = ready["lost_frames"].as_u64().filter(|lost| *lost > 0) {
         warning(&damaged_log(lost_frames));
     }
-    if demo {
-        warning(
-            "This is the demo model: scripted replies, no language model. For a real one set\n\
-             OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama, or try\n\
-             `make run-local`.",
-        );
+    if ready["demo"] == true {
+        let how = real_model();
+        warning(&format!(
+            "This is the demo model: scripted replies, no language model. For a real one\n{how}."
+        ));
     }
-    if let Some(key) = admin_key {
+    if let Some(key) = ready["admin_key"].as_str() {
         screen.line(&format!("\nAdmin key, shown only this once and stored as a hash:\n  {key}"));
     }
+}
+
+/// How to get a real model; `make` helps only in a checkout of Vivarium.
+pub(crate) fn real_model() -> String {
+    let local = if in_checkout() { "start Ollama, or try `make run-local`" } else { "or start Ollama" };
+    format!("set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, {local}")
+}
+
+fn in_checkout() -> bool {
+    Path::new("scripts/run-local.sh").is_file()
 }
 
 /// States that accepted data was lost with the log, and what can be done.

@@ -17,7 +17,7 @@ use super::announce;
 use crate::args::{Global, LogsArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
-use crate::output::{self, Screen, Style};
+use crate::output::{self, Screen};
 use crate::progress::Progress;
 use crate::settings;
 
@@ -80,7 +80,7 @@ pub(super) fn start(screen: &Screen, data_dir: &Path) -> Result<Exit> {
     if screen.json {
         screen.json_line(&ready);
     } else {
-        print(screen, &ready);
+        announce::print(screen, &ready);
     }
     Ok(Exit::Answered)
 }
@@ -109,24 +109,6 @@ fn why_it_ended(log: &Path, mut begin: u64, code: Option<i32>) -> Failure {
         part("message").unwrap_or("the server ended at once"),
     )
     .hint(part("hint").unwrap_or("`viv logs` shows what it said"))
-}
-
-fn print(screen: &Screen, ready: &Value) {
-    let text = |name: &str| screen.clean_line(ready[name].as_str().unwrap_or_default());
-    screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), text("url")));
-    screen.pairs(&[
-        ("model", text("model")),
-        ("data", text("data_dir")),
-        ("log", format!("{} (`viv logs -f` follows it)", text("log"))),
-    ]);
-    announce::print_notes(
-        screen,
-        ready["no_space"] == true,
-        ready["lost_frames"].as_u64().unwrap_or(0),
-        ready["demo"] == true,
-        ready["admin_key"].as_str(),
-    );
-    screen.line("\nIt runs in the background: `viv chat` talks to it, `viv stop` stops it. Accepted events are not lost.");
 }
 
 /// Writes the process id of this server, which holds the lock. Without it (the disk is full) `viv stop` does not

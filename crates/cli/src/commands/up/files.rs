@@ -13,24 +13,25 @@ use crate::listen;
 use crate::model::{self, Chosen};
 use crate::output::Screen;
 use crate::settings::{Origin, Settings};
-use project::agent_file::{FileProblem, Vetting, shown};
+use project::agent_file::{self, FileProblem, Vetting, shown};
 use project::live::{AgentFolder, FollowedFiles};
 use project::reconcile::Reconciler;
 
-/// Problems that are listed; more are counted.
-const SHOWN: usize = 20;
+/// The target of the log's lines about agent files.
+pub(super) const LOG_TARGET: &str = "viv::files";
+/// What to do about mistakes in files.
+const KEYS_HINT: &str = "correct the files; `viv config keys --agent` lists all keys";
 
-/// Checks settings and files as `viv up` would; returns the agents' names and the model.
-pub(crate) async fn check_start(settings: &Settings) -> Result<(Vec<String>, String)> {
+/// Checks settings and files as `viv up` would; returns the files and the model.
+pub(crate) async fn check_start(settings: &Settings) -> Result<(AgentFolder, String)> {
     listen::permitted(settings.get("listen"), settings.flag("allow_remote"))?;
     super::log_filter(settings.text("log"))?;
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
-    let files = read(settings, &chosen, false)?;
-    Ok((files.names().map(str::to_owned).collect(), chosen.info.name.clone()))
+    Ok((read(settings, &chosen, false)?, chosen.info.name.clone()))
 }
 
 /// Reads and checks all files; reports all problems at once.
-pub(super) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<AgentFolder> {
+pub(crate) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<AgentFolder> {
     let dir = settings.agents_dir();
     let vetting = Vetting { models: Arc::clone(&chosen.models), toolbox: Arc::new(tools::prebuilt()) };
     let files = AgentFolder::read(dir, vetting).map_err(refused)?;
@@ -64,24 +65,29 @@ pub(super) async fn check(
     input::confirm(screen, &what, yes, Some("leave out --prune"))
 }
 
-/// Applies changes of the files and prints them. Runs forever; drop it to stop.
+/// Applies changes of the files and prints them; without a terminal, as lines of the log. Runs forever; drop it to
+/// stop.
 pub(super) async fn follow(mut files: FollowedFiles, screen: &Screen) -> Infallible {
+    let logged = !screen.json && screen.width.is_none();
+    let wrong = |failure: Failure| match logged {
+        true => tracing::warn!(target: LOG_TARGET, "{}; {}", failure.message, failure.advice()),
+        false => screen.failure(&failure),
+    };
     loop {
         let change = match files.next().await {
             Ok(change) => change,
             Err(error) => {
-                screen.failure(&error.into());
+                wrong(error.into());
                 continue;
             }
         };
         for problem in &change.problems {
             let failure = Failure::new(Exit::Usage, "bad_agent_file", problem.to_string());
-            screen.failure(&failure.hint("no agent was changed; fix the file and save it"));
+            wrong(failure.hint(problem.while_running()));
         }
-        if change.report.is_empty() {
-            continue;
-        }
-        if screen.json {
+        if logged {
+            change.report.news().iter().for_each(|one| tracing::info!(target: LOG_TARGET, "{one}"));
+        } else if screen.json && !change.report.is_empty() {
             screen.json_line(&json!({"files": change.report}));
         } else {
             report::print_changes(&change.report, screen);
@@ -90,19 +96,5 @@ pub(super) async fn follow(mut files: FollowedFiles, screen: &Screen) -> Infalli
 }
 
 fn refused(problems: Vec<FileProblem>) -> Failure {
-    let message = match problems.as_slice() {
-        [one] => one.to_string(),
-        all => {
-            let mut message = format!("the agent files have {} problems", all.len());
-            for problem in all.iter().take(SHOWN) {
-                message.push_str(&format!("\n  {problem}"));
-            }
-            if all.len() > SHOWN {
-                message.push_str(&format!("\n  and {} more", all.len() - SHOWN));
-            }
-            message
-        }
-    };
-    Failure::new(Exit::Usage, "bad_agent_file", message)
-        .hint("nothing was changed; all keys: `viv config keys --agent`")
+    Failure::new(Exit::Usage, "bad_agent_file", agent_file::summary(&problems)).hint(KEYS_HINT)
 }

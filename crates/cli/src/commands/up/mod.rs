@@ -26,21 +26,22 @@ use crate::listen;
 use crate::model;
 use crate::output::Screen;
 use crate::progress::Progress;
-use crate::settings::Settings;
+use crate::settings::{Origin, Settings};
 use crate::world;
 use announce::Announcement;
 use client::{ApiKey, Credentials};
 use project::live::FollowedFiles;
 use project::reconcile::Reconciler;
 
+pub(crate) use announce::real_model;
 pub(crate) use background::{logs, stop};
-pub(crate) use files::check_start;
+pub(crate) use files::{check_start, read as read_files};
 
 /// Exit code after a second signal to stop.
 const EXIT_STOPPED_TWICE: i32 = 130;
 
 /// Serves until it is told to stop.
-pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<Exit> {
+pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Result<Exit> {
     let settings = Settings::load(&global, &args)?;
     if args.detach && !args.detached {
         return background::start(&screen, settings.data_dir());
@@ -96,10 +97,15 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         lost_frames,
         no_space: local.no_space,
     };
-    announcement.print(&screen, admin_key.as_ref(), report.as_ref().ok());
+    let ready = announcement.to_json(admin_key.as_ref(), report.as_ref().ok());
+    match screen.json {
+        true => screen.json_line(&ready),
+        false => announce::print(&screen, &ready),
+    }
     if args.detached {
         // Who started it reads no further: what follows belongs to the log.
         let _ = rustix::stdio::dup2_stdout(io::stderr());
+        (screen.json, screen.quiet) = (false, true);
     }
     let followed = match report {
         Ok(report) => files.follow(reconciler, report),
@@ -232,6 +238,12 @@ fn log_filter(wanted: &str) -> Result<EnvFilter> {
 fn log_to_stderr(screen: Screen, settings: &Settings) -> Result<()> {
     let wanted = settings.text("log");
     let mut filter = log_filter(wanted)?;
+    // What becomes of changed files is few lines, and without a terminal it is shown nowhere else.
+    if settings.get("log").origin == Origin::Default
+        && let Ok(shown) = format!("{}=info", files::LOG_TARGET).parse()
+    {
+        filter = filter.add_directive(shown);
+    }
     // Spans are shown only if the filter names them: they would add noise to every line of the log.
     if !wanted.contains(runtime::trace::TARGET)
         && let Ok(off) = format!("{}=off", runtime::trace::TARGET).parse()

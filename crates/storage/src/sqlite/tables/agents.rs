@@ -15,14 +15,18 @@ pub(crate) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
     Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
 }
 
-/// Whether a handle is free. That of a retired agent is: the agent keeps a former name.
+/// Whether a handle is free. That of a retired agent is: the agent keeps a former name, as handle and as display name,
+/// so that its messages are told apart from those of the agent that takes the handle.
 pub(crate) fn free_name(db: &Connection, name: &str) -> Outcome<bool> {
-    let sql = "SELECT e.id, e.uuid, coalesce(a.standing, 0) = 2 FROM entity e LEFT JOIN agent a ON a.id = e.id \
-               WHERE e.name = ?";
-    let holder = first(db, sql, [name], |row| Ok((row.get::<_, i64>(0)?, uuid_at(row, 1)?, row.get(2)?)))?;
-    let Some((row, id, retired)) = holder else { return Ok(true) };
+    let sql = "SELECT e.id, e.uuid, coalesce(a.standing, 0) = 2, e.display_name FROM entity e \
+               LEFT JOIN agent a ON a.id = e.id WHERE e.name = ?";
+    let holder = first(db, sql, [name], |row| {
+        Ok((row.get::<_, i64>(0)?, uuid_at(row, 1)?, row.get(2)?, row.get::<_, String>(3)?))
+    })?;
+    let Some((row, id, retired, display_name)) = holder else { return Ok(true) };
     if retired {
-        run(db, "UPDATE entity SET name = ? WHERE id = ?", params![former_name(name, id), row])?;
+        let sql = "UPDATE entity SET name = ?, display_name = ? WHERE id = ?";
+        run(db, sql, params![former_name(name, id), former_name(&display_name, id), row])?;
         touch_entity(db, row)?;
     }
     Ok(retired)

@@ -82,18 +82,20 @@ pub(crate) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
 
 /// Inserts a view.
 pub(crate) fn put_view(db: &Connection, agent: i64, n: u64, view: &View) -> Outcome<()> {
-    let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, native_from, ranges, summary) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, native_from, ranges, summary, compaction) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let (tail, reasoning_from, native_from) =
         (int(view.tail), int(view.reasoning_from), int(view.native_from));
     let ranges = to_json(&view.ranges)?;
-    let row = params![agent, int(view.rev), int(n), tail, reasoning_from, native_from, ranges, view.summary];
+    let compaction = view.compaction.as_ref().map(to_json).transpose()?;
+    let (rev, n) = (int(view.rev), int(n));
+    let row = params![agent, rev, n, tail, reasoning_from, native_from, ranges, view.summary, compaction];
     run(db, sql, row).map(drop)
 }
 
 /// The newest view of an agent; the whole log if there is none.
 pub(crate) fn view(db: &Connection, agent: i64) -> Outcome<View> {
-    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from FROM view WHERE agent = ? ORDER BY rev DESC LIMIT 1";
+    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from, compaction FROM view WHERE agent = ? ORDER BY rev DESC LIMIT 1";
     let found = first(db, sql, [agent], |row| {
         Ok(View {
             rev: u64_at(row, 0)?,
@@ -102,6 +104,10 @@ pub(crate) fn view(db: &Connection, agent: i64) -> Outcome<View> {
             tail: u64_at(row, 3)?,
             reasoning_from: u64_at(row, 4)?,
             native_from: u64_at(row, 5)?,
+            compaction: row
+                .get::<_, Option<String>>(6)?
+                .map(|compaction| from_json(&compaction, "a view"))
+                .transpose()?,
         })
     })?;
     Ok(found.unwrap_or_else(View::whole))

@@ -37,12 +37,20 @@ pub(crate) fn known(db: &Connection, key: &RequestKey) -> Outcome<KnownRequest> 
     })
 }
 
-/// Stores the subject of this key, unless the key is known already. Returns what was known before.
+/// Stores the subject of this key, unless one is stored already; a nil one reserves the key. Returns what was known
+/// before.
 pub(crate) fn note(db: &Connection, key: &RequestKey, subject: Uuid) -> Outcome<KnownRequest> {
     let before = known(db, key)?;
-    if before == KnownRequest::New {
-        let sql = "INSERT INTO request (principal, key, body_hash, subject) VALUES (?, ?, ?, ?)";
-        run(db, sql, params![key.principal, key.key, key.body_hash, bytes(subject)])?;
+    match &before {
+        KnownRequest::New => {
+            let sql = "INSERT INTO request (principal, key, body_hash, subject) VALUES (?, ?, ?, ?)";
+            run(db, sql, params![key.principal, key.key, key.body_hash, bytes(subject)])?;
+        }
+        KnownRequest::Repeated(reserved) if reserved.is_nil() && !subject.is_nil() => {
+            let sql = "UPDATE request SET subject = ? WHERE principal = ? AND key = ?";
+            run(db, sql, params![bytes(subject), key.principal, key.key])?;
+        }
+        KnownRequest::Repeated(_) | KnownRequest::Conflict => {}
     }
     Ok(before)
 }

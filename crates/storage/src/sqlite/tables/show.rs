@@ -59,10 +59,12 @@ pub(crate) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<Me
 /// These messages, all of one sender, with its name.
 pub(crate) fn with_sender(db: &Connection, messages: Vec<Message>) -> Outcome<Vec<PostedMessage>> {
     let Some(sender) = messages.first().map(|message| message.sender) else { return Ok(Vec::new()) };
-    let sql = "SELECT display_name, kind FROM entity WHERE uuid = ?";
-    let names = first(db, sql, [bytes(sender.0)], |row| Ok((row.get::<_, String>(0)?, kind_at(row, 1)?)))?;
+    let sql = "SELECT display_name, kind, name FROM entity WHERE uuid = ?";
+    let names = first(db, sql, [bytes(sender.0)], |row| {
+        Ok((row.get::<_, String>(0)?, kind_at(row, 1)?, row.get::<_, String>(2)?))
+    })?;
     let missing = || damaged(format!("the sender `{sender}` of a message does not exist"));
-    let (sender_name, sender_kind) = names.ok_or_else(missing)?;
-    let named = |message| PostedMessage::new(message, sender_name.clone(), sender_kind);
+    let (sender_name, sender_kind, handle) = names.ok_or_else(missing)?;
+    let named = |message| PostedMessage::new(message, sender_name.clone(), sender_kind).with_handle(&*handle);
     Ok(messages.into_iter().map(named).collect())
 }

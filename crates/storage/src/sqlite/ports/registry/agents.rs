@@ -88,8 +88,11 @@ pub(super) fn amend_agent(
     at: Timestamp,
 ) -> Outcome<u64> {
     let row = known_agent(db, agent)?;
-    let rev = first(db, "SELECT config_rev FROM agent WHERE id = ?", [row], |row| u64_at(row, 0));
-    let rev = rev.map_err(name_agent(agent))?.unwrap_or(0);
+    let found = first(db, "SELECT config_rev, standing FROM agent WHERE id = ?", [row], |row| {
+        Ok((u64_at(row, 0)?, standing_at(row, 1)?))
+    });
+    let (rev, standing) = found.map_err(name_agent(agent))?.ok_or_else(|| damaged("it has no row"))?;
+    registry::amend_agent(agent, standing)?;
     if let Some(name) = display_name {
         run(db, "UPDATE entity SET display_name = ? WHERE id = ?", params![name, row])?;
         touch_entity(db, row)?;

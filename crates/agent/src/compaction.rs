@@ -1,0 +1,91 @@
+//! Summaries of the entries that a view leaves out. Nothing is deleted: the log keeps every entry, and a view shows a
+//! summary in place of the older ones.
+//!
+//! Whatever leaves entries out writes a digest of them at once, by rule, without a model. Where there is time, a model is asked
+//! for a better text from the same entries and the previous summary; it replaces the digest only if it passes the checks. So a
+//! summariser that fails costs quality, never an entry or a cycle.
+//!
+//! Pure functions over entries; must not know stores, models or when a summary is written. Open goals, plans, pending calls and
+//! memories are not repeated here: the workspace shows them from their rows in every cycle. (SYSTEM.md §6.)
+
+mod check;
+mod digest;
+mod request;
+
+use std::sync::Arc;
+
+use crate::entry::{Compaction, Entry, SummaryMethod, View};
+use crate::id::CycleId;
+use crate::run::Usage;
+
+pub use check::{Refused, accepted};
+pub use request::prompt;
+
+/// What the model is shown in place of the entries that the view leaves out.
+pub fn shown(view: &View) -> Option<String> {
+    let summary = view.summary.as_deref()?;
+    let (from, to) = view.compaction.as_ref().map_or((1, 1), |compaction| compaction.cycles);
+    Some(format!("[COMPACTED MEMORY — cycles {from}–{to}]\n\n{summary}"))
+}
+
+/// The entries of the window that `next` leaves out.
+pub fn left_out(window: &[Arc<Entry>], next: &View) -> Vec<Arc<Entry>> {
+    window.iter().filter(|entry| !next.shows(entry.seq)).cloned().collect()
+}
+
+/// `next`, which shows less of the window than `view`, with a digest of at most `bytes` bytes of what it leaves out. With 0
+/// bytes no summary is kept.
+pub fn digested(view: &View, window: &[Arc<Entry>], next: View, bytes: usize) -> View {
+    let gone = left_out(window, &next);
+    if bytes == 0 || gone.is_empty() {
+        return View { summary: view.summary.clone().filter(|_| bytes > 0), ..next };
+    }
+    let summary = digest::merged(view.summary.as_deref(), &gone, bytes);
+    recorded(view, window, next, summary, &gone)
+}
+
+fn recorded(view: &View, window: &[Arc<Entry>], next: View, summary: String, gone: &[Arc<Entry>]) -> View {
+    let before = view.compaction.as_ref();
+    let mut cycles = before.map_or((1, 0), |before| before.cycles);
+    let mut last = before.map(|before| before.last);
+    for entry in gone.iter().filter(|entry| entry.seq > 0) {
+        if last != Some(entry.cycle) {
+            (cycles.1, last) = (cycles.1 + 1, Some(entry.cycle));
+        }
+    }
+    let tokens = |entries: &mut dyn Iterator<Item = &Arc<Entry>>| -> u64 {
+        entries.map(|entry| u64::from(entry.tokens)).sum()
+    };
+    let compaction = Compaction {
+        round: before.map_or(1, |before| before.round + 1),
+        cycles,
+        last: last.unwrap_or(CycleId(uuid::Uuid::nil())),
+        method: SummaryMethod::Digest,
+        model: None,
+        usage: Usage::default(),
+        tokens_before: tokens(&mut window.iter()) + size(view.summary.as_deref()),
+        tokens_after: tokens(&mut window.iter().filter(|entry| next.shows(entry.seq))) + size(Some(&summary)),
+        entries: gone.len() as u64,
+    };
+    View { summary: Some(summary), compaction: Some(compaction), ..next }
+}
+
+/// The digested view with the model's text instead.
+pub fn summarized(digested: View, summary: String, model: &str, usage: Usage) -> View {
+    let compaction = digested.compaction.map(|digest| Compaction {
+        method: SummaryMethod::Model,
+        model: Some(model.to_owned()),
+        usage,
+        tokens_after: digest.tokens_after.saturating_sub(size(digested.summary.as_deref()))
+            + size(Some(&summary)),
+        ..digest
+    });
+    View { summary: Some(summary), compaction, ..digested }
+}
+
+fn size(summary: Option<&str>) -> u64 {
+    summary.map_or(0, |text| u64::from(crate::tokens::estimate(text)))
+}
+
+#[cfg(test)]
+mod tests;

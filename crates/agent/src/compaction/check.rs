@@ -1,0 +1,133 @@
+//! Whether a model's summary can be used, and what is kept of the previous one whatever the model wrote.
+
+use std::sync::Arc;
+
+use crate::entry::Entry;
+use crate::limits;
+use crate::port::{Reply, ReplyPart, StopReason};
+
+/// Why a summary is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It has no text, or is a call.
+    #[error("wanted the summary as text, got {0}")]
+    NoText(&'static str),
+    /// It was cut by the output limit.
+    #[error("the output limit cut it")]
+    Cut,
+    /// It is too long.
+    #[error("wanted at most {wanted} bytes, got {got}")]
+    TooLong {
+        /// The limit.
+        wanted: usize,
+        /// Its size.
+        got: usize,
+    },
+    /// It is written in another script than the conversation.
+    #[error("the conversation is in {wanted} letters, it is in {got} letters")]
+    OtherScript {
+        /// The script of the conversation.
+        wanted: &'static str,
+        /// Its script.
+        got: &'static str,
+    },
+}
+
+/// Sections whose bullets stay until they are marked as done, with the word by which their titles are found.
+const KEPT: [(&str, &str); 2] =
+    [("## Open commitments", "commitments"), ("## Preferences of people", "preferences")];
+
+/// The text of a usable reply in at most `bytes` bytes, with the open commitments and preferences of the previous summary that
+/// it lacks.
+pub fn accepted(
+    reply: &Reply,
+    previous: Option<&str>,
+    gone: &[Arc<Entry>],
+    bytes: usize,
+) -> Result<String, Refused> {
+    if reply.parts.iter().any(|part| matches!(part, ReplyPart::Call { .. })) {
+        return Err(Refused::NoText("a call"));
+    }
+    if reply.stop != StopReason::End {
+        return Err(Refused::Cut);
+    }
+    let text: String =
+        reply.parts.iter().map(|part| if let ReplyPart::Text(text) = part { text } else { "" }).collect();
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(Refused::NoText("nothing"));
+    }
+    if text.len() > bytes {
+        return Err(Refused::TooLong { wanted: bytes, got: text.len() });
+    }
+    let conversation: String = gone.iter().map(|entry| entry.message.text()).collect();
+    if let (Some(wanted), Some(got)) = (script(&conversation), script(&body(text)))
+        && wanted != got
+    {
+        return Err(Refused::OtherScript { wanted, got });
+    }
+    Ok(with_kept(text, previous.unwrap_or_default()))
+}
+
+/// The text without the titles of sections, which are always English.
+fn body(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+}
+
+/// Appends the bullets of the kept sections of `previous` that the summary neither has nor marks as done, the newest if there
+/// are too many.
+fn with_kept(summary: &str, previous: &str) -> String {
+    let mut out = summary.to_owned();
+    for (title, word) in KEPT {
+        let lost: Vec<&str> = bullets(previous, word)
+            .into_iter()
+            .filter(|bullet| {
+                !bullet.contains("[done]") && !summary.contains(bullet.trim_start_matches(['-', ' ']))
+            })
+            .collect();
+        let lost = &lost[lost.len().saturating_sub(limits::KEPT_BULLETS_MAX)..];
+        if lost.is_empty() {
+            continue;
+        }
+        let section = out.lines().position(|line| is_title(line, word));
+        let mut lines: Vec<&str> = out.lines().collect();
+        match section {
+            Some(at) => drop(lines.splice(at + 1..=at, lost.iter().copied())),
+            None => lines.extend(["", title].into_iter().chain(lost.iter().copied())),
+        }
+        out = lines.join("\n");
+    }
+    out
+}
+
+fn is_title(line: &str, word: &str) -> bool {
+    line.starts_with('#') && line.to_lowercase().contains(word)
+}
+
+/// The bullets of the section, each a line.
+fn bullets<'a>(summary: &'a str, word: &str) -> Vec<&'a str> {
+    let section = summary.lines().skip_while(|line| !is_title(line, word)).skip(1);
+    let section = section.take_while(|line| !line.starts_with('#'));
+    let short = |line: &&str| line.len() <= limits::KEPT_BULLET_BYTES;
+    section.filter(|line| line.trim_start().starts_with('-')).filter(short).collect()
+}
+
+/// The script of most letters of the text; `None` if it has too few letters or is mixed.
+fn script(text: &str) -> Option<&'static str> {
+    const NAMES: [&str; 6] = ["Latin", "Cyrillic", "Arabic", "Hebrew", "East Asian", "other"];
+    let mut counts = [0usize; NAMES.len()];
+    for c in text.chars().filter(|c| c.is_alphabetic()) {
+        let class = match c {
+            'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' => 0,
+            '\u{400}'..='\u{52f}' => 1,
+            '\u{600}'..='\u{6ff}' | '\u{750}'..='\u{77f}' => 2,
+            '\u{590}'..='\u{5ff}' => 3,
+            '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' => 4,
+            _ => 5,
+        };
+        counts[class] += 1;
+    }
+    let all: usize = counts.iter().sum();
+    let (most, count) = counts.iter().enumerate().max_by_key(|(_, count)| **count)?;
+    (all >= 40 && count * 100 >= all * 60).then_some(NAMES[most])
+}

@@ -1,0 +1,87 @@
+//! The summary by rule: the previous summary, then a line for each cycle that is left out, with what it read and what the agent
+//! said. If it gets too long, the oldest lines go first.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::call::head_and_tail;
+use crate::entry::{Entry, EntryKind};
+use crate::limits;
+use crate::quote::one_line;
+use crate::tool::names;
+
+/// The section with a line per cycle.
+const CYCLES: &str = "## Earlier cycles";
+
+/// The previous summary and the entries, in at most `bytes` bytes.
+pub(super) fn merged(previous: Option<&str>, gone: &[Arc<Entry>], bytes: usize) -> String {
+    let (sections, old_lines) = parted(previous.unwrap_or_default());
+    let mut lines: Vec<String> = old_lines.into_iter().map(str::to_owned).collect();
+    for cycle in gone.chunk_by(|a, b| a.cycle == b.cycle) {
+        lines.extend(line(cycle));
+    }
+    // What a model wrote keeps at most two thirds, so that newer cycles always have room.
+    let mut out = head_and_tail(sections.trim_end(), bytes * 2 / 3);
+    let room = bytes.saturating_sub(out.len() + CYCLES.len() + 8);
+    let mut used = 0;
+    let fits = |line: &&String| {
+        used += line.len() + 1;
+        used <= room
+    };
+    let kept = lines.iter().rev().take_while(fits).count();
+    if kept > 0 {
+        if !out.is_empty() {
+            out.push_str("\n\n");
+        }
+        let _ = write!(out, "{CYCLES}\n{}", lines[lines.len() - kept..].join("\n"));
+    }
+    out
+}
+
+/// The sections before the lines of cycles, and these lines.
+fn parted(summary: &str) -> (&str, Vec<&str>) {
+    let Some((sections, rest)) = summary.split_once(CYCLES) else { return (summary, Vec::new()) };
+    (sections, rest.lines().filter(|line| !line.trim().is_empty()).collect())
+}
+
+/// What a cycle read and what the agent said in it; `None` if neither is in these entries.
+fn line(cycle: &[Arc<Entry>]) -> Option<String> {
+    let read = cycle.iter().filter(|entry| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection));
+    let read: Vec<String> = read.flat_map(|entry| events(&entry.message.text())).collect();
+    let said: Vec<String> =
+        cycle.iter().filter(|entry| entry.kind == EntryKind::Assistant).flat_map(said).collect();
+    let part = |name: &str, texts: &[String]| match texts {
+        [] => None,
+        texts => Some(format!("{name} {}", shortened(&texts.join(" | ")))),
+    };
+    let parts: Vec<String> = [part("read:", &read), part("said:", &said)].into_iter().flatten().collect();
+    let at = cycle.first()?.at.strftime("%Y-%m-%d %H:%M");
+    (!parts.is_empty()).then(|| format!("- {at} {}", parts.join("; ")))
+}
+
+/// The lines of an inbox entry that show an event.
+fn events(inbox: &str) -> Vec<String> {
+    let is_event = |line: &&str| line.split_once(". [").is_some_and(|(n, _)| n.parse::<u32>().is_ok());
+    let line = |line: &str| line.split_once(". ").map_or(line, |(_, event)| event).to_owned();
+    inbox.lines().filter(is_event).map(line).collect()
+}
+
+/// The messages that an assistant entry sent, the summary it ended with, and its plain text.
+fn said(entry: &Arc<Entry>) -> Vec<String> {
+    let text = entry.message.text();
+    let argument = |name: &str, arguments: &str| {
+        let key = match name {
+            names::SEND_MESSAGE => "text",
+            names::DONE => "summary",
+            _ => return None,
+        };
+        let arguments: serde_json::Value = serde_json::from_str(arguments).ok()?;
+        arguments[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let sent = entry.message.calls().filter_map(|(_, name, arguments)| argument(name, arguments));
+    sent.chain((!text.trim().is_empty()).then_some(text)).collect()
+}
+
+fn shortened(text: &str) -> String {
+    head_and_tail(&one_line(text), limits::DIGEST_LINE_BYTES).replace('\n', " ")
+}

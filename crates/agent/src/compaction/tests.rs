@@ -1,0 +1,167 @@
+//! Digests, the request for a summary, and which replies are used.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::*;
+use crate::entry::EntryKind;
+use crate::id::CallId;
+use crate::message::{ModelMessage, Part, Role};
+use crate::port::{Reply, ReplyPart, StopReason};
+use crate::prompt::{Item, ToolChoice};
+
+fn entry(seq: u64, cycle: u128, kind: EntryKind, message: ModelMessage) -> Arc<Entry> {
+    let cycle = CycleId(Uuid::from_u128(cycle));
+    Arc::new(Entry { seq, cycle, step: 0, kind, message, tokens: 50, at: Timestamp::UNIX_EPOCH })
+}
+
+/// A cycle that read a text and answered it.
+fn cycle(n: u64, read: &str, said: &str) -> [Arc<Entry>; 2] {
+    let inbox =
+        format!("[INBOX — 1 new event, now X]\n\n1. [space home] Mira (@mira, human), just now: {read:?}");
+    let call = Part::ToolCall {
+        id: CallId("c".into()),
+        name: "send_message".into(),
+        arguments: serde_json::json!({"text": said}).to_string(),
+    };
+    let sent = ModelMessage { role: Role::Assistant, parts: vec![call], native: None };
+    [
+        entry(n * 2 - 1, n.into(), EntryKind::Inbox, ModelMessage::user(inbox)),
+        entry(n * 2, n.into(), EntryKind::Assistant, sent),
+    ]
+}
+
+fn window(cycles: u64) -> Vec<Arc<Entry>> {
+    (1..=cycles).flat_map(|n| cycle(n, &format!("fact {n} is {}", n * 7), &format!("noted {n}"))).collect()
+}
+
+fn without(view: &View, tail: u64) -> View {
+    View { rev: view.rev + 1, tail, ..view.clone() }
+}
+
+fn reply(text: &str) -> Reply {
+    let parts = vec![ReplyPart::Text(text.to_owned())];
+    Reply { parts, native: None, usage: Usage::default(), stop: StopReason::End }
+}
+
+#[test]
+fn a_digest_has_a_line_per_cycle_and_keeps_those_of_the_digest_before() {
+    let window = window(4);
+    let first = digested(&View::whole(), &window, without(&View::whole(), 3), 4_000);
+    let line = |n: u64| {
+        format!(
+            "- 1970-01-01 00:00 read: [space home] Mira (@mira, human), just now: \"fact {n} is {}\"; said: noted {n}",
+            n * 7
+        )
+    };
+    assert_eq!(first.summary.as_deref().unwrap(), format!("## Earlier cycles\n{}", line(1)));
+    let record = first.compaction.clone().unwrap();
+    assert_eq!((record.round, record.cycles, record.entries), (1, (1, 1), 2));
+    assert_eq!((record.tokens_before, record.method), (400, SummaryMethod::Digest));
+    let second = digested(&first, &window[2..], without(&first, 7), 4_000);
+    assert_eq!(
+        second.summary.as_deref().unwrap(),
+        format!("## Earlier cycles\n{}\n{}\n{}", line(1), line(2), line(3))
+    );
+    let record = second.compaction.clone().unwrap();
+    assert_eq!((record.round, record.cycles, record.entries), (2, (1, 3), 4));
+    assert!(shown(&second).unwrap().starts_with("[COMPACTED MEMORY — cycles 1–3]\n\n## Earlier cycles\n"));
+    assert!(record.line().starts_with("[Compaction] Round 2: "), "{}", record.line());
+    assert!(record.line().ends_with(" tokens (4 messages summarized)"), "{}", record.line());
+}
+
+#[test]
+fn a_cycle_of_which_more_is_left_out_later_counts_once() {
+    let mut window = window(1);
+    window.extend((3..=6).map(|seq| entry(seq, 1, EntryKind::Assistant, ModelMessage::user("step"))));
+    let first = digested(&View::whole(), &window, without(&View::whole(), 4), 4_000);
+    let second = digested(&first, &window[3..], without(&first, 6), 4_000);
+    let records = [first, second].map(|view| view.compaction.unwrap());
+    assert_eq!(records.map(|record| (record.cycles, record.entries)), [((1, 1), 3), ((1, 1), 2)]);
+}
+
+#[test]
+fn a_full_digest_drops_its_oldest_lines_and_keeps_what_a_model_wrote() {
+    let written = View { summary: Some("## Facts\n- the door code is 4711".into()), ..View::whole() };
+    let window = window(60);
+    let view = digested(&written, &window, without(&written, 121), 2_000);
+    let summary = view.summary.unwrap();
+    assert!(
+        summary.len() <= 2_000
+            && summary.starts_with("## Facts\n- the door code is 4711\n\n## Earlier cycles\n")
+    );
+    assert!(summary.contains("noted 60") && !summary.contains("noted 1\n"), "{summary}");
+}
+
+#[test]
+fn without_summaries_only_the_archive_has_what_is_left_out() {
+    let view = digested(&View::whole(), &window(3), without(&View::whole(), 5), 0);
+    assert_eq!((view.summary, view.compaction, view.tail), (None, None, 5));
+}
+
+#[test]
+fn the_request_shows_the_previous_summary_and_the_history_as_a_record_within_its_room() {
+    let gone = window(50);
+    for room in [2_000, 200_000] {
+        let prompt = prompt(Some("## Facts\n- old"), &gone, room, 4_000, CycleId(Uuid::nil()));
+        let [Item::Layer(record)] = prompt.items.as_slice() else { panic!("wanted one text") };
+        assert!(record.starts_with("[PREVIOUS MEMORY]\n\n## Facts\n- old\n\n[HISTORY]\n"), "{record}");
+        assert!(
+            record.ends_with("Write the new memory now.") && record.len() <= room + 100,
+            "{}",
+            record.len()
+        );
+        assert!(prompt.tools.is_empty() && prompt.choice == ToolChoice::None);
+    }
+}
+
+#[test]
+fn a_summary_that_cannot_be_used_is_refused_with_the_reason() {
+    let gone = window(8);
+    let call = ReplyPart::Call { name: "done".into(), arguments: String::new() };
+    let cases = [
+        (reply(" \n"), "wanted the summary as text, got nothing"),
+        (Reply { parts: vec![call], ..reply("") }, "wanted the summary as text, got a call"),
+        (Reply { stop: StopReason::Length, ..reply("x") }, "the output limit cut it"),
+        (reply(&"x".repeat(401)), "wanted at most 400 bytes, got 401"),
+        (
+            reply("## Facts\n- Все факты записаны, и ничего больше не нужно помнить об этом разговоре"),
+            "the conversation is in Latin letters, it is in Cyrillic letters",
+        ),
+    ];
+    for (reply, why) in cases {
+        assert_eq!(accepted(&reply, None, &gone, 400).unwrap_err().to_string(), why);
+    }
+    assert_eq!(
+        accepted(&reply(" ## Facts\n- fact 1 is 7\n"), None, &gone, 400).unwrap(),
+        "## Facts\n- fact 1 is 7"
+    );
+}
+
+#[test]
+fn open_commitments_and_preferences_stay_until_they_are_marked_as_done() {
+    let previous = "## Facts\n- a\n\n## Open commitments\n- call Mira on Friday\n- send the report [done]\n- book a room\n\n\
+                    ## Preferences of people\n- Mira likes short answers";
+    let summary = "## Facts\n- b\n\n## Open commitments\n- book a room [done]\n- new one";
+    let kept = accepted(&reply(summary), Some(previous), &[], 4_000).unwrap();
+    assert_eq!(
+        kept,
+        "## Facts\n- b\n\n## Open commitments\n- call Mira on Friday\n- book a room [done]\n- new one\n\n\
+         ## Preferences of people\n- Mira likes short answers"
+    );
+    let again = accepted(&reply("## Facts\n- c"), Some(&kept), &[], 4_000).unwrap();
+    let lines = ["- call Mira on Friday", "- new one", "- Mira likes short answers"];
+    assert!(lines.iter().all(|line| again.contains(line)) && !again.contains("book a room"), "{again}");
+}
+
+#[test]
+fn commitments_that_stay_by_rule_are_bounded() {
+    let many: String = (0..200).map(|n| format!("- promise {n}\n")).collect();
+    let previous = format!("## Open commitments\n{many}- {}", "x".repeat(5_000));
+    let kept = accepted(&reply("## Facts\n- c"), Some(&previous), &[], 4_000).unwrap();
+    assert!(
+        kept.contains("promise 199") && !kept.contains("promise 100\n") && kept.len() < 2_000,
+        "{}",
+        kept.len()
+    );
+}

@@ -1,0 +1,148 @@
+//! How a summary of the history is had: from a model, within a few attempts, or else by rule. Nothing is written before the view
+//! is committed, so a crash on the way leaves the old view.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::driver::{SummaryEnd, SummaryRequest};
+use super::record::cost;
+use super::{ActivationEnd, After, Cycle, Next, State, Step};
+use crate::changes::CommitKind;
+use crate::compaction;
+use crate::config::SummaryBy;
+use crate::entry::{Entry, View};
+use crate::limits;
+use crate::run::Usage;
+use crate::tokens;
+
+/// A summary that is being written.
+#[derive(Debug)]
+pub(super) struct Summarizing {
+    /// The new view, with a digest.
+    view: View,
+    /// The entries that it leaves out.
+    gone: Vec<Arc<Entry>>,
+    /// Requests that were answered unusably.
+    attempts: u32,
+    /// What they used.
+    usage: Usage,
+    /// Whether the window is so full that the view must change now.
+    must: bool,
+    then: Then,
+}
+
+/// What follows a change of the view.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// The step goes on.
+    Step(Box<Step>),
+    /// The activation ends.
+    End(ActivationEnd),
+}
+
+impl Summarizing {
+    /// The step that waits for it.
+    pub(super) fn step(&self) -> Option<&Step> {
+        match &self.then {
+            Then::Step(step) => Some(step),
+            Then::End(_) => None,
+        }
+    }
+
+    /// What follows without the new view: the step (which asks for it again, or ends because of a cancel), or the end.
+    fn dropped(self) -> State {
+        match self.then {
+            Then::Step(step) => State::Ready(step),
+            Then::End(end) => State::Finished(end),
+        }
+    }
+}
+
+impl Cycle {
+    /// Goes over to that view; asks a model for the summary first if the config wants it.
+    pub(super) fn compact(&self, view: View, must: bool, then: Then, now: Timestamp) -> State {
+        let history = &self.pinned.config.history;
+        let is_new = view.compaction != self.log.view.compaction;
+        let demo = self.pinned.model(history.summary_model.as_deref()).demo;
+        if !is_new || history.summary != SummaryBy::Model || demo || self.outside.park.is_some() {
+            return self.change_view(view, Usage::default(), then, now);
+        }
+        let gone = compaction::left_out(&self.log.window, &view);
+        let (attempts, usage) = (0, Usage::default());
+        State::Summarizing(Box::new(Summarizing { view, gone, attempts, usage, must, then }))
+    }
+
+    pub(super) fn next_summarizing(&mut self, summarizing: Box<Summarizing>, now: Timestamp) -> Next {
+        if self.outside.cancel || self.outside.park.is_some() {
+            self.state = summarizing.dropped();
+            return self.next(now);
+        }
+        let model = self.pinned.config.history.summary_model.clone();
+        let info = self.pinned.model(model.as_deref());
+        let (window, output) = (u64::from(info.context_window), u64::from(info.max_output));
+        let room =
+            tokens::bytes_within(window.saturating_sub(output + limits::SUMMARY_RULES_TOKENS).max(1_024));
+        let (previous, bytes) = (self.log.view.summary.as_deref(), self.summary_bytes());
+        let prompt = compaction::prompt(previous, &summarizing.gone, room, bytes, self.open.id);
+        let may_wait = !summarizing.must && summarizing.step().is_none();
+        self.state = State::Summarizing(summarizing);
+        Next::Summarize(Box::new(SummaryRequest { prompt, model, may_wait }))
+    }
+
+    /// Reports how the request of [`Next::Summarize`] ended.
+    pub fn summarized(&mut self, end: SummaryEnd, now: Timestamp) {
+        let State::Summarizing(mut summarizing) = self.take() else { return };
+        let reply = match end {
+            SummaryEnd::Dropped => {
+                self.state = summarizing.dropped();
+                return;
+            }
+            SummaryEnd::Replied(replied) => replied.ok().map(|model_reply| model_reply.reply),
+        };
+        let (previous, bytes) = (self.log.view.summary.as_deref(), self.summary_bytes());
+        let text = reply.map(|reply| {
+            summarizing.usage.add(&reply.usage);
+            compaction::accepted(&reply, previous, &summarizing.gone, bytes)
+        });
+        summarizing.attempts += 1;
+        self.state = match text {
+            Some(Ok(text)) => {
+                let model = self.pinned.config.history.summary_model.as_deref();
+                let name = self.pinned.model(model).name.clone();
+                let Summarizing { view, usage, then, .. } = *summarizing;
+                self.change_view(compaction::summarized(view, text, &name, usage), usage, then, now)
+            }
+            Some(Err(_)) if summarizing.attempts < limits::SUMMARY_ATTEMPTS => {
+                State::Summarizing(summarizing)
+            }
+            // The model cannot be reached now; between two cycles a later one will do.
+            None if !summarizing.must => summarizing.dropped(),
+            _ => {
+                let Summarizing { view, usage, then, .. } = *summarizing;
+                self.change_view(view, usage, then, now)
+            }
+        };
+    }
+
+    /// Commits the view; the usage is charged to the agent.
+    fn change_view(&self, view: View, usage: Usage, then: Then, now: Timestamp) -> State {
+        let mut changes = self.changes(CommitKind::View, now);
+        let after = match then {
+            Then::Step(step) => After::Ready(step),
+            Then::End(end) => {
+                changes.open = None;
+                After::ViewThenFinished(end)
+            }
+        };
+        let price = self.pinned.model(self.pinned.config.history.summary_model.as_deref()).price;
+        changes.cost_micros = price.filter(|_| !usage.is_none()).and_then(|price| cost(price, &usage));
+        changes.usage = usage;
+        changes.view = Some(view);
+        State::Committing(Box::new(changes), after)
+    }
+
+    fn summary_bytes(&self) -> usize {
+        self.pinned.budget(None, 0).summary
+    }
+}

@@ -1,0 +1,200 @@
+//! Long lives in a small window: what a summariser keeps is shown, one that fails costs nothing but quality, a person never
+//! waits for it, and a death at any commit leaves a valid history.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use agent::config::AgentConfig;
+use agent::entry::{SummaryMethod, View};
+use agent::id::{AgentId, SpaceId};
+use agent::port::{ModelError, ModelInfo, ReasoningReplay};
+use agent::prompt::{Item, Prompt};
+use models::scripted::{Script, Scripted};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::fixture::{Fixture, inbox, send};
+use crate::prefix::{accepted_by_every_vendor, cut_at_commit};
+
+/// A model with room for a few cycles.
+fn small(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Scripted {
+    Scripted::answering(author).with_info(ModelInfo {
+        name: "small/one".into(),
+        provider: "small".into(),
+        context_window: 4_096,
+        max_output: 512,
+        reasoning_replay: ReasoningReplay::Cycle,
+        forced_tool_choice: false,
+        price: None,
+        demo: false,
+    })
+}
+
+/// All that the model reads outside the system text.
+fn everything(prompt: &Prompt) -> String {
+    let text = |item: &Item| match item {
+        Item::Layer(text) => text.to_string(),
+        Item::Entry(entry) => entry.message.text(),
+    };
+    prompt.items.iter().map(text).collect()
+}
+
+fn asks_for_summary(prompt: &Prompt) -> bool {
+    prompt.tools.is_empty()
+}
+
+/// Answers each message in one request.
+fn answers(prompt: &Prompt) -> Script {
+    let known = if everything(prompt).contains("the code is 4711") { "known" } else { "unknown" };
+    let text = if inbox(prompt).contains("which code") { known } else { "noted" };
+    Script::new().call("send_message", &send("lobby", text)).call("done", &json!({}))
+}
+
+fn config() -> AgentConfig {
+    AgentConfig { tools: Some(vec!["send_message".into(), "done".into()]), ..AgentConfig::default() }
+}
+
+/// A first message with a fact, then so many long ones, then a question about the fact.
+async fn talk(fixture: &mut Fixture, messages: usize, left: Option<&AtomicI64>) -> (AgentId, SpaceId) {
+    let husam = fixture.world.human("husam").await.unwrap();
+    let ada = fixture.world.agent("ada", config()).await.unwrap();
+    let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let filler = (0..messages).map(|n| format!("message {n}: {}", "talk ".repeat(240)));
+    let texts = std::iter::once("the code is 4711".to_owned()).chain(filler);
+    for text in texts.chain(["which code was it?".to_owned()]) {
+        fixture.world.say(husam, lobby, &text).await.unwrap();
+        if let Some(left) = left {
+            fixture.world.pass(std::time::Duration::from_secs(2)).await.unwrap();
+            if left.load(Ordering::SeqCst) < 0 {
+                fixture.world.kill();
+                left.store(1_000_000, Ordering::SeqCst);
+                fixture.world.start();
+            }
+        }
+        fixture.world.quiet().await.unwrap();
+    }
+    (ada, lobby)
+}
+
+async fn last_text(fixture: &Fixture, space: SpaceId) -> String {
+    fixture.world.posted_texts(space).await.unwrap().pop().unwrap().1
+}
+
+async fn view(fixture: &Fixture, ada: AgentId) -> View {
+    fixture.world.reader().view(ada).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn what_a_summary_keeps_is_known_for_ever_and_its_tokens_are_charged() {
+    let model = small(|prompt| match asks_for_summary(prompt) {
+        true => {
+            let known = everything(prompt).contains("the code is 4711");
+            Script::new()
+                .text(if known { "## Facts\n- the code is 4711" } else { "## Facts" })
+                .usage(1_000, 0, 10)
+        }
+        false => answers(prompt).usage(100, 0, 1),
+    });
+    let mut fixture = Fixture::with(model, |store| store);
+    let (ada, lobby) = talk(&mut fixture, 40, None).await;
+    assert_eq!(last_text(&fixture, lobby).await, "known");
+    let compaction = view(&fixture, ada).await.compaction.unwrap();
+    assert!(compaction.round >= 5, "{compaction:?}");
+    assert_eq!((compaction.method, compaction.model.as_deref()), (SummaryMethod::Model, Some("small/one")));
+    let prompts = fixture.model.prompts();
+    let summaries = prompts.iter().filter(|prompt| asks_for_summary(prompt)).count() as u64;
+    let card = fixture.world.reader().agent(ada).await.unwrap().unwrap();
+    assert_eq!(card.usage.input, Some(summaries * 1_000 + 42 * 100), "nothing is charged twice");
+    let runs = fixture.world.runs(ada).await.unwrap();
+    assert_eq!(runs.len(), 42, "a summary is no run");
+    accepted_by_every_vendor(&prompts, "all");
+    let last = prompts.last().unwrap();
+    assert!(matches!(&last.items[0], Item::Layer(text) if text.starts_with("[COMPACTED MEMORY — cycles 1–")));
+}
+
+#[tokio::test]
+async fn a_summariser_that_fails_in_any_way_never_stops_the_agent() {
+    let failing: [fn() -> Script; 5] = [
+        || Script::fails(ModelError::Invalid("no".into())),
+        || Script::new().text(""),
+        || Script::new().text("word ".repeat(4_000)),
+        || Script::new().call("done", &json!({})),
+        || Script::new().text("Это краткое содержание всего разговора на другом языке, чем сам разговор"),
+    ];
+    for (n, fail) in failing.into_iter().enumerate() {
+        let model = small(move |prompt| if asks_for_summary(prompt) { fail() } else { answers(prompt) });
+        let mut fixture = Fixture::with(model, |store| store);
+        let (ada, lobby) = talk(&mut fixture, 8, None).await;
+        assert_eq!(last_text(&fixture, lobby).await, "known", "{n}: the digest has it");
+        assert_eq!(view(&fixture, ada).await.compaction.unwrap().method, SummaryMethod::Digest, "{n}");
+        let endings: Vec<_> =
+            fixture.world.runs(ada).await.unwrap().iter().map(|run| run.ending.as_str()).collect();
+        assert_eq!(endings, ["completed"; 10], "{n}");
+        let prompts = fixture.model.prompts();
+        let requests = prompts.iter().filter(|prompt| asks_for_summary(prompt)).count();
+        assert!(
+            requests <= 2 * prompts.len() / 3,
+            "{n}: {requests} requests for summaries of {}",
+            prompts.len()
+        );
+        assert!(
+            fixture
+                .world
+                .consciousness(ada)
+                .await
+                .unwrap()
+                .iter()
+                .all(|e| !e.message.text().contains("краткое"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_person_does_not_wait_for_a_summary_between_two_cycles() {
+    let never = Arc::new(Notify::new());
+    let wait = Arc::clone(&never);
+    let model = small(move |prompt| match asks_for_summary(prompt) {
+        true => Script::new().wait(Arc::clone(&wait)).text("## Facts"),
+        false => answers(prompt),
+    });
+    let fixture = Fixture::with(model, |store| store);
+    let husam = fixture.world.human("husam").await.unwrap();
+    let ada = fixture.world.agent("ada", config()).await.unwrap();
+    let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    for n in 0..12 {
+        let text = format!("message {n}: {}", "talk ".repeat(240));
+        let event = fixture.world.say(husam, lobby, &text).await.unwrap();
+        fixture.world.pass(std::time::Duration::from_millis(200)).await.unwrap();
+        let state = fixture.world.state(ada, &event.to_string()).await.unwrap();
+        assert_eq!(state.as_str(), "processed", "message {n}");
+    }
+    assert!(fixture.model.dropped() > 0, "a summary was begun and dropped");
+}
+
+#[tokio::test]
+async fn a_death_at_any_commit_leaves_a_history_that_goes_on() {
+    let tell = |cut: i64, written: bool| async move {
+        let left = Arc::new(AtomicI64::new(cut));
+        let counter = Arc::clone(&left);
+        let model = small(|prompt| match asks_for_summary(prompt) {
+            true => Script::new().text("## Facts\n- the code is 4711"),
+            false => answers(prompt),
+        });
+        let mut fixture =
+            Fixture::with(model, move |inner| cut_at_commit(inner, Arc::clone(&counter), written));
+        let (ada, lobby) = talk(&mut fixture, 8, Some(&left)).await;
+        let used = 1_000_000 - left.load(Ordering::SeqCst);
+        let messages = fixture.world.posted_texts(lobby).await.unwrap();
+        accepted_by_every_vendor(&fixture.model.prompts(), "all");
+        (messages, view(&fixture, ada).await.compaction.map(|compaction| compaction.method), used)
+    };
+    let (whole, method, commits) = tell(1_000_000, false).await;
+    assert_eq!((whole.len(), method), (20, Some(SummaryMethod::Model)));
+    assert_eq!(whole.last().unwrap().1, "known");
+    for cut in 0..commits {
+        for written in [false, true] {
+            let (messages, ..) = tell(cut, written).await;
+            assert_eq!(messages, whole, "cut at commit {cut}, written: {written}");
+        }
+    }
+}
