@@ -55,7 +55,7 @@ impl Subject {
     /// Finds what `wanted` names. Without a name: everything, or the only space if the key is a member's.
     pub async fn find(client: &Client, wanted: Option<&str>, all: bool) -> Result<Self> {
         let who: Whoami = client.get_as("/v1/whoami").await?;
-        let admin = who.entity.is_none();
+        let admin = who.entity.is_none() && !who.scope.starts_with("service:");
         match wanted {
             None if admin || all => Ok(Self::Everything),
             None => {
