@@ -1,6 +1,7 @@
 //! Failures as people and scripts see them: a stable code, what was wanted and what stood in the way, at
 //! most one hint, and the exit code of the process. Must not know the transport.
 
+use std::ffi::OsString;
 use std::fmt;
 
 use agent::config::nearest;
@@ -57,7 +58,7 @@ impl Failure {
     }
 
     /// A command line that cannot be parsed.
-    pub(crate) fn bad_command_line(error: &clap::Error) -> Self {
+    pub(crate) fn bad_command_line(error: &clap::Error, line: &[OsString]) -> Self {
         let text = error.render().to_string().replace('\'', "`");
         let mut parts = text.split("\n\n");
         // The first paragraph may have several lines: what is missing or which values are possible is below
@@ -70,20 +71,32 @@ impl Failure {
         };
         let message = first_lines.strip_prefix("error: ").unwrap_or(&first_lines);
         let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-        let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("viv");
-        let path: Vec<&str> =
-            usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
-        let help = format!("`{} --help`", path.join(" "));
-        if let Some(command) = foreign_command(error, &path) {
-            return Self::usage(message).hint(command);
-        }
-        Self::usage(message).hint(match (tip, similar(error, &path)) {
-            (Some(tip), _) => format!("{tip}; {help} explains"),
-            (None, Some(similar)) => {
-                format!("did you mean `{} {similar}`? {help} lists all commands", path.join(" "))
-            }
-            (None, None) => format!("see {help}"),
+        let path = command_path(line);
+        let (command, help) = (path.join(" "), format!("`{} --help`", path.join(" ")));
+        Self::usage(message).hint(match (similar(error, &path), tip) {
+            (Some(similar), None) => format!("did you mean `{command} {similar}`? {help} lists all commands"),
+            (_, tip) => match (foreign(error, &path), tip) {
+                (Some(hint), _) => hint,
+                (None, Some(tip)) => format!("{tip}; {help} explains"),
+                (None, None) => format!("see {help}"),
+            },
         })
+    }
+
+    /// The same failure with a hint that fits the command, if it has none of its own.
+    pub(crate) fn of_command(self, line: &[OsString]) -> Self {
+        let path = command_path(line).join(" ");
+        if self.hint.is_some() || default_hint(&self.code).is_some() {
+            return self;
+        }
+        match (path.as_str(), self.exit) {
+            ("viv keys rotate" | "viv keys revoke", Exit::NotFound) => {
+                self.hint("`viv keys list` lists the keys with their ids")
+            }
+            (_, Exit::Usage) => self.hint(format!("`{path} --help` explains it")),
+            _ if self.code == "bad_value" => self.hint(format!("`{path} --help` explains it")),
+            _ => self,
+        }
     }
 
     /// The same failure with a hint.
@@ -132,25 +145,56 @@ impl From<project::ProjectError> for Failure {
     }
 }
 
-/// The command to use here for a command name that is common in other programs.
-fn foreign_command(error: &clap::Error, path: &[&str]) -> Option<&'static str> {
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    if path != ["viv"] {
-        return None;
+/// The command that a line names, as far as it exists, such as `["viv", "keys", "add"]`.
+fn command_path(line: &[OsString]) -> Vec<String> {
+    let root = crate::args::command();
+    let (mut at, mut path, mut before) = (&root, vec!["viv".to_owned()], "");
+    for word in line.iter().skip(1).filter_map(|word| word.to_str()) {
+        let is_value = matches!(std::mem::replace(&mut before, word), "--data-dir" | "--config");
+        if let Some(command) = at.find_subcommand(word).filter(|_| !is_value) {
+            path.push(command.get_name().to_owned());
+            at = command;
+        }
     }
-    Some(match word.as_str() {
-        "start" | "run" | "serve" => "`viv up` starts the server; `viv scenario run` runs scenarios",
-        "status" => "`viv ps` lists agents and what they do; `viv doctor` checks everything",
-        "down" => "`viv stop` stops the server; `viv agents cancel` ends a cycle",
-        "log" => "`viv logs` prints the server's log; `viv tail` prints what the agents did last",
-        "new" | "create" => "`viv init` writes a project; `viv agents create` creates one agent",
+    path
+}
+
+/// What to use here for a command name that is common in other programs, or for a word that is a name.
+fn foreign(error: &clap::Error, path: &[String]) -> Option<String> {
+    let kind = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        _ => ContextKind::InvalidArg,
+    };
+    let Some(ContextValue::String(word)) = error.get(kind) else { return None };
+    let path: Vec<&str> = path.iter().skip(1).map(String::as_str).collect();
+    let hint = match (path.as_slice(), word.as_str()) {
+        ([], "start" | "run" | "serve") => {
+            "`viv up` starts the server; `viv scenario run` runs scenarios".to_owned()
+        }
+        ([], "status") => "`viv ps` lists agents and what they do; `viv doctor` checks everything".to_owned(),
+        ([], "down") => "`viv stop` stops the server; `viv agents cancel` ends a cycle".to_owned(),
+        ([], "log") => {
+            "`viv logs` prints the server's log; `viv tail` prints what the agents did last".to_owned()
+        }
+        ([], "new" | "create") => {
+            "`viv init` writes a project; `viv agents create` creates one agent".to_owned()
+        }
+        ([group @ ("keys" | "entities")], "new" | "create") => format!("did you mean `viv {group} add`?"),
+        (["spaces"], "new" | "create" | "add") => "did you mean `viv spaces open`?".to_owned(),
+        (["agents"], "new" | "add") => "did you mean `viv agents create`?".to_owned(),
+        ([group @ ("show" | "export")], name) => format!("did you mean `viv {group} agent {name}`?"),
+        (["memories", ..], _) => "the agent comes first, such as `viv memories ada set city Rome`".to_owned(),
+        (["chat"], name) if !name.starts_with('-') => {
+            format!("name the space with `--space {name}`, or the agent with `--agent {name}`")
+        }
         _ => return None,
-    })
+    };
+    Some(hint)
 }
 
 /// The existing command that resembles the unknown one. Clap finds only similar long words: two swapped
 /// characters are already half of `say`.
-fn similar(error: &clap::Error, path: &[&str]) -> Option<String> {
+fn similar(error: &clap::Error, path: &[String]) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let letters = |word: &str| {
         let mut letters: Vec<char> = word.chars().collect();
@@ -177,8 +221,8 @@ fn default_hint(code: &str) -> Option<&'static str> {
         "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
         "event_state" | "event_taken" => "`viv show inbox NAME` shows each event and its state",
         "forbidden" => {
-            "this needs an admin key: set `VIV_KEY`, or run it where the server runs; \
-             a lost one is replaced with `viv keys admin --reset`"
+            "set `VIV_KEY` to a key that may do this, or run it where the server runs; \
+             a lost admin key is replaced with `viv keys admin --reset`"
         }
         "inbox_full" => {
             "wait until the agent has processed its events: `viv show inbox NAME --state waiting`"
@@ -215,12 +259,14 @@ mod tests {
         assert_eq!(failure.exit as i32, 2);
     }
 
+    fn hint(line: &str) -> String {
+        let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let error = crate::args::command().try_get_matches_from(&line).unwrap_err();
+        Failure::bad_command_line(&error, &line).advice().to_owned()
+    }
+
     #[test]
     fn a_mistyped_command_gets_a_hint_with_the_right_one() {
-        let hint = |line: &str| {
-            let error = crate::args::command().try_get_matches_from(line.split(' ')).unwrap_err();
-            Failure::bad_command_line(&error).advice().to_owned()
-        };
         assert_eq!(hint("viv sya"), "did you mean `viv say`? `viv --help` lists all commands");
         assert!(hint("viv pss").contains("`ps`"));
         assert_eq!(hint("viv show rnu"), "did you mean `viv show run`? `viv show --help` lists all commands");
@@ -229,17 +275,35 @@ mod tests {
 
     #[test]
     fn command_names_of_other_programs_get_a_hint_with_ours() {
-        for (word, ours) in [
+        for (line, ours) in [
             ("start", "`viv up`"),
             ("run", "`viv up`"),
             ("status", "`viv ps`"),
             ("down", "`viv stop`"),
             ("log", "`viv logs`"),
             ("new", "`viv init`"),
+            ("keys create", "`viv keys add`"),
+            ("spaces create", "`viv spaces open`"),
+            ("show chef", "`viv show agent chef`"),
+            ("export chef", "`viv export agent chef`"),
+            ("chat kitchen", "`--space kitchen`"),
+            ("memories set chef a b", "`viv memories ada set city Rome`"),
         ] {
-            let error = crate::args::command().try_get_matches_from(["viv", word]).unwrap_err();
-            let failure = Failure::bad_command_line(&error);
-            assert!(failure.advice().contains(ours), "{word}: {failure}");
+            let hint = hint(&format!("viv {line}"));
+            assert!(hint.contains(ours), "{line}: {hint}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_gets_a_hint_with_the_help_of_its_command() {
+        for (line, help) in [
+            ("say hi --wait --timeout 0", "`viv say --help`"),
+            ("--data-dir say ps --state awake", "`viv ps --help`"),
+            ("tail -n abc", "`viv tail --help`"),
+            ("keys add service:bad --expires tomorrow", "`viv keys add --help`"),
+        ] {
+            let hint = hint(&format!("viv {line}"));
+            assert!(hint.contains(help), "{line}: {hint}");
         }
     }
 

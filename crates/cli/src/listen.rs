@@ -50,6 +50,10 @@ fn address(listen: &Setting) -> Result<SocketAddr> {
             "wanted an address such as `127.0.0.1:7878` to listen on, got {}",
             shown(listen)
         ))
+        .hint(match text.parse::<u16>() {
+            Ok(port) => format!("a port needs an address: `--listen 127.0.0.1:{port}`"),
+            Err(_) => "for example `--listen 127.0.0.1:7878`".to_owned(),
+        })
     };
     if let Ok(address) = text.parse() {
         return Ok(address);

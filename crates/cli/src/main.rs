@@ -37,10 +37,11 @@ use client::Client;
 fn main() -> ExitCode {
     heap::limit_arenas();
     let line = help_asked(std::env::args_os().collect());
-    let read = args::command().try_get_matches_from(line).and_then(|matches| Cli::from_arg_matches(&matches));
+    let read =
+        args::command().try_get_matches_from(&line).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => return handle_clap_error(&error),
+        Err(error) => return handle_clap_error(&error, &line),
     };
     let screen = Screen::detect(cli.global.json, cli.global.quiet);
     // Fails only if a provider is already installed, which serves as well.
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     let exit = match output::unwritten().map_or(done, Err) {
         Ok(exit) => exit,
         Err(failure) => {
-            screen.failure(&failure);
+            screen.failure(&failure.clone().of_command(&line));
             failure.exit
         }
     };
@@ -131,7 +132,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
 }
 
 /// Handles a command line that cannot be read or that asks for help.
-fn handle_clap_error(error: &clap::Error) -> ExitCode {
+fn handle_clap_error(error: &clap::Error, line: &[OsString]) -> ExitCode {
     let given = |wanted: &[&str]| std::env::args_os().any(|arg| wanted.iter().any(|name| arg == *name));
     let (json, quiet) = (given(&["--json"]), given(&["--quiet", "-q"]));
     let screen = Screen::detect(json, quiet);
@@ -161,6 +162,6 @@ fn handle_clap_error(error: &clap::Error) -> ExitCode {
         screen.failure_page(error.render().to_string().trim_end());
         return ExitCode::from(Exit::Usage as u8);
     }
-    screen.failure(&Failure::bad_command_line(error));
+    screen.failure(&Failure::bad_command_line(error, line));
     ExitCode::from(Exit::Usage as u8)
 }

@@ -271,6 +271,9 @@ impl AgentWatch {
             limit.as_secs()
         );
         let hint = match rest {
+            _ if agent.is_some_and(|agent| agent.standing == Standing::Suspended) => {
+                format!("`viv agents resume {}` makes it run again", self.name)
+            }
             Some(_) => {
                 format!("see `viv show agent {}`; `viv agents resume {0}` makes it retry at once", self.name)
             }
@@ -290,6 +293,9 @@ pub fn why_it_is_idle(agent: &Agent) -> Option<String> {
 /// That the agent is idle, why, and until when; `last_update` is the reason in the last update.
 fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option<String> {
     let class = agent.reason.as_deref().filter(|_| agent.state == AgentState::Sleeping)?;
+    if class == "suspended" {
+        return Some("it is suspended".to_owned());
+    }
     let known = why_it_is_idle(agent);
     let why = agent.why.as_deref().or(last_update).or(known.as_deref()).unwrap_or(class);
     let until =

@@ -22,6 +22,7 @@ mod http;
 mod outbox;
 mod past;
 mod stream;
+mod subject;
 pub mod target;
 
 pub use credentials::{
@@ -35,3 +36,4 @@ pub use http::{Client, agent_path, segment, typed};
 pub use outbox::{Delivery, Outbox};
 pub use past::{Past, PastItem, PastUpdate};
 pub use stream::{Snapshot, StreamEvent, listen};
+pub use subject::{Source, Subject};

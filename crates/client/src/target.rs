@@ -18,7 +18,7 @@ const NO_SPACE: &str = "there is no open space";
 /// The sender with an admin key if none is named: the first person of every server.
 const OWNER: &str = "owner";
 /// What to do if there is no space.
-const OPEN_ONE: &str = "open one with `viv spaces open NAME --members you,AGENT`";
+const OPEN_ONE: &str = "open one with `viv spaces open NAME --members owner,AGENT`";
 
 /// A space to post in.
 #[derive(Debug)]
@@ -37,6 +37,21 @@ impl Target {
     /// The agents in this space.
     pub fn agents(&self) -> impl Iterator<Item = &EntityJson> {
         self.members.iter().map(|member| &member.entity).filter(|entity| entity.kind == EntityKind::Agent)
+    }
+
+    /// Refuses a sender that is not a member: the space takes no message from it.
+    ///
+    /// # Errors
+    /// Class `Refused`.
+    pub fn check_sender(&self) -> Result<()> {
+        let Some(sender) = &self.sender else { return Ok(()) };
+        if self.members.iter().any(|member| is_called(&member.entity, sender)) {
+            return Ok(());
+        }
+        let space = &self.space.name;
+        let message = format!("`{sender}` is not a member of the space `{space}`");
+        Err(ClientError::new(ErrorClass::Refused, "not_member", message)
+            .hint(format!("add it with `viv spaces add {space} {sender}`, or name another with --as")))
     }
 
     /// The agent named, else the only one.
@@ -71,8 +86,19 @@ pub async fn resolve(
     let space = match (space, agent.filter(|_| admin)) {
         (Some(space), _) => client.get_as(&format!("/v1/spaces/{}", segment(space))).await?,
         (None, agent) => {
-            let none = agent.map_or_else(|| NO_SPACE.to_owned(), |agent| format!("`{agent}` is in no space"));
-            let id = only(spaces(client, agent).await?, "space", (none, OPEN_ONE), "name one with --space")?;
+            let all = spaces(client, agent).await?;
+            let id = match agent {
+                None => only(all, "space", (NO_SPACE.to_owned(), OPEN_ONE), "name one with --space")?,
+                Some(agent) => {
+                    let you = sender.unwrap_or(OWNER);
+                    let join = format!(
+                        "`viv spaces add SPACE {agent}` adds it to one, \
+                         `viv spaces open NAME --members {you},{agent}` opens another"
+                    );
+                    let none = (format!("`{agent}` is in no space"), join.as_str());
+                    only(all, "space", none, "name one with --space")?
+                }
+            };
             client.get_as(&format!("/v1/spaces/{id}")).await?
         }
     };

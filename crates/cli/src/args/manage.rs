@@ -299,7 +299,7 @@ pub(crate) enum KeysVerb {
         #[arg(long, value_name = "TEXT")]
         label: Option<String>,
         /// For how long it is valid, such as `90d` [default: for ever]
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", value_parser = time)]
         expires: Option<Span>,
     },
     /// List keys, also expired and revoked ones, the newest first
@@ -310,7 +310,7 @@ pub(crate) enum KeysVerb {
         #[arg(value_name = "ID")]
         id: String,
         /// For how long the old key stays valid, at most 30 days
-        #[arg(long, value_name = "TIME", default_value = "24h")]
+        #[arg(long, value_name = "TIME", default_value = "24h", value_parser = time)]
         overlap: Span,
     },
     /// Revoke a key: it stops working at once
@@ -331,4 +331,8 @@ pub(crate) enum KeysVerb {
 
 fn kind(text: &str) -> Result<EntityKind, String> {
     EntityKind::try_from(text).map_err(|_| "wanted `human` or `agent`".to_owned())
+}
+
+fn time(text: &str) -> Result<Span, String> {
+    text.parse().map_err(|_| "wanted a time such as `24h` or `90d`".to_owned())
 }

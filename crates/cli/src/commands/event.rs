@@ -7,20 +7,23 @@ use serde_json::Value;
 use crate::args::EventArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
-use crate::output::Screen;
+use crate::output::{Screen, shortened};
 use client::{Client, segment, typed};
+
+/// Columns of a wrong payload that are quoted.
+const GOT_COLUMNS: usize = 40;
 
 /// Sends the event.
 pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Result<Exit> {
     let payload = match args.payload.as_deref() {
         Some("-") => Some(input::text(limits::PAYLOAD_MAX_BYTES)?),
-        None if input::is_piped() => {
-            Some(input::piped_text(limits::PAYLOAD_MAX_BYTES)?).filter(|text| !text.trim().is_empty())
-        }
+        None if input::is_piped() => Some(input::piped_text(limits::PAYLOAD_MAX_BYTES)?),
         given => given.map(str::to_owned),
     };
-    let payload = payload.as_deref().map(serde_json::from_str::<Value>).transpose().map_err(|error| {
-        Failure::usage(format!("wanted JSON as the payload: {error}"))
+    let payload = payload.filter(|text| !text.trim().is_empty());
+    let payload = payload.as_deref().map(serde_json::from_str::<Value>).transpose().map_err(|_| {
+        let got = shortened(payload.as_deref().unwrap_or_default(), GOT_COLUMNS);
+        Failure::usage(format!("wanted JSON as the payload, got `{got}`"))
             .hint("a text needs JSON quotes: '\"like this\"'")
     })?;
     let body = NewEvent { service: args.service, payload, urgent: args.urgent };
@@ -28,6 +31,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Resu
     let answer = client.post(&path, &body, args.key.as_deref()).await?;
     let accepted: EventAccepted = typed(&path, answer.clone())?;
     let result = if accepted.duplicate { "had already accepted it" } else { "accepted it" };
-    screen.result(&answer, &format!("`{}` {result}: event {}", args.agent, accepted.event_id));
+    let without = if body.payload.is_none() { " without a payload" } else { "" };
+    screen.result(&answer, &format!("`{}` {result}{without}: event {}", args.agent, accepted.event_id));
     Ok(Exit::Answered)
 }

@@ -1,6 +1,7 @@
 //! `viv keys`: creates, lists, rotates and revokes keys, and replaces a lost admin key. The last one opens the store of a stopped
 //! server directly: without a key a server cannot be asked.
 
+use agent::limits;
 use api::{EntityJson, KeyJson, KeyRotation, NewKey};
 use client::{Client, segment, typed};
 use jiff::tz::TimeZone;
@@ -29,19 +30,33 @@ pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Resu
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
     match verb {
         KeysVerb::List => list(&client()?, &screen).await,
+        KeysVerb::Add { scope, entity: None, .. } if scope == "person" => {
+            Err(Failure::usage("a key of the scope `person` needs a person")
+                .hint("name one with `--entity NAME`; `viv entities --kind human` lists them"))
+        }
         KeysVerb::Add { scope, entity, label, expires } => {
             let expires_at = expires.map(|span| after(Timestamp::now(), span)).transpose()?;
             create(&client()?, &screen, "/v1/keys", &NewKey { scope, entity, label, expires_at }).await
         }
         KeysVerb::Rotate { id, overlap } => {
             let now = Timestamp::now();
-            let overlap = after(now, overlap)?.duration_since(now).as_secs();
-            let body = KeyRotation { overlap_seconds: u64::try_from(overlap).ok(), expires_at: None };
+            let seconds = after(now, overlap)?.duration_since(now).as_secs().unsigned_abs();
+            if seconds > limits::KEY_OVERLAP_MAX_S {
+                let most = limits::KEY_OVERLAP_MAX_S / 86_400;
+                let message = format!("wanted an `--overlap` of at most {most} days, got `{overlap:#}`");
+                return Err(Failure::usage(message));
+            }
+            let body = KeyRotation { overlap_seconds: Some(seconds), expires_at: None };
             create(&client()?, &screen, &format!("/v1/keys/{}/rotate", segment(&id)), &body).await
         }
         KeysVerb::Revoke { id, yes } => {
+            let client = client()?;
+            let keys = client.list("/v1/keys", KEYS_MAX).await?;
+            if keys.len() < KEYS_MAX && keys.iter().all(|key| key["id"] != id) {
+                return Err(Failure::new(Exit::NotFound, "not_found", format!("no key is called `{id}`")));
+            }
             input::confirm(&screen, &format!("revoking the key `{id}` cannot be undone"), yes, None)?;
-            revoke(&client()?, &screen, &id).await
+            revoke(&client, &screen, &id).await
         }
         KeysVerb::Admin { reset: _ } => reset(global, screen).await,
     }

@@ -14,6 +14,12 @@ use client::target;
 
 /// Lists an agent's memories, or changes one.
 pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> Result<Exit> {
+    if let Some(MemoriesVerb::Set { key, .. } | MemoriesVerb::Rm { key }) = &args.verb
+        && key.is_empty()
+    {
+        return Err(Failure::usage("the key is empty")
+            .hint(format!("such as `city`: `viv memories {} set city Rome`", args.agent)));
+    }
     let agent = target::agent(&client, Some(&args.agent)).await?;
     match args.verb {
         None | Some(MemoriesVerb::List) => {

@@ -23,7 +23,18 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     let client = Arc::new(client);
     let target =
         target::resolve(&client, args.space.as_deref(), args.agent.as_deref(), args.sender.as_deref())
-            .await?;
+            .await
+            .map_err(|error| {
+                let first = args.text.first().filter(|_| args.text.len() > 1);
+                let named = first.filter(|first| {
+                    error.hint.as_ref().is_some_and(|hint| hint.contains(&format!("`{first}`")))
+                });
+                let failure = Failure::from(error);
+                match named {
+                    Some(space) => failure.hint(format!("the space is an option: `--space {space}`")),
+                    None => failure,
+                }
+            })?;
     let id = client::fresh_id()?;
     if !args.wait {
         let message = client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await?;
@@ -100,7 +111,8 @@ fn note(name: &str, exchange: &Exchange) -> Option<String> {
 fn text_of(words: &[String]) -> Result<String> {
     let text = if words == ["-"] { input::text(limits::MESSAGE_MAX_BYTES)? } else { words.join(" ") };
     if text.trim().is_empty() {
-        return Err(Failure::usage("wanted a message, got nothing"));
+        let failure = Failure::usage("wanted a message, got nothing");
+        return Err(failure.hint("for example `viv say --wait \"what do you remember?\"`"));
     }
     if text.len() > limits::MESSAGE_MAX_BYTES {
         return Err(Failure::usage(format!(

@@ -7,11 +7,11 @@ use api::Agent;
 use super::dead;
 use super::watch::follow::Follower;
 use super::watch::log::{Log, LogStyle};
-use super::watch::subject::Subject;
 use super::watch::{self, moment};
 use crate::args::TailArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+use client::Subject;
 use client::{Client, segment};
 
 /// Maximum number of agents that may be named: the server's limit.

@@ -7,6 +7,7 @@ mod chat;
 mod client_crate;
 mod damaged;
 mod dead_letters;
+mod hints;
 mod json;
 mod keys;
 mod live;

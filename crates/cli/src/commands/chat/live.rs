@@ -18,9 +18,9 @@ use crate::commands::watch::follow::Follower;
 use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
 use crate::commands::watch::stop_signals;
-use crate::commands::watch::subject::Subject;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
+use client::Subject;
 use client::target::{self, Target};
 
 /// Maximum number of rows that are shown of the line being typed.
@@ -58,8 +58,8 @@ pub(crate) async fn run(
     log.resize(size().0 + 1);
     let ready: ReadyJson = client.get_as("/v1/ready").await?;
     greet(&mut log, &target, &ready);
-    let subject =
-        Subject::in_space(&screen, target.space.clone(), &target.members, target.admin, &mut log.names);
+    let subject = Subject::in_space(target.space.clone(), target.members.clone(), target.admin);
+    log.names.of_subject(&screen, &subject);
     let mut follower = Follower::new(Arc::clone(&client), screen, subject, log, false);
     follower.listen().await?;
     follower.past(history, None).await?;

@@ -102,6 +102,9 @@ pub(super) fn valid(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
         wrong.push(format!("and {more} more"));
     }
     let message = format!("not a valid scenario:\n  {}", wrong.join("\n  "));
-    Err(Failure::new(Exit::Usage, "bad_scenario", message)
-        .hint("nothing was run; `viv scenario check` lists everything"))
+    let hint = match more {
+        0 => "nothing was run; correct what is listed",
+        _ => "nothing was run; `viv scenario check` lists everything",
+    };
+    Err(Failure::new(Exit::Usage, "bad_scenario", message).hint(hint))
 }

@@ -10,9 +10,9 @@ use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, shortened, span, wrap};
-use client::ErrorClass;
 use client::target;
 use client::{Client, agent_path, segment, typed};
+use client::{ClientError, ErrorClass};
 
 /// Maximum number of columns of a row's name.
 const NAME: usize = 22;
@@ -22,6 +22,9 @@ const TOOK: usize = 9;
 const MARK: usize = 8;
 /// Minimum number of columns of a bar and of a name, however narrow the terminal is.
 const BAR: usize = 8;
+
+/// What to name.
+const RUN_OR_AGENT: &str = "`viv ps` lists agents; `viv show run AGENT` shows its newest run";
 
 /// Shows a run.
 pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
@@ -260,9 +263,7 @@ async fn is_run(client: &Client, id: &str) -> Result<bool> {
         Err(failure) if failure.class == ErrorClass::NotFound => {
             match client.get(&format!("/v1/agents/{}", segment(id))).await {
                 Ok(_) => Ok(false),
-                Err(_) => Err(failure
-                    .hint("`viv ps` lists agents; `viv show run AGENT` shows its newest run")
-                    .into()),
+                Err(_) => Err(failure.hint(RUN_OR_AGENT).into()),
             }
         }
         Err(failure) => Err(failure.into()),
@@ -270,7 +271,13 @@ async fn is_run(client: &Client, id: &str) -> Result<bool> {
 }
 
 async fn newest_run(client: &Client, wanted: Option<&str>) -> Result<String> {
-    let agent = target::agent(client, wanted).await?;
+    let agent = target::agent(client, wanted).await.map_err(|error| match (error.class, wanted) {
+        (ErrorClass::NotFound, Some(wanted)) => {
+            let message = format!("no run or agent is called `{wanted}`");
+            ClientError { message, ..error }.hint(RUN_OR_AGENT)
+        }
+        _ => error,
+    })?;
     let page = client.get(&agent_path(agent.id, "/runs?limit=1")).await?;
     page["items"][0]["id"].as_str().map(str::to_owned).ok_or_else(|| {
         let name = &agent.name;

@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 
 use super::log::Log;
 use super::past::{self, PAST_MAX};
-use super::subject::{Source, Subject};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, terminal_safe_json};
+use client::{Source, Subject};
 
 /// Missed items are read from this long before the last one that was received, because clocks differ.
 const OVERLAP: Duration = Duration::from_secs(60);

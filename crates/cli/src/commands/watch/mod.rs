@@ -5,7 +5,6 @@ pub(crate) mod log;
 pub(crate) mod moment;
 pub(crate) mod names;
 pub(crate) mod past;
-pub(crate) mod subject;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +17,17 @@ use crate::args::WatchArgs;
 use crate::commands::chat::terminal::{Bottom, size};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{self, Screen};
+use client::Subject;
 use follow::Follower;
 use log::{Log, LogStyle};
-use subject::Subject;
 
 /// Runs `viv watch`.
 pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
     let since = args.since.as_deref().map(|text| moment::since(text, Timestamp::now())).transpose()?;
     let client = Arc::new(client);
     let mut log = Log::new(screen, moment::zone(), LogStyle::Full);
-    let subject = Subject::find(&client, &screen, args.subject.as_deref(), args.all, &mut log.names).await?;
+    let subject = Subject::find(&client, args.subject.as_deref(), args.all).await?;
+    log.names.of_subject(&screen, &subject);
     if args.thoughts && !matches!(subject, Subject::Agents { .. }) {
         return Err(Failure::usage("private text is shown for one agent only, got a space")
             .hint("name an agent, or leave out --thoughts"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::update::Update;
 use api::MemberJson;
-use client::Client;
+use client::{Client, Subject};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -32,12 +32,14 @@ impl Names {
         Self { displayed, ..Self::default() }
     }
 
-    /// Stores the names of a space's members.
-    pub(crate) fn members(&mut self, screen: &Screen, members: &[MemberJson]) {
+    /// Stores the names of a space and its members, if that is followed.
+    pub(crate) fn of_subject(&mut self, screen: &Screen, subject: &Subject) {
+        let Subject::Space { space, members, .. } = subject else { return };
         for MemberJson { entity, .. } in members {
             let name = if self.displayed { &entity.display_name } else { &entity.name };
             self.add(screen, entity.id.0, name);
         }
+        self.add(screen, space.id.0, &space.name);
     }
 
     /// Stores the name of an entity or a space.

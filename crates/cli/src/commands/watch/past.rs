@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::subject::Subject;
 use agent::space::PostedMessage;
+use client::Subject;
 use client::{Client, Past, PastUpdate, Result, typed};
 
 /// Maximum number of items that are read at once: the server's limit.

@@ -9,18 +9,17 @@ use agent::run::Ending;
 use agent::update::Update;
 use api::{Agent, FactsJson, MemberJson, SpaceJson, Whoami};
 
-use super::names::Names;
-use crate::errors::{Exit, Failure, Result};
-use crate::output::Screen;
-use client::target;
-use client::{Client, ErrorClass, Snapshot, agent_path, segment};
+use crate::error::{ClientError, ErrorClass, Result};
+use crate::http::{Client, agent_path, segment};
+use crate::stream::Snapshot;
+use crate::target;
 
 /// The path of the server's stream.
 const EVERYTHING: &str = "/v1/stream";
 
 /// The stream that an update came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// The subject's own stream.
     Own,
     /// The server's stream, for updates that the subject's own stream does not contain.
@@ -29,43 +28,45 @@ pub(crate) enum Source {
 
 /// What is followed.
 #[derive(Debug)]
-pub(crate) enum Subject {
+pub enum Subject {
     /// The whole server.
     Everything,
     /// A space, with the cycles that touched it.
-    Space { space: Box<SpaceJson>, cycles: HashMap<AgentId, CycleId>, admin: bool },
+    Space {
+        /// The space.
+        space: Box<SpaceJson>,
+        /// Its members when it was found.
+        members: Vec<MemberJson>,
+        /// The running cycles that touched it.
+        cycles: HashMap<AgentId, CycleId>,
+        /// Whether the key is an admin key.
+        admin: bool,
+    },
     /// Agents, with the spaces that they are members of.
-    Agents { agents: Vec<AgentId>, spaces: HashSet<SpaceId> },
+    Agents {
+        /// The agents.
+        agents: Vec<AgentId>,
+        /// The spaces.
+        spaces: HashSet<SpaceId>,
+    },
 }
 
 impl Subject {
     /// Finds what `wanted` names. Without a name: everything, or the only space if the key is a member's.
-    pub(crate) async fn find(
-        client: &Client,
-        screen: &Screen,
-        wanted: Option<&str>,
-        all: bool,
-        names: &mut Names,
-    ) -> Result<Self> {
+    pub async fn find(client: &Client, wanted: Option<&str>, all: bool) -> Result<Self> {
         let who: Whoami = client.get_as("/v1/whoami").await?;
-        let admin = who.entity.is_none();
+        let admin = who.entity.is_none() && !who.scope.starts_with("service:");
         match wanted {
             None if admin || all => Ok(Self::Everything),
             None => {
                 let target = target::resolve(client, None, None, None).await?;
-                Ok(Self::in_space(screen, target.space, &target.members, admin, names))
+                Ok(Self::in_space(target.space, target.members, admin))
             }
-            Some(wanted) => Self::named(client, screen, wanted, admin, names).await,
+            Some(wanted) => Self::named(client, wanted, admin).await,
         }
     }
 
-    async fn named(
-        client: &Client,
-        screen: &Screen,
-        wanted: &str,
-        admin: bool,
-        names: &mut Names,
-    ) -> Result<Self> {
+    async fn named(client: &Client, wanted: &str, admin: bool) -> Result<Self> {
         let (kind, name) = wanted.split_once(':').unwrap_or(("", wanted));
         let space = match kind {
             "" | "space" => {
@@ -82,36 +83,33 @@ impl Subject {
         match (space, agent) {
             (Some(space), None) => {
                 let members = target::members(client, &space).await?;
-                Ok(Self::in_space(screen, space, &members, admin, names))
+                Ok(Self::in_space(space, members, admin))
             }
             (None, Some(agent)) => Self::agents(client, vec![agent.id]).await,
             (Some(_), Some(_)) => {
-                Err(Failure::usage(format!("`{name}` is the handle of a space and of an agent"))
+                let message = format!("`{name}` is the handle of a space and of an agent");
+                Err(ClientError::new(ErrorClass::Usage, "usage", message)
                     .hint(format!("write `space:{name}` or `agent:{name}`")))
             }
             (None, None) => {
                 let message = format!("`{wanted}` is neither a space nor an agent that this key may watch");
-                Err(Failure::new(Exit::NotFound, "not_found", message)
-                    .hint("`viv ps` lists the agents; without a name everything is watched"))
+                Err(ClientError::new(ErrorClass::NotFound, "not_found", message).hint(match admin {
+                    true => "`viv ps` lists the agents; without a name everything is watched",
+                    false => {
+                        "a person's key may watch the spaces that the person is in, an admin key everything"
+                    }
+                }))
             }
         }
     }
 
     /// A space whose members are known.
-    pub(crate) fn in_space(
-        screen: &Screen,
-        space: SpaceJson,
-        members: &[MemberJson],
-        admin: bool,
-        names: &mut Names,
-    ) -> Self {
-        names.members(screen, members);
-        names.add(screen, space.id.0, &space.name);
-        Self::Space { space: Box::new(space), cycles: HashMap::new(), admin }
+    pub fn in_space(space: SpaceJson, members: Vec<MemberJson>, admin: bool) -> Self {
+        Self::Space { space: Box::new(space), members, cycles: HashMap::new(), admin }
     }
 
     /// Follows some agents.
-    pub(crate) async fn agents(client: &Client, agents: Vec<AgentId>) -> Result<Self> {
+    pub async fn agents(client: &Client, agents: Vec<AgentId>) -> Result<Self> {
         let mut spaces = HashSet::new();
         for agent in &agents {
             let facts: FactsJson = client.get_as(&agent_path(*agent, "/facts")).await?;
@@ -121,7 +119,7 @@ impl Subject {
     }
 
     /// The streams that contain the subject's updates.
-    pub(crate) fn streams(&self) -> Vec<(Source, String)> {
+    pub fn streams(&self) -> Vec<(Source, String)> {
         let everything = || EVERYTHING.to_owned();
         match self {
             Self::Everything => vec![(Source::Own, everything())],
@@ -141,7 +139,7 @@ impl Subject {
     }
 
     /// The space, if the subject is one.
-    pub(crate) fn space(&self) -> Option<SpaceId> {
+    pub fn space(&self) -> Option<SpaceId> {
         match self {
             Self::Space { space, .. } => Some(space.id),
             _ => None,
@@ -149,7 +147,7 @@ impl Subject {
     }
 
     /// The path of the recent past; `None` for a space, whose stream itself reports what was missed.
-    pub(crate) fn past(&self) -> Option<String> {
+    pub fn past(&self) -> Option<String> {
         match self {
             Self::Everything => Some("/v1/recent?".to_owned()),
             Self::Space { .. } => None,
@@ -161,14 +159,14 @@ impl Subject {
     }
 
     /// Takes the running cycles from a snapshot.
-    pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
+    pub fn snapshot(&mut self, snapshot: &Snapshot) {
         if let Self::Space { cycles, .. } = self {
             cycles.extend(snapshot.agents.iter().map(|now| (now.agent, now.cycle)));
         }
     }
 
     /// Whether an update belongs to the subject.
-    pub(crate) fn includes(&mut self, source: Source, update: &Update) -> bool {
+    pub fn includes(&mut self, source: Source, update: &Update) -> bool {
         match self {
             Self::Everything => true,
             Self::Space { cycles, .. } => match update {
@@ -217,7 +215,7 @@ impl Subject {
 }
 
 /// The item, or `None` if there is none with this name or the key may not know it.
-fn optional<T>(answer: client::Result<T>) -> client::Result<Option<T>> {
+fn optional<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(optional) => Ok(Some(optional)),
         Err(failure) if matches!(failure.class, ErrorClass::NotFound | ErrorClass::Refused) => Ok(None),
