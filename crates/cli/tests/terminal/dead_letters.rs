@@ -7,6 +7,7 @@ use crate::world::{Server, run_with};
 
 const ADA: &str = "0192d3e4-0000-7000-8000-0000000000ad";
 const DEAD: &str = "0192d3e4-0000-7000-8000-00000000dead";
+const OWNER: &str = "0192d3e4-0000-7000-8000-0000000000b1";
 
 fn sent(server: &Server, payload: &str) -> String {
     let sent = server.run(&["event", "ada", "jira", payload, "--json"]);
@@ -81,6 +82,10 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
         "closed": false, "wake_on": "all", "created_at": "2026-11-21T14:00:00Z"});
     let entity = json!({"id": ADA, "kind": "agent", "name": "ada", "display_name": "Ada", "external_id": null,
         "created_at": "2026-11-21T14:00:00Z"});
+    let owner = json!({"id": OWNER, "kind": "human", "name": "owner", "display_name": "Owner", "external_id": null,
+        "created_at": "2026-11-21T14:00:00Z"});
+    let member =
+        |entity: &Value| json!({"entity": entity, "role": "member", "since": "2026-11-21T14:00:00Z"});
     let members = format!("/v1/spaces/{DEAD}/members");
     let stub = Stub::serve(vec![
         ("/v1/ready", json!({"ready": true, "version": "0", "model": null, "totals": totals})),
@@ -88,7 +93,7 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
         ("/v1/entities", page(json!([]))),
         ("/v1/spaces", page(json!([space]))),
         (&format!("/v1/spaces/{DEAD}"), space.clone()),
-        (&members, page(json!([{"entity": entity, "role": "member", "since": "2026-11-21T14:00:00Z"}]))),
+        (&members, page(json!([member(&entity), member(&owner)]))),
         ("/v1/whoami", json!({"scope": "admin"})),
         (&of_ada(""), agent.clone()),
         ("/v1/recent", json!({"items": []})),
