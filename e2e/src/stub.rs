@@ -133,7 +133,11 @@ async fn respond(State(shared): State<Arc<StubState>>, body: Bytes) -> Response 
     let offered = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     let counted = offered.iter().any(|tool| tool["function"]["name"] == "count_unsafe");
     let valid = check_openai(&request).map_err(|why| format!("which violates the API: {why}"));
-    let reply = match valid.and_then(|()| replies::decide(messages, counted)) {
+    let planned = |()| match offered {
+        [] => Ok(replies::summary(messages)),
+        _ => replies::decide(messages, counted),
+    };
+    let reply = match valid.and_then(planned) {
         Ok(reply) => reply,
         Err(why) => {
             lock(&shared.counts).errors.push(why.clone());

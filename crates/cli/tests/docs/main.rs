@@ -57,6 +57,7 @@ pages! {
     readme = "README.md";
     first_ten_minutes = "docs/first-ten-minutes.md";
     agents = "docs/agents.md";
+    memory = "docs/memory.md";
     scenarios = "docs/scenarios.md";
     models = "docs/models.md";
     install = "docs/install.md";
