@@ -258,6 +258,11 @@ impl Screen {
         let widest = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in pairs {
             let room = self.width.map(|width| width.saturating_sub(widest + 2));
+            if room.is_some_and(|room| room < FOLD_FROM) {
+                self.line(&self.paint(Style::Dim, name));
+                self.wrapped(&format!("  {value}"), 2);
+                continue;
+            }
             for (i, line) in wrap(value, room, 0).iter().enumerate() {
                 let name = if i == 0 { name } else { "" };
                 let name = self.paint(Style::Dim, &format!("{name:widest$}"));
@@ -329,9 +334,10 @@ const FOLD_FROM: usize = 16;
 
 /// Text in lines of at most `width` columns, broken between words; all but the first are indented.
 pub(crate) fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
-    let Some(width) = width.filter(|width| *width >= FOLD_FROM + indent) else {
+    let Some(width) = width.filter(|width| *width >= FOLD_FROM) else {
         return vec![text.to_owned()];
     };
+    let indent = indent.min(width - FOLD_FROM);
     let mut lines = Vec::new();
     let mut line = String::new();
     for word in text.split_inclusive(' ') {

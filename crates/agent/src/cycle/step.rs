@@ -225,9 +225,12 @@ impl Cycle {
     }
 
     /// Charges an aborted generation of about so many tokens (`None`: there was none). The provider reports no
-    /// usage for it, so the usage is estimated.
+    /// usage for it, so the usage is estimated. The demo model uses nothing.
     pub(super) fn charge_aborted(&mut self, step: &Step, tokens: Option<u64>) {
         let Some(output) = tokens else { return };
+        if self.pinned.model(step.model.as_deref()).demo {
+            return;
+        }
         let shown = crate::tokens::at_most(self.log.layer_bytes() + step.shown_bytes());
         let input = self.log.tokens() + self.pinned.fixed_tokens + shown;
         let usage = Usage { input: Some(input), output: Some(output), ..Usage::default() };

@@ -55,7 +55,8 @@ impl Cycle {
     pub(super) fn exhausted(&self, open: &OpenCycle) -> Option<Finishing> {
         let bounds = &self.pinned.config.limits;
         if open.step >= bounds.max_steps {
-            return Some(exhausted(&format!("the limit of {} steps was reached", bounds.max_steps)));
+            let steps = if bounds.max_steps == 1 { "step" } else { "steps" };
+            return Some(exhausted(&format!("the limit of {} {steps} was reached", bounds.max_steps)));
         }
         if open.tokens > bounds.token_budget {
             return Some(exhausted(&format!("the budget of {} tokens was spent", bounds.token_budget)));
@@ -64,7 +65,10 @@ impl Cycle {
             return Some(exhausted(&format!("the limit of {} ms awake was reached", bounds.wall_clock)));
         }
         if open.mistakes >= bounds.consecutive_mistake_limit {
-            return Some(exhausted(&format!("the calls of {} steps in a row failed", open.mistakes)));
+            return Some(exhausted(&match open.mistakes {
+                1 => "the calls of a step failed".to_owned(),
+                many => format!("the calls of {many} steps in a row failed"),
+            }));
         }
         None
     }

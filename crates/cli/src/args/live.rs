@@ -47,7 +47,7 @@ pub(crate) struct TailArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  viv top --sort cost\n\n\
     Keys: Up/Down choose, Enter opens, o sorts, / filters, c cancels the cycle,\n\
-    s suspends or resumes, q quits. If output is not a terminal, one table is printed.")]
+    s suspends or resumes, ? lists the keys, q quits. If output is not a terminal, one table is printed.")]
 pub(crate) struct TopArgs {
     /// Print one table, then exit
     #[arg(long)]

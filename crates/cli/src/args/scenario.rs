@@ -29,8 +29,8 @@ pub(crate) enum ScenarioVerb {
 /// The scenario files to use.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioFiles {
-    /// Scenario files, or directories with `*.yaml` files in them
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Scenario files, or directories with `*.yaml` files in them [default: the project's `scenarios`]
+    #[arg(value_name = "FILE|DIR")]
     pub(crate) files: Vec<PathBuf>,
 }
 

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::args::StateArgs;
 use crate::commands::dead;
-use crate::commands::top::tokens_of;
+use crate::commands::top::tokens;
 use crate::errors::{Exit, Result};
-use crate::output::{Screen, short_count};
+use crate::output::Screen;
 
 /// Maximum number of agents with `--json`.
 const JSON_MAX: usize = 100_000;
@@ -76,10 +76,6 @@ fn row(screen: &Screen, agent: &Agent) -> Vec<String> {
         Some(reason) => format!("{} ({reason})", agent.state.as_str()),
         None => agent.state.as_str().to_owned(),
     };
-    let has_run = agent.cycles > 0 || agent.skips > 0;
-    // Unreported tokens are unknown, not zero; an agent without cycles has none to report.
-    let tokens =
-        tokens_of(agent).map_or_else(|| if has_run { "unknown" } else { "-" }.to_owned(), short_count);
     let waiting = match agent.held {
         0 => agent.waiting.to_string(),
         held => format!("{} +{held} held", agent.waiting),
@@ -89,7 +85,7 @@ fn row(screen: &Screen, agent: &Agent) -> Vec<String> {
         state,
         waiting,
         agent.cycles.to_string(),
-        tokens,
+        tokens(agent),
         agent.model.clone().unwrap_or_else(|| "-".to_owned()),
         agent.last.as_ref().map_or("-", |last| last.ending.as_str()).to_owned(),
     ]

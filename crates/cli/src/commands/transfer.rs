@@ -19,6 +19,11 @@ use crate::settings;
 pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<&Path>) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     only_with_admin_key(&dir)?;
+    if file.is_none() && screen.width.is_some() {
+        let message = "an export is many lines of JSON, which a terminal is not for";
+        let hint = format!("name a file: `viv export agent {agent} {agent}.jsonl`, or pipe it");
+        return Err(Failure::usage(message).hint(hint));
+    }
     let path = file.unwrap_or(Path::new("standard output"));
     let mut out: BufWriter<Box<dyn Write>> = BufWriter::new(match file {
         Some(path) => Box::new(new_file(path)?),

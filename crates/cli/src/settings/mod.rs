@@ -215,6 +215,11 @@ pub(crate) fn data_dir(global: &Global) -> Result<PathBuf> {
     Ok(config_file.root().join(dir))
 }
 
+/// The folder of the project with its scenarios, whether it exists or not.
+pub(crate) fn scenarios(global: &Global) -> Result<PathBuf> {
+    Ok(ConfigFile::find(global, &variable, &[FILE, DATA_DIR])?.root().join("scenarios"))
+}
+
 type Env<'a> = dyn Fn(&str) -> Result<Option<String>> + 'a;
 
 /// An environment variable; an empty one counts as unset.

@@ -64,6 +64,22 @@ fn a_server_in_the_background_is_announced_used_and_stopped() {
 }
 
 #[test]
+fn with_quiet_a_start_in_the_background_prints_only_the_key_that_is_shown_once() {
+    let server = Background { dir: tempfile::tempdir().unwrap() };
+    let mut up = UP.to_vec();
+    up.push("-q");
+    let first = server.run(&up);
+    assert!(
+        first.code == 0 && first.out.starts_with("viv_") && first.out.lines().count() == 1,
+        "{}",
+        first.shown()
+    );
+    assert_eq!(server.run(&["stop"]).code, 0);
+    let again = server.run(&up);
+    assert_eq!((again.code, again.out.as_str(), again.err.as_str()), (0, "", ""));
+}
+
+#[test]
 fn a_start_in_the_background_that_fails_says_why() {
     let server = Background { dir: tempfile::tempdir().unwrap() };
     let up = server.run(&["up", "-d", "--model", "demo", "--listen", "192.0.2.1:0"]);

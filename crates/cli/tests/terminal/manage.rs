@@ -102,15 +102,43 @@ fn completions_and_man_pages_are_generated_from_the_command_line() {
     }
     assert_eq!(run(dir.path(), &["completions", "tcsh"]).code, 2);
     let page = run(dir.path(), &["man"]);
-    assert!(page.code == 0 && page.out.contains(".TH viv 1"), "{}", page.shown());
+    let title = |name: &str| format!(".TH {name} 1  \"viv {}\"", env!("CARGO_PKG_VERSION"));
+    assert!(page.code == 0 && page.out.contains(&title("viv")), "{}", page.shown());
     let man = dir.path().join("man1");
     let ran = run(dir.path(), &["man", "--dir", man.to_str().unwrap(), "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
     let show_run = std::fs::read_to_string(man.join("viv-show-run.1")).unwrap();
     assert!(show_run.contains("step by step") && show_run.contains("viv show run ada"), "{show_run}");
+    let keys_add = std::fs::read_to_string(man.join("viv-keys-add.1")).unwrap();
+    assert!(keys_add.contains(&title("viv-keys-add")), "{keys_add}");
+    assert!(keys_add.contains("[OPTIONS] <SCOPE>"), "{keys_add}");
     let blocked = dir.path().join("file");
     std::fs::write(&blocked, "").unwrap();
     assert_eq!(run(dir.path(), &["man", "--dir", blocked.to_str().unwrap()]).code, 1);
+}
+
+/// What bash offers for the last word of the line.
+fn offered(line: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a-file"), "").unwrap();
+    let script = run(dir.path(), &["completions", "bash"]).out;
+    let ask = format!(
+        "{script}\nCOMP_WORDS=({line} ''); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1))\n\
+         _viv viv '' \"${{COMP_WORDS[COMP_CWORD-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let mut bash = std::process::Command::new("bash");
+    let output = bash.args(["-c", &ask]).current_dir(dir.path()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn completions_offer_files_only_where_a_file_is_wanted() {
+    assert!(offered("viv say --agent").is_empty(), "{:?}", offered("viv say --agent"));
+    assert!(offered("viv memories").is_empty(), "{:?}", offered("viv memories"));
+    assert!(offered("viv memories ada").contains(&"set".to_owned()));
+    assert_eq!(offered("viv agents create bob --file"), ["a-file"]);
+    assert!(offered("viv keys").contains(&"rotate".to_owned()));
 }
 
 #[test]

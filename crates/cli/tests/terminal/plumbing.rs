@@ -50,6 +50,14 @@ fn an_export_whose_reader_has_enough_is_no_failure() {
 }
 
 #[test]
+fn an_export_is_not_written_to_a_terminal() {
+    let server = Server::start();
+    let (rows, code) = Pty::run(&server, &["export", "agent", "ada"], 80).rows();
+    assert_eq!(code, 2, "{rows:#?}");
+    assert!(rows.iter().any(|row| row.contains("viv export agent ada ada.jsonl")), "{rows:#?}");
+}
+
+#[test]
 fn an_inbox_is_a_table_on_a_usual_terminal() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", &"a long story ".repeat(20)]).code, 0);

@@ -285,6 +285,23 @@ fn nothing_breaks_in_a_very_narrow_terminal() {
         let wide: Vec<&String> = rows.iter().filter(|row| row.chars().count() > 20).collect();
         assert!(wide.is_empty() && !rows.is_empty(), "{args:?}: {wide:#?}");
     }
+    for args in
+        [&["help"][..], &["top", "--help"], &["show", "run"], &["show", "context"], &["show", "agent"]]
+    {
+        let (rows, code) = Pty::run(&server, args, 20).rows();
+        assert_eq!(code, 0, "{rows:#?}");
+        // Only a word that is longer than a row may be cut.
+        let cut = |row: &&String| row.chars().count() > 20 && row.trim().contains(' ');
+        let wide: Vec<&String> = rows.iter().filter(cut).collect();
+        assert!(wide.is_empty() && !rows.is_empty(), "{args:?}: {wide:#?}");
+    }
+    let mut top = Pty::run(&server, &["top"], 20);
+    top.until("STATE");
+    top.until("sleeping");
+    top.press("?");
+    top.until("filter");
+    top.press("qq");
+    assert_eq!(top.exit_code(), 0);
 }
 
 #[test]

@@ -41,6 +41,29 @@ fn the_shipped_scenarios_pass() {
 }
 
 #[test]
+fn without_a_file_the_scenarios_of_the_project_are_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let viv = |args: &[&str]| {
+        let command = &mut crate::world::viv(dir.path(), args);
+        let ran = command.current_dir(dir.path()).output().unwrap();
+        (
+            ran.status.code().unwrap(),
+            String::from_utf8(ran.stdout).unwrap(),
+            String::from_utf8(ran.stderr).unwrap(),
+        )
+    };
+    let (code, _, err) = viv(&["scenario", "run"]);
+    assert!(code == 2 && err.contains("there is no folder `./scenarios`"), "{err}");
+    std::fs::create_dir(dir.path().join("scenarios")).unwrap();
+    written(&dir.path().join("scenarios"), "one.yaml", FILE);
+    let (code, out, err) = viv(&["scenario", "run"]);
+    assert!(code == 0 && out.contains("one.yaml  Hello"), "{out}{err}");
+    written(&dir.path().join("scenarios"), "two.yaml", "scenario: x\n");
+    let (code, out, _) = viv(&["scenario", "check"]);
+    assert!(code == 2 && out.contains("two.yaml  ") && out.contains(" flaw"), "{out}");
+}
+
+#[test]
 fn a_passed_scenario_is_one_line_and_none_with_quiet() {
     let ran = played(FILE, &[]);
     assert!(ran.out.starts_with("✓ one.yaml  Hello\n1 scenario: 1 passed ("), "{}", ran.shown());

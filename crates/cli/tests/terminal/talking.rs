@@ -145,6 +145,28 @@ fn a_model_that_is_called_again_shows_why_at_once() {
 }
 
 #[test]
+fn a_canceled_cycle_of_the_demo_model_reports_no_tokens_either() {
+    let server = Server::start();
+    let none = |when: &str| {
+        for command in [["ps"].as_slice(), &["top"], &["show", "agent"]] {
+            let shown = server.run(command).out;
+            assert!(!shown.contains("unknown") && !shown.contains('?'), "{when}: {shown}");
+        }
+        assert!(
+            server.run(&["show", "agent"]).out.contains("tokens   - (no model has reported any)"),
+            "{when}"
+        );
+    };
+    none("at first");
+    assert_eq!(server.run(&["say", "please tell me everything about yourself"]).code, 0);
+    let canceled = |ran: &crate::world::Ran| ran.code == 0;
+    assert!((0..1_000).map(|_| server.run(&["agents", "cancel", "ada"])).any(|ran| canceled(&ran)));
+    let ended = |ran: crate::world::Ran| ran.out.contains("canceled");
+    assert!((0..1_000).map(|_| server.run(&["ps"])).any(ended));
+    none("after a canceled cycle");
+}
+
+#[test]
 fn doctor_passes_on_a_healthy_server() {
     let server = Server::start();
     let report = server.run(&["doctor", "--json", "--model", "demo"]);

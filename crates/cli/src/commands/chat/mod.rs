@@ -36,7 +36,9 @@ pub(crate) async fn run(client: Client, data_dir: &Path, screen: Screen, args: C
         named => named,
     };
     let target = target::resolve(&client, space.as_deref(), agent, args.sender.as_deref()).await?;
-    target.check_sender()?;
+    if args.sender.is_some() {
+        target.check_sender()?;
+    }
     if let Some(agent) = agent {
         target.agent(Some(agent))?;
     }

@@ -9,7 +9,9 @@ use scenario::flaw::FileFlaw;
 use scenario::scene::Scenario;
 use serde_json::{Map, Value, json};
 
+use crate::args::Global;
 use crate::errors::{Exit, Failure, Result};
+use crate::settings;
 use project::agent_file;
 
 /// Maximum number of files per command.
@@ -32,10 +34,16 @@ impl File {
     }
 }
 
-/// Reads the files, and those in directories sorted by name.
-pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<File>> {
-    let mut files = Vec::new();
-    for path in paths {
+/// Reads the files, and those in directories sorted by name; without any, those of the project.
+pub(super) fn read_all(global: &Global, paths: &[PathBuf]) -> Result<Vec<File>> {
+    let (mut files, project) = (Vec::new(), settings::scenarios(global)?);
+    if paths.is_empty() && !project.is_dir() {
+        let message = format!("wanted scenario files, and there is no folder `{}`", project.display());
+        return Err(
+            Failure::usage(message).hint("name a file or a folder, or write a project with `viv init`")
+        );
+    }
+    for path in if paths.is_empty() { std::slice::from_ref(&project) } else { paths } {
         if path.is_dir() {
             let inside = file::in_folder(path).map_err(|error| unreadable(path, &error))?;
             if inside.is_empty() {

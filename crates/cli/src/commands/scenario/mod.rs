@@ -18,15 +18,15 @@ use client::Client;
 pub(crate) async fn run(global: Global, screen: Screen, verb: ScenarioVerb) -> Result<Exit> {
     match verb {
         ScenarioVerb::Run(args) => run::run(&global, screen, args).await,
-        ScenarioVerb::Check(files) => check(screen, &files),
+        ScenarioVerb::Check(files) => check(&global, screen, &files),
         ScenarioVerb::Record(args) => {
             record::run(Client::find(settings::data_dir(&global)?)?, screen, args).await
         }
     }
 }
 
-fn check(screen: Screen, files: &ScenarioFiles) -> Result<Exit> {
-    let found = files::read_all(&files.files)?;
+fn check(global: &Global, screen: Screen, files: &ScenarioFiles) -> Result<Exit> {
+    let found = files::read_all(global, &files.files)?;
     let good = found.iter().all(|file| file.scenario.is_ok());
     if screen.json {
         let files: Vec<Value> = found.iter().map(files::File::to_json).collect();

@@ -41,7 +41,8 @@ pub(super) fn checked(screen: &Screen, file: &File) {
             }
         }
         Err(flaws) => {
-            heading(screen, false, &file.path, "");
+            let count = if flaws.len() == 1 { "1 flaw".to_owned() } else { format!("{} flaws", flaws.len()) };
+            heading(screen, false, &file.path, &count);
             for flaw in flaws {
                 screen.wrapped(&format!("    {}", screen.clean_line(&flaw.located(&file.path))), 8);
                 if let Some(hint) = &flaw.hint {

@@ -22,7 +22,7 @@ use crate::settings::Settings;
 
 /// Runs the scenarios.
 pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) -> Result<Exit> {
-    let found = files::read_all(&args.files.files)?;
+    let found = files::read_all(global, &args.files.files)?;
     let scenarios = files::valid(found)?;
     let models = models(&args, global, &screen).await?;
     if models.is_none() {

@@ -65,7 +65,10 @@ fn state_of(agent: &Agent) -> String {
 
 fn tokens_of(agent: &Agent) -> String {
     let shown = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
-    format!("{} in, {} out", shown(agent.usage.input), shown(agent.usage.output))
+    match (agent.usage.input, agent.usage.output) {
+        (None, None) => "- (no model has reported any)".to_owned(),
+        (input, output) => format!("{} in, {} out", shown(input), shown(output)),
+    }
 }
 
 /// The goals as a tree, with ids, including finished ones.

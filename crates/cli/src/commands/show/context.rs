@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bars::{Piece, Scale};
 use crate::errors::Result;
-use crate::output::{Screen, Style};
+use crate::output::{Screen, Style, wrap};
 use crate::progress::Progress;
 use client::target;
 use client::{Client, agent_path, typed};
@@ -42,7 +42,7 @@ pub(super) async fn context(
     if let Some(log) = log {
         let (count, tokens) = (log.len(), tokens_of(&log));
         print(screen, log);
-        screen.line(&format!("{count} entries, {tokens} tokens"));
+        screen.wrapped(&format!("{count} entries, {tokens} tokens"), 2);
     }
     match why {
         Some(why) => screen.note(&screen.clean_line(&format!("({why})"))),
@@ -80,13 +80,17 @@ fn print(screen: &Screen, entries: Vec<LogEntry>) {
     for entry in entries {
         if cycle != Some(entry.cycle) {
             cycle = Some(entry.cycle);
-            screen.line(&screen.paint(Style::Bold, &format!("cycle {}", entry.cycle)));
+            let heading = format!("cycle {}", entry.cycle);
+            let rows = wrap(&heading, screen.width, 2);
+            rows.iter().for_each(|row| screen.line(&screen.paint(Style::Bold, row)));
         }
         let out = if entry.in_view { "" } else { ", not in view" };
         let LogEntry { seq, step, tokens, .. } = entry;
         let kind = entry.kind.as_str();
         let head = format!("#{seq} step {step} {kind} ({tokens} tokens{out})");
-        screen.line(&format!("  {}", screen.paint(Style::Dim, &head)));
+        wrap(&format!("  {head}"), screen.width, 4)
+            .iter()
+            .for_each(|row| screen.line(&screen.paint(Style::Dim, row)));
         for part in &entry.message.parts {
             for line in screen.clean(&part_text(part)).lines() {
                 screen.wrapped(&format!("    {line}"), 6);
@@ -132,14 +136,18 @@ fn bars(screen: &Screen, context: &ContextJson) {
             _ => (screen.pick('█', '#'), Style::Cyan),
         };
         let pieces = [Piece { from, to, glyph, style }];
-        let bar = if layer.tokens == 0 { String::new() } else { scale.bar(screen, &pieces) };
+        let bar =
+            if layer.tokens == 0 || screen.room() < 34 { String::new() } else { scale.bar(screen, &pieces) };
         let percent = layer.tokens.saturating_mul(100) / total;
         let share = match percent {
             0 if layer.tokens > 0 => "<1%".to_owned(),
             percent => format!("{percent}%"),
         };
         let name = screen.clean_line(&layer.name);
-        screen.line(format!("{name:9} {:>9} {share:>4}  {bar}", layer.tokens).trim_end());
+        match screen.room() < 24 {
+            true => screen.line(&format!("{name:9} {:>9}", layer.tokens)),
+            false => screen.line(format!("{name:9} {:>9} {share:>4}  {bar}", layer.tokens).trim_end()),
+        }
     }
     let mut notes = vec![format!(
         "entries in the window: {}; above {} tokens it is cut to {}",

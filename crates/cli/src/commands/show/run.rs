@@ -148,18 +148,26 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     }
     let names = (screen.room() / 4).clamp(BAR, NAME);
     let before = names + 1 + TOOK + 2;
+    // Without room for bars, the durations must do.
+    let drawn = screen.room() >= before + BAR;
     let cells = screen.room().saturating_sub(before + 1 + MARK).max(BAR);
     let scale = Scale { total: length(run).max(end), cells };
     screen.line("");
-    screen.line(&screen.paint(Style::Dim, &format!("{}{}", " ".repeat(before), scale.times(screen))));
+    if drawn {
+        screen.line(&screen.paint(Style::Dim, &format!("{}{}", " ".repeat(before), scale.times(screen))));
+    }
     for (heading, bars) in &steps {
         screen.wrapped(heading, 8);
         for Bar { name, took, pieces, mark } in bars {
             let name = shortened(name, names);
             let blank = " ".repeat(names - columns(&name));
-            let (bar, mark) = (scale.bar(screen, pieces), screen.paint(Style::Red, mark));
+            let bar = if drawn { scale.bar(screen, pieces) } else { String::new() };
+            let mark = screen.paint(Style::Red, mark);
             screen.line(format!("{name}{blank} {took:>TOOK$}  {bar} {mark}").trim_end());
         }
+    }
+    if !drawn {
+        return;
     }
     let [wait, model, tool] = glyphs(screen);
     let legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");

@@ -35,31 +35,34 @@ pub(crate) const COLUMNS: [Column; 7] = [
     },
 ];
 
+/// Minimum width of a handle.
+const NAME_MIN: usize = 6;
 /// Maximum width of a handle.
 const NAME_MAX: usize = 32;
 
 /// How many columns fit, and the width of the names, of which the longest has `longest` columns.
 pub(crate) fn layout(width: usize, longest: usize) -> (usize, usize) {
-    let least = |count: usize| COLUMNS[..count].iter().map(|column| column.width + 1).sum::<usize>();
+    // In a very narrow terminal a part of the names must do: a state says more than their ends.
+    let name = COLUMNS[0].width.min(width.saturating_sub(COLUMNS[1].width + 1)).max(NAME_MIN);
+    let least =
+        |count: usize| name + 1 + COLUMNS[1..count].iter().map(|column| column.width + 1).sum::<usize>();
     let fitting = (1..=COLUMNS.len()).rev().find(|count| least(*count) <= width + 1).unwrap_or(1);
-    let name = COLUMNS[0].width;
     let left = (width + 1).saturating_sub(least(fitting));
     (fitting, (name + left).min(longest.clamp(name, NAME_MAX)))
 }
 
-/// Unknown is not zero; an agent without cycles has nothing to report.
-fn unknown(agent: &Agent) -> String {
-    if agent.cycles == 0 && agent.skips == 0 { "-".to_owned() } else { "?".to_owned() }
-}
+/// What is shown where no model reported anything: unknown is not zero.
+const UNREPORTED: &str = "-";
 
-fn tokens(agent: &Agent) -> String {
-    tokens_of(agent).map_or_else(|| unknown(agent), short_count)
+/// All tokens that models reported.
+pub(crate) fn tokens(agent: &Agent) -> String {
+    tokens_of(agent).map_or_else(|| UNREPORTED.to_owned(), short_count)
 }
 
 /// The cost; `+?` marks that the price of some runs is unknown.
 fn cost(agent: &Agent) -> String {
     match (agent.cost_micros, agent.unpriced) {
-        (None, _) => unknown(agent),
+        (None, _) => UNREPORTED.to_owned(),
         (Some(cost), 0) => money(cost),
         (Some(cost), _) => format!("{}+?", money(cost)),
     }
@@ -78,7 +81,7 @@ mod tests {
     #[test]
     fn the_last_columns_are_dropped_if_space_is_short() {
         let last = |width| COLUMNS[layout(width, 12).0 - 1].head;
-        assert_eq!([120, 80, 40, 30, 1].map(last), ["MODEL", "LAST", "COST", "WAIT", "NAME"]);
+        assert_eq!([120, 80, 40, 30, 20, 1].map(last), ["MODEL", "LAST", "COST", "WAIT", "STATE", "NAME"]);
         assert_eq!([layout(200, 50).1, layout(200, 20).1, layout(80, 50).1], [32, 20, 25]);
         // The longest value fits its column.
         assert_eq!(COLUMNS[5].width, "exhausted 59 min ago".len());

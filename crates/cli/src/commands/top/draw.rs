@@ -14,6 +14,19 @@ use crate::commands::chat::flow::flow;
 use crate::commands::watch::moment::money;
 use crate::output::{Screen, shortened};
 
+/// The keys, in rows that fit a narrow terminal.
+const KEYS: [&str; 9] = [
+    "Up/Down  choose",
+    "Enter    open",
+    "o        sort",
+    "/        filter",
+    "c        cancel",
+    "s        suspend,",
+    "         resume",
+    "? or h   these keys",
+    "q or Esc back, quit",
+];
+
 /// Draws the screen.
 pub(crate) fn draw(frame: &mut Frame<'_>, overview: &mut Overview, screen: &Screen, now: Timestamp) {
     let [top, middle, bottom] =
@@ -22,7 +35,10 @@ pub(crate) fn draw(frame: &mut Frame<'_>, overview: &mut Overview, screen: &Scre
     overview.arrange();
     let title = overview.trouble.clone().unwrap_or_else(|| totals(overview));
     frame.render_widget(line(&title, bold(), screen, top.width), top);
-    if overview.detail.is_some() {
+    if overview.help {
+        let rows: Vec<Line<'_>> = KEYS.iter().map(|row| Line::raw(*row)).collect();
+        frame.render_widget(Paragraph::new(rows), middle);
+    } else if overview.detail.is_some() {
         detail(frame, middle, overview, screen);
     } else {
         list(frame, middle, overview, screen, now);
@@ -143,10 +159,10 @@ fn foot(overview: &Overview) -> (String, Style) {
         (Mode::Filter, _) => format!("filter: {}_", overview.filter),
         (Mode::Browse, Some(message)) => message.clone(),
         (Mode::Browse, None) if overview.detail.is_some() => {
-            return ("Esc back  c cancel  s suspend  Up/Down scroll".to_owned(), dim());
+            return ("Esc back  ? keys  c cancel  s suspend  Up/Down scroll".to_owned(), dim());
         }
         (Mode::Browse, None) => {
-            return ("q quit  Enter open  c cancel  s suspend  / filter  o order".to_owned(), dim());
+            return ("q quit  ? keys  Enter open  c cancel  s suspend  / filter  o sort".to_owned(), dim());
         }
     };
     (text, bold())

@@ -18,7 +18,7 @@ use client::Client;
 use cells::COLUMNS;
 use overview::Overview;
 
-pub(crate) use overview::tokens_of;
+pub(crate) use cells::tokens;
 
 /// Runs `viv top`.
 pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result<Exit> {

@@ -73,6 +73,8 @@ pub(crate) struct Overview {
     /// The result of the last request.
     pub(crate) message: Option<String>,
     pub(crate) detail: Option<Detail>,
+    /// The list of keys is shown.
+    pub(crate) help: bool,
     pub(crate) chosen: Option<AgentId>,
     /// Which part of the list is on the screen.
     pub(crate) table: TableState,
@@ -92,6 +94,7 @@ impl Overview {
             trouble: Some("loading ...".to_owned()),
             message: None,
             detail: None,
+            help: false,
             chosen: None,
             table: TableState::new(),
             feed: Feed::without_drafts(),
@@ -219,6 +222,13 @@ impl Overview {
             return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
         }
         self.message = None;
+        if std::mem::take(&mut self.help) {
+            return None;
+        }
+        if matches!(self.mode, Mode::Browse) && matches!(key.code, KeyCode::Char('?' | 'h')) {
+            self.help = true;
+            return None;
+        }
         match std::mem::replace(&mut self.mode, Mode::Browse) {
             Mode::Browse if self.detail.is_some() => self.press_in_detail(key.code),
             Mode::Browse => self.press_in_list(key.code),

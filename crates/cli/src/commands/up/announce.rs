@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::report;
 use crate::model::Chosen;
-use crate::output::{Screen, Style};
+use crate::output::{Screen, Style, wrap};
 use crate::settings::Settings;
 use crate::world;
 use client::ApiKey;
@@ -83,7 +83,8 @@ impl Announcement<'_> {
 /// Prints the announcement of a server, in this terminal or in the background.
 pub(super) fn print(screen: &Screen, ready: &Value) {
     let text = |name: &str| screen.clean_line(ready[name].as_str().unwrap_or_default());
-    screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), text("url")));
+    screen.wrapped(&format!("{} is up at {}", screen.paint(Style::Bold, "Vivarium"), text("url")), 2);
+    screen.line("");
     let names = Vec::<&str>::deserialize(&ready["agents"]).unwrap_or_default();
     let from = ready["agents_dir"].as_str().map(|dir| format!(" (from `{dir}`)"));
     let agents = match names.as_slice() {
@@ -115,17 +116,22 @@ pub(super) fn print(screen: &Screen, ready: &Value) {
         true => (format!("`{chat}` talks to it"), "It runs in the background; `viv stop`"),
         false => (format!("In a second terminal: {chat}{or_make}"), "Ctrl-C"),
     };
-    screen.line(&format!("\n{talk}"));
+    screen.line("");
+    screen.wrapped(&talk, 2);
     if from.is_some() {
         let dir = text("agents_dir");
-        screen.line(&format!("A changed file in `{dir}` is {}.", project::live::IN_USE));
+        screen.wrapped(&format!("A changed file in `{dir}` is {}.", project::live::IN_USE), 2);
     }
-    screen.line(&format!("{stop} stops the server; accepted events are not lost."));
+    screen.wrapped(&format!("{stop} stops the server; accepted events are not lost."), 2);
 }
 
 /// Prints what needs attention after a start, and the admin key of a first one.
 fn print_notes(screen: &Screen, ready: &Value) {
-    let warning = |text: &str| screen.line(&screen.paint(Style::Yellow, &format!("\n{text}")));
+    let warning = |text: &str| {
+        screen.line("");
+        let rows = text.lines().flat_map(|line| wrap(line, screen.width, 2));
+        rows.for_each(|row| screen.line(&screen.paint(Style::Yellow, &row)));
+    };
     if ready["no_space"] == true {
         warning(
             "The disk is full: the server accepts nothing until there is space; everything can be read.\n\
@@ -142,7 +148,9 @@ fn print_notes(screen: &Screen, ready: &Value) {
         ));
     }
     if let Some(key) = ready["admin_key"].as_str() {
-        screen.line(&format!("\nAdmin key, shown only this once and stored as a hash:\n  {key}"));
+        screen.line("");
+        screen.wrapped("Admin key, shown only this once and stored as a hash:", 2);
+        screen.line(&format!("  {key}"));
     }
 }
 

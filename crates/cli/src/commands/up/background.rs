@@ -77,10 +77,12 @@ pub(super) fn start(screen: &Screen, data_dir: &Path) -> Result<Exit> {
     };
     ready["pid"] = json!(child.id());
     ready["log"] = json!(path);
-    if screen.json {
-        screen.json_line(&ready);
-    } else {
-        announce::print(screen, &ready);
+    match ready["admin_key"].as_str() {
+        _ if screen.json => screen.json_line(&ready),
+        // It is shown only this once.
+        Some(key) if screen.quiet => screen.line(key),
+        None if screen.quiet => {}
+        _ => announce::print(screen, &ready),
     }
     Ok(Exit::Answered)
 }
