@@ -6,7 +6,7 @@
 //! summariser that fails costs quality, never an entry or a cycle.
 //!
 //! Pure functions over entries; must not know stores, models or when a summary is written. Open goals, plans, pending calls and
-//! memories are not repeated here: the workspace shows them from their rows in every cycle. (SYSTEM.md §6.)
+//! memories are not repeated here: the workspace shows them from their rows in every cycle.
 
 mod check;
 mod digest;

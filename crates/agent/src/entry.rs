@@ -141,7 +141,7 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Its line for operators (seed 004).
+    /// Its line for operators.
     pub fn line(&self) -> String {
         let Self { round, tokens_before, tokens_after, entries, .. } = self;
         format!(

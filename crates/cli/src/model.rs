@@ -101,7 +101,7 @@ pub(crate) fn unusable(name: &str, base_url: Option<&str>, error: ModelError) ->
     match error {
         ModelError::NoModel(why) => {
             Failure::new(Exit::Usage, "bad_model", format!("cannot use `{name}`: {why}"))
-                .hint("for example `openai/gpt-5` or `ollama/qwen3`; `viv models` lists what can be reached")
+                .hint("write it as `PROVIDER/MODEL`; `viv models` lists what can be reached")
         }
         ModelError::Auth(why) => Failure::new(Exit::Usage, "key_missing", why).hint(
             keyless_hint(name, base_url).unwrap_or("or try without a key: `viv up --model demo`".into()),

@@ -33,7 +33,7 @@ pub use error::{ClientError, ErrorClass, Result};
 pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, refuse_retired, why_it_is_idle};
 pub use feed::{AgentWork, Feed, FeedChange, FeedDraft};
 pub use http::{Client, agent_path, segment, typed};
-pub use outbox::{Delivery, Outbox};
+pub use outbox::{Outbox, PostOutcome};
 pub use past::{Past, PastItem, PastUpdate};
 pub use stream::{Snapshot, StreamEvent, listen};
 pub use subject::{Source, Subject};

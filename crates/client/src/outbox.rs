@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What became of the oldest unsent message.
 #[derive(Debug)]
-pub enum Delivery {
+pub enum PostOutcome {
     /// The server accepted it.
     Posted,
     /// No server answers: it is posted as soon as one does.
@@ -69,14 +69,14 @@ impl Outbox {
     }
 
     /// What becomes of the oldest message. May be dropped while it waits.
-    pub async fn next(&mut self) -> Delivery {
+    pub async fn next(&mut self) -> PostOutcome {
         let Some(result) = self.results.recv().await else { return std::future::pending().await };
         self.waits = result.is_none();
         match result {
-            None => Delivery::Waits,
+            None => PostOutcome::Waits,
             Some(posted) => match (posted, self.unsent.pop_front()) {
-                (Err(error), text) => Delivery::Refused(text.unwrap_or_default(), error),
-                (Ok(()), _) => Delivery::Posted,
+                (Err(error), text) => PostOutcome::Refused(text.unwrap_or_default(), error),
+                (Ok(()), _) => PostOutcome::Posted,
             },
         }
     }
@@ -86,7 +86,7 @@ impl Outbox {
         let mut left = Vec::new();
         let all = async {
             while !self.unsent.is_empty() && !self.waits {
-                if let Delivery::Refused(text, _) = self.next().await {
+                if let PostOutcome::Refused(text, _) = self.next().await {
                     left.push(text);
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::entity::{EntityKind, Member};
 use api::{Agent, CancelRequest, ReadyJson};
-use client::{Client, Delivery, Outbox, agent_path};
+use client::{Client, Outbox, PostOutcome, agent_path};
 use jiff::Timestamp;
 use ratatui::crossterm::event::Event;
 use tokio::sync::mpsc;
@@ -253,8 +253,8 @@ impl Chat {
         });
     }
 
-    fn delivered(&mut self, delivery: Delivery) {
-        if let Delivery::Refused(text, error) = delivery {
+    fn delivered(&mut self, delivery: PostOutcome) {
+        if let PostOutcome::Refused(text, error) = delivery {
             self.follower.log.remark(&format!("(not sent: {})", one_line(&error.into())));
             self.editor.restore(&text);
         }
