@@ -155,7 +155,7 @@ impl Overview {
         let cycle = self.feed.working().get(id).and_then(|work| work.cycle);
         self.change(*id, |agent| {
             // An update has the reason as text; its code comes with the next list if this is not a back-off.
-            if *state != agent.state || reason.is_none() {
+            if idle.is_some() || *state != agent.state || reason.is_none() {
                 agent.reason = idle.map(|idle| idle.reason.as_str().to_owned());
             }
             (agent.state, agent.cycle, agent.why) = (*state, cycle, reason.clone());

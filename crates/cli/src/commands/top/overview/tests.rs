@@ -147,3 +147,23 @@ fn updates_are_shown_before_the_next_list() {
     overview.update(&unknown);
     assert_eq!(shown(&overview).len(), 5);
 }
+
+#[test]
+fn a_reason_as_text_is_not_shown_as_the_state() {
+    let mut overview = overview(SortArg::State);
+    let state = |overview: &Overview| {
+        let ada = overview.shown().find(|agent| agent.name == "ada").unwrap();
+        (state_of(ada).to_owned(), ada.why.clone())
+    };
+    let why = Some("network: connection refused".to_owned());
+    let reason = agent::life::IdleReason::Provider;
+    let idle = Some(agent::life::IdleUntil { reason, until: jiff::Timestamp::UNIX_EPOCH });
+    let (agent, cycle) = (id(1), None);
+    let asleep = Update::State { agent, state: AgentState::Sleeping, cycle, reason: why.clone(), idle };
+    overview.update(&asleep);
+    assert_eq!(state(&overview), ("provider".to_owned(), why.clone()));
+    let retried =
+        Update::State { agent, state: AgentState::Thinking, cycle, reason: why.clone(), idle: None };
+    overview.update(&retried);
+    assert_eq!(state(&overview), ("thinking".to_owned(), why));
+}
