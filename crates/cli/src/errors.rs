@@ -233,7 +233,7 @@ fn default_hint(code: &str) -> Option<&'static str> {
         "not_human" => "name a person: `viv entities --kind human` lists them",
         "not_member" => "add it with `viv spaces add SPACE NAME`",
         "overloaded" | "closing" => "try again in a moment",
-        "space_closed" => "a closed space can only be read; open another with `viv spaces open`",
+        "space_closed" => "a closed space can only be read; `viv spaces reopen NAME` opens it again",
         _ => return None,
     })
 }

@@ -63,7 +63,7 @@ pub(crate) fn confirm(screen: &Screen, what: &str, yes: bool, instead: Option<&s
     }
     if screen.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let instead = instead.map(|instead| format!(", or {instead}")).unwrap_or_default();
-        return Err(Failure::usage(what).hint(format!("confirm with --yes{instead}")));
+        return Err(Failure::usage(what).hint(format!("confirm with --yes{instead}; nothing was changed")));
     }
     screen.ask(&format!("{what}. Go on? (y/N) "));
     let mut answer = String::new();

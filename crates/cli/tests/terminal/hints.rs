@@ -39,6 +39,11 @@ fn hints_fit_the_command_that_failed() {
         (&["chat", "--agent", "bob"], "hint: `viv spaces add SPACE bob`"),
         (&["chat", "--as", "tom", "--space", "home"], "error: `tom` is not a member of the space `home`\n"),
         (&["chat", "kitchen"], "hint: name the space with `--space kitchen`"),
+        (
+            &["agents", "retire", "bob"],
+            "hint: confirm with --yes, or suspend it with `viv agents suspend`; nothing was",
+        ),
+        (&["spaces", "close", "kitchen"], "hint: confirm with --yes; nothing was changed"),
         (&["say", "kitchen", "hi"], "hint: the space is an option: `--space kitchen`"),
     ] {
         let ran = server.run(args);
@@ -81,4 +86,12 @@ fn an_event_without_a_payload_says_so() {
     let server = Server::start();
     let ran = server.run(&["event", "ada", "deploy"]);
     assert!(ran.code == 0 && ran.out.contains("accepted it without a payload"), "{}", ran.shown());
+}
+
+#[test]
+fn a_closed_space_names_the_command_that_opens_it_again() {
+    let server = Server::start();
+    assert_eq!(server.run(&["spaces", "close", "home", "--yes"]).code, 0);
+    let ran = server.run(&["say", "--space", "home", "hi"]);
+    assert!(ran.code == 3 && ran.err.contains("`viv spaces reopen NAME`"), "{}", ran.shown());
 }
