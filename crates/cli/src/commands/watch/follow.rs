@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::id::CycleId;
 use agent::update::Update;
 use client::{Client, PastUpdate, StreamEvent};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::log::Log;
 use super::past::{self, PAST_MAX};
@@ -20,6 +22,8 @@ use client::{Source, Subject};
 const OVERLAP: Duration = Duration::from_secs(60);
 /// Maximum number of items of all streams that wait.
 const BUFFER: usize = 1_024;
+/// How long the run of a cycle that posted nothing is waited for: the updates behind it wait, too.
+const RUN_WAIT: Duration = Duration::from_secs(2);
 
 /// An item of one of the streams.
 pub(crate) type Received = (Source, StreamEvent);
@@ -124,6 +128,7 @@ impl Follower {
                 }
             }
             StreamEvent::Gap(gap) => {
+                self.log.missed();
                 let text = "some updates in between cannot be shown";
                 self.note(now, "gap", text, json!({"from": gap.from, "to": gap.to}));
             }
@@ -156,6 +161,11 @@ impl Follower {
             (at, self.last) = (message.at, self.last.max(Some(message.at)));
         }
         self.log.names.fetch_missing(&self.client, &self.screen, &update).await;
+        if let Some(cycle) = self.log.ends_silently(&update)
+            && wrote_text(&self.client, cycle).await
+        {
+            self.log.wrote(cycle);
+        }
         self.show(at, &update);
     }
 
@@ -199,6 +209,14 @@ impl Follower {
         }
         self.log.print(terminal_safe_json(&row));
     }
+}
+
+/// Whether an ended cycle wrote text that was not sent. Only operators may know; for others, and if the server does
+/// not answer soon, it did not.
+async fn wrote_text(client: &Client, cycle: CycleId) -> bool {
+    let path = format!("/v1/runs/{cycle}");
+    let Ok(Ok(run)) = timeout(RUN_WAIT, client.get(&path)).await else { return false };
+    run["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step["unsent"].is_string()))
 }
 
 /// Passes on the items of a stream.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::event::EventProgress;
-use agent::id::{AgentId, CallId, SpaceId};
+use agent::id::{AgentId, CallId, CycleId, SpaceId};
 use agent::life::IdleUntil;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Update};
@@ -16,7 +16,6 @@ use uuid::Uuid;
 use super::moment::{clock, money};
 use super::names::Names;
 use crate::commands::chat::flow::flow;
-use crate::commands::dead;
 use crate::output::{Screen, Style, char_columns, columns, short_count, shortened, span};
 use client::{AgentWork, Feed, FeedDraft, Snapshot};
 
@@ -51,6 +50,15 @@ struct ThoughtLine {
     text: String,
 }
 
+/// What a cycle has written so far.
+struct Written {
+    cycle: CycleId,
+    /// It posted something here, or may have done so unseen.
+    posted: bool,
+    /// It wrote text that was not sent.
+    text: bool,
+}
+
 /// A live log.
 pub(crate) struct Log {
     screen: Screen,
@@ -61,6 +69,8 @@ pub(crate) struct Log {
     /// Arguments of open calls.
     calls: HashMap<CallId, String>,
     thoughts: HashMap<AgentId, ThoughtLine>,
+    /// What the open cycles have written so far.
+    written: HashMap<AgentId, Written>,
     /// The last messages, with their revisions, because the message of a tool changes, and the last ended cycles.
     shown: VecDeque<(Uuid, u64)>,
     rows: Vec<String>,
@@ -77,6 +87,7 @@ impl Log {
             feed: Feed::default(),
             calls: HashMap::new(),
             thoughts: HashMap::new(),
+            written: HashMap::new(),
             shown: VecDeque::new(),
             rows: Vec::new(),
         }
@@ -100,6 +111,25 @@ impl Log {
     /// Handles the loss of the connection.
     pub(crate) fn lost(&mut self) {
         self.feed.lost();
+        self.missed();
+    }
+
+    /// Handles that updates are missing: an open cycle may have posted something.
+    pub(crate) fn missed(&mut self) {
+        self.written.values_mut().for_each(|written| written.posted = true);
+    }
+
+    /// The cycle whose end this is, if the conversation has no message of it although it was seen from its beginning.
+    pub(crate) fn ends_silently(&self, update: &Update) -> Option<CycleId> {
+        let Update::CycleEnded { agent, cycle, ending: Ending::Completed, .. } = update else { return None };
+        let written = self.written.get(agent).filter(|written| written.cycle == *cycle && !written.posted);
+        written.filter(|_| self.style == LogStyle::Chat).map(|written| written.cycle)
+    }
+
+    /// Notes that a cycle wrote text that was not sent.
+    pub(crate) fn wrote(&mut self, cycle: CycleId) {
+        let of_cycle = |written: &&mut Written| written.cycle == cycle;
+        self.written.values_mut().filter(of_cycle).for_each(|written| written.text = true);
     }
 
     /// Whether it was shown before; marks it as shown.
@@ -127,6 +157,8 @@ impl Log {
         let change = self.feed.update(update);
         match update {
             Update::Message { message } => {
+                let of_cycle = |written: &&mut Written| Some(written.cycle) == message.cycle;
+                self.written.values_mut().filter(of_cycle).for_each(|written| written.posted = true);
                 let style = if message.cycle.is_some() { Style::Cyan } else { Style::Bold };
                 self.entry(at, (message.sender.0, style), Some(message.space), &message.text, None);
             }
@@ -145,7 +177,13 @@ impl Log {
                     self.back_off(at, *agent, *idle, reason.as_deref());
                 }
             }
-            Update::State { agent, state, reason, .. } => {
+            Update::State { agent, state, reason, cycle, .. } => {
+                // A cycle that waited goes on as the same.
+                if let Some(cycle) = cycle.filter(|_| change.new_cycle)
+                    && self.written.get(agent).is_none_or(|written| written.cycle != cycle)
+                {
+                    self.written.insert(*agent, Written { cycle, posted: false, text: false });
+                }
                 self.state(at, *agent, *state, reason.as_deref());
             }
             Update::ToolStarted { call, arguments, .. } => {
@@ -163,9 +201,10 @@ impl Log {
                 self.think(at, *agent, *step, *reasoning, delta);
             }
             Update::EventProgress { agent, event, progress: EventProgress::Dead, reason, .. } => {
-                let why = reason.as_deref().map(|why| format!(" because: {why}")).unwrap_or_default();
-                let advice = dead::advice(event, &self.names.of(agent.0));
-                let text = format!("marked the event {} as dead{why}; {advice}", event.0);
+                let why = reason.as_deref().unwrap_or("no reason is known");
+                // The id is last: a brief row may be cut off there.
+                let name = self.names.handle(agent.0);
+                let text = format!("has a dead event, see `viv dead {name}`: {why} (event {})", event.0);
                 self.row(at, *agent, &text, Style::Dim);
             }
             Update::Commit { .. }
@@ -173,7 +212,11 @@ impl Log {
             | Update::EventProgress { .. }
             | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, ending, reason, spent, .. } => {
-                self.ended(at, *agent, *ending, reason.as_deref(), spent.as_ref());
+                let silent = self.ends_silently(update).is_some();
+                match self.written.remove(agent).filter(|_| silent) {
+                    Some(written) => self.posted_nothing(*agent, written.text),
+                    None => self.ended(at, *agent, *ending, reason.as_deref(), spent.as_ref()),
+                }
             }
         }
     }
@@ -186,6 +229,9 @@ impl Log {
             self.back_off(Timestamp::now(), now.agent, rest, now.why.as_deref());
         }
         self.calls.clear();
+        for now in &snapshot.agents {
+            self.written.insert(now.agent, Written { cycle: now.cycle, posted: true, text: false });
+        }
     }
 
     /// Adds a note about the log itself.
@@ -380,6 +426,18 @@ impl Log {
             Ending::Failed => Style::Red,
         };
         self.row(at, agent, &text, style);
+    }
+
+    /// Adds that an agent's cycle ended without a message in this conversation, so that nobody waits for one.
+    fn posted_nothing(&mut self, agent: AgentId, text: bool) {
+        let name = self.names.of(agent.0);
+        self.remark(&match text {
+            true => {
+                let handle = self.names.handle(agent.0);
+                format!("({name} wrote text that was not sent: `viv show run {handle}`)")
+            }
+            false => format!("({name} ended without a message)"),
+        });
     }
 
     /// Adds what an agent does.

@@ -24,6 +24,8 @@ pub(crate) struct Names {
     /// Names as people write them instead of handles.
     displayed: bool,
     known: HashMap<Uuid, String>,
+    /// Handles, where the names are others.
+    handles: HashMap<Uuid, String>,
 }
 
 impl Names {
@@ -38,6 +40,7 @@ impl Names {
         for MemberJson { entity, .. } in members {
             let name = if self.displayed { &entity.display_name } else { &entity.name };
             self.add(screen, entity.id.0, name);
+            self.add_handle(screen, entity.id.0, &entity.name);
         }
         self.add(screen, space.id.0, &space.name);
     }
@@ -46,6 +49,20 @@ impl Names {
     pub(crate) fn add(&mut self, screen: &Screen, id: Uuid, name: &str) {
         if self.known.len() < NAMES_MAX {
             self.known.insert(id, screen.clean_line(name));
+        }
+    }
+
+    pub(super) fn add_handle(&mut self, screen: &Screen, id: Uuid, handle: &str) {
+        if self.displayed && self.handles.len() < NAMES_MAX {
+            self.handles.insert(id, screen.clean_line(handle));
+        }
+    }
+
+    /// What commands call an entity: its handle, or its id if the handle is unknown.
+    pub(crate) fn handle(&self, id: Uuid) -> String {
+        match self.displayed {
+            true => self.handles.get(&id).cloned().unwrap_or_else(|| id.to_string()),
+            false => self.of(id),
         }
     }
 
@@ -65,6 +82,9 @@ impl Names {
                 continue;
             }
             let found = timeout(WAIT, client.get(&path)).await.ok().and_then(Result::ok);
+            if let Some(handle) = found.as_ref().and_then(|found| found["name"].as_str()) {
+                self.add_handle(screen, id, handle);
+            }
             let name = found.and_then(|found| found[field].as_str().map(str::to_owned));
             let name = name.unwrap_or_else(|| match update {
                 // A member cannot look up who left the space; the message has the sender's name.

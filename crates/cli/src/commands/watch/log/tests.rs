@@ -1,7 +1,7 @@
 //! Feeds updates to a log and checks the rows.
 
 use agent::entity::EntityKind;
-use agent::id::{CycleId, MessageId};
+use agent::id::{CycleId, EventId, MessageId};
 use agent::run::Usage;
 use agent::space::{Message, MessageKind, PostedMessage};
 use serde_json::json;
@@ -329,4 +329,47 @@ fn no_row_is_wider_than_a_narrow_terminal() {
         let wide: Vec<&String> = rows.iter().filter(|row| columns(row) > 20).collect();
         assert!(wide.is_empty() && rows.len() > 5, "{style:?}: {wide:#?}");
     }
+}
+
+#[test]
+fn a_dead_event_has_its_reason_and_the_command_before_its_id() {
+    let id = "0192d3e4-0000-7000-8000-00000000dead";
+    let dead = Update::EventProgress {
+        agent: ada(),
+        event: EventId(id.to_owned()),
+        progress: EventProgress::Dead,
+        cycle: None,
+        step: None,
+        reason: Some("invalid request".to_owned()),
+    };
+    let row = rendered(log(Some(80), LogStyle::Brief), std::slice::from_ref(&dead));
+    assert!(row.contains("ada has a dead event, see `viv dead ada`: invalid request"), "{row}");
+    let rows = rendered(log(None, LogStyle::Full), &[dead]);
+    assert!(rows.ends_with(&format!("invalid request (event {id})")), "{rows}");
+}
+
+#[test]
+fn a_chat_says_that_a_cycle_ended_without_a_message() {
+    let begun = || state(AgentState::Thinking, Some(5), None);
+    let end = || ended(Ending::Completed, None);
+    let of = |updates: &[Update]| rendered(chat(80), updates);
+    assert_eq!(of(&[begun(), end()]), "(ada ended without a message)");
+    // It posted something, also if it waited in between.
+    assert_eq!(of(&[begun(), message(2, ADA, "yes"), end()]), "ada: yes");
+    let waited = [begun(), message(2, ADA, "yes"), state(AgentState::Sleeping, None, None), begun(), end()];
+    assert_eq!(of(&waited), "ada: yes");
+    // Not seen from its beginning, or not without a gap.
+    assert_eq!(of(&[end()]), "");
+    let mut log = chat(80);
+    log.update(at(0), &begun());
+    log.missed();
+    assert_eq!(rendered(log, &[end()]), "");
+    // Elsewhere the end is shown anyway.
+    assert!(rendered(self::log(Some(80), LogStyle::Full), &[begun(), end()]).contains("completed"));
+    let mut log = chat(80);
+    log.names.add_handle(&screen(None, true), uuid(ADA), "ada-of-home");
+    log.update(at(0), &begun());
+    log.wrote(log.ends_silently(&end()).unwrap());
+    let words = "(ada wrote text that was not sent: `viv show run ada-of-home`)";
+    assert_eq!(rendered(log, &[end()]), words);
 }
