@@ -37,8 +37,11 @@ pub fn left_out(window: &[Arc<Entry>], next: &View) -> Vec<Arc<Entry>> {
 /// bytes no summary is kept.
 pub fn digested(view: &View, window: &[Arc<Entry>], next: View, bytes: usize) -> View {
     let gone = left_out(window, &next);
-    if bytes == 0 || gone.is_empty() {
-        return View { summary: view.summary.clone().filter(|_| bytes > 0), ..next };
+    if bytes == 0 {
+        return View { summary: None, compaction: None, ..next };
+    }
+    if gone.is_empty() {
+        return next;
     }
     let summary = digest::merged(view.summary.as_deref(), &gone, bytes);
     recorded(view, window, next, summary, &gone)
@@ -48,7 +51,7 @@ fn recorded(view: &View, window: &[Arc<Entry>], next: View, summary: String, gon
     let before = view.compaction.as_ref();
     let mut cycles = before.map_or((1, 0), |before| before.cycles);
     let mut last = before.map(|before| before.last);
-    for entry in gone.iter().filter(|entry| entry.seq > 0) {
+    for entry in gone {
         if last != Some(entry.cycle) {
             (cycles.1, last) = (cycles.1 + 1, Some(entry.cycle));
         }
@@ -63,6 +66,7 @@ fn recorded(view: &View, window: &[Arc<Entry>], next: View, summary: String, gon
         method: SummaryMethod::Digest,
         model: None,
         usage: Usage::default(),
+        refused: None,
         tokens_before: tokens(&mut window.iter()) + size(view.summary.as_deref()),
         tokens_after: tokens(&mut window.iter().filter(|entry| next.shows(entry.seq))) + size(Some(&summary)),
         entries: gone.len() as u64,

@@ -132,6 +132,9 @@ pub struct Compaction {
     /// What the model used, refused attempts included.
     #[serde(default)]
     pub usage: Usage,
+    /// Why the model's last answer was not used, or why there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// Tokens of the entries and the summary that the view before showed.
     pub tokens_before: u64,
     /// Tokens of those that this one shows.

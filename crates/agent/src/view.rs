@@ -34,6 +34,12 @@ impl Budget {
     }
 }
 
+/// Whether these entries fill more than `percent` of the budget, or are more than it allows.
+pub fn is_over(window: &[Arc<Entry>], budget: Budget, percent: u64) -> bool {
+    let total: u64 = window.iter().map(|entry| u64::from(entry.tokens)).sum();
+    total * 100 > budget.tokens * percent || window.len() > budget.entries
+}
+
 /// A smaller view, if the current one fills more than `percent` of the budget. `cycle` is the cycle in progress, if any.
 pub fn cut(
     view: &View,
@@ -42,9 +48,7 @@ pub fn cut(
     percent: u64,
     cycle: Option<CycleId>,
 ) -> Option<View> {
-    let total: u64 = window.iter().map(|entry| u64::from(entry.tokens)).sum();
-    let over = total * 100 > budget.tokens * percent;
-    if !over && window.len() <= budget.entries {
+    if !is_over(window, budget, percent) {
         return None;
     }
     let room = budget.tokens * limits::VIEW_TARGET_PERCENT / 100;

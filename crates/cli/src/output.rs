@@ -290,7 +290,7 @@ pub(crate) fn is_gone() -> bool {
     closed || UNWRITTEN.get().is_some()
 }
 
-/// The failure of a command whose output could not be written, if so. A reader that wants no more is none.
+/// The failure of a command whose output could not be written, if so. That its reader is gone is no failure.
 pub(crate) fn unwritten() -> Option<Failure> {
     let error = UNWRITTEN.get().filter(|error| error.kind() != ErrorKind::BrokenPipe)?;
     let message = format!("cannot write to standard output: {error}");

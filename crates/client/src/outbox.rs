@@ -108,7 +108,7 @@ async fn deliver(
 ) -> Result<()> {
     let id = fresh_id()?;
     let (mut pause, began) = (PAUSE_FIRST, Instant::now());
-    let mut told = false;
+    let mut says_it_waits = true;
     loop {
         let error = match post_once(client, space, sender, id, text).await {
             Ok(_) => return Ok(()),
@@ -123,7 +123,7 @@ async fn deliver(
         if !again {
             return Err(error);
         }
-        if !std::mem::replace(&mut told, true) && out.send(None).await.is_err() {
+        if std::mem::take(&mut says_it_waits) && out.send(None).await.is_err() {
             return Err(error);
         }
         tokio::select! {

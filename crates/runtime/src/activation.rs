@@ -13,6 +13,7 @@ use agent::port::{BoxFuture, Fault, Memo, ModelError, ModelRequest, StoreError, 
 use agent::prompt::Prompt;
 use agent::run::Spent;
 use agent::update::AgentState;
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -186,7 +187,7 @@ impl<'a> Driver<'a> {
                 Next::Open(open) => self.open(*open).await?,
                 Next::Encode(prompt) => self.encode(&prompt),
                 Next::Summarize(request) => {
-                    let end = self.summarize(*request).await;
+                    let end = self.summarize(*request).await?;
                     let now = self.now();
                     self.cycle.summarized(end, now);
                 }
@@ -329,8 +330,15 @@ impl<'a> Driver<'a> {
 
     /// Asks for a summary of the history; nothing of it is shown. A request that may wait is dropped when the agent has new
     /// work.
-    async fn summarize(&mut self, request: SummaryRequest) -> SummaryEnd {
+    async fn summarize(&mut self, request: SummaryRequest) -> Result<SummaryEnd, StoreError> {
         let SummaryRequest { prompt, model, may_wait } = request;
+        if may_wait {
+            // A signal may be of an event that the cycle has processed: the store knows whether one waits.
+            let _ = self.wakes.due.notified().now_or_never();
+            if self.glance().await?.is_none_or(|news| news.glance.waiting > 0) {
+                return Ok(SummaryEnd::Dropped);
+            }
+        }
         let mut draft = DraftStream::hidden(&self.cycle, self.agent, &self.node_context.ports.live);
         let model = self.models.named(model.as_deref());
         let (mut memo, wakes) = (Memo::default(), self.wakes);
@@ -339,18 +347,18 @@ impl<'a> Driver<'a> {
             tokio::select! {
                 biased;
                 ended = model_call.ask(&prompt, &mut memo, &mut draft) => ended,
-                () = wakes.due.notified(), if may_wait => return SummaryEnd::Dropped,
+                () = wakes.due.notified(), if may_wait => return Ok(SummaryEnd::Dropped),
             }
         };
         match ended {
-            ModelCallEnd::Replied(reply) => return SummaryEnd::Replied(Box::new(reply)),
+            ModelCallEnd::Replied(reply) => return Ok(SummaryEnd::Replied(Box::new(reply))),
             ModelCallEnd::Interrupted(Interrupt::Canceled(news) | Interrupt::News(news), _) => {
                 self.cycle.looked(Some(news));
             }
             ModelCallEnd::Interrupted(Interrupt::Stopping, _) => self.cycle.stop(STOPPING),
             ModelCallEnd::Interrupted(Interrupt::Suspended, _) => self.cycle.stop("suspended"),
         }
-        SummaryEnd::Dropped
+        Ok(SummaryEnd::Dropped)
     }
 
     async fn handle_model_end(&mut self, ended: ModelCallEnd) {
@@ -480,7 +488,7 @@ impl<'a> Driver<'a> {
                 self.suspected = None;
             }
             if let Some(compaction) = changes.view.as_ref().and_then(|view| view.compaction.as_ref()) {
-                tracing::info!(agent = %self.agent, method = compaction.method.as_str(), "{}", compaction.line());
+                tracing::info!(agent = %self.agent, method = compaction.method.as_str(), refused = compaction.refused, "{}", compaction.line());
             }
             if let Some(run) = &changes.run {
                 self.trace.ended(run);

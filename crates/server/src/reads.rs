@@ -69,7 +69,10 @@ impl Reads {
 
     /// Lets those run whose turn it is.
     fn next(self: &Arc<Self>) {
-        while let Some((sender, key)) = self.lock().take_next() {
+        loop {
+            // A statement of its own: the lock must be free when a read ends.
+            let next = self.lock().take_next();
+            let Some((sender, key)) = next else { return };
             // If it stopped waiting meanwhile, the read comes back and ends at once.
             let _ = sender.send(Read { reads: Arc::clone(self), key });
         }
@@ -201,5 +204,22 @@ mod tests {
         let turned = other.remove(0).now_or_never();
         assert!(turned.is_some(), "the other key has its turn");
         drop((held, next, turned));
+    }
+
+    /// A read that stops waiting at the moment at which it is chosen must not block all others.
+    #[test]
+    fn reads_that_stop_waiting_block_nobody() {
+        let reads = Arc::<Reads>::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..20_000 {
+                        let waits = read(&reads, n % 3).now_or_never();
+                        drop(waits);
+                    }
+                });
+            }
+        });
+        assert_eq!(reads.lock().keys.len(), 0);
     }
 }

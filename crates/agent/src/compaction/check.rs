@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::entry::Entry;
 use crate::limits;
 use crate::port::{Reply, ReplyPart, StopReason};
+use crate::quote;
 
 /// Why a summary is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +67,7 @@ pub fn accepted(
     {
         return Err(Refused::OtherScript { wanted, got });
     }
-    Ok(with_kept(text, previous.unwrap_or_default()))
+    Ok(with_kept(&harmless(text), previous.unwrap_or_default(), bytes / 4))
 }
 
 /// The text without the titles of sections, which are always English.
@@ -74,9 +75,20 @@ fn body(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
 }
 
-/// Appends the bullets of the kept sections of `previous` that the summary neither has nor marks as done, the newest if there
-/// are too many.
-fn with_kept(summary: &str, previous: &str) -> String {
+/// The text without hidden characters and without lines that look like the runtime's own, such as `[INBOX …`: what others
+/// wrote must not get into the prompt as such a line by way of the summariser.
+fn harmless(text: &str) -> String {
+    let is_event = |line: &str| line.split_once(". [").is_some_and(|(n, _)| n.parse::<u32>().is_ok());
+    let line = |line: &str| match line.trim_start() {
+        start if start.starts_with('[') || is_event(start) => format!("> {line}"),
+        _ => line.to_owned(),
+    };
+    quote::escape_hidden(text).lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Appends the bullets of the kept sections of `previous` that the summary neither has nor marks as done: the newest, in at
+/// most `bytes` bytes for each section.
+fn with_kept(summary: &str, previous: &str, bytes: usize) -> String {
     let mut out = summary.to_owned();
     for (title, word) in KEPT {
         let lost: Vec<&str> = bullets(previous, word)
@@ -85,7 +97,16 @@ fn with_kept(summary: &str, previous: &str) -> String {
                 !bullet.contains("[done]") && !summary.contains(bullet.trim_start_matches(['-', ' ']))
             })
             .collect();
-        let lost = &lost[lost.len().saturating_sub(limits::KEPT_BULLETS_MAX)..];
+        let mut room = bytes;
+        let fits = |bullet: &&&str| match room.checked_sub(bullet.len() + 1) {
+            Some(left) => {
+                room = left;
+                true
+            }
+            None => false,
+        };
+        let count = lost.iter().rev().take(limits::KEPT_BULLETS_MAX).take_while(fits).count();
+        let lost = &lost[lost.len() - count..];
         if lost.is_empty() {
             continue;
         }

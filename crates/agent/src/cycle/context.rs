@@ -6,7 +6,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{At, Cycle, State, Step};
-use crate::compaction;
 use crate::entry::Entry;
 use crate::life::Layer;
 use crate::limits;
@@ -60,7 +59,7 @@ impl Cycle {
         let budget = self.pinned.budget(step.model.as_deref(), shown).tokens;
         ContextPreview {
             prompt: self.prompt(&step),
-            summary: compaction::shown(&self.log.view),
+            summary: self.log.summary().map(|summary| summary.to_string()),
             inbox: step.entries.first().filter(|_| !self.open.decided).cloned(),
             events: step.taken.len(),
             layers: self.log.layers,

@@ -75,7 +75,7 @@ pub struct SummaryRequest {
     pub prompt: Prompt,
     /// The model, as the config names it; `None` is the agent's own.
     pub model: Option<String>,
-    /// Whether it is dropped when the agent has new work: between two cycles, unless the window is full.
+    /// Whether it is dropped when the agent has new work: between two cycles.
     pub may_wait: bool,
 }
 

@@ -13,6 +13,8 @@ use crate::transcript;
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) view: View,
+    /// The summary as it is sent.
+    summary: Option<Arc<str>>,
     /// Entries that the view shows.
     pub(super) window: Vec<Arc<Entry>>,
     /// Seq of the last entry of the log, shown or not.
@@ -31,8 +33,8 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn new(view: View, window: Vec<Arc<Entry>>, head_seq: u64, layers: Vec<Layer>) -> Self {
         let window = transcript::without_refused(window, &view);
-        let stored = layers.len();
-        Self { view, window, head_seq, layers, stored, full: None, cuts: 0, rebuilt: false }
+        let (stored, summary) = (layers.len(), sent(&view));
+        Self { view, summary, window, head_seq, layers, stored, full: None, cuts: 0, rebuilt: false }
     }
 
     /// Appends committed entries.
@@ -64,6 +66,7 @@ impl Log {
         let before = self.window.len();
         self.window.retain(|entry| view.shows(entry.seq));
         self.window = transcript::without_refused(std::mem::take(&mut self.window), &view);
+        self.summary = sent(&view);
         self.view = view;
         u32::try_from(before - self.window.len()).unwrap_or(u32::MAX)
     }
@@ -71,6 +74,7 @@ impl Log {
     /// Undoes [`Log::narrow`].
     pub(super) fn widen(&mut self) {
         if let Some((view, window)) = self.full.take() {
+            self.summary = sent(&view);
             (self.view, self.window) = (view, window);
         }
     }
@@ -86,8 +90,13 @@ impl Log {
 
     /// Bytes that are sent and are not in the log: the summary and the layers.
     pub(super) fn layer_bytes(&self) -> usize {
-        let summary = compaction::shown(&self.view).map_or(0, |summary| summary.len());
+        let summary = self.summary.as_ref().map_or(0, |summary| summary.len());
         self.layers.iter().map(|layer| layer.text.len()).sum::<usize>() + summary
+    }
+
+    /// The summary as it is sent, if there is one.
+    pub(super) fn summary(&self) -> Option<Arc<str>> {
+        self.summary.clone()
     }
 
     /// Layers that the store does not have.
@@ -112,4 +121,8 @@ impl Log {
     pub(super) fn of_cycle(&self, cycle: CycleId) -> impl Iterator<Item = &Arc<Entry>> {
         self.window.iter().filter(move |entry| entry.cycle == cycle)
     }
+}
+
+fn sent(view: &View) -> Option<Arc<str>> {
+    compaction::shown(view).map(Into::into)
 }

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use super::summarize::Then;
 use super::{ActivationEnd, After, At, Cycle, Next, State, Step};
 use crate::changes::CommitKind;
-use crate::compaction;
 use crate::life::OpenCycle;
 use crate::limits;
 use crate::prompt::{Item, Prompt, ToolChoice};
@@ -60,7 +59,7 @@ impl Cycle {
         let examples = &self.pinned.examples;
         let mut items = Vec::with_capacity(self.log.window.len() + examples.len() + 3);
         items.extend(examples.iter().cloned().map(Item::Entry));
-        items.extend(compaction::shown(&self.log.view).map(|summary| Item::Layer(summary.into())));
+        items.extend(self.log.summary().map(Item::Layer));
         for entry in self.log.window.iter().chain(&step.entries) {
             items.push(Item::Entry(Arc::clone(entry)));
             let layers = self.log.layers.iter().filter(|layer| layer.after == entry.seq);
@@ -82,15 +81,23 @@ impl Cycle {
         }
     }
 
-    /// The cycle has ended: cut the view now, so that the next activation need not.
+    /// The cycle has ended: cut the view now, so that the next activation need not. A window that is not full is tried
+    /// once, after the cycle with which it passed the lower limit: a request that is dropped each time would be paid each
+    /// time.
     pub(super) fn finish_or_cut(&mut self, end: ActivationEnd, now: Timestamp) -> State {
         let ended = matches!(end, ActivationEnd::Ended { .. });
         let budget = self.pinned.budget(None, self.log.layer_bytes());
-        let cut = |percent| view::cut(&self.log.view, &self.log.window, budget, percent, None);
-        let Some(view) = cut(limits::VIEW_IDLE_PERCENT).filter(|_| ended) else {
-            return State::Finished(end);
+        let window = &self.log.window;
+        let full = view::is_over(window, budget, limits::VIEW_TRIGGER_PERCENT);
+        let before = window.partition_point(|entry| entry.cycle != self.open.id);
+        let was_over = view::is_over(&window[..before], budget, limits::VIEW_IDLE_PERCENT);
+        let view = match ended && (full || !was_over) {
+            true => view::cut(&self.log.view, window, budget, limits::VIEW_IDLE_PERCENT, None),
+            false => None,
         };
-        let must = cut(limits::VIEW_TRIGGER_PERCENT).is_some();
-        self.compact(view, must, Then::End(end), now)
+        match view {
+            Some(view) => self.compact(view, full, Then::End(end), now),
+            None => State::Finished(end),
+        }
     }
 }

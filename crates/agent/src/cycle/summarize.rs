@@ -13,6 +13,7 @@ use crate::compaction;
 use crate::config::SummaryBy;
 use crate::entry::{Entry, View};
 use crate::limits;
+use crate::port::Reply;
 use crate::run::Usage;
 use crate::tokens;
 
@@ -27,7 +28,7 @@ pub(super) struct Summarizing {
     attempts: u32,
     /// What they used.
     usage: Usage,
-    /// Whether the window is so full that the view must change now.
+    /// Whether the window is so full that the view changes now, with or without a model's summary.
     must: bool,
     then: Then,
 }
@@ -85,7 +86,7 @@ impl Cycle {
             tokens::bytes_within(window.saturating_sub(output + limits::SUMMARY_RULES_TOKENS).max(1_024));
         let (previous, bytes) = (self.log.view.summary.as_deref(), self.summary_bytes());
         let prompt = compaction::prompt(previous, &summarizing.gone, room, bytes, self.open.id);
-        let may_wait = !summarizing.must && summarizing.step().is_none();
+        let may_wait = summarizing.step().is_none();
         self.state = State::Summarizing(summarizing);
         Next::Summarize(Box::new(SummaryRequest { prompt, model, may_wait }))
     }
@@ -93,36 +94,45 @@ impl Cycle {
     /// Reports how the request of [`Next::Summarize`] ended.
     pub fn summarized(&mut self, end: SummaryEnd, now: Timestamp) {
         let State::Summarizing(mut summarizing) = self.take() else { return };
-        let reply = match end {
-            SummaryEnd::Dropped => {
-                self.state = summarizing.dropped();
-                return;
-            }
-            SummaryEnd::Replied(replied) => replied.ok().map(|model_reply| model_reply.reply),
-        };
-        let (previous, bytes) = (self.log.view.summary.as_deref(), self.summary_bytes());
-        let text = reply.map(|reply| {
-            summarizing.usage.add(&reply.usage);
-            compaction::accepted(&reply, previous, &summarizing.gone, bytes)
-        });
+        let ends_anyway = self.outside.cancel || self.outside.park.is_some();
         summarizing.attempts += 1;
-        self.state = match text {
-            Some(Ok(text)) => {
+        self.state = match end {
+            // New work waits: a full window is digested, which takes no time.
+            SummaryEnd::Dropped if summarizing.must && !ends_anyway => {
+                self.use_digest(*summarizing, "new work came", now)
+            }
+            SummaryEnd::Dropped => summarizing.dropped(),
+            SummaryEnd::Replied(replied) => match *replied {
+                Ok(model_reply) => self.summary_replied(summarizing, &model_reply.reply, now),
+                // The model cannot be reached now; while there is room, a later summary will do.
+                Err(_) if !summarizing.must => summarizing.dropped(),
+                Err(error) => self.use_digest(*summarizing, error.class(), now),
+            },
+        };
+    }
+
+    fn summary_replied(&self, mut summarizing: Box<Summarizing>, reply: &Reply, now: Timestamp) -> State {
+        summarizing.usage.add(&reply.usage);
+        let (previous, bytes) = (self.log.view.summary.as_deref(), self.summary_bytes());
+        match compaction::accepted(reply, previous, &summarizing.gone, bytes) {
+            Ok(text) => {
                 let model = self.pinned.config.history.summary_model.as_deref();
                 let name = self.pinned.model(model).name.clone();
                 let Summarizing { view, usage, then, .. } = *summarizing;
                 self.change_view(compaction::summarized(view, text, &name, usage), usage, then, now)
             }
-            Some(Err(_)) if summarizing.attempts < limits::SUMMARY_ATTEMPTS => {
-                State::Summarizing(summarizing)
-            }
-            // The model cannot be reached now; between two cycles a later one will do.
-            None if !summarizing.must => summarizing.dropped(),
-            _ => {
-                let Summarizing { view, usage, then, .. } = *summarizing;
-                self.change_view(view, usage, then, now)
-            }
-        };
+            Err(_) if summarizing.attempts < limits::SUMMARY_ATTEMPTS => State::Summarizing(summarizing),
+            Err(why) => self.use_digest(*summarizing, &why.to_string(), now),
+        }
+    }
+
+    /// The digest stays, because of `why`.
+    fn use_digest(&self, summarizing: Summarizing, why: &str, now: Timestamp) -> State {
+        let Summarizing { mut view, usage, then, .. } = summarizing;
+        if let Some(compaction) = &mut view.compaction {
+            (compaction.refused, compaction.usage) = (Some(why.to_owned()), usage);
+        }
+        self.change_view(view, usage, then, now)
     }
 
     /// Commits the view; the usage is charged to the agent.

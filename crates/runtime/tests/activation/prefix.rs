@@ -37,6 +37,15 @@ pub(crate) fn cut_at_commit(inner: Arc<dyn Store>, left: Arc<AtomicI64>, written
     Arc::new(Wrapped { inner, by: CutAtCommit { left, written } })
 }
 
+/// If the store has stopped answering, the process dies and starts again, and all commits succeed.
+pub(crate) fn restart_if_cut(fixture: &mut Fixture, left: &AtomicI64) {
+    if left.load(Ordering::SeqCst) < 0 {
+        fixture.world.kill();
+        left.store(1_000_000, Ordering::SeqCst);
+        fixture.world.start();
+    }
+}
+
 impl Intercept for CutAtCommit {
     fn commit<'a>(&'a self, store: &'a dyn Store, lease: Lease, changes: Changes) -> Committed<'a> {
         let left = self.left.fetch_sub(1, Ordering::SeqCst);
@@ -106,11 +115,7 @@ async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
     for text in ["please work", "thanks", "and plainly?"] {
         ids.push(fixture.world.say(husam, lobby, text).await.unwrap());
         fixture.world.pass(std::time::Duration::from_secs(2)).await.unwrap();
-        if left.load(Ordering::SeqCst) < 0 {
-            fixture.world.kill();
-            left.store(1_000_000, Ordering::SeqCst);
-            fixture.world.start();
-        }
+        restart_if_cut(&mut fixture, &left);
         fixture.world.quiet().await.unwrap();
     }
     let used = 1_000_000 - left.load(Ordering::SeqCst);

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::fixture::{Fixture, inbox, send};
-use crate::prefix::{accepted_by_every_vendor, cut_at_commit};
+use crate::prefix::{accepted_by_every_vendor, cut_at_commit, restart_if_cut};
 
 /// A model with room for a few cycles.
 fn small(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Scripted {
@@ -65,11 +65,7 @@ async fn talk(fixture: &mut Fixture, messages: usize, left: Option<&AtomicI64>) 
         fixture.world.say(husam, lobby, &text).await.unwrap();
         if let Some(left) = left {
             fixture.world.pass(std::time::Duration::from_secs(2)).await.unwrap();
-            if left.load(Ordering::SeqCst) < 0 {
-                fixture.world.kill();
-                left.store(1_000_000, Ordering::SeqCst);
-                fixture.world.start();
-            }
+            restart_if_cut(fixture, left);
         }
         fixture.world.quiet().await.unwrap();
     }
@@ -161,7 +157,7 @@ async fn a_person_does_not_wait_for_a_summary_between_two_cycles() {
     let husam = fixture.world.human("husam").await.unwrap();
     let ada = fixture.world.agent("ada", config()).await.unwrap();
     let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
-    for n in 0..12 {
+    for n in 0..40 {
         let text = format!("message {n}: {}", "talk ".repeat(240));
         let event = fixture.world.say(husam, lobby, &text).await.unwrap();
         fixture.world.pass(std::time::Duration::from_millis(200)).await.unwrap();
@@ -169,6 +165,9 @@ async fn a_person_does_not_wait_for_a_summary_between_two_cycles() {
         assert_eq!(state.as_str(), "processed", "message {n}");
     }
     assert!(fixture.model.dropped() > 0, "a summary was begun and dropped");
+    let requests = fixture.model.prompts().iter().filter(|prompt| asks_for_summary(prompt)).count() as u64;
+    let rounds = view(&fixture, ada).await.compaction.unwrap().round;
+    assert!(requests <= 2 * (rounds + 1), "{requests} requests for {rounds} rounds are paid in vain");
 }
 
 #[tokio::test]

@@ -422,6 +422,7 @@ pub async fn a_view_is_stored_separately_and_the_log_stays_complete(b: Backend) 
             method: SummaryMethod::Model,
             model: Some("scripted/one".into()),
             usage: Usage { output: Some(9), ..Usage::default() },
+            refused: Some("the output limit cut it".into()),
             tokens_before: 100,
             tokens_after: 40,
             entries: 2,

@@ -12,7 +12,7 @@ use crate::port::ModelError;
 use crate::prompt::Item;
 
 /// An agent with so many earlier cycles of two entries each, of so many tokens.
-fn lived(cycles: u64, tokens: u32, config: &Value) -> Activation {
+fn with_history(cycles: u64, tokens: u32, config: &Value) -> Activation {
     let entry = |seq: u64, kind, role| {
         let message = ModelMessage {
             role,
@@ -37,7 +37,7 @@ fn lived(cycles: u64, tokens: u32, config: &Value) -> Activation {
 
 /// The end of a cycle after these, which answered `said`, up to what comes after its decision.
 fn after_a_cycle(cycles: u64, tokens: u32, said: &str, config: &Value) -> (Cycle, Next) {
-    let mut cycle = begin_with(lived(cycles, tokens, config));
+    let mut cycle = begin_with(with_history(cycles, tokens, config));
     drive(&mut cycle);
     let (commits, next) = reply_with(&mut cycle, vec![text(said)]);
     assert_eq!(kinds(&commits)[..1], [CommitKind::Decide]);
@@ -69,11 +69,11 @@ fn unreachable() -> SummaryEnd {
 
 #[test]
 fn between_two_cycles_a_model_writes_the_summary_and_is_charged_to_the_agent() {
-    let (mut cycle, next) = after_a_cycle(40, 950, "done", &json!({}));
+    let (mut cycle, next) = after_a_cycle(36, 950, &"word ".repeat(1_000), &json!({}));
     let request = request(next);
     assert!(request.may_wait && request.prompt.tools.is_empty());
     let Item::Layer(record) = &request.prompt.items[0] else { panic!("wanted the record") };
-    assert!(record.contains("fact 1\"") && !record.contains("fact 79\""), "only what is left out");
+    assert!(record.contains("fact 1\"") && !record.contains("fact 71\""), "only what is left out");
     let mut written = reply(vec![text("## Facts\n- fact 1")]);
     written.reply.usage = Usage { input: Some(900), output: Some(20), ..Usage::default() };
     cycle.summarized(SummaryEnd::Replied(Box::new(Ok(written))), at(2_000));
@@ -90,7 +90,7 @@ fn between_two_cycles_a_model_writes_the_summary_and_is_charged_to_the_agent() {
 #[test]
 fn a_summary_that_may_wait_is_dropped_for_new_work_and_for_a_model_that_cannot_be_reached() {
     for end in [SummaryEnd::Dropped, unreachable()] {
-        let (mut cycle, next) = after_a_cycle(40, 950, "done", &json!({}));
+        let (mut cycle, next) = after_a_cycle(36, 950, &"word ".repeat(1_000), &json!({}));
         request(next);
         cycle.summarized(end, at(2_000));
         let (commits, next) = drive(&mut cycle);
@@ -101,18 +101,34 @@ fn a_summary_that_may_wait_is_dropped_for_new_work_and_for_a_model_that_cannot_b
 #[test]
 fn a_full_window_is_digested_if_no_usable_summary_comes() {
     let long = "x".repeat(limits::SUMMARY_MAX_BYTES + 1);
-    for (unusable, requests) in [(unreachable(), 1), (summary(""), 2), (summary(&long), 2)] {
+    let too_long = format!("wanted at most {} bytes, got {}", limits::SUMMARY_MAX_BYTES, long.len());
+    let cases = [
+        (unreachable(), 1, "auth"),
+        (SummaryEnd::Dropped, 1, "new work came"),
+        (summary(""), 2, "wanted the summary as text, got nothing"),
+        (summary(&long), 2, &too_long),
+    ];
+    for (unusable, requests, why) in cases {
         let (mut cycle, mut next) = after_a_cycle(40, 950, &"word ".repeat(6_000), &json!({}));
         for _ in 0..requests {
-            assert!(!request(next).may_wait);
+            assert!(request(next).may_wait);
             cycle.summarized(unusable.clone(), at(2_000));
             next = cycle.next(at(2_000));
         }
         let (_, view, next) = changed(&mut cycle);
         assert_eq!(ended(&next).0, Ending::Completed);
-        assert_eq!(view.compaction.unwrap().method, SummaryMethod::Digest);
+        let compaction = view.compaction.unwrap();
+        assert_eq!((compaction.method, compaction.refused.as_deref()), (SummaryMethod::Digest, Some(why)));
         assert!(view.summary.unwrap().contains("fact 1\""));
     }
+}
+
+#[test]
+fn a_window_that_is_not_full_is_tried_once_so_that_dropped_requests_cost_little() {
+    // Before this cycle the history was over the lower limit already.
+    let (cycle, next) = after_a_cycle(38, 950, "done", &json!({}));
+    assert_eq!(ended(&next).0, Ending::Completed);
+    assert_eq!(cycle.log.view.rev, 0);
 }
 
 #[test]
@@ -130,7 +146,7 @@ fn by_config_the_rules_write_it_or_nobody() {
 #[test]
 fn a_long_cycle_is_summarized_before_the_step_that_needs_it_and_calls_keep_their_outcomes() {
     let mut cycle =
-        begin_with(lived(1, 10, &json!({"limits": {"max_steps": 100, "token_budget": 10_000_000}})));
+        begin_with(with_history(1, 10, &json!({"limits": {"max_steps": 100, "token_budget": 10_000_000}})));
     let (_, mut next) = drive(&mut cycle);
     let (mut rounds, mut kept) = (0, Vec::new());
     for _ in 0..60 {
@@ -184,7 +200,7 @@ fn assert_pairs(items: &[Item]) {
 #[test]
 fn a_cancel_or_a_stop_ends_the_wait_for_a_summary() {
     for stop in [false, true] {
-        let mut cycle = begin_with(lived(40, 950, &json!({})));
+        let mut cycle = begin_with(with_history(40, 950, &json!({})));
         drive(&mut cycle);
         let (_, next) = reply_with(&mut cycle, vec![text(&"word ".repeat(6_000)), call("note")]);
         request(next);
