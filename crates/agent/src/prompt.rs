@@ -46,4 +46,6 @@ pub struct Prompt {
     pub cycle: CycleId,
     /// Reasoning of entries below this seq is never sent.
     pub reasoning_from: u64,
+    /// Its tokens by the estimate; 0 if nobody counted them.
+    pub tokens: u64,
 }

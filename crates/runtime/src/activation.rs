@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Ports;
 use crate::answered::Answered;
 use crate::breaker::Breakers;
+use crate::calibration::Calibration;
 use crate::commit::{self, Committed, Submitted, joined};
 use crate::detached_calls::DetachedCalls;
 use crate::draft_stream::DraftStream;
@@ -45,6 +46,7 @@ pub(crate) struct NodeContext {
     pub(crate) health: Arc<Health>,
     pub(crate) permits: Arc<Permits>,
     pub(crate) breakers: Breakers,
+    pub(crate) calibration: Calibration,
     pub(crate) answered: Answered,
     /// Calls that outlive their cycle.
     pub(crate) detached: Arc<DetachedCalls>,
@@ -146,8 +148,8 @@ pub(crate) async fn activate(
     }
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
-        model: models.own().clone(),
-        others: models.others(),
+        model: node_context.calibration.in_estimate(models.own()),
+        others: models.others(&node_context.calibration),
         new_cycle: CycleId(ports.ids.uuid()),
         panicked: turn.panicked,
     };
@@ -315,6 +317,7 @@ impl<'a> Driver<'a> {
         let model_call = ModelCall {
             ports: &self.node_context.ports,
             breakers: &self.node_context.breakers,
+            calibration: &self.node_context.calibration,
             permits: &self.node_context.permits,
             node: &self.node_context.node,
             model,

@@ -13,6 +13,7 @@ pub mod waits;
 mod activation;
 mod answered;
 mod breaker;
+mod calibration;
 mod commit;
 mod detached_calls;
 mod draft_stream;

@@ -4,7 +4,7 @@
 //! This module must not know how the runtime calls tools; it only counts the calls.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use agent::call::{Effect, Outcome};
@@ -211,6 +211,7 @@ fn test_tool(
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
+        counted: OnceLock::new(),
     };
     Arc::new(TestTool { spec, behavior, counters: counters.clone() })
 }

@@ -7,14 +7,15 @@ use crate::compaction;
 use crate::entry::{Entry, View};
 use crate::id::CycleId;
 use crate::life::Layer;
+use crate::tokens;
 use crate::transcript;
 
 /// The part of the log that is sent.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) view: View,
-    /// The summary as it is sent.
-    summary: Option<Arc<str>>,
+    /// The summary as it is sent, and its tokens.
+    summary: Option<(Arc<str>, u32)>,
     /// Entries that the view shows.
     pub(super) window: Vec<Arc<Entry>>,
     /// Seq of the last entry of the log, shown or not.
@@ -88,15 +89,15 @@ impl Log {
         self.window.iter().map(|entry| u64::from(entry.tokens)).sum()
     }
 
-    /// Bytes that are sent and are not in the log: the summary and the layers.
-    pub(super) fn layer_bytes(&self) -> usize {
-        let summary = self.summary.as_ref().map_or(0, |summary| summary.len());
-        self.layers.iter().map(|layer| layer.text.len()).sum::<usize>() + summary
+    /// Tokens of what is sent and is not in the log: the summary and the layers.
+    pub(super) fn layer_tokens(&self) -> u64 {
+        let summary = self.summary.as_ref().map_or(0, |(_, tokens)| u64::from(*tokens));
+        self.layers.iter().map(|layer| u64::from(layer.tokens)).sum::<u64>() + summary
     }
 
     /// The summary as it is sent, if there is one.
     pub(super) fn summary(&self) -> Option<Arc<str>> {
-        self.summary.clone()
+        self.summary.as_ref().map(|(text, _)| Arc::clone(text))
     }
 
     /// Layers that the store does not have.
@@ -123,6 +124,6 @@ impl Log {
     }
 }
 
-fn sent(view: &View) -> Option<Arc<str>> {
-    compaction::shown(view).map(Into::into)
+fn sent(view: &View) -> Option<(Arc<str>, u32)> {
+    compaction::shown(view).map(|text| (Arc::from(text.as_str()), tokens::estimate(&text)))
 }

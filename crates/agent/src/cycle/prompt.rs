@@ -78,6 +78,7 @@ impl Cycle {
             choice,
             cycle: self.open.id,
             reasoning_from: self.log.view.reasoning_from,
+            tokens: self.request_tokens(step),
         }
     }
 
@@ -86,7 +87,7 @@ impl Cycle {
     /// time.
     pub(super) fn finish_or_cut(&mut self, end: ActivationEnd, now: Timestamp) -> State {
         let ended = matches!(end, ActivationEnd::Ended { .. });
-        let budget = self.pinned.budget(None, self.log.layer_bytes());
+        let budget = self.pinned.budget(None, self.log.layer_tokens());
         let window = &self.log.window;
         let full = view::is_over(window, budget, limits::VIEW_TRIGGER_PERCENT);
         let before = window.partition_point(|entry| entry.cycle != self.open.id);

@@ -71,9 +71,9 @@ impl Step {
         self.shown_events().map(|shown| Settlement { seq: shown.seq, state: state.clone() }).collect()
     }
 
-    /// Bytes that the step shows in addition to the window and the layers.
-    pub(super) fn shown_bytes(&self) -> usize {
-        self.entries.iter().map(|entry| entry.message.text().len()).sum()
+    /// Tokens that the step shows in addition to the window and the layers.
+    pub(super) fn shown_tokens(&self) -> u64 {
+        self.entries.iter().map(|entry| u64::from(entry.tokens)).sum()
     }
 
     /// Seqs of all events that the cycle was shown, in the order of their list numbers.
@@ -106,7 +106,7 @@ impl Cycle {
         let text = inbox::format_inbox(&step.taken, now, self.life.notice.as_deref());
         let entry = self.entry(1, EntryKind::Inbox, ModelMessage::user(text), now);
         let workspace = self.pinned.workspace(&self.outside.facts, self.life.active_space, now);
-        self.log.layers = workspace.map(|text| Layer { after: entry.seq, text }).into_iter().collect();
+        self.log.layers = workspace.map(|text| Layer::new(entry.seq, text)).into_iter().collect();
         step.entries = vec![Arc::new(entry)];
     }
 
@@ -123,7 +123,7 @@ impl Cycle {
     /// Prepares the step without showing anything.
     pub(super) fn prepare(&self, step: &Step, now: Timestamp) -> Prepared {
         let in_progress = step.seqs();
-        let shown = self.log.layer_bytes() + step.shown_bytes();
+        let shown = self.log.layer_tokens() + step.shown_tokens();
         let budget = |model: Option<&str>| self.pinned.budget(model, shown);
         let fallback =
             self.outside.fallbacks_used.checked_sub(1).and_then(|at| self.pinned.config.fallback.get(at));
@@ -163,7 +163,7 @@ impl Cycle {
         for text in prepared.layers {
             let known = |layer: &Layer| layer.after >= self.log.head_seq && *layer.text == *text;
             if !self.log.layers.iter().any(known) {
-                self.log.layers.push(Layer { after, text: text.into() });
+                self.log.layers.push(Layer::new(after, text.into()));
             }
         }
         step.peeked = true;
@@ -231,12 +231,16 @@ impl Cycle {
         if self.pinned.model(step.model.as_deref()).demo {
             return;
         }
-        let shown = crate::tokens::at_most(self.log.layer_bytes() + step.shown_bytes());
-        let input = self.log.tokens() + self.pinned.fixed_tokens + shown;
-        let usage = Usage { input: Some(input), output: Some(output), ..Usage::default() };
+        let usage =
+            Usage { input: Some(self.request_tokens(step)), output: Some(output), ..Usage::default() };
         self.open.tokens = self.open.tokens.saturating_add(output);
         self.open.estimated.add(&usage);
         self.open.vain.aborted.add(&usage);
+    }
+
+    /// Tokens of the step's request, by the estimate.
+    pub(super) fn request_tokens(&self, step: &Step) -> u64 {
+        self.pinned.fixed_tokens + self.log.layer_tokens() + self.log.tokens() + step.shown_tokens()
     }
 
     /// Charges a discarded reply.

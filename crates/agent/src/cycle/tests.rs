@@ -11,7 +11,7 @@ mod reply_checks;
 mod summaries;
 mod text_reply;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -74,6 +74,7 @@ fn tool(name: &str, effect: Effect) -> ToolSpec {
         timeout: Duration::from_secs(1),
         asynchronous: false,
         version: "1".into(),
+        counted: OnceLock::new(),
     }
 }
 

@@ -85,7 +85,12 @@ pub fn specs(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Arc<[ToolSpec]
         None => toolbox.is_prebuilt(name),
     };
     let chosen = toolbox.names().into_iter().filter(has);
-    chosen.filter_map(|name| Some(toolbox.tool(&name)?.spec().clone())).collect()
+    let spec = |tool: Arc<dyn Tool>| {
+        // Counted in the original, so that the copies of all activations have it.
+        tool.spec().tokens();
+        tool.spec().clone()
+    };
+    chosen.filter_map(|name| toolbox.tool(&name).map(spec)).collect()
 }
 
 /// All tools of a server, by name.
