@@ -16,6 +16,8 @@ pub mod names {
     pub const DONE: &str = "done";
     /// Posts a message to a space.
     pub const SEND_MESSAGE: &str = "send_message";
+    /// Returns what was left out of a large outcome.
+    pub const READ_OUTCOME: &str = "read_outcome";
     /// Makes a space the active one.
     pub const ENTER_SPACE: &str = "enter_space";
 }

@@ -341,6 +341,7 @@ impl Toolbox for EmptyToolbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::call::CallRow;
     use agent::event::NamedMessage;
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
@@ -370,6 +371,10 @@ mod tests {
             _agent: AgentId,
             _id_or_name: String,
         ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
+            Box::pin(async { Ok(None) })
+        }
+
+        fn call(&self, _: AgentId, _: CallId) -> BoxFuture<'_, Result<Option<CallRow>, StoreError>> {
             Box::pin(async { Ok(None) })
         }
 

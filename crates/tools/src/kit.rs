@@ -5,7 +5,9 @@ use std::sync::Arc;
 use agent::port::{Tool, Toolbox};
 
 use crate::typed::typed;
-use crate::{ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, send_message};
+use crate::{
+    ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, read_outcome, send_message,
+};
 
 /// Why a tool cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +24,8 @@ pub enum BadTool {
 #[derive(Clone)]
 pub struct ToolKit {
     prebuilt: Vec<Arc<dyn Tool>>,
+    /// For agents with tools outside the prebuilt ones.
+    read_outcome: Arc<dyn Tool>,
     added: Vec<Arc<dyn Tool>>,
 }
 
@@ -29,6 +33,7 @@ pub struct ToolKit {
 pub fn prebuilt() -> ToolKit {
     ToolKit {
         added: Vec::new(),
+        read_outcome: typed::<read_outcome::ReadOutcome>(),
         prebuilt: vec![
             typed::<enter_space::EnterSpace>(),
             typed::<send_message::SendMessage>(),
@@ -61,7 +66,7 @@ impl ToolKit {
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.prebuilt.iter().chain(&self.added)
+        self.prebuilt.iter().chain([&self.read_outcome]).chain(&self.added)
     }
 }
 

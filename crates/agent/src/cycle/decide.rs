@@ -472,7 +472,10 @@ pub(super) fn outcomes(rows: &[&CallRow]) -> ModelMessage {
             Part::ToolResult {
                 id: row.id.clone(),
                 name: row.tool.clone(),
-                text: outcome.shown(),
+                text: match row.effect {
+                    Effect::Inward => outcome.shown(),
+                    _ => outcome.shown_of(&row.id),
+                },
                 error: outcome.failed(),
             }
         })
