@@ -55,6 +55,7 @@ impl Conversation {
             cycle: cycle(1),
             reasoning_from: 1,
             tokens: 0,
+            view: 0,
         };
         Self { prompt, memo: Memo::default(), seq: 0, step: 0 }
     }

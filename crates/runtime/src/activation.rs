@@ -28,6 +28,7 @@ use crate::health::Health;
 use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
+use crate::sent_requests::SentRequests;
 use crate::think::{Interrupt, ModelCall, ModelCallEnd};
 use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
@@ -99,6 +100,7 @@ struct Driver<'a> {
     suspected: Option<Watch>,
     /// Whether its opening is committed.
     opened: bool,
+    requests: SentRequests,
     /// What the cycle cost, once its run is written.
     spent: Option<Spent>,
     /// When it began, by the monotonic clock.
@@ -167,6 +169,7 @@ pub(crate) async fn activate(
         outward,
         suspected,
         opened,
+        requests: SentRequests::default(),
         spent,
         began,
         trace,
@@ -195,7 +198,7 @@ impl<'a> Driver<'a> {
                 }
                 Next::Think(prompt) => {
                     let ended = self.think(&prompt).await;
-                    self.handle_model_end(ended).await;
+                    self.handle_model_end(prompt, ended).await;
                 }
                 Next::Inward(calls) => {
                     let step = self.trace.step(self.cycle.step());
@@ -239,15 +242,15 @@ impl<'a> Driver<'a> {
         let now = self.now();
         let prompt = self.cycle.prompt_while_opening(now);
         self.show_thinking();
-        let (outcome, ended) = match prompt {
-            Some(prompt) => self.think_while(opening, &prompt).await?,
+        let (outcome, ended) = match &prompt {
+            Some(prompt) => self.think_while(opening, prompt).await?,
             None => (joined(opening.await)?, None),
         };
         let outcome = self.published(outcome, &open);
         let now = self.now();
         self.cycle.committed(outcome, now);
-        if let Some(ended) = ended {
-            self.handle_model_end(ended).await;
+        if let (Some(prompt), Some(ended)) = (prompt, ended) {
+            self.handle_model_end(prompt, ended).await;
         }
         Ok(())
     }
@@ -364,9 +367,13 @@ impl<'a> Driver<'a> {
         Ok(SummaryEnd::Dropped)
     }
 
-    async fn handle_model_end(&mut self, ended: ModelCallEnd) {
+    async fn handle_model_end(&mut self, prompt: Prompt, ended: ModelCallEnd) {
         match ended {
-            ModelCallEnd::Replied(model_reply) => {
+            ModelCallEnd::Replied(mut model_reply) => {
+                if let Ok(model_reply) = &mut model_reply {
+                    let (model, _) = self.models.select(self.cycle.model());
+                    model_reply.sent = self.requests.note(self.agent, model.info(), prompt);
+                }
                 self.show(AgentState::Processing);
                 self.note_answered(&model_reply).await;
                 let now = self.now();

@@ -23,6 +23,7 @@ mod keeper;
 mod model_set;
 mod permits;
 mod ready_queue;
+mod sent_requests;
 mod think;
 mod tool_runner;
 mod turn;

@@ -15,6 +15,7 @@ use agent::port::{
 };
 use agent::prompt::Prompt;
 use agent::repair::repair;
+use agent::run::Sent;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -106,8 +107,15 @@ impl ModelCall<'_> {
                         self.calibration.observe(model, prompt.tokens, reply.usage.input);
                         let verdicts = verdicts(&reply, &*self.ports.toolbox);
                         let model_ms = clock.monotonic_ms().saturating_sub(began);
-                        let model_reply =
-                            ModelReply { reply, verdicts, asked_at, model_ms, first_ms, attempts: attempt };
+                        let model_reply = ModelReply {
+                            reply,
+                            verdicts,
+                            asked_at,
+                            model_ms,
+                            first_ms,
+                            attempts: attempt,
+                            sent: Sent::default(),
+                        };
                         trace::answered(&span, &model_reply);
                         return ModelCallEnd::Replied(Ok(model_reply));
                     }

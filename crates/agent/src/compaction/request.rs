@@ -54,6 +54,7 @@ pub fn prompt(
         cycle,
         reasoning_from: u64::MAX,
         tokens: 0,
+        view: 0,
     }
 }
 

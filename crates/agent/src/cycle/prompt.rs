@@ -79,6 +79,7 @@ impl Cycle {
             cycle: self.open.id,
             reasoning_from: self.log.view.reasoning_from,
             tokens: self.request_tokens(step),
+            view: self.log.view.rev,
         }
     }
 

@@ -73,6 +73,7 @@ impl Question {
             cycle: CycleId(hashed_uuid(&["conformance"])),
             reasoning_from: 0,
             tokens: 0,
+            view: 0,
         }
     }
 }

@@ -56,6 +56,7 @@ fn prompt(items: Vec<Item>) -> Prompt {
         cycle: cycle(1),
         reasoning_from: 0,
         tokens: 0,
+        view: 0,
     }
 }
 
