@@ -44,8 +44,7 @@ impl Cycle {
         };
         if step.taken.is_empty() && !self.open.decided {
             // Nothing waits: show the workspace as it would follow the next event.
-            let text = self.pinned.workspace(&self.outside.facts, self.life.active_space, now);
-            self.log.layers = text.map(|text| Layer::new(self.log.head_seq, text)).into_iter().collect();
+            self.show_workspace(self.log.head_seq, now);
         } else {
             self.show_inbox(&mut step, now);
         }

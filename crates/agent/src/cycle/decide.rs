@@ -289,6 +289,7 @@ impl Cycle {
         if let Some(end) = end {
             return self.finish_or_cut(end, now);
         }
+        self.outside.note_own(&changes.inward);
         if changes.calls.iter().all(|row| row.state == CallState::Done) {
             return State::Ready(Step::next(&self.open));
         }

@@ -9,6 +9,7 @@ use crate::id::CycleId;
 use crate::life::Layer;
 use crate::tokens;
 use crate::transcript;
+use crate::workspace::Section;
 
 /// The part of the log that is sent.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Log {
     /// Seq of the last entry of the log, shown or not.
     pub(super) head_seq: u64,
     pub(super) layers: Vec<Layer>,
+    /// Parts of the workspace that the agent has changed itself, and so knows without being shown.
+    pub(super) known: Vec<Section>,
     /// How many of the layers, from the first on, the store has.
     stored: usize,
     /// View and window as stored, if less is sent. This happens only before the first decision of a cycle.
@@ -35,7 +38,8 @@ impl Log {
     pub(super) fn new(view: View, window: Vec<Arc<Entry>>, head_seq: u64, layers: Vec<Layer>) -> Self {
         let window = transcript::without_refused(window, &view);
         let (stored, summary) = (layers.len(), sent(&view));
-        Self { view, summary, window, head_seq, layers, stored, full: None, cuts: 0, rebuilt: false }
+        let known = Vec::new();
+        Self { view, summary, window, head_seq, layers, known, stored, full: None, cuts: 0, rebuilt: false }
     }
 
     /// Appends committed entries.

@@ -12,11 +12,12 @@ use crate::entry::{Entry, EntryKind};
 use crate::id::{AgentId, CycleId, SpaceId};
 use crate::inbox;
 use crate::life::Facts;
+use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::ModelInfo;
 use crate::tokens;
 use crate::view::Budget;
-use crate::workspace;
+use crate::workspace::{self, Moment};
 
 /// Fixed for an activation.
 #[derive(Debug)]
@@ -61,14 +62,16 @@ impl Pinned {
         Self { agent, entity, config, setup, system: system.into(), examples, fixed_tokens, awake_before }
     }
 
-    /// The workspace of this moment, if any part of it is wanted.
-    pub(super) fn workspace(
-        &self,
-        facts: &Facts,
+    /// What the workspace shows in this moment: in a small window less of it.
+    pub(super) fn moment<'a>(
+        &'a self,
+        facts: &'a Facts,
         active: Option<SpaceId>,
         now: Timestamp,
-    ) -> Option<Arc<str>> {
-        workspace::render(&self.entity, facts, active, &self.config.workspace.show, now).map(Into::into)
+    ) -> Moment<'a> {
+        let share = u64::from(self.setup.model.context_window) / limits::WORKSPACE_SHARE;
+        let room = tokens::bytes_within(share).min(limits::WORKSPACE_MAX_BYTES);
+        Moment { me: &self.entity, facts, active, parts: &self.config.workspace.show, room, now }
     }
 
     /// The model that the config names; `None` is the agent's own.
