@@ -12,13 +12,10 @@ use serde_json::{Value, json};
 /// The exit codes. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Success.
     Answered = 0,
-    /// Unexpected failure.
     Failed = 1,
     /// The command line, a name in it or a setting is wrong.
     Usage = 2,
-    /// The request is refused.
     Refused = 3,
     /// Nothing with that name exists.
     NotFound = 4,
@@ -33,21 +30,17 @@ pub(crate) enum Exit {
 /// Why a command did not do what it was asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The exit code.
     pub(crate) exit: Exit,
     /// Stable, in lower snake case; the server's own code if the server answered.
     pub(crate) code: String,
     /// What was wanted and what stood in the way.
     pub(crate) message: String,
-    /// What to do.
     pub(crate) hint: Option<String>,
 }
 
-/// The result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure without a hint.
     pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
         Self { exit, code: code.to_owned(), message: message.into(), hint: None }
     }
@@ -99,7 +92,6 @@ impl Failure {
         }
     }
 
-    /// The same failure with a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -15,11 +15,9 @@ use crate::settings::{Origin, Setting, Settings};
 pub(crate) struct Chosen {
     /// All models; the chosen one is the default.
     pub(crate) models: Arc<dyn Models>,
-    /// The chosen one.
     pub(crate) model: Arc<dyn Model>,
     /// Its address; empty if it has none.
     pub(crate) address: String,
-    /// What is known about it.
     pub(crate) info: ModelInfo,
     /// Why it was chosen, in a few words.
     pub(crate) why: String,

@@ -21,7 +21,6 @@ use crate::errors::{Exit, Failure, Result};
 
 pub(crate) use crate::charset::terminal_safe_json;
 
-/// Columns of a value that changed.
 const VALUE_COLUMNS: usize = 60;
 
 /// How and where to print.
@@ -39,18 +38,14 @@ pub(crate) struct Screen {
     pub(crate) utf8: bool,
 }
 
-/// A style of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Names and headings.
     Bold,
     /// Less important text.
     Dim,
-    /// Success.
     Green,
-    /// A warning.
     Yellow,
-    /// A failure.
     Red,
     /// An agent's name.
     Cyan,
@@ -71,13 +66,11 @@ impl Screen {
         }
     }
 
-    /// A screen for tests, without colours.
     #[cfg(test)]
     pub(crate) fn plain(width: Option<usize>, utf8: bool) -> Self {
         Self { json: false, quiet: false, colour: false, width, utf8 }
     }
 
-    /// Prints one line to standard output.
     pub(crate) fn line(&self, text: &str) {
         print(&self.for_terminal(text));
     }
@@ -309,7 +302,6 @@ pub(crate) fn new_file(path: &Path) -> Result<File> {
     })
 }
 
-/// The failure of writing to a file.
 pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(Exit::Failed, "file_unusable", format!("cannot write `{}`: {error}", path.display()))
         .hint("may this user write there, and is there space on the disk?")

@@ -18,7 +18,6 @@ use crate::input;
 use crate::output::Screen;
 use client::{Client, agent_path, segment, typed};
 
-/// Lists agents, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Result<Exit> {
     input::no_list_options(
         "`--state` and `--all` apply",

@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use crate::args::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, shortened};
-use client::ErrorClass;
-use client::target;
-use client::{Client, agent_path, segment, typed};
+use client::{Client, ErrorClass, agent_path, segment, target, typed};
 
 /// Maximum number of events that are listed, and of agents that are searched.
 const EVENTS_MAX: usize = 10_000;
@@ -21,7 +19,6 @@ const NOTED: usize = 32;
 /// Columns of a text in a list.
 const PREVIEW: usize = 48;
 
-/// Lists dead events, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Result<Exit> {
     match args.verb {
         None => list(&client, &screen, args.agent.as_deref()).await?,
@@ -57,14 +54,12 @@ pub(crate) async fn note(client: &Client, screen: &Screen, agents: &[String]) ->
     Ok(())
 }
 
-/// What to do about a dead event.
 pub(crate) fn advice(event: &EventId, agent: &str) -> String {
     format!(
         "see `viv dead show {event} --agent {agent}`, try again with `viv dead retry {event} --agent {agent}`"
     )
 }
 
-/// Cancels events and calls.
 pub(crate) async fn cancel(client: Client, screen: Screen, args: Canceled) -> Result<Exit> {
     let Canceled { wanted, agent } = args;
     let mut answers = Vec::new();

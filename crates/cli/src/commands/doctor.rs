@@ -26,9 +26,7 @@ use client::{Client, ClientError, ErrorClass, typed};
 /// Free space, in bytes: below the first the store will soon be full, below the second it may become full.
 const SPACE_FAIL: u64 = 64 << 20;
 const SPACE_WARN: u64 = 1 << 30;
-/// Maximum number of agents that are checked.
 const AGENTS_MAX: usize = 100_000;
-/// Maximum number of different reasons that are printed.
 const REASONS_MAX: usize = 5;
 /// No correct clock shows a time before this version was built.
 const BUILT_AFTER: i64 = 1_790_000_000;

@@ -9,10 +9,8 @@ use crate::input;
 use crate::output::{Screen, ago};
 use client::{Client, typed};
 
-/// Maximum number of entities that are listed.
 const ENTITIES_MAX: usize = 100_000;
 
-/// Lists entities, or runs a verb.
 pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> Result<Exit> {
     input::no_list_options("`--kind` applies", args.verb.is_some() && args.list.kind.is_some())?;
     match args.verb.unwrap_or(EntitiesVerb::List(args.list)) {

@@ -22,10 +22,8 @@ use crate::output::{Screen, ago};
 use crate::settings;
 use crate::world;
 
-/// Maximum number of keys that are listed.
 const KEYS_MAX: usize = 1_000;
 
-/// Runs a verb of `viv keys`.
 pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Result<Exit> {
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
     match verb {

@@ -12,7 +12,6 @@ use crate::commands::top::tokens;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 
-/// Maximum number of agents with `--json`.
 const JSON_MAX: usize = 100_000;
 /// Maximum number of agents in the table: a longer one needs a filter.
 const TABLE_MAX: usize = 1_000;

@@ -12,12 +12,8 @@ use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
-use client::AgentWatch;
-use client::Client;
-use client::Exchange;
-use client::target;
+use client::{AgentWatch, Client, Exchange, target};
 
-/// Posts the message.
 pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {
     let text = text_of(&args.text)?;
     let client = Arc::new(client);
@@ -82,7 +78,6 @@ pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
     }
 }
 
-/// Whether a model name is the demo model's.
 pub(crate) fn is_demo(model: &str) -> bool {
     model.split('/').any(|part| part == "demo")
 }

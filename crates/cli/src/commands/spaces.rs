@@ -8,15 +8,12 @@ use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style, shortened};
-use client::target;
-use client::{Client, segment, typed};
+use client::{Client, segment, target, typed};
 
-/// Maximum number of spaces that are listed.
 const SPACES_MAX: usize = 100_000;
 /// Columns of a description in the list.
 const DESCRIPTION: usize = 48;
 
-/// Lists spaces, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Result<Exit> {
     input::no_list_options("`--all` applies", args.verb.is_some() && args.all)?;
     match args.verb.unwrap_or(SpacesVerb::List { all: args.all }) {
@@ -71,7 +68,6 @@ async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<(
     Ok(())
 }
 
-/// The keys of a space that can be changed.
 const KEYS: [&str; 3] = ["display_name", "description", "wake_on"];
 
 async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -> Result<()> {

@@ -11,13 +11,11 @@ use super::watch::{self, moment};
 use crate::args::TailArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use client::Subject;
-use client::{Client, segment};
+use client::{Client, Subject, segment};
 
 /// Maximum number of agents that may be named: the server's limit.
 const AGENTS: usize = agent::limits::RECENT_AGENTS_MAX;
 
-/// Prints the past and follows.
 pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Result<Exit> {
     if args.agents.len() > AGENTS {
         let got = args.agents.len();

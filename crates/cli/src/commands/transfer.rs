@@ -59,7 +59,6 @@ pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<
     Ok(Exit::Answered)
 }
 
-/// The error of a write behind the store's own.
 fn not_written(path: &Path, source: io::Error) -> UpkeepError {
     UpkeepError::Io { doing: "write", file: path.to_owned(), source }
 }

@@ -20,7 +20,6 @@ use crate::settings;
 /// Files of a data directory that are not part of the store.
 const NOT_STORE: [&str; 5] = ["lock", "credentials.json", "secrets.toml", "viv.log", "viv.log.1"];
 
-/// Copies the store.
 pub(crate) fn backup(global: &Global, screen: Screen, to: &Path) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     only_with_admin_key(&dir)?;
@@ -64,7 +63,6 @@ pub(crate) fn only_with_admin_key(dir: &Path) -> Result<()> {
     }
 }
 
-/// Restores a copy.
 pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     if args.replace {
@@ -97,7 +95,6 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
     Ok(Exit::Answered)
 }
 
-/// Checks the whole store.
 pub(crate) fn verify(global: &Global, screen: Screen, backup: Option<PathBuf>) -> Result<Exit> {
     let location = match backup {
         Some(backup) => backup,
@@ -130,7 +127,6 @@ pub(crate) fn verify(global: &Global, screen: Screen, backup: Option<PathBuf>) -
     Ok(if sound { Exit::Answered } else { Exit::Failed })
 }
 
-/// The current time as part of a file name.
 fn stamp() -> String {
     Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
 }
@@ -161,7 +157,6 @@ fn line(screen: &Screen, flaw: &Flaw) -> String {
     screen.clean_line(&format!("{whose}{}{which}: {}", flaw.table, flaw.what))
 }
 
-/// `1 flaw` or `3 flaws`.
 fn flaws(found: &Verified) -> String {
     match found.flaws.len() as u64 + found.more {
         1 => "1 flaw".to_owned(),
@@ -169,7 +164,6 @@ fn flaws(found: &Verified) -> String {
     }
 }
 
-/// Why the records were not checked.
 fn unread(found: &Verified) -> Option<&'static str> {
     let why = match found.flaws.is_empty() {
         true => "its schema is older; the next `viv up` migrates it",
@@ -189,7 +183,6 @@ fn warn_of_flaws(screen: &Screen, found: &Verified, whose: &str) {
     }
 }
 
-/// The failure of an operation on the store.
 pub(crate) fn failure(location: &Path, error: UpkeepError) -> Failure {
     let message = error.to_string();
     match error {

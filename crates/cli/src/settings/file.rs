@@ -16,13 +16,11 @@ use super::keys::{self, MODEL, MODELS};
 use super::{Origin, Setting};
 use crate::errors::{Failure, Result};
 
-/// Maximum size of a settings file.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// The content of a settings file. Each setting has its line as its origin.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FileValue {
-    /// The server's settings.
     pub(crate) server: Vec<Setting>,
     /// The settings in `[models."…"]`, by model.
     pub(crate) models: Vec<(String, Vec<Setting>)>,

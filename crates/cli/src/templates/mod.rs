@@ -1,11 +1,9 @@
 //! The files of a new project. People keep and edit these examples, so their comments explain them.
 
-/// A file to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template {
     /// Its path, relative to the project's folder.
     pub(crate) path: &'static str,
-    /// Its text.
     pub(crate) text: &'static str,
     /// What it is, in a few words.
     pub(crate) what: &'static str,

@@ -17,7 +17,6 @@ use rustyline::{At, Word};
 
 use crate::output::{Screen, columns};
 
-/// Maximum number of lines in the history.
 const HISTORY_MAX: usize = 1_000;
 /// Maximum number of bytes that can be typed: more than can be sent, so that a paste that is too long can be shortened.
 const TYPED_MAX: usize = 16 * MESSAGE_MAX_BYTES;
@@ -28,15 +27,11 @@ const PROMPT: &str = "> ";
 /// What a key requests in addition to editing the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EditorAction {
-    /// Send this text.
     Send(String),
     /// Ctrl-C on an empty line.
     Interrupt,
-    /// Quit.
     Leave,
-    /// Draw everything again.
     Redraw,
-    /// Tell the user.
     Note(String),
 }
 
@@ -49,7 +44,6 @@ struct Search {
     before: String,
 }
 
-/// The line being typed.
 pub(crate) struct Editor {
     line: LineBuffer,
     history: FileHistory,
@@ -68,7 +62,6 @@ pub(crate) struct Editor {
 pub(crate) struct Rows {
     /// The rows; at least one.
     pub(crate) rows: Vec<String>,
-    /// The cursor's row and column.
     pub(crate) cursor: (usize, usize),
 }
 
@@ -124,7 +117,6 @@ impl Editor {
         None
     }
 
-    /// Handles a key.
     pub(crate) fn press(&mut self, key: KeyEvent) -> Option<EditorAction> {
         if self.search.is_some() && self.press_in_search(key) {
             return None;
@@ -153,7 +145,6 @@ impl Editor {
         None
     }
 
-    /// Handles the editing keys of a shell.
     fn edit(&mut self, code: KeyCode, modifiers: KeyModifiers) {
         let (line, ctrl) = (&mut self.line, modifiers.contains(KeyModifiers::CONTROL));
         let word = ctrl || modifiers.contains(KeyModifiers::ALT);

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use agent::entity::{EntityKind, Member};
 use api::{Agent, CancelRequest, ReadyJson};
-use client::{Client, Outbox, PostOutcome, agent_path};
+use client::{
+    Client, Outbox, PostOutcome, Subject, agent_path,
+    target::{self, Target},
+};
 use jiff::Timestamp;
 use ratatui::crossterm::event::Event;
 use tokio::sync::mpsc;
@@ -20,8 +23,6 @@ use crate::commands::watch::moment::zone;
 use crate::commands::watch::stop_signals;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
-use client::Subject;
-use client::target::{self, Target};
 
 /// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
@@ -46,7 +47,6 @@ struct Chat {
     quits: bool,
 }
 
-/// Runs the chat until the user quits.
 pub(crate) async fn run(
     client: Arc<Client>,
     screen: Screen,

@@ -16,15 +16,13 @@ use super::dead;
 use crate::args::ChatArgs;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
-use client::Client;
-use client::target;
+use client::{Client, target};
 
 /// The file in the data directory with the lines that were typed.
 const HISTORY: &str = "chat_history";
 /// How often the space is asked for before the command gives up.
 const QUESTIONS: usize = 3;
 
-/// Runs the chat.
 pub(crate) async fn run(client: Client, data_dir: &Path, screen: Screen, args: ChatArgs) -> Result<Exit> {
     let client = Arc::new(client);
     let agent = args.agent.as_deref();

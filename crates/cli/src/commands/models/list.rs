@@ -17,7 +17,6 @@ use crate::progress::Progress;
 /// Models of a provider that are listed if the user did not name the provider.
 const SHOWN_MAX: usize = 12;
 
-/// Asks providers and prints the answers.
 pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> Result<Exit> {
     let only = args.provider.as_deref().map(provider).transpose()?;
     let setup = Setup::load(global)?;

@@ -17,21 +17,18 @@ use crate::settings::Settings;
 /// How long a provider may take to list its models.
 pub(super) const LIST_WAIT: Duration = Duration::from_secs(4);
 
-/// The keys and settings found here.
 pub(super) struct Setup {
     settings: Settings,
     secrets: Secrets,
 }
 
 impl Setup {
-    /// Reads keys and settings.
     pub(super) fn load(global: &Global) -> Result<Self> {
         let settings = Settings::load(global, &())?;
         let secrets = model::secrets_of(&settings)?;
         Ok(Self { settings, secrets })
     }
 
-    /// The keys of the providers.
     pub(super) fn keys(&self) -> &KeyRing {
         &self.secrets.ring
     }
@@ -41,7 +38,6 @@ impl Setup {
         model::choose(&self.settings, Arc::new(SystemClock::new())).await
     }
 
-    /// The configuration of a model.
     pub(super) fn config(&self, name: &str) -> Result<ModelConfig> {
         let default = self.settings.text("model.name") == name;
         self.settings.model(name, default, |secret| self.secrets.named(secret))

@@ -14,12 +14,10 @@ use crate::errors::{Exit, Failure, Result};
 use crate::settings;
 use project::agent_file;
 
-/// Maximum number of files per command.
 const FILES_MAX: usize = 1_000;
 /// Flaws that one failure lists; `viv scenario check` lists them all.
 const LISTED: usize = 10;
 
-/// One file and its content.
 pub(super) struct File {
     /// The path, as shown to people.
     pub(super) path: String,

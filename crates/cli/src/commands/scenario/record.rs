@@ -25,17 +25,13 @@ use crate::commands::show::read_all;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, new_file, unwritable};
 use crate::progress::Progress;
-use client::target;
-use client::{Client, agent_path, segment, typed};
+use client::{Client, agent_path, segment, target, typed};
 
-/// Maximum number of inbox rows that are read.
 const INBOX_MAX: usize = 10_000;
-/// Maximum number of consciousness entries that are read.
 const ENTRIES_MAX: usize = 10_000;
 /// Time limit of the trial run of a recording.
 const TRIAL: Duration = Duration::from_secs(30);
 
-/// Records a scenario.
 pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Result<Exit> {
     let progress = Progress::start(&screen, "reading what happened");
     let agent = target::agent(&client, args.agent.as_deref()).await?;

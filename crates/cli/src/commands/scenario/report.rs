@@ -32,7 +32,6 @@ fn heading(screen: &Screen, good: bool, file: &str, rest: &str) {
     screen.wrapped(&format!("{} {file}  {}", mark(screen, good), screen.clean_line(rest)), 4);
 }
 
-/// Prints one checked file.
 pub(super) fn checked(screen: &Screen, file: &File) {
     match &file.scenario {
         Ok(scenario) => {
@@ -53,7 +52,6 @@ pub(super) fn checked(screen: &Screen, file: &File) {
     }
 }
 
-/// Prints one scenario with all its runs.
 pub(super) fn played(screen: &Screen, played: &Played, transcripts: bool) {
     let (passed, runs, good) = (played.passed(), played.outcomes.len(), played.is_good());
     if !good || !screen.quiet {

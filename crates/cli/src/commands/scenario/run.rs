@@ -20,7 +20,6 @@ use crate::probe;
 use crate::progress::Progress;
 use crate::settings::Settings;
 
-/// Runs the scenarios.
 pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) -> Result<Exit> {
     let found = files::read_all(global, &args.files.files)?;
     let scenarios = files::valid(found)?;

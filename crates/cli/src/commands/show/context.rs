@@ -10,10 +10,8 @@ use crate::bars::{Piece, Scale};
 use crate::errors::Result;
 use crate::output::{Screen, Style, wrap};
 use crate::progress::Progress;
-use client::target;
-use client::{Client, agent_path, typed};
+use client::{Client, agent_path, target, typed};
 
-/// Shows the context.
 pub(super) async fn context(
     client: &Client,
     screen: &Screen,

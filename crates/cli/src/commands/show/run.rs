@@ -10,9 +10,7 @@ use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, shortened, span, wrap};
-use client::target;
-use client::{Client, agent_path, segment, typed};
-use client::{ClientError, ErrorClass};
+use client::{Client, ClientError, ErrorClass, agent_path, segment, target, typed};
 
 /// Maximum number of columns of a row's name.
 const NAME: usize = 22;
@@ -23,10 +21,8 @@ const MARK: usize = 8;
 /// Minimum number of columns of a bar and of a name, however narrow the terminal is.
 const BAR: usize = 8;
 
-/// What to name.
 const RUN_OR_AGENT: &str = "`viv ps` lists agents; `viv show run AGENT` shows its newest run";
 
-/// Shows a run.
 pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let id = match wanted {
         Some(id) if id.parse::<CycleId>().is_ok() && is_run(client, id).await? => id.to_owned(),

@@ -27,7 +27,6 @@ const KEYS: [&str; 9] = [
     "q or Esc back, quit",
 ];
 
-/// Draws the screen.
 pub(crate) fn draw(frame: &mut Frame<'_>, overview: &mut Overview, screen: &Screen, now: Timestamp) {
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])

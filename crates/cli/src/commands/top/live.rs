@@ -32,12 +32,10 @@ const FRAME: Duration = Duration::from_millis(250);
 const AGENTS: usize = 5_000;
 /// Pause between two lists, and between two attempts if no server answers.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Maximum number of recent items that are read of an opened agent.
 const ITEMS_MAX: u32 = 40;
 /// Maximum number of requests and answers that wait.
 const QUEUE: usize = 64;
 
-/// What the answer to a request changes.
 type Change = Box<dyn FnOnce(&mut Overview) + Send>;
 /// The answer to a request. An error ends the command: the key is not an admin key, or another server answers.
 type Answer = client::Result<Change>;
@@ -58,7 +56,6 @@ fn broken(error: io::Error) -> Failure {
         .hint("run `viv top --once` for one table")
 }
 
-/// Shows the server until the user quits.
 pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overview) -> Result<Exit> {
     let mut updates = client::listen(Arc::clone(&client), "/v1/stream".to_owned()).await?;
     let (ask, asked) = mpsc::channel(QUEUE);

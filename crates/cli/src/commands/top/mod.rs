@@ -20,7 +20,6 @@ use overview::Overview;
 
 pub(crate) use cells::tokens;
 
-/// Runs `viv top`.
 pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result<Exit> {
     let mut overview = Overview::new(args.sort, args.filter);
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");

@@ -14,7 +14,6 @@ use ratatui::widgets::TableState;
 
 use crate::args::SortArg;
 
-/// Maximum number of characters of a filter.
 const FILTER_MAX: usize = 80;
 
 /// How far PgUp and PgDn move.
@@ -23,20 +22,14 @@ const PAGE: u16 = 10;
 /// What a key requests from outside the overview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Quit.
     Quit,
-    /// Send a request to the server.
     Request(Request),
 }
 
-/// A request to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Cancel this cycle.
     Cancel(AgentId, CycleId),
-    /// Suspend or resume the agent.
     Set(AgentId, Standing),
-    /// Read the agent's recent items.
     Open(AgentId),
 }
 
@@ -45,13 +38,11 @@ pub(crate) enum Request {
 pub(crate) enum Mode {
     /// Move in the list or in the opened agent.
     Browse,
-    /// Type the filter.
     Filter,
     /// Confirm a request that stops something.
     Confirm(Request),
 }
 
-/// The opened agent.
 #[derive(Debug)]
 pub(crate) struct Detail {
     pub(crate) of: AgentId,
@@ -61,7 +52,6 @@ pub(crate) struct Detail {
     pub(crate) up: u16,
 }
 
-/// Everything that is shown.
 #[derive(Debug)]
 pub(crate) struct Overview {
     pub(crate) agents: Vec<Agent>,
@@ -70,10 +60,8 @@ pub(crate) struct Overview {
     pub(crate) mode: Mode,
     /// Why the list is missing or old.
     pub(crate) trouble: Option<String>,
-    /// The result of the last request.
     pub(crate) message: Option<String>,
     pub(crate) detail: Option<Detail>,
-    /// The list of keys is shown.
     pub(crate) help: bool,
     pub(crate) chosen: Option<AgentId>,
     /// Which part of the list is on the screen.
@@ -84,7 +72,6 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    /// An empty overview.
     pub(crate) fn new(sort: SortArg, filter: String) -> Self {
         Self {
             agents: Vec::new(),
@@ -116,12 +103,10 @@ impl Overview {
         }
     }
 
-    /// The chosen agent.
     pub(crate) fn chosen(&self) -> Option<&Agent> {
         self.agents.iter().find(|agent| Some(agent.id) == self.chosen)
     }
 
-    /// Sets the current list of agents.
     pub(crate) fn listed(&mut self, agents: Vec<Agent>) {
         self.agents = agents;
         self.trouble = None;
@@ -140,7 +125,6 @@ impl Overview {
         self.message = Some(if suspended { "suspended; s resumes it" } else { "resumed" }.to_owned());
     }
 
-    /// Sets the agents at work.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
         self.feed.snapshot(snapshot);
         for (id, work) in self.feed.working().clone() {
@@ -216,7 +200,6 @@ impl Overview {
         self.chosen = self.shown.get(position).map(|i| self.agents[*i].id);
     }
 
-    /// Handles a key.
     pub(crate) fn press(&mut self, key: KeyEvent) -> Option<Action> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
@@ -290,7 +273,6 @@ impl Overview {
         None
     }
 
-    /// Handles a key that acts on the chosen agent.
     fn press_on_agent(&mut self, key: KeyCode) -> Option<Action> {
         let agent = self.chosen()?;
         match (key, agent.cycle, agent.standing) {

@@ -119,7 +119,6 @@ pub(super) fn write_pid(data_dir: &Path) {
     let _ = std::fs::write(data_dir.join(listen::LOCK), std::process::id().to_string());
 }
 
-/// Runs `viv stop`.
 pub(crate) async fn stop(global: &Global, screen: Screen) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let shown = dir.display();
@@ -168,7 +167,6 @@ async fn server(data_dir: &Path) -> Result<Option<Pid>> {
     }
 }
 
-/// Runs `viv logs`.
 pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Result<Exit> {
     let path = settings::data_dir(global)?.join(LOG);
     let mut at = 0;

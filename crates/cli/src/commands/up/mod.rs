@@ -37,10 +37,8 @@ pub(crate) use announce::real_model;
 pub(crate) use background::{logs, stop};
 pub(crate) use files::{check_start, read as read_files};
 
-/// Exit code after a second signal to stop.
 const EXIT_STOPPED_TWICE: i32 = 130;
 
-/// Serves until it is told to stop.
 pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Result<Exit> {
     let settings = Settings::load(&global, &args)?;
     if args.detach && !args.detached {
@@ -163,7 +161,6 @@ async fn existing_agents(reader: &dyn Reader) -> Vec<AgentCard> {
     reader.agents(None, page).await.map(|page| page.items).unwrap_or_default()
 }
 
-/// Serves until a signal, then stops.
 async fn serve(
     screen: Screen,
     server: LocalServer,
@@ -228,7 +225,6 @@ impl Signals {
     }
 }
 
-/// Parses the filter of the log.
 fn log_filter(wanted: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(wanted).map_err(|error| {
         Failure::usage(format!("wanted a log filter such as `info` as `log`, got `{wanted}`: {error}"))

@@ -4,14 +4,12 @@ use project::reconcile::{AgentNews, ChangedKey, ReconcileReport};
 
 use crate::output::{Screen, Style, columns, shortened};
 
-/// Maximum number of changed instruction lines that are shown.
 const DIFF_LINES: usize = 8;
 /// Characters that are shown before the first difference in a long line.
 const CONTEXT: usize = 20;
 /// Columns of a value in a difference if the terminal's width is unknown.
 const COLUMNS: usize = 100;
 
-/// Prints everything.
 pub(super) fn print(report: &ReconcileReport, screen: &Screen) {
     print_changes(report, screen);
     report.warnings.iter().for_each(|one| screen.warning(&one.to_string()));
@@ -21,7 +19,6 @@ pub(super) fn print(report: &ReconcileReport, screen: &Screen) {
     }
 }
 
-/// Prints what changed.
 pub(super) fn print_changes(report: &ReconcileReport, screen: &Screen) {
     let news = report.news();
     let widest = news.iter().map(|one| one.name.len()).max().unwrap_or(0);

@@ -9,7 +9,7 @@ pub(crate) mod past;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Client;
+use client::{Client, Subject};
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,11 +17,9 @@ use crate::args::WatchArgs;
 use crate::commands::chat::terminal::{Bottom, size};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{self, Screen};
-use client::Subject;
 use follow::Follower;
 use log::{Log, LogStyle};
 
-/// Runs `viv watch`.
 pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
     let since = args.since.as_deref().map(|text| moment::since(text, Timestamp::now())).transpose()?;
     let client = Arc::new(client);

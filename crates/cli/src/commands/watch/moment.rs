@@ -16,7 +16,6 @@ pub(crate) fn zone() -> TimeZone {
     named.and_then(|name| TimeZone::get(&name).ok()).unwrap_or(TimeZone::UTC)
 }
 
-/// The time of day.
 pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }
