@@ -130,11 +130,8 @@ impl Reconciler {
         let (id, rev, created) = match found {
             None => (self.create(file).await?, 1, true),
             Some(entity) if entity.kind == EntityKind::Human => {
-                report.leave(
-                    &file.name,
-                    &file.file,
-                    "a person already has that name; give the agent another `name`",
-                );
+                let why = "a person already has that name; give the agent another `name`";
+                report.leave(&file.name, &file.file, why);
                 return Ok(());
             }
             Some(entity) => {
@@ -237,14 +234,9 @@ impl Reconciler {
                 continue;
             };
             if !self.is_in(&space, id.entity()).await? {
-                let role = Member::ROLE.to_owned();
-                let now = self.ports.clock.now();
-                let rev = self
-                    .ports
-                    .registry
-                    .add_member(space.id, id.entity(), role, now)
-                    .await
-                    .map_err(refused)?;
+                let (role, now) = (Member::ROLE.to_owned(), self.ports.clock.now());
+                let added = self.ports.registry.add_member(space.id, id.entity(), role, now).await;
+                let rev = added.map_err(refused)?;
                 self.publish(space.id, id.entity(), true, rev);
                 joined.push(name.clone());
             }
