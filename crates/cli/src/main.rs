@@ -16,6 +16,7 @@ mod probe;
 mod progress;
 mod secrets;
 mod settings;
+mod signals;
 mod templates;
 #[cfg(feature = "failpoints")]
 mod torture;

@@ -75,6 +75,11 @@ impl Screen {
         print(&self.for_terminal(text));
     }
 
+    /// Prints one line that may have foreign text.
+    pub(crate) fn text(&self, text: &str) {
+        print(&self.clean_line(text));
+    }
+
     /// Prints one JSON value as one line to standard output. JSON is always UTF-8.
     pub(crate) fn json_line(&self, value: &Value) {
         print(&terminal_safe_json(value));
@@ -100,7 +105,7 @@ impl Screen {
         }
         let rows: Vec<T> = client::typed("list", Value::Array(rows))?;
         if rows.is_empty() {
-            self.line(&self.clean_line(empty));
+            self.text(empty);
             return Ok(());
         }
         let clean = |row| cells(row).iter().map(|cell| self.clean_line(cell)).collect();
@@ -122,14 +127,14 @@ impl Screen {
     pub(crate) fn result(&self, answer: &Value, line: &str) {
         match self.json {
             true => self.json_line(answer),
-            false => self.line(&self.clean_line(line)),
+            false => self.text(line),
         }
     }
 
-    /// Prints one line to standard error: notes for people, which are not part of the result.
+    /// Prints one line to standard error: a note for people, which is not part of the result and may have foreign text.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {
-            print_error(&self.for_terminal(text));
+            print_error(&self.clean_line(text));
         }
     }
 

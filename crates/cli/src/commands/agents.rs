@@ -67,16 +67,16 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
     let model = created.model.as_deref().unwrap_or("no model");
     let line = format!("created agent `{}` ({}), its model is {model}", created.name, created.id);
     screen.result(&answer, &line);
-    screen.note(&screen.clean_line(&match space {
+    screen.note(&match space {
         Some(space) => format!("it is in `{space}`: `viv chat --space {space}`"),
         None => format!("it is in no space yet: `viv spaces add SPACE {}`", created.name),
-    }));
+    });
     Ok(())
 }
 
 /// Creates an agent with the config of another one, which has its own history and inbox.
 async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memories: bool) -> Result<()> {
-    let old: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
+    let old = client.agent(agent).await?;
     let body = NewAgentJson { name, display_name: None, config: Some(old.config) };
     let answer = client.post("/v1/agents", &body, None).await?;
     let new: Agent = typed("/v1/agents", answer.clone())?;
@@ -146,7 +146,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
         }
         keys.push(key);
     }
-    let before: Agent = client.get_as(&path).await?;
+    let before = client.agent(agent).await?;
     let answer = client.patch(&path, &body).await?;
     if screen.json {
         screen.json_line(&answer);
@@ -155,7 +155,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     let after: Agent = typed(&path, answer)?;
     let revision =
         format!("`{}` has config revision {}, used from its next cycle on", after.name, after.config_rev);
-    screen.line(&screen.clean_line(&revision));
+    screen.text(&revision);
     for key in keys {
         screen.change(key, &value_of(&before, key), &value_of(&after, key));
     }
@@ -163,7 +163,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
         let note = format!(
             "`{file}` sets this back when it changes or the server starts; change it there to keep it"
         );
-        screen.note(&screen.clean_line(&note));
+        screen.note(&note);
     }
     Ok(())
 }
@@ -234,13 +234,13 @@ async fn change_standing(client: &Client, screen: &Screen, agent: &str, verb: &s
     };
     screen.result(&answer, &format!("`{}` {now}", agent.name));
     if let Some(why) = &agent.damage {
-        screen.note(&screen.clean_line(&format!("a record of it cannot be read: {why}")));
+        screen.note(&format!("a record of it cannot be read: {why}"));
     }
     Ok(())
 }
 
 async fn cancel(client: &Client, screen: &Screen, agent: &str) -> Result<()> {
-    let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
+    let found = client.agent(agent).await?;
     let answer = client.post_empty(&agent_path(found.id, "/cancel")).await?;
     let cycle = answer["cycle"].as_str().unwrap_or("-");
     screen.result(&answer, &format!("cycle {cycle} of `{}` is being canceled", found.name));

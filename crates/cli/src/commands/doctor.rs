@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use models::conformance::answers;
 use runtime::clock::SystemClock;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
@@ -21,7 +21,7 @@ use crate::output::{Screen, Style};
 use crate::probe;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use client::{Client, ClientError, ErrorClass, typed};
+use client::{Client, ClientError, ErrorClass};
 
 /// Free space, in bytes: below the first the store will soon be full, below the second it may become full.
 const SPACE_FAIL: u64 = 64 << 20;
@@ -232,8 +232,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         Err(failure) => Check::of("key", failure),
     });
     // Only an admin key may list agents.
-    let agents = client.list("/v1/agents?brief=true", AGENTS_MAX).await;
-    match agents.and_then(|agents| typed::<Vec<Agent>>("/v1/agents", Value::Array(agents))) {
+    match client.list_as::<Agent>("/v1/agents?brief=true", AGENTS_MAX).await {
         Ok(agents) => {
             let damaged = |agent: &Agent| Some(format!("{}: {}", agent.name, agent.damage.as_ref()?));
             checks.extend(quarantine(agents.iter().filter_map(damaged)));

@@ -36,9 +36,9 @@ async fn add(client: &Client, screen: &Screen, body: &NewEntity) -> Result<()> {
     let answer = client.post("/v1/entities", body, None).await?;
     let created: EntityJson = typed("/v1/entities", answer.clone())?;
     screen.result(&answer, &format!("added `{}` ({})", created.name, created.id));
-    screen.note(&screen.clean_line(&format!(
+    screen.note(&format!(
         "next: `viv spaces add SPACE {0}`, and `viv keys add person --entity {0}` for a key",
         created.name
-    )));
+    ));
     Ok(())
 }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use runtime::clock::{SystemClock, SystemIds};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use storage::sqlite::{self, OpenError, Sqlite};
 
@@ -75,20 +75,19 @@ async fn create(client: &Client, screen: &Screen, path: &str, body: &impl Serial
         return Ok(Exit::Answered);
     }
     let key: KeyJson = typed(path, answer)?;
-    screen.line(&screen.clean_line(key.secret.as_deref().unwrap_or_default()));
-    screen.note(&screen.clean_line(&format!(
+    screen.text(key.secret.as_deref().unwrap_or_default());
+    screen.note(&format!(
         "The key {} ({}), shown only this once and stored as a hash. Use it with VIV_URL={} and VIV_KEY.",
         key.id,
         key.scope,
         client.url()
-    )));
+    ));
     Ok(Exit::Answered)
 }
 
 async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
     let rows = client.list("/v1/keys", KEYS_MAX).await?;
-    let people: Vec<EntityJson> =
-        typed("/v1/entities", Value::Array(client.list("/v1/entities?kind=human", KEYS_MAX).await?))?;
+    let people: Vec<EntityJson> = client.list_as("/v1/entities?kind=human", KEYS_MAX).await?;
     let now = Timestamp::now();
     screen.rows(rows, "no keys", &["ID", "OF", "LABEL", "CREATED", "USED", "STATE"], |key: &KeyJson| {
         let person = people.iter().find(|person| Some(person.id) == key.entity);
@@ -137,11 +136,11 @@ async fn reset(global: &Global, screen: Screen) -> Result<Exit> {
         screen.json_line(&json!({"admin_key": key.open()}));
     } else {
         screen.line(key.open());
-        screen.note(&screen.clean_line(&format!(
+        screen.note(&format!(
             "The new admin key of `{}`, shown only this once and stored as a hash. The old one no longer works; \
              the keys of people still work.",
             dir.display()
-        )));
+        ));
     }
     closed.map_err(|error| {
         Failure::new(Exit::Failed, "store_failed", format!("the store did not close cleanly: {error}"))

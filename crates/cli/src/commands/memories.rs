@@ -3,7 +3,7 @@
 use agent::id::AgentId;
 use agent::limits;
 use api::{MemoryJson, MemoryValue};
-use client::{Client, ErrorClass, agent_path, segment, target, typed};
+use client::{Client, ErrorClass, agent_path, segment};
 use serde_json::{Value, json};
 
 use crate::args::{MemoriesArgs, MemoriesVerb};
@@ -18,7 +18,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
         return Err(Failure::usage("the key is empty")
             .hint(format!("such as `city`: `viv memories {} set city Rome`", args.agent)));
     }
-    let agent = target::agent(&client, Some(&args.agent)).await?;
+    let agent = client.agent(&args.agent).await?;
     match args.verb {
         None | Some(MemoriesVerb::List) => {
             let memories = all(&client, agent.id).await?;
@@ -27,7 +27,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 return Ok(Exit::Answered);
             }
             if memories.is_empty() {
-                screen.line(&screen.clean_line(&format!("`{}` has no memories", agent.name)));
+                screen.text(&format!("`{}` has no memories", agent.name));
             }
             for memory in &memories {
                 screen.wrapped(&screen.clean_line(&format!("{}: {}", memory.key, memory.value)), 2);
@@ -59,8 +59,7 @@ fn path(agent: AgentId, key: &str) -> String {
 }
 
 pub(super) async fn all(client: &Client, agent: AgentId) -> Result<Vec<MemoryJson>> {
-    let rows = client.list(&agent_path(agent, "/memories"), limits::MEMORIES_MAX).await?;
-    Ok(typed("memories", Value::Array(rows))?)
+    Ok(client.list_as(&agent_path(agent, "/memories"), limits::MEMORIES_MAX).await?)
 }
 
 pub(super) async fn put(client: &Client, agent: AgentId, key: &str, value: String) -> Result<Value> {

@@ -105,7 +105,7 @@ fn pages_into(screen: &Screen, dir: &Path) -> Result<Exit> {
     if screen.json {
         screen.json_list(written);
     } else {
-        screen.line(&screen.clean_line(&format!("wrote {} pages into `{}`", written.len(), dir.display())));
+        screen.text(&format!("wrote {} pages into `{}`", written.len(), dir.display()));
     }
     Ok(Exit::Answered)
 }

@@ -71,7 +71,7 @@ pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
         text.split('\n').for_each(|line| screen.wrapped(line, 2));
     }
     if let Some(note) = note(&name, exchange) {
-        screen.note(&screen.clean_line(&note));
+        screen.note(&note);
     }
     if exchange.model.as_deref().is_some_and(is_demo) && !exchange.replies.is_empty() {
         screen.note("(the demo model: scripted, no language model)");

@@ -87,7 +87,7 @@ async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -
         screen.json_line(&after);
         return Ok(());
     }
-    screen.line(&screen.clean_line(&format!("`{space}`, from the next message on:")));
+    screen.text(&format!("`{space}`, from the next message on:"));
     for key in KEYS.into_iter().filter(|key| body.get(key).is_some()) {
         screen.change(key, &before[key], &after[key]);
     }
@@ -130,7 +130,7 @@ async fn add(
         if !screen.json {
             let member: MemberJson = typed(&path, answer.clone())?;
             let line = format!("`{}` is in `{space}` as {}", member.entity.name, member.role);
-            screen.line(&screen.clean_line(&line));
+            screen.text(&line);
         }
         added.push(answer);
     }
@@ -144,7 +144,7 @@ async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String
     for member in members {
         client.delete(&format!("/v1/spaces/{}/members/{}", segment(space), segment(member))).await?;
         if !screen.json {
-            screen.line(&screen.clean_line(&format!("`{member}` is no longer in `{space}`")));
+            screen.text(&format!("`{member}` is no longer in `{space}`"));
         }
     }
     if screen.json {
@@ -179,7 +179,7 @@ async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
     let items = answer["items"].take();
     let messages: Vec<MessageJson> = typed(&path, items)?;
     if messages.is_empty() {
-        screen.line(&screen.clean_line(&format!("there are no messages in `{}`", space.name)));
+        screen.text(&format!("there are no messages in `{}`", space.name));
         return Ok(());
     }
     let mut day = String::new();

@@ -35,7 +35,7 @@ pub(crate) fn backup(global: &Global, screen: Screen, to: &Path) -> Result<Exit>
         screen.json_line(&answer);
         return Ok(Exit::Answered);
     }
-    screen.line(&screen.clean_line(&format!("backed up `{}` to `{file}`", dir.display())));
+    screen.text(&format!("backed up `{}` to `{file}`", dir.display()));
     screen.pairs(&[("size", size(done.bytes)), ("holds", summary(&done.verified.figures))]);
     screen.note(
         "it holds the hashes of all keys of this server, but not secrets.toml, settings and agent files",
@@ -83,10 +83,10 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
     }
     let from = args.backup.display();
     let dir = dir.display();
-    screen.line(&screen.clean_line(&format!("restored `{from}` into `{dir}`")));
+    screen.text(&format!("restored `{from}` into `{dir}`"));
     screen.pairs(&[("holds", summary(&done.verified.figures))]);
     if let Some(aside) = done.aside {
-        screen.line(&screen.clean_line(&format!("the previous store is in `{}`", aside.display())));
+        screen.text(&format!("the previous store is in `{}`", aside.display()));
     }
     screen.note(
         "every key that was valid at the time of the backup is valid again; keys of model providers are not in a backup",

@@ -20,9 +20,9 @@ use super::terminal::{Bottom, SingleKeys, keyboard, size};
 use crate::commands::watch::follow::Follower;
 use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
-use crate::commands::watch::stop_signals;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
+use crate::signals::Signals;
 
 /// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
@@ -68,7 +68,7 @@ pub(crate) async fn run(
     let target = Arc::new(target);
     let (remarks, mut remarked) = mpsc::channel(REMARKS);
     let outbox = Outbox::new(Arc::clone(&client), target.space.id, target.sender.clone());
-    let [_, mut terminated, mut hung_up] = stop_signals()?;
+    let mut signals = Signals::new()?;
     let _restored_at_the_end = SingleKeys::take()?;
     let mut keys = keyboard();
     let bottom = Bottom::default();
@@ -102,8 +102,7 @@ pub(crate) async fn run(
                 chat.follower.log.remark(&remark);
                 true
             }
-            _ = terminated.recv() => false,
-            _ = hung_up.recv() => false,
+            () = signals.next() => false,
         };
         if !running {
             chat.draw();

@@ -34,7 +34,7 @@ pub(crate) async fn run(
             Line::Say(text) => text,
             Line::Quit => break,
             Line::Help => {
-                screen.note(HELP);
+                HELP.lines().for_each(|line| screen.note(line));
                 continue;
             }
             Line::Who | Line::Cancel | Line::Unknown(_) => {

@@ -43,7 +43,7 @@ pub(super) async fn context(
         screen.wrapped(&format!("{count} entries, {tokens} tokens"), 2);
     }
     match why {
-        Some(why) => screen.note(&screen.clean_line(&format!("({why})"))),
+        Some(why) => screen.note(&format!("({why})")),
         None => bars(screen, &typed(&path, layers)?),
     }
     Ok(())
@@ -55,9 +55,7 @@ pub(in crate::commands) async fn read_all(
     agent: AgentId,
     most: usize,
 ) -> Result<Vec<LogEntry>> {
-    let path = agent_path(agent, "/consciousness");
-    let entries = client.list(&path, most).await?;
-    Ok(typed(&path, Value::Array(entries))?)
+    Ok(client.list_as(&agent_path(agent, "/consciousness"), most).await?)
 }
 
 /// The JSON that scripts rely on: the log and the layers.

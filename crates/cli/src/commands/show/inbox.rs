@@ -26,7 +26,7 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
     let events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
     if events.is_empty() {
         let kind = arg.state.as_ref().map(|state| format!(" that are {state}")).unwrap_or_default();
-        screen.line(&screen.clean_line(&format!("the inbox of `{}` has no events{kind}", agent.name)));
+        screen.text(&format!("the inbox of `{}` has no events{kind}", agent.name));
         return Ok(());
     }
     let now = Timestamp::now();

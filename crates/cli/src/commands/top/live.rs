@@ -22,9 +22,9 @@ use crate::commands::chat::terminal::keyboard;
 use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
 use crate::commands::watch::names::Names;
-use crate::commands::watch::stop_signals;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+use crate::signals::Signals;
 
 /// Time between two frames; a key is followed by one at once.
 const FRAME: Duration = Duration::from_millis(250);
@@ -63,7 +63,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
     let again = Arc::new(Notify::new());
     tokio::spawn(list(Arc::clone(&client), answer.clone(), Arc::clone(&again)));
     tokio::spawn(perform_all(client, screen, asked, answer, again));
-    let [mut interrupted, mut terminated, mut hung_up] = stop_signals()?;
+    let mut signals = Signals::new()?;
     let mut terminal = FullScreen(ratatui::try_init().map_err(broken)?);
     let mut keys = keyboard();
     let mut frame = tokio::time::interval(FRAME);
@@ -89,9 +89,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
                 terminal.0.draw(|frame| draw(frame, &mut overview, &screen, now)).map_err(broken)?;
                 None
             }
-            _ = terminated.recv() => Some(Action::Quit),
-            _ = hung_up.recv() => Some(Action::Quit),
-            _ = interrupted.recv() => Some(Action::Quit),
+            () = signals.next() => Some(Action::Quit),
         };
         match action {
             None => {}

@@ -14,7 +14,6 @@ use agent::port::{AgentCard, PageRequest, Reader};
 use runtime::Ports;
 use runtime::clock::SystemClock;
 use storage::sqlite::{OpenError, Sqlite};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -27,6 +26,7 @@ use crate::model;
 use crate::output::Screen;
 use crate::progress::Progress;
 use crate::settings::{Origin, Settings};
+use crate::signals::Signals;
 use crate::world;
 use announce::Announcement;
 use client::{ApiKey, Credentials};
@@ -197,30 +197,6 @@ async fn serve(
             local.remove(data_dir);
             // No accepted event is lost by this: it is the same as a crash.
             std::process::exit(EXIT_STOPPED_TWICE);
-        }
-    }
-}
-
-/// The signals that stop a server.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn new() -> Result<Self> {
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let [interrupt, terminate, hangup] = kinds.map(|kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
-            })
-        });
-        Ok(Self([interrupt?, terminate?, hangup?]))
-    }
-
-    async fn next(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
         }
     }
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use client::{Client, Subject};
 use jiff::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::WatchArgs;
 use crate::commands::chat::terminal::{Bottom, size};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{self, Screen};
+use crate::signals::Signals;
 use follow::Follower;
 use log::{Log, LogStyle};
 
@@ -45,7 +45,7 @@ pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit
     let live = screen.width.is_some() && !screen.json && !dumb;
     let mut bottom = Bottom::default();
     let mut look = tokio::time::interval(LOOK);
-    let [mut interrupted, mut terminated, mut hung_up] = stop_signals()?;
+    let mut signals = Signals::new()?;
     loop {
         let (width, height) = size();
         follower.log.resize(width + 1);
@@ -61,23 +61,10 @@ pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit
                     break;
                 }
             }
-            _ = interrupted.recv() => break,
-            _ = terminated.recv() => break,
-            _ = hung_up.recv() => break,
+            () = signals.next() => break,
         }
     }
     // If nobody reads any more, there is nothing to clean up.
     let _ = bottom.draw(&[], &[], (0, 0));
     Ok(Exit::Answered)
-}
-
-/// The signals that end a command which follows something.
-pub(crate) fn stop_signals() -> Result<[tokio::signal::unix::Signal; 3]> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| {
-            Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
-                .hint("run it on its own, without a wrapper that blocks signals")
-        })
-    };
-    Ok([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?])
 }
