@@ -36,6 +36,8 @@ pub(crate) struct Screen {
     pub(crate) width: Option<usize>,
     /// Whether the terminal supports UTF-8.
     pub(crate) utf8: bool,
+    /// Whether rows on the terminal can be drawn anew.
+    pub(crate) live: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +57,8 @@ impl Screen {
     /// Detects the properties of standard output and the environment.
     pub(crate) fn detect(json: bool, quiet: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let term = std::env::var_os("TERM");
+        let dumb = term.as_ref().is_some_and(|term| term == "dumb");
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             json,
@@ -63,12 +66,13 @@ impl Screen {
             colour: terminal && !dumb && !no_colour,
             width: terminal.then(terminal_width),
             utf8: supports_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())),
+            live: terminal && !json && !dumb && term.is_some(),
         }
     }
 
     #[cfg(test)]
     pub(crate) fn plain(width: Option<usize>, utf8: bool) -> Self {
-        Self { json: false, quiet: false, colour: false, width, utf8 }
+        Self { json: false, quiet: false, colour: false, width, utf8, live: false }
     }
 
     pub(crate) fn line(&self, text: &str) {
@@ -451,6 +455,14 @@ pub(crate) fn span(ms: u64) -> String {
         1_000..=59_999 => format!("{}.{:02} s", ms / 1_000, ms % 1_000 / 10),
         60_000..=3_599_999 => format!("{} min {:02} s", ms / 60_000, ms / 1_000 % 60),
         _ => format!("{} h {:02} min", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
+
+/// `1 event` or `3 events`.
+pub(crate) fn counted(n: impl TryInto<u64>, what: &str) -> String {
+    match n.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
     }
 }
 

@@ -110,7 +110,7 @@ pub fn read(data_dir: &Path) -> Result<Option<Credentials>> {
 
 /// The key in `VIV_KEY`, if it is set.
 pub fn key_in_environment() -> Result<Option<ApiKey>> {
-    setting(KEY)?.map(given).transpose()
+    variable(KEY)?.map(given).transpose()
 }
 
 fn given(key: String) -> Result<ApiKey> {
@@ -129,7 +129,7 @@ fn plausible(key: ApiKey, place: &str) -> Result<ApiKey> {
 
 /// Which server to use: `VIV_URL` and `VIV_KEY`, and the file for what they leave unset.
 pub(crate) fn find(data_dir: &Path) -> Result<Credentials> {
-    choose(setting("VIV_URL")?, setting(KEY)?, data_dir)
+    choose(variable("VIV_URL")?, variable(KEY)?, data_dir)
 }
 
 /// What the file holds, if its key has the form of one.
@@ -140,7 +140,8 @@ fn read_plausible(data_dir: &Path) -> Result<Option<Credentials>> {
     found.map(check).transpose()
 }
 
-fn setting(name: &str) -> Result<Option<String>> {
+/// An environment variable; an empty one counts as unset.
+pub fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
         Ok(value) if value.trim().is_empty() => Ok(None),
         Ok(value) => Ok(Some(value.trim().to_owned())),

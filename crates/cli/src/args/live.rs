@@ -61,9 +61,10 @@ pub(crate) struct TopArgs {
 }
 
 /// Sort order of agents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortArg {
     /// Working agents first, then agents with waiting events
+    #[default]
     State,
     /// By handle
     Name,

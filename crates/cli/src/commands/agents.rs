@@ -136,8 +136,9 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     let defaults = AgentConfig::default().to_json();
     let mut body = json!({});
     let mut keys = Vec::new();
+    let hint = "such as `limits.max_steps=5`; `viv show agent --json` shows all keys";
     for value in values {
-        let (key, text) = pair(value)?;
+        let (key, text) = input::key_value(value, hint)?;
         let text = text_or_file(text)?;
         if key == "display_name" {
             body["display_name"] = json!(text);
@@ -166,14 +167,6 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
         screen.note(&note);
     }
     Ok(())
-}
-
-fn pair(text: &str) -> Result<(&str, &str)> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim(), value)),
-        _ => Err(Failure::usage(format!("wanted KEY=VALUE, got `{text}`"))
-            .hint("such as `limits.max_steps=5`; `viv show agent --json` shows all keys")),
-    }
 }
 
 fn pointer(key: &str) -> String {
@@ -281,7 +274,5 @@ mod tests {
         put(&mut body, "model", json!("a/b"));
         let config = json!({"limits": {"max_steps": 5, "max_attempts": 2}, "model": "a/b"});
         assert_eq!(body, json!({"config": config}));
-        assert!(pair("=x").is_err() && pair("novalue").is_err());
-        assert_eq!(pair("a=b=c").unwrap(), ("a", "b=c"));
     }
 }

@@ -74,8 +74,12 @@ async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -
     let path = format!("/v1/spaces/{}", segment(space));
     let before = client.get(&path).await?;
     let mut body = json!({});
+    let hint = "such as `wake_on=mention`; the others are `display_name` and `description`";
     for value in values {
-        let (key, value) = pair(value)?;
+        let (key, value) = input::key_value(value, hint)?;
+        if !KEYS.contains(&key) {
+            return Err(Failure::usage(format!("a space has no key `{key}` to change")).hint(hint));
+        }
         body[key] = match (key, value) {
             ("display_name", "") => before["name"].clone(),
             ("wake_on", "") => json!(WakeOn::default().as_str()),
@@ -92,18 +96,6 @@ async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -
         screen.change(key, &before[key], &after[key]);
     }
     Ok(())
-}
-
-/// Splits KEY=VALUE; the server checks whether the value is allowed.
-fn pair(text: &str) -> Result<(&str, &str)> {
-    let hint = "such as `wake_on=mention`; the others are `display_name` and `description`";
-    let Some((key, value)) = text.split_once('=') else {
-        return Err(Failure::usage(format!("wanted KEY=VALUE, got `{text}`")).hint(hint));
-    };
-    match KEYS.contains(&key.trim()) {
-        true => Ok((key.trim(), value)),
-        false => Err(Failure::usage(format!("a space has no key `{}` to change", key.trim())).hint(hint)),
-    }
 }
 
 async fn set_closed(client: &Client, screen: &Screen, space: &str, verb: &str) -> Result<()> {

@@ -31,8 +31,8 @@ pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<
     });
     let exported = sqlite::export(&dir, agent, &mut out).and_then(|exported| {
         let synced = file.map_or(Ok(()), |path| File::open(path)?.sync_all());
-        let flushed = out.flush().and(synced);
-        flushed.map(|()| exported).map_err(|source| not_written(path, source))
+        let failed = |source| UpkeepError::Io { doing: "write", file: path.to_owned(), source };
+        out.flush().and(synced).map(|()| exported).map_err(failed)
     });
     let exported = match exported {
         // The reader of the pipe wants no more.
@@ -57,10 +57,6 @@ pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<
         "run only one copy: suspend or retire it here before you resume it elsewhere; keys, spaces and their messages are not in it",
     );
     Ok(Exit::Answered)
-}
-
-fn not_written(path: &Path, source: io::Error) -> UpkeepError {
-    UpkeepError::Io { doing: "write", file: path.to_owned(), source }
 }
 
 /// Imports an agent, under another name if one is given.

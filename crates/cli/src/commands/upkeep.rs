@@ -13,7 +13,7 @@ use crate::args::{Global, RestoreArgs};
 use crate::commands::up::cannot_open;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
-use crate::output::{Screen, Style};
+use crate::output::{Screen, Style, counted};
 use crate::progress::Progress;
 use crate::settings;
 
@@ -158,10 +158,7 @@ fn line(screen: &Screen, flaw: &Flaw) -> String {
 }
 
 fn flaws(found: &Verified) -> String {
-    match found.flaws.len() as u64 + found.more {
-        1 => "1 flaw".to_owned(),
-        n => format!("{n} flaws"),
-    }
+    counted(found.flaws.len() as u64 + found.more, "flaw")
 }
 
 fn unread(found: &Verified) -> Option<&'static str> {

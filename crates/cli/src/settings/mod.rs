@@ -209,14 +209,8 @@ pub(crate) fn scenarios(global: &Global) -> Result<PathBuf> {
 
 type Env<'a> = dyn Fn(&str) -> Result<Option<String>> + 'a;
 
-/// An environment variable; an empty one counts as unset.
 fn variable(name: &str) -> Result<Option<String>> {
-    match std::env::var(name) {
-        Ok(value) if value.trim().is_empty() => Ok(None),
-        Ok(value) => Ok(Some(value.trim().to_owned())),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(_) => Err(Failure::usage(format!("wanted text in `{name}`, got bytes that are not UTF-8"))),
-    }
+    Ok(client::variable(name)?)
 }
 
 fn utf8(path: &Path, what: &str) -> Result<String> {

@@ -95,7 +95,10 @@ pub(crate) async fn run(
                 true
             }
             delivery = chat.outbox.next() => {
-                chat.delivered(delivery);
+                if let PostOutcome::Refused(text, error) = delivery {
+                    chat.follower.log.remark(&format!("(not sent: {})", one_line(&error.into())));
+                    chat.editor.restore(&text);
+                }
                 true
             }
             Some(remark) = remarked.recv() => {
@@ -250,13 +253,6 @@ impl Chat {
                 let _ = remarks.send(remark).await;
             }
         });
-    }
-
-    fn delivered(&mut self, delivery: PostOutcome) {
-        if let PostOutcome::Refused(text, error) = delivery {
-            self.follower.log.remark(&format!("(not sent: {})", one_line(&error.into())));
-            self.editor.restore(&text);
-        }
     }
 }
 

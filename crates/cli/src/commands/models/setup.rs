@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use models::catalog::{self, Provider};
 use models::listing::{Reach, reach};
-use models::model_book::{KeyRing, ModelConfig};
+use models::model_book::ModelConfig;
 use runtime::clock::SystemClock;
 
 use crate::args::Global;
@@ -19,7 +19,7 @@ pub(super) const LIST_WAIT: Duration = Duration::from_secs(4);
 
 pub(super) struct Setup {
     settings: Settings,
-    secrets: Secrets,
+    pub(super) secrets: Secrets,
 }
 
 impl Setup {
@@ -27,10 +27,6 @@ impl Setup {
         let settings = Settings::load(global, &())?;
         let secrets = model::secrets_of(&settings)?;
         Ok(Self { settings, secrets })
-    }
-
-    pub(super) fn keys(&self) -> &KeyRing {
-        &self.secrets.ring
     }
 
     /// The model that `viv up` would use, and everything that it would know.
@@ -66,7 +62,7 @@ impl Setup {
         }
         let mut at = self.any_of(provider)?.unwrap_or_default();
         at.base_url = base_url.map(str::to_owned).or(at.base_url);
-        let (exit, why) = match reach(provider, &at, self.keys(), LIST_WAIT).await {
+        let (exit, why) = match reach(provider, &at, &self.secrets.ring, LIST_WAIT).await {
             Reach::Reachable(list) => match list.first() {
                 Some(first) => return Ok(format!("{}/{}", provider.name, first.model)),
                 None => (Exit::Failed, "it serves no model".to_owned()),

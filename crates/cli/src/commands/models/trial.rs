@@ -45,7 +45,7 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     let mut models = Vec::new();
     for mode in &subject.modes {
         let config = ModelConfig { tool_mode: Some(*mode), ..subject.config.clone() };
-        let book = ModelBook::new(config, setup.keys().clone(), Arc::clone(&clock));
+        let book = ModelBook::new(config, setup.secrets.ring.clone(), Arc::clone(&clock));
         let model = book.model(None).map_err(|error| {
             model::unusable(&subject.config.name, subject.config.base_url.as_deref(), error)
         })?;

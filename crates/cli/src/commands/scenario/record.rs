@@ -23,7 +23,7 @@ use super::runner;
 use crate::args::RecordArgs;
 use crate::commands::show::read_all;
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{Screen, new_file, unwritable};
+use crate::output::{Screen, counted, new_file, unwritable};
 use crate::progress::Progress;
 use client::{Client, agent_path, segment, target};
 
@@ -55,7 +55,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
             "left_out": left_out, "text": text,
         }));
     } else if let Some(file) = &file {
-        let cycles = if runs.len() == 1 { "1 cycle".to_owned() } else { format!("{} cycles", runs.len()) };
+        let cycles = counted(runs.len(), "cycle");
         screen.text(&format!("wrote {cycles} of `{}` to {file}", agent.name));
         screen.text(&format!("run it with: viv scenario run {file}"));
     } else {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bars::{Piece, Scale};
 use crate::errors::Result;
-use crate::output::{Screen, Style, wrap};
+use crate::output::{Screen, Style, counted, wrap};
 use crate::progress::Progress;
 use client::{Client, agent_path, target, typed};
 
@@ -150,8 +150,7 @@ fn bars(screen: &Screen, context: &ContextJson) {
         context.entries, context.cut_above, context.cut_to
     )];
     if context.events > 0 {
-        let events =
-            if context.events == 1 { "1 event".to_owned() } else { format!("{} events", context.events) };
+        let events = counted(context.events, "event");
         notes.push(format!("the inbox holds {events}, to be processed next"));
     }
     if used > context.context_window {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{Screen, Style, ago, columns, shortened, span, wrap};
+use crate::output::{Screen, Style, ago, columns, counted, shortened, span, wrap};
 use client::{Client, ClientError, ErrorClass, agent_path, segment, target, typed};
 
 /// Maximum number of columns of a row's name.
@@ -216,8 +216,7 @@ fn heading(screen: &Screen, step: &StepRecord) -> String {
         parts.push(format!("{} attempts", step.attempts));
     }
     if step.injected > 0 {
-        let events = if step.injected == 1 { "event" } else { "events" };
-        parts.push(format!("{} {events} shown meanwhile", step.injected));
+        parts.push(format!("{} shown meanwhile", counted(step.injected, "event")));
     }
     if step.interrupts > 0 {
         let discarded = match step.aborted.is_none() {

@@ -34,9 +34,10 @@ pub(crate) enum Request {
 }
 
 /// What the keys do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Move in the list or in the opened agent.
+    #[default]
     Browse,
     Filter,
     /// Confirm a request that stops something.
@@ -52,7 +53,7 @@ pub(crate) struct Detail {
     pub(crate) up: u16,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Overview {
     pub(crate) agents: Vec<Agent>,
     pub(crate) sort: SortArg,
@@ -73,20 +74,8 @@ pub(crate) struct Overview {
 
 impl Overview {
     pub(crate) fn new(sort: SortArg, filter: String) -> Self {
-        Self {
-            agents: Vec::new(),
-            sort,
-            filter,
-            mode: Mode::Browse,
-            trouble: Some("loading ...".to_owned()),
-            message: None,
-            detail: None,
-            help: false,
-            chosen: None,
-            table: TableState::new(),
-            feed: Feed::without_drafts(),
-            shown: Vec::new(),
-        }
+        let trouble = Some("loading ...".to_owned());
+        Self { sort, filter, trouble, feed: Feed::without_drafts(), ..Self::default() }
     }
 
     /// The agents that match the filter, in order.
@@ -212,7 +201,7 @@ impl Overview {
             self.help = true;
             return None;
         }
-        match std::mem::replace(&mut self.mode, Mode::Browse) {
+        match std::mem::take(&mut self.mode) {
             Mode::Browse if self.detail.is_some() => self.press_in_detail(key.code),
             Mode::Browse => self.press_in_list(key.code),
             Mode::Filter => {

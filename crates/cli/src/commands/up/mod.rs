@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::port::{AgentCard, PageRequest, Reader};
+use agent::port::PageRequest;
 use runtime::Ports;
 use runtime::clock::SystemClock;
 use storage::sqlite::{OpenError, Sqlite};
@@ -67,7 +67,10 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
-    let existing = existing_agents(&*ports.reader).await;
+    // As many as are listed by name. One that cannot be read does not stop the start: it is quarantined when it is
+    // activated.
+    let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
+    let existing = ports.reader.agents(None, page).await.map(|page| page.items).unwrap_or_default();
     let admin_key = world::found(&ports, files.agents.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
@@ -152,13 +155,6 @@ impl Local {
     fn remove(&self, data_dir: &Path) {
         self.credentials.iter().for_each(|local| client::remove_credentials(data_dir, local));
     }
-}
-
-/// Agents that existed before this start, as many as are listed by name. The start does not depend on it:
-/// an agent that cannot be read is quarantined when it is activated.
-async fn existing_agents(reader: &dyn Reader) -> Vec<AgentCard> {
-    let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
-    reader.agents(None, page).await.map(|page| page.items).unwrap_or_default()
 }
 
 async fn serve(

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::moment::{clock, money};
 use super::names::Names;
 use crate::commands::chat::flow::flow;
-use crate::output::{Screen, Style, char_columns, columns, short_count, shortened, span};
+use crate::output::{Screen, Style, char_columns, columns, counted, short_count, shortened, span};
 use client::{AgentWork, Feed, FeedDraft, Snapshot};
 
 /// Maximum number of items that are remembered, so that they are not shown twice.
@@ -460,10 +460,7 @@ impl Log {
 
 /// What a cycle consumed; unknown values are not shown as 0.
 pub(crate) fn summary(spent: &Spent) -> String {
-    let mut parts = vec![
-        if spent.steps == 1 { "1 step".to_owned() } else { format!("{} steps", spent.steps) },
-        span(spent.ms),
-    ];
+    let mut parts = vec![counted(spent.steps, "step"), span(spent.ms)];
     let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), short_count);
     let cached = spent.usage.cached.filter(|n| *n > 0);
     let cached = cached.map(|n| format!(" ({} cached)", short_count(n))).unwrap_or_default();

@@ -41,8 +41,6 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Prints the log until a signal ends it or nobody reads it any more.
 pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit> {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    let live = screen.width.is_some() && !screen.json && !dumb;
     let mut bottom = Bottom::default();
     let mut look = tokio::time::interval(LOOK);
     let mut signals = Signals::new()?;
@@ -50,7 +48,7 @@ pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit
         let (width, height) = size();
         follower.log.resize(width + 1);
         let rows = follower.log.take_rows();
-        let now = if live { follower.log.live(Timestamp::now(), height - 1) } else { Vec::new() };
+        let now = if screen.live { follower.log.live(Timestamp::now(), height - 1) } else { Vec::new() };
         if bottom.draw(&rows, &now, (0, 0)).is_err() {
             return Ok(Exit::Answered);
         }
