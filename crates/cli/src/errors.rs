@@ -12,10 +12,13 @@ use serde_json::{Value, json};
 /// The exit codes. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
+    /// Success.
     Answered = 0,
+    /// Unexpected failure.
     Failed = 1,
     /// The command line, a name in it or a setting is wrong.
     Usage = 2,
+    /// The request is refused.
     Refused = 3,
     /// Nothing with that name exists.
     NotFound = 4,

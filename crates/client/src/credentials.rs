@@ -95,8 +95,8 @@ pub fn remove(data_dir: &Path, written: &Credentials) {
 pub fn read(data_dir: &Path) -> Result<Option<Credentials>> {
     let file = path(data_dir);
     let unreadable = |why: &dyn fmt::Display| {
-        let message = format!("cannot read `{}`: {why}", file.display());
-        ClientError::new(ErrorClass::Failed, "credentials_unreadable", message)
+        let file = file.display();
+        ClientError::new(ErrorClass::Failed, "credentials_unreadable", format!("cannot read `{file}`: {why}"))
             .hint("remove it and restart the server, which writes a new one")
     };
     match fs::read(&file) {
@@ -146,7 +146,11 @@ pub fn variable(name: &str) -> Result<Option<String>> {
         Ok(value) if value.trim().is_empty() => Ok(None),
         Ok(value) => Ok(Some(value.trim().to_owned())),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(_) => Err(ClientError::usage(format!("wanted text in `{name}`, got bytes that are not UTF-8"))),
+        Err(_) => Err(ClientError::new(
+            ErrorClass::Usage,
+            "usage",
+            format!("wanted text in `{name}`, got bytes that are not UTF-8"),
+        )),
     }
 }
 

@@ -81,8 +81,11 @@ impl Client {
         let (http, streams) = clients(&[])
             .or_else(|error| if names_authorities() { Err(error) } else { clients(&bundled()) })
             .map_err(|error| {
-                let message = format!("cannot create an HTTP client: {}", root_cause(&error));
-                ClientError::new(ErrorClass::Failed, "no_client", message)
+                ClientError::new(
+                    ErrorClass::Failed,
+                    "no_client",
+                    format!("cannot create an HTTP client: {}", root_cause(&error)),
+                )
             })?;
         let fixed_key = data_dir.is_none() || credentials::key_in_environment()?.is_some();
         Ok(Self { http, streams, data_dir, fixed_key, server: RwLock::new(Arc::new(server)) })
