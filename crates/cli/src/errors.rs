@@ -30,7 +30,6 @@ pub(crate) enum Exit {
     NoReply = 7,
 }
 
-/// Why a command did not do what it was asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -53,7 +52,6 @@ impl Failure {
         Self::new(Exit::Usage, "usage", message)
     }
 
-    /// A command line that cannot be parsed.
     pub(crate) fn bad_command_line(error: &clap::Error, line: &[OsString]) -> Self {
         let text = error.render().to_string().replace('\'', "`");
         let mut parts = text.split("\n\n");

@@ -23,7 +23,6 @@ pub(crate) use crate::charset::terminal_safe_json;
 
 const VALUE_COLUMNS: usize = 60;
 
-/// How and where to print.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     /// JSON instead of text.
@@ -42,14 +41,11 @@ pub(crate) struct Screen {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Names and headings.
     Bold,
-    /// Less important text.
     Dim,
     Green,
     Yellow,
     Red,
-    /// An agent's name.
     Cyan,
 }
 
@@ -64,7 +60,7 @@ impl Screen {
             json,
             quiet,
             colour: terminal && !dumb && !no_colour,
-            width: terminal.then(terminal_width),
+            width: terminal.then(|| width_of(std::io::stdout())),
             utf8: supports_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())),
             live: terminal && !json && !dumb && term.is_some(),
         }
@@ -152,7 +148,7 @@ impl Screen {
         if self.json {
             print_error(&terminal_safe_json(&failure.to_json()));
         } else {
-            let width = std::io::stderr().is_terminal().then(error_width);
+            let width = std::io::stderr().is_terminal().then(|| width_of(std::io::stderr()));
             print_error(&folded(&self.clean(&failure.to_string()), width));
         }
     }
@@ -360,17 +356,8 @@ fn hanging(line: &str, width: usize) -> usize {
     if (1..=width / 2).contains(&gap) { gap } else { lead + 2 }
 }
 
-/// Columns of the terminal at standard output; 80 if unknown.
-pub(crate) fn terminal_width() -> usize {
-    width_of(std::io::stdout())
-}
-
-/// Columns of the terminal at standard error; 80 if unknown.
-pub(crate) fn error_width() -> usize {
-    width_of(std::io::stderr())
-}
-
-fn width_of(terminal: impl AsFd) -> usize {
+/// Columns of a terminal; 80 if unknown.
+pub(crate) fn width_of(terminal: impl AsFd) -> usize {
     let size = rustix::termios::tcgetwinsize(terminal);
     size.map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 0).unwrap_or(80)
 }

@@ -23,12 +23,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Resul
     match args.verb {
         None => list(&client, &screen, args.agent.as_deref()).await?,
         Some(DeadVerb::Show(one)) => show(&client, &screen, &one).await?,
-        Some(DeadVerb::Retry(Events { events, agent })) => {
-            apply(&client, &screen, &events, agent.as_deref(), "retry").await?
-        }
-        Some(DeadVerb::Drop(Events { events, agent })) => {
-            apply(&client, &screen, &events, agent.as_deref(), "drop").await?
-        }
+        Some(DeadVerb::Retry(events)) => apply(&client, &screen, events, "retry").await?,
+        Some(DeadVerb::Drop(events)) => apply(&client, &screen, events, "drop").await?,
     }
     Ok(Exit::Answered)
 }
@@ -65,7 +61,8 @@ pub(crate) fn advice(event: &EventId, agent: &str) -> String {
 }
 
 pub(crate) async fn cancel(client: Client, screen: Screen, args: Canceled) -> Result<Exit> {
-    apply(&client, &screen, &args.wanted, args.agent.as_deref(), "cancel").await?;
+    let Canceled { wanted, agent } = args;
+    apply(&client, &screen, Events { events: wanted, agent }, "cancel").await?;
     Ok(Exit::Answered)
 }
 
@@ -227,15 +224,9 @@ async fn content(client: &Client, event: &LoggedEvent) -> Result<String> {
 }
 
 /// Does the same with every event, or cancels a call.
-async fn apply(
-    client: &Client,
-    screen: &Screen,
-    wanted: &[String],
-    agent: Option<&str>,
-    verb: &str,
-) -> Result<()> {
-    let mut answers = Vec::new();
-    for id in wanted {
+async fn apply(client: &Client, screen: &Screen, wanted: Events, verb: &str) -> Result<()> {
+    let (mut answers, agent) = (Vec::new(), wanted.agent.as_deref());
+    for id in &wanted.events {
         answers.push(match verb == "cancel" && is_call(id) {
             true => cancel_call(client, screen, id, agent).await?,
             false => apply_to(client, screen, id, agent, verb).await?,
@@ -274,7 +265,6 @@ async fn apply_to(
     Ok(Value::Null)
 }
 
-/// The event in the agent's inbox, by id or by its seq.
 async fn find_event(client: &Client, agent: &Agent, event: &str) -> Result<Option<Value>> {
     if let Ok(seq) = event.parse::<u64>() {
         let rows = client.list(&agent_path(agent.id, "/inbox"), EVENTS_MAX).await?;

@@ -223,7 +223,12 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         }
         Err(failure) => return (vec![Check::of("server", failure)], None),
     };
-    let mut checks = vec![answering(&client, &ready)];
+    let (url, ours, theirs) = (client.url(), env!("CARGO_PKG_VERSION"), &ready.version);
+    let mut checks = vec![match theirs == ours {
+        true => Check::ok("server", format!("{url} answers")),
+        false => Check::warn("server", format!("{url} is version {theirs}, this is {ours}"))
+            .hint("use the same version on both sides"),
+    }];
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
         Ok(who) => {
             let detail = who.entity.map_or(who.scope, |entity| format!("posts as {}", entity.name));
@@ -277,16 +282,6 @@ fn quarantine(damaged: impl Iterator<Item = String>) -> Option<Check> {
     let detail = format!("quarantined, because a record cannot be read: {}", damaged.join("; "));
     let hint = "`viv verify` lists what is wrong, `viv restore` restores a backup; `viv agents resume NAME` tries again";
     (!damaged.is_empty()).then(|| Check::fail("agents", detail).hint(hint))
-}
-
-fn answering(client: &Client, ready: &ReadyJson) -> Check {
-    let ours = env!("CARGO_PKG_VERSION");
-    let url = client.url();
-    if ready.version != ours {
-        return Check::warn("server", format!("{url} is version {}, this is {ours}", ready.version))
-            .hint("use the same version on both sides");
-    }
-    Check::ok("server", format!("{url} answers"))
 }
 
 /// Mistakes in agent files: those that the server which runs on the data directory found, else those that would stop a

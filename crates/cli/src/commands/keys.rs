@@ -54,7 +54,14 @@ pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Resu
                 return Err(Failure::new(Exit::NotFound, "not_found", format!("no key is called `{id}`")));
             }
             input::confirm(&screen, &format!("revoking the key `{id}` cannot be undone"), yes, None)?;
-            revoke(&client, &screen, &id).await
+            let answer = client.delete(&format!("/v1/keys/{}", segment(&id))).await?;
+            if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
+                screen.note(
+                    "commands on the server's machine used this key: until the server starts again they need another in VIV_KEY",
+                );
+            }
+            screen.result(&answer, &format!("the key {id} is revoked"));
+            Ok(Exit::Answered)
         }
         KeysVerb::Admin { reset: _ } => reset(global, screen).await,
     }
@@ -101,18 +108,6 @@ async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
         let used = key.used_at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
         vec![key.id.to_string(), of, key.label.clone(), ago(key.created_at, now), used, state]
     })?;
-    Ok(Exit::Answered)
-}
-
-async fn revoke(client: &Client, screen: &Screen, id: &str) -> Result<Exit> {
-    let path = format!("/v1/keys/{}", segment(id));
-    let answer = client.delete(&path).await?;
-    if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
-        screen.note(
-            "commands on the server's machine used this key: until the server starts again they need another in VIV_KEY",
-        );
-    }
-    screen.result(&answer, &format!("the key {id} is revoked"));
     Ok(Exit::Answered)
 }
 

@@ -26,7 +26,6 @@ pub(crate) enum Kind {
     Names,
     /// A whole number of at least this.
     Whole(u64),
-    /// A number from 0 to 2.
     Temperature,
     OneOf(&'static [&'static str]),
     /// A level such as `low`, or a number of tokens.
@@ -195,7 +194,6 @@ impl Kind {
         fixed.to_owned()
     }
 
-    /// Parses a value from the environment.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let number = || text.parse::<u64>().map(Value::from);
         let value = match self {

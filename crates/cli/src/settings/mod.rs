@@ -30,7 +30,6 @@ const DATA_DIR: &str = ".viv";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
-    /// The settings file and the line.
     File(String, usize),
     Env(&'static str),
     Flag(&'static str),
@@ -132,7 +131,6 @@ impl Settings {
         Ok(settings)
     }
 
-    /// All settings, in the order of the table.
     pub(crate) fn all(&self) -> &[Setting] {
         &self.values
     }

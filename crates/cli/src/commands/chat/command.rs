@@ -2,7 +2,6 @@
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// Text to post.
     Say(&'a str),
     Help,
     Who,

@@ -24,7 +24,6 @@ const TYPED_MAX: usize = 16 * MESSAGE_MAX_BYTES;
 const LISTED: usize = 20;
 const PROMPT: &str = "> ";
 
-/// What a key requests in addition to editing the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EditorAction {
     Send(String),

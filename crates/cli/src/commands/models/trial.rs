@@ -83,7 +83,6 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     })
 }
 
-/// The system text of a server's first agent.
 fn first_system(specs: &[ToolSpec]) -> String {
     let config = crate::world::first_config();
     let ada = Entity {

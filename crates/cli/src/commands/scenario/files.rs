@@ -19,7 +19,6 @@ const FILES_MAX: usize = 1_000;
 const LISTED: usize = 10;
 
 pub(super) struct File {
-    /// The path, as shown to people.
     pub(super) path: String,
     pub(super) scenario: std::result::Result<Scenario, Vec<FileFlaw>>,
 }
@@ -86,7 +85,6 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(exit, "unreadable", message).hint("name a scenario file, or a directory of them")
 }
 
-/// All scenarios, or a failure that lists their flaws.
 pub(super) fn valid(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
     let mut valid = Vec::new();
     let mut wrong = Vec::new();

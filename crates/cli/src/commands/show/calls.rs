@@ -13,7 +13,6 @@ use client::{Client, ErrorClass, agent_path, segment, typed};
 const PREVIEW: usize = 40;
 const RESULT_COLUMNS: usize = 80;
 
-/// The open calls as the server returns them.
 pub(super) async fn fetched(client: &Client, agent: AgentId) -> Result<Value> {
     Ok(client.get(&agent_path(agent, "/calls")).await?["items"].take())
 }

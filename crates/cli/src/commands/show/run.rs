@@ -122,7 +122,6 @@ fn cost(micros: Option<u64>) -> String {
     }
 }
 
-/// A row of the waterfall: what the agent did, when, and for how long.
 struct Bar {
     name: String,
     took: String,
@@ -172,7 +171,6 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     }
 }
 
-/// The characters for waiting, generating and a tool.
 fn glyphs(screen: &Screen) -> [char; 3] {
     screen.pick(['░', '█', '▒'], ['.', '#', '='])
 }
@@ -247,7 +245,6 @@ fn heading(screen: &Screen, step: &StepRecord) -> String {
     screen.clean_line(&parts.join(", "))
 }
 
-/// The mark of a call that did not simply succeed.
 fn mark(call: &CallRecord) -> &'static str {
     match call.status {
         Some(OutcomeStatus::Ok) => "",

@@ -16,7 +16,6 @@ use crate::args::SortArg;
 
 const FILTER_MAX: usize = 80;
 
-/// How far PgUp and PgDn move.
 const PAGE: u16 = 10;
 
 /// What a key requests from outside the overview.
@@ -40,7 +39,6 @@ pub(crate) enum Mode {
     #[default]
     Browse,
     Filter,
-    /// Confirm a request that stops something.
     Confirm(Request),
 }
 
@@ -83,7 +81,6 @@ impl Overview {
         self.shown.iter().map(|i| &self.agents[*i])
     }
 
-    /// Why no agent is shown, if so.
     pub(crate) fn none(&self) -> Option<&'static str> {
         match (self.shown.is_empty(), self.filter.is_empty()) {
             (false, _) => None,

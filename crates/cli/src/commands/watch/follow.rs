@@ -59,8 +59,15 @@ impl Follower {
     pub(crate) async fn listen(&mut self) -> Result<()> {
         let (sender, received) = mpsc::channel(BUFFER);
         for (source, path) in self.subject.streams() {
-            let stream = client::listen(Arc::clone(&self.client), path).await?;
-            pass_on(source, stream, sender.clone());
+            let mut stream = client::listen(Arc::clone(&self.client), path).await?;
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                while let Some(event) = stream.recv().await {
+                    if sender.send((source, event)).await.is_err() {
+                        return;
+                    }
+                }
+            });
         }
         self.received = received;
         Ok(())
@@ -210,14 +217,4 @@ async fn wrote_text(client: &Client, cycle: CycleId) -> bool {
     let path = format!("/v1/runs/{cycle}");
     let Ok(Ok(run)) = timeout(RUN_WAIT, client.get(&path)).await else { return false };
     run["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step["unsent"].is_string()))
-}
-
-fn pass_on(source: Source, mut stream: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Received>) {
-    tokio::spawn(async move {
-        while let Some(event) = stream.recv().await {
-            if to.send((source, event)).await.is_err() {
-                return;
-            }
-        }
-    });
 }
