@@ -12,9 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ClientError, ErrorClass, Result};
 
 const FILE: &str = "credentials.json";
-/// The environment variable with the key.
 const KEY: &str = "VIV_KEY";
-/// What every key begins with.
 const PREFIX: &str = "viv_";
 const DEFAULT_URL: &str = "http://127.0.0.1:7878";
 

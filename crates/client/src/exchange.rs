@@ -10,7 +10,7 @@ use agent::life::{IdleReason, Standing};
 use agent::run::Ending;
 use agent::space::MessageKind;
 use agent::update::{AgentState, Update};
-use api::{Agent, LoggedEvent, NewMessageJson, RunDetail};
+use api::{Agent, LoggedEvent, MessageJson, NewMessageJson, RunDetail};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -73,7 +73,6 @@ pub async fn post(
     }
 }
 
-/// Posts a message with one request.
 pub(crate) async fn post_once(
     client: &Client,
     space: SpaceId,
@@ -97,15 +96,6 @@ pub struct PostedReply {
     pub id: MessageId,
     /// Its text.
     pub text: String,
-}
-
-/// The messages that a run posted in one space, in order.
-fn replies(run: &RunDetail, space: SpaceId) -> Vec<PostedReply> {
-    run.messages
-        .iter()
-        .filter(|message| message.space == space && message.kind == MessageKind::Text)
-        .map(|message| PostedReply { id: message.id, text: message.text.clone() })
-        .collect()
 }
 
 /// The outcome of a message that was waited for. Scripts rely on the names.
@@ -230,7 +220,9 @@ impl AgentWatch {
             Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let replies = replies(&run, space);
+        let texts = run.messages.into_iter();
+        let texts = texts.filter(|message| message.space == space && message.kind == MessageKind::Text);
+        let replies: Vec<_> = texts.map(|MessageJson { id, text, .. }| PostedReply { id, text }).collect();
         Ok(Some(Exchange {
             message_id: message,
             cycle_id: Some(cycle),

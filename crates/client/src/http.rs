@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use agent::id::AgentId;
-use api::{Agent, SpaceJson};
+use api::{Agent, PageJson, SpaceJson};
 use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -160,7 +160,7 @@ impl Client {
             if let Some(cursor) = &cursor {
                 page_path.push_str(&format!("&cursor={}", segment(cursor)));
             }
-            let page: Page = self.get_as(&page_path).await?;
+            let page: PageJson<Value> = self.get_as(&page_path).await?;
             rows.extend(page.items);
             match page.next {
                 // A page may be empty although more follow; one that names itself would be requested forever.
@@ -232,12 +232,6 @@ impl Client {
     fn server(&self) -> Arc<Credentials> {
         Arc::clone(&self.server.read().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
-}
-
-#[derive(Deserialize)]
-struct Page {
-    items: Vec<Value>,
-    next: Option<String>,
 }
 
 #[derive(Deserialize)]

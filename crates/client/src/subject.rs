@@ -68,14 +68,9 @@ impl Subject {
 
     async fn named(client: &Client, wanted: &str, admin: bool) -> Result<Self> {
         let (kind, name) = wanted.split_once(':').unwrap_or(("", wanted));
-        let space = match kind {
-            "" | "space" => optional(client.space(name).await)?,
-            _ => None,
-        };
-        let agent = match kind {
-            "" | "agent" if admin => optional(client.agent(name).await)?,
-            _ => None,
-        };
+        let (may_be_space, may_be_agent) = (["", "space"].contains(&kind), ["", "agent"].contains(&kind));
+        let space = if may_be_space { optional(client.space(name).await)? } else { None };
+        let agent = if may_be_agent && admin { optional(client.agent(name).await)? } else { None };
         match (space, agent) {
             (Some(space), None) => {
                 let members = target::members(client, &space).await?;

@@ -160,7 +160,8 @@ impl Reconciler {
         let joined = self.join_spaces(file, id).await?;
         let departed = self.leave_spaces(&old, file, id).await?;
         if created {
-            report.create(file);
+            let AgentFile { name, file, spaces, .. } = file.clone();
+            report.created.push(Created { name, file, spaces, was: None });
         } else {
             report.spaces_changed(file, joined, departed);
         }
@@ -292,7 +293,7 @@ impl Reconciler {
                 let now = self.ports.clock.now();
                 self.ports.registry.set_standing(known.id, Standing::Retired, now).await.map_err(refused)?;
                 record.agents.retain(|other| other.id != known.id);
-                report.retire(&known.name, &known.file);
+                report.retired.push(Retired { name: known.name, file: known.file });
             } else {
                 let why = "its file is gone; it continues (to retire it: `viv up --prune`)";
                 report.leave(&known.name, &known.file, why);

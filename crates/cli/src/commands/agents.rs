@@ -112,16 +112,13 @@ fn text_of(file: &Path) -> Result<String> {
     source.take(bound).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() > limits::INSTRUCTIONS_MAX_BYTES {
         let max = limits::INSTRUCTIONS_MAX_BYTES;
-        return Err(Failure::usage(format!(
-            "wanted instructions of at most {max} bytes, got more in `{shown}`"
-        ))
-        .hint("shorten them"));
+        let message = format!("wanted instructions of at most {max} bytes, got more in `{shown}`");
+        return Err(Failure::usage(message).hint("shorten them"));
     }
     if text.starts_with("---\n") {
-        return Err(Failure::usage(format!(
-            "`{shown}` begins with front matter, which is not part of instructions"
-        ))
-        .hint("put it into the project's `agents` folder, where `viv up` finds it"));
+        let message = format!("`{shown}` begins with front matter, which is not part of instructions");
+        return Err(Failure::usage(message)
+            .hint("put it into the project's `agents` folder, where `viv up` finds it"));
     }
     Ok(text.trim_end().to_owned())
 }

@@ -155,9 +155,7 @@ fn free_space(dir: &Path) -> Check {
     let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
     let free = match rustix::fs::statvfs(nearest) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
-        Err(error) => {
-            return Check::warn("disk", format!("cannot determine the free space: {error}"));
-        }
+        Err(error) => return Check::warn("disk", format!("cannot determine the free space: {error}")),
     };
     let detail = format!("{} MB free", free >> 20);
     match free {

@@ -26,19 +26,14 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> R
             })?;
         }
         EntitiesVerb::Add { name, display_name, external_id } => {
-            add(&client, &screen, &NewEntity { name, display_name, external_id }).await?;
+            let body = NewEntity { name, display_name, external_id };
+            let answer = client.post("/v1/entities", &body, None).await?;
+            let EntityJson { name, id, .. } = typed("/v1/entities", answer.clone())?;
+            screen.result(&answer, &format!("added `{name}` ({id})"));
+            screen.note(&format!(
+                "next: `viv spaces add SPACE {name}`, and `viv keys add person --entity {name}` for a key"
+            ));
         }
     }
     Ok(Exit::Answered)
-}
-
-async fn add(client: &Client, screen: &Screen, body: &NewEntity) -> Result<()> {
-    let answer = client.post("/v1/entities", body, None).await?;
-    let created: EntityJson = typed("/v1/entities", answer.clone())?;
-    screen.result(&answer, &format!("added `{}` ({})", created.name, created.id));
-    screen.note(&format!(
-        "next: `viv spaces add SPACE {0}`, and `viv keys add person --entity {0}` for a key",
-        created.name
-    ));
-    Ok(())
 }

@@ -57,7 +57,8 @@ pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Resu
             let answer = client.delete(&format!("/v1/keys/{}", segment(&id))).await?;
             if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
                 screen.note(
-                    "commands on the server's machine used this key: until the server starts again they need another in VIV_KEY",
+                    "commands on the server's machine used this key: until the server starts again they need another \
+                     in VIV_KEY",
                 );
             }
             screen.result(&answer, &format!("the key {id} is revoked"));

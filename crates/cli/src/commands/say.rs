@@ -58,7 +58,6 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     Ok(if exchange.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
 }
 
-/// Prints the outcome of a message; also used by `chat`.
 pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
     if screen.json {
         // A struct of plain fields always serializes.
@@ -110,11 +109,8 @@ fn text_of(words: &[String]) -> Result<String> {
         return Err(failure.hint("for example `viv say --wait \"what do you remember?\"`"));
     }
     if text.len() > limits::MESSAGE_MAX_BYTES {
-        return Err(Failure::usage(format!(
-            "wanted a text of at most {} bytes, got more",
-            limits::MESSAGE_MAX_BYTES
-        ))
-        .hint("split it into several messages"));
+        let message = format!("wanted a text of at most {} bytes, got more", limits::MESSAGE_MAX_BYTES);
+        return Err(Failure::usage(message).hint("split it into several messages"));
     }
     Ok(text)
 }

@@ -15,7 +15,6 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, new_file, unwritable};
 use crate::settings;
 
-/// Exports an agent, without a file to standard output.
 pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<&Path>) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     only_with_admin_key(&dir)?;
@@ -59,7 +58,6 @@ pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<
     Ok(Exit::Answered)
 }
 
-/// Imports an agent, under another name if one is given.
 pub(crate) fn import(global: &Global, screen: Screen, file: &Path, name: Option<&str>) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let done = sqlite::import(&dir, file, name).map_err(|error| failure(&dir, error))?;

@@ -39,8 +39,8 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
         Err(error) => return Err(unreadable(error.to_string())),
     }
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
-    file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes));
+    read.map_err(|error| unreadable(error.to_string()))?;
     if bytes.len() as u64 > FILE_MAX_BYTES {
         return Err(unreadable(format!("it is larger than {FILE_MAX_BYTES} bytes")));
     }

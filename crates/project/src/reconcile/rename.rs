@@ -35,12 +35,12 @@ impl Reconciler {
         record: &Record,
         report: &mut ReconcileReport,
     ) -> Result<()> {
-        let created: Vec<&AgentFile> = files.iter().filter(|file| report.has_created(&file.name)).collect();
-        if created.is_empty() {
+        if report.created.is_empty() {
             return Ok(());
         }
         let mut candidates = self.without_a_file(existing, record).await?;
-        for file in created {
+        for created in &mut report.created {
+            let Some(file) = files.iter().find(|file| file.name == created.name) else { continue };
             let likely = |candidate: &Candidate| {
                 let least = if candidate.had_a_file { SIMILAR } else { IDENTICAL };
                 let common = similarity(&candidate.instructions, &file.config.instructions);
@@ -49,7 +49,7 @@ impl Reconciler {
             let found = candidates.iter().enumerate();
             let found = found.filter_map(|(i, one)| Some((likely(one)?, one.had_a_file, i)));
             if let Some((.., i)) = found.max() {
-                report.guess(&file.name, candidates.remove(i).name);
+                created.was = Some(candidates.remove(i).name);
             }
         }
         Ok(())

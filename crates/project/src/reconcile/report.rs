@@ -112,28 +112,8 @@ pub struct Left {
 }
 
 impl ReconcileReport {
-    pub(super) fn create(&mut self, file: &AgentFile) {
-        let AgentFile { name, file, spaces, .. } = file.clone();
-        self.created.push(Created { name, file, spaces, was: None });
-    }
-
-    pub(super) fn has_created(&self, name: &str) -> bool {
-        self.created.iter().any(|one| one.name == name)
-    }
-
-    /// Notes that a created agent may be one that lost its file.
-    pub(super) fn guess(&mut self, name: &str, was: String) {
-        if let Some(one) = self.created.iter_mut().find(|one| one.name == name) {
-            one.was = Some(was);
-        }
-    }
-
     pub(super) fn leave(&mut self, name: &str, file: &str, why: &str) {
         self.left.push(Left { name: name.to_owned(), file: file.to_owned(), why: why.to_owned() });
-    }
-
-    pub(super) fn retire(&mut self, name: &str, file: &str) {
-        self.retired.push(Retired { name: name.to_owned(), file: file.to_owned() });
     }
 
     /// Notes each key that differs.

@@ -224,16 +224,12 @@ impl Editor {
         let Some(mut search) = self.search.take() else { return false };
         let last = self.history.len().checked_sub(1);
         let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
+        if key.code == KeyCode::Esc || ctrl && matches!(key.code, KeyCode::Char('c' | 'g')) {
+            self.set(&search.before);
+            return true;
+        }
         let from = match key.code {
             KeyCode::Char('r') if ctrl => search.at.checked_sub(1),
-            KeyCode::Char('c' | 'g') if ctrl => {
-                self.set(&search.before);
-                return true;
-            }
-            KeyCode::Esc => {
-                self.set(&search.before);
-                return true;
-            }
             KeyCode::Backspace => {
                 search.term.pop();
                 last

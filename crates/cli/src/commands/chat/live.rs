@@ -24,11 +24,9 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
 use crate::signals::Signals;
 
-/// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
 /// Maximum number of remarks that wait to be shown.
 const REMARKS: usize = 64;
-/// Maximum number of unsent messages that are shown.
 const UNSENT_SHOWN: usize = 3;
 /// How long the end of a chat waits for what is being posted.
 const POSTING: Duration = Duration::from_secs(2);
@@ -219,7 +217,6 @@ impl Chat {
         true
     }
 
-    /// Cancels the cycles that are shown here.
     fn cancel(&mut self) {
         for (agent, work) in self.follower.log.working() {
             let path = agent_path(*agent, "/cancel");

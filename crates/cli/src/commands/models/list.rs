@@ -152,12 +152,9 @@ fn as_json(found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>) -> 
             })
         })
         .collect();
-    let default = match chosen {
-        Ok(chosen) => {
-            json!({"model": chosen.info.name, "why": chosen.why, "demo": chosen.info.demo})
-        }
-        Err(_) => Value::Null,
-    };
+    let of =
+        |chosen: &Chosen| json!({"model": chosen.info.name, "why": chosen.why, "demo": chosen.info.demo});
+    let default = chosen.ok().map(of);
     json!({"items": providers, "next": null, "default": default})
 }
 

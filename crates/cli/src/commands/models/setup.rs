@@ -14,7 +14,6 @@ use crate::model::{self, Chosen};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 
-/// How long a provider may take to list its models.
 pub(super) const LIST_WAIT: Duration = Duration::from_secs(4);
 
 pub(super) struct Setup {

@@ -95,7 +95,6 @@ async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<R
     Ok(runs)
 }
 
-/// Reads all that a recording consists of.
 async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Recording> {
     let mut config = agent.config.clone();
     if let Some(keys) = config.as_object_mut() {

@@ -67,9 +67,11 @@ fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
         Some(reason) => format!("{} ({})", run.ending.as_str(), line(reason)),
         None => run.ending.as_str().to_owned(),
     };
+    let waited = run.steps.first().and_then(|step| step.waited_ms);
+    let waited = waited.map(|ms| format!(", model called {} after arrival", span(ms))).unwrap_or_default();
     let mut pairs = vec![
         ("run", format!("{} (cycle {})", run.id, run.ordinal)),
-        ("woke for", woke_for(&line(&run.woke_for), run)),
+        ("woke for", line(&run.woke_for) + &waited),
         ("ending", ending),
         ("took", format!("{}, {}", span(length(run)), ago(run.ended_at, Timestamp::now()))),
         ("model", line(&run.model)),
@@ -84,14 +86,6 @@ fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
         pairs.push(("summary", line(summary)));
     }
     pairs
-}
-
-/// Why the agent woke, and how long its first event had waited until the model was called.
-fn woke_for(why: &str, run: &RunJson) -> String {
-    match run.steps.first().and_then(|step| step.waited_ms) {
-        Some(waited) => format!("{why}, model called {} after arrival", span(waited)),
-        None => why.to_owned(),
-    }
 }
 
 fn length(run: &RunJson) -> u64 {

@@ -63,7 +63,6 @@ pub(crate) struct Overview {
     pub(crate) detail: Option<Detail>,
     pub(crate) help: bool,
     pub(crate) chosen: Option<AgentId>,
-    /// Which part of the list is on the screen.
     pub(crate) table: TableState,
     feed: Feed,
     /// The agents that match the filter, in order.

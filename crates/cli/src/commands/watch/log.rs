@@ -94,7 +94,6 @@ impl Log {
         std::mem::take(&mut self.rows)
     }
 
-    /// Agents at work, and what is known about their cycles.
     pub(crate) fn working(&self) -> &BTreeMap<AgentId, AgentWork> {
         self.feed.working()
     }

@@ -6,7 +6,6 @@ use jiff::{Span, SpanRelativeTo, Timestamp};
 
 use crate::errors::{Failure, Result};
 
-/// The time zone in which times are shown.
 pub(crate) fn zone() -> TimeZone {
     let named = std::env::var("TZ").ok().map(|name| name.trim_start_matches(':').to_owned());
     let named = named.filter(|name| !name.is_empty()).or_else(|| {

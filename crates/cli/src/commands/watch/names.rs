@@ -33,7 +33,6 @@ impl Names {
         Self { displayed, ..Self::default() }
     }
 
-    /// Stores the names of a space and its members, if that is followed.
     pub(crate) fn of_subject(&mut self, screen: &Screen, subject: &Subject) {
         let Subject::Space { space, members, .. } = subject else { return };
         for MemberJson { entity, .. } in members {
