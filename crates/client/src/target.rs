@@ -4,10 +4,10 @@
 use agent::entity::EntityKind;
 use agent::id::SpaceId;
 use agent::life::Standing;
-use api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
+use api::{Agent, EntityJson, FactsJson, MemberJson, PageJson, SpaceJson, Whoami};
 
 use crate::error::{ClientError, ErrorClass, Result};
-use crate::http::{Client, segment, typed};
+use crate::http::{Client, segment};
 
 /// Names that are shown of a longer list.
 const LISTED: usize = 8;
@@ -134,9 +134,8 @@ pub async fn spaces(client: &Client, agent: Option<&str>) -> Result<Vec<(String,
 
 /// The members of a space.
 pub async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<MemberJson>> {
-    let path = format!("/v1/spaces/{}/members", space.id);
-    // A bounded list needs no cursor; the rows are under `items` as in every list.
-    typed(&path, client.get(&path).await?["items"].take())
+    let page: PageJson<MemberJson> = client.get_as(&format!("/v1/spaces/{}/members", space.id)).await?;
+    Ok(page.items)
 }
 
 /// The only one. `none` is the error if there is none, and what to do then; `how` is how to name one.
