@@ -180,9 +180,9 @@ impl Default for Workspace {
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
     /// It vanishes; each cycle is shown the whole of it.
-    #[default]
     Fresh,
     /// It is sent as long as the view stands, and later cycles are shown what has changed.
+    #[default]
     Append,
 }
 

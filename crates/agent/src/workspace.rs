@@ -20,6 +20,11 @@ pub use system::system;
 const HEAD: &str = "[WORKSPACE — facts of this moment, not part of your history]";
 const UPDATE_HEAD: &str = "[WORKSPACE — what has changed]";
 
+/// Whether the text shows the whole workspace: then what was shown before it is out of date.
+pub fn is_whole(text: &str) -> bool {
+    text.starts_with(HEAD)
+}
+
 /// What the workspace shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {

@@ -205,7 +205,7 @@ fn layers(prompt: &Prompt) -> impl Iterator<Item = &str> {
 
 /// Its memories, as the workspace shows them.
 fn memories(prompt: &Prompt) -> Vec<(String, String)> {
-    layers(prompt).map(reading::memories).find(|found| !found.is_empty()).unwrap_or_default()
+    layers(prompt).find(|text| text.contains("\nYour memories:")).map(reading::memories).unwrap_or_default()
 }
 
 /// The memory that a message asks it to store: key and value.

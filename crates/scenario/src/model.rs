@@ -258,11 +258,10 @@ impl<'a> PromptFacts<'a> {
     }
 }
 
-/// Injections and previews of the open cycle. The first layer after the inbox is the workspace.
+/// Injections and previews of the open cycle, and changes of the workspace; not the workspace that it began with.
 fn shown_meanwhile(prompt: &Prompt) -> Vec<(usize, String)> {
     let mut shown = Vec::new();
     let mut step = None;
-    let mut first = true;
     for item in &prompt.items {
         match item {
             Item::Entry(entry) if entry.cycle != prompt.cycle => {}
@@ -273,7 +272,7 @@ fn shown_meanwhile(prompt: &Prompt) -> Vec<(usize, String)> {
                 EntryKind::Outcomes | EntryKind::Notice => {}
             },
             Item::Layer(_) if step.is_none() => {}
-            Item::Layer(_) if std::mem::take(&mut first) => {}
+            Item::Layer(text) if step == Some(0) && text.starts_with("[WORKSPACE") => {}
             Item::Layer(text) => shown.push((step.unwrap_or(0), text.to_string())),
         }
     }

@@ -245,7 +245,7 @@ pub const KEYS: [ConfigKey; 40] = [
         OneOf(&Placement::NAMES),
         Bound::None,
         NextCycle,
-        "With `fresh` each cycle is shown the whole workspace, which vanishes after it; with `append` it stays until the history is compacted, and later cycles are shown what has changed.",
+        "With `append` the workspace stays where it was sent until the history is compacted, and later cycles are shown what has changed; with `fresh` it vanishes, and each cycle is shown the whole.",
     ),
     key(
         "history.max_entries",

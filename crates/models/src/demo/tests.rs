@@ -124,7 +124,7 @@ fn a_memory_whose_key_repeats_its_value_is_shown_once() {
     let text = calls[1].arguments["text"].as_str().unwrap();
     assert!(text.contains("I will remember “Ali” (name of Husam). "), "{text}");
 
-    let workspace = "Your memories:\n- \"I like green\": \"I like green\"\n- \"tea\": \"at 5\"\n\n";
+    let workspace = "\nYour memories:\n- \"I like green\": \"I like green\"\n- \"tea\": \"at 5\"\n\n";
     let asks = inbox(9, 1, &[&message_from("Husam", "What do you remember?")]);
     let asked = tool_calls(&prompt(vec![asks, Item::Layer(Arc::from(workspace))]));
     let text = asked[0].arguments["text"].as_str().unwrap();

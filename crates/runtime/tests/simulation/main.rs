@@ -31,7 +31,7 @@ use crate::world::{Sabotage, World};
 /// Number of worlds in `make test`.
 const SEEDS: u64 = 120;
 /// What must have happened in at least one of many worlds; otherwise the run proves too little.
-const MET: [&str; 31] = [
+const MET: [&str; 33] = [
     "committed",
     "lost its lease",
     "refused a call",
@@ -58,6 +58,8 @@ const MET: [&str; 31] = [
     "paid by backing off",
     "paid by the store",
     "paid by an urgent message",
+    "summarized",
+    "summary failed",
     "waited",
     "waited as a suspect",
     "waited for a node",

@@ -33,9 +33,9 @@ pub(crate) const NAMES: [&str; 3] = ["one/large", "one/small", "two/large"];
 /// Spaces that a model may name. Not every agent is a member of all, and the last does not exist.
 pub(crate) const SPACES: [&str; 4] = ["lobby", "lab", "attic", "nowhere"];
 
-/// The last answered request of each cycle, and the cycles whose history was cut or rebuilt.
+/// The last answered request of each cycle with its step and view, and the cycles whose history was cut or rebuilt.
 #[derive(Default)]
-pub(crate) struct Sent(Mutex<BTreeMap<CycleId, (usize, Vec<String>)>>, Mutex<BTreeSet<CycleId>>);
+pub(crate) struct Sent(Mutex<BTreeMap<CycleId, (usize, Vec<String>, u64)>>, Mutex<BTreeSet<CycleId>>);
 
 /// The models as one process sees them.
 pub(crate) struct RandomModels {
@@ -194,8 +194,9 @@ impl RandomModel {
         let step = step(prompt);
         // A halted node and its successor may both send; a cut or rebuilt history starts anew.
         let exempt = self.env.faults.zombies || self.sent.1.lock().unwrap().contains(&cycle);
-        if let Some((before, sent)) = self.sent.0.lock().unwrap().get(&cycle).filter(|_| !exempt) {
-            let extends = *before >= step || items.starts_with(sent);
+        if let Some((before, sent, view)) = self.sent.0.lock().unwrap().get(&cycle).filter(|_| !exempt) {
+            // A compaction changes the view.
+            let extends = *before >= step || *view != prompt.view || items.starts_with(sent);
             self.env.check(extends, || {
                 let at = items.iter().zip(sent).take_while(|(a, b)| a == b).count();
                 let (new, old) = (items.get(at), sent.get(at));
@@ -313,6 +314,31 @@ impl RandomModel {
         (parts, stop)
     }
 
+    /// A summary of the history, or what a bad summarizer gives instead.
+    fn summary(&self) -> BoxStream<'static, Result<Piece, ModelError>> {
+        let dice = &self.env.dice;
+        let (name, arguments) = ("done".to_owned(), "{}".to_owned());
+        let part = match dice.below(6) {
+            0 => ReplyPart::Text(String::new()),
+            1 => ReplyPart::Text("x".repeat(100_000)),
+            2 => ReplyPart::Call { name, arguments },
+            _ => ReplyPart::Text("## Facts\n- it is so\n## Open commitments\n- to go on".to_owned()),
+        };
+        let usage = Usage { input: Some(100), cached: Some(0), output: Some(10), reasoning: None };
+        let reply = Reply { parts: vec![part], native: None, usage, stop: StopReason::End };
+        let end = if self.env.fault(|faults| faults.model) {
+            Err(ModelError::Network("on purpose".to_owned()))
+        } else {
+            Ok(Piece::Done(reply))
+        };
+        self.env.note(if end.is_ok() { "summarized" } else { "summary failed" }, "");
+        let (clock, pause) = (self.env.clock.clone(), Duration::from_millis(dice.between(1, 5_000)));
+        Box::pin(stream::once(async move {
+            clock.sleep(pause).await;
+            end
+        }))
+    }
+
     fn pieces(&self, prompt: &Prompt) -> VecDeque<ReplyPiece> {
         let (env, shown) = (&self.env, shown(prompt));
         // A preview of it is enough.
@@ -373,7 +399,10 @@ impl Model for RandomModel {
 
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
         let prompt = request.prompt;
-        let (cycle, step) = (prompt.cycle, step(prompt));
+        if prompt.tools.is_empty() {
+            return self.summary();
+        }
+        let (cycle, step, view) = (prompt.cycle, step(prompt), prompt.view);
         let items = self.check(prompt);
         let pieces = self.pieces(prompt);
         let state = match pieces.back() {
@@ -414,7 +443,7 @@ impl Model for RandomModel {
                     }
                     ReplyPiece::Piece(piece) => {
                         if matches!(piece, Piece::Done(_)) {
-                            sent.0.lock().unwrap().insert(cycle, (step, items.clone()));
+                            sent.0.lock().unwrap().insert(cycle, (step, items.clone(), view));
                         }
                         return Some((Ok(piece), (pieces, items, request, liveness, sent)));
                     }

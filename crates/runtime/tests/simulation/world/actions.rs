@@ -246,6 +246,10 @@ pub(super) fn config(env: &Environment, agent: AgentId) -> AgentConfig {
             "model_retries": dice.weighed(&[(2, 3), (1, 0)]),
         },
     });
+    // Small enough that many lives are compacted.
+    let entries = dice.weighed(&[(2, 400), (1, 6), (1, 20)]);
+    config["history"] = json!({"max_entries": entries, "summary": dice.pick(&["model", "digest", "off"])});
+    config["workspace"] = json!({"placement": dice.pick(&["append", "fresh"])});
     if dice.chance(300) {
         config["fallback"] = json!([format!("two/large+{agent}")]);
     }

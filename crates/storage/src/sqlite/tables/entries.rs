@@ -9,6 +9,7 @@ use agent::id::CycleId;
 use agent::life::Layer;
 use agent::limits;
 use agent::message::ModelMessage;
+use agent::workspace;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{all, bytes, first, from_json, int, ms, run, time_at, to_json, u32_at, u64_at, uuid_at};
@@ -152,7 +153,8 @@ pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec
     })
 }
 
-/// The layers after the entries from `tail` on, and those of the open cycle, in the order in which they were sent.
+/// The layers after the entries from `tail` on, and those of the open cycle, in the order in which they were sent; from the last
+/// whole workspace on.
 pub(crate) fn layers_since(
     db: &Connection,
     agent: i64,
@@ -168,6 +170,9 @@ pub(crate) fn layers_since(
             break;
         }
         found.push(Layer::new(after, row.get::<_, String>(1)?.into()));
+        if found.last().is_some_and(|layer| workspace::is_whole(&layer.text)) {
+            break;
+        }
     }
     found.reverse();
     Ok(found)
