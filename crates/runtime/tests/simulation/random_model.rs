@@ -33,9 +33,12 @@ pub(crate) const NAMES: [&str; 3] = ["one/large", "one/small", "two/large"];
 /// Spaces that a model may name. Not every agent is a member of all, and the last does not exist.
 pub(crate) const SPACES: [&str; 4] = ["lobby", "lab", "attic", "nowhere"];
 
-/// The last answered request of each cycle with its step and view, and the cycles whose history was cut or rebuilt.
+/// An answered request: its step, its items, and the view of the history that it shows.
+type AnsweredRequest = (usize, Vec<String>, u64);
+
+/// The last answered request of each cycle, and the cycles whose history was cut or rebuilt.
 #[derive(Default)]
-pub(crate) struct Sent(Mutex<BTreeMap<CycleId, (usize, Vec<String>, u64)>>, Mutex<BTreeSet<CycleId>>);
+pub(crate) struct Sent(Mutex<BTreeMap<CycleId, AnsweredRequest>>, Mutex<BTreeSet<CycleId>>);
 
 /// The models as one process sees them.
 pub(crate) struct RandomModels {
