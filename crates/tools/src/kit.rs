@@ -5,7 +5,9 @@ use std::sync::Arc;
 use agent::port::{Tool, Toolbox};
 
 use crate::typed::typed;
-use crate::{ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, send_message};
+use crate::{
+    ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, recall, send_message,
+};
 
 /// Why a tool cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +43,8 @@ pub fn prebuilt() -> ToolKit {
             typed::<goals::SetGoals>(),
             typed::<goals::DeleteGoals>(),
             typed::<get_my_runs::GetMyRuns>(),
+            typed::<recall::Recall>(),
+            typed::<recall::ReadCycle>(),
         ],
     }
 }

@@ -48,6 +48,8 @@ fn names_are_in_a_stable_order_with_added_tools_after_prebuilt_ones() {
         "set_goals",
         "delete_goals",
         "get_my_runs",
+        "recall",
+        "read_cycle",
         "zeta",
         "alpha",
     ];
