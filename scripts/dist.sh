@@ -10,7 +10,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly pins=("cargo-zigbuild==0.24.1" "ziglang==0.16.0")
-readonly target_dir="$PWD/${CARGO_TARGET_DIR:-target}"
+target_dir="${CARGO_TARGET_DIR:-target}"
+case "$target_dir" in /*) ;; *) target_dir="$PWD/$target_dir" ;; esac
+readonly target_dir
 readonly out="$target_dir/dist"
 readonly tools="$out/tools"
 targets=("$@")

@@ -153,7 +153,16 @@ impl Outcome {
     /// The text as the model sees it: shortened to head and tail if too long, with invisible characters escaped. An
     /// error is put on one line, because it may quote text written by others.
     pub fn shown(&self) -> String {
-        let text = head_and_tail(&self.text, limits::OUTCOME_SHOWN_MAX_BYTES);
+        self.shown_with("")
+    }
+
+    /// Like [`Outcome::shown`], for a call whose whole outcome the model can read.
+    pub fn shown_of(&self, call: &CallId) -> String {
+        self.shown_with(&format!("; read_outcome shows them, call: {call}"))
+    }
+
+    fn shown_with(&self, how_to_read: &str) -> String {
+        let text = shortened(&self.text, limits::OUTCOME_SHOWN_MAX_BYTES, how_to_read);
         if self.failed() { quote::one_line(&text) } else { quote::escape_hidden(&text) }
     }
 }
@@ -184,13 +193,17 @@ pub fn recover(row: &CallRow, times: u32) -> Recovery {
 
 /// `text` in full up to `max` bytes, else its beginning and end with the number of omitted bytes between them.
 pub fn head_and_tail(text: &str, max: usize) -> String {
+    shortened(text, max, "")
+}
+
+fn shortened(text: &str, max: usize, note: &str) -> String {
     if text.len() <= max {
         return text.to_owned();
     }
     let head = floor_char(text, max * 2 / 3);
     let tail = ceil_char(text, text.len() - max / 3);
     let cut = tail - head;
-    format!("{}\n[… {cut} of {} bytes left out …]\n{}", &text[..head], text.len(), &text[tail..])
+    format!("{}\n[… {cut} of {} bytes left out{note} …]\n{}", &text[..head], text.len(), &text[tail..])
 }
 
 fn floor_char(text: &str, mut at: usize) -> usize {

@@ -13,6 +13,7 @@ use crate::event::{Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
 use crate::limits::STEP_RECORDS_KEPT_MAX;
 use crate::run::{StepRecord, Usage};
+use crate::tokens;
 
 /// Whether an agent may run at all.
 #[derive(
@@ -99,6 +100,15 @@ pub struct Layer {
     pub after: u64,
     /// The text that is sent.
     pub text: Arc<str>,
+    /// Its estimated tokens.
+    pub tokens: u32,
+}
+
+impl Layer {
+    /// That text after that entry.
+    pub fn new(after: u64, text: Arc<str>) -> Self {
+        Self { after, tokens: tokens::estimate(&text), text }
+    }
 }
 
 /// The open cycle as stored in the life row. The cycle machine is rebuilt from it, the entries, the call rows and the

@@ -186,6 +186,14 @@ pub const SPACES_COUNTED_MAX: usize = 1_000;
 pub const MEMBERS_SHOWN_MAX: usize = 32;
 /// The rendered workspace.
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
+/// The workspace gets at most this part of the model's window: an eighth.
+pub const WORKSPACE_SHARE: u64 = 8;
+/// Bytes reserved in a part of the workspace for the remark on what is left out.
+pub const WORKSPACE_REMARK_BYTES: usize = 40;
+/// Minutes after which a cycle is shown the time again.
+pub const CLOCK_STALE_MINUTES: i64 = 10;
+/// The same for a cycle that was parked.
+pub const CLOCK_STALE_PARKED_MINUTES: i64 = 1;
 /// Model requests of one agent for which the store keeps the layers that were sent in addition to the log.
 pub const LAYERS_KEPT: u64 = 1_000;
 /// Context window assumed for a hosted model that states none, in tokens.

@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use crate::entry::Entry;
-use crate::id::CycleId;
+use crate::id::{ContentRef, CycleId};
 use crate::tool::ToolSpec;
 
 /// One element of the transcript.
@@ -46,4 +48,109 @@ pub struct Prompt {
     pub cycle: CycleId,
     /// Reasoning of entries below this seq is never sent.
     pub reasoning_from: u64,
+    /// Its tokens by the estimate; 0 if nobody counted them.
+    pub tokens: u64,
+    /// The revision of the view that it shows.
+    pub view: u64,
+}
+
+impl Prompt {
+    /// A hash of what is sent: two requests to one model with the same hash have the same content. An entry of an
+    /// agent's log never changes, so its seq stands for it.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        let mut text = |text: &str| {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        };
+        text(&self.system);
+        for tool in self.tools.iter() {
+            text(&tool.name);
+            text(&tool.description);
+            text(&tool.schema.to_string());
+        }
+        for item in &self.items {
+            match item {
+                // Examples are no entries of the log.
+                Item::Entry(entry) if entry.seq == 0 => text(&entry.message.countable()),
+                Item::Entry(entry) => text(&format!("entry {}", entry.seq)),
+                Item::Layer(layer) => text(layer),
+            }
+        }
+        hash.update(self.reasoning_from.to_le_bytes());
+        ContentRef::of(&hash.finalize()).0[..16].to_owned()
+    }
+
+    /// What this request shows differently than the one `before` it, in which case the provider's cache does not serve
+    /// what follows. `None` if it extends it.
+    pub fn first_difference(&self, before: &Self) -> Option<String> {
+        if self.system != before.system {
+            return Some("the system text".to_owned());
+        }
+        if !Arc::ptr_eq(&self.tools, &before.tools) && self.tools != before.tools {
+            return Some("the tools".to_owned());
+        }
+        let (at, was) =
+            before.items.iter().enumerate().find(|(at, was)| match (was, self.items.get(*at)) {
+                (Item::Entry(was), Some(Item::Entry(is))) => !Arc::ptr_eq(was, is) && was != is,
+                (Item::Layer(was), Some(Item::Layer(is))) => was != is,
+                _ => true,
+            })?;
+        let name = match was {
+            Item::Entry(entry) => format!("entry {} ({})", entry.seq, entry.kind.as_str()),
+            Item::Layer(text) => format!("the layer `{}`", text.lines().next().unwrap_or_default()),
+        };
+        Some(format!("{name}, item {at}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::entry::EntryKind;
+    use crate::message::ModelMessage;
+
+    fn entry(seq: u64, text: &str) -> Item {
+        let message = ModelMessage::user(text.to_owned());
+        let (cycle, at) = (CycleId(Uuid::nil()), Timestamp::UNIX_EPOCH);
+        Item::Entry(Arc::new(Entry { seq, cycle, step: 0, kind: EntryKind::Inbox, message, tokens: 1, at }))
+    }
+
+    fn prompt(system: &str, items: Vec<Item>) -> Prompt {
+        let (tools, cycle) = (Arc::from(Vec::new()), CycleId(Uuid::nil()));
+        let (choice, reasoning_from, tokens, view) = (ToolChoice::Auto, 0, 0, 0);
+        Prompt { system: system.into(), tools, items, choice, cycle, reasoning_from, tokens, view }
+    }
+
+    #[test]
+    fn the_first_difference_to_the_request_before_is_named() {
+        let layer = |text: &str| Item::Layer(text.into());
+        let before = prompt("I am", vec![entry(1, "a"), layer("[WORKSPACE]\nx")]);
+        let differs = |system, items| prompt(system, items).first_difference(&before);
+        let longer = vec![entry(1, "a"), layer("[WORKSPACE]\nx"), entry(2, "b")];
+        assert_eq!(differs("I am", longer), None);
+        assert_eq!(differs("You are", before.items.clone()).unwrap(), "the system text");
+        let other = differs("I am", vec![entry(1, "A"), layer("[WORKSPACE]\nx")]);
+        assert_eq!(other.unwrap(), "entry 1 (inbox), item 0");
+        for changed in [vec![entry(1, "a")], vec![entry(1, "a"), layer("[WORKSPACE]\ny"), entry(2, "b")]] {
+            assert_eq!(differs("I am", changed).unwrap(), "the layer `[WORKSPACE]`, item 1");
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_changes_with_whatever_is_sent() {
+        let of = |system, items| prompt(system, items).fingerprint();
+        let base = of("s", vec![entry(1, "a"), Item::Layer("l".into())]);
+        assert_eq!(base, of("s", vec![entry(1, "a"), Item::Layer("l".into())]));
+        let others = [
+            of("t", vec![entry(1, "a"), Item::Layer("l".into())]),
+            of("s", vec![entry(2, "a"), Item::Layer("l".into())]),
+            of("s", vec![entry(1, "a"), Item::Layer("m".into())]),
+            of("s", vec![entry(1, "a")]),
+        ];
+        assert!(base.len() == 16 && others.iter().all(|other| *other != base));
+    }
 }

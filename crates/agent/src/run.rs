@@ -86,6 +86,21 @@ pub struct CallRecord {
     pub repaired: Option<String>,
 }
 
+/// What a request was: enough to explain what the provider's cache did with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// A hash of everything that was sent. Each request of a cycle extends the one before.
+    pub prefix: String,
+    /// The revision of the view of the history.
+    pub view: u64,
+    /// Its tokens by the estimate.
+    pub tokens: u64,
+    /// The first thing in which it differs from the request before, if it does not extend it although the view is the
+    /// same: then the provider's cache was of no use, which is a fault of this server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
+}
+
 /// The record of one step in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
@@ -138,6 +153,9 @@ pub struct StepRecord {
     /// The beginning of the text that the model wrote outside its calls and that was not posted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent: Option<String>,
+    /// The request that was answered. `None` in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Sent>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]

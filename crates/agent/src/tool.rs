@@ -1,11 +1,12 @@
 //! The specification of a tool, and the names of the tools that the cycle rules depend on.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::call::Effect;
+use crate::tokens;
 
 /// Names of the prebuilt tools that the cycle rules depend on.
 pub mod names {
@@ -19,6 +20,8 @@ pub mod names {
     pub const RECALL: &str = "recall";
     /// Reads a cycle of the archive.
     pub const READ_CYCLE: &str = "read_cycle";
+    /// Returns what was left out of a large outcome.
+    pub const READ_OUTCOME: &str = "read_outcome";
     /// Makes a space the active one.
     pub const ENTER_SPACE: &str = "enter_space";
 }
@@ -43,4 +46,14 @@ pub struct ToolSpec {
     pub asynchronous: bool,
     /// Incremented when the arguments or the behavior change.
     pub version: String,
+    /// The result of [`ToolSpec::tokens`]; empty in a new specification.
+    pub counted: OnceLock<u32>,
+}
+
+impl ToolSpec {
+    /// Tokens of what a model reads of it, estimated once.
+    pub fn tokens(&self) -> u32 {
+        let count = || tokens::estimate(&format!("{}\n{}\n{}\n", self.name, self.description, self.schema));
+        *self.counted.get_or_init(count)
+    }
 }

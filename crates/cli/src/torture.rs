@@ -4,7 +4,7 @@
 //! Each call is reported to the server under our call id, which is its idempotency key. This module must
 //! not know how the harness uses the counts.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::{Effect, Outcome};
@@ -57,6 +57,7 @@ fn spec(name: &str, effect: Effect) -> ToolSpec {
         asynchronous: false,
         timeout: TIMEOUT * 2,
         version: "1".to_owned(),
+        counted: OnceLock::new(),
     }
 }
 

@@ -337,6 +337,8 @@ mod tests {
             choice: agent::prompt::ToolChoice::Auto,
             cycle: agent::id::CycleId(uuid::Uuid::from_u128(1)),
             reasoning_from: 0,
+            tokens: 0,
+            view: 0,
         };
         let timeouts = agent::config::ModelTimeouts::default();
         let mut memo = agent::port::Memo::default();

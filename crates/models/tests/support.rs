@@ -1,7 +1,7 @@
 //! A small conversation for tests: entries, layers, prompts, and the entries that the runtime adds for a reply.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::Effect;
@@ -33,6 +33,7 @@ pub(crate) fn tool(name: &str) -> ToolSpec {
         timeout: Duration::from_secs(1),
         asynchronous: false,
         version: "1".into(),
+        counted: OnceLock::new(),
     }
 }
 
@@ -53,6 +54,8 @@ impl Conversation {
             choice: ToolChoice::Auto,
             cycle: cycle(1),
             reasoning_from: 1,
+            tokens: 0,
+            view: 0,
         };
         Self { prompt, memo: Memo::default(), seq: 0, step: 0 }
     }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Ports;
 use crate::answered::Answered;
 use crate::breaker::Breakers;
+use crate::calibration::Calibration;
 use crate::commit::{self, Committed, Submitted, joined};
 use crate::detached_calls::DetachedCalls;
 use crate::draft_stream::DraftStream;
@@ -27,6 +28,7 @@ use crate::health::Health;
 use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
+use crate::sent_requests::SentRequests;
 use crate::think::{Interrupt, ModelCall, ModelCallEnd};
 use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
@@ -45,6 +47,7 @@ pub(crate) struct NodeContext {
     pub(crate) health: Arc<Health>,
     pub(crate) permits: Arc<Permits>,
     pub(crate) breakers: Breakers,
+    pub(crate) calibration: Calibration,
     pub(crate) answered: Answered,
     /// Calls that outlive their cycle.
     pub(crate) detached: Arc<DetachedCalls>,
@@ -97,6 +100,7 @@ struct Driver<'a> {
     suspected: Option<Watch>,
     /// Whether its opening is committed.
     opened: bool,
+    requests: SentRequests,
     /// What the cycle cost, once its run is written.
     spent: Option<Spent>,
     /// When it began, by the monotonic clock.
@@ -146,8 +150,8 @@ pub(crate) async fn activate(
     }
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
-        model: models.own().clone(),
-        others: models.others(),
+        model: node_context.calibration.in_estimate(models.own()),
+        others: models.others(&node_context.calibration),
         new_cycle: CycleId(ports.ids.uuid()),
         panicked: turn.panicked,
     };
@@ -165,6 +169,7 @@ pub(crate) async fn activate(
         outward,
         suspected,
         opened,
+        requests: SentRequests::default(),
         spent,
         began,
         trace,
@@ -193,7 +198,7 @@ impl<'a> Driver<'a> {
                 }
                 Next::Think(prompt) => {
                     let ended = self.think(&prompt).await;
-                    self.handle_model_end(ended).await;
+                    self.handle_model_end(prompt, ended).await;
                 }
                 Next::Inward(calls) => {
                     let step = self.trace.step(self.cycle.step());
@@ -237,15 +242,15 @@ impl<'a> Driver<'a> {
         let now = self.now();
         let prompt = self.cycle.prompt_while_opening(now);
         self.show_thinking();
-        let (outcome, ended) = match prompt {
-            Some(prompt) => self.think_while(opening, &prompt).await?,
+        let (outcome, ended) = match &prompt {
+            Some(prompt) => self.think_while(opening, prompt).await?,
             None => (joined(opening.await)?, None),
         };
         let outcome = self.published(outcome, &open);
         let now = self.now();
         self.cycle.committed(outcome, now);
-        if let Some(ended) = ended {
-            self.handle_model_end(ended).await;
+        if let (Some(prompt), Some(ended)) = (prompt, ended) {
+            self.handle_model_end(prompt, ended).await;
         }
         Ok(())
     }
@@ -315,6 +320,7 @@ impl<'a> Driver<'a> {
         let model_call = ModelCall {
             ports: &self.node_context.ports,
             breakers: &self.node_context.breakers,
+            calibration: &self.node_context.calibration,
             permits: &self.node_context.permits,
             node: &self.node_context.node,
             model,
@@ -361,9 +367,13 @@ impl<'a> Driver<'a> {
         Ok(SummaryEnd::Dropped)
     }
 
-    async fn handle_model_end(&mut self, ended: ModelCallEnd) {
+    async fn handle_model_end(&mut self, prompt: Prompt, ended: ModelCallEnd) {
         match ended {
-            ModelCallEnd::Replied(model_reply) => {
+            ModelCallEnd::Replied(mut model_reply) => {
+                if let Ok(model_reply) = &mut model_reply {
+                    let (model, _) = self.models.select(self.cycle.model());
+                    model_reply.sent = self.requests.note(self.agent, model.info(), prompt);
+                }
                 self.show(AgentState::Processing);
                 self.note_answered(&model_reply).await;
                 let now = self.now();

@@ -9,6 +9,8 @@ use agent::port::{
     BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, ReasoningReplay,
 };
 
+use crate::calibration::Calibration;
+
 /// The models of one activation.
 pub(crate) struct ModelSet {
     own: Arc<dyn Model>,
@@ -39,9 +41,11 @@ impl ModelSet {
         self.own.info()
     }
 
-    /// The other models, by their names in the config.
-    pub(crate) fn others(&self) -> Vec<(String, ModelInfo)> {
-        self.others.iter().map(|(name, model)| (name.clone(), model.info().clone())).collect()
+    /// The other models, by their names in the config, with their windows in tokens of the estimate.
+    pub(crate) fn others(&self, calibration: &Calibration) -> Vec<(String, ModelInfo)> {
+        let scaled =
+            |(name, model): &(String, Arc<dyn Model>)| (name.clone(), calibration.in_estimate(model.info()));
+        self.others.iter().map(scaled).collect()
     }
 
     /// The named model or else the agent's own, with the fragments encoded for it before.

@@ -15,6 +15,7 @@ use agent::port::{
 };
 use agent::prompt::Prompt;
 use agent::repair::repair;
+use agent::run::Sent;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use tracing::{Instrument, Span};
 
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
+use crate::calibration::Calibration;
 use crate::draft_stream::DraftStream;
 use crate::failure;
 use crate::live::DelayKind;
@@ -53,6 +55,7 @@ pub(crate) enum Interrupt {
 pub(crate) struct ModelCall<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) breakers: &'a Breakers,
+    pub(crate) calibration: &'a Calibration,
     pub(crate) permits: &'a Arc<Permits>,
     pub(crate) node: &'a Node,
     pub(crate) model: Arc<dyn Model>,
@@ -100,10 +103,19 @@ impl ModelCall<'_> {
                         return ModelCallEnd::Interrupted(interrupt, Some(tokens));
                     }
                     Ok(Ok((reply, first_ms))) => {
+                        let model = &self.model.info().name;
+                        self.calibration.observe(model, prompt.tokens, reply.usage.input);
                         let verdicts = verdicts(&reply, &*self.ports.toolbox);
                         let model_ms = clock.monotonic_ms().saturating_sub(began);
-                        let model_reply =
-                            ModelReply { reply, verdicts, asked_at, model_ms, first_ms, attempts: attempt };
+                        let model_reply = ModelReply {
+                            reply,
+                            verdicts,
+                            asked_at,
+                            model_ms,
+                            first_ms,
+                            attempts: attempt,
+                            sent: Sent::default(),
+                        };
                         trace::answered(&span, &model_reply);
                         return ModelCallEnd::Replied(Ok(model_reply));
                     }

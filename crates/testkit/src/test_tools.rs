@@ -4,7 +4,7 @@
 //! This module must not know how the runtime calls tools; it only counts the calls.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use agent::call::{Effect, Outcome};
@@ -211,6 +211,7 @@ fn test_tool(
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
+        counted: OnceLock::new(),
     };
     Arc::new(TestTool { spec, behavior, counters: counters.clone() })
 }
@@ -340,6 +341,7 @@ impl Toolbox for EmptyToolbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::call::CallRow;
     use agent::entry::Entry;
     use agent::event::NamedMessage;
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
@@ -380,6 +382,10 @@ mod tests {
             _agent: AgentId,
             _id_or_name: String,
         ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
+            Box::pin(async { Ok(None) })
+        }
+
+        fn call(&self, _: AgentId, _: CallId) -> BoxFuture<'_, Result<Option<CallRow>, StoreError>> {
             Box::pin(async { Ok(None) })
         }
 

@@ -6,7 +6,8 @@ use agent::port::{Tool, Toolbox};
 
 use crate::typed::typed;
 use crate::{
-    ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, recall, send_message,
+    ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, read_outcome, recall,
+    send_message,
 };
 
 /// Why a tool cannot be added.
@@ -24,6 +25,8 @@ pub enum BadTool {
 #[derive(Clone)]
 pub struct ToolKit {
     prebuilt: Vec<Arc<dyn Tool>>,
+    /// For agents with tools outside the prebuilt ones.
+    read_outcome: Arc<dyn Tool>,
     added: Vec<Arc<dyn Tool>>,
 }
 
@@ -31,6 +34,7 @@ pub struct ToolKit {
 pub fn prebuilt() -> ToolKit {
     ToolKit {
         added: Vec::new(),
+        read_outcome: typed::<read_outcome::ReadOutcome>(),
         prebuilt: vec![
             typed::<enter_space::EnterSpace>(),
             typed::<send_message::SendMessage>(),
@@ -65,7 +69,7 @@ impl ToolKit {
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.prebuilt.iter().chain(&self.added)
+        self.prebuilt.iter().chain([&self.read_outcome]).chain(&self.added)
     }
 }
 

@@ -23,7 +23,7 @@ const FRAME_BYTES: usize = 512;
 /// Bytes that are shown of each part of an entry.
 const PART_SHOWN_BYTES: usize = 2 * 1024;
 
-/// Where a text was found.
+// No doc comment: the model would read it.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -32,20 +32,19 @@ pub(crate) enum Kind {
     Assistant,
     Outcomes,
     Memory,
+    Message,
 }
 
 /// Arguments of `recall`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecallArgs {
-    /// Words, the rarer the better.
+    /// Rare words find best.
     #[schemars(length(min = 1))]
     query: String,
     /// Date or time.
     from: Option<String>,
-    /// Date or time, exclusive.
     to: Option<String>,
-    /// Handle or id.
     space: Option<String>,
     kind: Option<Kind>,
 }
@@ -57,7 +56,7 @@ impl PrebuiltTool for Recall {
     type Args = RecallArgs;
     const NAME: &'static str = names::RECALL;
     const DESCRIPTION: &'static str =
-        "Search everything you ever saw, wrote and remember. Use it for what is no longer in view.";
+        "Search all you ever saw, wrote or remember, and your spaces' messages.";
 
     async fn run(args: RecallArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         if args.query.len() > limits::RECALL_QUERY_MAX_BYTES {
@@ -74,6 +73,7 @@ impl PrebuiltTool for Recall {
                 Kind::Assistant => RecallKind::Assistant,
                 Kind::Outcomes => RecallKind::Outcomes,
                 Kind::Memory => RecallKind::Memory,
+                Kind::Message => RecallKind::Message,
             }),
             limit: limits::RECALL_DEFAULT,
         };
@@ -112,7 +112,6 @@ fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, ToolError> 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadCycleArgs {
-    /// Id of the cycle.
     cycle: String,
 }
 
@@ -122,7 +121,7 @@ pub(crate) struct ReadCycle;
 impl PrebuiltTool for ReadCycle {
     type Args = ReadCycleArgs;
     const NAME: &'static str = names::READ_CYCLE;
-    const DESCRIPTION: &'static str = "Read one of your past cycles, oldest first.";
+    const DESCRIPTION: &'static str = "Read one of your past cycles.";
 
     async fn run(args: ReadCycleArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let none =

@@ -2,7 +2,7 @@
 //! arguments, and shapes the reply.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::{Effect, Outcome};
@@ -58,6 +58,7 @@ pub(crate) fn typed<T: PrebuiltTool>() -> Arc<dyn Tool> {
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
+        counted: OnceLock::new(),
     };
     let checker = Checker::new(T::NAME, &schema).expect("a schema derived from a type compiles");
     Arc::new(Typed::<T> { spec, checker, tool: PhantomData })

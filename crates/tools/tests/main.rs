@@ -8,6 +8,7 @@ mod prebuilt {
     mod kit;
     mod memories;
     mod read_messages;
+    mod read_outcome;
     mod recall;
     mod schema;
     mod send_message;

@@ -53,6 +53,8 @@ pub fn prompt(
         choice: ToolChoice::None,
         cycle,
         reasoning_from: u64::MAX,
+        tokens: 0,
+        view: 0,
     }
 }
 

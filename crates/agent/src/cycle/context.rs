@@ -44,8 +44,7 @@ impl Cycle {
         };
         if step.taken.is_empty() && !self.open.decided {
             // Nothing waits: show the workspace as it would follow the next event.
-            let text = self.pinned.workspace(&self.outside.facts, self.life.active_space, now);
-            self.log.layers = text.map(|text| Layer { after: self.log.head_seq, text }).into_iter().collect();
+            self.show_workspace(self.log.head_seq, now);
         } else {
             self.show_inbox(&mut step, now);
         }
@@ -55,7 +54,7 @@ impl Cycle {
             self.show(&mut step, prepared, now);
         }
         view.into_iter().for_each(|view| self.log.replace(view));
-        let shown = self.log.layer_bytes() + step.shown_bytes();
+        let shown = self.log.layer_tokens() + step.shown_tokens();
         let budget = self.pinned.budget(step.model.as_deref(), shown).tokens;
         ContextPreview {
             prompt: self.prompt(&step),

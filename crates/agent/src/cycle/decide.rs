@@ -56,7 +56,7 @@ impl Decision {
 
 impl Cycle {
     pub(super) fn decide(&mut self, mut step: Box<Step>, model_reply: ModelReply, now: Timestamp) -> State {
-        if let Some(error) = unusable(&model_reply.reply) {
+        if let Some(error) = unusable(&model_reply.reply, self.open.decided) {
             self.charge_discarded(&model_reply.reply.usage);
             return self.failed(step, &error, now);
         }
@@ -176,7 +176,9 @@ impl Cycle {
             let ahead = entries.len() as u64 + 1;
             entries.push(self.entry(ahead, kind, message, now));
         };
-        push(&mut entries, EntryKind::Assistant, assistant(decision, &self.log.window));
+        if !decision.model_reply.reply.parts.is_empty() {
+            push(&mut entries, EntryKind::Assistant, assistant(decision, &self.log.window));
+        }
         let rows: Vec<&CallRow> = decision.calls.iter().map(|call| &call.row).collect();
         // Nothing may come between calls and their outcomes: if some are open, a nudge follows their outcomes.
         if rows.iter().any(|row| row.outcome.is_none()) {
@@ -287,6 +289,7 @@ impl Cycle {
         if let Some(end) = end {
             return self.finish_or_cut(end, now);
         }
+        self.outside.note_own(&changes.inward);
         if changes.calls.iter().all(|row| row.state == CallState::Done) {
             return State::Ready(Step::next(&self.open));
         }
@@ -470,7 +473,10 @@ pub(super) fn outcomes(rows: &[&CallRow]) -> ModelMessage {
             Part::ToolResult {
                 id: row.id.clone(),
                 name: row.tool.clone(),
-                text: outcome.shown(),
+                text: match row.effect {
+                    Effect::Inward => outcome.shown(),
+                    _ => outcome.shown_of(&row.id),
+                },
                 error: outcome.failed(),
             }
         })

@@ -10,7 +10,7 @@ use crate::id::CycleId;
 use crate::life::IdleReason;
 use crate::port::{ModelError, ModelInfo, Reply};
 use crate::prompt::Prompt;
-use crate::run::Ending;
+use crate::run::{Ending, Sent};
 use crate::tool::ToolSpec;
 
 /// What the driver must do next.
@@ -104,6 +104,8 @@ pub struct ModelReply {
     pub first_ms: Option<u64>,
     /// Number of attempts.
     pub attempts: u32,
+    /// What was sent.
+    pub sent: Sent,
 }
 
 /// What the driver gives to an activation in addition to what it read from the store.

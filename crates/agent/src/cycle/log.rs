@@ -7,19 +7,23 @@ use crate::compaction;
 use crate::entry::{Entry, View};
 use crate::id::CycleId;
 use crate::life::Layer;
+use crate::tokens;
 use crate::transcript;
+use crate::workspace::Section;
 
 /// The part of the log that is sent.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) view: View,
-    /// The summary as it is sent.
-    summary: Option<Arc<str>>,
+    /// The summary as it is sent, and its tokens.
+    summary: Option<(Arc<str>, u32)>,
     /// Entries that the view shows.
     pub(super) window: Vec<Arc<Entry>>,
     /// Seq of the last entry of the log, shown or not.
     pub(super) head_seq: u64,
     pub(super) layers: Vec<Layer>,
+    /// Parts of the workspace that the agent has changed itself, and so knows without being shown.
+    pub(super) known: Vec<Section>,
     /// How many of the layers, from the first on, the store has.
     stored: usize,
     /// View and window as stored, if less is sent. This happens only before the first decision of a cycle.
@@ -34,7 +38,8 @@ impl Log {
     pub(super) fn new(view: View, window: Vec<Arc<Entry>>, head_seq: u64, layers: Vec<Layer>) -> Self {
         let window = transcript::without_refused(window, &view);
         let (stored, summary) = (layers.len(), sent(&view));
-        Self { view, summary, window, head_seq, layers, stored, full: None, cuts: 0, rebuilt: false }
+        let known = Vec::new();
+        Self { view, summary, window, head_seq, layers, known, stored, full: None, cuts: 0, rebuilt: false }
     }
 
     /// Appends committed entries.
@@ -88,15 +93,15 @@ impl Log {
         self.window.iter().map(|entry| u64::from(entry.tokens)).sum()
     }
 
-    /// Bytes that are sent and are not in the log: the summary and the layers.
-    pub(super) fn layer_bytes(&self) -> usize {
-        let summary = self.summary.as_ref().map_or(0, |summary| summary.len());
-        self.layers.iter().map(|layer| layer.text.len()).sum::<usize>() + summary
+    /// Tokens of what is sent and is not in the log: the summary and the layers.
+    pub(super) fn layer_tokens(&self) -> u64 {
+        let summary = self.summary.as_ref().map_or(0, |(_, tokens)| u64::from(*tokens));
+        self.layers.iter().map(|layer| u64::from(layer.tokens)).sum::<u64>() + summary
     }
 
     /// The summary as it is sent, if there is one.
     pub(super) fn summary(&self) -> Option<Arc<str>> {
-        self.summary.clone()
+        self.summary.as_ref().map(|(text, _)| Arc::clone(text))
     }
 
     /// Layers that the store does not have.
@@ -123,6 +128,6 @@ impl Log {
     }
 }
 
-fn sent(view: &View) -> Option<Arc<str>> {
-    compaction::shown(view).map(Into::into)
+fn sent(view: &View) -> Option<(Arc<str>, u32)> {
+    compaction::shown(view).map(|text| (Arc::from(text.as_str()), tokens::estimate(&text)))
 }

@@ -1,6 +1,7 @@
 //! What happened outside the cycle, as the last glance reported it.
 
-use crate::changes::{Glance, News};
+use crate::changes::{Glance, Inward, News};
+use crate::config::WorkspacePart;
 use crate::life::Facts;
 use crate::prepare::Unread;
 
@@ -10,6 +11,8 @@ pub(super) struct Outside {
     /// Waiting events, apart from those that are taken.
     pub(super) waits: Unread,
     pub(super) facts: Facts,
+    /// Parts of the workspace that the last decision changed.
+    pub(super) own_changes: Vec<WorkspacePart>,
     /// Number of the agent's detached calls.
     pub(super) detached: usize,
     /// A cancel of the cycle was requested.
@@ -34,6 +37,7 @@ impl Outside {
         Self {
             waits,
             facts,
+            own_changes: Vec::new(),
             detached: 0,
             cancel,
             park: None,
@@ -54,6 +58,17 @@ impl Outside {
             self.waits = Unread::default();
         }
         self.glance = glance;
+    }
+
+    /// The agent has changed its own facts.
+    pub(super) fn note_own(&mut self, inward: &Inward) {
+        let changed = [
+            (WorkspacePart::Memories, !inward.memories.is_empty()),
+            (WorkspacePart::Goals, !inward.goals.is_empty()),
+            (WorkspacePart::Plans, !inward.plans.is_empty()),
+            (WorkspacePart::Spaces, inward.active_space.is_some()),
+        ];
+        self.own_changes.extend(changed.into_iter().filter(|(_, changed)| *changed).map(|(part, _)| part));
     }
 
     pub(super) fn looked(&mut self, news: &News) {

@@ -12,13 +12,12 @@ use crate::entry::{Entry, EntryKind};
 use crate::id::{AgentId, CycleId, SpaceId};
 use crate::inbox;
 use crate::life::Facts;
+use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::ModelInfo;
-use crate::quote;
 use crate::tokens;
-use crate::tool::ToolSpec;
 use crate::view::Budget;
-use crate::workspace;
+use crate::workspace::{self, Moment};
 
 /// Fixed for an activation.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ pub(super) struct Pinned {
     pub(super) system: Arc<str>,
     /// The exchanges that are shown before the history.
     pub(super) examples: Vec<Arc<Entry>>,
-    /// Tokens of system, examples and tools, estimated from above.
+    /// Tokens of system, examples and tools.
     pub(super) fixed_tokens: u64,
     /// Milliseconds that the open cycle's earlier activations were awake.
     pub(super) awake_before: u64,
@@ -57,24 +56,22 @@ impl Pinned {
     ) -> Self {
         let system = workspace::system(&entity, &config, &setup.tools);
         let examples = examples(&config.examples);
-        // Plain lengths, because every activation computes this.
-        let plain = |text: &str| text.len() + 2;
-        let size =
-            |tool: &ToolSpec| tool.name.len() + tool.description.len() + quote::size_of(&tool.schema, plain);
-        let shown: usize = examples.iter().map(|entry| entry.message.countable().len()).sum();
-        let fixed = system.len() + shown + setup.tools.iter().map(size).sum::<usize>();
-        let fixed_tokens = tokens::at_most(fixed);
+        let tools: u64 = setup.tools.iter().map(|tool| u64::from(tool.tokens())).sum();
+        let shown: u64 = examples.iter().map(|entry| u64::from(entry.tokens)).sum();
+        let fixed_tokens = u64::from(tokens::estimate(&system)) + shown + tools;
         Self { agent, entity, config, setup, system: system.into(), examples, fixed_tokens, awake_before }
     }
 
-    /// The workspace of this moment, if any part of it is wanted.
-    pub(super) fn workspace(
-        &self,
-        facts: &Facts,
+    /// What the workspace shows in this moment: in a small window less of it.
+    pub(super) fn moment<'a>(
+        &'a self,
+        facts: &'a Facts,
         active: Option<SpaceId>,
         now: Timestamp,
-    ) -> Option<Arc<str>> {
-        workspace::render(&self.entity, facts, active, &self.config.workspace.show, now).map(Into::into)
+    ) -> Moment<'a> {
+        let share = u64::from(self.setup.model.context_window) / limits::WORKSPACE_SHARE;
+        let room = tokens::bytes_within(share).min(limits::WORKSPACE_MAX_BYTES);
+        Moment { me: &self.entity, facts, active, parts: &self.config.workspace.show, room, now }
     }
 
     /// The model that the config names; `None` is the agent's own.
@@ -83,11 +80,10 @@ impl Pinned {
         other.map_or(&self.setup.model, |(_, info)| info)
     }
 
-    /// Room for entries with that model, next to `shown` bytes that are sent but not in the log.
-    pub(super) fn budget(&self, model: Option<&str>, shown: usize) -> Budget {
+    /// Room for entries with that model, next to `shown` tokens that are sent but not in the log.
+    pub(super) fn budget(&self, model: Option<&str>, shown: u64) -> Budget {
         let model = self.model(model);
-        let budget =
-            Budget::of(model.context_window, model.max_output, self.fixed_tokens, tokens::at_most(shown));
+        let budget = Budget::of(model.context_window, model.max_output, self.fixed_tokens, shown);
         let history = &self.config.history;
         let summary = if history.summary == SummaryBy::Off { 0 } else { budget.summary };
         Budget { entries: history.max_entries as usize, summary, ..budget }
@@ -100,8 +96,8 @@ impl Pinned {
 
 /// The exchanges as entries, which are older than every entry of the log.
 fn examples(examples: &[Example]) -> Vec<Arc<Entry>> {
-    let entry = |kind, message| {
-        let (seq, step, tokens) = (0, 0, 0);
+    let entry = |kind, message: ModelMessage| {
+        let (seq, step, tokens) = (0, 0, tokens::estimate(&message.countable()));
         Arc::new(Entry {
             seq,
             cycle: CycleId(Uuid::nil()),

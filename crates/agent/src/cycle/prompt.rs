@@ -78,6 +78,8 @@ impl Cycle {
             choice,
             cycle: self.open.id,
             reasoning_from: self.log.view.reasoning_from,
+            tokens: self.request_tokens(step),
+            view: self.log.view.rev,
         }
     }
 
@@ -86,7 +88,7 @@ impl Cycle {
     /// time.
     pub(super) fn finish_or_cut(&mut self, end: ActivationEnd, now: Timestamp) -> State {
         let ended = matches!(end, ActivationEnd::Ended { .. });
-        let budget = self.pinned.budget(None, self.log.layer_bytes());
+        let budget = self.pinned.budget(None, self.log.layer_tokens());
         let window = &self.log.window;
         let full = view::is_over(window, budget, limits::VIEW_TRIGGER_PERCENT);
         let before = window.partition_point(|entry| entry.cycle != self.open.id);

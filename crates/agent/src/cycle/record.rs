@@ -54,6 +54,7 @@ impl Cycle {
             first_ms: model_reply.first_ms,
             calls: calls.collect(),
             unsent: unsent_text(decision),
+            sent: Some(model_reply.sent.clone()),
             ..self.undecided_record(step, model_reply.asked_at)
         }
     }

@@ -8,13 +8,15 @@ use crate::limits;
 use crate::message::Native;
 use crate::port::{ModelError, Reply, ReplyPart, StopReason};
 
-/// Why the reply cannot be processed.
-pub(super) fn unusable(reply: &Reply) -> Option<ModelError> {
+/// Why the reply cannot be processed. An empty one `may_end` a cycle that has processed its events: some models end
+/// a turn after outcomes, or stay silent after a notice, in this way.
+pub(super) fn unusable(reply: &Reply, may_end: bool) -> Option<ModelError> {
     if reply.parts.is_empty() {
-        return Some(match &reply.stop {
-            StopReason::Refused(why) => ModelError::Invalid(format!("the model refused: {why}")),
-            _ => ModelError::Garbage("an empty reply".into()),
-        });
+        return match &reply.stop {
+            StopReason::Refused(why) => Some(ModelError::Invalid(format!("the model refused: {why}"))),
+            StopReason::End if may_end => None,
+            _ => Some(ModelError::Garbage("an empty reply".into())),
+        };
     }
     let (mut bytes, mut calls) = (0, 0);
     for part in &reply.parts {

@@ -11,10 +11,12 @@ use crate::entry::{Entry, EntryKind};
 use crate::event::{EventState, Waiting};
 use crate::inbox::{self, Batch};
 use crate::life::{Layer, OpenCycle, Previewed};
+use crate::limits;
 use crate::message::ModelMessage;
 use crate::prepare::{Prepared, Situation, prepare};
 use crate::prompt::ToolChoice;
 use crate::run::Usage;
+use crate::workspace::{Moment, Section};
 
 /// A step without a decision.
 #[derive(Clone, Debug, Default)]
@@ -71,9 +73,9 @@ impl Step {
         self.shown_events().map(|shown| Settlement { seq: shown.seq, state: state.clone() }).collect()
     }
 
-    /// Bytes that the step shows in addition to the window and the layers.
-    pub(super) fn shown_bytes(&self) -> usize {
-        self.entries.iter().map(|entry| entry.message.text().len()).sum()
+    /// Tokens that the step shows in addition to the window and the layers.
+    pub(super) fn shown_tokens(&self) -> u64 {
+        self.entries.iter().map(|entry| u64::from(entry.tokens)).sum()
     }
 
     /// Seqs of all events that the cycle was shown, in the order of their list numbers.
@@ -105,9 +107,34 @@ impl Cycle {
         }
         let text = inbox::format_inbox(&step.taken, now, self.life.notice.as_deref());
         let entry = self.entry(1, EntryKind::Inbox, ModelMessage::user(text), now);
-        let workspace = self.pinned.workspace(&self.outside.facts, self.life.active_space, now);
-        self.log.layers = workspace.map(|text| Layer { after: entry.seq, text }).into_iter().collect();
+        self.show_workspace(entry.seq, now);
         step.entries = vec![Arc::new(entry)];
+    }
+
+    /// Shows the workspace behind that entry, at the start of a cycle.
+    pub(super) fn show_workspace(&mut self, after: u64, now: Timestamp) {
+        let text = self.moment(now).whole();
+        self.log.layers = text.map(|text| Layer::new(after, text.into())).into_iter().collect();
+    }
+
+    fn moment(&self, now: Timestamp) -> Moment<'_> {
+        self.pinned.moment(&self.outside.facts, self.life.active_space, now)
+    }
+
+    /// What has changed in the workspace since it was shown in this cycle. What the agent itself changed it knows
+    /// from the outcomes of its calls.
+    fn workspace_update(&mut self, now: Timestamp) -> Option<String> {
+        let own = std::mem::take(&mut self.outside.own_changes);
+        let moment = self.moment(now);
+        let known: Vec<Section> = own.into_iter().filter_map(|part| moment.section(part)).collect();
+        let shown: Vec<&str> = self.log.layers.iter().map(|layer| &*layer.text).collect();
+        // A parked cycle goes on at another time.
+        let parked = self.pinned.awake_before > 0;
+        let stale = if parked { limits::CLOCK_STALE_PARKED_MINUTES } else { limits::CLOCK_STALE_MINUTES };
+        let update = moment.update(&shown, &[self.log.known.as_slice(), &known].concat(), stale);
+        self.log.known.retain(|(part, _)| !known.iter().any(|(newer, _)| newer == part));
+        self.log.known.extend(known);
+        update
     }
 
     /// Prepares the step. Before the first decision, leaves out the entries that do not fit.
@@ -123,7 +150,7 @@ impl Cycle {
     /// Prepares the step without showing anything.
     pub(super) fn prepare(&self, step: &Step, now: Timestamp) -> Prepared {
         let in_progress = step.seqs();
-        let shown = self.log.layer_bytes() + step.shown_bytes();
+        let shown = self.log.layer_tokens() + step.shown_tokens();
         let budget = |model: Option<&str>| self.pinned.budget(model, shown);
         let fallback =
             self.outside.fallbacks_used.checked_sub(1).and_then(|at| self.pinned.config.fallback.get(at));
@@ -160,10 +187,11 @@ impl Cycle {
             self.inject(step, prepared.inject, now);
         }
         let after = self.log.head_seq + step.entries.len() as u64;
-        for text in prepared.layers {
+        let update = if self.open.decided { self.workspace_update(now) } else { None };
+        for text in prepared.layers.into_iter().chain(update) {
             let known = |layer: &Layer| layer.after >= self.log.head_seq && *layer.text == *text;
             if !self.log.layers.iter().any(known) {
-                self.log.layers.push(Layer { after, text: text.into() });
+                self.log.layers.push(Layer::new(after, text.into()));
             }
         }
         step.peeked = true;
@@ -231,12 +259,16 @@ impl Cycle {
         if self.pinned.model(step.model.as_deref()).demo {
             return;
         }
-        let shown = crate::tokens::at_most(self.log.layer_bytes() + step.shown_bytes());
-        let input = self.log.tokens() + self.pinned.fixed_tokens + shown;
-        let usage = Usage { input: Some(input), output: Some(output), ..Usage::default() };
+        let usage =
+            Usage { input: Some(self.request_tokens(step)), output: Some(output), ..Usage::default() };
         self.open.tokens = self.open.tokens.saturating_add(output);
         self.open.estimated.add(&usage);
         self.open.vain.aborted.add(&usage);
+    }
+
+    /// Tokens of the step's request, by the estimate.
+    pub(super) fn request_tokens(&self, step: &Step) -> u64 {
+        self.pinned.fixed_tokens + self.log.layer_tokens() + self.log.tokens() + step.shown_tokens()
     }
 
     /// Charges a discarded reply.

@@ -11,7 +11,7 @@ mod reply_checks;
 mod summaries;
 mod text_reply;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -28,7 +28,7 @@ use crate::event::{Channel, Envelope, Event, EventData, EventKind, EventState, P
 use crate::id::{AgentId, CallId, EntityId, EventId};
 use crate::life::{Activation, Life, Standing, Window};
 use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason};
-use crate::run::{Ending, Usage};
+use crate::run::{Ending, Sent, Usage};
 use crate::tool::ToolSpec;
 
 fn at(ms: i64) -> Timestamp {
@@ -74,6 +74,7 @@ fn tool(name: &str, effect: Effect) -> ToolSpec {
         timeout: Duration::from_secs(1),
         asynchronous: false,
         version: "1".into(),
+        counted: OnceLock::new(),
     }
 }
 
@@ -158,7 +159,15 @@ fn begin(waiting: Vec<Waiting>) -> Cycle {
 fn reply(parts: Vec<ReplyPart>) -> ModelReply {
     let verdicts = parts.iter().filter(|p| matches!(p, ReplyPart::Call { .. })).map(|_| Ok(())).collect();
     let reply = Reply { parts, native: None, usage: Usage::default(), stop: StopReason::End };
-    ModelReply { reply, verdicts, asked_at: at(1_995), model_ms: 5, first_ms: Some(2), attempts: 1 }
+    ModelReply {
+        reply,
+        verdicts,
+        asked_at: at(1_995),
+        model_ms: 5,
+        first_ms: Some(2),
+        attempts: 1,
+        sent: Sent::default(),
+    }
 }
 
 fn call(name: &str) -> ReplyPart {

@@ -2,8 +2,9 @@
 //! space that the agent is not a member of.
 
 use super::{BoxFuture, Recall, StoreError};
+use crate::call::CallRow;
 use crate::event::NamedMessage;
-use crate::id::{AgentId, SpaceId};
+use crate::id::{AgentId, CallId, SpaceId};
 use crate::life::SpaceFacts;
 use crate::run::Run;
 
@@ -27,6 +28,8 @@ pub trait Lookup: Recall {
         agent: AgentId,
         id_or_name: String,
     ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>>;
+    /// A call of the agent, with its outcome.
+    fn call(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<CallRow>, StoreError>>;
     /// The agent's newest runs, newest first.
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>>;
 }

@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{BoxFuture, Lookup};
-use crate::call::Outcome;
+use crate::call::{Effect, Outcome};
 use crate::changes::Inward;
 use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use crate::life::Facts;
 pub use crate::tool::ToolSpec;
+use crate::tool::names;
 
 /// The context of a call, and what an inward tool may read.
 pub struct ToolContext<'a> {
@@ -78,14 +79,25 @@ pub trait Tool: Send + Sync {
 }
 
 /// The tools of an agent with this list of names, in a stable order. Without a list it has the prebuilt ones: a tool
-/// that reaches outside must be named.
+/// that reaches outside must be named. With one that does, it can also read what was left out of a large outcome.
 pub fn specs(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Arc<[ToolSpec]> {
     let has = |name: &String| match wanted {
         Some(wanted) => wanted.contains(name),
         None => toolbox.is_prebuilt(name),
     };
-    let chosen = toolbox.names().into_iter().filter(has);
-    chosen.filter_map(|name| Some(toolbox.tool(&name)?.spec().clone())).collect()
+    let spec = |name: String| {
+        let tool = toolbox.tool(&name)?;
+        // Counted in the original, so that the copies of all activations have it.
+        tool.spec().tokens();
+        Some(tool.spec().clone())
+    };
+    let mut chosen: Vec<ToolSpec> = toolbox.names().into_iter().filter(has).filter_map(spec).collect();
+    let listed = |name: &str| chosen.iter().any(|tool| tool.name == name);
+    // Outcomes of inward tools are bounded.
+    if chosen.iter().any(|tool| tool.effect != Effect::Inward) && !listed(names::READ_OUTCOME) {
+        chosen.extend(spec(names::READ_OUTCOME.to_owned()));
+    }
+    chosen.into()
 }
 
 /// All tools of a server, by name.

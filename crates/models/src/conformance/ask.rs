@@ -1,6 +1,6 @@
 //! The requests of the checks, and when the pieces of the answers arrived.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::Effect;
@@ -72,6 +72,8 @@ impl Question {
             choice: if calls { ToolChoice::Auto } else { ToolChoice::None },
             cycle: CycleId(hashed_uuid(&["conformance"])),
             reasoning_from: 0,
+            tokens: 0,
+            view: 0,
         }
     }
 }
@@ -108,6 +110,7 @@ fn weather() -> ToolSpec {
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
+        counted: OnceLock::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the demo model's answers to real prompts.
 
 use super::*;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use agent::call::Effect;
 use agent::entry::Entry;
@@ -46,6 +46,7 @@ fn prompt(items: Vec<Item>) -> Prompt {
         timeout: Duration::from_secs(1),
         asynchronous: false,
         version: "1".into(),
+        counted: OnceLock::new(),
     };
     Prompt {
         system: Arc::from("system"),
@@ -54,6 +55,8 @@ fn prompt(items: Vec<Item>) -> Prompt {
         choice: ToolChoice::Auto,
         cycle: cycle(1),
         reasoning_from: 0,
+        tokens: 0,
+        view: 0,
     }
 }
 

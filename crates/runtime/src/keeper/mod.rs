@@ -26,6 +26,7 @@ use crate::Ports;
 use crate::activation::{Activated, NodeContext, StoreFailure, Wakes, activate};
 use crate::answered::Answered;
 use crate::breaker::Breakers;
+use crate::calibration::Calibration;
 use crate::detached_calls::DetachedCalls;
 use crate::health::Health;
 use crate::node::{Node, Signal};
@@ -79,6 +80,7 @@ pub fn start(ports: Ports) -> Keeper {
     let node_context = Arc::new(NodeContext {
         ports,
         breakers,
+        calibration: Calibration::default(),
         answered: Answered::default(),
         detached,
         node: node.clone(),

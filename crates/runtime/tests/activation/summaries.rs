@@ -197,3 +197,15 @@ async fn a_death_at_any_commit_leaves_a_history_that_goes_on() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_model_that_counts_more_tokens_than_the_estimate_gets_a_smaller_window() {
+    let rounds = async |percent: u64| {
+        let model = small(move |prompt| answers(prompt).usage(prompt.tokens * percent / 100, 0, 10));
+        let mut fixture = Fixture::with(model, |store| store);
+        let (ada, _) = talk(&mut fixture, 6, None).await;
+        view(&fixture, ada).await.compaction.map_or(0, |compaction| compaction.round)
+    };
+    let (as_estimated, twice) = (rounds(100).await, rounds(200).await);
+    assert!(twice > as_estimated, "{twice} compactions, and {as_estimated} with the estimate's count");
+}

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use agent::call::CallRow;
 use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
 use agent::entry::Entry;
 use agent::id::{AgentId, CallId, CycleId, SpaceId};
@@ -403,6 +404,10 @@ impl Lookup for Port {
         id_or_name: String,
     ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
         Box::pin(self.read(None, move |sqlite| now(Lookup::space(sqlite, agent, id_or_name))))
+    }
+
+    fn call(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<CallRow>, StoreError>> {
+        Box::pin(self.read(None, move |sqlite| now(Lookup::call(sqlite, agent, call))))
     }
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {

@@ -175,6 +175,11 @@ fn bounded(world: &World, sqlite: &Sqlite, agent: AgentId) {
     for run in runs(sqlite, agent) {
         let steps = run.steps.len();
         world.env.check(steps <= 20, || format!("P6: cycle {} took {steps} steps", run.id));
+        for sent in run.steps.iter().filter_map(|step| step.sent.as_ref()) {
+            world
+                .env
+                .check(sent.broken.is_none(), || format!("P5: cycle {} broke its prefix: {sent:?}", run.id));
+        }
         let interrupts: u32 = run.steps.iter().map(|step| step.interrupts).sum();
         world.env.check(interrupts <= limits::INTERRUPTS_PER_CYCLE, || {
             format!("P6: cycle {} was interrupted {interrupts} times", run.id)

@@ -2,7 +2,7 @@
 //!
 //! Must not know who calls them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::{Effect, Outcome};
@@ -69,6 +69,7 @@ impl Toolkit {
                 timeout: asynchronous.unwrap_or(Duration::from_millis(limits::TOOL_TIMEOUT_MS)),
                 asynchronous: asynchronous.is_some(),
                 version: "1".to_owned(),
+                counted: OnceLock::new(),
             };
             let (env, liveness) = (Arc::clone(env), Arc::clone(liveness));
             Arc::new(WorldTool { spec, behaviour, env, liveness }) as Arc<dyn Tool>

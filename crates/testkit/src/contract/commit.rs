@@ -186,9 +186,13 @@ pub async fn a_canceled_cycle_may_settle_and_close_but_not_decide_or_start(b: Ba
     assert_eq!(w.commit(driver.lease, start).await, CommitOutcome::Canceled);
     let mut settle = driver.changes(CommitKind::Settle);
     let outcome = Some(Outcome::ok("came all the same"));
-    settle.call_changes = vec![CallChange { id: call, state: CallState::Done, outcome: outcome.clone() }];
+    settle.call_changes =
+        vec![CallChange { id: call.clone(), state: CallState::Done, outcome: outcome.clone() }];
     let (glance, _) = driver.commit(&w, settle).await;
     assert!(glance.cancel);
+    let found = w.b.lookup.call(w.ada, call.clone()).await.unwrap();
+    assert_eq!(found.unwrap().outcome, outcome, "an agent can look its own call up");
+    assert_eq!(w.b.lookup.call(w.bob, call).await.unwrap(), None, "and no other agent's");
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, outcome);
     let closing = driver.canceled();
     driver.commit(&w, closing).await;

@@ -444,7 +444,7 @@ pub async fn layers_are_returned_with_the_open_cycle(b: Backend) {
     let w = world(b).await;
     w.post(w.family, "hello").await;
     let mut driver = w.open(w.ada).await;
-    let layer = Layer { after: 1, text: Arc::from("the workspace, as it was") };
+    let layer = Layer::new(1, Arc::from("the workspace, as it was"));
     let mut decision = driver.decision_with(vec![driver.outward(0, true)]);
     decision.layers = vec![layer.clone()];
     driver.commit(&w, decision).await;

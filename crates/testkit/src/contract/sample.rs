@@ -92,7 +92,7 @@ async fn post_and_finish(w: &World) {
     decision.inward.goals = vec![GoalChange::Set(goal())];
     decision.inward.plans = vec![PlanChange::Set(plan())];
     decision.inward.active_space = Some(w.family);
-    let layer = Layer { after: driver.head + 1, text: "the workspace".into() };
+    let layer = Layer::new(driver.head + 1, "the workspace".into());
     decision.layers = vec![layer];
     let mut open = decision.open.clone().unwrap();
     open.step = 0;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent::call::Effect;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, specs};
 use serde_json::Value;
 use tools::BadTool;
@@ -28,8 +29,13 @@ impl Tool for Named {
 }
 
 fn named(name: &str) -> Arc<dyn Tool> {
+    changed(name, |_| {})
+}
+
+fn changed(name: &str, change: impl FnOnce(&mut ToolSpec)) -> Arc<dyn Tool> {
     let mut spec = tools::prebuilt().tool("skip").expect("a prebuilt tool").spec().clone();
     spec.name = name.into();
+    change(&mut spec);
     Arc::new(Named(spec))
 }
 
@@ -50,6 +56,7 @@ fn names_are_in_a_stable_order_with_added_tools_after_prebuilt_ones() {
         "get_my_runs",
         "recall",
         "read_cycle",
+        "read_outcome",
         "zeta",
         "alpha",
     ];
@@ -59,15 +66,19 @@ fn names_are_in_a_stable_order_with_added_tools_after_prebuilt_ones() {
 }
 
 #[test]
-fn an_agent_has_an_added_tool_only_if_it_names_it() {
-    let kit = tools::prebuilt().with(named("fetch")).unwrap();
+fn an_agent_has_an_added_tool_only_if_it_names_it_and_then_reads_large_outcomes() {
+    let outward = |spec: &mut ToolSpec| spec.effect = Effect::ReadOnly;
+    let kit = tools::prebuilt().with(named("note")).unwrap().with(changed("fetch", outward)).unwrap();
     let has = |wanted: Option<&[&str]>| {
         let wanted: Option<Vec<String>> =
             wanted.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
         specs(&kit, wanted.as_deref()).iter().map(|spec| spec.name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(has(None), tools::prebuilt().names());
-    assert_eq!(has(Some(&["fetch", "done"])), ["done", "fetch"]);
+    let prebuilt = tools::prebuilt().names();
+    assert_eq!(has(None), prebuilt[..prebuilt.len() - 1]);
+    assert_eq!(has(Some(&["note", "done"])), ["done", "note"]);
+    assert_eq!(has(Some(&["fetch", "done"])), ["done", "fetch", "read_outcome"]);
+    assert_eq!(has(Some(&["fetch", "read_outcome"])), ["read_outcome", "fetch"]);
     assert_eq!(has(Some(&[])), [] as [&str; 0]);
 }
 

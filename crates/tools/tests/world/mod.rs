@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use agent::call::CallRow;
 use agent::changes::Inward;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::Entry;
@@ -44,6 +45,7 @@ pub(crate) struct Stored {
     pub(crate) member_of: Vec<SpaceId>,
     pub(crate) messages: Vec<NamedMessage>,
     pub(crate) runs: Vec<Run>,
+    pub(crate) calls: Vec<CallRow>,
     /// Spaces of the agent that its facts lack, or have without all members.
     pub(crate) unlisted: Vec<SpaceFacts>,
     pub(crate) broken: bool,
@@ -171,6 +173,11 @@ impl Lookup for Stored {
     fn space(&self, agent: AgentId, text: String) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
         let meant = |facts: &&SpaceFacts| facts.space.name == text || facts.space.id.to_string() == text;
         let found = self.unlisted.iter().filter(|_| agent == SCOUT).find(meant).cloned();
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn call(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<CallRow>, StoreError>> {
+        let found = self.calls.iter().filter(|_| agent == SCOUT).find(|row| row.id == call).cloned();
         Box::pin(async move { Ok(found) })
     }
 

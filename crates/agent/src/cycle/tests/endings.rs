@@ -160,7 +160,7 @@ fn the_run_includes_wasted_tokens_even_if_the_cycle_was_parked_in_between() {
     let (mut commits, _) = drive(&mut cycle);
     cycle.outdated(news(vec![urgent(2)]), Some(40));
     drive_seeing(&mut cycle, &[urgent(2)]);
-    cycle.replied(Ok(model_reply(Vec::new(), 200)), at(2_000));
+    cycle.replied(Ok(model_reply(vec![call("look"); limits::REPLY_CALLS_MAX + 1], 200)), at(2_000));
     let (parked, next) = drive(&mut cycle);
     assert!(matches!(next, Next::Finished(ActivationEnd::Parked { .. })), "{next:?}");
     commits.extend(parked);

@@ -67,3 +67,19 @@ fn a_reply_that_is_too_large_is_a_failed_attempt_and_arguments_too_large_are_not
     assert_eq!(commits[0].calls[0].arguments, "{}");
     assert!(commits[0].entries.iter().all(|entry| entry.message.countable().len() < 1_000));
 }
+
+#[test]
+fn a_large_outcome_is_shown_with_its_ends_and_the_way_to_read_the_rest() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (_, next) = reply_with(&mut cycle, vec![call("look")]);
+    let Next::Outward(rows) = next else { panic!("wanted `look` to be run, got {next:?}") };
+    let text = format!("BEGIN{}END", "x".repeat(limits::OUTCOME_SHOWN_MAX_BYTES));
+    cycle.settled(rows[0].id.clone(), Outcome::ok(&text));
+    let (settle, _) = drive(&mut cycle);
+    let shown = settle[0].entries[0].message.countable();
+    let note =
+        format!("[… 9 of {} bytes left out; read_outcome shows them, call: {} …]", text.len(), rows[0].id);
+    assert!(shown.contains("BEGIN") && shown.contains("END") && shown.contains(&note), "{shown}");
+    assert_eq!(settle[0].call_changes[0].outcome.as_ref().unwrap().text, text, "stored whole");
+}

@@ -74,6 +74,21 @@ fn a_model_that_was_told_how_to_post_may_post_or_stay_silent() {
 }
 
 #[test]
+fn an_empty_reply_ends_a_cycle_that_has_processed_its_events_and_fails_before() {
+    let mut cycle = asked(&json!({}));
+    let (commits, _) = reply_with(&mut cycle, Vec::new());
+    assert!(
+        commits.iter().all(|changes| changes.kind != CommitKind::Decide),
+        "nothing was processed: tried again"
+    );
+    let mut cycle = asked(&json!({}));
+    reply_with(&mut cycle, vec![text("Hello!")]);
+    let (commits, next) = reply_with(&mut cycle, Vec::new());
+    assert_eq!((ended(&next), posted(&commits)), ((Ending::Completed, None), vec![]));
+    assert!(commits[0].entries.is_empty(), "vendors refuse an empty message");
+}
+
+#[test]
 fn only_a_cycle_that_owes_one_person_an_answer_posts_text() {
     let cases = [
         ("tool", json!({"reply": "tool"}), vec![message(1, PERSON, SPACE)]),

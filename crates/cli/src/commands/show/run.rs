@@ -48,6 +48,7 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     });
     section(screen, "messages", lines.collect());
     section(screen, "text that was not sent (only operators see it)", unsent(&run));
+    section(screen, "requests that did not extend the one before (a fault of the server)", broken(&run));
     section(screen, "late results", open::late(client, screen, &run).await?);
     section(screen, "open calls of its agent", open::lines(client, screen, run.agent).await?);
     Ok(())
@@ -63,6 +64,13 @@ fn unsent(run: &RunJson) -> Vec<String> {
         })
     });
     lines.collect()
+}
+
+/// The first difference of each request that the provider's cache could not serve, by step.
+fn broken(run: &RunJson) -> Vec<String> {
+    let first =
+        |step: &StepRecord| Some(format!("step {}: {}", step.step, step.sent.as_ref()?.broken.as_ref()?));
+    run.steps.iter().filter_map(first).collect()
 }
 
 fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {

@@ -1,7 +1,8 @@
 //! Queries on behalf of an agent: each one names the agent, so that it never returns what that agent may not read.
 
+use agent::call::CallRow;
 use agent::event::NamedMessage;
-use agent::id::{AgentId, SpaceId};
+use agent::id::{AgentId, CallId, SpaceId};
 use agent::life::SpaceFacts;
 use agent::port::{BoxFuture, Lookup, StoreError};
 use agent::run::Run;
@@ -9,6 +10,7 @@ use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::ports::{Caller, Sqlite};
+use crate::sqlite::tables::calls;
 use crate::sqlite::tables::facts::members;
 use crate::sqlite::tables::messages::named_messages;
 use crate::sqlite::tables::rows::{SPACE, agent_row, bytes, first, id_or_name, space_at, u64_at};
@@ -32,6 +34,14 @@ impl Lookup for Sqlite {
         id_or_name: String,
     ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
         let done = self.read_inline(Caller::Agents, move |db, _| space(db, agent, &id_or_name));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn call(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<CallRow>, StoreError>> {
+        let done = self.read(Caller::Agents, move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => calls::of_agent(db, row, &call),
+            None => Ok(None),
+        });
         Box::pin(async move { Ok(done.await?) })
     }
 

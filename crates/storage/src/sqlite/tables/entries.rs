@@ -148,7 +148,7 @@ pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outc
 pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<Layer>> {
     let sql = "SELECT after, text FROM layer WHERE agent = ? AND cycle = ? ORDER BY request, idx";
     all(db, sql, params![agent, bytes(cycle.0)], |row| {
-        Ok(Layer { after: u64_at(row, 0)?, text: row.get::<_, String>(1)?.into() })
+        Ok(Layer::new(u64_at(row, 0)?, row.get::<_, String>(1)?.into()))
     })
 }
 
@@ -169,7 +169,7 @@ mod tests {
         let commit = |kind, cycle, texts: &[&str]| {
             let mut changes =
                 Changes::new(kind, CycleId(Uuid::from_u128(cycle)), 0, 0, Timestamp::UNIX_EPOCH);
-            changes.layers = texts.iter().map(|text| Layer { after: 1, text: (*text).into() }).collect();
+            changes.layers = texts.iter().map(|text| Layer::new(1, (*text).into())).collect();
             put_layers(&db, 1, &changes).unwrap();
         };
         // A commit without an open cycle ends the cycle, unless it only writes a view.

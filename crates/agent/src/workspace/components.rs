@@ -1,0 +1,144 @@
+//! The components of the workspace: one row each in [`COMPONENTS`], and a function from the facts of the moment to items. Ids
+//! are shown next to names, so that the model can pass them to tools.
+
+use crate::config::{WakeOn, WorkspacePart};
+use crate::goals::{self, Branch};
+use crate::life::{GoalStatus, Memory, PendingCall, Plan, Schedule, SpaceFacts};
+use crate::limits;
+use crate::quote::quoted;
+
+use super::Moment;
+
+/// One component. A new one needs a part in the config, a row in [`COMPONENTS`] and a function.
+pub(super) struct Component {
+    /// Its name in the config.
+    pub(super) part: WorkspacePart,
+    /// Its heading.
+    pub(super) title: &'static str,
+    /// The share of the workspace in percent that it gets in any case. What others do not use is added, in the order
+    /// of the rows.
+    pub(super) share: usize,
+    /// Its items, the most important first.
+    pub(super) items: fn(&Moment<'_>) -> Vec<Item>,
+}
+
+/// An item of a component, shown whole or not at all.
+pub(super) struct Item {
+    /// One line or more, without a line end.
+    pub(super) text: String,
+    /// What stands for it if there is no room for it, quoted.
+    pub(super) name: Option<String>,
+}
+
+impl Item {
+    fn new(text: String) -> Self {
+        Self { text, name: None }
+    }
+}
+
+/// All components, in the order in which they are shown.
+pub(super) const COMPONENTS: [Component; 6] = [
+    Component { part: WorkspacePart::Clock, title: "Now", share: 1, items: clock },
+    Component { part: WorkspacePart::Spaces, title: "Your spaces", share: 24, items: spaces },
+    Component { part: WorkspacePart::Goals, title: "Your goals", share: 20, items: goals },
+    Component { part: WorkspacePart::Memories, title: "Your memories", share: 35, items: memories },
+    Component { part: WorkspacePart::Plans, title: "Your plans", share: 15, items: plans },
+    Component { part: WorkspacePart::Calls, title: "Your pending calls", share: 5, items: pending },
+];
+
+fn clock(now: &Moment<'_>) -> Vec<Item> {
+    vec![Item::new(now.now.to_string())]
+}
+
+fn spaces(now: &Moment<'_>) -> Vec<Item> {
+    let Moment { me, facts, active, .. } = *now;
+    let mut items = Vec::new();
+    for SpaceFacts { space, members, more_members } in &facts.spaces {
+        let marks = match (active == Some(space.id), space.closed) {
+            (true, _) => ", active",
+            (false, true) => ", closed",
+            (false, false) => "",
+        };
+        let rule = match space.wake_on {
+            WakeOn::All => "",
+            WakeOn::Mention => "; your messages wake other agents here only if they name them as @handle",
+        };
+        let head = format!("- {}{}{marks}{rule}", space.name, other_name(&space.display_name, &space.name));
+        let members: Vec<String> = members
+            .iter()
+            .map(|member| {
+                let entity = &member.entity;
+                if entity.id == me.id {
+                    return "you".to_owned();
+                }
+                format!("{} (@{}, {})", quoted(&entity.display_name), entity.name, entity.kind.as_str())
+            })
+            .collect();
+        let more = match more_members {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        items.push(Item::new(format!("{head}\n  members: {}{more}", members.join(", "))));
+    }
+    if facts.more_spaces > 0 {
+        let at_least = if facts.spaces.len() + facts.more_spaces < limits::SPACES_COUNTED_MAX {
+            ""
+        } else {
+            "at least "
+        };
+        items.push(Item::new(format!("({at_least}{} more: name one by its handle)", facts.more_spaces)));
+    }
+    if items.is_empty() {
+        let nobody = "none; nobody can read your messages until you are a member of a space";
+        items.push(Item::new(nobody.to_owned()));
+    }
+    items
+}
+
+/// The display name in parentheses, unless it equals the handle.
+fn other_name(display_name: &str, handle: &str) -> String {
+    match display_name.eq_ignore_ascii_case(handle) {
+        true => String::new(),
+        false => format!(" ({})", quoted(display_name)),
+    }
+}
+
+fn goals(now: &Moment<'_>) -> Vec<Item> {
+    let line = |Branch { goal, depth }: Branch<'_>| {
+        let indent = "  ".repeat(depth);
+        let text = quoted(&goal.description);
+        let state = match goal.status {
+            GoalStatus::Active => format!("priority {}", goal.priority),
+            finished => format!("{}, but sub-goals are active", finished.as_str()),
+        };
+        Item::new(format!("{indent}- {text} | id: {} | {state}", goal.id))
+    };
+    goals::pursued(&now.facts.goals).into_iter().map(line).collect()
+}
+
+fn memories(now: &Moment<'_>) -> Vec<Item> {
+    let line = |memory: &Memory| Item {
+        text: format!("- {}: {}", quoted(&memory.key), quoted(&memory.value)),
+        name: Some(quoted(&memory.key)),
+    };
+    now.facts.memories.iter().map(line).collect()
+}
+
+fn plans(now: &Moment<'_>) -> Vec<Item> {
+    let line = |plan: &Plan| {
+        let when = match &plan.schedule {
+            Schedule::At { at } => format!("at {at}"),
+            Schedule::Cron { expression, zone } => format!("cron {} in {zone}", quoted(expression)),
+        };
+        let next = plan.next_at.map(|at| format!(", next {at}")).unwrap_or_default();
+        let (name, instruction) = (quoted(&plan.name), quoted(&plan.instruction));
+        Item::new(format!("- {name} | id: {} | {when}{next}: {instruction}", plan.id))
+    };
+    now.facts.plans.iter().map(line).collect()
+}
+
+/// Calls whose outcomes will arrive as events.
+fn pending(now: &Moment<'_>) -> Vec<Item> {
+    let line = |call: &PendingCall| Item::new(format!("- {} | call: {}", quoted(&call.tool), call.id));
+    now.facts.pending.iter().map(line).collect()
+}
