@@ -4,7 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly out="$PWD/${CARGO_TARGET_DIR:-target}/dist"
+target_dir="${CARGO_TARGET_DIR:-target}"
+case "$target_dir" in /*) ;; *) target_dir="$PWD/$target_dir" ;; esac
+readonly out="$target_dir/dist"
 readonly image_max_bytes=50000000
 readonly ready_seconds=30
 readonly stop_seconds=15

@@ -21,14 +21,15 @@ use crate::watched::Point;
 /// Tokens of the short and of the long history, in thousands.
 const SHORT: usize = 10;
 const LONG: usize = 100;
-/// Words of a message and of its answer; a cycle comes to about a thousand tokens.
-const WORDS: usize = 450;
+/// Tokens of a cycle that fills a history, in thousands, and words of its message and of its answer.
+const FILL: usize = 2;
+const WORDS: usize = 900;
 /// Steps of one measured cycle; the first is not counted.
-const STEPS: usize = 15;
-/// Measured cycles of each history.
-const CYCLES: usize = 20;
+const STEPS: usize = 12;
+/// Measured cycles of each history. A history stays below the 400 entries at which it would be compacted.
+const CYCLES: usize = 9;
 /// Cycles of each history before the first measured one.
-const WARM_UP: usize = 3;
+const WARM_UP: usize = 2;
 
 /// An agent with a history.
 struct AgentHistory {
@@ -39,12 +40,17 @@ struct AgentHistory {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
+    compared(bench, "core.step_overhead_ratio", &AgentConfig::default())
+}
+
+/// Compares the histories of two agents with this config.
+pub(crate) fn compared(bench: &Bench, metric: &'static str, config: &AgentConfig) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = server::threads()?;
     let stub = Stub::start()?;
     let server = build(&threads, &stub, dir.path())?;
-    let mut short_history = build_history(&threads, &server, &stub, "young", SHORT)?;
-    let mut long_history = build_history(&threads, &server, &stub, "old", LONG)?;
+    let mut short_history = build_history(&threads, &server, &stub, "young", SHORT, config)?;
+    let mut long_history = build_history(&threads, &server, &stub, "old", LONG, config)?;
     for round in 0..WARM_UP + CYCLES {
         // In turns, so that other load on the machine affects both equally.
         for history in [&mut short_history, &mut long_history] {
@@ -63,7 +69,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     );
     let value = (long_history.cpu.median(), "us");
     let floor = short_history.cpu.median();
-    Ok(vec![Metric::new("core.step_overhead_ratio", value, floor, Goal::RatioAtMost(1.3), note)])
+    Ok(vec![Metric::new(metric, value, floor, Goal::RatioAtMost(1.3), note)])
 }
 
 fn build(threads: &Runtime, stub: &Stub, dir: &Path) -> Result<BenchServer> {
@@ -85,13 +91,14 @@ fn build_history(
     stub: &Stub,
     name: &str,
     thousands: usize,
+    config: &AgentConfig,
 ) -> Result<AgentHistory> {
     let limits = Limits { max_steps: 1_000, token_budget: 10_000_000, ..Limits::default() };
     let tools = Some(vec!["put".to_owned()]);
-    let config = AgentConfig { limits, tools, ..AgentConfig::default() };
+    let config = AgentConfig { limits, tools, ..config.clone() };
     let home = threads.block_on(server.home(name, config))?;
     let mut listener = server.listen(home.agent);
-    for cycle in 0..thousands {
+    for cycle in 0..thousands / FILL {
         stub.script([Answer::Text(prose(2 * cycle, WORDS))]);
         threads.block_on(server.post(&home, &prose(2 * cycle + 1, WORDS)))?;
         threads.block_on(listener.ended())?;

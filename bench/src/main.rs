@@ -3,8 +3,8 @@
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
 //! goal, met}` with a `note` on how it was measured. With names of groups (`wake`, `accepts`, `cycles`,
-//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair` and `density` and their
-//! parts) as arguments it measures only those and writes no file.
+//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair`, `density` and `mind` and
+//! their parts) as arguments it measures only those and writes no file.
 //!
 //! Each group has a module. `server` builds a server as `viv up` does; `watched` and `stub` record when
 //! requests pass them; `measure` and `machine` hold the clocks and measure the disk.
@@ -21,6 +21,7 @@ mod instant;
 mod interrupt;
 mod machine;
 mod measure;
+mod mind;
 mod process;
 mod report;
 mod server;
@@ -43,7 +44,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 20] = [
+const GROUPS: [Group; 23] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -64,6 +65,9 @@ const GROUPS: [Group; 20] = [
     ("density.neighbour", density::neighbour::measure),
     ("density.accepts", density::accepts::measure),
     ("density.sleepers", density::sleepers::measure),
+    ("mind.request", mind::request::measure),
+    ("mind.step", mind::step::measure),
+    ("mind.life", mind::life::measure),
 ];
 
 /// The context of all groups.

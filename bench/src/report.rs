@@ -79,6 +79,11 @@ pub(crate) fn progress(group: &str) {
     eprintln!("measuring {group} …");
 }
 
+/// Prints a table of a group, as Markdown.
+pub(crate) fn table(lines: &[String]) {
+    println!("\n{}\n", lines.join("\n"));
+}
+
 /// Prints the table, the notes and the machine.
 pub(crate) fn print(metrics: &[Metric], machine: &Machine) {
     println!();

@@ -165,12 +165,30 @@ pub struct Example {
 pub struct Workspace {
     /// The parts that are shown; none for a model that is confused by them.
     pub show: Vec<WorkspacePart>,
+    /// What becomes of it after the cycle.
+    pub placement: Placement,
 }
 
 impl Default for Workspace {
     fn default() -> Self {
-        Self { show: WorkspacePart::ALL.to_vec() }
+        Self { show: WorkspacePart::ALL.to_vec(), placement: Placement::default() }
     }
+}
+
+/// What becomes of a workspace after its cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// It vanishes; each cycle is shown the whole of it.
+    #[default]
+    Fresh,
+    /// It is sent as long as the view stands, and later cycles are shown what has changed.
+    Append,
+}
+
+impl Placement {
+    /// All names.
+    pub const NAMES: [&str; 2] = ["fresh", "append"];
 }
 
 /// How much of an agent's history the model is shown, in addition to what its context window allows.

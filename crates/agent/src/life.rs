@@ -535,7 +535,7 @@ pub struct Activation {
     pub died: bool,
     /// What the workspace is rendered from.
     pub facts: Facts,
-    /// The open cycle's layers.
+    /// The open cycle's layers; where workspaces stay, also those of the earlier cycles that the view shows.
     pub layers: Vec<Layer>,
     /// Whether the opening may overlap the model request: the store was closed cleanly, or all waiting events were
     /// accepted after this start.

@@ -88,7 +88,7 @@ pub struct CallRecord {
 
 /// What a request was: enough to explain what the provider's cache did with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sent {
+pub struct SentRequest {
     /// A hash of everything that was sent. Each request of a cycle extends the one before.
     pub prefix: String,
     /// The revision of the view of the history.
@@ -155,7 +155,7 @@ pub struct StepRecord {
     pub unsent: Option<String>,
     /// The request that was answered. `None` in runs of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sent: Option<Sent>,
+    pub sent: Option<SentRequest>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]

@@ -14,7 +14,7 @@ use crate::entity::Entity;
 use crate::id::SpaceId;
 use crate::life::Facts;
 use crate::limits;
-use components::{COMPONENTS, Component, Item};
+use components::{COMPONENTS, Component, Fact};
 pub use system::system;
 
 const HEAD: &str = "[WORKSPACE — facts of this moment, not part of your history]";
@@ -94,7 +94,7 @@ impl Moment<'_> {
             let more = (need - *given).min(left);
             (*given, left) = (*given + more, left - more);
         }
-        let text = |((component, items), room): ((&'static Component, Vec<Item>), usize)| {
+        let text = |((component, items), room): ((&'static Component, Vec<Fact>), usize)| {
             (component, section(component, &items, room))
         };
         all.into_iter().zip(given).map(text).collect()
@@ -111,7 +111,7 @@ fn is_stale(last: Option<&&str>, now: Timestamp, minutes: i64) -> bool {
 }
 
 /// Bytes that the whole component takes.
-fn needed(component: &Component, items: &[Item]) -> usize {
+fn needed(component: &Component, items: &[Fact]) -> usize {
     match items.iter().map(|item| item.text.len() + 1).sum::<usize>() {
         0 => 0,
         items => items + component.title.len() + 4,
@@ -119,7 +119,7 @@ fn needed(component: &Component, items: &[Item]) -> usize {
 }
 
 /// The items that fit into `room`, then how many do not, with the names of some.
-fn section(component: &Component, items: &[Item], room: usize) -> String {
+fn section(component: &Component, items: &[Fact], room: usize) -> String {
     let title = component.title;
     match items {
         [] => String::new(),

@@ -106,12 +106,7 @@ pub struct DeadEventsJson {
     pub reason: String,
 }
 
-impl From<agent::port::DeadEvents> for DeadEventsJson {
-    fn from(dead: agent::port::DeadEvents) -> Self {
-        let agent::port::DeadEvents { count, last, reason } = dead;
-        Self { count, last, reason }
-    }
-}
+copied!(dead: agent::port::DeadEvents => DeadEventsJson { ..dead => { count, last, reason } });
 
 /// Summary of an agent's newest run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -126,12 +121,7 @@ pub struct LastRunJson {
     pub ended_at: Timestamp,
 }
 
-impl From<agent::port::LastRun> for LastRunJson {
-    fn from(last: agent::port::LastRun) -> Self {
-        let agent::port::LastRun { id, ending, ended_at } = last;
-        Self { id, ending, ended_at }
-    }
-}
+copied!(last: agent::port::LastRun => LastRunJson { ..last => { id, ending, ended_at } });
 
 /// The agent to create.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -257,30 +247,10 @@ pub struct LoggedEvent {
     pub cites: Option<EventId>,
 }
 
-impl From<InboxRow> for LoggedEvent {
-    fn from(row: InboxRow) -> Self {
-        let agent::event::Event { id, kind, urgent, at, envelope, data, cites } = row.event;
-        let InboxRow { seq, state, progress, cycle, ordinal, step, release_at, attempts, preview, .. } = row;
-        Self {
-            seq,
-            id,
-            kind,
-            urgent,
-            at,
-            envelope,
-            data,
-            state,
-            progress,
-            cycle,
-            ordinal,
-            step,
-            release_at,
-            attempts,
-            preview,
-            cites,
-        }
-    }
-}
+copied!(row: InboxRow => LoggedEvent {
+    ..row.event => { id, kind, urgent, at, envelope, data, cites }
+    ..row => { seq, state, progress, cycle, ordinal, step, release_at, attempts, preview }
+});
 
 /// A run: the record of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -334,33 +304,15 @@ impl RunJson {
     }
 }
 
-impl From<run::Run> for RunJson {
-    /// Without the handle of the agent.
-    fn from(run: run::Run) -> Self {
-        let estimated = run.estimated().into();
-        let run::Run { id, agent, ordinal, woke_for, events, opened_at, ended_at, steps, usage, .. } = run;
-        let run::Run { cost_micros, model, config_rev, ending, reason, summary, .. } = run;
-        Self {
-            id,
-            agent,
-            agent_handle: String::new(),
-            ordinal,
-            woke_for,
-            events,
-            opened_at,
-            ended_at,
-            steps,
-            usage: usage.into(),
-            estimated,
-            cost_micros,
-            model,
-            config_rev,
-            ending,
-            reason,
-            summary,
-        }
+// Without the handle of the agent.
+copied!(run: run::Run => RunJson {
+    estimated: run.estimated(),
+    agent_handle: String::new(),
+    ..run => {
+        id, agent, ordinal, woke_for, events, opened_at, ended_at, steps, usage, cost_micros, model, config_rev,
+        ending, reason, summary,
     }
-}
+});
 
 /// A run with the messages that it posted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -428,11 +380,7 @@ pub struct MemoryJson {
     pub updated_at: Timestamp,
 }
 
-impl From<Memory> for MemoryJson {
-    fn from(Memory { key, value, updated_at }: Memory) -> Self {
-        Self { key, value, updated_at }
-    }
-}
+copied!(memory: Memory => MemoryJson { ..memory => { key, value, updated_at } });
 
 /// The value of a memory to set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

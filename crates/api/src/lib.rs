@@ -10,6 +10,19 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+/// Converts a type of `agent` into the type of its JSON: fields that are computed, then fields that have the same names.
+macro_rules! copied {
+    ($from:ident: $source:ty => $json:ident {
+        $($computed:ident: $value:expr,)* $(..$part:expr => { $($field:ident),+ $(,)? })+
+    }) => {
+        impl From<$source> for $json {
+            fn from($from: $source) -> Self {
+                Self { $($computed: $value.into(),)* $($($field: $part.$field.into(),)+)+ }
+            }
+        }
+    };
+}
+
 mod agents;
 mod calls;
 mod context;
@@ -220,9 +233,4 @@ pub struct UsageJson {
     pub reasoning: Option<u64>,
 }
 
-impl From<agent::run::Usage> for UsageJson {
-    fn from(usage: agent::run::Usage) -> Self {
-        let agent::run::Usage { input, cached, output, reasoning } = usage;
-        Self { input, cached, output, reasoning }
-    }
-}
+copied!(usage: agent::run::Usage => UsageJson { ..usage => { input, cached, output, reasoning } });

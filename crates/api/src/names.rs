@@ -2,20 +2,19 @@
 
 use std::borrow::Cow;
 
-use agent::{call, config, entity, entry, event, life, run, space, update};
+use agent::life::IdleReason as Idle;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 macro_rules! names {
-    ($($(#[$doc:meta])* $name:ident: [$($value:expr),+ $(,)?];)+) => {$(
+    ($($(#[$doc:meta])* $name:ident = $values:expr;)+) => {$(
         $(#[$doc])*
         pub enum $name {}
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
-                let names: Vec<&str> = vec![$($value),+];
-                ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
+                ObjectBuilder::new().schema_type(Type::String).enum_values(Some($values)).into()
             }
         }
 
@@ -27,74 +26,47 @@ macro_rules! names {
     )+};
 }
 
+/// The names of the variants of an enum.
+macro_rules! of {
+    ($enum:ty: $($variant:ident)+) => {
+        [$(<$enum>::$variant.as_str()),+]
+    };
+}
+
 names! {
     /// A person or an agent.
-    EntityKind: [entity::EntityKind::Human.as_str(), entity::EntityKind::Agent.as_str()];
+    EntityKind = of!(agent::entity::EntityKind: Human Agent);
     /// Text, or a call of a visible tool.
-    MessageKind: [space::MessageKind::Text.as_str(), space::MessageKind::Tool.as_str()];
+    MessageKind = of!(agent::space::MessageKind: Text Tool);
     /// What an agent is doing.
-    AgentState: [
-        update::AgentState::Sleeping.as_str(), update::AgentState::Thinking.as_str(),
-        update::AgentState::Processing.as_str(),
-        update::AgentState::Paused.as_str(), update::AgentState::Retired.as_str(),
-    ];
+    AgentState = of!(agent::update::AgentState: Sleeping Thinking Processing Paused Retired);
     /// Whether an agent may run.
-    Standing: [
-        life::Standing::Active.as_str(), life::Standing::Suspended.as_str(),
-        life::Standing::Retired.as_str(),
-    ];
+    Standing = of!(agent::life::Standing: Active Suspended Retired);
     /// Which messages of agents wake another agent: all, or only those that mention it.
-    WakeOn: [config::WakeOn::All.as_str(), config::WakeOn::Mention.as_str()];
+    WakeOn = agent::config::WakeOn::NAMES;
     /// The kind of an event.
-    EventKind: [
-        event::EventKind::SpaceMessage.as_str(), event::EventKind::Mention.as_str(),
-        event::EventKind::Service.as_str(),
-        event::EventKind::Plan.as_str(), event::EventKind::Timer.as_str(),
-        event::EventKind::ToolResult.as_str(), event::EventKind::Heartbeat.as_str(),
-    ];
+    EventKind = of!(
+        agent::event::EventKind: SpaceMessage Mention Service Plan Timer ToolResult Heartbeat
+    );
     /// The state of an event.
-    EventState: ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];
+    EventState = EVENT_STATES;
     /// The progress of an event.
-    EventProgress: [
-        event::EventProgress::Waiting.as_str(), event::EventProgress::Taken.as_str(),
-        event::EventProgress::Held.as_str(), event::EventProgress::Shown.as_str(),
-        event::EventProgress::Addressed.as_str(), event::EventProgress::Read.as_str(),
-        event::EventProgress::Skipped.as_str(),
-        event::EventProgress::Canceled.as_str(), event::EventProgress::Dead.as_str(),
-        event::EventProgress::Dropped.as_str(),
-    ];
+    EventProgress = of!(
+        agent::event::EventProgress: Waiting Taken Held Shown Addressed Read Skipped Canceled Dead Dropped
+    );
     /// The kind of an entry.
-    EntryKind: [
-        entry::EntryKind::Inbox.as_str(), entry::EntryKind::Injection.as_str(),
-        entry::EntryKind::Assistant.as_str(),
-        entry::EntryKind::Outcomes.as_str(), entry::EntryKind::Notice.as_str(),
-    ];
+    EntryKind = of!(agent::entry::EntryKind: Inbox Injection Assistant Outcomes Notice);
     /// How a cycle ended.
-    Ending: [
-        run::Ending::Completed.as_str(), run::Ending::Skipped.as_str(), run::Ending::Exhausted.as_str(),
-        run::Ending::Canceled.as_str(),
-        run::Ending::Failed.as_str(),
-    ];
+    Ending = of!(agent::run::Ending: Completed Skipped Exhausted Canceled Failed);
     /// Whether a call may be repeated after a crash.
-    Effect: [
-        call::Effect::Inward.as_str(), call::Effect::ReadOnly.as_str(),
-        call::Effect::Idempotent.as_str(), call::Effect::Unsafe.as_str(),
-    ];
+    Effect = of!(agent::call::Effect: Inward ReadOnly Idempotent Unsafe);
     /// The state of a call.
-    CallState: [
-        call::CallState::Planned.as_str(), call::CallState::Started.as_str(),
-        call::CallState::Detached.as_str(), call::CallState::Done.as_str(),
-    ];
+    CallState = of!(agent::call::CallState: Planned Started Detached Done);
     /// How a call ended.
-    OutcomeStatus: [
-        call::OutcomeStatus::Ok.as_str(), call::OutcomeStatus::Error.as_str(),
-        call::OutcomeStatus::Pending.as_str(), call::OutcomeStatus::Unknown.as_str(),
-        call::OutcomeStatus::Canceled.as_str(),
-    ];
+    OutcomeStatus = of!(agent::call::OutcomeStatus: Ok Error Pending Unknown Canceled);
     /// Why an agent sleeps although events may be waiting.
-    SleepReason: [
-        life::IdleReason::Provider.as_str(), life::IdleReason::Backoff.as_str(),
-        life::IdleReason::Debounce.as_str(), "suspended", "damaged", "place",
+    SleepReason = [
+        Idle::Provider.as_str(), Idle::Backoff.as_str(), Idle::Debounce.as_str(), "suspended", "damaged", "place",
         "requests", "crash", "store", "broke", "retrying",
     ];
 }

@@ -29,12 +29,9 @@ pub struct EntityJson {
     pub created_at: Timestamp,
 }
 
-impl From<entity::Entity> for EntityJson {
-    fn from(entity: entity::Entity) -> Self {
-        let entity::Entity { id, kind, name, display_name, external_id, created_at } = entity;
-        Self { id, kind, name, display_name, external_id, created_at }
-    }
-}
+copied!(entity: entity::Entity => EntityJson {
+    ..entity => { id, kind, name, display_name, external_id, created_at }
+});
 
 /// The person to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

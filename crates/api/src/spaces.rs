@@ -37,13 +37,9 @@ pub struct SpaceJson {
     pub created_at: Timestamp,
 }
 
-impl From<entity::Space> for SpaceJson {
-    fn from(space: entity::Space) -> Self {
-        let entity::Space { id, name, display_name, description, head_seq, rev, closed, .. } = space;
-        let entity::Space { wake_on, created_at, .. } = space;
-        Self { id, name, display_name, description, head_seq, rev, closed, wake_on, created_at }
-    }
-}
+copied!(space: entity::Space => SpaceJson {
+    ..space => { id, name, display_name, description, head_seq, rev, closed, wake_on, created_at }
+});
 
 /// The space to open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -102,12 +98,7 @@ pub struct MemberJson {
     pub since: Timestamp,
 }
 
-impl From<entity::Member> for MemberJson {
-    fn from(member: entity::Member) -> Self {
-        let entity::Member { entity, role, since } = member;
-        Self { entity: entity.into(), role, since }
-    }
-}
+copied!(member: entity::Member => MemberJson { ..member => { entity, role, since } });
 
 impl MemberJson {
     /// The member as an operator sees it, or as the person `own` does, who is not shown the `external_id` of others.
@@ -182,34 +173,12 @@ pub struct MessageJson {
     pub hop: u32,
 }
 
-impl From<space::PostedMessage> for MessageJson {
-    fn from(posted: space::PostedMessage) -> Self {
-        let space::PostedMessage { message, sender_name, sender_handle, sender_kind, from_text } = posted;
-        let space::Message { id, space, seq, rev, sender, kind, text, mentions, urgent, at, .. } = message;
-        let space::Message { cycle, call, data, root, hop, .. } = message;
-        Self {
-            id,
-            space,
-            seq,
-            rev,
-            sender,
-            sender_name,
-            sender_handle,
-            sender_kind,
-            kind,
-            text,
-            mentions,
-            urgent,
-            at,
-            cycle,
-            call,
-            from_text,
-            data,
-            root,
-            hop,
-        }
+copied!(posted: space::PostedMessage => MessageJson {
+    ..posted => { sender_name, sender_handle, sender_kind, from_text }
+    ..posted.message => {
+        id, space, seq, rev, sender, kind, text, mentions, urgent, at, cycle, call, data, root, hop,
     }
-}
+});
 
 /// The message to post.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -14,7 +14,6 @@ use tokio::task::JoinHandle;
 
 use crate::errors::{Exit, Failure, Result};
 
-/// A server that runs agents.
 pub(crate) struct LocalServer {
     store: Sqlite,
     keeper: Keeper,
@@ -47,14 +46,12 @@ impl LocalServer {
         Self { store, keeper, ports, options }
     }
 
-    /// Serves the API on the listener until the server is stopped.
     pub(crate) fn serve_api(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
         let router = server::router(self.ports.clone(), self.keeper.node().clone(), self.options.clone());
         let connections = limits::CONNECTIONS_MAX.min(open_files().saturating_sub(limits::FILES_RESERVED));
         tokio::spawn(server::serve(listener, router, self.options.shutdown.clone(), connections))
     }
 
-    /// Waits until the store is broken, and returns why.
     pub(crate) async fn broken(&self) -> String {
         self.store.broken().await
     }

@@ -8,25 +8,18 @@ use crate::output::{Screen, Style, columns, span};
 pub(crate) struct Scale {
     /// The length that all cells together represent.
     pub(crate) total: u64,
-    /// Columns of the bar.
     pub(crate) cells: usize,
 }
 
-/// A part of a bar.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
-    /// Where it begins.
     pub(crate) from: u64,
-    /// Where it ends.
     pub(crate) to: u64,
-    /// What it is drawn with.
     pub(crate) glyph: char,
-    /// Its colour.
     pub(crate) style: Style,
 }
 
 impl Scale {
-    /// The cell that contains position `at`.
     fn cell(&self, at: u64) -> usize {
         let at = u128::from(at.min(self.total));
         let cell = at * self.cells as u128 / u128::from(self.total.max(1));

@@ -34,9 +34,6 @@ pub(crate) fn in_ascii(text: &str) -> Cow<'_, str> {
 /// JSON text in which characters that control a terminal are escaped, including those that JSON permits.
 pub(crate) fn terminal_safe_json(value: &Value) -> String {
     let text = value.to_string();
-    if !text.chars().any(|c| is_terminal_control(c) || c == '\u{7f}') {
-        return text;
-    }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_terminal_control(c) || c == '\u{7f}' {

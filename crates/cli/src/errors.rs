@@ -30,24 +30,19 @@ pub(crate) enum Exit {
     NoReply = 7,
 }
 
-/// Why a command did not do what it was asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The exit code.
     pub(crate) exit: Exit,
     /// Stable, in lower snake case; the server's own code if the server answered.
     pub(crate) code: String,
     /// What was wanted and what stood in the way.
     pub(crate) message: String,
-    /// What to do.
     pub(crate) hint: Option<String>,
 }
 
-/// The result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure without a hint.
     pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
         Self { exit, code: code.to_owned(), message: message.into(), hint: None }
     }
@@ -57,7 +52,6 @@ impl Failure {
         Self::new(Exit::Usage, "usage", message)
     }
 
-    /// A command line that cannot be parsed.
     pub(crate) fn bad_command_line(error: &clap::Error, line: &[OsString]) -> Self {
         let text = error.render().to_string().replace('\'', "`");
         let mut parts = text.split("\n\n");
@@ -99,7 +93,6 @@ impl Failure {
         }
     }
 
-    /// The same failure with a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

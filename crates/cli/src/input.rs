@@ -47,6 +47,13 @@ fn in_time(wait: Duration, read: impl FnOnce() -> Result<String> + Send + 'stati
     })
 }
 
+/// Splits KEY=VALUE.
+pub(crate) fn key_value<'a>(text: &'a str, hint: &str) -> Result<(&'a str, &'a str)> {
+    let parts = text.split_once('=').map(|(key, value)| (key.trim(), value));
+    let wrong = || Failure::usage(format!("wanted KEY=VALUE, got `{text}`")).hint(hint);
+    parts.filter(|(key, _)| !key.is_empty()).ok_or_else(wrong)
+}
+
 /// Refuses options of a list before a verb, which would have no effect.
 pub(crate) fn no_list_options(options: &str, given: bool) -> Result<()> {
     match given {
@@ -79,6 +86,12 @@ pub(crate) fn confirm(screen: &Screen, what: &str, yes: bool, instead: Option<&s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_ends_at_the_first_equals_sign() {
+        assert!(key_value("=x", "").is_err() && key_value("novalue", "").is_err());
+        assert_eq!(key_value("a=b=c", "").unwrap(), ("a", "b=c"));
+    }
 
     #[test]
     fn a_pipe_that_nobody_closes_is_not_waited_for_forever() {

@@ -23,7 +23,6 @@ pub(crate) fn permitted(listen: &Setting, allow_remote: bool) -> Result<SocketAd
     Ok(address)
 }
 
-/// Binds the address.
 pub(crate) async fn bind(listen: &Setting, allow_remote: bool, data_dir: &Path) -> Result<TcpListener> {
     let address = permitted(listen, allow_remote)?;
     match TcpListener::bind(address).await {
@@ -90,7 +89,6 @@ pub(crate) fn url(address: SocketAddr) -> String {
 /// The file in the data directory whose lock its server holds.
 pub(crate) const LOCK: &str = "lock";
 
-/// Whether a server has locked the data directory.
 pub(crate) fn is_locked(data_dir: &Path) -> bool {
     let Ok(lock) = std::fs::File::open(data_dir.join(LOCK)) else { return false };
     // The shared lock is released when the file is dropped.

@@ -16,6 +16,7 @@ mod probe;
 mod progress;
 mod secrets;
 mod settings;
+mod signals;
 mod templates;
 #[cfg(feature = "failpoints")]
 mod torture;
@@ -131,7 +132,6 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
     }
 }
 
-/// Handles a command line that cannot be read or that asks for help.
 fn handle_clap_error(error: &clap::Error, line: &[OsString]) -> ExitCode {
     let given = |wanted: &[&str]| std::env::args_os().any(|arg| wanted.iter().any(|name| arg == *name));
     let (json, quiet) = (given(&["--json"]), given(&["--quiet", "-q"]));

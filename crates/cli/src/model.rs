@@ -11,15 +11,12 @@ use crate::errors::{Exit, Failure, Result};
 use crate::secrets::{self, Secrets};
 use crate::settings::{Origin, Setting, Settings};
 
-/// The default model of a server.
 pub(crate) struct Chosen {
     /// All models; the chosen one is the default.
     pub(crate) models: Arc<dyn Models>,
-    /// The chosen one.
     pub(crate) model: Arc<dyn Model>,
     /// Its address; empty if it has none.
     pub(crate) address: String,
-    /// What is known about it.
     pub(crate) info: ModelInfo,
     /// Why it was chosen, in a few words.
     pub(crate) why: String,
@@ -103,16 +100,15 @@ pub(crate) fn unusable(name: &str, base_url: Option<&str>, error: ModelError) ->
             Failure::new(Exit::Usage, "bad_model", format!("cannot use `{name}`: {why}"))
                 .hint("write it as `PROVIDER/MODEL`; `viv models` lists what can be reached")
         }
-        ModelError::Auth(why) => Failure::new(Exit::Usage, "key_missing", why).hint(
-            keyless_hint(name, base_url).unwrap_or("or try without a key: `viv up --model demo`".into()),
-        ),
+        ModelError::Auth(why) => {
+            let keyless = base_url.and_then(|url| catalog::keyless_name(name, url));
+            Failure::new(Exit::Usage, "key_missing", why).hint(match keyless {
+                Some(other) => format!("if that server needs no key, use the name `{other}`"),
+                None => "or try without a key: `viv up --model demo`".to_owned(),
+            })
+        }
         other => Failure::new(Exit::Failed, "model_unusable", format!("cannot use `{name}`: {other}")),
     }
-}
-
-fn keyless_hint(name: &str, base_url: Option<&str>) -> Option<String> {
-    let other = catalog::keyless_name(name, base_url?)?;
-    Some(format!("if that server needs no key, use the name `{other}`"))
 }
 
 #[cfg(test)]

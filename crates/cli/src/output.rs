@@ -21,10 +21,8 @@ use crate::errors::{Exit, Failure, Result};
 
 pub(crate) use crate::charset::terminal_safe_json;
 
-/// Columns of a value that changed.
 const VALUE_COLUMNS: usize = 60;
 
-/// How and where to print.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     /// JSON instead of text.
@@ -37,22 +35,17 @@ pub(crate) struct Screen {
     pub(crate) width: Option<usize>,
     /// Whether the terminal supports UTF-8.
     pub(crate) utf8: bool,
+    /// Whether rows on the terminal can be drawn anew.
+    pub(crate) live: bool,
 }
 
-/// A style of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Names and headings.
     Bold,
-    /// Less important text.
     Dim,
-    /// Success.
     Green,
-    /// A warning.
     Yellow,
-    /// A failure.
     Red,
-    /// An agent's name.
     Cyan,
 }
 
@@ -60,26 +53,31 @@ impl Screen {
     /// Detects the properties of standard output and the environment.
     pub(crate) fn detect(json: bool, quiet: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let term = std::env::var_os("TERM");
+        let dumb = term.as_ref().is_some_and(|term| term == "dumb");
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             json,
             quiet,
             colour: terminal && !dumb && !no_colour,
-            width: terminal.then(terminal_width),
+            width: terminal.then(|| width_of(std::io::stdout())),
             utf8: supports_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())),
+            live: terminal && !json && !dumb && term.is_some(),
         }
     }
 
-    /// A screen for tests, without colours.
     #[cfg(test)]
     pub(crate) fn plain(width: Option<usize>, utf8: bool) -> Self {
-        Self { json: false, quiet: false, colour: false, width, utf8 }
+        Self { json: false, quiet: false, colour: false, width, utf8, live: false }
     }
 
-    /// Prints one line to standard output.
     pub(crate) fn line(&self, text: &str) {
         print(&self.for_terminal(text));
+    }
+
+    /// Prints one line that may have foreign text.
+    pub(crate) fn text(&self, text: &str) {
+        print(&self.clean_line(text));
     }
 
     /// Prints one JSON value as one line to standard output. JSON is always UTF-8.
@@ -107,7 +105,7 @@ impl Screen {
         }
         let rows: Vec<T> = client::typed("list", Value::Array(rows))?;
         if rows.is_empty() {
-            self.line(&self.clean_line(empty));
+            self.text(empty);
             return Ok(());
         }
         let clean = |row| cells(row).iter().map(|cell| self.clean_line(cell)).collect();
@@ -129,14 +127,14 @@ impl Screen {
     pub(crate) fn result(&self, answer: &Value, line: &str) {
         match self.json {
             true => self.json_line(answer),
-            false => self.line(&self.clean_line(line)),
+            false => self.text(line),
         }
     }
 
-    /// Prints one line to standard error: notes for people, which are not part of the result.
+    /// Prints one line to standard error: a note for people, which is not part of the result and may have foreign text.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {
-            print_error(&self.for_terminal(text));
+            print_error(&self.clean_line(text));
         }
     }
 
@@ -150,7 +148,7 @@ impl Screen {
         if self.json {
             print_error(&terminal_safe_json(&failure.to_json()));
         } else {
-            let width = std::io::stderr().is_terminal().then(error_width);
+            let width = std::io::stderr().is_terminal().then(|| width_of(std::io::stderr()));
             print_error(&folded(&self.clean(&failure.to_string()), width));
         }
     }
@@ -309,7 +307,6 @@ pub(crate) fn new_file(path: &Path) -> Result<File> {
     })
 }
 
-/// The failure of writing to a file.
 pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(Exit::Failed, "file_unusable", format!("cannot write `{}`: {error}", path.display()))
         .hint("may this user write there, and is there space on the disk?")
@@ -359,17 +356,8 @@ fn hanging(line: &str, width: usize) -> usize {
     if (1..=width / 2).contains(&gap) { gap } else { lead + 2 }
 }
 
-/// Columns of the terminal at standard output; 80 if unknown.
-pub(crate) fn terminal_width() -> usize {
-    width_of(std::io::stdout())
-}
-
-/// Columns of the terminal at standard error; 80 if unknown.
-pub(crate) fn error_width() -> usize {
-    width_of(std::io::stderr())
-}
-
-fn width_of(terminal: impl AsFd) -> usize {
+/// Columns of a terminal; 80 if unknown.
+pub(crate) fn width_of(terminal: impl AsFd) -> usize {
     let size = rustix::termios::tcgetwinsize(terminal);
     size.map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 0).unwrap_or(80)
 }
@@ -454,6 +442,14 @@ pub(crate) fn span(ms: u64) -> String {
         1_000..=59_999 => format!("{}.{:02} s", ms / 1_000, ms % 1_000 / 10),
         60_000..=3_599_999 => format!("{} min {:02} s", ms / 60_000, ms / 1_000 % 60),
         _ => format!("{} h {:02} min", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
+
+/// `1 event` or `3 events`.
+pub(crate) fn counted(n: impl TryInto<u64>, what: &str) -> String {
+    match n.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
     }
 }
 

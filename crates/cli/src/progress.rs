@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::output::{Screen, error_width, shortened};
+use crate::output::{Screen, shortened, width_of};
 
 /// Time until the line is shown, and between its updates.
 const UPDATE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ impl Progress {
             let mut shown = false;
             while ended.recv_timeout(UPDATE) == Err(RecvTimeoutError::Timeout) {
                 let line = format!("{what} ({} s)", began.elapsed().as_secs());
-                show(&format!("\r{}\x1b[K", shortened(&line, error_width().saturating_sub(1))));
+                show(&format!("\r{}\x1b[K", shortened(&line, width_of(std::io::stderr()).saturating_sub(1))));
                 shown = true;
             }
             if shown {

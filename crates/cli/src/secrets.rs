@@ -21,9 +21,7 @@ const EXAMPLE: &str = "one line for each key, such as OPENAI_API_KEY = \"sk-...\
 /// Columns of a wrong name that are shown: keys are longer.
 const NAME_COLUMNS: usize = 20;
 
-/// The secrets of this server.
 pub(crate) struct Secrets {
-    /// The keys of the providers.
     pub(crate) ring: KeyRing,
     written: Vec<(String, Secret)>,
 }
@@ -45,7 +43,6 @@ pub(crate) fn gather(data_dir: &Path, refs: &[&str]) -> Result<Secrets> {
     Ok(Secrets { ring, written })
 }
 
-/// The names and keys in the file, if there is one.
 fn read(data_dir: &Path, refs: &[&str]) -> Result<Option<Vec<(String, Secret)>>> {
     let path = data_dir.join(FILE);
     let shown = path.display();

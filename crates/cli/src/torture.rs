@@ -16,7 +16,6 @@ use tools::ToolKit;
 /// How long the server may take before a call counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A tool that only has an effect outside.
 struct Counted {
     spec: ToolSpec,
     url: String,

@@ -21,17 +21,13 @@ const ADMIN_LABEL: &str = keys::RESERVED_LABELS[0];
 /// The label of the key that each start creates for the commands on this machine.
 pub(crate) const CLI_LABEL: &str = keys::RESERVED_LABELS[1];
 
-/// The instructions of the first agent.
 const INSTRUCTIONS: &str = "\
 Be warm, curious and plain-spoken. Answer in a few sentences, in the language of the person you answer, and say \
 so when you do not know something.";
 
-/// The handle of the first agent.
 pub(crate) const AGENT: &str = "ada";
-/// The handle of the first space.
 pub(crate) const SPACE: &str = "home";
 
-/// The config of the first agent.
 pub(crate) fn first_config() -> AgentConfig {
     AgentConfig {
         description: "the first agent of this server".to_owned(),

@@ -12,9 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ClientError, ErrorClass, Result};
 
 const FILE: &str = "credentials.json";
-/// The environment variable with the key.
 const KEY: &str = "VIV_KEY";
-/// What every key begins with.
 const PREFIX: &str = "viv_";
 const DEFAULT_URL: &str = "http://127.0.0.1:7878";
 
@@ -94,26 +92,27 @@ pub fn remove(data_dir: &Path, written: &Credentials) {
 /// The file's content; `None` if there is no file.
 pub fn read(data_dir: &Path) -> Result<Option<Credentials>> {
     let file = path(data_dir);
-    let unreadable = |why: String| {
-        ClientError::new(
-            ErrorClass::Failed,
-            "credentials_unreadable",
-            format!("cannot read `{}`: {why}", file.display()),
-        )
-        .hint("remove it and restart the server, which writes a new one")
+    let unreadable = |why: &dyn fmt::Display| {
+        let file = file.display();
+        ClientError::new(ErrorClass::Failed, "credentials_unreadable", format!("cannot read `{file}`: {why}"))
+            .hint("remove it and restart the server, which writes a new one")
     };
     match fs::read(&file) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| unreadable(error.to_string())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
-        Err(error) => Err(unreadable(error.to_string())),
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| unreadable(&error)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(unreadable(&error)),
     }
 }
 
 /// The key in `VIV_KEY`, if it is set.
 pub fn key_in_environment() -> Result<Option<ApiKey>> {
-    let key = setting(KEY)?.map(ApiKey);
-    key.map(|key| plausible(key, &format!("`{KEY}`"))).transpose()
+    variable(KEY)?.map(given).transpose()
+}
+
+fn given(key: String) -> Result<ApiKey> {
+    plausible(ApiKey(key), &format!("`{KEY}`"))
 }
 
 /// The key, if it has the form of one.
@@ -122,13 +121,13 @@ fn plausible(key: ApiKey, place: &str) -> Result<ApiKey> {
         return Ok(key);
     }
     let message = format!("the value in {place} is no key: keys begin with `{PREFIX}` and have no spaces");
-    Err(ClientError::new(ErrorClass::Usage, "usage", message)
+    Err(ClientError::usage(message)
         .hint("`viv keys add` creates a key; if `VIV_KEY` is not set, commands use that of the local server"))
 }
 
 /// Which server to use: `VIV_URL` and `VIV_KEY`, and the file for what they leave unset.
 pub(crate) fn find(data_dir: &Path) -> Result<Credentials> {
-    choose(setting("VIV_URL")?, setting(KEY)?, data_dir)
+    choose(variable("VIV_URL")?, variable(KEY)?, data_dir)
 }
 
 /// What the file holds, if its key has the form of one.
@@ -139,7 +138,8 @@ fn read_plausible(data_dir: &Path) -> Result<Option<Credentials>> {
     found.map(check).transpose()
 }
 
-fn setting(name: &str) -> Result<Option<String>> {
+/// An environment variable; an empty one counts as unset.
+pub fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
         Ok(value) if value.trim().is_empty() => Ok(None),
         Ok(value) => Ok(Some(value.trim().to_owned())),
@@ -154,7 +154,7 @@ fn setting(name: &str) -> Result<Option<String>> {
 
 fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<Credentials> {
     let url = url.as_deref().map(checked).transpose()?;
-    let key = key.map(|key| plausible(ApiKey(key), &format!("`{KEY}`"))).transpose()?;
+    let key = key.map(given).transpose()?;
     match (url, key) {
         (Some(url), Some(key)) => Ok(Credentials { url, key }),
         (None, Some(key)) => {
@@ -164,12 +164,8 @@ fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<C
         // The key of the local server is sent only to that server, never to another address in `VIV_URL`.
         (Some(url), None) => match read_plausible(data_dir)? {
             Some(found) if found.url == url => Ok(found),
-            _ => Err(ClientError::new(
-                ErrorClass::Usage,
-                "usage",
-                format!("`VIV_URL` names `{url}`, but there is no key for it"),
-            )
-            .hint("set `VIV_KEY`, or unset `VIV_URL` to use the local server")),
+            _ => Err(ClientError::usage(format!("`VIV_URL` names `{url}`, but there is no key for it"))
+                .hint("set `VIV_KEY`, or unset `VIV_URL` to use the local server")),
         },
         (None, None) => read_plausible(data_dir)?.ok_or_else(|| {
             let dir = data_dir.display();
@@ -182,8 +178,8 @@ fn choose(url: Option<String>, key: Option<String>, data_dir: &Path) -> Result<C
 /// The address without slashes at its end.
 pub(crate) fn checked(url: &str) -> Result<String> {
     let wrong = || {
-        let message = format!("wanted an address such as `{DEFAULT_URL}`, got `{url}`");
-        ClientError::new(ErrorClass::Usage, "usage", message).hint("it comes from `VIV_URL` if that is set")
+        ClientError::usage(format!("wanted an address such as `{DEFAULT_URL}`, got `{url}`"))
+            .hint("it comes from `VIV_URL` if that is set")
     };
     let parsed = reqwest::Url::parse(url).map_err(|_| wrong())?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
@@ -191,7 +187,7 @@ pub(crate) fn checked(url: &str) -> Result<String> {
     }
     if parsed.path().trim_end_matches('/').ends_with("/v1") {
         let message = format!("wanted the server's address without the path of the API, got `{url}`");
-        return Err(ClientError::new(ErrorClass::Usage, "usage", message)
+        return Err(ClientError::usage(message)
             .hint("leave out `/v1`; the address comes from `VIV_URL` if that is set"));
     }
     Ok(url.trim_end_matches('/').to_owned())

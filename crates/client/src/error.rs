@@ -43,6 +43,16 @@ impl ClientError {
         Self { class, code: code.to_owned(), message: message.into(), hint: None }
     }
 
+    /// A wrong setting or name.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Usage, "usage", message)
+    }
+
+    /// Nothing has that name.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::NotFound, "not_found", message)
+    }
+
     /// The same error with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -10,7 +10,7 @@ use agent::life::{IdleReason, Standing};
 use agent::run::Ending;
 use agent::space::MessageKind;
 use agent::update::{AgentState, Update};
-use api::{Agent, LoggedEvent, NewMessageJson, RunDetail};
+use api::{Agent, LoggedEvent, MessageJson, NewMessageJson, RunDetail};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::error::{ClientError, ErrorClass, Result};
-use crate::http::{Client, agent_path, segment};
+use crate::http::{Client, agent_path};
 use crate::stream::{self, StreamEvent};
 
 /// How often the state is requested while no update arrives: updates may be lost, states cannot.
@@ -30,11 +30,8 @@ pub(crate) const RESEND: Duration = Duration::from_secs(10);
 pub fn fresh_id() -> Result<MessageId> {
     let mut random = [0u8; 10];
     getrandom::fill(&mut random).map_err(|error| {
-        ClientError::new(
-            ErrorClass::Failed,
-            "no_randomness",
-            format!("the system provides no randomness: {error}"),
-        )
+        let message = format!("the system provides no randomness: {error}");
+        ClientError::new(ErrorClass::Failed, "no_randomness", message)
     })?;
     let millis = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
     Ok(MessageId(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()))
@@ -45,14 +42,12 @@ pub fn fresh_id() -> Result<MessageId> {
 /// # Errors
 /// Code `agent_retired`, or `not_found` if there is no such agent.
 pub async fn refuse_retired(client: &Client, agent: &str) -> Result<()> {
-    let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
-    match found.standing {
-        Standing::Retired => {
-            let message = format!("the agent `{}` is retired", found.name);
-            Err(ClientError::new(ErrorClass::Refused, "agent_retired", message))
-        }
-        _ => Ok(()),
+    let found = client.agent(agent).await?;
+    if found.standing != Standing::Retired {
+        return Ok(());
     }
+    let message = format!("the agent `{}` is retired", found.name);
+    Err(ClientError::new(ErrorClass::Refused, "agent_retired", message))
 }
 
 /// Posts a message. If the server is restarting, retries for a while under the same id. `sender` is a handle or id,
@@ -78,7 +73,6 @@ pub async fn post(
     }
 }
 
-/// Posts a message with one request.
 pub(crate) async fn post_once(
     client: &Client,
     space: SpaceId,
@@ -102,15 +96,6 @@ pub struct PostedReply {
     pub id: MessageId,
     /// Its text.
     pub text: String,
-}
-
-/// The messages that a run posted in one space, in order.
-fn replies(run: &RunDetail, space: SpaceId) -> Vec<PostedReply> {
-    run.messages
-        .iter()
-        .filter(|message| message.space == space && message.kind == MessageKind::Text)
-        .map(|message| PostedReply { id: message.id, text: message.text.clone() })
-        .collect()
 }
 
 /// The outcome of a message that was waited for. Scripts rely on the names.
@@ -206,14 +191,13 @@ impl AgentWatch {
     /// Handles one item of the stream; returns whether to request the event's state.
     fn handle(&mut self, received: Option<StreamEvent>) -> Result<bool> {
         match received {
-            Some(StreamEvent::Update(update)) => match *update {
-                Update::CycleEnded { .. } => Ok(true),
-                Update::State { reason, .. } => {
+            Some(StreamEvent::Update(update)) => {
+                let ended = matches!(*update, Update::CycleEnded { .. });
+                if let Update::State { reason, .. } = *update {
                     self.idle_reason = reason;
-                    Ok(false)
                 }
-                _ => Ok(false),
-            },
+                Ok(ended)
+            }
             Some(StreamEvent::Snapshot(_)) => Ok(true),
             Some(StreamEvent::Lost | StreamEvent::Gap(_) | StreamEvent::Closed(_)) => Ok(false),
             Some(StreamEvent::Refused(error)) => Err(error),
@@ -226,25 +210,19 @@ impl AgentWatch {
     async fn state(&self, message: MessageId, space: SpaceId) -> Result<Option<Exchange>> {
         let event: LoggedEvent =
             self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
-        match event.state {
-            EventState::Processed { cycle, .. } => self.exchange_of_run(message, space, cycle).await,
-            other => Ok(without_run(message, other)),
-        }
-    }
-
-    /// The outcome of a cycle; `None` while it runs, since a run is written at its end.
-    async fn exchange_of_run(
-        &self,
-        message: MessageId,
-        space: SpaceId,
-        cycle: CycleId,
-    ) -> Result<Option<Exchange>> {
+        let cycle = match event.state {
+            EventState::Processed { cycle, .. } => cycle,
+            other => return Ok(without_run(message, other)),
+        };
         let run: RunDetail = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
             Ok(run) => run,
+            // A run is written at the end of its cycle.
             Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let replies = replies(&run, space);
+        let texts = run.messages.into_iter();
+        let texts = texts.filter(|message| message.space == space && message.kind == MessageKind::Text);
+        let replies: Vec<_> = texts.map(|MessageJson { id, text, .. }| PostedReply { id, text }).collect();
         Ok(Some(Exchange {
             message_id: message,
             cycle_id: Some(cycle),
@@ -260,11 +238,8 @@ impl AgentWatch {
         let agent: Option<Agent> = self.client.get_as(&agent_path(self.agent, "")).await.ok();
         let rest =
             agent.as_ref().and_then(|agent| idle_text(agent, self.idle_reason.as_deref(), Timestamp::now()));
-        let details = match (&rest, &self.idle_reason) {
-            (Some(rest), _) => format!(" ({rest})"),
-            (None, Some(why)) => format!(" ({why})"),
-            (None, None) => String::new(),
-        };
+        let details = rest.as_ref().or(self.idle_reason.as_ref());
+        let details = details.map(|why| format!(" ({why})")).unwrap_or_default();
         let text = format!(
             "`{}` did not finish within {} s{details}; the message `{message}` is accepted and will be processed",
             self.name,

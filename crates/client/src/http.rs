@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use agent::id::AgentId;
+use api::{Agent, PageJson, SpaceJson};
 use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -115,6 +116,16 @@ impl Client {
         typed(path, self.get(path).await?)
     }
 
+    /// The agent with this handle or id.
+    pub async fn agent(&self, agent: &str) -> Result<Agent> {
+        self.get_as(&format!("/v1/agents/{}", segment(agent))).await
+    }
+
+    /// The space with this handle or id.
+    pub async fn space(&self, space: &str) -> Result<SpaceJson> {
+        self.get_as(&format!("/v1/spaces/{}", segment(space))).await
+    }
+
     /// A request that changes something; `key` makes repeating it harmless.
     pub async fn post(&self, path: &str, body: &impl Serialize, key: Option<&str>) -> Result<Value> {
         self.ask(Method::POST, path, Some(body), key).await
@@ -149,7 +160,7 @@ impl Client {
             if let Some(cursor) = &cursor {
                 page_path.push_str(&format!("&cursor={}", segment(cursor)));
             }
-            let page: Page = self.get_as(&page_path).await?;
+            let page: PageJson<Value> = self.get_as(&page_path).await?;
             rows.extend(page.items);
             match page.next {
                 // A page may be empty although more follow; one that names itself would be requested forever.
@@ -159,6 +170,11 @@ impl Client {
         }
         rows.truncate(max);
         Ok(rows)
+    }
+
+    /// All rows of a paged list in their type, at most `max`.
+    pub async fn list_as<T: DeserializeOwned>(&self, path: &str, max: usize) -> Result<Vec<T>> {
+        typed(path, Value::Array(self.list(path, max).await?))
     }
 
     /// Opens a stream of updates, after `last_id` if one was received before.
@@ -172,12 +188,7 @@ impl Client {
         if let Some(id) = last_id {
             request = request.header("last-event-id", id);
         }
-        let response = self.send(request, &server).await?;
-        if response.status().is_success() {
-            Ok(response)
-        } else {
-            Err(self.refusal(response, &server.url).await)
-        }
+        self.send(request, &server).await
     }
 
     async fn ask(
@@ -197,9 +208,6 @@ impl Client {
             request = request.header("idempotency-key", key);
         }
         let response = self.send(request, &server).await?;
-        if !response.status().is_success() {
-            return Err(self.refusal(response, &server.url).await);
-        }
         let no_content = response.status() == StatusCode::NO_CONTENT;
         let bytes = response.bytes().await.map_err(|error| unreachable(&server.url, &error))?;
         if no_content {
@@ -208,27 +216,22 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|_| not_vivarium(&server.url, "its answer is not JSON"))
     }
 
+    /// The answer to a request that succeeded.
     async fn send(&self, request: RequestBuilder, server: &Credentials) -> Result<Response> {
-        request.send().await.map_err(|error| unreachable(&server.url, &error))
-    }
-
-    async fn refusal(&self, response: Response, url: &str) -> ClientError {
-        let error = refusal(response, url).await;
-        match error.code == "key_invalid" && !self.fixed_key {
-            true => ClientError { class: ErrorClass::KeyReplaced, ..error },
-            false => error,
+        let response = request.send().await.map_err(|error| unreachable(&server.url, &error))?;
+        if response.status().is_success() {
+            return Ok(response);
         }
+        let mut error = refusal(response, &server.url).await;
+        if error.code == "key_invalid" && !self.fixed_key {
+            error.class = ErrorClass::KeyReplaced;
+        }
+        Err(error)
     }
 
     fn server(&self) -> Arc<Credentials> {
         Arc::clone(&self.server.read().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
-}
-
-#[derive(Deserialize)]
-struct Page {
-    items: Vec<Value>,
-    next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -246,12 +249,10 @@ const KEY_REFUSED: &str = "check `VIV_KEY`, or unset it to use the data director
 /// Parses an answer into the type that this program expects.
 pub fn typed<T: DeserializeOwned>(what: &str, answer: Value) -> Result<T> {
     serde_json::from_value(answer).map_err(|error| {
-        ClientError::new(
-            ErrorClass::Failed,
-            "unknown_answer",
-            format!("cannot read the answer to `{what}`: {error}"),
+        let message = format!("cannot read the answer to `{what}`: {error}");
+        ClientError::new(ErrorClass::Failed, "unknown_answer", message).hint(
+            "is the server a different version than this `viv`? Compare `viv version` with `viv doctor`",
         )
-        .hint("is the server a different version than this `viv`? Compare `viv version` with `viv doctor`")
     })
 }
 
@@ -315,17 +316,17 @@ fn bundled() -> Vec<Certificate> {
 }
 
 fn unreachable(url: &str, error: &reqwest::Error) -> ClientError {
-    if error.is_timeout() && !error.is_connect() {
-        let message = format!("the server at `{url}` did not answer in time");
-        return ClientError::new(ErrorClass::Unreachable, "unreachable", message)
-            .hint("try again; if it continues, look at the server's log");
-    }
-    ClientError::new(
-        ErrorClass::Unreachable,
-        "unreachable",
-        format!("no server answers at `{url}`: {}", root_cause(error)),
-    )
-    .hint("start one with `viv up`, or check `VIV_URL`")
+    let (message, hint) = match error.is_timeout() && !error.is_connect() {
+        true => (
+            format!("the server at `{url}` did not answer in time"),
+            "try again; if it continues, look at the server's log",
+        ),
+        false => (
+            format!("no server answers at `{url}`: {}", root_cause(error)),
+            "start one with `viv up`, or check `VIV_URL`",
+        ),
+    };
+    ClientError::new(ErrorClass::Unreachable, "unreachable", message).hint(hint)
 }
 
 fn not_vivarium(url: &str, why: &str) -> ClientError {

@@ -27,7 +27,7 @@ pub mod target;
 
 pub use credentials::{
     ApiKey, Credentials, key_in_environment, read as read_credentials, remove as remove_credentials,
-    write as write_credentials,
+    variable, write as write_credentials,
 };
 pub use error::{ClientError, ErrorClass, Result};
 pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, refuse_retired, why_it_is_idle};

@@ -7,10 +7,10 @@ use agent::event::EventProgress;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::run::Ending;
 use agent::update::Update;
-use api::{Agent, FactsJson, MemberJson, SpaceJson, Whoami};
+use api::{FactsJson, MemberJson, SpaceJson, Whoami};
 
 use crate::error::{ClientError, ErrorClass, Result};
-use crate::http::{Client, agent_path, segment};
+use crate::http::{Client, agent_path};
 use crate::stream::Snapshot;
 use crate::target;
 
@@ -68,18 +68,9 @@ impl Subject {
 
     async fn named(client: &Client, wanted: &str, admin: bool) -> Result<Self> {
         let (kind, name) = wanted.split_once(':').unwrap_or(("", wanted));
-        let space = match kind {
-            "" | "space" => {
-                optional(client.get_as::<SpaceJson>(&format!("/v1/spaces/{}", segment(name))).await)?
-            }
-            _ => None,
-        };
-        let agent = match kind {
-            "" | "agent" if admin => {
-                optional(client.get_as::<Agent>(&format!("/v1/agents/{}", segment(name))).await)?
-            }
-            _ => None,
-        };
+        let (may_be_space, may_be_agent) = (["", "space"].contains(&kind), ["", "agent"].contains(&kind));
+        let space = if may_be_space { optional(client.space(name).await)? } else { None };
+        let agent = if may_be_agent && admin { optional(client.agent(name).await)? } else { None };
         match (space, agent) {
             (Some(space), None) => {
                 let members = target::members(client, &space).await?;
@@ -88,12 +79,11 @@ impl Subject {
             (None, Some(agent)) => Self::agents(client, vec![agent.id]).await,
             (Some(_), Some(_)) => {
                 let message = format!("`{name}` is the handle of a space and of an agent");
-                Err(ClientError::new(ErrorClass::Usage, "usage", message)
-                    .hint(format!("write `space:{name}` or `agent:{name}`")))
+                Err(ClientError::usage(message).hint(format!("write `space:{name}` or `agent:{name}`")))
             }
             (None, None) => {
                 let message = format!("`{wanted}` is neither a space nor an agent that this key may watch");
-                Err(ClientError::new(ErrorClass::NotFound, "not_found", message).hint(match admin {
+                Err(ClientError::not_found(message).hint(match admin {
                     true => "`viv ps` lists the agents; without a name everything is watched",
                     false => {
                         "a person's key may watch the spaces that the person is in, an admin key everything"

@@ -4,17 +4,15 @@
 use agent::entity::EntityKind;
 use agent::id::SpaceId;
 use agent::life::Standing;
-use api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
-use serde_json::Value;
+use api::{Agent, EntityJson, FactsJson, MemberJson, PageJson, SpaceJson, Whoami};
 
 use crate::error::{ClientError, ErrorClass, Result};
-use crate::http::{Client, segment, typed};
+use crate::http::{Client, segment};
 
 /// Names that are shown of a longer list.
 const LISTED: usize = 8;
 /// Rows that are read to find a default.
 const CANDIDATES_MAX: usize = 200;
-const NO_SPACE: &str = "there is no open space";
 /// The sender with an admin key if none is named: the first person of every server.
 const OWNER: &str = "owner";
 /// What to do if there is no space.
@@ -61,8 +59,7 @@ impl Target {
             return self.agents().find(|entity| is_called(entity, wanted)).ok_or_else(|| {
                 let message = format!("`{wanted}` is not an agent in the space `{space}`");
                 let here = names(self.agents().map(|agent| agent.name.clone()));
-                ClientError::new(ErrorClass::NotFound, "not_found", message)
-                    .hint(format!("agents there: {here}"))
+                ClientError::not_found(message).hint(format!("agents there: {here}"))
             });
         }
         let named = self.agents().map(|agent| (agent.name.clone(), agent)).collect();
@@ -84,22 +81,17 @@ pub async fn resolve(
         crate::refuse_retired(client, agent).await?;
     }
     let space = match (space, agent.filter(|_| admin)) {
-        (Some(space), _) => client.get_as(&format!("/v1/spaces/{}", segment(space))).await?,
-        (None, agent) => {
-            let all = spaces(client, agent).await?;
-            let id = match agent {
-                None => only(all, "space", (NO_SPACE.to_owned(), OPEN_ONE), "name one with --space")?,
-                Some(agent) => {
-                    let you = sender.unwrap_or(OWNER);
-                    let join = format!(
-                        "`viv spaces add SPACE {agent}` adds it to one, \
-                         `viv spaces open NAME --members {you},{agent}` opens another"
-                    );
-                    let none = (format!("`{agent}` is in no space"), join.as_str());
-                    only(all, "space", none, "name one with --space")?
-                }
-            };
-            client.get_as(&format!("/v1/spaces/{id}")).await?
+        (Some(space), _) => client.space(space).await?,
+        (None, None) => only_space(client, "name one with --space").await?,
+        (None, Some(agent)) => {
+            let you = sender.unwrap_or(OWNER);
+            let join = format!(
+                "`viv spaces add SPACE {agent}` adds it to one, \
+                 `viv spaces open NAME --members {you},{agent}` opens another"
+            );
+            let none = (format!("`{agent}` is in no space"), join.as_str());
+            let id = only(spaces(client, Some(agent)).await?, "space", none, "name one with --space")?;
+            client.space(&id.to_string()).await?
         }
     };
     let members = members(client, &space).await?;
@@ -107,9 +99,8 @@ pub async fn resolve(
         Some(entity) if sender.is_none_or(|wanted| is_called(&entity, wanted)) => None,
         Some(entity) => {
             let message = format!("this key can only post as `{}`", entity.name);
-            return Err(
-                ClientError::new(ErrorClass::Refused, "sender_refused", message).hint("leave out --as")
-            );
+            let refused = ClientError::new(ErrorClass::Refused, "sender_refused", message);
+            return Err(refused.hint("leave out --as"));
         }
         None => Some(sender.unwrap_or(OWNER).to_owned()),
     };
@@ -119,12 +110,15 @@ pub async fn resolve(
 /// The space named, else the only one that is open.
 pub async fn space(client: &Client, wanted: Option<&str>) -> Result<SpaceJson> {
     match wanted {
-        Some(wanted) => client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await,
-        None => {
-            let id = only(spaces(client, None).await?, "space", (NO_SPACE.to_owned(), OPEN_ONE), "name one")?;
-            client.get_as(&format!("/v1/spaces/{id}")).await
-        }
+        Some(wanted) => client.space(wanted).await,
+        None => only_space(client, "name one").await,
     }
+}
+
+async fn only_space(client: &Client, how: &str) -> Result<SpaceJson> {
+    let none = ("there is no open space".to_owned(), OPEN_ONE);
+    let id = only(spaces(client, None).await?, "space", none, how)?;
+    client.space(&id.to_string()).await
 }
 
 /// The handles and ids of the open spaces, or of those that an agent is in (admin keys only).
@@ -133,29 +127,26 @@ pub async fn spaces(client: &Client, agent: Option<&str>) -> Result<Vec<(String,
         let facts: FactsJson = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
         return Ok(facts.spaces.into_iter().map(|space| (space.name, space.id)).collect());
     }
-    let rows = client.list("/v1/spaces", CANDIDATES_MAX).await?;
-    let spaces: Vec<SpaceJson> = typed("/v1/spaces", Value::Array(rows))?;
+    let spaces: Vec<SpaceJson> = client.list_as("/v1/spaces", CANDIDATES_MAX).await?;
     let open = spaces.into_iter().filter(|space| !space.closed);
     Ok(open.map(|space| (space.name, space.id)).collect())
 }
 
 /// The members of a space.
 pub async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<MemberJson>> {
-    let path = format!("/v1/spaces/{}/members", space.id);
-    let answer = client.get(&path).await?;
-    // A bounded list needs no cursor; the rows are under `items` as in every list.
-    typed(&path, answer.get("items").cloned().unwrap_or(answer))
+    let page: PageJson<MemberJson> = client.get_as(&format!("/v1/spaces/{}/members", space.id)).await?;
+    Ok(page.items)
 }
 
 /// The only one. `none` is the error if there is none, and what to do then; `how` is how to name one.
 fn only<T>(mut all: Vec<(String, T)>, what: &str, none: (String, &str), how: &str) -> Result<T> {
     match all.len() {
         1 => Ok(all.remove(0).1),
-        0 => Err(ClientError::new(ErrorClass::NotFound, "not_found", none.0).hint(none.1)),
+        0 => Err(ClientError::not_found(none.0).hint(none.1)),
         n => {
             let message = format!("wanted one {what}, but there are {n}");
             let there = names(all.into_iter().map(|(name, _)| name));
-            Err(ClientError::new(ErrorClass::Usage, "usage", message).hint(format!("{how}: {there}")))
+            Err(ClientError::usage(message).hint(format!("{how}: {there}")))
         }
     }
 }
@@ -163,10 +154,9 @@ fn only<T>(mut all: Vec<(String, T)>, what: &str, none: (String, &str), how: &st
 /// The agent named, else the only one that is not retired.
 pub async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent> {
     if let Some(wanted) = wanted {
-        return client.get_as(&format!("/v1/agents/{}", segment(wanted))).await;
+        return client.agent(wanted).await;
     }
-    let rows = client.list("/v1/agents", CANDIDATES_MAX).await?;
-    let agents: Vec<Agent> = typed("/v1/agents", Value::Array(rows))?;
+    let agents: Vec<Agent> = client.list_as("/v1/agents", CANDIDATES_MAX).await?;
     let active = agents.into_iter().filter(|agent| agent.standing != Standing::Retired);
     let none = ("there is no agent".to_owned(), "create one with `viv agents create NAME --space SPACE`");
     only(active.map(|agent| (agent.name.clone(), agent)).collect(), "agent", none, "name one")

@@ -158,10 +158,8 @@ fn line_of(line: u64) -> usize {
 /// Splits the text into the keys and the body.
 fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
     if text.trim().is_empty() {
-        return Err((
-            None,
-            format!("it is empty: wanted keys between two `{FENCE}` lines, then instructions"),
-        ));
+        let what = format!("it is empty: wanted keys between two `{FENCE}` lines, then instructions");
+        return Err((None, what));
     }
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     if first.trim_end() != FENCE {
@@ -218,13 +216,12 @@ impl FileParser<'_> {
         self.instructions(&mut keys, body);
         let config = self.config(keys, vet);
         let name = name?;
-        let config = config?;
         Some(AgentFile {
             file: self.file.to_owned(),
             display_name: display_name.unwrap_or_else(|| name.clone()),
             spaces: spaces.unwrap_or_else(|| vec![name.clone()]),
             name,
-            config,
+            config: config?,
             text: ContentRef::of(self.text.as_bytes()),
             warnings: Vec::new(),
         })
@@ -241,10 +238,8 @@ impl FileParser<'_> {
         };
         match handle(text) {
             Ok(name) if name == OWNER => {
-                self.problem(
-                    "name",
-                    format!("`{OWNER}` is the first person of the server; give the agent another `name`"),
-                );
+                let what = "is the first person of the server; give the agent another `name`";
+                self.problem("name", format!("`{OWNER}` {what}"));
                 None
             }
             Ok(name) => Some(name),

@@ -37,21 +37,13 @@ impl AgentFolder {
         let found = scan(dir).map_err(|problem| vec![problem])?;
         let folder_exists = found.is_some();
         let stamps = found.unwrap_or_default();
-        let (mut agents, mut problems) = (Vec::new(), Vec::new());
-        for found in load(&stamps, &|config| vetting.check(config)) {
-            match found.read {
-                Ok(agent) => {
-                    problems.extend(agent.warnings.iter().cloned());
-                    agents.push(agent);
-                }
-                Err(mut wrong) => problems.append(&mut wrong),
-            }
-        }
-        let (warnings, problems): (Vec<_>, Vec<_>) = problems.into_iter().partition(|one| one.warning);
-        if problems.is_empty() {
-            Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, warnings, vetting })
-        } else {
-            Err(problems)
+        let mut all = Batch::default();
+        load(&stamps, &|config| vetting.check(config)).into_iter().for_each(|found| all.take(found, true));
+        let Batch { apply: agents, existing, .. } = all;
+        let (warnings, problems): (Vec<_>, _) = existing.problems.into_iter().partition(|one| one.warning);
+        match problems.is_empty() {
+            true => Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, warnings, vetting }),
+            false => Err(problems),
         }
     }
 

@@ -130,11 +130,8 @@ impl Reconciler {
         let (id, rev, created) = match found {
             None => (self.create(file).await?, 1, true),
             Some(entity) if entity.kind == EntityKind::Human => {
-                report.leave(
-                    &file.name,
-                    &file.file,
-                    "a person already has that name; give the agent another `name`",
-                );
+                let why = "a person already has that name; give the agent another `name`";
+                report.leave(&file.name, &file.file, why);
                 return Ok(());
             }
             Some(entity) => {
@@ -163,7 +160,8 @@ impl Reconciler {
         let joined = self.join_spaces(file, id).await?;
         let departed = self.leave_spaces(&old, file, id).await?;
         if created {
-            report.create(file);
+            let AgentFile { name, file, spaces, .. } = file.clone();
+            report.created.push(Created { name, file, spaces, was: None });
         } else {
             report.spaces_changed(file, joined, departed);
         }
@@ -237,14 +235,9 @@ impl Reconciler {
                 continue;
             };
             if !self.is_in(&space, id.entity()).await? {
-                let role = Member::ROLE.to_owned();
-                let now = self.ports.clock.now();
-                let rev = self
-                    .ports
-                    .registry
-                    .add_member(space.id, id.entity(), role, now)
-                    .await
-                    .map_err(refused)?;
+                let (role, now) = (Member::ROLE.to_owned(), self.ports.clock.now());
+                let added = self.ports.registry.add_member(space.id, id.entity(), role, now).await;
+                let rev = added.map_err(refused)?;
                 self.publish(space.id, id.entity(), true, rev);
                 joined.push(name.clone());
             }
@@ -300,7 +293,7 @@ impl Reconciler {
                 let now = self.ports.clock.now();
                 self.ports.registry.set_standing(known.id, Standing::Retired, now).await.map_err(refused)?;
                 record.agents.retain(|other| other.id != known.id);
-                report.retire(&known.name, &known.file);
+                report.retired.push(Retired { name: known.name, file: known.file });
             } else {
                 let why = "its file is gone; it continues (to retire it: `viv up --prune`)";
                 report.leave(&known.name, &known.file, why);

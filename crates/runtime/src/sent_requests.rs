@@ -4,7 +4,7 @@
 use agent::id::AgentId;
 use agent::port::ModelInfo;
 use agent::prompt::Prompt;
-use agent::run::Sent;
+use agent::run::SentRequest;
 
 /// The last request that was answered, and its model.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(crate) struct SentRequests {
 impl SentRequests {
     /// What was sent with this request. If it shows the same view as the one before, to the same model, and does not extend
     /// it, operators are warned: the agent answers as well, but its whole history is paid again.
-    pub(crate) fn note(&mut self, agent: AgentId, model: &ModelInfo, prompt: Prompt) -> Sent {
+    pub(crate) fn note(&mut self, agent: AgentId, model: &ModelInfo, prompt: Prompt) -> SentRequest {
         let same = |(model_before, before): &&(String, Prompt)| {
             *model_before == model.name && before.cycle == prompt.cycle && before.view == prompt.view
         };
@@ -29,7 +29,7 @@ impl SentRequests {
         }
         let (prefix, view, tokens) = (prompt.fingerprint(), prompt.view, prompt.tokens);
         self.last = Some((model.name.clone(), prompt));
-        Sent { prefix, view, tokens, broken }
+        SentRequest { prefix, view, tokens, broken }
     }
 }
 

@@ -15,7 +15,7 @@ use agent::port::{
 };
 use agent::prompt::Prompt;
 use agent::repair::repair;
-use agent::run::Sent;
+use agent::run::SentRequest;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -114,7 +114,7 @@ impl ModelCall<'_> {
                             model_ms,
                             first_ms,
                             attempts: attempt,
-                            sent: Sent::default(),
+                            sent: SentRequest::default(),
                         };
                         trace::answered(&span, &model_reply);
                         return ModelCallEnd::Replied(Ok(model_reply));

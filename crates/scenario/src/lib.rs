@@ -8,6 +8,7 @@ pub mod bounds;
 pub mod clock;
 pub mod file;
 pub mod flaw;
+pub mod long_life;
 pub mod model;
 mod model_monitor;
 mod observed;

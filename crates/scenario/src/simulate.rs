@@ -45,19 +45,34 @@ pub async fn simulate(
     make_ports: MakePorts,
     max: Duration,
 ) -> Result<PlayResult, SimulationError> {
-    // Simulated time needs its own thread on which nothing else runs.
+    let scripted = Arc::clone(&scenario);
+    let make = move |clock: Arc<dyn Clock>, ids| {
+        let scripts = Arc::new(Scripts::of(&scripted, &clock));
+        make_ports(clock, ids, scripts)
+    };
+    let name = scenario.name.clone();
+    let story = async move |world| play(&scenario, world, ReplySource::Scripts, BUSY_MAX).await;
+    in_world(&name, make, max, story).await
+}
+
+/// Lets `story` happen in a new simulated world. Simulated time needs its own thread on which nothing else runs.
+pub(crate) async fn in_world<T: Send + 'static>(
+    name: &str,
+    make: impl FnOnce(Arc<dyn Clock>, Arc<dyn Ids>) -> Result<Ports, String> + Send + 'static,
+    max: Duration,
+    story: impl AsyncFnOnce(World) -> T + Send + 'static,
+) -> Result<T, SimulationError> {
+    let name = name.to_owned();
     let run = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| SimulationError::Broke(error.to_string()))?;
         runtime.block_on(async {
             let clock = SimClock::new(Timestamp::from_second(START).unwrap_or(Timestamp::UNIX_EPOCH));
-            let time: Arc<dyn Clock> = Arc::new(clock.clone());
-            let scripts = Arc::new(Scripts::of(&scenario, &time));
             let ids = Arc::new(SimIds::new(SEED, clock.clone()));
-            let world = World::new(make_ports(time, ids, scripts).map_err(SimulationError::Broke)?, clock);
-            tokio::time::timeout(max, play(&scenario, world, ReplySource::Scripts, BUSY_MAX))
+            let ports = make(Arc::new(clock.clone()), ids).map_err(SimulationError::Broke)?;
+            tokio::time::timeout(max, story(World::new(ports, clock)))
                 .await
-                .map_err(|_| SimulationError::TimedOut { name: scenario.name.clone(), max })
+                .map_err(|_| SimulationError::TimedOut { name, max })
         })
     });
     run.await.map_err(|error| SimulationError::Broke(error.to_string()))?

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{AgentConfig, Awareness, ReplyMode, SummaryBy, WakeOn};
+use super::{AgentConfig, Awareness, Placement, ReplyMode, SummaryBy, WakeOn};
 use crate::limits;
 
 /// One key of an agent's config.
@@ -145,7 +145,7 @@ use ValueKind::{Examples, Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Rout
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 39] = [
+pub const KEYS: [ConfigKey; 40] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -239,6 +239,13 @@ pub const KEYS: [ConfigKey; 39] = [
         Bound::None,
         NextCycle,
         "What the model is shown beside the inbox: any of `clock`, `spaces`, `goals`, `memories`, `plans`, `calls`.",
+    ),
+    key(
+        "workspace.placement",
+        OneOf(&Placement::NAMES),
+        Bound::None,
+        NextCycle,
+        "With `fresh` each cycle is shown the whole workspace, which vanishes after it; with `append` it stays until the history is compacted, and later cycles are shown what has changed.",
     ),
     key(
         "history.max_entries",

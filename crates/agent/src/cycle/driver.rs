@@ -10,7 +10,7 @@ use crate::id::CycleId;
 use crate::life::IdleReason;
 use crate::port::{ModelError, ModelInfo, Reply};
 use crate::prompt::Prompt;
-use crate::run::{Ending, Sent};
+use crate::run::{Ending, SentRequest};
 use crate::tool::ToolSpec;
 
 /// What the driver must do next.
@@ -105,7 +105,7 @@ pub struct ModelReply {
     /// Number of attempts.
     pub attempts: u32,
     /// What was sent.
-    pub sent: Sent,
+    pub sent: SentRequest,
 }
 
 /// What the driver gives to an activation in addition to what it read from the store.

@@ -96,7 +96,17 @@ impl Log {
     /// Tokens of what is sent and is not in the log: the summary and the layers.
     pub(super) fn layer_tokens(&self) -> u64 {
         let summary = self.summary.as_ref().map_or(0, |(_, tokens)| u64::from(*tokens));
-        self.layers.iter().map(|layer| u64::from(layer.tokens)).sum::<u64>() + summary
+        self.shown_layers().map(|layer| u64::from(layer.tokens)).sum::<u64>() + summary
+    }
+
+    /// The layers that are sent: a layer goes with the entry that it follows.
+    pub(super) fn shown_layers(&self) -> impl Iterator<Item = &Layer> {
+        self.layers.iter().filter(|layer| self.view.shows(layer.after))
+    }
+
+    /// Removes the layers that are not stored: nothing was decided after them.
+    pub(super) fn drop_new_layers(&mut self) {
+        self.layers.truncate(self.stored);
     }
 
     /// The summary as it is sent, if there is one.

@@ -111,10 +111,14 @@ impl Cycle {
         step.entries = vec![Arc::new(entry)];
     }
 
-    /// Shows the workspace behind that entry, at the start of a cycle.
+    /// Shows the workspace behind that entry, at the start of a cycle: whole, or what has changed since the earlier cycles
+    /// whose workspaces are still sent.
     pub(super) fn show_workspace(&mut self, after: u64, now: Timestamp) {
-        let text = self.moment(now).whole();
-        self.log.layers = text.map(|text| Layer::new(after, text.into())).into_iter().collect();
+        self.log.drop_new_layers();
+        let shown: Vec<&str> = self.log.shown_layers().map(|layer| &*layer.text).collect();
+        let moment = self.moment(now);
+        let text = if shown.is_empty() { moment.whole() } else { moment.update(&shown, &[], 0) };
+        self.log.layers.extend(text.map(|text| Layer::new(after, text.into())));
     }
 
     fn moment(&self, now: Timestamp) -> Moment<'_> {
@@ -127,7 +131,7 @@ impl Cycle {
         let own = std::mem::take(&mut self.outside.own_changes);
         let moment = self.moment(now);
         let known: Vec<Section> = own.into_iter().filter_map(|part| moment.section(part)).collect();
-        let shown: Vec<&str> = self.log.layers.iter().map(|layer| &*layer.text).collect();
+        let shown: Vec<&str> = self.log.shown_layers().map(|layer| &*layer.text).collect();
         // A parked cycle goes on at another time.
         let parked = self.pinned.awake_before > 0;
         let stale = if parked { limits::CLOCK_STALE_PARKED_MINUTES } else { limits::CLOCK_STALE_MINUTES };

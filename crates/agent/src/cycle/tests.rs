@@ -10,6 +10,7 @@ mod refusals;
 mod reply_checks;
 mod summaries;
 mod text_reply;
+mod workspace;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::event::{Channel, Envelope, Event, EventData, EventKind, EventState, P
 use crate::id::{AgentId, CallId, EntityId, EventId};
 use crate::life::{Activation, Life, Standing, Window};
 use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason};
-use crate::run::{Ending, Sent, Usage};
+use crate::run::{Ending, SentRequest, Usage};
 use crate::tool::ToolSpec;
 
 fn at(ms: i64) -> Timestamp {
@@ -166,7 +167,7 @@ fn reply(parts: Vec<ReplyPart>) -> ModelReply {
         model_ms: 5,
         first_ms: Some(2),
         attempts: 1,
-        sent: Sent::default(),
+        sent: SentRequest::default(),
     }
 }
 

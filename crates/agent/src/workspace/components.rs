@@ -19,18 +19,18 @@ pub(super) struct Component {
     /// of the rows.
     pub(super) share: usize,
     /// Its items, the most important first.
-    pub(super) items: fn(&Moment<'_>) -> Vec<Item>,
+    pub(super) items: fn(&Moment<'_>) -> Vec<Fact>,
 }
 
 /// An item of a component, shown whole or not at all.
-pub(super) struct Item {
+pub(super) struct Fact {
     /// One line or more, without a line end.
     pub(super) text: String,
     /// What stands for it if there is no room for it, quoted.
     pub(super) name: Option<String>,
 }
 
-impl Item {
+impl Fact {
     fn new(text: String) -> Self {
         Self { text, name: None }
     }
@@ -46,11 +46,11 @@ pub(super) const COMPONENTS: [Component; 6] = [
     Component { part: WorkspacePart::Calls, title: "Your pending calls", share: 5, items: pending },
 ];
 
-fn clock(now: &Moment<'_>) -> Vec<Item> {
-    vec![Item::new(now.now.to_string())]
+fn clock(now: &Moment<'_>) -> Vec<Fact> {
+    vec![Fact::new(now.now.to_string())]
 }
 
-fn spaces(now: &Moment<'_>) -> Vec<Item> {
+fn spaces(now: &Moment<'_>) -> Vec<Fact> {
     let Moment { me, facts, active, .. } = *now;
     let mut items = Vec::new();
     for SpaceFacts { space, members, more_members } in &facts.spaces {
@@ -78,7 +78,7 @@ fn spaces(now: &Moment<'_>) -> Vec<Item> {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        items.push(Item::new(format!("{head}\n  members: {}{more}", members.join(", "))));
+        items.push(Fact::new(format!("{head}\n  members: {}{more}", members.join(", "))));
     }
     if facts.more_spaces > 0 {
         let at_least = if facts.spaces.len() + facts.more_spaces < limits::SPACES_COUNTED_MAX {
@@ -86,11 +86,11 @@ fn spaces(now: &Moment<'_>) -> Vec<Item> {
         } else {
             "at least "
         };
-        items.push(Item::new(format!("({at_least}{} more: name one by its handle)", facts.more_spaces)));
+        items.push(Fact::new(format!("({at_least}{} more: name one by its handle)", facts.more_spaces)));
     }
     if items.is_empty() {
         let nobody = "none; nobody can read your messages until you are a member of a space";
-        items.push(Item::new(nobody.to_owned()));
+        items.push(Fact::new(nobody.to_owned()));
     }
     items
 }
@@ -103,7 +103,7 @@ fn other_name(display_name: &str, handle: &str) -> String {
     }
 }
 
-fn goals(now: &Moment<'_>) -> Vec<Item> {
+fn goals(now: &Moment<'_>) -> Vec<Fact> {
     let line = |Branch { goal, depth }: Branch<'_>| {
         let indent = "  ".repeat(depth);
         let text = quoted(&goal.description);
@@ -111,20 +111,20 @@ fn goals(now: &Moment<'_>) -> Vec<Item> {
             GoalStatus::Active => format!("priority {}", goal.priority),
             finished => format!("{}, but sub-goals are active", finished.as_str()),
         };
-        Item::new(format!("{indent}- {text} | id: {} | {state}", goal.id))
+        Fact::new(format!("{indent}- {text} | id: {} | {state}", goal.id))
     };
     goals::pursued(&now.facts.goals).into_iter().map(line).collect()
 }
 
-fn memories(now: &Moment<'_>) -> Vec<Item> {
-    let line = |memory: &Memory| Item {
+fn memories(now: &Moment<'_>) -> Vec<Fact> {
+    let line = |memory: &Memory| Fact {
         text: format!("- {}: {}", quoted(&memory.key), quoted(&memory.value)),
         name: Some(quoted(&memory.key)),
     };
     now.facts.memories.iter().map(line).collect()
 }
 
-fn plans(now: &Moment<'_>) -> Vec<Item> {
+fn plans(now: &Moment<'_>) -> Vec<Fact> {
     let line = |plan: &Plan| {
         let when = match &plan.schedule {
             Schedule::At { at } => format!("at {at}"),
@@ -132,13 +132,13 @@ fn plans(now: &Moment<'_>) -> Vec<Item> {
         };
         let next = plan.next_at.map(|at| format!(", next {at}")).unwrap_or_default();
         let (name, instruction) = (quoted(&plan.name), quoted(&plan.instruction));
-        Item::new(format!("- {name} | id: {} | {when}{next}: {instruction}", plan.id))
+        Fact::new(format!("- {name} | id: {} | {when}{next}: {instruction}", plan.id))
     };
     now.facts.plans.iter().map(line).collect()
 }
 
 /// Calls whose outcomes will arrive as events.
-fn pending(now: &Moment<'_>) -> Vec<Item> {
-    let line = |call: &PendingCall| Item::new(format!("- {} | call: {}", quoted(&call.tool), call.id));
+fn pending(now: &Moment<'_>) -> Vec<Fact> {
+    let line = |call: &PendingCall| Fact::new(format!("- {} | call: {}", quoted(&call.tool), call.id));
     now.facts.pending.iter().map(line).collect()
 }

@@ -2,7 +2,6 @@
 
 use clap::{Args, Subcommand};
 
-/// Arguments of `viv dead`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DeadArgs {
@@ -12,7 +11,6 @@ pub(crate) struct DeadArgs {
     pub(crate) agent: Option<String>,
 }
 
-/// What can be done with a dead event.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadVerb {
     /// Show one in full: its content, its source, why it failed
@@ -23,7 +21,6 @@ pub(crate) enum DeadVerb {
     Drop(Events),
 }
 
-/// One event.
 #[derive(Debug, Args)]
 pub(crate) struct OneEvent {
     /// The event, by id or by its SEQ in the inbox
@@ -33,7 +30,6 @@ pub(crate) struct OneEvent {
     pub(crate) agent: Option<String>,
 }
 
-/// Events or calls to cancel.
 #[derive(Debug, Args)]
 pub(crate) struct Canceled {
     /// Events, by id or by their SEQ in the inbox; calls, by id
@@ -44,7 +40,6 @@ pub(crate) struct Canceled {
     pub(crate) agent: Option<String>,
 }
 
-/// Events of one agent.
 #[derive(Debug, Args)]
 pub(crate) struct Events {
     /// The events, by id or by their SEQ in the inbox

@@ -2,7 +2,6 @@
 
 use clap::{Args, ValueEnum};
 
-/// `viv watch`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  viv watch home\n  viv watch ada --since 10m\n\n\
     A handle that both a space and an agent have is written `space:NAME` or `agent:NAME`.\n\
@@ -26,7 +25,6 @@ pub(crate) struct WatchArgs {
     pub(crate) thoughts: bool,
 }
 
-/// `viv tail`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  viv tail -n 50 --no-follow\n\nOne line for each message and each cycle that ended."
@@ -43,7 +41,6 @@ pub(crate) struct TailArgs {
     pub(crate) no_follow: bool,
 }
 
-/// `viv top`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  viv top --sort cost\n\n\
     Keys: Up/Down choose, Enter opens, o sorts, / filters, c cancels the cycle,\n\
@@ -60,10 +57,10 @@ pub(crate) struct TopArgs {
     pub(crate) filter: String,
 }
 
-/// Sort order of agents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortArg {
     /// Working agents first, then agents with waiting events
+    #[default]
     State,
     /// By handle
     Name,

@@ -21,7 +21,6 @@ pub(crate) struct StateArgs {
     pub(crate) all: bool,
 }
 
-/// `viv agents`.
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
     #[command(subcommand)]
@@ -30,7 +29,6 @@ pub(crate) struct AgentsArgs {
     pub(crate) list: StateArgs,
 }
 
-/// Verbs of `viv agents`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsVerb {
     /// List agents, as the command alone does
@@ -82,7 +80,6 @@ pub(crate) struct OneAgent {
     pub(crate) agent: String,
 }
 
-/// `viv agents create`.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
@@ -107,7 +104,6 @@ pub(crate) struct CreateArgs {
     pub(crate) space: Option<String>,
 }
 
-/// `viv memories`.
 #[derive(Debug, Args)]
 pub(crate) struct MemoriesArgs {
     /// The agent, by handle or id
@@ -117,7 +113,6 @@ pub(crate) struct MemoriesArgs {
     pub(crate) verb: Option<MemoriesVerb>,
 }
 
-/// Verbs of `viv memories`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoriesVerb {
     /// List the memories by key, as the command alone does
@@ -139,7 +134,6 @@ pub(crate) enum MemoriesVerb {
     },
 }
 
-/// `viv spaces`.
 #[derive(Debug, Args)]
 pub(crate) struct SpacesArgs {
     #[command(subcommand)]
@@ -149,7 +143,6 @@ pub(crate) struct SpacesArgs {
     pub(crate) all: bool,
 }
 
-/// Verbs of `viv spaces`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpacesVerb {
     /// List spaces, as the command alone does
@@ -212,7 +205,6 @@ pub(crate) enum SpacesVerb {
     Read(ReadArgs),
 }
 
-/// `viv spaces open`.
 #[derive(Debug, Args)]
 pub(crate) struct OpenSpaceArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
@@ -232,7 +224,6 @@ pub(crate) struct OpenSpaceArgs {
     pub(crate) wake_on: Option<String>,
 }
 
-/// `viv spaces read`.
 #[derive(Debug, Args)]
 pub(crate) struct ReadArgs {
     /// The space, by handle or id [default: the only one]
@@ -248,7 +239,6 @@ pub(crate) struct ReadArgs {
     pub(crate) after: Option<u64>,
 }
 
-/// `viv entities`.
 #[derive(Debug, Args)]
 pub(crate) struct EntitiesArgs {
     #[command(subcommand)]
@@ -257,7 +247,6 @@ pub(crate) struct EntitiesArgs {
     pub(crate) list: KindArgs,
 }
 
-/// The list of `viv entities`.
 #[derive(Debug, Args)]
 pub(crate) struct KindArgs {
     /// Only people, or only agents
@@ -265,7 +254,6 @@ pub(crate) struct KindArgs {
     pub(crate) kind: Option<EntityKind>,
 }
 
-/// Verbs of `viv entities`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EntitiesVerb {
     /// List people and agents, as the command alone does
@@ -284,7 +272,6 @@ pub(crate) enum EntitiesVerb {
     },
 }
 
-/// `viv keys`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysVerb {
     /// Create a key; it is printed only once

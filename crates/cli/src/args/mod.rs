@@ -68,7 +68,6 @@ pub(crate) struct Global {
     pub(crate) quiet: bool,
 }
 
-/// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start the server and apply the agent files

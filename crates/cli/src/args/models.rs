@@ -4,7 +4,6 @@ use clap::{Args, Subcommand};
 
 use super::ToolModeArg;
 
-/// `viv models`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ModelsArgs {
@@ -16,14 +15,12 @@ pub(crate) struct ModelsArgs {
     pub(crate) provider: Option<String>,
 }
 
-/// Verbs of `viv models`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelsVerb {
     /// Test whether a model and its server are good enough for agents
     Try(TryArgs),
 }
 
-/// `viv models try`.
 #[derive(Debug, Args)]
 pub(crate) struct TryArgs {
     /// The model, as PROVIDER/MODEL; PROVIDER alone means its first model

@@ -4,7 +4,6 @@ use clap::{Args, Subcommand};
 
 use super::UpArgs;
 
-/// `viv config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print every setting in effect; takes the flags of `viv up`
@@ -28,7 +27,6 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// `viv event`.
 #[derive(Debug, Args)]
 pub(crate) struct EventArgs {
     /// The agent, by handle or id

@@ -11,7 +11,6 @@ const REPEAT_MAX: i64 = 1_000;
 /// Runs of an agent that fit into a file that a person reads.
 const CYCLES_MAX: i64 = 100;
 
-/// `viv scenario`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScenarioVerb {
     /// Run scenario tests
@@ -26,7 +25,6 @@ pub(crate) enum ScenarioVerb {
     Record(RecordArgs),
 }
 
-/// The scenario files to use.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioFiles {
     /// Scenario files, or directories with `*.yaml` files in them [default: the project's `scenarios`]
@@ -34,7 +32,6 @@ pub(crate) struct ScenarioFiles {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// `viv scenario run`.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioRunArgs {
     #[command(flatten)]
@@ -59,7 +56,6 @@ pub(crate) struct ScenarioRunArgs {
     pub(crate) runs: bool,
 }
 
-/// `viv scenario record`.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// The agent, by handle or id [default: the only one]

@@ -2,7 +2,6 @@
 
 use clap::{Args, Subcommand};
 
-/// `viv show`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Show {
     /// Show an agent: its state, goals, memories
@@ -28,7 +27,6 @@ pub(crate) enum Show {
     },
 }
 
-/// Arguments of `viv show inbox`.
 #[derive(Debug, Args)]
 pub(crate) struct InboxArg {
     /// The agent, by handle or id [default: the only one]

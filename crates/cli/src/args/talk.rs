@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-/// `viv chat`.
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
     /// The space, by handle or id [default: the only one]
@@ -22,7 +21,6 @@ pub(crate) struct ChatArgs {
     pub(crate) timeout: u64,
 }
 
-/// `viv say`.
 #[derive(Debug, Args)]
 pub(crate) struct SayArgs {
     /// The message; several words are one text, `-` reads standard input

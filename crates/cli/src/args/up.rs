@@ -27,7 +27,6 @@ pub(crate) struct ModelArgs {
     pub(crate) context_window: Option<u32>,
 }
 
-/// How tools are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -73,7 +72,6 @@ pub(crate) struct UpArgs {
     pub(crate) model: ModelArgs,
 }
 
-/// `viv logs`.
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// Follow the log until Ctrl-C

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// `viv restore`.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// A file written by `viv backup`, or the data directory of a stopped server
@@ -17,7 +16,6 @@ pub(crate) struct RestoreArgs {
     pub(crate) yes: bool,
 }
 
-/// `viv export`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportWhat {
     /// Write one agent as lines of JSON: config, log, events, calls, memories and runs
@@ -29,7 +27,6 @@ pub(crate) enum ExportWhat {
     },
 }
 
-/// `viv import`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportWhat {
     /// Import an agent from a file of `viv export agent`, all or nothing; the server must be stopped

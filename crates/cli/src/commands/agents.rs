@@ -18,7 +18,6 @@ use crate::input;
 use crate::output::Screen;
 use client::{Client, agent_path, segment, typed};
 
-/// Lists agents, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Result<Exit> {
     input::no_list_options(
         "`--state` and `--all` apply",
@@ -68,16 +67,16 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
     let model = created.model.as_deref().unwrap_or("no model");
     let line = format!("created agent `{}` ({}), its model is {model}", created.name, created.id);
     screen.result(&answer, &line);
-    screen.note(&screen.clean_line(&match space {
+    screen.note(&match space {
         Some(space) => format!("it is in `{space}`: `viv chat --space {space}`"),
         None => format!("it is in no space yet: `viv spaces add SPACE {}`", created.name),
-    }));
+    });
     Ok(())
 }
 
 /// Creates an agent with the config of another one, which has its own history and inbox.
 async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memories: bool) -> Result<()> {
-    let old: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
+    let old = client.agent(agent).await?;
     let body = NewAgentJson { name, display_name: None, config: Some(old.config) };
     let answer = client.post("/v1/agents", &body, None).await?;
     let new: Agent = typed("/v1/agents", answer.clone())?;
@@ -113,16 +112,13 @@ fn text_of(file: &Path) -> Result<String> {
     source.take(bound).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() > limits::INSTRUCTIONS_MAX_BYTES {
         let max = limits::INSTRUCTIONS_MAX_BYTES;
-        return Err(Failure::usage(format!(
-            "wanted instructions of at most {max} bytes, got more in `{shown}`"
-        ))
-        .hint("shorten them"));
+        let message = format!("wanted instructions of at most {max} bytes, got more in `{shown}`");
+        return Err(Failure::usage(message).hint("shorten them"));
     }
     if text.starts_with("---\n") {
-        return Err(Failure::usage(format!(
-            "`{shown}` begins with front matter, which is not part of instructions"
-        ))
-        .hint("put it into the project's `agents` folder, where `viv up` finds it"));
+        let message = format!("`{shown}` begins with front matter, which is not part of instructions");
+        return Err(Failure::usage(message)
+            .hint("put it into the project's `agents` folder, where `viv up` finds it"));
     }
     Ok(text.trim_end().to_owned())
 }
@@ -137,8 +133,9 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     let defaults = AgentConfig::default().to_json();
     let mut body = json!({});
     let mut keys = Vec::new();
+    let hint = "such as `limits.max_steps=5`; `viv show agent --json` shows all keys";
     for value in values {
-        let (key, text) = pair(value)?;
+        let (key, text) = input::key_value(value, hint)?;
         let text = text_or_file(text)?;
         if key == "display_name" {
             body["display_name"] = json!(text);
@@ -147,7 +144,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
         }
         keys.push(key);
     }
-    let before: Agent = client.get_as(&path).await?;
+    let before = client.agent(agent).await?;
     let answer = client.patch(&path, &body).await?;
     if screen.json {
         screen.json_line(&answer);
@@ -156,7 +153,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     let after: Agent = typed(&path, answer)?;
     let revision =
         format!("`{}` has config revision {}, used from its next cycle on", after.name, after.config_rev);
-    screen.line(&screen.clean_line(&revision));
+    screen.text(&revision);
     for key in keys {
         screen.change(key, &value_of(&before, key), &value_of(&after, key));
     }
@@ -164,17 +161,9 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
         let note = format!(
             "`{file}` sets this back when it changes or the server starts; change it there to keep it"
         );
-        screen.note(&screen.clean_line(&note));
+        screen.note(&note);
     }
     Ok(())
-}
-
-fn pair(text: &str) -> Result<(&str, &str)> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim(), value)),
-        _ => Err(Failure::usage(format!("wanted KEY=VALUE, got `{text}`"))
-            .hint("such as `limits.max_steps=5`; `viv show agent --json` shows all keys")),
-    }
 }
 
 fn pointer(key: &str) -> String {
@@ -235,13 +224,13 @@ async fn change_standing(client: &Client, screen: &Screen, agent: &str, verb: &s
     };
     screen.result(&answer, &format!("`{}` {now}", agent.name));
     if let Some(why) = &agent.damage {
-        screen.note(&screen.clean_line(&format!("a record of it cannot be read: {why}")));
+        screen.note(&format!("a record of it cannot be read: {why}"));
     }
     Ok(())
 }
 
 async fn cancel(client: &Client, screen: &Screen, agent: &str) -> Result<()> {
-    let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
+    let found = client.agent(agent).await?;
     let answer = client.post_empty(&agent_path(found.id, "/cancel")).await?;
     let cycle = answer["cycle"].as_str().unwrap_or("-");
     screen.result(&answer, &format!("cycle {cycle} of `{}` is being canceled", found.name));
@@ -282,7 +271,5 @@ mod tests {
         put(&mut body, "model", json!("a/b"));
         let config = json!({"limits": {"max_steps": 5, "max_attempts": 2}, "model": "a/b"});
         assert_eq!(body, json!({"config": config}));
-        assert!(pair("=x").is_err() && pair("novalue").is_err());
-        assert_eq!(pair("a=b=c").unwrap(), ("a", "b=c"));
     }
 }

@@ -11,7 +11,6 @@ use crate::settings::Settings;
 use crate::settings::keys::{KEYS, Key};
 use project::agent_file::FILE_KEYS;
 
-/// Runs `show`, `check` or `keys`.
 pub(crate) async fn run(global: Global, screen: Screen, command: ConfigCommand) -> Result<Exit> {
     match command {
         ConfigCommand::Show { origin, up } => show(&Settings::load(&global, &up)?, &screen, origin),

@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use crate::args::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, shortened};
-use client::ErrorClass;
-use client::target;
-use client::{Client, agent_path, segment, typed};
+use client::{Client, ErrorClass, agent_path, segment, typed};
 
 /// Maximum number of events that are listed, and of agents that are searched.
 const EVENTS_MAX: usize = 10_000;
@@ -21,13 +19,12 @@ const NOTED: usize = 32;
 /// Columns of a text in a list.
 const PREVIEW: usize = 48;
 
-/// Lists dead events, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Result<Exit> {
     match args.verb {
         None => list(&client, &screen, args.agent.as_deref()).await?,
         Some(DeadVerb::Show(one)) => show(&client, &screen, &one).await?,
-        Some(DeadVerb::Retry(events)) => apply(&client, &screen, &events, "retry").await?,
-        Some(DeadVerb::Drop(events)) => apply(&client, &screen, &events, "drop").await?,
+        Some(DeadVerb::Retry(events)) => apply(&client, &screen, events, "retry").await?,
+        Some(DeadVerb::Drop(events)) => apply(&client, &screen, events, "drop").await?,
     }
     Ok(Exit::Answered)
 }
@@ -46,37 +43,26 @@ pub(crate) fn notice(agent: &Agent) -> Option<String> {
 pub(crate) async fn note(client: &Client, screen: &Screen, agents: &[String]) -> Result<()> {
     let mut found: Vec<Agent> = Vec::new();
     for agent in agents.iter().take(NOTED) {
-        found.push(client.get_as(&format!("/v1/agents/{}", segment(agent))).await?);
+        found.push(client.agent(agent).await?);
     }
     if agents.is_empty() {
         found = all_if_dead(client).await?;
     }
     for (agent, notice) in found.iter().filter_map(|agent| Some((agent, notice(agent)?))) {
-        screen.note(&screen.clean_line(&format!("`{}`: {notice}", agent.name)));
+        screen.note(&format!("`{}`: {notice}", agent.name));
     }
     Ok(())
 }
 
-/// What to do about a dead event.
 pub(crate) fn advice(event: &EventId, agent: &str) -> String {
     format!(
         "see `viv dead show {event} --agent {agent}`, try again with `viv dead retry {event} --agent {agent}`"
     )
 }
 
-/// Cancels events and calls.
 pub(crate) async fn cancel(client: Client, screen: Screen, args: Canceled) -> Result<Exit> {
     let Canceled { wanted, agent } = args;
-    let mut answers = Vec::new();
-    for wanted in wanted {
-        answers.push(match is_call(&wanted) {
-            true => cancel_call(&client, &screen, &wanted, agent.as_deref()).await?,
-            false => apply_to(&client, &screen, &wanted, agent.as_deref(), "cancel").await?,
-        });
-    }
-    if screen.json {
-        screen.json_list(answers);
-    }
+    apply(&client, &screen, Events { events: wanted, agent }, "cancel").await?;
     Ok(Exit::Answered)
 }
 
@@ -88,11 +74,7 @@ fn is_call(id: &str) -> bool {
 
 /// Cancels a call of the named agent, or of the agent that has it; returns the server's answer.
 async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Option<&str>) -> Result<Value> {
-    let agents = match wanted {
-        Some(_) => vec![target::agent(client, wanted).await?],
-        None => all(client).await?,
-    };
-    for agent in agents {
+    for agent in candidates(client, wanted).await? {
         let path = agent_path(agent.id, &format!("/calls/{call}/cancel"));
         let answer = match client.post_empty(&path).await {
             Err(failure) if failure.class == ErrorClass::NotFound => continue,
@@ -114,7 +96,7 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
 
 async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let agents = match wanted {
-        Some(_) => vec![target::agent(client, wanted).await?],
+        Some(wanted) => vec![client.agent(wanted).await?],
         None => all_if_dead(client).await?,
     };
     let mut rows = Vec::new();
@@ -152,8 +134,16 @@ async fn all_if_dead(client: &Client) -> Result<Vec<Agent>> {
     }
 }
 
+/// The agent named, else all.
+async fn candidates(client: &Client, wanted: Option<&str>) -> Result<Vec<Agent>> {
+    match wanted {
+        Some(wanted) => Ok(vec![client.agent(wanted).await?]),
+        None => all(client).await,
+    }
+}
+
 async fn all(client: &Client) -> Result<Vec<Agent>> {
-    Ok(typed("/v1/agents", Value::Array(client.list("/v1/agents?brief=true", EVENTS_MAX).await?))?)
+    Ok(client.list_as("/v1/agents?brief=true", EVENTS_MAX).await?)
 }
 
 fn dead_row(screen: &Screen, agent: &Agent, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
@@ -193,8 +183,7 @@ async fn show(client: &Client, screen: &Screen, one: &OneEvent) -> Result<()> {
     if let Some(old) = event.cites {
         pairs.push(("retry of", old.0));
     }
-    let pairs: Vec<(&str, String)> =
-        pairs.into_iter().map(|(name, text)| (name, screen.clean_line(&text))).collect();
+    pairs.iter_mut().for_each(|(_, text)| *text = screen.clean_line(text));
     screen.pairs(&pairs);
     screen.line("");
     for line in screen.clean(&content).lines() {
@@ -234,11 +223,14 @@ async fn content(client: &Client, event: &LoggedEvent) -> Result<String> {
     }
 }
 
-/// Does the same with every event.
-async fn apply(client: &Client, screen: &Screen, events: &Events, verb: &str) -> Result<()> {
-    let mut answers = Vec::new();
-    for event in &events.events {
-        answers.push(apply_to(client, screen, event, events.agent.as_deref(), verb).await?);
+/// Does the same with every event, or cancels a call.
+async fn apply(client: &Client, screen: &Screen, wanted: Events, verb: &str) -> Result<()> {
+    let (mut answers, agent) = (Vec::new(), wanted.agent.as_deref());
+    for id in &wanted.events {
+        answers.push(match verb == "cancel" && is_call(id) {
+            true => cancel_call(client, screen, id, agent).await?,
+            false => apply_to(client, screen, id, agent, verb).await?,
+        });
     }
     if screen.json {
         screen.json_list(answers);
@@ -269,11 +261,10 @@ async fn apply_to(
             id => format!("is sent again as event {id}"),
         },
     };
-    screen.line(&screen.clean_line(&format!("event {event} of `{}` {result}", agent.name)));
+    screen.text(&format!("event {event} of `{}` {result}", agent.name));
     Ok(Value::Null)
 }
 
-/// The event in the agent's inbox, by id or by its seq.
 async fn find_event(client: &Client, agent: &Agent, event: &str) -> Result<Option<Value>> {
     if let Ok(seq) = event.parse::<u64>() {
         let rows = client.list(&agent_path(agent.id, "/inbox"), EVENTS_MAX).await?;
@@ -288,12 +279,8 @@ async fn find_event(client: &Client, agent: &Agent, event: &str) -> Result<Optio
 
 /// The event and its agent: the agent named, or the only one that has the event.
 async fn find(client: &Client, event: &str, wanted: Option<&str>) -> Result<(Agent, Value)> {
-    let agents = match wanted {
-        Some(_) => vec![target::agent(client, wanted).await?],
-        None => all(client).await?,
-    };
     let mut sent: Vec<(Agent, Value)> = Vec::new();
-    for agent in agents {
+    for agent in candidates(client, wanted).await? {
         if let Some(row) = find_event(client, &agent, event).await? {
             sent.push((agent, row));
         }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use models::conformance::answers;
 use runtime::clock::SystemClock;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
@@ -21,14 +21,12 @@ use crate::output::{Screen, Style};
 use crate::probe;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use client::{Client, ClientError, ErrorClass, typed};
+use client::{Client, ClientError, ErrorClass};
 
 /// Free space, in bytes: below the first the store will soon be full, below the second it may become full.
 const SPACE_FAIL: u64 = 64 << 20;
 const SPACE_WARN: u64 = 1 << 30;
-/// Maximum number of agents that are checked.
 const AGENTS_MAX: usize = 100_000;
-/// Maximum number of different reasons that are printed.
 const REASONS_MAX: usize = 5;
 /// No correct clock shows a time before this version was built.
 const BUILT_AFTER: i64 = 1_790_000_000;
@@ -157,9 +155,7 @@ fn free_space(dir: &Path) -> Check {
     let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
     let free = match rustix::fs::statvfs(nearest) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
-        Err(error) => {
-            return Check::warn("disk", format!("cannot determine the free space: {error}"));
-        }
+        Err(error) => return Check::warn("disk", format!("cannot determine the free space: {error}")),
     };
     let detail = format!("{} MB free", free >> 20);
     match free {
@@ -225,7 +221,12 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         }
         Err(failure) => return (vec![Check::of("server", failure)], None),
     };
-    let mut checks = vec![answering(&client, &ready)];
+    let (url, ours, theirs) = (client.url(), env!("CARGO_PKG_VERSION"), &ready.version);
+    let mut checks = vec![match theirs == ours {
+        true => Check::ok("server", format!("{url} answers")),
+        false => Check::warn("server", format!("{url} is version {theirs}, this is {ours}"))
+            .hint("use the same version on both sides"),
+    }];
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
         Ok(who) => {
             let detail = who.entity.map_or(who.scope, |entity| format!("posts as {}", entity.name));
@@ -234,8 +235,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         Err(failure) => Check::of("key", failure),
     });
     // Only an admin key may list agents.
-    let agents = client.list("/v1/agents?brief=true", AGENTS_MAX).await;
-    match agents.and_then(|agents| typed::<Vec<Agent>>("/v1/agents", Value::Array(agents))) {
+    match client.list_as::<Agent>("/v1/agents?brief=true", AGENTS_MAX).await {
         Ok(agents) => {
             let damaged = |agent: &Agent| Some(format!("{}: {}", agent.name, agent.damage.as_ref()?));
             checks.extend(quarantine(agents.iter().filter_map(damaged)));
@@ -280,16 +280,6 @@ fn quarantine(damaged: impl Iterator<Item = String>) -> Option<Check> {
     let detail = format!("quarantined, because a record cannot be read: {}", damaged.join("; "));
     let hint = "`viv verify` lists what is wrong, `viv restore` restores a backup; `viv agents resume NAME` tries again";
     (!damaged.is_empty()).then(|| Check::fail("agents", detail).hint(hint))
-}
-
-fn answering(client: &Client, ready: &ReadyJson) -> Check {
-    let ours = env!("CARGO_PKG_VERSION");
-    let url = client.url();
-    if ready.version != ours {
-        return Check::warn("server", format!("{url} is version {}, this is {ours}", ready.version))
-            .hint("use the same version on both sides");
-    }
-    Check::ok("server", format!("{url} answers"))
 }
 
 /// Mistakes in agent files: those that the server which runs on the data directory found, else those that would stop a

@@ -9,10 +9,8 @@ use crate::input;
 use crate::output::{Screen, ago};
 use client::{Client, typed};
 
-/// Maximum number of entities that are listed.
 const ENTITIES_MAX: usize = 100_000;
 
-/// Lists entities, or runs a verb.
 pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> Result<Exit> {
     input::no_list_options("`--kind` applies", args.verb.is_some() && args.list.kind.is_some())?;
     match args.verb.unwrap_or(EntitiesVerb::List(args.list)) {
@@ -28,19 +26,14 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> R
             })?;
         }
         EntitiesVerb::Add { name, display_name, external_id } => {
-            add(&client, &screen, &NewEntity { name, display_name, external_id }).await?;
+            let body = NewEntity { name, display_name, external_id };
+            let answer = client.post("/v1/entities", &body, None).await?;
+            let EntityJson { name, id, .. } = typed("/v1/entities", answer.clone())?;
+            screen.result(&answer, &format!("added `{name}` ({id})"));
+            screen.note(&format!(
+                "next: `viv spaces add SPACE {name}`, and `viv keys add person --entity {name}` for a key"
+            ));
         }
     }
     Ok(Exit::Answered)
-}
-
-async fn add(client: &Client, screen: &Screen, body: &NewEntity) -> Result<()> {
-    let answer = client.post("/v1/entities", body, None).await?;
-    let created: EntityJson = typed("/v1/entities", answer.clone())?;
-    screen.result(&answer, &format!("added `{}` ({})", created.name, created.id));
-    screen.note(&screen.clean_line(&format!(
-        "next: `viv spaces add SPACE {0}`, and `viv keys add person --entity {0}` for a key",
-        created.name
-    )));
-    Ok(())
 }

@@ -13,7 +13,6 @@ use client::{Client, segment, typed};
 /// Columns of a wrong payload that are quoted.
 const GOT_COLUMNS: usize = 40;
 
-/// Sends the event.
 pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Result<Exit> {
     let payload = match args.payload.as_deref() {
         Some("-") => Some(input::text(limits::PAYLOAD_MAX_BYTES)?),

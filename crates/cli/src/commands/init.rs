@@ -11,7 +11,6 @@ use crate::output::{Screen, Style};
 use crate::templates::{GITIGNORE, IGNORED, TEMPLATES, Template};
 use project::live::IN_USE;
 
-/// Writes the project.
 pub(crate) fn run(screen: Screen, dir: &Path) -> Result<Exit> {
     let ignored = dir.join(GITIGNORE.path);
     let has_ignore_file = fs::symlink_metadata(&ignored).is_ok();

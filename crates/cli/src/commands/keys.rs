@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use runtime::clock::{SystemClock, SystemIds};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use storage::sqlite::{self, OpenError, Sqlite};
 
@@ -22,10 +22,8 @@ use crate::output::{Screen, ago};
 use crate::settings;
 use crate::world;
 
-/// Maximum number of keys that are listed.
 const KEYS_MAX: usize = 1_000;
 
-/// Runs a verb of `viv keys`.
 pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Result<Exit> {
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
     match verb {
@@ -56,7 +54,15 @@ pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Resu
                 return Err(Failure::new(Exit::NotFound, "not_found", format!("no key is called `{id}`")));
             }
             input::confirm(&screen, &format!("revoking the key `{id}` cannot be undone"), yes, None)?;
-            revoke(&client, &screen, &id).await
+            let answer = client.delete(&format!("/v1/keys/{}", segment(&id))).await?;
+            if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
+                screen.note(
+                    "commands on the server's machine used this key: until the server starts again they need another \
+                     in VIV_KEY",
+                );
+            }
+            screen.result(&answer, &format!("the key {id} is revoked"));
+            Ok(Exit::Answered)
         }
         KeysVerb::Admin { reset: _ } => reset(global, screen).await,
     }
@@ -77,20 +83,19 @@ async fn create(client: &Client, screen: &Screen, path: &str, body: &impl Serial
         return Ok(Exit::Answered);
     }
     let key: KeyJson = typed(path, answer)?;
-    screen.line(&screen.clean_line(key.secret.as_deref().unwrap_or_default()));
-    screen.note(&screen.clean_line(&format!(
+    screen.text(key.secret.as_deref().unwrap_or_default());
+    screen.note(&format!(
         "The key {} ({}), shown only this once and stored as a hash. Use it with VIV_URL={} and VIV_KEY.",
         key.id,
         key.scope,
         client.url()
-    )));
+    ));
     Ok(Exit::Answered)
 }
 
 async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
     let rows = client.list("/v1/keys", KEYS_MAX).await?;
-    let people: Vec<EntityJson> =
-        typed("/v1/entities", Value::Array(client.list("/v1/entities?kind=human", KEYS_MAX).await?))?;
+    let people: Vec<EntityJson> = client.list_as("/v1/entities?kind=human", KEYS_MAX).await?;
     let now = Timestamp::now();
     screen.rows(rows, "no keys", &["ID", "OF", "LABEL", "CREATED", "USED", "STATE"], |key: &KeyJson| {
         let person = people.iter().find(|person| Some(person.id) == key.entity);
@@ -104,18 +109,6 @@ async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
         let used = key.used_at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
         vec![key.id.to_string(), of, key.label.clone(), ago(key.created_at, now), used, state]
     })?;
-    Ok(Exit::Answered)
-}
-
-async fn revoke(client: &Client, screen: &Screen, id: &str) -> Result<Exit> {
-    let path = format!("/v1/keys/{}", segment(id));
-    let answer = client.delete(&path).await?;
-    if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
-        screen.note(
-            "commands on the server's machine used this key: until the server starts again they need another in VIV_KEY",
-        );
-    }
-    screen.result(&answer, &format!("the key {id} is revoked"));
     Ok(Exit::Answered)
 }
 
@@ -139,11 +132,11 @@ async fn reset(global: &Global, screen: Screen) -> Result<Exit> {
         screen.json_line(&json!({"admin_key": key.open()}));
     } else {
         screen.line(key.open());
-        screen.note(&screen.clean_line(&format!(
+        screen.note(&format!(
             "The new admin key of `{}`, shown only this once and stored as a hash. The old one no longer works; \
              the keys of people still work.",
             dir.display()
-        )));
+        ));
     }
     closed.map_err(|error| {
         Failure::new(Exit::Failed, "store_failed", format!("the store did not close cleanly: {error}"))

@@ -3,16 +3,14 @@
 use agent::id::AgentId;
 use agent::limits;
 use api::{MemoryJson, MemoryValue};
-use client::{Client, ErrorClass, agent_path, segment, typed};
+use client::{Client, ErrorClass, agent_path, segment};
 use serde_json::{Value, json};
 
 use crate::args::{MemoriesArgs, MemoriesVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Screen;
-use client::target;
 
-/// Lists an agent's memories, or changes one.
 pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> Result<Exit> {
     if let Some(MemoriesVerb::Set { key, .. } | MemoriesVerb::Rm { key }) = &args.verb
         && key.is_empty()
@@ -20,7 +18,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
         return Err(Failure::usage("the key is empty")
             .hint(format!("such as `city`: `viv memories {} set city Rome`", args.agent)));
     }
-    let agent = target::agent(&client, Some(&args.agent)).await?;
+    let agent = client.agent(&args.agent).await?;
     match args.verb {
         None | Some(MemoriesVerb::List) => {
             let memories = all(&client, agent.id).await?;
@@ -29,7 +27,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 return Ok(Exit::Answered);
             }
             if memories.is_empty() {
-                screen.line(&screen.clean_line(&format!("`{}` has no memories", agent.name)));
+                screen.text(&format!("`{}` has no memories", agent.name));
             }
             for memory in &memories {
                 screen.wrapped(&screen.clean_line(&format!("{}: {}", memory.key, memory.value)), 2);
@@ -60,13 +58,10 @@ fn path(agent: AgentId, key: &str) -> String {
     agent_path(agent, &format!("/memories/{}", segment(key)))
 }
 
-/// All memories of an agent.
 pub(super) async fn all(client: &Client, agent: AgentId) -> Result<Vec<MemoryJson>> {
-    let rows = client.list(&agent_path(agent, "/memories"), limits::MEMORIES_MAX).await?;
-    Ok(typed("memories", Value::Array(rows))?)
+    Ok(client.list_as(&agent_path(agent, "/memories"), limits::MEMORIES_MAX).await?)
 }
 
-/// Sets a memory.
 pub(super) async fn put(client: &Client, agent: AgentId, key: &str, value: String) -> Result<Value> {
     Ok(client.put(&path(agent, key), &MemoryValue { value }).await?)
 }

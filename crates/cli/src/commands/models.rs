@@ -9,7 +9,6 @@ use crate::args::{Global, ModelsArgs, ModelsVerb};
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 
-/// Lists models, or tests one.
 pub(crate) async fn run(global: Global, screen: Screen, args: ModelsArgs) -> Result<Exit> {
     match args.verb {
         Some(ModelsVerb::Try(args)) => trial::run(&global, screen, args).await,

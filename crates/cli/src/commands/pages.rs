@@ -10,7 +10,6 @@ use crate::args;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 
-/// Runs `viv completions`.
 pub(crate) fn completions(screen: Screen, shell: Shell) -> Result<Exit> {
     let mut script = Vec::new();
     let mut command = without_file_names(args::command());
@@ -74,7 +73,6 @@ fn page(mut command: Command) -> std::io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Runs `viv man`.
 pub(crate) fn man(screen: Screen, dir: Option<PathBuf>) -> Result<Exit> {
     if let Some(dir) = &dir {
         return pages_into(&screen, dir);
@@ -107,7 +105,7 @@ fn pages_into(screen: &Screen, dir: &Path) -> Result<Exit> {
     if screen.json {
         screen.json_list(written);
     } else {
-        screen.line(&screen.clean_line(&format!("wrote {} pages into `{}`", written.len(), dir.display())));
+        screen.text(&format!("wrote {} pages into `{}`", written.len(), dir.display()));
     }
     Ok(Exit::Answered)
 }

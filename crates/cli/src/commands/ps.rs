@@ -12,7 +12,6 @@ use crate::commands::top::tokens;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
 
-/// Maximum number of agents with `--json`.
 const JSON_MAX: usize = 100_000;
 /// Maximum number of agents in the table: a longer one needs a filter.
 const TABLE_MAX: usize = 1_000;
@@ -45,16 +44,16 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
     for (agent, _) in &found {
         if let Some(why) = why_it_is_idle(agent) {
             let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
-            screen.note(&screen.clean_line(&format!("`{}` is backing off{until}: {why}", agent.name)));
+            screen.note(&format!("`{}` is backing off{until}: {why}", agent.name));
         } else if let Some(why) = agent.why.as_ref().filter(|_| agent.state == AgentState::Thinking) {
-            screen.note(&screen.clean_line(&format!("`{}` makes no progress: {why}", agent.name)));
+            screen.note(&format!("`{}` makes no progress: {why}", agent.name));
         }
     }
     for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, dead::notice(agent)?))) {
-        screen.note(&screen.clean_line(&format!("`{}`: {notice}", agent.name)));
+        screen.note(&format!("`{}`: {notice}", agent.name));
     }
     for problem in client.data_dir().map(project::reconcile::problems).into_iter().flatten() {
-        screen.note(&screen.clean_line(&format!("{problem}; {}", problem.while_running())));
+        screen.note(&format!("{problem}; {}", problem.while_running()));
     }
     if cut {
         screen.note(&format!("these are from the first {max} agents by name; `viv ps --json` lists more"));

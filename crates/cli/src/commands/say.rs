@@ -12,12 +12,8 @@ use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
-use client::AgentWatch;
-use client::Client;
-use client::Exchange;
-use client::target;
+use client::{AgentWatch, Client, Exchange, target};
 
-/// Posts the message.
 pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {
     let text = text_of(&args.text)?;
     let client = Arc::new(client);
@@ -62,7 +58,6 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     Ok(if exchange.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
 }
 
-/// Prints the outcome of a message; also used by `chat`.
 pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
     if screen.json {
         // A struct of plain fields always serializes.
@@ -75,14 +70,13 @@ pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
         text.split('\n').for_each(|line| screen.wrapped(line, 2));
     }
     if let Some(note) = note(&name, exchange) {
-        screen.note(&screen.clean_line(&note));
+        screen.note(&note);
     }
     if exchange.model.as_deref().is_some_and(is_demo) && !exchange.replies.is_empty() {
         screen.note("(the demo model: scripted, no language model)");
     }
 }
 
-/// Whether a model name is the demo model's.
 pub(crate) fn is_demo(model: &str) -> bool {
     model.split('/').any(|part| part == "demo")
 }
@@ -115,11 +109,8 @@ fn text_of(words: &[String]) -> Result<String> {
         return Err(failure.hint("for example `viv say --wait \"what do you remember?\"`"));
     }
     if text.len() > limits::MESSAGE_MAX_BYTES {
-        return Err(Failure::usage(format!(
-            "wanted a text of at most {} bytes, got more",
-            limits::MESSAGE_MAX_BYTES
-        ))
-        .hint("split it into several messages"));
+        let message = format!("wanted a text of at most {} bytes, got more", limits::MESSAGE_MAX_BYTES);
+        return Err(Failure::usage(message).hint("split it into several messages"));
     }
     Ok(text)
 }

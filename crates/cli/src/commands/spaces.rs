@@ -8,15 +8,12 @@ use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style, shortened};
-use client::target;
-use client::{Client, segment, typed};
+use client::{Client, segment, target, typed};
 
-/// Maximum number of spaces that are listed.
 const SPACES_MAX: usize = 100_000;
 /// Columns of a description in the list.
 const DESCRIPTION: usize = 48;
 
-/// Lists spaces, or runs a verb on one.
 pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Result<Exit> {
     input::no_list_options("`--all` applies", args.verb.is_some() && args.all)?;
     match args.verb.unwrap_or(SpacesVerb::List { all: args.all }) {
@@ -71,15 +68,18 @@ async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<(
     Ok(())
 }
 
-/// The keys of a space that can be changed.
 const KEYS: [&str; 3] = ["display_name", "description", "wake_on"];
 
 async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -> Result<()> {
     let path = format!("/v1/spaces/{}", segment(space));
     let before = client.get(&path).await?;
     let mut body = json!({});
+    let hint = "such as `wake_on=mention`; the others are `display_name` and `description`";
     for value in values {
-        let (key, value) = pair(value)?;
+        let (key, value) = input::key_value(value, hint)?;
+        if !KEYS.contains(&key) {
+            return Err(Failure::usage(format!("a space has no key `{key}` to change")).hint(hint));
+        }
         body[key] = match (key, value) {
             ("display_name", "") => before["name"].clone(),
             ("wake_on", "") => json!(WakeOn::default().as_str()),
@@ -91,23 +91,11 @@ async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -
         screen.json_line(&after);
         return Ok(());
     }
-    screen.line(&screen.clean_line(&format!("`{space}`, from the next message on:")));
+    screen.text(&format!("`{space}`, from the next message on:"));
     for key in KEYS.into_iter().filter(|key| body.get(key).is_some()) {
         screen.change(key, &before[key], &after[key]);
     }
     Ok(())
-}
-
-/// Splits KEY=VALUE; the server checks whether the value is allowed.
-fn pair(text: &str) -> Result<(&str, &str)> {
-    let hint = "such as `wake_on=mention`; the others are `display_name` and `description`";
-    let Some((key, value)) = text.split_once('=') else {
-        return Err(Failure::usage(format!("wanted KEY=VALUE, got `{text}`")).hint(hint));
-    };
-    match KEYS.contains(&key.trim()) {
-        true => Ok((key.trim(), value)),
-        false => Err(Failure::usage(format!("a space has no key `{}` to change", key.trim())).hint(hint)),
-    }
 }
 
 async fn set_closed(client: &Client, screen: &Screen, space: &str, verb: &str) -> Result<()> {
@@ -134,7 +122,7 @@ async fn add(
         if !screen.json {
             let member: MemberJson = typed(&path, answer.clone())?;
             let line = format!("`{}` is in `{space}` as {}", member.entity.name, member.role);
-            screen.line(&screen.clean_line(&line));
+            screen.text(&line);
         }
         added.push(answer);
     }
@@ -148,7 +136,7 @@ async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String
     for member in members {
         client.delete(&format!("/v1/spaces/{}/members/{}", segment(space), segment(member))).await?;
         if !screen.json {
-            screen.line(&screen.clean_line(&format!("`{member}` is no longer in `{space}`")));
+            screen.text(&format!("`{member}` is no longer in `{space}`"));
         }
     }
     if screen.json {
@@ -183,7 +171,7 @@ async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
     let items = answer["items"].take();
     let messages: Vec<MessageJson> = typed(&path, items)?;
     if messages.is_empty() {
-        screen.line(&screen.clean_line(&format!("there are no messages in `{}`", space.name)));
+        screen.text(&format!("there are no messages in `{}`", space.name));
         return Ok(());
     }
     let mut day = String::new();

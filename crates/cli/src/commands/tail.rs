@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use api::Agent;
-
 use super::dead;
 use super::watch::follow::Follower;
 use super::watch::log::{Log, LogStyle};
@@ -11,13 +9,11 @@ use super::watch::{self, moment};
 use crate::args::TailArgs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use client::Subject;
-use client::{Client, segment};
+use client::{Client, Subject};
 
 /// Maximum number of agents that may be named: the server's limit.
 const AGENTS: usize = agent::limits::RECENT_AGENTS_MAX;
 
-/// Prints the past and follows.
 pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Result<Exit> {
     if args.agents.len() > AGENTS {
         let got = args.agents.len();
@@ -28,8 +24,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Resul
     dead::note(&client, &screen, &args.agents).await?;
     let mut ids = Vec::with_capacity(args.agents.len());
     for name in &args.agents {
-        let agent: Agent = client.get_as(&format!("/v1/agents/{}", segment(name))).await?;
-        ids.push(agent.id);
+        ids.push(client.agent(name).await?.id);
     }
     let subject = if ids.is_empty() { Subject::Everything } else { Subject::agents(&client, ids).await? };
     let log = Log::new(screen, moment::zone(), LogStyle::Brief);

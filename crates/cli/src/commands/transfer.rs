@@ -15,7 +15,6 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, new_file, unwritable};
 use crate::settings;
 
-/// Exports an agent, without a file to standard output.
 pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<&Path>) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     only_with_admin_key(&dir)?;
@@ -31,8 +30,8 @@ pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<
     });
     let exported = sqlite::export(&dir, agent, &mut out).and_then(|exported| {
         let synced = file.map_or(Ok(()), |path| File::open(path)?.sync_all());
-        let flushed = out.flush().and(synced);
-        flushed.map(|()| exported).map_err(|source| not_written(path, source))
+        let failed = |source| UpkeepError::Io { doing: "write", file: path.to_owned(), source };
+        out.flush().and(synced).map(|()| exported).map_err(failed)
     });
     let exported = match exported {
         // The reader of the pipe wants no more.
@@ -59,12 +58,6 @@ pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<
     Ok(Exit::Answered)
 }
 
-/// The error of a write behind the store's own.
-fn not_written(path: &Path, source: io::Error) -> UpkeepError {
-    UpkeepError::Io { doing: "write", file: path.to_owned(), source }
-}
-
-/// Imports an agent, under another name if one is given.
 pub(crate) fn import(global: &Global, screen: Screen, file: &Path, name: Option<&str>) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let done = sqlite::import(&dir, file, name).map_err(|error| failure(&dir, error))?;

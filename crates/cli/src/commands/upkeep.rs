@@ -13,14 +13,13 @@ use crate::args::{Global, RestoreArgs};
 use crate::commands::up::cannot_open;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
-use crate::output::{Screen, Style};
+use crate::output::{Screen, Style, counted};
 use crate::progress::Progress;
 use crate::settings;
 
 /// Files of a data directory that are not part of the store.
 const NOT_STORE: [&str; 5] = ["lock", "credentials.json", "secrets.toml", "viv.log", "viv.log.1"];
 
-/// Copies the store.
 pub(crate) fn backup(global: &Global, screen: Screen, to: &Path) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     only_with_admin_key(&dir)?;
@@ -36,7 +35,7 @@ pub(crate) fn backup(global: &Global, screen: Screen, to: &Path) -> Result<Exit>
         screen.json_line(&answer);
         return Ok(Exit::Answered);
     }
-    screen.line(&screen.clean_line(&format!("backed up `{}` to `{file}`", dir.display())));
+    screen.text(&format!("backed up `{}` to `{file}`", dir.display()));
     screen.pairs(&[("size", size(done.bytes)), ("holds", summary(&done.verified.figures))]);
     screen.note(
         "it holds the hashes of all keys of this server, but not secrets.toml, settings and agent files",
@@ -64,7 +63,6 @@ pub(crate) fn only_with_admin_key(dir: &Path) -> Result<()> {
     }
 }
 
-/// Restores a copy.
 pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     if args.replace {
@@ -85,10 +83,10 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
     }
     let from = args.backup.display();
     let dir = dir.display();
-    screen.line(&screen.clean_line(&format!("restored `{from}` into `{dir}`")));
+    screen.text(&format!("restored `{from}` into `{dir}`"));
     screen.pairs(&[("holds", summary(&done.verified.figures))]);
     if let Some(aside) = done.aside {
-        screen.line(&screen.clean_line(&format!("the previous store is in `{}`", aside.display())));
+        screen.text(&format!("the previous store is in `{}`", aside.display()));
     }
     screen.note(
         "every key that was valid at the time of the backup is valid again; keys of model providers are not in a backup",
@@ -97,7 +95,6 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
     Ok(Exit::Answered)
 }
 
-/// Checks the whole store.
 pub(crate) fn verify(global: &Global, screen: Screen, backup: Option<PathBuf>) -> Result<Exit> {
     let location = match backup {
         Some(backup) => backup,
@@ -130,7 +127,6 @@ pub(crate) fn verify(global: &Global, screen: Screen, backup: Option<PathBuf>) -
     Ok(if sound { Exit::Answered } else { Exit::Failed })
 }
 
-/// The current time as part of a file name.
 fn stamp() -> String {
     Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
 }
@@ -161,15 +157,10 @@ fn line(screen: &Screen, flaw: &Flaw) -> String {
     screen.clean_line(&format!("{whose}{}{which}: {}", flaw.table, flaw.what))
 }
 
-/// `1 flaw` or `3 flaws`.
 fn flaws(found: &Verified) -> String {
-    match found.flaws.len() as u64 + found.more {
-        1 => "1 flaw".to_owned(),
-        n => format!("{n} flaws"),
-    }
+    counted(found.flaws.len() as u64 + found.more, "flaw")
 }
 
-/// Why the records were not checked.
 fn unread(found: &Verified) -> Option<&'static str> {
     let why = match found.flaws.is_empty() {
         true => "its schema is older; the next `viv up` migrates it",
@@ -189,7 +180,6 @@ fn warn_of_flaws(screen: &Screen, found: &Verified, whose: &str) {
     }
 }
 
-/// The failure of an operation on the store.
 pub(crate) fn failure(location: &Path, error: UpkeepError) -> Failure {
     let message = error.to_string();
     match error {

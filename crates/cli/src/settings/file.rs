@@ -16,13 +16,11 @@ use super::keys::{self, MODEL, MODELS};
 use super::{Origin, Setting};
 use crate::errors::{Failure, Result};
 
-/// Maximum size of a settings file.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// The content of a settings file. Each setting has its line as its origin.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FileValue {
-    /// The server's settings.
     pub(crate) server: Vec<Setting>,
     /// The settings in `[models."…"]`, by model.
     pub(crate) models: Vec<(String, Vec<Setting>)>,
@@ -41,8 +39,8 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
         Err(error) => return Err(unreadable(error.to_string())),
     }
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
-    file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes));
+    read.map_err(|error| unreadable(error.to_string()))?;
     if bytes.len() as u64 > FILE_MAX_BYTES {
         return Err(unreadable(format!("it is larger than {FILE_MAX_BYTES} bytes")));
     }

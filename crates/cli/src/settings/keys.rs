@@ -3,45 +3,34 @@
 
 use serde_json::{Map, Value, json};
 
-/// One setting of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The name in the file; `model.name` is `name` under `[model]`.
     pub(crate) name: &'static str,
-    /// The type of its values.
     pub(crate) kind: Kind,
     /// The default, written as in the environment; empty if there is none.
     pub(crate) default: &'static str,
-    /// The environment variable that sets it.
     pub(crate) env: Option<&'static str>,
-    /// The flag that sets it.
     pub(crate) flag: Option<&'static str>,
     /// The description, one sentence.
     pub(crate) doc: &'static str,
 }
 
-/// The type of a key's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A text.
     Text,
     /// A path; in the file it is relative to the file's folder.
     Path,
-    /// `true` or `false`.
     Flag,
     /// Several texts; separated by commas in the environment.
     Names,
     /// A whole number of at least this.
     Whole(u64),
-    /// A number from 0 to 2.
     Temperature,
-    /// One of these values.
     OneOf(&'static [&'static str]),
     /// A level such as `low`, or a number of tokens.
     Reasoning,
-    /// Names and values.
     Headers,
-    /// The name of a secret.
     KeyRef,
     /// Dollars per million tokens.
     Price,
@@ -143,10 +132,8 @@ const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
 pub(crate) const NAME: &str = "model.name";
 /// The table of single models: the keys of `[model]` except `name`, under each model's name.
 pub(crate) const MODELS: &str = "models";
-/// The table of the default model.
 pub(crate) const MODEL: &str = "model";
 
-/// The key with this name.
 pub(crate) fn known(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
@@ -179,7 +166,6 @@ impl Key {
         self.name.strip_prefix("model.")
     }
 
-    /// The default; `null` if there is none.
     pub(crate) fn default_value(&self) -> Value {
         match self.kind {
             Kind::Names => json!([]),
@@ -208,7 +194,6 @@ impl Kind {
         fixed.to_owned()
     }
 
-    /// Parses a value from the environment.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let number = || text.parse::<u64>().map(Value::from);
         let value = match self {

@@ -29,13 +29,9 @@ const DATA_DIR: &str = ".viv";
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Not set anywhere.
     Default,
-    /// The settings file and the line.
     File(String, usize),
-    /// An environment variable.
     Env(&'static str),
-    /// The command line.
     Flag(&'static str),
 }
 
@@ -53,11 +49,9 @@ impl std::fmt::Display for Origin {
 /// One setting with its effective value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Setting {
-    /// Its key.
     pub(crate) key: &'static Key,
     /// Its value; `null` if it has none.
     pub(crate) value: Value,
-    /// Where the value comes from.
     pub(crate) origin: Origin,
 }
 
@@ -84,10 +78,8 @@ pub(crate) fn given(options: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// All settings of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// The file that was read.
     pub(crate) file: Option<PathBuf>,
     /// Whether clients started in the same directory find the data directory without options.
     pub(crate) found_by_clients: bool,
@@ -139,7 +131,6 @@ impl Settings {
         Ok(settings)
     }
 
-    /// All settings, in the order of the table.
     pub(crate) fn all(&self) -> &[Setting] {
         &self.values
     }
@@ -149,7 +140,6 @@ impl Settings {
         self.models.iter().flat_map(|(model, all)| all.iter().map(|setting| (model.as_str(), setting)))
     }
 
-    /// One setting.
     pub(crate) fn get(&self, name: &str) -> &Setting {
         self.values
             .iter()
@@ -157,7 +147,6 @@ impl Settings {
             .expect("settings are asked for by names of the table")
     }
 
-    /// Limits of concurrency.
     pub(crate) fn bounds(&self) -> runtime::Bounds {
         let whole = |name: &str| self.get(name).value.as_u64().and_then(|n| usize::try_from(n).ok());
         let default = runtime::Bounds::default();
@@ -172,18 +161,15 @@ impl Settings {
         self.get(name).value.as_str().unwrap_or_default()
     }
 
-    /// A switch.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.get(name).value.as_bool().unwrap_or_default()
     }
 
-    /// A list of texts.
     pub(crate) fn names(&self, name: &str) -> Vec<String> {
         let all = self.get(name).value.as_array().into_iter().flatten();
         all.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// The data directory.
     pub(crate) fn data_dir(&self) -> &Path {
         Path::new(self.text("data_dir"))
     }
@@ -193,7 +179,6 @@ impl Settings {
         matches!(self.get("data_dir").origin, Origin::Default | Origin::File(..))
     }
 
-    /// The folder of agent files.
     pub(crate) fn agents_dir(&self) -> &Path {
         Path::new(self.text("agents_dir"))
     }
@@ -222,14 +207,8 @@ pub(crate) fn scenarios(global: &Global) -> Result<PathBuf> {
 
 type Env<'a> = dyn Fn(&str) -> Result<Option<String>> + 'a;
 
-/// An environment variable; an empty one counts as unset.
 fn variable(name: &str) -> Result<Option<String>> {
-    match std::env::var(name) {
-        Ok(value) if value.trim().is_empty() => Ok(None),
-        Ok(value) => Ok(Some(value.trim().to_owned())),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(_) => Err(Failure::usage(format!("wanted text in `{name}`, got bytes that are not UTF-8"))),
-    }
+    Ok(client::variable(name)?)
 }
 
 fn utf8(path: &Path, what: &str) -> Result<String> {
@@ -284,7 +263,6 @@ fn project_dir(marks: &[&str]) -> Option<PathBuf> {
     (found != here).then(|| found.to_owned())
 }
 
-/// The settings that the command line gives.
 fn of_flags(given: &Map<String, Value>) -> Result<Vec<Setting>> {
     let flags = KEYS.iter().filter_map(|key| Some((key, key.flag?, given.get(key.name)?)));
     let setting = |(key, flag, value): (&'static Key, &'static str, &Value)| {
@@ -295,7 +273,6 @@ fn of_flags(given: &Map<String, Value>) -> Result<Vec<Setting>> {
     flags.map(setting).collect()
 }
 
-/// The settings that the environment gives.
 fn of_environment(env: &Env<'_>) -> Result<Vec<Setting>> {
     let mut found = Vec::new();
     for (key, name) in KEYS.iter().filter_map(|key| Some((key, key.env?))) {

@@ -14,7 +14,6 @@ impl Settings {
         self.of_default().any(|(name, _)| name != "name")
     }
 
-    /// The names of secrets that the models' settings use.
     pub(crate) fn key_refs(&self) -> Vec<&str> {
         let of_models = self.of_models().map(|(_, setting)| setting);
         let all = std::iter::once(self.get("model.key_ref")).chain(of_models);
@@ -39,7 +38,13 @@ impl Settings {
         let mut model: ModelConfig = serde_json::from_value(Value::Object(keys))
             .map_err(|error| Failure::usage(format!("the settings of `{name}` are wrong: {error}")))?;
         if let Some(wanted) = key_ref.as_ref().and_then(Value::as_str) {
-            model.key = Some(secret(wanted).ok_or_else(|| no_secret(name, wanted))?);
+            let missing = || {
+                Failure::usage(format!("`key_ref` of `{name}` names `{wanted}`, and there is no such secret"))
+                    .hint(format!(
+                        "set the variable `{wanted}`, or write `{wanted} = \"...\"` into secrets.toml"
+                    ))
+            };
+            model.key = Some(secret(wanted).ok_or_else(missing)?);
         }
         Ok(model)
     }
@@ -53,11 +58,6 @@ impl Settings {
         let set_values = self.values.iter().filter(|setting| !setting.value.is_null());
         set_values.filter_map(|setting| Some((setting.key.of_model()?, &setting.value)))
     }
-}
-
-fn no_secret(model: &str, wanted: &str) -> Failure {
-    Failure::usage(format!("`key_ref` of `{model}` names `{wanted}`, and there is no such secret"))
-        .hint(format!("set the variable `{wanted}`, or write `{wanted} = \"...\"` into secrets.toml"))
 }
 
 #[cfg(test)]

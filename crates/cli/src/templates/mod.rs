@@ -1,11 +1,9 @@
 //! The files of a new project. People keep and edit these examples, so their comments explain them.
 
-/// A file to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template {
     /// Its path, relative to the project's folder.
     pub(crate) path: &'static str,
-    /// Its text.
     pub(crate) text: &'static str,
     /// What it is, in a few words.
     pub(crate) what: &'static str,
@@ -13,31 +11,19 @@ pub(crate) struct Template {
 
 /// All files except [`GITIGNORE`].
 pub(crate) const TEMPLATES: [Template; 4] = [
-    Template {
-        path: "vivarium.toml",
-        text: include_str!("vivarium.toml"),
-        what: "the server's settings, all optional",
-    },
-    Template {
-        path: "agents/helper.md",
-        text: include_str!("helper.md"),
-        what: "an agent that people talk with",
-    },
-    Template {
-        path: "agents/ops.md",
-        text: include_str!("ops.md"),
-        what: "an agent that services report to",
-    },
-    Template {
-        path: "scenarios/first.yaml",
-        text: include_str!("first.yaml"),
-        what: "a scenario test of the helper",
-    },
+    template("vivarium.toml", include_str!("vivarium.toml"), "the server's settings, all optional"),
+    template("agents/helper.md", include_str!("helper.md"), "an agent that people talk with"),
+    template("agents/ops.md", include_str!("ops.md"), "an agent that services report to"),
+    template("scenarios/first.yaml", include_str!("first.yaml"), "a scenario test of the helper"),
 ];
 
 /// Keeps the data directory out of version control. Many projects have one already.
 pub(crate) const GITIGNORE: Template =
-    Template { path: ".gitignore", text: include_str!("gitignore"), what: "keeps the data out of git" };
+    template(".gitignore", include_str!("gitignore"), "keeps the data out of git");
+
+const fn template(path: &'static str, text: &'static str, what: &'static str) -> Template {
+    Template { path, text, what }
+}
 
 /// The line that it must contain.
 pub(crate) const IGNORED: &str = ".viv/";

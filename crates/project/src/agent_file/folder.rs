@@ -1,6 +1,7 @@
 //! The folder of agent files: lists them, detects changes and reads them.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -41,20 +42,18 @@ pub fn shown(path: &Path) -> String {
 /// The agent files in the folder, by path; `None` if there is no such folder.
 pub fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, FileProblem> {
     let unreadable =
-        |why: String| FileProblem::new(&shown(dir), None, format!("cannot read the folder: {why}"));
+        |why: &dyn Display| FileProblem::new(&shown(dir), None, format!("cannot read the folder: {why}"));
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound && dir.is_symlink() => {
-            return Err(unreadable(
-                "it is a link to nothing; create the folder, or remove the link".to_owned(),
-            ));
+            return Err(unreadable(&"it is a link to nothing; create the folder, or remove the link"));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error.to_string())),
+        Err(error) => return Err(unreadable(&error)),
     };
     let mut found = BTreeMap::new();
     for entry in entries {
-        let entry = entry.map_err(|error| unreadable(error.to_string()))?;
+        let entry = entry.map_err(|error| unreadable(&error))?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
         // Editors create such names next to the file that they edit.
@@ -69,7 +68,7 @@ pub fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, FileProblem>
             },
         };
         if found.len() == FILES_MAX {
-            return Err(unreadable(format!("it holds more than {FILES_MAX} agent files")));
+            return Err(unreadable(&format_args!("it holds more than {FILES_MAX} agent files")));
         }
         found.insert(entry.path(), stamp);
     }

@@ -35,23 +35,21 @@ impl Reconciler {
         record: &Record,
         report: &mut ReconcileReport,
     ) -> Result<()> {
-        let created: Vec<&AgentFile> = files.iter().filter(|file| report.has_created(&file.name)).collect();
-        if created.is_empty() {
+        if report.created.is_empty() {
             return Ok(());
         }
         let mut candidates = self.without_a_file(existing, record).await?;
-        for file in created {
+        for created in &mut report.created {
+            let Some(file) = files.iter().find(|file| file.name == created.name) else { continue };
             let likely = |candidate: &Candidate| {
                 let least = if candidate.had_a_file { SIMILAR } else { IDENTICAL };
-                Some(similarity(&candidate.instructions, &file.config.instructions))
-                    .filter(|common| *common >= least)
+                let common = similarity(&candidate.instructions, &file.config.instructions);
+                (common >= least).then_some(common)
             };
-            let found = candidates
-                .iter()
-                .enumerate()
-                .filter_map(|(i, candidate)| Some((likely(candidate)?, candidate.had_a_file, i)));
+            let found = candidates.iter().enumerate();
+            let found = found.filter_map(|(i, one)| Some((likely(one)?, one.had_a_file, i)));
             if let Some((.., i)) = found.max() {
-                report.guess(&file.name, candidates.remove(i).name);
+                created.was = Some(candidates.remove(i).name);
             }
         }
         Ok(())
@@ -61,12 +59,8 @@ impl Reconciler {
         let mut candidates = Vec::new();
         let mut cursor = None;
         let mut scanned = 0;
-        let broken: BTreeSet<_> = record
-            .agents
-            .iter()
-            .filter(|known| existing.broken.contains(&known.file))
-            .map(|known| known.id)
-            .collect();
+        let broken = record.agents.iter().filter(|known| existing.broken.contains(&known.file));
+        let broken: BTreeSet<_> = broken.map(|known| known.id).collect();
         loop {
             let page = PageRequest { cursor, limit: PAGE_MAX };
             let page = self.ports.reader.agents(None, page).await.map_err(failed)?;

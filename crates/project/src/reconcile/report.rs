@@ -47,7 +47,7 @@ pub struct Created {
 }
 
 /// An agent that was changed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Changed {
     /// Its handle.
     pub name: String,
@@ -112,29 +112,8 @@ pub struct Left {
 }
 
 impl ReconcileReport {
-    pub(super) fn create(&mut self, file: &AgentFile) {
-        let AgentFile { name, file, spaces, .. } = file.clone();
-        self.created.push(Created { name, file, spaces, was: None });
-    }
-
-    /// Whether the agent was just created.
-    pub(super) fn has_created(&self, name: &str) -> bool {
-        self.created.iter().any(|one| one.name == name)
-    }
-
-    /// Notes that a created agent may be one that lost its file.
-    pub(super) fn guess(&mut self, name: &str, was: String) {
-        if let Some(one) = self.created.iter_mut().find(|one| one.name == name) {
-            one.was = Some(was);
-        }
-    }
-
     pub(super) fn leave(&mut self, name: &str, file: &str, why: &str) {
         self.left.push(Left { name: name.to_owned(), file: file.to_owned(), why: why.to_owned() });
-    }
-
-    pub(super) fn retire(&mut self, name: &str, file: &str) {
-        self.retired.push(Retired { name: name.to_owned(), file: file.to_owned() });
     }
 
     /// Notes each key that differs.
@@ -153,14 +132,8 @@ impl ReconcileReport {
         if changes.is_empty() {
             self.unchanged.push(file.name.clone());
         } else {
-            self.changed.push(Changed {
-                name: file.name.clone(),
-                file: file.file.clone(),
-                amended,
-                changes,
-                joined: Vec::new(),
-                departed: Vec::new(),
-            });
+            let AgentFile { name, file, .. } = file.clone();
+            self.changed.push(Changed { name, file, amended, changes, ..Changed::default() });
         }
     }
 
@@ -174,14 +147,8 @@ impl ReconcileReport {
             (changed.joined, changed.departed) = (joined, departed);
             return;
         }
-        self.changed.push(Changed {
-            name: file.name.clone(),
-            file: file.file.clone(),
-            amended: false,
-            changes: Vec::new(),
-            joined,
-            departed,
-        });
+        let AgentFile { name, file, .. } = file.clone();
+        self.changed.push(Changed { name, file, joined, departed, ..Changed::default() });
     }
 
     /// Whether the agent was left because it is retired.
@@ -209,13 +176,8 @@ impl ReconcileReport {
                 format!("hint: is this `{was}` renamed? `name: {was}` in {} keeps its history", one.file)
             });
             let what = format!("{}, in {spaces}", one.file);
-            AgentNews {
-                verb: "created",
-                name: &one.name,
-                what,
-                changes: &[],
-                details: hint.into_iter().collect(),
-            }
+            let details = hint.into_iter().collect();
+            AgentNews { verb: "created", name: &one.name, what, changes: &[], details }
         });
         let changed = self.changed.iter().map(|one| {
             let amended = if one.amended { ", which overrides changes made over the API" } else { "" };

@@ -26,7 +26,11 @@ pub(crate) async fn played(text: &str) -> PlayResult {
     simulate(Arc::new(scenario), ports, Duration::from_secs(60)).await.unwrap()
 }
 
-fn ports(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, models: Arc<dyn Models>) -> Result<Ports, String> {
+pub(crate) fn ports(
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    models: Arc<dyn Models>,
+) -> Result<Ports, String> {
     let store = Sqlite::in_memory(Arc::clone(&clock)).map_err(|error| error.to_string())?;
     Ok(Ports::new(Arc::new(store), models, Arc::new(tools::prebuilt()), clock, ids))
 }

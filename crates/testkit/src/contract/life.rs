@@ -454,6 +454,32 @@ pub async fn layers_are_returned_with_the_open_cycle(b: Backend) {
     assert_eq!(activation.life.open, Some(driver.open.clone()));
 }
 
+/// With `workspace.placement: append` they are sent as long as the view shows what they follow.
+pub async fn layers_that_stay_are_returned_from_the_tail_of_the_view_on(b: Backend) {
+    let config = serde_json::json!({"workspace": {"placement": "append"}});
+    let w = world_with(b, AgentConfig::from_json(&config).unwrap()).await;
+    let mut shown = Vec::new();
+    for n in 0..3_u64 {
+        w.post(w.family, "hello").await;
+        let mut driver = w.open(w.ada).await;
+        let layer = Layer::new(driver.head + 1, Arc::from(format!("the workspace of cycle {n}")));
+        let mut decision = driver.decision();
+        decision.layers = vec![layer.clone()];
+        driver.commit(&w, decision).await;
+        let closing = driver.closing();
+        driver.commit(&w, closing).await;
+        shown.push(layer);
+    }
+    w.post(w.family, "hello").await;
+    assert_eq!(w.wake(w.ada).await.layers, shown);
+    let mut driver = w.open(w.ada).await;
+    let view = View { rev: 1, tail: shown[2].after, ..View::whole() };
+    let mut decision = driver.decision();
+    decision.view = Some(view);
+    driver.commit(&w, decision).await;
+    assert_eq!(w.wake(w.ada).await.layers, shown[2..]);
+}
+
 /// Its history stays readable.
 pub async fn a_retired_agent_fires_no_plans_and_accepts_nothing(b: Backend) {
     let w = world(b).await;

@@ -1,26 +1,18 @@
 //! Lines of a chat: text to post, or a command such as `/help`, `/who`, `/cancel` or `/quit`.
 
-/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// Text to post.
     Say(&'a str),
-    /// Show the help.
     Help,
-    /// List the members.
     Who,
-    /// Cancel what agents do here.
     Cancel,
-    /// Quit.
     Quit,
-    /// There is no command with this name.
     Unknown(&'a str),
 }
 
 /// The commands, for completion.
 pub(crate) const COMMANDS: [&str; 4] = ["/cancel", "/help", "/quit", "/who"];
 
-/// The help text.
 pub(crate) const HELP: &str = "\
 Enter posts what you type in the space, also while an agent works
 /who     list the members and what they do

@@ -17,7 +17,6 @@ use rustyline::{At, Word};
 
 use crate::output::{Screen, columns};
 
-/// Maximum number of lines in the history.
 const HISTORY_MAX: usize = 1_000;
 /// Maximum number of bytes that can be typed: more than can be sent, so that a paste that is too long can be shortened.
 const TYPED_MAX: usize = 16 * MESSAGE_MAX_BYTES;
@@ -25,18 +24,13 @@ const TYPED_MAX: usize = 16 * MESSAGE_MAX_BYTES;
 const LISTED: usize = 20;
 const PROMPT: &str = "> ";
 
-/// What a key requests in addition to editing the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EditorAction {
-    /// Send this text.
     Send(String),
     /// Ctrl-C on an empty line.
     Interrupt,
-    /// Quit.
     Leave,
-    /// Draw everything again.
     Redraw,
-    /// Tell the user.
     Note(String),
 }
 
@@ -49,7 +43,6 @@ struct Search {
     before: String,
 }
 
-/// The line being typed.
 pub(crate) struct Editor {
     line: LineBuffer,
     history: FileHistory,
@@ -68,7 +61,6 @@ pub(crate) struct Editor {
 pub(crate) struct Rows {
     /// The rows; at least one.
     pub(crate) rows: Vec<String>,
-    /// The cursor's row and column.
     pub(crate) cursor: (usize, usize),
 }
 
@@ -124,7 +116,6 @@ impl Editor {
         None
     }
 
-    /// Handles a key.
     pub(crate) fn press(&mut self, key: KeyEvent) -> Option<EditorAction> {
         if self.search.is_some() && self.press_in_search(key) {
             return None;
@@ -153,7 +144,6 @@ impl Editor {
         None
     }
 
-    /// Handles the editing keys of a shell.
     fn edit(&mut self, code: KeyCode, modifiers: KeyModifiers) {
         let (line, ctrl) = (&mut self.line, modifiers.contains(KeyModifiers::CONTROL));
         let word = ctrl || modifiers.contains(KeyModifiers::ALT);
@@ -234,16 +224,12 @@ impl Editor {
         let Some(mut search) = self.search.take() else { return false };
         let last = self.history.len().checked_sub(1);
         let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
+        if key.code == KeyCode::Esc || ctrl && matches!(key.code, KeyCode::Char('c' | 'g')) {
+            self.set(&search.before);
+            return true;
+        }
         let from = match key.code {
             KeyCode::Char('r') if ctrl => search.at.checked_sub(1),
-            KeyCode::Char('c' | 'g') if ctrl => {
-                self.set(&search.before);
-                return true;
-            }
-            KeyCode::Esc => {
-                self.set(&search.before);
-                return true;
-            }
             KeyCode::Backspace => {
                 search.term.pop();
                 last

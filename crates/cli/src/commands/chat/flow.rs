@@ -2,7 +2,6 @@
 
 use crate::output::{char_columns, columns};
 
-/// Indent of the rows after the first.
 const INDENT: &str = "  ";
 /// A terminal that is narrower gets rows of this width.
 const WIDTH_MIN: usize = 8;

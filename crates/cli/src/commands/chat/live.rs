@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use agent::entity::{EntityKind, Member};
 use api::{Agent, CancelRequest, ReadyJson};
-use client::{Client, Outbox, PostOutcome, agent_path};
+use client::{
+    Client, Outbox, PostOutcome, Subject, agent_path,
+    target::{self, Target},
+};
 use jiff::Timestamp;
 use ratatui::crossterm::event::Event;
 use tokio::sync::mpsc;
@@ -17,17 +20,13 @@ use super::terminal::{Bottom, SingleKeys, keyboard, size};
 use crate::commands::watch::follow::Follower;
 use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
-use crate::commands::watch::stop_signals;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, shortened};
-use client::Subject;
-use client::target::{self, Target};
+use crate::signals::Signals;
 
-/// Maximum number of rows that are shown of the line being typed.
 const INPUT_ROWS: usize = 6;
 /// Maximum number of remarks that wait to be shown.
 const REMARKS: usize = 64;
-/// Maximum number of unsent messages that are shown.
 const UNSENT_SHOWN: usize = 3;
 /// How long the end of a chat waits for what is being posted.
 const POSTING: Duration = Duration::from_secs(2);
@@ -46,7 +45,6 @@ struct Chat {
     quits: bool,
 }
 
-/// Runs the chat until the user quits.
 pub(crate) async fn run(
     client: Arc<Client>,
     screen: Screen,
@@ -68,7 +66,7 @@ pub(crate) async fn run(
     let target = Arc::new(target);
     let (remarks, mut remarked) = mpsc::channel(REMARKS);
     let outbox = Outbox::new(Arc::clone(&client), target.space.id, target.sender.clone());
-    let [_, mut terminated, mut hung_up] = stop_signals()?;
+    let mut signals = Signals::new()?;
     let _restored_at_the_end = SingleKeys::take()?;
     let mut keys = keyboard();
     let bottom = Bottom::default();
@@ -95,15 +93,17 @@ pub(crate) async fn run(
                 true
             }
             delivery = chat.outbox.next() => {
-                chat.delivered(delivery);
+                if let PostOutcome::Refused(text, error) = delivery {
+                    chat.follower.log.remark(&format!("(not sent: {})", one_line(&error.into())));
+                    chat.editor.restore(&text);
+                }
                 true
             }
             Some(remark) = remarked.recv() => {
                 chat.follower.log.remark(&remark);
                 true
             }
-            _ = terminated.recv() => false,
-            _ = hung_up.recv() => false,
+            () = signals.next() => false,
         };
         if !running {
             chat.draw();
@@ -217,7 +217,6 @@ impl Chat {
         true
     }
 
-    /// Cancels the cycles that are shown here.
     fn cancel(&mut self) {
         for (agent, work) in self.follower.log.working() {
             let path = agent_path(*agent, "/cancel");
@@ -251,13 +250,6 @@ impl Chat {
                 let _ = remarks.send(remark).await;
             }
         });
-    }
-
-    fn delivered(&mut self, delivery: PostOutcome) {
-        if let PostOutcome::Refused(text, error) = delivery {
-            self.follower.log.remark(&format!("(not sent: {})", one_line(&error.into())));
-            self.editor.restore(&text);
-        }
     }
 }
 

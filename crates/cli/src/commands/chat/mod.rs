@@ -16,21 +16,17 @@ use super::dead;
 use crate::args::ChatArgs;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
-use client::Client;
-use client::target;
+use client::{Client, target};
 
 /// The file in the data directory with the lines that were typed.
 const HISTORY: &str = "chat_history";
 /// How often the space is asked for before the command gives up.
 const QUESTIONS: usize = 3;
 
-/// Runs the chat.
 pub(crate) async fn run(client: Client, data_dir: &Path, screen: Screen, args: ChatArgs) -> Result<Exit> {
     let client = Arc::new(client);
     let agent = args.agent.as_deref();
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let live = terminal && !screen.json && !dumb;
+    let live = screen.live && std::io::stdin().is_terminal();
     let space = match args.space {
         None if live => chosen_space(&client, &screen, agent).await?,
         named => named,

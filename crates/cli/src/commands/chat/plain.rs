@@ -10,8 +10,7 @@ use super::command::{HELP, Line};
 use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use client::target::Target;
-use client::{AgentWatch, Client};
+use client::{AgentWatch, Client, target::Target};
 
 /// Posts each line of standard input and waits for the reply of each agent in the space.
 pub(crate) async fn run(
@@ -35,7 +34,7 @@ pub(crate) async fn run(
             Line::Say(text) => text,
             Line::Quit => break,
             Line::Help => {
-                screen.note(HELP);
+                HELP.lines().for_each(|line| screen.note(line));
                 continue;
             }
             Line::Who | Line::Cancel | Line::Unknown(_) => {

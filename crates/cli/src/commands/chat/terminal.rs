@@ -70,7 +70,6 @@ impl Bottom {
         put(&if bottom.is_empty() { out } else { format!("\x1b[?25l{out}\x1b[?25h") })
     }
 
-    /// Clears the screen.
     pub(crate) fn clear(&mut self) {
         // If the terminal is gone, the keys end too.
         let _ = put("\x1b[2J\x1b[H");

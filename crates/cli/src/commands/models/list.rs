@@ -11,13 +11,12 @@ use super::setup::{LIST_WAIT, Setup, provider};
 use crate::args::{Global, ModelsArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::model::Chosen;
-use crate::output::{Screen, Style};
+use crate::output::{Screen, Style, counted};
 use crate::progress::Progress;
 
 /// Models of a provider that are listed if the user did not name the provider.
 const SHOWN_MAX: usize = 12;
 
-/// Asks providers and prints the answers.
 pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> Result<Exit> {
     let only = args.provider.as_deref().map(provider).transpose()?;
     let setup = Setup::load(global)?;
@@ -28,7 +27,7 @@ pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> R
     for provider in PROVIDERS.iter().filter(|provider| only.is_none_or(|only| only.name == provider.name)) {
         let at = setup.any_of(provider)?;
         if only.is_some() || at.is_some() || provider.is_main() {
-            asked.push(survey(provider, at.unwrap_or_default(), setup.keys(), models, LIST_WAIT));
+            asked.push(survey(provider, at.unwrap_or_default(), &setup.secrets.ring, models, LIST_WAIT));
         }
     }
     let found = join_all(asked).await;
@@ -108,8 +107,7 @@ fn summarize_absent(screen: &Screen, found: &[Survey], full: bool) {
 
 fn provider_row(screen: &Screen, found: &Survey) -> Vec<String> {
     let status = match &found.reach {
-        Reach::Reachable(list) if list.len() == 1 => "reachable, 1 model".to_owned(),
-        Reach::Reachable(list) => format!("reachable, {} models", list.len()),
+        Reach::Reachable(list) => format!("reachable, {}", counted(list.len(), "model")),
         other => other.as_str().replace('_', " "),
     };
     vec![found.provider.name.to_owned(), status, screen.clean_line(&found.base_url)]
@@ -154,12 +152,9 @@ fn as_json(found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>) -> 
             })
         })
         .collect();
-    let default = match chosen {
-        Ok(chosen) => {
-            json!({"model": chosen.info.name, "why": chosen.why, "demo": chosen.info.demo})
-        }
-        Err(_) => Value::Null,
-    };
+    let of =
+        |chosen: &Chosen| json!({"model": chosen.info.name, "why": chosen.why, "demo": chosen.info.demo});
+    let default = chosen.ok().map(of);
     json!({"items": providers, "next": null, "default": default})
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use models::catalog::{self, Provider};
 use models::listing::{Reach, reach};
-use models::model_book::{KeyRing, ModelConfig};
+use models::model_book::ModelConfig;
 use runtime::clock::SystemClock;
 
 use crate::args::Global;
@@ -14,26 +14,18 @@ use crate::model::{self, Chosen};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 
-/// How long a provider may take to list its models.
 pub(super) const LIST_WAIT: Duration = Duration::from_secs(4);
 
-/// The keys and settings found here.
 pub(super) struct Setup {
     settings: Settings,
-    secrets: Secrets,
+    pub(super) secrets: Secrets,
 }
 
 impl Setup {
-    /// Reads keys and settings.
     pub(super) fn load(global: &Global) -> Result<Self> {
         let settings = Settings::load(global, &())?;
         let secrets = model::secrets_of(&settings)?;
         Ok(Self { settings, secrets })
-    }
-
-    /// The keys of the providers.
-    pub(super) fn keys(&self) -> &KeyRing {
-        &self.secrets.ring
     }
 
     /// The model that `viv up` would use, and everything that it would know.
@@ -41,7 +33,6 @@ impl Setup {
         model::choose(&self.settings, Arc::new(SystemClock::new())).await
     }
 
-    /// The configuration of a model.
     pub(super) fn config(&self, name: &str) -> Result<ModelConfig> {
         let default = self.settings.text("model.name") == name;
         self.settings.model(name, default, |secret| self.secrets.named(secret))
@@ -70,7 +61,7 @@ impl Setup {
         }
         let mut at = self.any_of(provider)?.unwrap_or_default();
         at.base_url = base_url.map(str::to_owned).or(at.base_url);
-        let (exit, why) = match reach(provider, &at, self.keys(), LIST_WAIT).await {
+        let (exit, why) = match reach(provider, &at, &self.secrets.ring, LIST_WAIT).await {
             Reach::Reachable(list) => match list.first() {
                 Some(first) => return Ok(format!("{}/{}", provider.name, first.model)),
                 None => (Exit::Failed, "it serves no model".to_owned()),

@@ -24,7 +24,6 @@ use crate::output::{Screen, Style};
 use crate::probe;
 use crate::progress::Progress;
 
-/// The model under test.
 struct TrialModel {
     config: ModelConfig,
     base_url: String,
@@ -33,7 +32,6 @@ struct TrialModel {
     window_stated: bool,
 }
 
-/// The result for one mode.
 struct Tried {
     column: Column,
     speed: Speed,
@@ -47,7 +45,7 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     let mut models = Vec::new();
     for mode in &subject.modes {
         let config = ModelConfig { tool_mode: Some(*mode), ..subject.config.clone() };
-        let book = ModelBook::new(config, setup.keys().clone(), Arc::clone(&clock));
+        let book = ModelBook::new(config, setup.secrets.ring.clone(), Arc::clone(&clock));
         let model = book.model(None).map_err(|error| {
             model::unusable(&subject.config.name, subject.config.base_url.as_deref(), error)
         })?;
@@ -85,7 +83,6 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     })
 }
 
-/// The system text of a server's first agent.
 fn first_system(specs: &[ToolSpec]) -> String {
     let config = crate::world::first_config();
     let ada = Entity {
@@ -99,7 +96,6 @@ fn first_system(specs: &[ToolSpec]) -> String {
     workspace::system(&ada, &config, specs)
 }
 
-/// The model to test, its address and the modes.
 async fn subject(setup: &Setup, args: &TryArgs) -> Result<TrialModel> {
     let name = setup.full_name(&args.model, args.base_url.as_deref()).await?;
     let provider = provider(name.split('/').next().unwrap_or_default())?;
@@ -190,7 +186,6 @@ fn row(check: Check, columns: &[Column]) -> Vec<String> {
     std::iter::once(check.label().to_owned()).chain(columns.iter().map(verdict)).collect()
 }
 
-/// The command that starts a server with the model.
 fn command(subject: &TrialModel, mode: ToolMode) -> String {
     let mut command = format!("viv up --model {}", subject.config.name);
     if let Some(url) = &subject.config.base_url {

@@ -14,14 +14,11 @@ use crate::errors::{Exit, Failure, Result};
 use crate::settings;
 use project::agent_file;
 
-/// Maximum number of files per command.
 const FILES_MAX: usize = 1_000;
 /// Flaws that one failure lists; `viv scenario check` lists them all.
 const LISTED: usize = 10;
 
-/// One file and its content.
 pub(super) struct File {
-    /// The path, as shown to people.
     pub(super) path: String,
     pub(super) scenario: std::result::Result<Scenario, Vec<FileFlaw>>,
 }
@@ -88,7 +85,6 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(exit, "unreadable", message).hint("name a scenario file, or a directory of them")
 }
 
-/// All scenarios, or a failure that lists their flaws.
 pub(super) fn valid(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
     let mut valid = Vec::new();
     let mut wrong = Vec::new();

@@ -14,7 +14,6 @@ use crate::output::Screen;
 use crate::settings;
 use client::Client;
 
-/// Runs a verb of `viv scenario`.
 pub(crate) async fn run(global: Global, screen: Screen, verb: ScenarioVerb) -> Result<Exit> {
     match verb {
         ScenarioVerb::Run(args) => run::run(&global, screen, args).await,

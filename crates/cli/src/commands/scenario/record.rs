@@ -17,25 +17,21 @@ use scenario::file;
 use scenario::record::{RecordedCycle, RecordedEvent, RecordedMessage, Recording};
 use scenario::scene::Room;
 use scenario::write::written;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::runner;
 use crate::args::RecordArgs;
 use crate::commands::show::read_all;
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{Screen, new_file, unwritable};
+use crate::output::{Screen, counted, new_file, unwritable};
 use crate::progress::Progress;
-use client::target;
-use client::{Client, agent_path, segment, typed};
+use client::{Client, agent_path, segment, target};
 
-/// Maximum number of inbox rows that are read.
 const INBOX_MAX: usize = 10_000;
-/// Maximum number of consciousness entries that are read.
 const ENTRIES_MAX: usize = 10_000;
 /// Time limit of the trial run of a recording.
 const TRIAL: Duration = Duration::from_secs(30);
 
-/// Records a scenario.
 pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Result<Exit> {
     let progress = Progress::start(&screen, "reading what happened");
     let agent = target::agent(&client, args.agent.as_deref()).await?;
@@ -59,17 +55,17 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
             "left_out": left_out, "text": text,
         }));
     } else if let Some(file) = &file {
-        let cycles = if runs.len() == 1 { "1 cycle".to_owned() } else { format!("{} cycles", runs.len()) };
-        screen.line(&screen.clean_line(&format!("wrote {cycles} of `{}` to {file}", agent.name)));
-        screen.line(&screen.clean_line(&format!("run it with: viv scenario run {file}")));
+        let cycles = counted(runs.len(), "cycle");
+        screen.text(&format!("wrote {cycles} of `{}` to {file}", agent.name));
+        screen.text(&format!("run it with: viv scenario run {file}"));
     } else {
         screen.line(screen.clean(&text).trim_end());
     }
     for left_out in &left_out {
-        screen.note(&screen.clean_line(&format!("note: left out {left_out}")));
+        screen.note(&format!("note: left out {left_out}"));
     }
     if let Some(trial_failure) = trial_failure {
-        screen.note(&screen.clean_line(&format!("note: a trial run does not pass yet: {trial_failure}")));
+        screen.note(&format!("note: a trial run does not pass yet: {trial_failure}"));
     }
     Ok(Exit::Answered)
 }
@@ -83,7 +79,7 @@ async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<R
         }
         None => {
             let max = usize::try_from(args.cycles).unwrap_or(usize::MAX);
-            typed("runs", Value::Array(client.list(&agent_path(agent.id, "/runs"), max).await?))?
+            client.list_as(&agent_path(agent.id, "/runs"), max).await?
         }
     };
     runs.reverse();
@@ -99,7 +95,6 @@ async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<R
     Ok(runs)
 }
 
-/// Reads all that a recording consists of.
 async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Recording> {
     let mut config = agent.config.clone();
     if let Some(keys) = config.as_object_mut() {
@@ -128,8 +123,8 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
     }
     let mut entries = read_all(client, agent.id, ENTRIES_MAX).await?;
     entries.retain(|entry| entry.kind == EntryKind::Assistant);
-    let rows = client.list(&agent_path(agent.id, "/inbox?state=processed"), INBOX_MAX).await?;
-    let mut inbox: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
+    let path = agent_path(agent.id, "/inbox?state=processed");
+    let mut inbox: Vec<LoggedEvent> = client.list_as(&path, INBOX_MAX).await?;
     inbox.sort_by_key(|event| event.seq);
     for run in runs {
         let mut events = Vec::new();

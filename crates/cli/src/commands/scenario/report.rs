@@ -8,7 +8,7 @@ use scenario::verdict::Unmet;
 
 use super::files::File;
 use crate::commands::show;
-use crate::output::{Screen, Style, columns, shortened, wrap};
+use crate::output::{Screen, Style, columns, counted, shortened, wrap};
 
 /// Columns of a line if the terminal's width is unknown.
 const DEFAULT_COLUMNS: usize = 160;
@@ -19,11 +19,9 @@ const LINES: usize = 200;
 
 /// `✓` or `✗`, or words if the terminal cannot show them.
 fn mark(screen: &Screen, good: bool) -> String {
-    match (good, screen.utf8) {
-        (true, true) => screen.paint(Style::Green, "✓"),
-        (true, false) => screen.paint(Style::Green, "ok  "),
-        (false, true) => screen.paint(Style::Red, "✗"),
-        (false, false) => screen.paint(Style::Red, "FAIL"),
+    match good {
+        true => screen.paint(Style::Green, screen.pick("✓", "ok  ")),
+        false => screen.paint(Style::Red, screen.pick("✗", "FAIL")),
     }
 }
 
@@ -32,7 +30,6 @@ fn heading(screen: &Screen, good: bool, file: &str, rest: &str) {
     screen.wrapped(&format!("{} {file}  {}", mark(screen, good), screen.clean_line(rest)), 4);
 }
 
-/// Prints one checked file.
 pub(super) fn checked(screen: &Screen, file: &File) {
     match &file.scenario {
         Ok(scenario) => {
@@ -41,8 +38,7 @@ pub(super) fn checked(screen: &Screen, file: &File) {
             }
         }
         Err(flaws) => {
-            let count = if flaws.len() == 1 { "1 flaw".to_owned() } else { format!("{} flaws", flaws.len()) };
-            heading(screen, false, &file.path, &count);
+            heading(screen, false, &file.path, &counted(flaws.len(), "flaw"));
             for flaw in flaws {
                 screen.wrapped(&format!("    {}", screen.clean_line(&flaw.located(&file.path))), 8);
                 if let Some(hint) = &flaw.hint {
@@ -53,7 +49,6 @@ pub(super) fn checked(screen: &Screen, file: &File) {
     }
 }
 
-/// Prints one scenario with all its runs.
 pub(super) fn played(screen: &Screen, played: &Played, transcripts: bool) {
     let (passed, runs, good) = (played.passed(), played.outcomes.len(), played.is_good());
     if !good || !screen.quiet {
@@ -126,9 +121,8 @@ fn difference(screen: &Screen, unmet: &Unmet) -> Vec<String> {
 }
 
 fn transcript(screen: &Screen, outcome: &PlayResult) {
-    let cycles = if outcome.cycles == 1 { "cycle" } else { "cycles" };
-    let seconds = outcome.took.as_secs_f64();
-    let head = format!("    what happened ({seconds:.1} s, {} {cycles})", outcome.cycles);
+    let (seconds, cycles) = (outcome.took.as_secs_f64(), counted(outcome.cycles, "cycle"));
+    let head = format!("    what happened ({seconds:.1} s, {cycles})");
     screen.line(&screen.paint(Style::Dim, &head));
     // These are handles: plain ASCII.
     let widest = |of: fn(&Line) -> Option<&String>| {

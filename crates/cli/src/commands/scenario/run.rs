@@ -20,7 +20,6 @@ use crate::probe;
 use crate::progress::Progress;
 use crate::settings::Settings;
 
-/// Runs the scenarios.
 pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) -> Result<Exit> {
     let found = files::read_all(global, &args.files.files)?;
     let scenarios = files::valid(found)?;
@@ -34,7 +33,9 @@ pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) 
     for (file, scenario) in scenarios {
         let mut played = Played { file, scenario: Arc::new(scenario), outcomes: Vec::new() };
         for number in 1..=args.repeat {
-            let progress = Progress::start(&screen, progress_text(&played, number, args.repeat));
+            let of = args.repeat;
+            let which = if of > 1 { format!(" ({number} of {of})") } else { String::new() };
+            let progress = Progress::start(&screen, format!("running {}{which}", played.file));
             let outcome = match &models {
                 None => runner::simulated(Arc::clone(&played.scenario), max).await?,
                 Some(models) => runner::real(&played.scenario, Arc::clone(models), max).await?,
@@ -59,11 +60,6 @@ pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) 
         screen.line(&summary(&all, args.at_least, started.elapsed()));
     }
     Ok(if enough { Exit::Answered } else { Exit::Failed })
-}
-
-fn progress_text(played: &Played, number: u32, of: u32) -> String {
-    let which = if of > 1 { format!(" ({number} of {of})") } else { String::new() };
-    format!("running {}{which}", played.file)
 }
 
 /// The model that was requested, if any. It must answer before a scenario is run: a model that cannot be

@@ -23,7 +23,6 @@ pub(super) async fn simulated(scenario: Arc<Scenario>, max: Duration) -> Result<
     })
 }
 
-/// Runs with a real model, in real time.
 pub(super) async fn real(scenario: &Scenario, models: Arc<dyn Models>, max: Duration) -> Result<PlayResult> {
     let ports = ports(Arc::new(SystemClock::new()), Arc::new(SystemIds), models).map_err(|error| {
         Failure::new(Exit::Failed, "store_unusable", format!("cannot make a world: {error}"))

@@ -10,10 +10,8 @@ use super::{calls, section};
 use crate::commands::dead;
 use crate::errors::Result;
 use crate::output::{Screen, ago};
-use client::target;
-use client::{Client, agent_path};
+use client::{Client, agent_path, target};
 
-/// Shows an agent.
 pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let agent = target::agent(client, wanted).await?;
     let (card, facts) = (agent_path(agent.id, ""), agent_path(agent.id, "/facts"));

@@ -7,15 +7,12 @@ use serde_json::Value;
 
 use crate::errors::Result;
 use crate::output::{Screen, shortened};
-use client::ErrorClass;
-use client::{Client, agent_path, segment, typed};
+use client::{Client, ErrorClass, agent_path, segment, typed};
 
 /// Columns of arguments in a line.
 const PREVIEW: usize = 40;
-/// Columns of a late result in a line.
 const RESULT_COLUMNS: usize = 80;
 
-/// The open calls as the server returns them.
 pub(super) async fn fetched(client: &Client, agent: AgentId) -> Result<Value> {
     Ok(client.get(&agent_path(agent, "/calls")).await?["items"].take())
 }

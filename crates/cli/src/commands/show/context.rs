@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 
 use crate::bars::{Piece, Scale};
 use crate::errors::Result;
-use crate::output::{Screen, Style, wrap};
+use crate::output::{Screen, Style, counted, wrap};
 use crate::progress::Progress;
-use client::target;
-use client::{Client, agent_path, typed};
+use client::{Client, agent_path, target, typed};
 
-/// Shows the context.
 pub(super) async fn context(
     client: &Client,
     screen: &Screen,
@@ -45,7 +43,7 @@ pub(super) async fn context(
         screen.wrapped(&format!("{count} entries, {tokens} tokens"), 2);
     }
     match why {
-        Some(why) => screen.note(&screen.clean_line(&format!("({why})"))),
+        Some(why) => screen.note(&format!("({why})")),
         None => bars(screen, &typed(&path, layers)?),
     }
     Ok(())
@@ -57,9 +55,7 @@ pub(in crate::commands) async fn read_all(
     agent: AgentId,
     most: usize,
 ) -> Result<Vec<LogEntry>> {
-    let path = agent_path(agent, "/consciousness");
-    let entries = client.list(&path, most).await?;
-    Ok(typed(&path, Value::Array(entries))?)
+    Ok(client.list_as(&agent_path(agent, "/consciousness"), most).await?)
 }
 
 /// The JSON that scripts rely on: the log and the layers.
@@ -154,8 +150,7 @@ fn bars(screen: &Screen, context: &ContextJson) {
         context.entries, context.cut_above, context.cut_to
     )];
     if context.events > 0 {
-        let events =
-            if context.events == 1 { "1 event".to_owned() } else { format!("{} events", context.events) };
+        let events = counted(context.events, "event");
         notes.push(format!("the inbox holds {events}, to be processed next"));
     }
     if used > context.context_window {

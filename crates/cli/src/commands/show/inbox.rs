@@ -8,14 +8,12 @@ use serde_json::Value;
 use crate::args::InboxArg;
 use crate::errors::Result;
 use crate::output::{Screen, ago, columns, shortened};
-use client::target;
-use client::{Client, agent_path, segment, typed};
+use client::{Client, agent_path, segment, target, typed};
 
 /// Columns of a text in a list, and the fewest that are worth showing.
 const PREVIEW: usize = 60;
 const PREVIEW_MIN: usize = 12;
 
-/// Shows an inbox.
 pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> Result<()> {
     let agent = target::agent(client, arg.agent.as_deref()).await?;
     let query = arg.state.as_ref().map(|state| format!("?state={}", segment(state))).unwrap_or_default();
@@ -28,7 +26,7 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
     let events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
     if events.is_empty() {
         let kind = arg.state.as_ref().map(|state| format!(" that are {state}")).unwrap_or_default();
-        screen.line(&screen.clean_line(&format!("the inbox of `{}` has no events{kind}", agent.name)));
+        screen.text(&format!("the inbox of `{}` has no events{kind}", agent.name));
         return Ok(());
     }
     let now = Timestamp::now();

@@ -14,7 +14,6 @@ use crate::errors::{Exit, Result};
 use crate::output::{Screen, Style};
 use client::Client;
 
-/// Runs one verb of `viv show`.
 pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Exit> {
     match what {
         Show::Agent { agent } => agent::agent(&client, &screen, agent.as_deref()).await?,

@@ -9,10 +9,8 @@ use jiff::Timestamp;
 use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
-use crate::output::{Screen, Style, ago, columns, shortened, span, wrap};
-use client::target;
-use client::{Client, agent_path, segment, typed};
-use client::{ClientError, ErrorClass};
+use crate::output::{Screen, Style, ago, columns, counted, shortened, span, wrap};
+use client::{Client, ClientError, ErrorClass, agent_path, segment, target, typed};
 
 /// Maximum number of columns of a row's name.
 const NAME: usize = 22;
@@ -23,10 +21,8 @@ const MARK: usize = 8;
 /// Minimum number of columns of a bar and of a name, however narrow the terminal is.
 const BAR: usize = 8;
 
-/// What to name.
 const RUN_OR_AGENT: &str = "`viv ps` lists agents; `viv show run AGENT` shows its newest run";
 
-/// Shows a run.
 pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let id = match wanted {
         Some(id) if id.parse::<CycleId>().is_ok() && is_run(client, id).await? => id.to_owned(),
@@ -79,9 +75,11 @@ fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
         Some(reason) => format!("{} ({})", run.ending.as_str(), line(reason)),
         None => run.ending.as_str().to_owned(),
     };
+    let waited = run.steps.first().and_then(|step| step.waited_ms);
+    let waited = waited.map(|ms| format!(", model called {} after arrival", span(ms))).unwrap_or_default();
     let mut pairs = vec![
         ("run", format!("{} (cycle {})", run.id, run.ordinal)),
-        ("woke for", woke_for(&line(&run.woke_for), run)),
+        ("woke for", line(&run.woke_for) + &waited),
         ("ending", ending),
         ("took", format!("{}, {}", span(length(run)), ago(run.ended_at, Timestamp::now()))),
         ("model", line(&run.model)),
@@ -96,14 +94,6 @@ fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
         pairs.push(("summary", line(summary)));
     }
     pairs
-}
-
-/// Why the agent woke, and how long its first event had waited until the model was called.
-fn woke_for(why: &str, run: &RunJson) -> String {
-    match run.steps.first().and_then(|step| step.waited_ms) {
-        Some(waited) => format!("{why}, model called {} after arrival", span(waited)),
-        None => why.to_owned(),
-    }
 }
 
 fn length(run: &RunJson) -> u64 {
@@ -134,7 +124,6 @@ fn cost(micros: Option<u64>) -> String {
     }
 }
 
-/// A row of the waterfall: what the agent did, when, and for how long.
 struct Bar {
     name: String,
     took: String,
@@ -184,7 +173,6 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     }
 }
 
-/// The characters for waiting, generating and a tool.
 fn glyphs(screen: &Screen) -> [char; 3] {
     screen.pick(['░', '█', '▒'], ['.', '#', '='])
 }
@@ -228,8 +216,7 @@ fn heading(screen: &Screen, step: &StepRecord) -> String {
         parts.push(format!("{} attempts", step.attempts));
     }
     if step.injected > 0 {
-        let events = if step.injected == 1 { "event" } else { "events" };
-        parts.push(format!("{} {events} shown meanwhile", step.injected));
+        parts.push(format!("{} shown meanwhile", counted(step.injected, "event")));
     }
     if step.interrupts > 0 {
         let discarded = match step.aborted.is_none() {
@@ -260,7 +247,6 @@ fn heading(screen: &Screen, step: &StepRecord) -> String {
     screen.clean_line(&parts.join(", "))
 }
 
-/// The mark of a call that did not simply succeed.
 fn mark(call: &CallRecord) -> &'static str {
     match call.status {
         Some(OutcomeStatus::Ok) => "",

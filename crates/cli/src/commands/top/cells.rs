@@ -7,13 +7,10 @@ use super::overview::{state_of, tokens_of};
 use crate::commands::watch::moment::money;
 use crate::output::{ago, short_count};
 
-/// A column.
 pub(crate) struct Column {
-    /// The heading.
     pub(crate) head: &'static str,
     /// Its width; that of the first column is the least.
     pub(crate) width: usize,
-    /// Whether it is aligned to the right, as numbers are.
     pub(crate) is_right: bool,
     /// The text of a cell, which may have foreign characters.
     pub(crate) text: fn(&Agent, Timestamp) -> String,
@@ -35,9 +32,7 @@ pub(crate) const COLUMNS: [Column; 7] = [
     },
 ];
 
-/// Minimum width of a handle.
 const NAME_MIN: usize = 6;
-/// Maximum width of a handle.
 const NAME_MAX: usize = 32;
 
 /// How many columns fit, and the width of the names, of which the longest has `longest` columns.
@@ -54,7 +49,6 @@ pub(crate) fn layout(width: usize, longest: usize) -> (usize, usize) {
 /// What is shown where no model reported anything: unknown is not zero.
 const UNREPORTED: &str = "-";
 
-/// All tokens that models reported.
 pub(crate) fn tokens(agent: &Agent) -> String {
     tokens_of(agent).map_or_else(|| UNREPORTED.to_owned(), short_count)
 }

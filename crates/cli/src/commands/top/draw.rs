@@ -12,7 +12,7 @@ use super::cells::{COLUMNS, Column, layout};
 use super::overview::{Detail, Mode, Overview, Request, is_working, name_of, state_of};
 use crate::commands::chat::flow::flow;
 use crate::commands::watch::moment::money;
-use crate::output::{Screen, shortened};
+use crate::output::{Screen, counted, shortened};
 
 /// The keys, in rows that fit a narrow terminal.
 const KEYS: [&str; 9] = [
@@ -27,7 +27,6 @@ const KEYS: [&str; 9] = [
     "q or Esc back, quit",
 ];
 
-/// Draws the screen.
 pub(crate) fn draw(frame: &mut Frame<'_>, overview: &mut Overview, screen: &Screen, now: Timestamp) {
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
@@ -62,10 +61,7 @@ fn bold() -> Style {
 /// Number, work and cost of all agents, and what of them is listed.
 fn totals(overview: &Overview) -> String {
     let all = || overview.agents.iter();
-    let agents = match overview.agents.len() {
-        1 => "1 agent".to_owned(),
-        n => format!("{n} agents"),
-    };
+    let agents = counted(overview.agents.len(), "agent");
     let at_work = all().filter(|agent| is_working(agent)).count();
     let waiting: u64 = all().map(|agent| u64::from(agent.waiting)).sum();
     // What was never reported is unknown, not zero.

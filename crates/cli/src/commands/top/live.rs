@@ -22,9 +22,9 @@ use crate::commands::chat::terminal::keyboard;
 use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
 use crate::commands::watch::names::Names;
-use crate::commands::watch::stop_signals;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
+use crate::signals::Signals;
 
 /// Time between two frames; a key is followed by one at once.
 const FRAME: Duration = Duration::from_millis(250);
@@ -32,12 +32,10 @@ const FRAME: Duration = Duration::from_millis(250);
 const AGENTS: usize = 5_000;
 /// Pause between two lists, and between two attempts if no server answers.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Maximum number of recent items that are read of an opened agent.
 const ITEMS_MAX: u32 = 40;
 /// Maximum number of requests and answers that wait.
 const QUEUE: usize = 64;
 
-/// What the answer to a request changes.
 type Change = Box<dyn FnOnce(&mut Overview) + Send>;
 /// The answer to a request. An error ends the command: the key is not an admin key, or another server answers.
 type Answer = client::Result<Change>;
@@ -58,7 +56,6 @@ fn broken(error: io::Error) -> Failure {
         .hint("run `viv top --once` for one table")
 }
 
-/// Shows the server until the user quits.
 pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overview) -> Result<Exit> {
     let mut updates = client::listen(Arc::clone(&client), "/v1/stream".to_owned()).await?;
     let (ask, asked) = mpsc::channel(QUEUE);
@@ -66,7 +63,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
     let again = Arc::new(Notify::new());
     tokio::spawn(list(Arc::clone(&client), answer.clone(), Arc::clone(&again)));
     tokio::spawn(perform_all(client, screen, asked, answer, again));
-    let [mut interrupted, mut terminated, mut hung_up] = stop_signals()?;
+    let mut signals = Signals::new()?;
     let mut terminal = FullScreen(ratatui::try_init().map_err(broken)?);
     let mut keys = keyboard();
     let mut frame = tokio::time::interval(FRAME);
@@ -92,9 +89,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overv
                 terminal.0.draw(|frame| draw(frame, &mut overview, &screen, now)).map_err(broken)?;
                 None
             }
-            _ = terminated.recv() => Some(Action::Quit),
-            _ = hung_up.recv() => Some(Action::Quit),
-            _ = interrupted.recv() => Some(Action::Quit),
+            () = signals.next() => Some(Action::Quit),
         };
         match action {
             None => {}

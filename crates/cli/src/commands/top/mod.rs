@@ -5,7 +5,6 @@ mod draw;
 mod live;
 mod overview;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -20,12 +19,9 @@ use overview::Overview;
 
 pub(crate) use cells::tokens;
 
-/// Runs `viv top`.
 pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result<Exit> {
     let mut overview = Overview::new(args.sort, args.filter);
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    let live = !args.once && !screen.json && !dumb && std::io::stdout().is_terminal();
-    if live {
+    if screen.live && !args.once {
         return live::run(Arc::new(client), screen, overview).await;
     }
     overview.listed(live::agents(&client).await?);

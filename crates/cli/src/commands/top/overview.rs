@@ -14,44 +14,34 @@ use ratatui::widgets::TableState;
 
 use crate::args::SortArg;
 
-/// Maximum number of characters of a filter.
 const FILTER_MAX: usize = 80;
 
-/// How far PgUp and PgDn move.
 const PAGE: u16 = 10;
 
 /// What a key requests from outside the overview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Quit.
     Quit,
-    /// Send a request to the server.
     Request(Request),
 }
 
-/// A request to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Cancel this cycle.
     Cancel(AgentId, CycleId),
-    /// Suspend or resume the agent.
     Set(AgentId, Standing),
-    /// Read the agent's recent items.
     Open(AgentId),
 }
 
 /// What the keys do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Move in the list or in the opened agent.
+    #[default]
     Browse,
-    /// Type the filter.
     Filter,
-    /// Confirm a request that stops something.
     Confirm(Request),
 }
 
-/// The opened agent.
 #[derive(Debug)]
 pub(crate) struct Detail {
     pub(crate) of: AgentId,
@@ -61,8 +51,7 @@ pub(crate) struct Detail {
     pub(crate) up: u16,
 }
 
-/// Everything that is shown.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Overview {
     pub(crate) agents: Vec<Agent>,
     pub(crate) sort: SortArg,
@@ -70,13 +59,10 @@ pub(crate) struct Overview {
     pub(crate) mode: Mode,
     /// Why the list is missing or old.
     pub(crate) trouble: Option<String>,
-    /// The result of the last request.
     pub(crate) message: Option<String>,
     pub(crate) detail: Option<Detail>,
-    /// The list of keys is shown.
     pub(crate) help: bool,
     pub(crate) chosen: Option<AgentId>,
-    /// Which part of the list is on the screen.
     pub(crate) table: TableState,
     feed: Feed,
     /// The agents that match the filter, in order.
@@ -84,22 +70,9 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    /// An empty overview.
     pub(crate) fn new(sort: SortArg, filter: String) -> Self {
-        Self {
-            agents: Vec::new(),
-            sort,
-            filter,
-            mode: Mode::Browse,
-            trouble: Some("loading ...".to_owned()),
-            message: None,
-            detail: None,
-            help: false,
-            chosen: None,
-            table: TableState::new(),
-            feed: Feed::without_drafts(),
-            shown: Vec::new(),
-        }
+        let trouble = Some("loading ...".to_owned());
+        Self { sort, filter, trouble, feed: Feed::without_drafts(), ..Self::default() }
     }
 
     /// The agents that match the filter, in order.
@@ -107,7 +80,6 @@ impl Overview {
         self.shown.iter().map(|i| &self.agents[*i])
     }
 
-    /// Why no agent is shown, if so.
     pub(crate) fn none(&self) -> Option<&'static str> {
         match (self.shown.is_empty(), self.filter.is_empty()) {
             (false, _) => None,
@@ -116,12 +88,10 @@ impl Overview {
         }
     }
 
-    /// The chosen agent.
     pub(crate) fn chosen(&self) -> Option<&Agent> {
         self.agents.iter().find(|agent| Some(agent.id) == self.chosen)
     }
 
-    /// Sets the current list of agents.
     pub(crate) fn listed(&mut self, agents: Vec<Agent>) {
         self.agents = agents;
         self.trouble = None;
@@ -140,7 +110,6 @@ impl Overview {
         self.message = Some(if suspended { "suspended; s resumes it" } else { "resumed" }.to_owned());
     }
 
-    /// Sets the agents at work.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
         self.feed.snapshot(snapshot);
         for (id, work) in self.feed.working().clone() {
@@ -216,7 +185,6 @@ impl Overview {
         self.chosen = self.shown.get(position).map(|i| self.agents[*i].id);
     }
 
-    /// Handles a key.
     pub(crate) fn press(&mut self, key: KeyEvent) -> Option<Action> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
@@ -229,7 +197,7 @@ impl Overview {
             self.help = true;
             return None;
         }
-        match std::mem::replace(&mut self.mode, Mode::Browse) {
+        match std::mem::take(&mut self.mode) {
             Mode::Browse if self.detail.is_some() => self.press_in_detail(key.code),
             Mode::Browse => self.press_in_list(key.code),
             Mode::Filter => {
@@ -290,7 +258,6 @@ impl Overview {
         None
     }
 
-    /// Handles a key that acts on the chosen agent.
     fn press_on_agent(&mut self, key: KeyCode) -> Option<Action> {
         let agent = self.chosen()?;
         match (key, agent.cycle, agent.standing) {

@@ -20,7 +20,6 @@ use project::reconcile::ReconcileReport;
 /// Agents that are listed by name; more are counted.
 pub(super) const NAMED: usize = 6;
 
-/// The content of the announcement.
 pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
     pub(super) url: &'a str,
@@ -28,9 +27,7 @@ pub(super) struct Announcement<'a> {
     pub(super) files: &'a AgentFolder,
     /// Agents that existed before this start.
     pub(super) existing: &'a [AgentCard],
-    /// Lost frames of the store's log.
     pub(super) lost_frames: u64,
-    /// Whether the disk is full.
     pub(super) no_space: bool,
 }
 
@@ -67,7 +64,6 @@ impl Announcement<'_> {
         }
     }
 
-    /// The command that talks to this server.
     fn chat(&self, agent: Option<&str>) -> String {
         let whom = agent.map(|name| format!(" --agent {name}")).unwrap_or_default();
         let place = |option: &str, path: &Path| format!(" --{option} {}", path.display());

@@ -26,7 +26,6 @@ const LOG: &str = "viv.log";
 const OLD_LOG: &str = "viv.log.1";
 /// A start puts a longer log aside.
 const LOG_MAX_BYTES: u64 = 10 << 20;
-/// Maximum time for a server to get ready.
 const START_WAIT: Duration = Duration::from_secs(60);
 /// Maximum time for a server to stop: longer than it gives its running steps.
 const STOP_WAIT: Duration = Duration::from_secs(30);
@@ -119,7 +118,6 @@ pub(super) fn write_pid(data_dir: &Path) {
     let _ = std::fs::write(data_dir.join(listen::LOCK), std::process::id().to_string());
 }
 
-/// Runs `viv stop`.
 pub(crate) async fn stop(global: &Global, screen: Screen) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let shown = dir.display();
@@ -148,7 +146,6 @@ pub(crate) async fn stop(global: &Global, screen: Screen) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// The process of the server, if one runs.
 async fn server(data_dir: &Path) -> Result<Option<Pid>> {
     let lock = data_dir.join(listen::LOCK);
     let read = || {
@@ -168,7 +165,6 @@ async fn server(data_dir: &Path) -> Result<Option<Pid>> {
     }
 }
 
-/// Runs `viv logs`.
 pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Result<Exit> {
     let path = settings::data_dir(global)?.join(LOG);
     let mut at = 0;

@@ -19,7 +19,6 @@ use project::reconcile::Reconciler;
 
 /// The target of the log's lines about agent files.
 pub(super) const LOG_TARGET: &str = "viv::files";
-/// What to do about mistakes in files.
 const KEYS_HINT: &str = "correct the files; `viv config keys --agent` lists all keys";
 
 /// Checks settings and files as `viv up` would; returns the files and the model.

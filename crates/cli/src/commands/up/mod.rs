@@ -10,11 +10,10 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::port::{AgentCard, PageRequest, Reader};
+use agent::port::PageRequest;
 use runtime::Ports;
 use runtime::clock::SystemClock;
 use storage::sqlite::{OpenError, Sqlite};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -27,6 +26,7 @@ use crate::model;
 use crate::output::Screen;
 use crate::progress::Progress;
 use crate::settings::{Origin, Settings};
+use crate::signals::Signals;
 use crate::world;
 use announce::Announcement;
 use client::{ApiKey, Credentials};
@@ -37,10 +37,8 @@ pub(crate) use announce::real_model;
 pub(crate) use background::{logs, stop};
 pub(crate) use files::{check_start, read as read_files};
 
-/// Exit code after a second signal to stop.
 const EXIT_STOPPED_TWICE: i32 = 130;
 
-/// Serves until it is told to stop.
 pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Result<Exit> {
     let settings = Settings::load(&global, &args)?;
     if args.detach && !args.detached {
@@ -69,7 +67,10 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
-    let existing = existing_agents(&*ports.reader).await;
+    // As many as are listed by name. One that cannot be read does not stop the start: it is quarantined when it is
+    // activated.
+    let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
+    let existing = ports.reader.agents(None, page).await.map(|page| page.items).unwrap_or_default();
     let admin_key = world::found(&ports, files.agents.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
@@ -156,14 +157,6 @@ impl Local {
     }
 }
 
-/// Agents that existed before this start, as many as are listed by name. The start does not depend on it:
-/// an agent that cannot be read is quarantined when it is activated.
-async fn existing_agents(reader: &dyn Reader) -> Vec<AgentCard> {
-    let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
-    reader.agents(None, page).await.map(|page| page.items).unwrap_or_default()
-}
-
-/// Serves until a signal, then stops.
 async fn serve(
     screen: Screen,
     server: LocalServer,
@@ -204,31 +197,6 @@ async fn serve(
     }
 }
 
-/// The signals that stop a server.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn new() -> Result<Self> {
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let [interrupt, terminate, hangup] = kinds.map(|kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
-            })
-        });
-        Ok(Self([interrupt?, terminate?, hangup?]))
-    }
-
-    async fn next(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
-}
-
-/// Parses the filter of the log.
 fn log_filter(wanted: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(wanted).map_err(|error| {
         Failure::usage(format!("wanted a log filter such as `info` as `log`, got `{wanted}`: {error}"))

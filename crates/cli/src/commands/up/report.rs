@@ -1,17 +1,14 @@
 //! Prints what happened to the agents of files.
 
 use project::reconcile::{AgentNews, ChangedKey, ReconcileReport};
+use scenario::report::around_difference;
 
 use crate::output::{Screen, Style, columns, shortened};
 
-/// Maximum number of changed instruction lines that are shown.
 const DIFF_LINES: usize = 8;
-/// Characters that are shown before the first difference in a long line.
-const CONTEXT: usize = 20;
 /// Columns of a value in a difference if the terminal's width is unknown.
 const COLUMNS: usize = 100;
 
-/// Prints everything.
 pub(super) fn print(report: &ReconcileReport, screen: &Screen) {
     print_changes(report, screen);
     report.warnings.iter().for_each(|one| screen.warning(&one.to_string()));
@@ -21,7 +18,6 @@ pub(super) fn print(report: &ReconcileReport, screen: &Screen) {
     }
 }
 
-/// Prints what changed.
 pub(super) fn print_changes(report: &ReconcileReport, screen: &Screen) {
     let news = report.news();
     let widest = news.iter().map(|one| one.name.len()).max().unwrap_or(0);
@@ -62,8 +58,8 @@ fn difference(screen: &Screen, change: &ChangedKey) {
             let (style, lead) = if *added { (Style::Green, "+ ") } else { (Style::Red, "- ") };
             let other = if *added { i.checked_sub(1) } else { Some(i + 1) };
             let other = other.and_then(|i| lines.get(i)).filter(|(side, _)| side != added);
-            let text = screen.clean_line(&from_difference(text, other.map_or("", |(_, text)| *text), max));
-            let line = shortened(&format!("{lead}{text}"), max);
+            let ([text, _], _) = around_difference([text, other.map_or("", |(_, text)| *text)], max);
+            let line = shortened(&format!("{lead}{}", screen.clean_line(&text)), max);
             screen.line(&format!("      {}", screen.paint(style, &line)));
         }
         if lines.len() > DIFF_LINES {
@@ -73,26 +69,4 @@ fn difference(screen: &Screen, change: &ChangedKey) {
     }
     let line = screen.clean_line(&format!("{key}: {old} -> {new}"));
     screen.line(&format!("    {}", shortened(&line, max)));
-}
-
-/// A long line, shortened to start a little before its first difference from the other.
-fn from_difference(text: &str, other: &str, max: usize) -> String {
-    let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
-    let skipped = same.saturating_sub(CONTEXT);
-    if columns(text) <= max || skipped == 0 {
-        return text.to_owned();
-    }
-    format!("...{}", text.chars().skip(skipped).collect::<String>())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_line_is_shown_from_its_first_difference() {
-        let (old, new) = (format!("{}old words", "x".repeat(200)), format!("{}new words", "x".repeat(200)));
-        assert_eq!(from_difference(&old, &new, 60), format!("...{}old words", "x".repeat(20)));
-        assert_eq!(from_difference("short old", "short new", 60), "short old");
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::id::CycleId;
 use agent::update::Update;
-use client::{Client, PastUpdate, StreamEvent};
+use client::{Client, PastUpdate, Source, StreamEvent, Subject};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -16,19 +16,15 @@ use super::log::Log;
 use super::past::{self, PAST_MAX};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, terminal_safe_json};
-use client::{Source, Subject};
 
 /// Missed items are read from this long before the last one that was received, because clocks differ.
 const OVERLAP: Duration = Duration::from_secs(60);
-/// Maximum number of items of all streams that wait.
 const BUFFER: usize = 1_024;
 /// How long the run of a cycle that posted nothing is waited for: the updates behind it wait, too.
 const RUN_WAIT: Duration = Duration::from_secs(2);
 
-/// An item of one of the streams.
 pub(crate) type Received = (Source, StreamEvent);
 
-/// Follows a subject with a log.
 pub(crate) struct Follower {
     client: Arc<Client>,
     screen: Screen,
@@ -39,11 +35,9 @@ pub(crate) struct Follower {
     last: Option<Timestamp>,
     /// Time of the oldest item that was read at the start: what is older was not asked for.
     oldest: Option<Timestamp>,
-    /// Whether the connection is lost at the moment.
     pub(crate) lost: bool,
     /// A snapshot was received before: another one means that something may have been missed.
     had_snapshot: bool,
-    /// Whether to show the model's private text.
     thoughts: bool,
 }
 
@@ -65,8 +59,15 @@ impl Follower {
     pub(crate) async fn listen(&mut self) -> Result<()> {
         let (sender, received) = mpsc::channel(BUFFER);
         for (source, path) in self.subject.streams() {
-            let stream = client::listen(Arc::clone(&self.client), path).await?;
-            pass_on(source, stream, sender.clone());
+            let mut stream = client::listen(Arc::clone(&self.client), path).await?;
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                while let Some(event) = stream.recv().await {
+                    if sender.send((source, event)).await.is_err() {
+                        return;
+                    }
+                }
+            });
         }
         self.received = received;
         Ok(())
@@ -101,7 +102,6 @@ impl Follower {
         })
     }
 
-    /// The next item that has already arrived.
     pub(crate) fn arrived(&mut self) -> Option<Received> {
         self.received.try_recv().ok()
     }
@@ -217,15 +217,4 @@ async fn wrote_text(client: &Client, cycle: CycleId) -> bool {
     let path = format!("/v1/runs/{cycle}");
     let Ok(Ok(run)) = timeout(RUN_WAIT, client.get(&path)).await else { return false };
     run["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step["unsent"].is_string()))
-}
-
-/// Passes on the items of a stream.
-fn pass_on(source: Source, mut stream: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Received>) {
-    tokio::spawn(async move {
-        while let Some(event) = stream.recv().await {
-            if to.send((source, event)).await.is_err() {
-                return;
-            }
-        }
-    });
 }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::moment::{clock, money};
 use super::names::Names;
 use crate::commands::chat::flow::flow;
-use crate::output::{Screen, Style, char_columns, columns, short_count, shortened, span};
+use crate::output::{Screen, Style, char_columns, columns, counted, short_count, shortened, span};
 use client::{AgentWork, Feed, FeedDraft, Snapshot};
 
 /// Maximum number of items that are remembered, so that they are not shown twice.
@@ -32,7 +32,6 @@ const TEXT_MIN: usize = 8;
 /// Tools that are not shown: their effect is visible as a message or as the end of the cycle.
 const HIDDEN_TOOLS: [&str; 3] = ["send_message", "done", "skip"];
 
-/// What a log shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogStyle {
     /// Everything that agents do, with times and spaces.
@@ -43,33 +42,27 @@ pub(crate) enum LogStyle {
     Chat,
 }
 
-/// A model's private text.
 struct ThoughtLine {
     step: u32,
     reasoning: bool,
     text: String,
 }
 
-/// What a cycle has written so far.
 struct Written {
     cycle: CycleId,
     /// It posted something here, or may have done so unseen.
     posted: bool,
-    /// It wrote text that was not sent.
     text: bool,
 }
 
-/// A live log.
 pub(crate) struct Log {
     screen: Screen,
     zone: TimeZone,
     style: LogStyle,
     pub(crate) names: Names,
     feed: Feed,
-    /// Arguments of open calls.
     calls: HashMap<CallId, String>,
     thoughts: HashMap<AgentId, ThoughtLine>,
-    /// What the open cycles have written so far.
     written: HashMap<AgentId, Written>,
     /// The last messages, with their revisions, because the message of a tool changes, and the last ended cycles.
     shown: VecDeque<(Uuid, u64)>,
@@ -77,7 +70,6 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// An empty log.
     pub(crate) fn new(screen: Screen, zone: TimeZone, style: LogStyle) -> Self {
         Self {
             screen,
@@ -93,7 +85,6 @@ impl Log {
         }
     }
 
-    /// The terminal's width changed.
     pub(crate) fn resize(&mut self, width: usize) {
         self.screen.width = self.screen.width.map(|_| width);
     }
@@ -103,12 +94,10 @@ impl Log {
         std::mem::take(&mut self.rows)
     }
 
-    /// Agents at work, and what is known about their cycles.
     pub(crate) fn working(&self) -> &BTreeMap<AgentId, AgentWork> {
         self.feed.working()
     }
 
-    /// Handles the loss of the connection.
     pub(crate) fn lost(&mut self) {
         self.feed.lost();
         self.missed();
@@ -126,7 +115,6 @@ impl Log {
         written.filter(|_| self.style == LogStyle::Chat).map(|written| written.cycle)
     }
 
-    /// Notes that a cycle wrote text that was not sent.
     pub(crate) fn wrote(&mut self, cycle: CycleId) {
         let of_cycle = |written: &&mut Written| written.cycle == cycle;
         self.written.values_mut().filter(of_cycle).for_each(|written| written.text = true);
@@ -149,7 +137,6 @@ impl Log {
         false
     }
 
-    /// Handles an update that happened at `at`.
     pub(crate) fn update(&mut self, at: Timestamp, update: &Update) {
         if !matches!(update, Update::Thought { .. }) {
             self.end_thought(at, update.agent());
@@ -221,7 +208,6 @@ impl Log {
         }
     }
 
-    /// Handles the snapshot of a new connection.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
         let new = self.feed.snapshot(snapshot);
         for now in snapshot.idle.iter().filter(|now| new.contains(&now.agent)) {
@@ -252,7 +238,6 @@ impl Log {
         self.rows.extend(rows.iter().map(|row| self.screen.paint(style, row)));
     }
 
-    /// Adds a row unchanged.
     pub(crate) fn print(&mut self, row: String) {
         self.rows.push(row);
     }
@@ -285,7 +270,6 @@ impl Log {
         rows
     }
 
-    /// What the agents do now.
     fn status(&self) -> Option<String> {
         let working: Vec<String> = self
             .feed
@@ -440,7 +424,6 @@ impl Log {
         });
     }
 
-    /// Adds what an agent does.
     fn row(&mut self, at: Timestamp, agent: AgentId, text: &str, style: Style) {
         match self.style {
             LogStyle::Chat => self.remark(&format!("({} {text})", self.names.of(agent.0))),
@@ -476,10 +459,7 @@ impl Log {
 
 /// What a cycle consumed; unknown values are not shown as 0.
 pub(crate) fn summary(spent: &Spent) -> String {
-    let mut parts = vec![
-        if spent.steps == 1 { "1 step".to_owned() } else { format!("{} steps", spent.steps) },
-        span(spent.ms),
-    ];
+    let mut parts = vec![counted(spent.steps, "step"), span(spent.ms)];
     let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), short_count);
     let cached = spent.usage.cached.filter(|n| *n > 0);
     let cached = cached.map(|n| format!(" ({} cached)", short_count(n))).unwrap_or_default();
@@ -493,7 +473,6 @@ pub(crate) fn summary(spent: &Spent) -> String {
     parts.join(", ")
 }
 
-/// The end of a text, in at most `max` columns.
 fn tail_of(text: &str, max: usize) -> String {
     if columns(text) <= max {
         return text.to_owned();

@@ -9,19 +9,17 @@ pub(crate) mod past;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Client;
+use client::{Client, Subject};
 use jiff::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::WatchArgs;
 use crate::commands::chat::terminal::{Bottom, size};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{self, Screen};
-use client::Subject;
+use crate::signals::Signals;
 use follow::Follower;
 use log::{Log, LogStyle};
 
-/// Runs `viv watch`.
 pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
     let since = args.since.as_deref().map(|text| moment::since(text, Timestamp::now())).transpose()?;
     let client = Arc::new(client);
@@ -43,16 +41,14 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Prints the log until a signal ends it or nobody reads it any more.
 pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit> {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    let live = screen.width.is_some() && !screen.json && !dumb;
     let mut bottom = Bottom::default();
     let mut look = tokio::time::interval(LOOK);
-    let [mut interrupted, mut terminated, mut hung_up] = stop_signals()?;
+    let mut signals = Signals::new()?;
     loop {
         let (width, height) = size();
         follower.log.resize(width + 1);
         let rows = follower.log.take_rows();
-        let now = if live { follower.log.live(Timestamp::now(), height - 1) } else { Vec::new() };
+        let now = if screen.live { follower.log.live(Timestamp::now(), height - 1) } else { Vec::new() };
         if bottom.draw(&rows, &now, (0, 0)).is_err() {
             return Ok(Exit::Answered);
         }
@@ -63,23 +59,10 @@ pub(crate) async fn print(mut follower: Follower, screen: Screen) -> Result<Exit
                     break;
                 }
             }
-            _ = interrupted.recv() => break,
-            _ = terminated.recv() => break,
-            _ = hung_up.recv() => break,
+            () = signals.next() => break,
         }
     }
     // If nobody reads any more, there is nothing to clean up.
     let _ = bottom.draw(&[], &[], (0, 0));
     Ok(Exit::Answered)
-}
-
-/// The signals that end a command which follows something.
-pub(crate) fn stop_signals() -> Result<[tokio::signal::unix::Signal; 3]> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| {
-            Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
-                .hint("run it on its own, without a wrapper that blocks signals")
-        })
-    };
-    Ok([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?])
 }

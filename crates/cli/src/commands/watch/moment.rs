@@ -6,7 +6,6 @@ use jiff::{Span, SpanRelativeTo, Timestamp};
 
 use crate::errors::{Failure, Result};
 
-/// The time zone in which times are shown.
 pub(crate) fn zone() -> TimeZone {
     let named = std::env::var("TZ").ok().map(|name| name.trim_start_matches(':').to_owned());
     let named = named.filter(|name| !name.is_empty()).or_else(|| {
@@ -16,7 +15,6 @@ pub(crate) fn zone() -> TimeZone {
     named.and_then(|name| TimeZone::get(&name).ok()).unwrap_or(TimeZone::UTC)
 }
 
-/// The time of day.
 pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }

@@ -18,7 +18,6 @@ const NAMES_MAX: usize = 20_000;
 /// How long a name is waited for: the updates behind it wait, too.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Names by id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     /// Names as people write them instead of handles.
@@ -34,7 +33,6 @@ impl Names {
         Self { displayed, ..Self::default() }
     }
 
-    /// Stores the names of a space and its members, if that is followed.
     pub(crate) fn of_subject(&mut self, screen: &Screen, subject: &Subject) {
         let Subject::Space { space, members, .. } = subject else { return };
         for MemberJson { entity, .. } in members {
@@ -45,7 +43,6 @@ impl Names {
         self.add(screen, space.id.0, &space.name);
     }
 
-    /// Stores the name of an entity or a space.
     pub(crate) fn add(&mut self, screen: &Screen, id: Uuid, name: &str) {
         if self.known.len() < NAMES_MAX {
             self.known.insert(id, screen.clean_line(name));
@@ -66,7 +63,6 @@ impl Names {
         }
     }
 
-    /// The name of an entity or a space.
     pub(crate) fn of(&self, id: Uuid) -> String {
         self.known.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
     }

@@ -3,8 +3,7 @@
 use jiff::Timestamp;
 
 use agent::space::PostedMessage;
-use client::Subject;
-use client::{Client, Past, PastUpdate, Result, typed};
+use client::{Client, Past, PastUpdate, Result, Subject, typed};
 
 /// Maximum number of items that are read at once: the server's limit.
 pub(crate) const PAST_MAX: u32 = 200;

@@ -152,6 +152,27 @@ pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec
     })
 }
 
+/// The layers after the entries from `tail` on, and those of the open cycle, in the order in which they were sent.
+pub(crate) fn layers_since(
+    db: &Connection,
+    agent: i64,
+    tail: u64,
+    open: Option<CycleId>,
+) -> Outcome<Vec<Layer>> {
+    let sql = "SELECT after, text, cycle FROM layer WHERE agent = ? ORDER BY request DESC, idx DESC";
+    let (mut statement, mut found) = (db.prepare_cached(sql)?, Vec::new());
+    let mut rows = statement.query([agent])?;
+    while let Some(row) = rows.next()? {
+        let after = u64_at(row, 0)?;
+        if after < tail && Some(CycleId(uuid_at(row, 2)?)) != open {
+            break;
+        }
+        found.push(Layer::new(after, row.get::<_, String>(1)?.into()));
+    }
+    found.reverse();
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use agent::id::CycleId;

@@ -1,6 +1,7 @@
 //! Reads what an activation needs, from one snapshot. On the hot path (the agent's window is in memory and nothing
 //! was committed since) it reads only the rows of the agent, waiting events and facts.
 
+use agent::config::Placement;
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::life::{Activation, Life, Window};
@@ -9,7 +10,7 @@ use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::tables::calls;
-use crate::sqlite::tables::entries::{layers, shown, view};
+use crate::sqlite::tables::entries::{layers, layers_since, shown, view};
 use crate::sqlite::tables::facts::facts;
 use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::open_at;
@@ -91,10 +92,14 @@ pub(super) fn wake(
         events.extend(waiting(db, row, &Which::Others, limit, &mut bytes)?);
         events.sort_by_key(|event| event.seq);
     }
-    let (mut calls_, mut layers_) = (Vec::new(), Vec::new());
+    let mut calls_ = Vec::new();
+    let open = life.open.as_ref().map(|open| open.id);
+    let layers_ = match config.workspace.placement {
+        Placement::Append => layers_since(db, row, view.tail, open)?,
+        Placement::Fresh => open.map(|open| layers(db, row, open)).transpose()?.unwrap_or_default(),
+    };
     if let Some(open) = &mut life.open {
         calls_ = calls::of_step(db, row, open)?;
-        layers_ = layers(db, row, open.id)?;
         open.steps.splice(..0, steps(db, row, open.id)?);
     }
     let before = life.open.is_some() && (1..session.boot).contains(&boot);
