@@ -47,15 +47,14 @@ impl Sqlite {
         let words = sought_words(&query.text);
         let named = query.space.clone();
         let places = self.read_inline(Caller::Agents, move |db, _| places(db, agent, named.as_deref()));
-        let Some((row, space, spaces)) = places.await? else { return Ok(Recalled::default()) };
+        let Some(places) = places.await? else { return Ok(Recalled::default()) };
+        let row = places.agent;
         let sought = Sought {
-            agent: row,
-            spaces,
             words: words.clone(),
             from: query.from.map(ms),
             to: query.to.map(ms),
             kind: query.kind.map(|kind| code_of(&RecallKind::ALL, &kind)),
-            space,
+            ..places
         };
         let found = self.index(move |index| {
             let built = file::meta(index, "built")? == Some(1);
@@ -154,11 +153,7 @@ fn sought_words(query: &str) -> Vec<String> {
 
 /// The rows of the agent, of the space that is sought, and of the spaces whose messages it may find: those that it is a
 /// member of now. `None` if the agent or the space is unknown.
-fn places(
-    db: &Connection,
-    agent: AgentId,
-    named: Option<&str>,
-) -> Outcome<Option<(i64, Option<i64>, Vec<i64>)>> {
+fn places(db: &Connection, agent: AgentId, named: Option<&str>) -> Outcome<Option<Sought>> {
     let Some(agent) = agent_row(db, agent.0)? else { return Ok(None) };
     let row = |row: &Row<'_>| Ok(row.get::<_, i64>(0)?);
     let space = match named {
@@ -173,7 +168,7 @@ fn places(
     let sql = "SELECT m.space FROM member m JOIN space s ON s.id = m.space \
                WHERE m.entity = ?1 AND (?2 IS NULL OR m.space = ?2) ORDER BY s.active_at DESC LIMIT ?3";
     let spaces = all(db, sql, params![agent, space, limits::RECALL_SPACES], row)?;
-    Ok(Some((agent, space, spaces)))
+    Ok(Some(Sought { agent, spaces, space, ..Sought::default() }))
 }
 
 fn known(index: &Connection, hit: Hit) -> Outcome<Found> {
