@@ -44,7 +44,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 23] = [
+const GROUPS: [Group; 24] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -68,6 +68,7 @@ const GROUPS: [Group; 23] = [
     ("mind.request", mind::request::measure),
     ("mind.step", mind::step::measure),
     ("mind.life", mind::life::measure),
+    ("mind.recall", mind::recall::measure),
 ];
 
 /// The context of all groups.

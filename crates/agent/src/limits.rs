@@ -139,6 +139,40 @@ pub const ENTER_HISTORY: u32 = 20;
 pub const READ_MESSAGES_MAX: u32 = 200;
 /// Runs that `get_my_runs` returns at most.
 pub const RUNS_SHOWN_MAX: u32 = 50;
+/// Longest query of `recall`.
+pub const RECALL_QUERY_MAX_BYTES: usize = 4 * 1024;
+/// Different words of a query that are searched; further ones are ignored.
+pub const RECALL_WORDS_MAX: usize = 24;
+/// Excerpts that `recall` returns at most.
+pub const RECALL_MAX: u32 = 50;
+/// Excerpts that `recall` returns by default.
+pub const RECALL_DEFAULT: u32 = 8;
+/// Texts that one query ranks.
+pub const RECALL_CANDIDATES: usize = 2_000;
+/// A word in more than this percentage of the texts is common: beside rarer words it finds nothing by itself.
+pub const RECALL_COMMON_PERCENT: u64 = 2;
+/// A word in no more texts than this is never common.
+pub const RECALL_COMMON_MIN: u64 = 100;
+/// Spaces of an agent whose messages a query searches: those with the newest messages.
+pub const RECALL_SPACES: u32 = 32;
+/// Best texts of a query that are read again to choose the excerpts.
+pub const RECALL_READ: usize = 64;
+/// Length of an excerpt.
+pub const EXCERPT_BYTES: usize = 480;
+/// Text of one entry that is indexed, from its beginning.
+pub const INDEXED_MAX_BYTES: usize = 64 * 1024;
+/// Longest word that is indexed; of a longer one only the beginning.
+pub const INDEXED_WORD_MAX_CHARS: usize = 40;
+/// Rows of the index's queue, or records of one agent, that are read at once.
+pub const INDEX_BATCH: u32 = 512;
+/// How long changes are gathered before they are indexed.
+pub const INDEX_GATHER_MS: u64 = 250;
+/// Indexed rows of the queue that are kept, so that an index that lost its last writes in a crash catches up.
+pub const INDEX_QUEUE_KEPT: u64 = 4_096;
+/// Concurrent searches of the index.
+pub const READERS_INDEX: usize = 4;
+/// Entries of one cycle that are read at once.
+pub const CYCLE_ENTRIES_MAX: u32 = 1_000;
 /// List of names (spaces, members, keys) in a tool's reply or error.
 pub const LISTED_MAX_BYTES: usize = 4 * 1024;
 

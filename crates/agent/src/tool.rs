@@ -16,6 +16,10 @@ pub mod names {
     pub const DONE: &str = "done";
     /// Posts a message to a space.
     pub const SEND_MESSAGE: &str = "send_message";
+    /// Searches the agent's archive.
+    pub const RECALL: &str = "recall";
+    /// Reads a cycle of the archive.
+    pub const READ_CYCLE: &str = "read_cycle";
     /// Returns what was left out of a large outcome.
     pub const READ_OUTCOME: &str = "read_outcome";
     /// Makes a space the active one.

@@ -28,6 +28,7 @@ mod calls;
 mod context;
 pub mod names;
 mod people;
+mod recall;
 mod spaces;
 mod watch;
 
@@ -39,6 +40,7 @@ pub use calls::Call;
 pub use context::{ContextJson, ContextLayer};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
+pub use recall::{ExcerptJson, RecallParams, RecalledJson};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };

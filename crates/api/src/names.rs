@@ -56,6 +56,10 @@ names! {
     );
     /// The kind of an entry.
     EntryKind = of!(agent::entry::EntryKind: Inbox Injection Assistant Outcomes Notice);
+    /// How far a content can be trusted.
+    Trust = ["outside", "agent", "member", "operator"];
+    /// Where a text of an archive was found.
+    RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
     /// How a cycle ended.
     Ending = of!(agent::run::Ending: Completed Skipped Exhausted Canceled Failed);
     /// Whether a call may be repeated after a crash.

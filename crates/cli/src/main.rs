@@ -30,7 +30,7 @@ use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use serde_json::json;
 
-use crate::args::{Cli, Command, ExportWhat, ImportWhat};
+use crate::args::{Cli, Command, ExportWhat, ImportWhat, IndexVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use client::Client;
@@ -94,6 +94,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Backup { to } => commands::upkeep::backup(&cli.global, screen, &to),
         Command::Restore(args) => commands::upkeep::restore(&cli.global, screen, &args),
         Command::Verify { backup } => commands::upkeep::verify(&cli.global, screen, backup),
+        Command::Index(IndexVerb::Rebuild) => commands::upkeep::rebuild_index(&cli.global, screen),
         Command::Export(ExportWhat::Agent { agent, file }) => {
             commands::transfer::export(&cli.global, screen, &agent, file.as_deref())
         }
@@ -115,6 +116,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
         Command::Memories(args) => commands::memories::run(client()?, screen, args).await,
+        Command::Recall(args) => commands::recall::run(client()?, screen, args).await,
         Command::Spaces(args) => commands::spaces::run(client()?, screen, args).await,
         Command::Entities(args) => commands::entities::run(client()?, screen, args).await,
         Command::Keys(verb) => commands::keys::run(&cli.global, screen, verb).await,

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use agent::id::AgentId;
-use api::{Agent, PageJson, SpaceJson};
+use api::{Agent, PageJson, RecallParams, RecalledJson, SpaceJson};
 use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,19 @@ impl Client {
     /// The agent with this handle or id.
     pub async fn agent(&self, agent: &str) -> Result<Agent> {
         self.get_as(&format!("/v1/agents/{}", segment(agent))).await
+    }
+
+    /// Searches an agent's archive.
+    pub async fn recall(&self, agent: AgentId, wanted: &RecallParams) -> Result<RecalledJson> {
+        let Value::Object(wanted) = serde_json::json!(wanted) else { unreachable!("a struct is an object") };
+        let pairs: Vec<String> = wanted
+            .iter()
+            .map(|(name, value)| {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                format!("{name}={}", segment(&text))
+            })
+            .collect();
+        self.get_as(&agent_path(agent, &format!("/recall?{}", pairs.join("&")))).await
     }
 
     /// The space with this handle or id.

@@ -205,7 +205,7 @@ fn bound(parameter: &mut Value) {
     let bounds = match parameter["name"].as_str() {
         Some("limit") => json!({"minimum": 1, "maximum": limits::PAGE_MAX, "default": limits::PAGE_DEFAULT}),
         Some("cursor") => json!({"maxLength": limits::KEY_MAX_BYTES}),
-        Some("agent" | "entity" | "space") if parameter["in"] == "path" => {
+        Some("agent" | "entity" | "space") => {
             json!({"pattern": "^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$"})
         }
         _ if parameter["in"] == "path" => json!({"minLength": 1}),

@@ -147,6 +147,28 @@ async fn consciousness_facts_and_runs_can_be_read() {
 }
 
 #[tokio::test]
+async fn an_archive_is_searched_and_what_cannot_be_asked_is_refused() {
+    let world = World::new().await;
+    let body = json!({"text": "the boiler leaks", "sender": "you"});
+    assert_eq!(world.post("/v1/spaces/home/messages", body).await.status, 201);
+    let found = world.get("/v1/agents/muhammad/recall?query=BOILER&space=home&kind=message").await;
+    assert_eq!((found.status, found.json["items"].as_array().unwrap().len()), (200, 1), "{found:?}");
+    let first = &found.json["items"][0];
+    assert_eq!((&first["text"], &first["trust"]), (&json!("@you: the boiler leaks"), &json!("member")));
+    let strange = "/v1/agents/muhammad/recall?query=%22%20OR%20%2A%07%3A%20NEAR%28";
+    assert_eq!(world.get(strange).await.json, json!({"items": [], "building": false}));
+    for bad in ["", "?query=x&kind=dream", "?query=x&from=yesterday"] {
+        let refused = world.get(&format!("/v1/agents/muhammad/recall{bad}")).await;
+        assert_eq!(refused.status, 400, "{bad}: {refused:?}");
+    }
+    for bad in ["x".repeat(5_000), "%00".into()] {
+        let refused = world.get(&format!("/v1/agents/muhammad/recall?query={bad}")).await;
+        assert_eq!((refused.status, refused.code()), (422, "bad_value"), "{refused:?}");
+    }
+    assert_eq!(world.get("/v1/agents/nobody/recall?query=x").await.status, 404);
+}
+
+#[tokio::test]
 async fn the_context_is_listed_by_layers_and_reading_it_wakes_no_agent() {
     let world = World::new().await;
     let before = world.get("/v1/agents/muhammad/context").await;

@@ -3,6 +3,7 @@
 
 mod busy;
 mod damage;
+mod index;
 mod migrations;
 mod promises;
 mod transfer;

@@ -342,11 +342,12 @@ impl Toolbox for EmptyToolbox {
 mod tests {
     use super::*;
     use agent::call::CallRow;
+    use agent::entry::Entry;
     use agent::event::NamedMessage;
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
     use agent::life::SpaceFacts;
-    use agent::port::{Lookup, StoreError};
+    use agent::port::{Lookup, Recall, RecallQuery, Recalled, StoreError};
     use agent::run::Run;
     use futures_util::FutureExt;
     use jiff::Timestamp;
@@ -354,6 +355,16 @@ mod tests {
     use uuid::Uuid;
 
     struct EmptyLookup;
+
+    impl Recall for EmptyLookup {
+        fn recall(&self, _: AgentId, _: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>> {
+            Box::pin(async { Ok(Recalled::default()) })
+        }
+
+        fn cycle(&self, _: AgentId, _: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
 
     impl Lookup for EmptyLookup {
         fn messages(

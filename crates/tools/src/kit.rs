@@ -6,7 +6,8 @@ use agent::port::{Tool, Toolbox};
 
 use crate::typed::typed;
 use crate::{
-    ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, read_outcome, send_message,
+    ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, read_outcome, recall,
+    send_message,
 };
 
 /// Why a tool cannot be added.
@@ -46,6 +47,8 @@ pub fn prebuilt() -> ToolKit {
             typed::<goals::SetGoals>(),
             typed::<goals::DeleteGoals>(),
             typed::<get_my_runs::GetMyRuns>(),
+            typed::<recall::Recall>(),
+            typed::<recall::ReadCycle>(),
         ],
     }
 }

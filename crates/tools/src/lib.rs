@@ -15,6 +15,7 @@ mod message_lines;
 mod peek_inbox;
 mod read_messages;
 mod read_outcome;
+mod recall;
 mod send_message;
 mod space_ref;
 mod typed;

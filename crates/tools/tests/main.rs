@@ -9,6 +9,7 @@ mod prebuilt {
     mod memories;
     mod read_messages;
     mod read_outcome;
+    mod recall;
     mod schema;
     mod send_message;
 }

@@ -1,7 +1,7 @@
 //! What an agent's tools may read. Each query is scoped to the agent: it returns no rows of another agent or of a
 //! space that the agent is not a member of.
 
-use super::{BoxFuture, StoreError};
+use super::{BoxFuture, Recall, StoreError};
 use crate::call::CallRow;
 use crate::event::NamedMessage;
 use crate::id::{AgentId, CallId, SpaceId};
@@ -11,8 +11,8 @@ use crate::run::Run;
 /// Messages of a space, oldest first, and how many there are in all.
 pub type Messages = (Vec<NamedMessage>, u64);
 
-/// Reading on an agent's behalf.
-pub trait Lookup: Send + Sync {
+/// Reading on an agent's behalf; its archive is searched by [`Recall`].
+pub trait Lookup: Recall {
     /// The newest messages of a space before `before` (exclusive seq), oldest first, and how many there are in all;
     /// `None` if the agent is not a member.
     fn messages(

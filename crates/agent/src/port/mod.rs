@@ -7,6 +7,7 @@ mod clock;
 mod lookup;
 mod model;
 mod reader;
+mod recall;
 mod registry;
 mod store;
 mod tool;
@@ -25,6 +26,7 @@ pub use reader::{
     AgentCard, CommitRow, DeadEvents, InboxFilter, InboxRow, LastRun, MessageFilter, Page, PageRequest,
     Reader, RecentItem, RunFilter, Totals,
 };
+pub use recall::{Excerpt, Recall, RecallKind, RecallQuery, Recalled};
 pub use registry::{
     CanceledCall, Credential, CredentialRow, Denial, Founding, KeyAdded, KnownRequest, NewAgent,
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,

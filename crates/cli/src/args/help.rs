@@ -19,9 +19,9 @@ viv: a runtime for living agents
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["init", "up", "stop", "logs", "doctor", "models", "config"]),
     ("Talk", &["chat", "say", "event", "cancel"]),
-    ("Observe", &["ps", "top", "watch", "tail", "show"]),
+    ("Observe", &["ps", "top", "watch", "tail", "show", "recall"]),
     ("Manage", &["agents", "memories", "spaces", "entities", "keys", "dead"]),
-    ("Data", &["backup", "restore", "verify", "export", "import"]),
+    ("Data", &["backup", "restore", "verify", "index", "export", "import"]),
     ("Test", &["scenario"]),
     ("More", &["completions", "man", "version"]),
 ];
@@ -45,6 +45,11 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["memories"], "viv memories ada"),
     (&["memories", "set"], "viv memories ada set city Rome"),
+    (
+        &["recall"],
+        "viv recall ada boiler plumber\n  viv recall ada boiler --from 30d --space home --kind inbox",
+    ),
+    (&["index", "rebuild"], "viv index rebuild"),
     (&["cancel"], "viv cancel 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
     (&["dead"], "viv dead\n  viv dead ada"),
     (&["dead", "show"], "viv dead show 0199a1b2-0000-7000-8000-000000000001"),

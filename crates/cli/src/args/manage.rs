@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use agent::config::WakeOn;
 use agent::entity::EntityKind;
+use agent::port::RecallKind;
 use clap::{Args, Subcommand};
 use jiff::Span;
 
@@ -111,6 +112,33 @@ pub(crate) struct MemoriesArgs {
     pub(crate) agent: String,
     #[command(subcommand)]
     pub(crate) verb: Option<MemoriesVerb>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// The agent, by handle or id
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// The words; the rarer, the better
+    #[arg(value_name = "QUERY", required = true)]
+    pub(crate) query: Vec<String>,
+    /// Only texts since then: `90s`, `10m`, `2h`, `1d` ago or a time such as `2026-11-21T14:03:05Z`
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) from: Option<String>,
+    /// Only texts before then
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) to: Option<String>,
+    /// Only messages of this space and texts of cycles about it, by handle or id
+    #[arg(long, value_name = "SPACE")]
+    pub(crate) space: Option<String>,
+    /// Only what it was shown (inbox), wrote (assistant), got from calls (outcomes), remembers (memory), or messages
+    #[arg(long, value_name = "KIND", value_parser = recall_kind)]
+    pub(crate) kind: Option<RecallKind>,
+}
+
+fn recall_kind(name: &str) -> Result<RecallKind, String> {
+    let names = RecallKind::ALL.map(RecallKind::as_str).join(", ");
+    name.parse().map_err(|_| format!("wanted one of {names}"))
 }
 
 #[derive(Debug, Subcommand)]

@@ -22,7 +22,7 @@ pub(crate) use help::{WELCOME, command};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, KindArgs, MemoriesArgs,
-    MemoriesVerb, OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb, StateArgs,
+    MemoriesVerb, OpenSpaceArgs, ReadArgs, SearchArgs, SpacesArgs, SpacesVerb, StateArgs,
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
 pub(crate) use project::{ConfigCommand, EventArgs};
@@ -30,7 +30,7 @@ pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVe
 pub(crate) use show::{InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{LogsArgs, ModelArgs, ToolModeArg, UpArgs};
-pub(crate) use upkeep::{ExportWhat, ImportWhat, RestoreArgs};
+pub(crate) use upkeep::{ExportWhat, ImportWhat, IndexVerb, RestoreArgs};
 
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
@@ -102,6 +102,8 @@ pub(crate) enum Command {
     Agents(AgentsArgs),
     /// List, set or delete what an agent remembers
     Memories(MemoriesArgs),
+    /// Search all that an agent ever saw, wrote or remembers, and the messages of its spaces
+    Recall(SearchArgs),
     /// List events that failed for good; show, retry or drop one
     Dead(DeadArgs),
     /// List spaces; open, close, reopen or read one, add or remove members
@@ -135,6 +137,9 @@ pub(crate) enum Command {
         /// A file written by `viv backup`, or another data directory [default: the data directory]
         backup: Option<PathBuf>,
     },
+    /// Rebuild the index that `viv recall` and agents search
+    #[command(subcommand)]
+    Index(IndexVerb),
     /// Export an agent with its whole history
     #[command(subcommand)]
     Export(ExportWhat),

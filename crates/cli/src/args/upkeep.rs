@@ -17,6 +17,12 @@ pub(crate) struct RestoreArgs {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum IndexVerb {
+    /// Delete the index and build a new one; the server must be stopped
+    Rebuild,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum ExportWhat {
     /// Write one agent as lines of JSON: config, log, events, calls, memories and runs
     Agent {

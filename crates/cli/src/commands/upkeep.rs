@@ -1,4 +1,4 @@
-//! `viv backup`, `viv restore` and `viv verify`: the whole store, with or without a running server. They
+//! `viv backup`, `viv restore`, `viv verify` and `viv index rebuild`: the whole store, with or without a running server. They
 //! open its file directly, because there may be no server to ask.
 
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use agent::port::{Credential, Scope};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use server::keys;
-use storage::sqlite::{self, Figures, Flaw, UpkeepError, Verified};
+use storage::sqlite::{self, Figures, Flaw, Indexed, UpkeepError, Verified};
 
 use crate::args::{Global, RestoreArgs};
 use crate::commands::up::cannot_open;
@@ -125,6 +125,16 @@ pub(crate) fn verify(global: &Global, screen: Screen, backup: Option<PathBuf>) -
         screen.line(&verdict);
     }
     Ok(if sound { Exit::Answered } else { Exit::Failed })
+}
+
+pub(crate) fn rebuild_index(global: &Global, screen: Screen) -> Result<Exit> {
+    let dir = settings::data_dir(global)?;
+    let progress = Progress::start(&screen, "reading the whole store");
+    let Indexed { agents, texts } = sqlite::rebuild_index(&dir).map_err(|error| failure(&dir, error))?;
+    drop(progress);
+    let shown = format!("{} can be found, of {}", counted(texts, "text"), counted(agents, "agent"));
+    screen.result(&json!({"agents": agents, "texts": texts}), &shown);
+    Ok(Exit::Answered)
 }
 
 fn stamp() -> String {

@@ -18,6 +18,7 @@ mod plumbing;
 mod price;
 mod project;
 mod pty;
+mod recall;
 mod scenarios;
 mod screens;
 mod stub;

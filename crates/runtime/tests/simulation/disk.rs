@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use agent::call::CallRow;
 use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
-use agent::id::{AgentId, CallId, SpaceId};
+use agent::entry::Entry;
+use agent::id::{AgentId, CallId, CycleId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
     Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, DetachedCall, Due, Finish, FinishedCall,
-    Lookup, Messages, Registry as _, RequestKey, Store, StoreError, Wakeup,
+    Lookup, Messages, Recall, RecallQuery, Recalled, Registry as _, RequestKey, Store, StoreError, Wakeup,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -373,6 +374,16 @@ impl Calls for Port {
                 Finish::Already => Finish::Already,
             })
         })
+    }
+}
+
+impl Recall for Port {
+    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>> {
+        Box::pin(self.read(None, move |sqlite| now(sqlite.recall(agent, query))))
+    }
+
+    fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        Box::pin(self.read(None, move |sqlite| now(Recall::cycle(sqlite, agent, cycle))))
     }
 }
 

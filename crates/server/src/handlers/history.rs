@@ -4,7 +4,8 @@ use agent::cycle::{self, Cycle, Setup};
 use agent::entry::View;
 use agent::id::CycleId;
 use agent::life::Window;
-use agent::port::{RunFilter, specs};
+use agent::limits;
+use agent::port::{RecallQuery, Recalled, RunFilter, specs};
 use axum::Json;
 use axum::extract::State;
 use runtime::Ports;
@@ -12,10 +13,13 @@ use runtime::Ports;
 use super::agents::{find_agent, handle_of};
 use super::messages::messages_json;
 use crate::app_state::SharedState;
-use crate::extract::{PathParam, Query};
+use crate::extract::{PathParam, Query, bounded_text};
 use crate::listing::Listing;
 use crate::problem::{Code, Problem};
-use api::{ContextJson, FactsJson, LogEntry, LogQuery, PageJson, RunDetail, RunJson, RunQuery};
+use api::{
+    ContextJson, ExcerptJson, FactsJson, LogEntry, LogQuery, PageJson, RecallParams, RecalledJson, RunDetail,
+    RunJson, RunQuery,
+};
 
 /// Lists the runs of an agent, newest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/runs", tag = "runs",
@@ -68,6 +72,25 @@ pub(super) async fn consciousness(
         let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at } = entry;
         LogEntry { seq, cycle, step, kind, message, tokens, at, in_view: view.shows(seq) }
     }))
+}
+
+/// Searches all that an agent ever saw, wrote or remembers, and the messages of its spaces. A text is found within two
+/// seconds.
+#[utoipa::path(get, path = "/v1/agents/{agent}/recall", tag = "runs",
+    params(("agent" = String, Path, description = "Id or handle."), RecallParams),
+    responses((status = 200, description = "At most 8 excerpts.", body = RecalledJson)))]
+pub(super) async fn recall(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    Query(params): Query<RecallParams>,
+) -> Result<Json<RecalledJson>, Problem> {
+    let RecallParams { query, from, to, space, kind } = params;
+    let text = bounded_text("query", query, limits::RECALL_QUERY_MAX_BYTES)?;
+    let agent = find_agent(&app, &name).await?.id;
+    // As many as the agent itself is shown.
+    let query = RecallQuery { text, from, to, space, kind, limit: limits::RECALL_DEFAULT };
+    let Recalled { excerpts, building } = app.ports.lookup.recall(agent, query).await?;
+    Ok(Json(RecalledJson { items: excerpts.into_iter().map(ExcerptJson::from).collect(), building }))
 }
 
 /// Returns what an agent knows in addition to its consciousness: spaces, memories, goals and plans.

@@ -24,9 +24,9 @@ mod streams;
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, CallOver, EventState, EventTaken,
-        IdTaken, InboxFull, KeyOver, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound,
-        NotHuman, NotMember, SenderRefused, SenderRequired, SpaceClosed, SpaceFull,
+        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadValue, CallOver, EventState,
+        EventTaken, IdTaken, InboxFull, KeyOver, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel,
+        NoSuchTool, NotFound, NotHuman, NotMember, SenderRefused, SenderRequired, SpaceClosed, SpaceFull,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service};
     routes
@@ -55,6 +55,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(history::consciousness), &[])
         .add(Admin, doc!(history::facts), &[])
         .add(Admin, doc!(history::context), &[NoSuchModel])
+        .add(Admin, doc!(history::recall), &[BadValue])
         .add(Admin, doc!(memories::list_memories), &[])
         .add(Admin, doc!(memories::set_memory), &[AgentRetired, MemoriesFull])
         .add(Admin, doc!(memories::delete_memory), &[AgentRetired])

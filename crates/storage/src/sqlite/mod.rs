@@ -2,11 +2,12 @@
 //! connections only read, and the data directory is locked exclusively. For tests and simulation
 //! the same code runs inline on `:memory:`, synchronously on the caller's thread.
 //!
-//! From the bottom up: `engine` runs commands and manages the file, `tables` reads and writes rows, `ports`
-//! implements the ports of `agent`, `upkeep` and `verify` are for operators. No folder imports one above it
+//! From the bottom up: `engine` runs commands and manages the file, `tables` reads and writes rows, `index`
+//! searches texts, `ports` implements the ports of `agent`, `upkeep` and `verify` are for operators. No folder imports one above it
 //! (tidy checks that). Another backend would keep these names.
 
 mod engine;
+mod index;
 mod ports;
 mod tables;
 mod upkeep;
@@ -16,7 +17,7 @@ pub use self::engine::open_error::OpenError;
 pub use self::engine::writer::Stats;
 pub use self::ports::Sqlite;
 pub use self::upkeep::{
-    Backup, Exported, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export, import, key,
-    left_behind, look, restore, verify,
+    Backup, Exported, Import, Imported, Indexed, LineFlaw, Looked, Restored, UpkeepError, backup, export,
+    import, key, left_behind, look, rebuild_index, restore, verify,
 };
 pub use self::verify::{Figures, Flaw, Verified};

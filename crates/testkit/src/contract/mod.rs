@@ -17,6 +17,7 @@ pub mod held;
 pub mod life;
 pub mod lists;
 pub mod outside;
+pub mod recall;
 pub mod registry;
 pub mod sample;
 pub mod visible_calls;
@@ -168,6 +169,14 @@ macro_rules! contract_tests {
             lists::a_last_page_that_is_exactly_full_names_no_next_one,
             lists::times_of_messages_never_decrease_within_a_space,
             lists::a_request_is_noted_once_with_its_subject,
+            recall::an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remembers,
+            recall::an_agent_finds_nothing_of_another_agent,
+            recall::of_a_space_that_it_left_an_agent_finds_what_it_processed,
+            recall::messages_of_its_spaces_are_found_and_those_of_other_spaces_are_not,
+            recall::a_search_can_be_limited_to_a_time_a_space_and_a_kind,
+            recall::words_are_found_in_every_script,
+            recall::a_strange_query_finds_words_or_nothing,
+            recall::the_rarest_words_decide_what_is_found_first,
             registry::the_first_world_is_created_once,
             registry::handles_are_unique_and_unknown_ids_are_named,
             registry::the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken,
@@ -201,6 +210,7 @@ macro_rules! durable_contract_tests {
             durable::accepted_messages_and_events_survive_a_crash,
             durable::an_id_is_recognized_even_after_years_and_restarts,
             durable::a_restart_ends_a_backoff_for_a_provider,
+            recall::the_archive_is_found_after_a_crash,
             durable::an_open_cycle_is_due_again_after_a_crash,
             durable::step_records_survive_a_crash_and_move_to_the_run,
             durable::a_crash_is_reported_only_to_activations_that_continue_interrupted_work,

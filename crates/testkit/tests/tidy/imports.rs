@@ -20,6 +20,7 @@ const COMPUTES: &[&str] = &[
     "crc32fast",
     "futures-core",
     "futures-util",
+    "icu_normalizer",
     "jiff",
     "jsonschema",
     "schemars",

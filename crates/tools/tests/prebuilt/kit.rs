@@ -54,6 +54,8 @@ fn names_are_in_a_stable_order_with_added_tools_after_prebuilt_ones() {
         "set_goals",
         "delete_goals",
         "get_my_runs",
+        "recall",
+        "read_cycle",
         "read_outcome",
         "zeta",
         "alpha",

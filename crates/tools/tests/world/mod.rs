@@ -1,12 +1,17 @@
 //! A world with one agent, `scout`. It is a member of the spaces `family` and `support`, but not of `secret`.
 
+use std::sync::Mutex;
+
 use agent::call::CallRow;
 use agent::changes::Inward;
 use agent::entity::{Entity, EntityKind, Member, Space};
+use agent::entry::Entry;
 use agent::event::NamedMessage;
 use agent::id::{AgentId, CallId, CycleId, EntityId, RootId, SpaceId};
 use agent::life::{Facts, Memory, SpaceFacts};
-use agent::port::{BoxFuture, Done, Lookup, StoreError, ToolContext, Toolbox};
+use agent::port::{
+    BoxFuture, Done, Excerpt, Lookup, Recall, RecallQuery, Recalled, StoreError, ToolContext, Toolbox,
+};
 use agent::run::Run;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -44,6 +49,14 @@ pub(crate) struct Stored {
     /// Spaces of the agent that its facts lack, or have without all members.
     pub(crate) unlisted: Vec<SpaceFacts>,
     pub(crate) broken: bool,
+    /// What every search finds.
+    pub(crate) found: Vec<Excerpt>,
+    /// Whether the index is still being built.
+    pub(crate) building: bool,
+    /// The last search.
+    pub(crate) sought: Mutex<Option<RecallQuery>>,
+    /// The entries of all cycles.
+    pub(crate) entries: Vec<Entry>,
 }
 
 impl World {
@@ -115,6 +128,20 @@ impl World {
     /// Calls a tool and returns its error.
     pub(crate) async fn refusal(&mut self, tool: &str, arguments: Value) -> String {
         self.ask(tool, arguments).await.expect_err("the call is refused")
+    }
+}
+
+impl Recall for Stored {
+    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>> {
+        *self.sought.lock().expect("no test panics with it") = Some(query);
+        let excerpts = if agent == SCOUT { self.found.clone() } else { Vec::new() };
+        Box::pin(async move { Ok(Recalled { excerpts, building: self.building }) })
+    }
+
+    fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        let of = |entry: &&Entry| agent == SCOUT && entry.cycle == cycle;
+        let found = self.entries.iter().filter(of).cloned().collect();
+        Box::pin(async move { Ok(found) })
     }
 }
 

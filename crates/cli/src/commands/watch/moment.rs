@@ -21,12 +21,17 @@ pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
 
 /// Parses `--since`: a time, or how long ago.
 pub(crate) fn since(text: &str, now: Timestamp) -> Result<Timestamp> {
+    moment("--since", text, now)
+}
+
+/// Parses the value of an option: a time, or how long ago.
+pub(crate) fn moment(option: &str, text: &str, now: Timestamp) -> Result<Timestamp> {
     let ago = || {
         let ago = text.parse::<Span>().ok()?.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
         now.checked_sub(ago).ok().filter(|at| *at <= now)
     };
     text.parse().ok().or_else(ago).ok_or_else(|| {
-        Failure::usage(format!("wanted a time in `--since`, got `{text}`"))
+        Failure::usage(format!("wanted a time in `{option}`, got `{text}`"))
             .hint("write `90s`, `10m`, `2h`, `1d` or `2026-11-21T14:03:05Z`")
     })
 }

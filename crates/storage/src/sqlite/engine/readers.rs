@@ -87,7 +87,8 @@ fn panicked() -> Fault {
     Fault::Store(StoreError::Damaged("a query panicked; nothing was changed".into()))
 }
 
-fn connect(file: &Path) -> Outcome<Connection> {
+/// A connection that only reads.
+pub(crate) fn connect(file: &Path) -> Outcome<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file, flags)?;
     schema::tune(&db)?;

@@ -11,8 +11,11 @@ use crate::sqlite::engine::log;
 use crate::sqlite::engine::open_error::{OpenError, SQLITE_MIN, unreadable, unreadable_after_write};
 
 /// Each migration runs once, in order. None is changed after a release.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_compaction.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_compaction.sql"),
+    include_str!("migrations/0003_index_queue.sql"),
+];
 /// The version of the tables that this program creates (`PRAGMA user_version`).
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The format that this program writes, and the highest `min_reader` that it can read.

@@ -5,6 +5,7 @@ mod calls;
 mod lookup;
 mod quarantine;
 pub(crate) mod reader;
+mod recall;
 mod registry;
 mod store;
 #[cfg(test)]
@@ -27,7 +28,9 @@ use crate::sqlite::engine::open_error::{OpenError, unreadable};
 use crate::sqlite::engine::readers::Readers;
 use crate::sqlite::engine::writer::{self, Counters, Stats, Work, Writer};
 use crate::sqlite::engine::{log, schema};
+use crate::sqlite::index::tailer::Tailer;
 use crate::sqlite::tables::opening;
+use crate::sqlite::tables::queue;
 use crate::sqlite::tables::session::Session;
 
 /// The store. Cloning is cheap; all clones are one store.
@@ -47,13 +50,14 @@ struct Inner {
 }
 
 enum Mode {
-    /// Everything runs on the caller's thread; `None` once closed.
-    Inline(Mutex<Option<Connection>>),
+    /// Everything runs on the caller's thread; `None` once closed. The index is created by the first search.
+    Inline { db: Mutex<Option<Connection>>, index: Mutex<Option<Connection>> },
     Threaded {
         queue: RwLock<Option<SyncSender<Box<dyn Work>>>>,
         writer: Mutex<Option<JoinHandle<()>>>,
         agents: Readers,
         api: Readers,
+        tailer: Tailer,
     },
 }
 
@@ -81,6 +85,7 @@ impl Sqlite {
         let (report_broken, broken) = watch::channel(None);
         let (lock, first_write) = (opened.lock, opening.first_write());
         let session = Arc::new(Session::new(opening, clock));
+        let tailer = Tailer::start(dir, opened.file.clone(), opening.clean, Arc::clone(&session.index));
         let writing = Writer {
             db,
             counters: Arc::clone(&counters),
@@ -105,6 +110,7 @@ impl Sqlite {
             writer: Mutex::new(Some(writer)),
             agents: Readers::new(opened.file.clone(), limits::READERS_ACTIVATIONS),
             api: Readers::new(opened.file, limits::READERS_API),
+            tailer,
         };
         Ok(Self {
             inner: Arc::new(Inner { mode, session, counters, broken, lost_frames: opened.lost_frames }),
@@ -116,7 +122,7 @@ impl Sqlite {
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let db = schema::open_memory()?;
         let opening = opening::begin(&db, None).map_err(|error| unreadable(Path::new(":memory:"), &error))?;
-        let mode = Mode::Inline(Mutex::new(Some(db)));
+        let mode = Mode::Inline { db: Mutex::new(Some(db)), index: Mutex::default() };
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(Session::new(opening, clock)), Arc::default());
         Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost_frames: 0 }) })
@@ -126,12 +132,12 @@ impl Sqlite {
     /// [`StoreError::Closed`]. `clean` says whether it was closed cleanly. Not for a store on disk: open
     /// that again.
     pub fn restarted(&self, clean: bool) -> Result<Self, StoreError> {
-        let Mode::Inline(held) = &self.inner.mode else { return Err(StoreError::Closed) };
+        let Mode::Inline { db: held, .. } = &self.inner.mode else { return Err(StoreError::Closed) };
         let db = lock(held).take().ok_or(StoreError::Closed)?;
         let clock = Arc::clone(&self.inner.session.clock);
         let ended = if clean { opening::mark_clean(&db) } else { Ok(()) };
         let opening = ended.and_then(|()| Ok(opening::begin(&db, Some(clock.now()))?))?;
-        let mode = Mode::Inline(Mutex::new(Some(db)));
+        let mode = Mode::Inline { db: Mutex::new(Some(db)), index: Mutex::default() };
         let (counters, broken) = (Arc::clone(&self.inner.counters), self.inner.broken.clone());
         Ok(Self {
             inner: Arc::new(Inner {
@@ -147,7 +153,7 @@ impl Sqlite {
     /// From now on counts every step of SQLite's virtual machine: a cost that is the same on every computer. Does
     /// nothing for a store on disk, which it would slow down.
     pub fn count_steps(&self) -> Result<(), StoreError> {
-        let Mode::Inline(db) = &self.inner.mode else { return Ok(()) };
+        let Mode::Inline { db, .. } = &self.inner.mode else { return Ok(()) };
         let counters = Arc::clone(&self.inner.counters);
         let count = move || {
             counters.count_step();
@@ -181,11 +187,28 @@ impl Sqlite {
         }
     }
 
+    /// Waits until the search index must be built anew, and returns why. A new store has none to build.
+    pub async fn index_rebuilding(&self) -> String {
+        if let Mode::Threaded { tailer, .. } = &self.inner.mode {
+            let mut rebuilding = tailer.rebuilding();
+            if let Some(why) = rebuilding.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) {
+                return why;
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// When the oldest change was committed that cannot be found yet; `None` if everything can be found.
+    pub async fn unindexed_since(&self) -> Result<Option<jiff::Timestamp>, StoreError> {
+        let waiting = self.read(Caller::Api, |db, session| queue::waits_since(db, session.index.indexed()));
+        Ok(waiting.await?)
+    }
+
     /// Runs the queued commands, records a clean end and unlocks the directory. Later commands return
     /// [`StoreError::Closed`]. A store that is dropped without this counts as crashed.
     pub async fn close(&self) -> Result<(), StoreError> {
         match &self.inner.mode {
-            Mode::Inline(db) => {
+            Mode::Inline { db, .. } => {
                 lock(db).take();
                 Ok(())
             }
@@ -199,8 +222,15 @@ impl Sqlite {
                     Ok(true) => answer.await.unwrap_or(Err(Fault::Store(StoreError::Closed))),
                     _ => Err(Fault::Store(StoreError::Closed)),
                 };
-                let handle = lock(writer).take();
-                let joined = tokio::task::spawn_blocking(move || handle.map(JoinHandle::join));
+                let (handle, inner) = (lock(writer).take(), Arc::clone(&self.inner));
+                let joined = tokio::task::spawn_blocking(move || {
+                    // It reads the files, which the writer unlocks.
+                    if let Mode::Threaded { tailer, .. } = &inner.mode {
+                        tailer.stop();
+                    }
+                    drop(inner);
+                    handle.map(JoinHandle::join)
+                });
                 let ended = joined.await;
                 marked?;
                 match ended {
@@ -254,7 +284,7 @@ impl Sqlite {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
             match &inner.mode {
-                Mode::Inline(db) => {
+                Mode::Inline { db, .. } => {
                     let db = lock(db);
                     let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
                     work(db, &inner.session)
@@ -279,7 +309,7 @@ impl Sqlite {
 impl Inner {
     fn submit(&self, work: Box<dyn Work>) -> Result<(), Fault> {
         match &self.mode {
-            Mode::Inline(db) => {
+            Mode::Inline { db, .. } => {
                 let db = lock(db);
                 let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
                 // The command gets its own answer, which includes an error of the group.
@@ -305,7 +335,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Mode::Threaded { queue, writer, .. } = &mut self.mode {
+        if let Mode::Threaded { queue, writer, tailer, .. } = &mut self.mode {
+            tailer.stop();
             // The writer ends when its queue is empty; only then is the directory unlocked.
             drop(queue.write().unwrap_or_else(PoisonError::into_inner).take());
             if let Some(handle) = lock(writer).take() {

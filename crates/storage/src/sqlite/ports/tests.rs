@@ -158,7 +158,7 @@ pub(crate) fn count_steps(db: &mut Connection) -> Arc<AtomicU64> {
 async fn costs(agents: u128) -> Vec<u64> {
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
     populate(&store, agents).await;
-    let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
+    let Mode::Inline { db, .. } = &store.inner.mode else { panic!("a store in memory is inline") };
     let steps = count_steps(lock(db).as_mut().unwrap());
     let mut costs = Vec::new();
     for (_, operation) in OPERATIONS {
@@ -201,7 +201,7 @@ async fn a_member_of_very_many_spaces_gets_all_of_them_by_name_in_pages() {
 #[tokio::test]
 async fn agents_that_were_counted_once_are_not_counted_again() {
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
-    let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
+    let Mode::Inline { db, .. } = &store.inner.mode else { panic!("a store in memory is inline") };
     let steps = count_steps(lock(db).as_mut().unwrap());
     let mut costs = Vec::new();
     for n in 0..MANY {
@@ -227,7 +227,7 @@ async fn activation(spaces: u128) -> u64 {
         store.add_member(space(n), busy.entity(), "member".into(), at(0)).await.unwrap();
         accepted_by_two(&store, message_in(n)).await;
     }
-    let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
+    let Mode::Inline { db, .. } = &store.inner.mode else { panic!("a store in memory is inline") };
     let steps = count_steps(lock(db).as_mut().unwrap());
     let facts = store.wake(busy, at(100), None).await.unwrap().unwrap().facts;
     assert_eq!(facts.spaces.len(), limits::SPACES_SHOWN_MAX);

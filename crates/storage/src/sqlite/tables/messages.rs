@@ -8,6 +8,7 @@ use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use agent::space::{Message, MessageKind, NewMessage};
 use rusqlite::{Connection, Row, params};
 
+use super::queue::note_message;
 use super::rows::{
     TRUSTS, all, bytes, code_of, first, from_json, ids_from, int, key, key_at, kind_at, ms, packed,
     principal_columns, run, time, time_at, to_json, u32_at, u64_at, uuid_at, uuid_or_none, wake_on_at,
@@ -144,6 +145,9 @@ pub(crate) fn write(
     let sql = "UPDATE space SET head_seq = ?, rev = ?, active_at = ? WHERE id = ?";
     run(db, sql, params![int(seq), int(rev), at, space.id])?;
     (space.head_seq, space.rev, space.active_at) = (seq, rev, at);
+    if kind == MessageKind::Text {
+        note_message(db, space.id, at)?;
+    }
     let stored = stored(message, kind, seq, rev, named);
     Ok(Some(Message { at: time(at)?, ..stored }))
 }

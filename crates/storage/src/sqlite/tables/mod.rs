@@ -16,6 +16,7 @@ pub(crate) mod messages;
 pub(crate) mod notes;
 pub(crate) mod opening;
 pub(crate) mod progress;
+pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod rows;
 pub(crate) mod runs;

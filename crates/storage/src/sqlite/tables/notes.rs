@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
+use super::queue::note_memory;
 use super::rows::{TRUSTS, bytes, code_of, int, key, ms, run, to_json};
 use crate::sqlite::engine::fault::{Fault, Outcome};
 
@@ -55,6 +56,8 @@ pub(crate) fn change_memory(
     at: Timestamp,
     change: &MemoryChange,
 ) -> Outcome<()> {
+    let (MemoryChange::Set { key, .. } | MemoryChange::Delete { key }) = change;
+    note_memory(db, agent, at, key)?;
     match change {
         MemoryChange::Set { key, value } => {
             end_memory(db, agent, n, key)?;

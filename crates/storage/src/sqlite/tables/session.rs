@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::configs::Configs;
 use super::opening::Opening;
+use super::queue::Signal;
 use super::totals::Counted;
 use super::waits::Lead;
 use crate::sqlite::engine::writer::Memory;
@@ -24,6 +25,8 @@ pub(crate) struct Session {
     /// How far the wall clock is ahead of the monotonic one: shows when it is set back.
     pub(crate) lead: Lead,
     pub(crate) clock: Arc<dyn Clock>,
+    /// What the search index waits for.
+    pub(crate) index: Arc<Signal>,
 }
 
 impl Session {
@@ -37,13 +40,15 @@ impl Session {
     /// A session of this opening; nothing is cached yet.
     pub(crate) fn new(opening: Opening, clock: Arc<dyn Clock>) -> Self {
         let (boot, clean, lead) = (opening.boot, opening.clean, Lead::new(&*clock));
-        Self { boot, clean, configs: Configs::default(), counted: Counted::default(), lead, clock }
+        let (configs, counted, index) = (Configs::default(), Counted::default(), Arc::default());
+        Self { boot, clean, configs, counted, lead, clock, index }
     }
 }
 
 impl Memory for Session {
     fn committed(&self) {
         self.lead.committed();
+        self.index.wake();
     }
 
     fn rolled_back(&self) {

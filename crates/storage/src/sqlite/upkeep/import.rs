@@ -17,6 +17,7 @@ use super::records::Tables;
 use crate::sqlite::engine::fault::{Fault, Outcome, damaged};
 use crate::sqlite::engine::file::FILE;
 use crate::sqlite::engine::schema::{open_memory, set_meta};
+use crate::sqlite::index::file as index;
 use crate::sqlite::tables::opening::open;
 use crate::sqlite::tables::rows::{first, standing_at, u64_at};
 use crate::sqlite::verify::{Flaw, check_agent, describe};
@@ -83,6 +84,12 @@ pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, Upk
     if !db.is_autocommit() {
         db.execute_batch("ROLLBACK").map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
+    // The imported agent is in no queue of the index: the next start builds a new one.
+    index::remove(dir).map_err(|source| UpkeepError::Io {
+        doing: "remove",
+        file: dir.join(index::INDEX),
+        source,
+    })?;
     // Keep the record of a clean end or a crash: after a crash the next start must still recover from it.
     set_meta(db, "clean", i64::from(opening.clean)).map_err(|error| StoreError::from(Fault::Sql(error)))?;
     Ok(done?)

@@ -11,6 +11,7 @@ use super::files::sync_dir;
 use super::partial::{self, Partial};
 use super::read_only::ReadOnlyStore;
 use crate::sqlite::engine::file::{FILE, LOCK, RESTORING, TEMP_FILE, lock_dir};
+use crate::sqlite::index::file as index;
 use crate::sqlite::verify::Verified;
 
 /// The suffixes of the files that make up a store: the database, its log (without which it lacks commits), and the
@@ -63,6 +64,12 @@ pub fn restore(
         Some(name) => set_aside(&dir, name)?,
         None => None,
     };
+    // The index is of the previous store; the next start builds a new one.
+    index::remove(&dir).map_err(|source| UpkeepError::Io {
+        doing: "remove",
+        file: dir.join(index::INDEX),
+        source,
+    })?;
     partial.finish_replacing(&file)?;
     let mark = dir.join(RESTORING);
     match std::fs::remove_file(&mark) {
@@ -89,7 +96,7 @@ fn check_vacant(dir: &Path, allowed: &[&str], replace: bool) -> Result<(), Upkee
         }
         // Files that dead processes have left are removed once the directory is locked.
         let left = partial::final_name(&what) == Some(FILE) || what.starts_with(TEMP_FILE);
-        if !store && !replace && !left && !allowed.contains(&what.as_str()) {
+        if !store && !replace && !left && !index::is_part(&what) && !allowed.contains(&what.as_str()) {
             other = Some(what);
         }
     }

@@ -22,7 +22,7 @@ use crate::sqlite::tables::progress::{ProgressLog, settle};
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{due_at, give_back};
-use crate::sqlite::tables::{calls, entries, notes, runs, show, urgent};
+use crate::sqlite::tables::{calls, entries, notes, queue, runs, show, urgent};
 
 /// Writes all of `changes`, or nothing.
 pub(super) fn commit(
@@ -56,6 +56,7 @@ pub(super) fn commit(
         touch(db, life.agent)?;
     }
     life.head_seq = entries::append(db, life.agent, life.head_seq, &changes.entries)?;
+    queue::note_commit(db, &session.index, life.agent, changes)?;
     entries::put_layers(db, life.agent, changes)?;
     if let Some(view) = &changes.view {
         entries::put_view(db, life.agent, n, view)?;

@@ -330,7 +330,9 @@ mod tests {
                  SELECT 1, i, 'old-' || i, 2, 0, 0, 2, 3, 1, 0, 'old', 0, '{{}}' FROM n"
             );
             world.store.write(move |db, _| Ok(db.execute_batch(&sql)?)).await.unwrap();
-            let Mode::Inline(db) = &world.store.inner.mode else { panic!("a store in memory is inline") };
+            let Mode::Inline { db, .. } = &world.store.inner.mode else {
+                panic!("a store in memory is inline")
+            };
             let steps = count_steps(lock(db).as_mut().unwrap());
             for fired in [20, 0] {
                 assert_eq!(world.after(MINUTE).await.len(), fired);

@@ -225,7 +225,7 @@ mod tests {
         }
         let written = Arc::new(Mutex::new(Vec::new()));
         let notes = Arc::clone(&written);
-        let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
+        let Mode::Inline { db, .. } = &store.inner.mode else { panic!("a store in memory is inline") };
         let note = move |_, _: &str, table: &str, row| notes.lock().unwrap().push((table.to_owned(), row));
         lock(db).as_mut().unwrap().update_hook(Some(note)).unwrap();
         let woken = store.write(move |db, session| {

@@ -1,0 +1,170 @@
+//! Searching a large archive: 1 000 000 entries of 1 000 agents, the largest with 100 000; and how far the index is behind
+//! while entries are committed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agent::changes::{Changes, CommitKind, CommitOutcome};
+use agent::config::AgentConfig;
+use agent::entry::{Entry, EntryKind};
+use agent::id::{AgentId, CycleId};
+use agent::life::{Lease, OpenCycle};
+use agent::message::{ModelMessage, Part, Role};
+use agent::port::{Clock, Ids, NewAgent, Recall, RecallQuery, Registry, Store};
+use anyhow::{Context, Result, bail};
+use runtime::clock::{SystemClock, SystemIds};
+use storage::sqlite::Sqlite;
+
+use crate::Bench;
+use crate::history::prose;
+use crate::measure::{Samples, short, us};
+use crate::report::{Goal, Metric};
+use crate::server;
+
+const AGENTS: usize = 1_000;
+const LARGEST: usize = 100_000;
+const ENTRIES: usize = 1_000_000;
+/// Entries of one commit.
+const TOGETHER: usize = 500;
+const QUERIES: usize = 600;
+const QUERY_MOST_US: f64 = 50_000.0;
+/// Commits of five entries, a hundred a second.
+const COMMITS: usize = 1_000;
+const ENTRIES_PER_COMMIT: usize = 5;
+const COMMIT_EVERY: Duration = Duration::from_millis(10);
+const LAG_MOST_MS: f64 = 2_000.0;
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
+    let dir = bench.scratch()?;
+    server::threads()?.block_on(async {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store = Sqlite::open(&dir.path().join("archive"), Arc::clone(&clock))?;
+        let mut largest = Writing::of(&store, &*clock, "largest").await?;
+        for from in (0..LARGEST).step_by(TOGETHER) {
+            largest.write(from, TOGETHER).await?;
+        }
+        let each = (ENTRIES - LARGEST) / (AGENTS - 1);
+        for n in 1..AGENTS {
+            Writing::of(&store, &*clock, &format!("agent-{n}")).await?.write(n * each, each).await?;
+        }
+        caught_up(&store, largest.agent).await?;
+        let metrics = vec![queries(&store, largest.agent).await?, lag(&store, &*clock, &mut largest).await?];
+        store.close().await?;
+        Ok(metrics)
+    })
+}
+
+async fn queries(store: &Sqlite, agent: AgentId) -> Result<Metric> {
+    let mut times = Samples::default();
+    for n in 0..QUERIES {
+        let entry = n * 131 % LARGEST;
+        let text = match n % 3 {
+            0 => format!("rare{entry}"),
+            1 => "river winter lanterns".to_owned(),
+            _ => text_of(entry),
+        };
+        let begin = Instant::now();
+        let found = store.recall(agent, RecallQuery { text, limit: 8, ..RecallQuery::default() }).await?;
+        times.push(us(begin.elapsed()));
+        if found.excerpts.is_empty() {
+            bail!("query {n} finds nothing");
+        }
+    }
+    let note = format!(
+        "p99 of {QUERIES} queries, a third each rare words, common words and whole sentences, in an agent with {LARGEST} \
+         of {ENTRIES} entries; p50 {} us, at most {} us",
+        short(times.median()),
+        short(times.quantile(1.0))
+    );
+    let value = (times.quantile(0.99), "us");
+    Ok(Metric::new("mind.recall", value, QUERY_MOST_US, Goal::ValueAtMost(QUERY_MOST_US), note))
+}
+
+async fn lag(store: &Sqlite, clock: &dyn Clock, largest: &mut Writing<'_>) -> Result<Metric> {
+    let mut behind = Samples::default();
+    let mut ticks = tokio::time::interval(COMMIT_EVERY);
+    let begin = Instant::now();
+    for n in 0..COMMITS {
+        ticks.tick().await;
+        largest.write(LARGEST + n * ENTRIES_PER_COMMIT, ENTRIES_PER_COMMIT).await?;
+        let since = store.unindexed_since().await?;
+        behind.push(since.map_or(0, |since| clock.now().duration_since(since).as_millis()).max(0) as f64);
+    }
+    let rate = (COMMITS * ENTRIES_PER_COMMIT) as f64 / begin.elapsed().as_secs_f64();
+    let note = format!(
+        "the longest that a committed entry could not be found, at {} entries/s; p50 {} ms",
+        short(rate),
+        short(behind.median())
+    );
+    let value = (behind.quantile(1.0), "ms");
+    Ok(Metric::new("mind.index_lag", value, LAG_MOST_MS, Goal::ValueAtMost(LAG_MOST_MS), note))
+}
+
+/// Waits until everything is indexed.
+async fn caught_up(store: &Sqlite, agent: AgentId) -> Result<()> {
+    let query = RecallQuery { text: "rare1".into(), limit: 1, ..RecallQuery::default() };
+    while store.unindexed_since().await?.is_some() || store.recall(agent, query.clone()).await?.building {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+fn text_of(n: usize) -> String {
+    format!("{} rare{n}", prose(n, 30))
+}
+
+/// An agent in an open cycle, to which entries are written.
+struct Writing<'a> {
+    store: &'a Sqlite,
+    clock: &'a dyn Clock,
+    agent: AgentId,
+    lease: Lease,
+    n: u64,
+    seq: u64,
+    open: OpenCycle,
+}
+
+impl<'a> Writing<'a> {
+    async fn of(store: &'a Sqlite, clock: &'a dyn Clock, name: &str) -> Result<Self> {
+        let (agent, at) = (AgentId(SystemIds.uuid()), clock.now());
+        store.create_agent(NewAgent::new(agent, name, AgentConfig::default(), at)).await?;
+        let activation = store.wake(agent, at, None).await?.context("an agent")?;
+        let lease = Lease { agent, epoch: activation.life.epoch + 1 };
+        let open = OpenCycle::new(CycleId(SystemIds.uuid()), activation.config_rev, at);
+        let mut writing = Self { store, clock, agent, lease, n: activation.life.commit_n, seq: 0, open };
+        writing.commit(CommitKind::Open, Vec::new()).await?;
+        writing.open.decided = true;
+        Ok(writing)
+    }
+
+    async fn write(&mut self, from: usize, count: usize) -> Result<()> {
+        let entry = |n: usize| Entry {
+            seq: self.seq + 1 + (n - from) as u64,
+            cycle: self.open.id,
+            step: 0,
+            kind: EntryKind::Assistant,
+            message: ModelMessage {
+                role: Role::Assistant,
+                parts: vec![Part::Text { text: text_of(n) }],
+                native: None,
+            },
+            tokens: 40,
+            at: self.clock.now(),
+        };
+        let entries = (from..from + count).map(entry).collect();
+        self.commit(CommitKind::Decide, entries).await?;
+        self.seq += count as u64;
+        Ok(())
+    }
+
+    async fn commit(&mut self, kind: CommitKind, entries: Vec<Entry>) -> Result<()> {
+        let mut changes = Changes::new(kind, self.open.id, self.open.step, self.n, self.clock.now());
+        changes.open = Some(self.open.clone());
+        changes.entries = entries;
+        match self.store.commit(self.lease, changes).await?.0 {
+            CommitOutcome::Committed { n, .. } => self.n = n,
+            other => bail!("wanted a commit, got {other:?}"),
+        }
+        Ok(())
+    }
+}

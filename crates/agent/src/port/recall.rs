@@ -1,0 +1,95 @@
+//! What an agent finds again in its archive: everything that it processed, wrote and remembers, however long ago, and
+//! the messages of its spaces. Each query is scoped to the agent. How texts are searched is up to the store; a query is words, not a language.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{BoxFuture, StoreError};
+use crate::entry::Entry;
+use crate::event::Trust;
+use crate::id::{AgentId, CycleId};
+
+/// Where a text was found.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum RecallKind {
+    /// What the agent was shown: messages and other events.
+    Inbox,
+    /// What it wrote: its replies, and the arguments of its calls.
+    Assistant,
+    /// What its calls returned.
+    Outcomes,
+    /// A memory that it has now.
+    Memory,
+    /// A message in a space that it is a member of now, whether it processed it or not.
+    Message,
+}
+
+impl RecallKind {
+    /// Every kind, in declaration order.
+    pub const ALL: [Self; 5] = [Self::Inbox, Self::Assistant, Self::Outcomes, Self::Memory, Self::Message];
+
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// What is sought; what is `None` excludes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecallQuery {
+    /// The words, in any script; signs between them mean nothing.
+    pub text: String,
+    /// Only texts of this time or later.
+    pub from: Option<Timestamp>,
+    /// Only texts before this time.
+    pub to: Option<Timestamp>,
+    /// Only messages of this space and texts of cycles about it, by handle or id.
+    pub space: Option<String>,
+    /// Only texts of this kind.
+    pub kind: Option<RecallKind>,
+    /// Number of excerpts, at most [`crate::limits::RECALL_MAX`].
+    pub limit: u32,
+}
+
+/// A part of a text that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// When the text was written.
+    pub at: Timestamp,
+    /// Where it was found.
+    pub kind: RecallKind,
+    /// The cycle that it belongs to; `None` for a memory that an operator wrote, and for a message that the agent has
+    /// neither processed nor written.
+    pub cycle: Option<CycleId>,
+    /// The key of the memory.
+    pub key: Option<String>,
+    /// The handle of the message's space, or of the one that the cycle was about; `None` if there is none, or if there
+    /// are several.
+    pub space: Option<String>,
+    /// The message's trust, or the lowest of the events of that cycle; `None` if it processed none.
+    pub trust: Option<Trust>,
+    /// The part with the words.
+    pub text: String,
+}
+
+/// The result of a query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recalled {
+    /// The best first.
+    pub excerpts: Vec<Excerpt>,
+    /// Whether the index is still being built: then older texts may be missing.
+    pub building: bool,
+}
+
+/// Searching an agent's archive.
+pub trait Recall: Send + Sync {
+    /// The best excerpts for a query. A text is found within two seconds after its commit. Of a space that the agent
+    /// has left, only what it processed itself is found.
+    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>>;
+    /// The entries of one of the agent's cycles, oldest first; empty if it has no such cycle.
+    fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
+}

@@ -1,0 +1,53 @@
+//! `viv recall`: searches an agent's archive.
+
+use api::{ExcerptJson, RecallParams};
+use client::Client;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::watch::moment::moment;
+use crate::args::SearchArgs;
+use crate::errors::{Exit, Result};
+use crate::output::{Screen, Style};
+
+pub(crate) async fn run(client: Client, screen: Screen, args: SearchArgs) -> Result<Exit> {
+    let now = Timestamp::now();
+    let time = |option, text: Option<String>| text.map(|text| moment(option, &text, now)).transpose();
+    let params = RecallParams {
+        query: args.query.join(" "),
+        from: time("--from", args.from)?,
+        to: time("--to", args.to)?,
+        space: args.space,
+        kind: args.kind,
+    };
+    let agent = client.agent(&args.agent).await?;
+    let found = client.recall(agent.id, &params).await?;
+    if screen.json {
+        screen.json_line(&json!(found));
+        return Ok(Exit::Answered);
+    }
+    if found.items.is_empty() {
+        screen.text(&format!("`{}` finds nothing", agent.name));
+    }
+    for excerpt in &found.items {
+        screen.wrapped(&screen.paint(Style::Dim, &screen.clean_line(&heading(excerpt))), 2);
+        screen.wrapped(&screen.clean_line(&format!("  {}", excerpt.text)), 2);
+    }
+    if found.building {
+        screen.note("the index is still being built; older texts may be missing");
+    }
+    Ok(Exit::Answered)
+}
+
+/// Where an excerpt is from.
+fn heading(excerpt: &ExcerptJson) -> String {
+    let ExcerptJson { at, kind, cycle, space, .. } = excerpt;
+    let mut heading = format!("{}  {}", at.strftime("%Y-%m-%d %H:%M"), kind.as_str());
+    if let Some(space) = space {
+        heading += &format!("  {space}");
+    }
+    if let Some(cycle) = cycle {
+        heading += &format!("  cycle {cycle}");
+    }
+    heading
+}

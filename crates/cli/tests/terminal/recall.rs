@@ -1,0 +1,48 @@
+//! The archive from the command line: searched while the server runs, and its index rebuilt while it does not.
+
+use serde_json::json;
+
+use crate::world::{Server, run};
+
+/// Searches until the index has caught up, which takes a quarter of a second.
+const TRIES: u32 = 200;
+
+fn found(server: &Server, args: &[&str]) -> Vec<serde_json::Value> {
+    for _ in 0..TRIES {
+        let ran = server.run(&[args, &["--json"][..]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.shown());
+        let items = ran.json()["items"].as_array().unwrap().clone();
+        if !items.is_empty() {
+            return items;
+        }
+    }
+    panic!("{args:?} finds nothing");
+}
+
+#[test]
+fn an_archive_is_searched_and_its_index_is_rebuilt() {
+    let server = Server::start();
+    assert_eq!(server.run(&["agents", "create", "bob"]).code, 0);
+    assert_eq!(server.run(&["memories", "bob", "set", "boiler", "leaks since May"]).code, 0);
+    let memory = found(&server, &["recall", "bob", "LEAKS", "--kind", "memory", "--from", "1h"]);
+    assert_eq!(
+        (&memory[0]["key"], &memory[0]["text"]),
+        (&json!("boiler"), &json!("boiler: leaks since May"))
+    );
+    let shown = server.run(&["recall", "bob", "when does it leak"]);
+    assert_eq!((shown.code, shown.out.trim()), (0, "`bob` finds nothing"));
+    let shown = server.run(&["recall", "bob", "boiler"]);
+    assert!(shown.out.contains("memory") && shown.out.contains("leaks since May"), "{}", shown.shown());
+    assert_eq!(server.run(&["recall", "bob", "boiler", "--kind", "dream"]).code, 2);
+    assert_eq!(server.run(&["recall", "bob", "boiler", "--to", "someday"]).code, 2);
+    assert_eq!(server.run(&["recall", "nobody", "boiler"]).code, 4);
+
+    let refused = server.run(&["index", "rebuild", "--json"]);
+    assert_eq!((refused.code, &refused.error()["error"]["code"]), (3, &json!("data_dir_in_use")));
+    let (_, dir) = server.stop();
+    std::fs::write(dir.path().join("index.db"), "torn").unwrap();
+    let rebuilt = run(dir.path(), &["index", "rebuild"]);
+    assert_eq!((rebuilt.code, rebuilt.out.trim()), (0, "1 text can be found, of 1 agent"));
+    let server = Server::start_in(dir);
+    found(&server, &["recall", "bob", "boiler"]);
+}
