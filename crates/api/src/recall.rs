@@ -37,6 +37,8 @@ pub struct RecallParams {
 pub struct RecalledJson {
     /// The best first.
     pub items: Vec<ExcerptJson>,
+    /// Always `null`: a search gives the best excerpts only.
+    pub next: Option<String>,
     /// Whether the index is still being built: then older texts may be missing.
     pub building: bool,
 }

@@ -1,5 +1,6 @@
 //! `viv recall`: searches an agent's archive.
 
+use agent::limits;
 use api::{ExcerptJson, RecallParams};
 use client::Client;
 use jiff::Timestamp;
@@ -7,14 +8,20 @@ use serde_json::json;
 
 use super::watch::moment::moment;
 use crate::args::SearchArgs;
-use crate::errors::{Exit, Result};
+use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style};
 
 pub(crate) async fn run(client: Client, screen: Screen, args: SearchArgs) -> Result<Exit> {
     let now = Timestamp::now();
     let time = |option, text: Option<String>| text.map(|text| moment(option, &text, now)).transpose();
+    let query = args.query.join(" ");
+    let most = limits::RECALL_QUERY_MAX_BYTES;
+    if query.trim().is_empty() || query.len() > most {
+        let message = format!("wanted words to search for, at most {most} bytes, got {}", query.len());
+        return Err(Failure::usage(message).hint("rare words find best"));
+    }
     let params = RecallParams {
-        query: args.query.join(" "),
+        query,
         from: time("--from", args.from)?,
         to: time("--to", args.to)?,
         space: args.space,

@@ -36,6 +36,10 @@ fn an_archive_is_searched_and_its_index_is_rebuilt() {
     assert_eq!(server.run(&["recall", "bob", "boiler", "--kind", "dream"]).code, 2);
     assert_eq!(server.run(&["recall", "bob", "boiler", "--to", "someday"]).code, 2);
     assert_eq!(server.run(&["recall", "nobody", "boiler"]).code, 4);
+    for bad in [" ", "a".repeat(5_000).as_str()] {
+        let ran = server.run(&["recall", "bob", bad]);
+        assert!(ran.code == 2 && ran.err.contains("wanted words to search for"), "{}", ran.shown());
+    }
 
     let refused = server.run(&["index", "rebuild", "--json"]);
     assert_eq!((refused.code, &refused.error()["error"]["code"]), (3, &json!("data_dir_in_use")));

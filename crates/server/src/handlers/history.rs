@@ -90,7 +90,8 @@ pub(super) async fn recall(
     // As many as the agent itself is shown.
     let query = RecallQuery { text, from, to, space, kind, limit: limits::RECALL_DEFAULT };
     let Recalled { excerpts, building } = app.ports.lookup.recall(agent, query).await?;
-    Ok(Json(RecalledJson { items: excerpts.into_iter().map(ExcerptJson::from).collect(), building }))
+    let items = excerpts.into_iter().map(ExcerptJson::from).collect();
+    Ok(Json(RecalledJson { items, next: None, building }))
 }
 
 /// Returns what an agent knows in addition to its consciousness: spaces, memories, goals and plans.
