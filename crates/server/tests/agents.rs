@@ -156,7 +156,7 @@ async fn an_archive_is_searched_and_what_cannot_be_asked_is_refused() {
     let first = &found.json["items"][0];
     assert_eq!((&first["text"], &first["trust"]), (&json!("@you: the boiler leaks"), &json!("member")));
     let strange = "/v1/agents/muhammad/recall?query=%22%20OR%20%2A%07%3A%20NEAR%28";
-    assert_eq!(world.get(strange).await.json, json!({"items": [], "building": false}));
+    assert_eq!(world.get(strange).await.json, json!({"items": [], "next": null, "building": false}));
     for bad in ["", "?query=x&kind=dream", "?query=x&from=yesterday"] {
         let refused = world.get(&format!("/v1/agents/muhammad/recall{bad}")).await;
         assert_eq!(refused.status, 400, "{bad}: {refused:?}");
