@@ -76,7 +76,7 @@ async fn compare(life: LongLife, lines: &mut Vec<String>) -> Result<Compared> {
             }
         }
     }
-    let (baseline, usual) = baseline.zip(usual).context("a variant was not lived")?;
+    let (baseline, usual) = baseline.zip(usual).context("a variant of the life is missing")?;
     lines.push(line(life.name, "`baseline=seeds`", "none", &baseline));
     Ok(Compared { baseline, usual })
 }

@@ -169,6 +169,8 @@ pub const INDEX_BATCH: u32 = 512;
 pub const INDEX_GATHER_MS: u64 = 250;
 /// Indexed rows of the queue that are kept, so that an index that lost its last writes in a crash catches up.
 pub const INDEX_QUEUE_KEPT: u64 = 4_096;
+/// Rows that wait for an index that cannot be written; beyond them it is built from the store again.
+pub const INDEX_QUEUE_MAX: u64 = 262_144;
 /// Concurrent searches of the index.
 pub const READERS_INDEX: usize = 4;
 /// Entries of one cycle that are read at once.

@@ -18,11 +18,6 @@ const BLANKS_PER_TOKEN: u32 = 16;
 const LEAST_BYTES: u64 = 3;
 const USUAL_BYTES: u64 = 4;
 
-/// Upper bound for the tokens of `bytes` bytes, for text that is not read.
-pub fn at_most(bytes: usize) -> u64 {
-    (bytes as u64).div_ceil(LEAST_BYTES)
-}
-
 /// Number of bytes that always fit into `tokens` tokens.
 pub fn bytes_within(tokens: u64) -> usize {
     usize::try_from(tokens * LEAST_BYTES).unwrap_or(usize::MAX)

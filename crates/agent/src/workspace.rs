@@ -109,7 +109,7 @@ impl Moment<'_> {
 /// A part and its text as it is shown.
 pub type Section = (WorkspacePart, String);
 
-/// Whether the time in `last` is older than so many minutes, or there is none.
+/// Whether `last` shows no time, or one that is older than so many minutes.
 fn is_stale(last: Option<&&str>, now: Timestamp, minutes: i64) -> bool {
     let time = last.and_then(|text| text.split("\nNow: ").nth(1)?.lines().next()?.parse::<Timestamp>().ok());
     time.is_none_or(|time| now.as_second() - time.as_second() > minutes * 60)

@@ -129,15 +129,17 @@ impl Cycle {
     /// from the outcomes of its calls.
     fn workspace_update(&mut self, now: Timestamp) -> Option<String> {
         let own = std::mem::take(&mut self.outside.own_changes);
+        let mut known = std::mem::take(&mut self.log.known);
         let moment = self.moment(now);
-        let known: Vec<Section> = own.into_iter().filter_map(|part| moment.section(part)).collect();
+        known.extend(own.into_iter().filter_map(|part| moment.section(part)));
+        // What has changed since is no longer what the agent knows.
+        known.retain(|section| moment.section(section.0).as_ref() == Some(section));
         let shown: Vec<&str> = self.log.shown_layers().map(|layer| &*layer.text).collect();
         // A parked cycle goes on at another time.
         let parked = self.pinned.awake_before > 0;
         let stale = if parked { limits::CLOCK_STALE_PARKED_MINUTES } else { limits::CLOCK_STALE_MINUTES };
-        let update = moment.update(&shown, &[self.log.known.as_slice(), &known].concat(), stale);
-        self.log.known.retain(|(part, _)| !known.iter().any(|(newer, _)| newer == part));
-        self.log.known.extend(known);
+        let update = moment.update(&shown, &known, stale);
+        self.log.known = known;
         update
     }
 

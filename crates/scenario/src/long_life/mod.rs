@@ -52,7 +52,7 @@ pub struct LongLife {
     outcomes: Vec<String>,
 }
 
-/// How a life is lived.
+/// The settings with which a life is played.
 #[derive(Clone, Copy, Debug)]
 pub struct LifeVariant {
     /// Tokens of the model's window.

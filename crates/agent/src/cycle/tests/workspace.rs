@@ -36,6 +36,14 @@ fn what_others_change_during_a_cycle_is_shown_at_the_end_and_its_own_changes_are
     let (_, next) = reply_with(&mut cycle, vec![call("note")]);
     let Next::Think(third) = next else { panic!("wanted the next step, got {next:?}") };
     assert!(shown(&third).last().unwrap().starts_with("outcomes: "), "it still knows");
+    // Others change it, and back: both are news.
+    for value in ["at 7", "at 6"] {
+        cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
+        remember(&mut cycle, value);
+        let (_, next) = drive(&mut cycle);
+        let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
+        assert!(shown(&prompt).last().unwrap().contains(value), "{:?}", shown(&prompt).last());
+    }
 }
 
 /// An activation for a new event, after a cycle of two entries whose workspace said `shown`.

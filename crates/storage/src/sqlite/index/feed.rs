@@ -60,6 +60,15 @@ impl Feed<'_> {
     /// Reads one part of the queue. Returns the last row that was read; `None` if nothing waits.
     pub(crate) fn next(&self) -> Done<Option<i64>> {
         let read = index(meta(self.index, "n").map_err(Fault::from))?.unwrap_or(0);
+        let ends = queue::ends(self.store).map_err(Trouble::Store)?;
+        if let Some((_, newest)) = ends.filter(|(oldest, _)| read + 1 < *oldest) {
+            // Rows are gone that were never read: what they named is found by reading the store on.
+            self.in_transaction(|| {
+                let set = |key, value| index(set_meta(self.index, key, value).map_err(Fault::from));
+                set("building", 0).and_then(|()| set("built", 0)).and_then(|()| set("n", newest))
+            })?;
+            return Ok(Some(newest));
+        }
         let rows = queue::after(self.store, read, limits::INDEX_BATCH).map_err(Trouble::Store)?;
         let Some(last) = rows.last().map(|row| row.n) else { return Ok(None) };
         self.in_transaction(|| {
@@ -293,4 +302,27 @@ impl Feed<'_> {
 
 fn heard_at(row: &Row<'_>) -> Outcome<(i64, CycleId, Option<i64>, i64)> {
     Ok((row.get(0)?, CycleId(uuid_at(row, 1)?), row.get(2)?, row.get(3)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::engine::schema;
+    use crate::sqlite::index::file::{StoreState, create_in_memory};
+
+    #[test]
+    fn an_index_that_missed_rows_of_the_queue_reads_the_store_again() {
+        let store = schema::open_memory().unwrap();
+        let db = create_in_memory(StoreState { id: 1, queue: Some((1, 5)), clean: true }).unwrap();
+        set_meta(&db, "built", 1).unwrap();
+        let feed = Feed { store: &store, index: &db };
+        let queued = |n: i64| {
+            store.execute("INSERT INTO index_queue (n, agent, at) VALUES (?, 1, 0)", [n]).unwrap();
+            feed.next().unwrap()
+        };
+        let state = || (meta(&db, "n").unwrap(), meta(&db, "built").unwrap());
+        assert_eq!((queued(6), state()), (Some(6), (Some(6), Some(1))), "nothing is missing");
+        store.execute("DELETE FROM index_queue", []).unwrap();
+        assert_eq!((queued(9), state()), (Some(9), (Some(9), Some(0))), "7 and 8 were never read");
+    }
 }

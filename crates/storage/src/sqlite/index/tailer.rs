@@ -21,7 +21,7 @@ use crate::sqlite::index::file::{self, StoreState};
 use crate::sqlite::tables::queue::{self, Signal};
 use crate::sqlite::tables::rows::first;
 
-/// How often in a row an index is built anew before its disk is given up until the next start.
+/// How often a process builds a damaged index anew before it gives the disk up; the next start tries again.
 const REBUILDS_MAX: u32 = 3;
 
 /// How long after a failure it is tried again.
@@ -119,10 +119,14 @@ impl IndexWriter {
         loop {
             let failed = match self.catch_up(&mut index) {
                 Ok(()) => false,
+                Err(Trouble::Index(error)) if is_damage(&error) && self.rebuilds >= REBUILDS_MAX => {
+                    self.close_readers();
+                    return;
+                }
                 Err(Trouble::Index(error)) if is_damage(&error) => {
                     index = None;
                     self.clean = false;
-                    self.rebuilds < REBUILDS_MAX
+                    true
                 }
                 Err(_) => true,
             };

@@ -81,9 +81,11 @@ pub(crate) fn note_memory(db: &Connection, agent: i64, at: Timestamp, key: &str)
         .map(drop)
 }
 
-/// Deletes some of the oldest rows, except those that the index has not read or may lose in a crash.
+/// Deletes some of the oldest rows, except those that the index has not read or may lose in a crash; but an index that
+/// is never written does not let the queue grow for ever.
 fn trim(db: &Connection, signal: &Signal) -> Outcome<()> {
-    let upto = signal.indexed() - int(limits::INDEX_QUEUE_KEPT);
+    let read = signal.indexed() - int(limits::INDEX_QUEUE_KEPT);
+    let upto = read.max(db.last_insert_rowid() - int(limits::INDEX_QUEUE_MAX));
     let oldest = first(db, "SELECT min(n) FROM index_queue", [], |row| Ok(row.get::<_, Option<i64>>(0)?))?;
     match oldest.flatten() {
         Some(oldest) if oldest + TRIMMED_FROM <= upto => {
@@ -126,4 +128,28 @@ pub(crate) fn ends(db: &Connection) -> Outcome<Option<(i64, i64)>> {
 pub(crate) fn waits_since(db: &Connection, n: i64) -> Outcome<Option<Timestamp>> {
     let sql = "SELECT at FROM index_queue WHERE n > ? ORDER BY n LIMIT 1";
     first(db, sql, [n], |row| time_at(row, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::changes::CommitKind;
+    use agent::id::CycleId;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::sqlite::engine::schema;
+
+    #[test]
+    fn the_queue_of_an_index_that_is_never_written_is_bounded() {
+        let db = schema::open_memory().unwrap();
+        let max = int(limits::INDEX_QUEUE_MAX);
+        let add = "INSERT INTO index_queue (n, agent, at) VALUES (?1, 1, 0), (?2, 1, 0)";
+        db.execute(add, [1, max + 1_000]).unwrap();
+        let (cycle, at) = (CycleId(Uuid::nil()), Timestamp::UNIX_EPOCH);
+        let mut changes = Changes::new(CommitKind::Close, cycle, 0, 0, at);
+        changes.settle =
+            vec![agent::changes::Settlement { seq: 1, state: EventState::Processed { cycle, step: 0 } }];
+        note_commit(&db, &Signal::default(), 1, &changes).unwrap();
+        assert_eq!(ends(&db).unwrap(), Some((max + 1_000, max + 1_001)), "the old row is gone");
+    }
 }
