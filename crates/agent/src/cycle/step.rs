@@ -16,7 +16,7 @@ use crate::message::ModelMessage;
 use crate::prepare::{Prepared, Situation, prepare};
 use crate::prompt::ToolChoice;
 use crate::run::Usage;
-use crate::workspace::{Moment, Section};
+use crate::workspace::Moment;
 
 /// A step without a decision.
 #[derive(Clone, Debug, Default)]
