@@ -196,6 +196,8 @@ pub const WORKSPACE_REMARK_BYTES: usize = 40;
 pub const CLOCK_STALE_MINUTES: i64 = 10;
 /// The same for a cycle that was parked.
 pub const CLOCK_STALE_PARKED_MINUTES: i64 = 1;
+/// Runs of an agent from which its trend is computed.
+pub const TREND_RUNS: u32 = 20;
 /// Model requests of one agent for which the store keeps the layers that were sent in addition to the log.
 pub const LAYERS_KEPT: u64 = 1_000;
 /// Context window assumed for a hosted model that states none, in tokens.

@@ -226,6 +226,37 @@ impl Spent {
     }
 }
 
+/// What an agent's last runs cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trend {
+    /// Number of runs that were looked at.
+    pub runs: usize,
+    /// By how many tokens a request is larger than the one of the run before, on average of the runs with the same view.
+    pub growth: Option<u64>,
+    /// Share of the sent tokens that the provider read from its cache, in percent; `None` if it reports neither.
+    pub cached_percent: Option<u64>,
+}
+
+impl Trend {
+    /// The trend of these runs of one agent, the newest first.
+    pub fn of(runs: &[Run]) -> Self {
+        let sent = |run: &Run| run.steps.iter().rev().find_map(|step| step.sent.clone());
+        let growth = runs.windows(2).filter_map(|pair| {
+            let (after, before) = (sent(&pair[0])?, sent(&pair[1])?);
+            (after.view == before.view).then(|| after.tokens.saturating_sub(before.tokens))
+        });
+        let growth: Vec<u64> = growth.collect();
+        let mut usage = Usage::default();
+        runs.iter().for_each(|run| usage.add(&run.usage));
+        let share = |cached: u64, input: u64| cached.saturating_mul(100).checked_div(input);
+        Self {
+            runs: runs.len(),
+            growth: growth.iter().sum::<u64>().checked_div(growth.len() as u64),
+            cached_percent: usage.cached.zip(usage.input).and_then(|(cached, input)| share(cached, input)),
+        }
+    }
+}
+
 /// The run of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {

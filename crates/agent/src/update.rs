@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::OutcomeStatus;
 use crate::changes::CommitKind;
+use crate::entry::Compaction;
 use crate::event::EventProgress;
 use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::IdleUntil;
@@ -40,6 +41,24 @@ pub enum AgentState {
 }
 
 impl AgentState {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// What an alert is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum AlertKind {
+    /// A request did not extend the one before, so the provider's cache was of no use.
+    PrefixBroken,
+    /// A model was asked for a summary, and a digest by rule was used instead.
+    SummaryRefused,
+}
+
+impl AlertKind {
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -223,6 +242,28 @@ pub enum Update {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// Operators only: the view of the history has a new summary.
+    #[serde(rename = "compaction")]
+    Compaction {
+        /// The agent.
+        agent: AgentId,
+        /// The cycle after or in which it was made.
+        cycle: CycleId,
+        /// How it came about.
+        compaction: Compaction,
+    },
+    /// Operators only: something costs more or knows less than it should. The agent goes on.
+    #[serde(rename = "alert")]
+    Alert {
+        /// The agent.
+        agent: AgentId,
+        /// The cycle.
+        cycle: CycleId,
+        /// What kind.
+        alert: AlertKind,
+        /// What happened and what it costs.
+        text: String,
+    },
     /// A cycle ended.
     #[serde(rename = "cycle.ended")]
     CycleEnded {
@@ -256,6 +297,8 @@ impl Update {
             Self::Thought { .. } => "thought",
             Self::Commit { .. } => "commit",
             Self::EventProgress { .. } => "event.progress",
+            Self::Compaction { .. } => "compaction",
+            Self::Alert { .. } => "alert",
             Self::CycleEnded { .. } => "cycle.ended",
         }
     }
@@ -273,6 +316,8 @@ impl Update {
             | Self::Thought { agent, .. }
             | Self::Commit { agent, .. }
             | Self::EventProgress { agent, .. }
+            | Self::Compaction { agent, .. }
+            | Self::Alert { agent, .. }
             | Self::CycleEnded { agent, .. } => Some(*agent),
             Self::Message { .. } | Self::Member { .. } => None,
         }

@@ -347,6 +347,14 @@ pub struct LogEntry {
     pub in_view: bool,
 }
 
+impl LogEntry {
+    /// The entry, in the view or not.
+    pub fn of(entry: agent::entry::Entry, in_view: bool) -> Self {
+        let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at } = entry;
+        Self { seq, cycle, step, kind, message, tokens, at, in_view }
+    }
+}
+
 /// What an agent knows in addition to its consciousness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Facts)]

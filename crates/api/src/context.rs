@@ -1,10 +1,15 @@
 //! The JSON of an agent's context: what its model would be sent, by layers.
 
+use agent::compaction;
 use agent::cycle;
+use agent::entry::Compaction;
 use agent::id::AgentId;
-use agent::port::ModelInfo;
+use agent::port::{ModelInfo, ShownLog};
+use agent::run::Trend;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::agents::{LogEntry, RunJson};
 
 /// The context of an agent: what its model would be sent now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -26,6 +31,72 @@ pub struct ContextJson {
     pub cut_above: u64,
     /// Size of the `window` in tokens after such a cut.
     pub cut_to: u64,
+    /// What the last runs cost.
+    #[serde(default)]
+    pub trend: TrendJson,
+    /// The newest compaction of the history; `null` before the first.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub compaction: Option<Compaction>,
+}
+
+/// What the last runs of an agent cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Trend)]
+pub struct TrendJson {
+    /// Number of runs that were looked at, at most 20.
+    pub runs: usize,
+    /// By how many tokens a request is larger than the one of the run before, on average; `null` if it is unknown.
+    pub growth: Option<u64>,
+    /// Share of the sent tokens that the provider read from its cache, in percent; `null` if it reports none.
+    pub cached_percent: Option<u64>,
+}
+
+copied!(trend: Trend => TrendJson { ..trend => { runs, growth, cached_percent } });
+
+/// What a cycle's last request showed, in addition to the system text and the tools, and what was decided then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SentContext)]
+pub struct SentContextJson {
+    /// The run of the cycle. Each of its steps has `sent`: the hash, the view and the size of its request.
+    pub run: RunJson,
+    /// The summary of what was left out; `null` if nothing was.
+    pub summary: Option<String>,
+    /// Entries of the history and texts between them, in the order in which they were sent. Texts are kept for the last
+    /// 1,000 requests of an agent.
+    pub items: Vec<SentItem>,
+}
+
+/// An entry of the history, or a text that was shown and is not part of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum SentItem {
+    /// An entry.
+    Entry(LogEntry),
+    /// A text, such as the workspace.
+    Text {
+        /// The text.
+        text: String,
+        /// Estimated size in tokens.
+        tokens: u32,
+    },
+}
+
+impl SentContextJson {
+    /// What was sent in the run.
+    pub fn of(run: RunJson, shown: ShownLog) -> Self {
+        let ShownLog { view, entries, layers } = shown;
+        let mut items = Vec::with_capacity(entries.len() + layers.len());
+        for entry in entries {
+            let seq = entry.seq;
+            let after = layers.iter().filter(|layer| layer.after == seq);
+            let texts =
+                after.map(|layer| SentItem::Text { text: layer.text.to_string(), tokens: layer.tokens });
+            items.push(SentItem::Entry(LogEntry::of(entry, true)));
+            items.extend(texts);
+        }
+        Self { run, summary: compaction::shown(&view), items }
+    }
 }
 
 /// A layer of the context.
@@ -40,7 +111,13 @@ pub struct ContextLayer {
 
 impl ContextJson {
     /// The layers of a context; `counts` are the tokens of system, tools, summary, inbox and workspace.
-    pub fn of(agent: AgentId, model: &ModelInfo, context: &cycle::ContextPreview, counts: &[u32]) -> Self {
+    pub fn of(
+        agent: AgentId,
+        model: &ModelInfo,
+        context: &cycle::ContextPreview,
+        counts: &[u32],
+        (trend, compaction): (Trend, Option<Compaction>),
+    ) -> Self {
         let counted = |place: usize| counts.get(place).copied().map_or(0, u64::from);
         let window = context.window.iter().map(|entry| u64::from(entry.tokens)).sum();
         let mut layers = vec![
@@ -65,6 +142,8 @@ impl ContextJson {
             events: context.events,
             cut_above: context.cut_above,
             cut_to: context.cut_to,
+            trend: trend.into(),
+            compaction,
         }
     }
 }

@@ -37,7 +37,7 @@ pub use agents::{
     LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
 };
 pub use calls::Call;
-pub use context::{ContextJson, ContextLayer};
+pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
 pub use recall::{ExcerptJson, RecallParams, RecalledJson};

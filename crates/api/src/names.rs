@@ -60,6 +60,8 @@ names! {
     Trust = ["outside", "agent", "member", "operator"];
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
+    /// What an alert is about.
+    AlertKind = of!(agent::update::AlertKind: PrefixBroken SummaryRefused);
     /// How a cycle ended.
     Ending = of!(agent::run::Ending: Completed Skipped Exhausted Canceled Failed);
     /// Whether a call may be repeated after a crash.

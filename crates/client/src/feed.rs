@@ -145,6 +145,8 @@ impl Feed {
             Update::Member { .. }
             | Update::ToolInput { .. }
             | Update::Commit { .. }
+            | Update::Compaction { .. }
+            | Update::Alert { .. }
             | Update::EventProgress { .. } => {}
         }
         change

@@ -372,7 +372,8 @@ impl<'a> Driver<'a> {
             ModelCallEnd::Replied(mut model_reply) => {
                 if let Ok(model_reply) = &mut model_reply {
                     let (model, _) = self.models.select(self.cycle.model());
-                    model_reply.sent = self.requests.note(self.agent, model.info(), prompt);
+                    let live = &self.node_context.ports.live;
+                    model_reply.sent = self.requests.note(live, self.agent, model.info(), prompt);
                 }
                 self.show(AgentState::Processing);
                 self.note_answered(&model_reply).await;
@@ -496,9 +497,6 @@ impl<'a> Driver<'a> {
             self.opened = true;
             if matches!(changes.kind, CommitKind::Decide | CommitKind::Close | CommitKind::Park) {
                 self.suspected = None;
-            }
-            if let Some(compaction) = changes.view.as_ref().and_then(|view| view.compaction.as_ref()) {
-                tracing::info!(agent = %self.agent, method = compaction.method.as_str(), refused = compaction.refused, "{}", compaction.line());
             }
             if let Some(run) = &changes.run {
                 self.trace.ended(run);

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, EventMoved, Notifications};
 use agent::cycle::ActivationEnd;
-use agent::id::{AgentId, SpaceId};
+use agent::entry::Compaction;
+use agent::id::{AgentId, CycleId, SpaceId};
 use agent::life::{IdleUntil, Lease};
 use agent::port::StoreError;
 use agent::run::{Ending, Spent};
-use agent::update::{AgentState, Topic, Update};
+use agent::update::{AgentState, AlertKind, Topic, Update};
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::Ports;
@@ -73,7 +74,27 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, no
         live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
     let Changes { cycle, step, kind, .. } = *changes;
+    if let Some(compaction) = changes.view.as_ref().and_then(|view| view.compaction.clone()) {
+        publish_compaction(live, agent, cycle, compaction);
+    }
     live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Commit { agent, n, cycle, step, kind }));
+}
+
+/// Logs and publishes a compaction, with an alert if a model was to write the summary and did not.
+fn publish_compaction(live: &Live, agent: AgentId, cycle: CycleId, compaction: Compaction) {
+    let Compaction { round, method, ref refused, .. } = compaction;
+    tracing::info!(%agent, %cycle, method = method.as_str(), refused, "{}", compaction.line());
+    if let Some(why) = refused {
+        let text = format!("summary {round} was written by rule instead of by the model: {why}");
+        publish_alert(live, agent, cycle, AlertKind::SummaryRefused, text);
+    }
+    let update = Update::Compaction { agent, cycle, compaction };
+    live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
+}
+
+/// Publishes an alert.
+pub(crate) fn publish_alert(live: &Live, agent: AgentId, cycle: CycleId, alert: AlertKind, text: String) {
+    live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Alert { agent, cycle, alert, text }));
 }
 
 /// Publishes that an activation ended, and how.

@@ -3,10 +3,11 @@
 
 use agent::call::OutcomeStatus;
 use agent::changes::CommitKind;
+use agent::entry::Compaction;
 use agent::event::EventProgress;
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use agent::run::Ending;
-use agent::update::AgentState;
+use agent::update::{AgentState, AlertKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -57,6 +58,8 @@ streams! {
         "tool.done" ToolDone(ToolDoneFrame),
         "tool.error" ToolError(ToolErrorFrame),
         "event.progress" EventProgress(EventProgressFrame),
+        "compaction" Compaction(CompactionFrame),
+        "alert" Alert(AlertFrame),
         "cycle.ended" CycleEnded(CycleEndedFrame),
         "gap" Gap(Gap),
         "closed" Closed(Closed),
@@ -74,6 +77,8 @@ streams! {
         "tool.done" ToolDone(ToolDoneFrame),
         "tool.error" ToolError(ToolErrorFrame),
         "event.progress" EventProgress(EventProgressFrame),
+        "compaction" Compaction(CompactionFrame),
+        "alert" Alert(AlertFrame),
         "cycle.ended" CycleEnded(CycleEndedFrame),
         "closed" Closed(Closed),
     }
@@ -279,6 +284,32 @@ frames! {
         /// The step at which it was shown.
         #[schema(required = false)]
         step: Option<u32>,
+    }
+    /// The view of the history has a new summary. Only for operators.
+    CompactionFrame {
+        /// Id of the agent.
+        #[schema(value_type = Uuid)]
+        agent: AgentId,
+        /// Id of the cycle after or in which it was made.
+        #[schema(value_type = Uuid)]
+        cycle: CycleId,
+        /// Its number, the cycles that it summarizes, the method, the model with its usage, and the tokens before and after.
+        #[schema(value_type = Object)]
+        compaction: Compaction,
+    }
+    /// Something costs more or knows less than it should. The agent goes on. Only for operators.
+    AlertFrame {
+        /// Id of the agent.
+        #[schema(value_type = Uuid)]
+        agent: AgentId,
+        /// Id of the cycle.
+        #[schema(value_type = Uuid)]
+        cycle: CycleId,
+        /// What kind: `prefix_broken` or `summary_refused`.
+        #[schema(value_type = names::AlertKind)]
+        alert: AlertKind,
+        /// What happened and what it costs.
+        text: String,
     }
     /// A cycle ended.
     CycleEndedFrame {

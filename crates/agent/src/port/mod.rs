@@ -24,7 +24,7 @@ pub use model::{
 };
 pub use reader::{
     AgentCard, CommitRow, DeadEvents, InboxFilter, InboxRow, LastRun, MessageFilter, Page, PageRequest,
-    Reader, RecentItem, RunFilter, Totals,
+    Reader, RecentItem, RunFilter, ShownLog, Totals,
 };
 pub use recall::{Excerpt, Recall, RecallKind, RecallQuery, Recalled};
 pub use registry::{

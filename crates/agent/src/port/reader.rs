@@ -15,7 +15,7 @@ use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Event, EventKind, EventProgress, EventState};
 use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use crate::life::{Facts, IdleReason, IdleUntil, Memory, OpenCycle, Standing};
+use crate::life::{Facts, IdleReason, IdleUntil, Layer, Memory, OpenCycle, Standing};
 use crate::run::{Ending, Run, Usage};
 use crate::space::{Message, MessageKind};
 
@@ -218,6 +218,17 @@ pub struct CommitRow {
     pub at: Timestamp,
 }
 
+/// The history as a request had it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownLog {
+    /// The view.
+    pub view: View,
+    /// The entries that it showed, oldest first.
+    pub entries: Vec<Entry>,
+    /// The layers between them that are still kept (those of the newest [`crate::limits::LAYERS_KEPT`] requests).
+    pub layers: Vec<Layer>,
+}
+
 /// Figures of the whole store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
@@ -340,6 +351,13 @@ pub trait Reader: Send + Sync {
         after: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<Page<Entry>, StoreError>>;
+    /// What a view of an agent showed when that entry was the last of its log. `None` if it has no such view.
+    fn shown(
+        &self,
+        agent: AgentId,
+        view: u64,
+        last: u64,
+    ) -> BoxFuture<'_, Result<Option<ShownLog>, StoreError>>;
     /// An agent's view.
     fn view(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<View>, StoreError>>;
     /// Audit rows of an agent's commits after `after`, oldest first.

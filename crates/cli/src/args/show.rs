@@ -1,5 +1,6 @@
 //! The command line of `viv show`.
 
+use agent::id::CycleId;
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
@@ -22,8 +23,11 @@ pub(crate) enum Show {
         /// The agent, by handle or id [default: the only one]
         agent: Option<String>,
         /// Print only the layers, not the entries
-        #[arg(long)]
+        #[arg(long, conflicts_with = "at")]
         layers: bool,
+        /// Print what was sent in this run, by its id
+        #[arg(long, value_name = "RUN")]
+        at: Option<CycleId>,
     },
 }
 

@@ -115,7 +115,10 @@ fn context() -> Value {
     let layers: Vec<Value> =
         layers.iter().chain(&rest).map(|(name, tokens)| json!({"name": name, "tokens": tokens})).collect();
     json!({"agent": AGENT, "model": "lab/large", "context_window": 128_000, "layers": layers, "entries": 214,
-        "events": 1, "cut_above": 86_000, "cut_to": 53_750})
+        "events": 1, "cut_above": 86_000, "cut_to": 53_750,
+        "trend": {"runs": 20, "growth": 310, "cached_percent": 91},
+        "compaction": {"round": 3, "cycles": [1, 40], "last": RUN, "method": "model", "tokens_before": 61_200,
+            "tokens_after": 24_900, "entries": 118}})
 }
 
 fn consciousness() -> Value {

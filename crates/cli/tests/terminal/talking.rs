@@ -38,6 +38,17 @@ fn a_message_gets_a_reply_and_its_run_can_be_inspected() {
     let sum: u64 = mind["entries"].as_array().unwrap().iter().map(|e| e["tokens"].as_u64().unwrap()).sum();
     assert_eq!(mind["total_tokens"], sum);
 
+    // What was sent then: the entries of the history up to that run, the workspace, and the request.
+    let id = reply["cycle_id"].as_str().unwrap();
+    let sent = server.run(&["show", "context", "ada", "--at", id, "--json"]).json();
+    assert_eq!(sent["items"][0]["seq"], 1);
+    assert!(sent["items"][1]["text"].as_str().unwrap().starts_with("[WORKSPACE"), "{sent}");
+    let shown = server.run(&["show", "context", "--at", id]);
+    let hash = sent["run"]["steps"][0]["sent"]["prefix"].as_str().unwrap();
+    assert!(shown.out.contains("text that is not kept (") && shown.out.contains(hash), "{}", shown.shown());
+    let unknown = server.run(&["show", "context", "--at", "019a0000-0000-7000-8000-000000000000"]);
+    assert_eq!((unknown.code, unknown.out.as_str()), (4, ""), "{}", unknown.shown());
+
     insta::assert_snapshot!("ps", server.run(&["ps"]).shown());
     insta::assert_snapshot!("show_agent", server.run(&["show", "agent"]).shown());
     // The width of a column depends on an age.

@@ -1,14 +1,15 @@
 //! Long lives in a small window: what a summariser keeps is shown, one that fails costs nothing but quality, a person never
 //! waits for it, and a death at any commit leaves a valid history.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use agent::config::AgentConfig;
 use agent::entry::{SummaryMethod, View};
 use agent::id::{AgentId, SpaceId};
-use agent::port::{ModelError, ModelInfo, ReasoningReplay};
+use agent::port::{Delivered, ModelError, ModelInfo, ReasoningReplay};
 use agent::prompt::{Item, Prompt};
+use agent::update::{Topic, Update};
 use models::scripted::{Script, Scripted};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -92,10 +93,25 @@ async fn what_a_summary_keeps_is_known_for_ever_and_its_tokens_are_charged() {
         false => answers(prompt).usage(100, 0, 1),
     });
     let mut fixture = Fixture::with(model, |store| store);
+    let mut watched = fixture.world.ports().live.bus().subscribe(Topic::Server);
+    let published = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&published);
+    tokio::spawn(async move {
+        while let Some(delivered) = watched.next().await {
+            if let Delivered::Update(update) = delivered
+                && let Update::Compaction { compaction, .. } = &**update
+            {
+                seen.lock().unwrap().push(compaction.clone());
+            }
+        }
+    });
     let (ada, lobby) = talk(&mut fixture, 40, None).await;
     assert_eq!(last_text(&fixture, lobby).await, "known");
     let compaction = view(&fixture, ada).await.compaction.unwrap();
     assert!(compaction.round >= 5, "{compaction:?}");
+    let published = std::mem::take(&mut *published.lock().unwrap());
+    assert_eq!(published.last(), Some(&compaction), "watchers are told of each");
+    assert_eq!(published.len() as u64, compaction.round);
     assert_eq!((compaction.method, compaction.model.as_deref()), (SummaryMethod::Model, Some("small/one")));
     let prompts = fixture.model.prompts();
     let summaries = prompts.iter().filter(|prompt| asks_for_summary(prompt)).count() as u64;

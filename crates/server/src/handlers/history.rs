@@ -5,7 +5,8 @@ use agent::entry::View;
 use agent::id::CycleId;
 use agent::life::Window;
 use agent::limits;
-use agent::port::{RecallQuery, Recalled, RunFilter, specs};
+use agent::port::{PageRequest, RecallQuery, Recalled, RunFilter, specs};
+use agent::run::Trend;
 use axum::Json;
 use axum::extract::State;
 use runtime::Ports;
@@ -18,7 +19,7 @@ use crate::listing::Listing;
 use crate::problem::{Code, Problem};
 use api::{
     ContextJson, ExcerptJson, FactsJson, LogEntry, LogQuery, PageJson, RecallParams, RecalledJson, RunDetail,
-    RunJson, RunQuery,
+    RunJson, RunQuery, SentContextJson,
 };
 
 /// Lists the runs of an agent, newest first.
@@ -54,6 +55,30 @@ pub(super) async fn run(
     Ok(Json(RunDetail { run: RunJson::of(run, handle), messages: messages_json(&app, messages).await? }))
 }
 
+/// Returns what the model was sent in a run: the summary, the entries and the texts of its last request.
+#[utoipa::path(get, path = "/v1/runs/{run}/context", tag = "runs",
+    params(("run" = String, Path, description = "Id of the run, which is the id of its cycle.")),
+    responses((status = 200, description = "What was sent, without system text and tools.", body = SentContextJson)))]
+pub(super) async fn sent_context(
+    State(app): SharedState,
+    PathParam(id): PathParam<String>,
+) -> Result<Json<SentContextJson>, Problem> {
+    let missing = || Problem::not_found("run", &id);
+    let cycle: CycleId = id.parse().map_err(|_| missing())?;
+    let Ports { reader, lookup, .. } = &app.ports;
+    let run = reader.run(cycle).await?.ok_or_else(missing)?;
+    let last = lookup.cycle(run.agent, cycle).await?.last().map(|entry| entry.seq);
+    let sent = run.steps.iter().rev().find_map(|step| step.sent.as_ref());
+    let Some((last, sent)) = last.zip(sent) else {
+        let detail = "cannot show what this run sent: it is of an earlier version or sent nothing. \
+                      `GET /v1/runs/{run}` has the run";
+        return Err(Problem::new(Code::NotFound, detail));
+    };
+    let shown = reader.shown(run.agent, sent.view, last).await?.ok_or_else(missing)?;
+    let handle = handle_of(&app, run.agent).await?;
+    Ok(Json(SentContextJson::of(RunJson::of(run, handle), shown)))
+}
+
 /// Lists entries of an agent's consciousness, oldest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/consciousness", tag = "runs",
     params(("agent" = String, Path, description = "Id or handle."), LogQuery),
@@ -69,8 +94,8 @@ pub(super) async fn consciousness(
     let found = app.ports.reader.entries(agent, after, list.page.limit).await?;
     let view = app.ports.reader.view(agent).await?.unwrap_or_else(View::whole);
     Ok(list.answer(found, |entry| {
-        let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at } = entry;
-        LogEntry { seq, cycle, step, kind, message, tokens, at, in_view: view.shows(seq) }
+        let in_view = view.shows(entry.seq);
+        LogEntry::of(entry, in_view)
     }))
 }
 
@@ -140,9 +165,13 @@ pub(super) async fn context(
         new_cycle: CycleId(ids.uuid()),
         panicked: false,
     };
+    let compaction = activation.view.compaction.clone();
     let context = Cycle::begin(activation, window, setup, now).context(now);
+    let last = PageRequest { cursor: None, limit: limits::TREND_RUNS };
+    let runs = app.ports.reader.runs(agent, RunFilter::default(), last).await?.items;
+    let cost = (Trend::of(&runs), compaction);
     let counts = uncounted_layers(&context).map(|text| agent::tokens::estimate(&text));
-    Ok(Json(ContextJson::of(agent, &model, &context, &counts)))
+    Ok(Json(ContextJson::of(agent, &model, &context, &counts, cost)))
 }
 
 /// The layers whose tokens are not counted yet: system, tools, summary, inbox, workspace.

@@ -52,6 +52,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(events::inbox), &[])
         .add(Admin, doc!(history::runs), &[])
         .add(Admin, doc!(history::run), &[])
+        .add(Admin, doc!(history::sent_context), &[])
         .add(Admin, doc!(history::consciousness), &[])
         .add(Admin, doc!(history::facts), &[])
         .add(Admin, doc!(history::context), &[NoSuchModel])

@@ -56,6 +56,7 @@ pub(super) fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown 
     match update {
         // An agent's private text is shown on its own stream only, even if it was published elsewhere.
         Update::Thought { .. } | Update::Commit { .. } if !thoughts => Shown::Not,
+        Update::Compaction { .. } | Update::Alert { .. } if !operator => Shown::Not,
         // Only operators see reasons.
         Update::CycleEnded { agent, cycle, ending, .. } if !operator => {
             Shown::As(Box::new(Update::CycleEnded {
@@ -92,6 +93,7 @@ mod tests {
     use super::*;
     use agent::id::{CallId, CycleId};
     use agent::run::{Ending, Spent};
+    use agent::update::AlertKind;
     use uuid::Uuid;
 
     #[test]
@@ -112,5 +114,9 @@ mod tests {
         };
         assert_eq!(visible(&failed(Some("secret")), false, false), Shown::As(Box::new(failed(None))));
         assert_eq!(visible(&failed(Some("secret")), false, true), Shown::AsItIs);
+        let text = "secret".to_owned();
+        let alert = Update::Alert { agent, cycle, alert: AlertKind::PrefixBroken, text };
+        assert_eq!(visible(&alert, false, false), Shown::Not);
+        assert_eq!(visible(&alert, false, true), Shown::AsItIs);
     }
 }

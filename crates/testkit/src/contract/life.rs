@@ -478,6 +478,15 @@ pub async fn layers_that_stay_are_returned_from_the_tail_of_the_view_on(b: Backe
     decision.view = Some(view);
     driver.commit(&w, decision).await;
     assert_eq!(w.wake(w.ada).await.layers, shown[2..]);
+    // What an earlier view showed can still be read.
+    let sent = |view, last| w.b.reader.shown(w.ada, view, last);
+    let before = sent(0, shown[1].after + 1).await.unwrap().unwrap();
+    assert_eq!((before.view, before.layers), (View::whole(), shown[..2].to_vec()));
+    let seqs = |log: &[agent::entry::Entry]| log.iter().map(|entry| entry.seq).collect::<Vec<_>>();
+    assert_eq!(seqs(&before.entries), [1, 2, 3, 4]);
+    let after = sent(1, u64::MAX).await.unwrap().unwrap();
+    assert_eq!((after.view.tail, after.layers), (shown[2].after, shown[2..].to_vec()));
+    assert_eq!(sent(2, u64::MAX).await.unwrap(), None, "there is no such view");
 }
 
 /// Its history stays readable.

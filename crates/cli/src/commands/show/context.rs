@@ -1,13 +1,15 @@
 //! `viv show context`: an agent's consciousness entry by entry, and what its model would be sent now, in
-//! layers.
+//! layers; with `--at`, what was sent in a run.
 
-use agent::id::AgentId;
+use agent::id::{AgentId, CycleId};
 use agent::message::Part;
-use api::{ContextJson, LogEntry};
+use agent::run::{SentRequest, StepRecord};
+use api::{ContextJson, LogEntry, RunJson, SentContextJson, SentItem, TrendJson};
 use serde_json::{Value, json};
 
+use super::section;
 use crate::bars::{Piece, Scale};
-use crate::errors::Result;
+use crate::errors::{Failure, Result};
 use crate::output::{Screen, Style, counted, wrap};
 use crate::progress::Progress;
 use client::{Client, agent_path, target, typed};
@@ -39,13 +41,46 @@ pub(super) async fn context(
     }
     if let Some(log) = log {
         let (count, tokens) = (log.len(), tokens_of(&log));
-        print(screen, log);
+        let mut cycle = None;
+        log.iter().for_each(|entry| print_entry(screen, &mut cycle, entry));
         screen.wrapped(&format!("{count} entries, {tokens} tokens"), 2);
     }
     match why {
         Some(why) => screen.note(&format!("({why})")),
         None => bars(screen, &typed(&path, layers)?),
     }
+    Ok(())
+}
+
+/// Prints what was sent in a run, which must be one of the agent's if one is named.
+pub(super) async fn sent(client: &Client, screen: &Screen, wanted: Option<&str>, run: CycleId) -> Result<()> {
+    let path = format!("/v1/runs/{run}/context");
+    let answer = client.get(&path).await?;
+    let context: SentContextJson = typed(&path, answer.clone())?;
+    if let Some(wanted) = wanted {
+        let agent = target::agent(client, Some(wanted)).await?;
+        if agent.id != context.run.agent {
+            let other = &context.run.agent_handle;
+            let failure = Failure::usage(format!("run `{run}` is one of `{other}`, not of `{wanted}`"));
+            return Err(failure.hint(format!("`viv show context {other} --at {run}`")));
+        }
+    }
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let SentContextJson { run, summary, items } = context;
+    text(screen, "summary", summary.as_deref());
+    let mut cycle = None;
+    for item in items {
+        match item {
+            SentItem::Entry(entry) => print_entry(screen, &mut cycle, &entry),
+            SentItem::Text { text: shown, tokens } => {
+                text(screen, &format!("text that is not kept ({tokens} tokens)"), Some(&shown));
+            }
+        }
+    }
+    section(screen, "requests", run.steps.iter().filter_map(|step| request_line(&run, step)).collect());
     Ok(())
 }
 
@@ -71,28 +106,39 @@ fn tokens_of(log: &[LogEntry]) -> u64 {
     log.iter().map(|entry| u64::from(entry.tokens)).sum()
 }
 
-fn print(screen: &Screen, entries: Vec<LogEntry>) {
-    let mut cycle = None;
-    for entry in entries {
-        if cycle != Some(entry.cycle) {
-            cycle = Some(entry.cycle);
-            let heading = format!("cycle {}", entry.cycle);
-            let rows = wrap(&heading, screen.width, 2);
-            rows.iter().for_each(|row| screen.line(&screen.paint(Style::Bold, row)));
-        }
-        let out = if entry.in_view { "" } else { ", not in view" };
-        let LogEntry { seq, step, tokens, .. } = entry;
-        let kind = entry.kind.as_str();
-        let head = format!("#{seq} step {step} {kind} ({tokens} tokens{out})");
-        wrap(&format!("  {head}"), screen.width, 4)
-            .iter()
-            .for_each(|row| screen.line(&screen.paint(Style::Dim, row)));
-        for part in &entry.message.parts {
-            for line in screen.clean(&part_text(part)).lines() {
-                screen.wrapped(&format!("    {line}"), 6);
-            }
-        }
+/// Prints an entry, under a heading if it is the first one of its `cycle`.
+fn print_entry(screen: &Screen, cycle: &mut Option<CycleId>, entry: &LogEntry) {
+    if cycle.replace(entry.cycle) != Some(entry.cycle) {
+        let heading = format!("cycle {}", entry.cycle);
+        let rows = wrap(&heading, screen.width, 2);
+        rows.iter().for_each(|row| screen.line(&screen.paint(Style::Bold, row)));
     }
+    let out = if entry.in_view { "" } else { ", not in view" };
+    let LogEntry { seq, step, tokens, .. } = entry;
+    let head = format!("#{seq} step {step} {} ({tokens} tokens{out})", entry.kind.as_str());
+    let parts: Vec<String> = entry.message.parts.iter().map(part_text).collect();
+    text(screen, &head, Some(&parts.join("\n")));
+}
+
+/// Prints a text under its heading; nothing if there is none.
+fn text(screen: &Screen, heading: &str, text: Option<&str>) {
+    let Some(text) = text else { return };
+    let rows = wrap(&format!("  {heading}"), screen.width, 4);
+    rows.iter().for_each(|row| screen.line(&screen.paint(Style::Dim, row)));
+    for line in screen.clean(text).lines() {
+        screen.wrapped(&format!("    {line}"), 6);
+    }
+}
+
+/// `step 0: 12040 tokens by the estimate, 11800 in (11200 cached), view 3, hash 0f3a…`.
+fn request_line(run: &RunJson, step: &StepRecord) -> Option<String> {
+    let sent = step.sent.as_ref()?;
+    let model = step.model.as_deref().unwrap_or(&run.model);
+    let usage = super::run::tokens(&step.usage.into());
+    let SentRequest { prefix, view, tokens, .. } = sent;
+    let line =
+        format!("step {}: `{model}`, about {tokens} tokens; {usage}; view {view}, hash {prefix}", step.step);
+    Some(line)
 }
 
 fn part_text(part: &Part) -> String {
@@ -153,10 +199,29 @@ fn bars(screen: &Screen, context: &ContextJson) {
         let events = counted(context.events, "event");
         notes.push(format!("the inbox holds {events}, to be processed next"));
     }
+    notes.extend(costs(context));
     if used > context.context_window {
         notes.push("this is more than the window holds: shorten instructions or tools".to_owned());
     }
     for note in notes {
         screen.wrapped(&note, 2);
     }
+}
+
+/// What the last runs cost, and what the last compaction saved.
+fn costs(context: &ContextJson) -> Option<String> {
+    let TrendJson { runs, growth, cached_percent } = context.trend;
+    let growth = growth.map(|growth| format!("a request grows by {growth} tokens per run"));
+    let cached =
+        cached_percent.map(|percent| format!("{percent}% of the input came from the provider's cache"));
+    let last = context.compaction.as_ref().map(|last| {
+        let (before, after) = (last.tokens_before, last.tokens_after);
+        let by = last.method.as_str();
+        format!("compaction {} ({by}) made {after} tokens of {before}", last.round)
+    });
+    let known: Vec<String> = growth.into_iter().chain(cached).collect();
+    let known =
+        (!known.is_empty()).then(|| format!("in the last {}: {}", counted(runs, "run"), known.join(", ")));
+    let lines: Vec<String> = known.into_iter().chain(last).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
 }

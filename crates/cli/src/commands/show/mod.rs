@@ -19,7 +19,10 @@ pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Ex
         Show::Agent { agent } => agent::agent(&client, &screen, agent.as_deref()).await?,
         Show::Run { run } => run::run(&client, &screen, run.as_deref()).await?,
         Show::Inbox(arg) => inbox::inbox(&client, &screen, &arg).await?,
-        Show::Context { agent, layers } => {
+        Show::Context { agent, at: Some(run), .. } => {
+            context::sent(&client, &screen, agent.as_deref(), run).await?
+        }
+        Show::Context { agent, layers, at: None } => {
             context::context(&client, &screen, agent.as_deref(), layers).await?
         }
     }

@@ -101,7 +101,7 @@ fn length(run: &RunJson) -> u64 {
 }
 
 /// `120 in (100 cached), 20 out (5 reasoning)`.
-fn tokens(usage: &UsageJson) -> String {
+pub(super) fn tokens(usage: &UsageJson) -> String {
     let part = |all: Option<u64>, of: Option<u64>, way: &str, what: &str| {
         let all = all.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
         match of.filter(|of| *of > 0) {

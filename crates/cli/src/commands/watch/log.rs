@@ -194,6 +194,10 @@ impl Log {
                 let text = format!("has a dead event, see `viv dead {name}`: {why} (event {})", event.0);
                 self.row(at, *agent, &text, Style::Dim);
             }
+            Update::Compaction { agent, compaction, .. } => {
+                self.row(at, *agent, &compaction.line(), Style::Dim);
+            }
+            Update::Alert { agent, text, .. } => self.row(at, *agent, text, Style::Yellow),
             Update::Commit { .. }
             | Update::Draft { .. }
             | Update::EventProgress { .. }

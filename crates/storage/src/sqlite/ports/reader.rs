@@ -5,6 +5,8 @@ pub(crate) mod agents;
 mod page;
 mod recent;
 
+use std::sync::Arc;
+
 use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
@@ -13,7 +15,7 @@ use agent::life::{Facts, IdleUntil, Memory, Standing};
 use agent::limits;
 use agent::port::{
     AgentCard, BoxFuture, CommitRow, CredentialRow, InboxFilter, InboxRow, MessageFilter, Page, PageRequest,
-    Reader, RecentItem, RunFilter, StoreError, Totals,
+    Reader, RecentItem, RunFilter, ShownLog, StoreError, Totals,
 };
 use agent::run::Run;
 use agent::space::{Message, MessageKind};
@@ -27,7 +29,7 @@ use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
-use crate::sqlite::tables::entries::{ENTRY, entry_at, view};
+use crate::sqlite::tables::entries::{ENTRY, entry_at, layers_since, shown, view, view_until};
 use crate::sqlite::tables::facts::{MEMORIES_AFTER, facts, members, memory_at};
 use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by, space_head};
 use crate::sqlite::tables::rows::{
@@ -366,6 +368,25 @@ impl Reader for Sqlite {
             let given = params![row, int(after), bounds.0 + 1];
             let found = page_of(db, &sql, given, bounds, row_bytes, entry_at).map_err(name_agent(agent))?;
             Ok(paged(found, |entry| entry.seq.to_string()))
+        })
+    }
+
+    fn shown(
+        &self,
+        agent: AgentId,
+        view: u64,
+        last: u64,
+    ) -> BoxFuture<'_, Result<Option<ShownLog>, StoreError>> {
+        self.query_many(move |db, _| {
+            let Some(row) = agent_row(db, agent.0)? else { return Ok(None) };
+            let (rev, view) = (view, view_until(db, row, view)?);
+            if view.rev != rev {
+                return Ok(None);
+            }
+            let entries = shown(db, row, &view, last).map_err(name_agent(agent))?;
+            let entries = entries.into_iter().map(Arc::unwrap_or_clone).collect();
+            let layers = layers_since(db, row, (view.tail, last), None)?;
+            Ok(Some(ShownLog { view, entries, layers }))
         })
     }
 

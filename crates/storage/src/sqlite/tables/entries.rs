@@ -96,8 +96,13 @@ pub(crate) fn put_view(db: &Connection, agent: i64, n: u64, view: &View) -> Outc
 
 /// The newest view of an agent; the whole log if there is none.
 pub(crate) fn view(db: &Connection, agent: i64) -> Outcome<View> {
-    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from, compaction FROM view WHERE agent = ? ORDER BY rev DESC LIMIT 1";
-    let found = first(db, sql, [agent], |row| {
+    view_until(db, agent, u64::MAX)
+}
+
+/// The newest view of an agent up to this revision; the whole log if there is none.
+pub(crate) fn view_until(db: &Connection, agent: i64, rev: u64) -> Outcome<View> {
+    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from, compaction FROM view WHERE agent = ? AND rev <= ? ORDER BY rev DESC LIMIT 1";
+    let found = first(db, sql, [agent, int(rev)], |row| {
         Ok(View {
             rev: u64_at(row, 0)?,
             summary: row.get(1)?,
@@ -114,13 +119,14 @@ pub(crate) fn view(db: &Connection, agent: i64) -> Outcome<View> {
     Ok(found.unwrap_or_else(View::whole))
 }
 
-pub(crate) fn shown(db: &Connection, agent: i64, view: &View) -> Outcome<Vec<Arc<Entry>>> {
+/// The entries that a view shows, up to `last`.
+pub(crate) fn shown(db: &Connection, agent: i64, view: &View, last: u64) -> Outcome<Vec<Arc<Entry>>> {
     let mut shown = Vec::new();
     for (from, to) in &view.ranges {
-        let to = (*to).min(view.tail.saturating_sub(1));
+        let to = (*to).min(view.tail.saturating_sub(1)).min(last);
         shown.extend(entries(db, agent, (*from, to), i64::MAX)?);
     }
-    shown.extend(entries(db, agent, (view.tail, u64::MAX), i64::MAX)?);
+    shown.extend(entries(db, agent, (view.tail, last), i64::MAX)?);
     Ok(shown.into_iter().map(Arc::new).collect())
 }
 
@@ -153,17 +159,18 @@ pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec
     })
 }
 
-/// The layers after the entries from `tail` on, and those of the open cycle, in the order in which they were sent; from the last
-/// whole workspace on.
+/// The layers after the entries from `tail` to `last`, and those of the cycle, in the order in which they were sent; from
+/// the last whole workspace on.
 pub(crate) fn layers_since(
     db: &Connection,
     agent: i64,
-    tail: u64,
+    (tail, last): (u64, u64),
     open: Option<CycleId>,
 ) -> Outcome<Vec<Layer>> {
-    let sql = "SELECT after, text, cycle FROM layer WHERE agent = ? ORDER BY request DESC, idx DESC";
+    let sql =
+        "SELECT after, text, cycle FROM layer WHERE agent = ? AND after <= ? ORDER BY request DESC, idx DESC";
     let (mut statement, mut found) = (db.prepare_cached(sql)?, Vec::new());
-    let mut rows = statement.query([agent])?;
+    let mut rows = statement.query([agent, int(last)])?;
     while let Some(row) = rows.next()? {
         let after = u64_at(row, 0)?;
         if after < tail && Some(CycleId(uuid_at(row, 2)?)) != open {

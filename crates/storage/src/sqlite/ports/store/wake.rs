@@ -80,8 +80,11 @@ pub(super) fn wake(
     let config_rev = life.open.as_ref().map_or(newest_config, |open| open.config_rev);
     let config = session.configs.get(db, row, config_rev)?;
     let view = view(db, row)?;
-    let window =
-        if known == Some(life.commit_n) { Window::Unchanged } else { Window::Loaded(shown(db, row, &view)?) };
+    let window = if known == Some(life.commit_n) {
+        Window::Unchanged
+    } else {
+        Window::Loaded(shown(db, row, &view, u64::MAX)?)
+    };
     let limit = config.limits.events_per_cycle;
     let (mut events, mut bytes) = (Vec::new(), 0);
     if found.taken > 0 {
@@ -95,7 +98,7 @@ pub(super) fn wake(
     let mut calls_ = Vec::new();
     let open = life.open.as_ref().map(|open| open.id);
     let layers_ = match config.workspace.placement {
-        Placement::Append => layers_since(db, row, view.tail, open)?,
+        Placement::Append => layers_since(db, row, (view.tail, u64::MAX), open)?,
         Placement::Fresh => open.map(|open| layers(db, row, open)).transpose()?.unwrap_or_default(),
     };
     if let Some(open) = &mut life.open {
