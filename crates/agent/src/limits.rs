@@ -173,6 +173,8 @@ pub const INDEX_QUEUE_KEPT: u64 = 4_096;
 pub const INDEX_QUEUE_MAX: u64 = 262_144;
 /// Concurrent searches of the index.
 pub const READERS_INDEX: usize = 4;
+/// An index that is behind for longer than this is reported to operators.
+pub const INDEX_LAG_REPORTED_MS: u64 = 10_000;
 /// Entries of one cycle that are read at once.
 pub const CYCLE_ENTRIES_MAX: u32 = 1_000;
 /// List of names (spaces, members, keys) in a tool's reply or error.

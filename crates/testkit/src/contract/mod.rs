@@ -174,7 +174,7 @@ macro_rules! contract_tests {
             recall::of_a_space_that_it_left_an_agent_finds_what_it_processed,
             recall::messages_of_its_spaces_are_found_and_those_of_other_spaces_are_not,
             recall::a_search_can_be_limited_to_a_time_a_space_and_a_kind,
-            recall::words_are_found_in_every_script,
+            recall::a_search_in_a_space_that_the_agent_never_knew_is_refused,recall::a_search_says_when_only_the_newest_spaces_are_searched,recall::words_are_found_in_every_script,
             recall::a_strange_query_finds_words_or_nothing,
             recall::the_rarest_words_decide_what_is_found_first,
             registry::the_first_world_is_created_once,
