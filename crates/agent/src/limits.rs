@@ -157,6 +157,8 @@ pub const RECALL_COMMON_MIN: u64 = 100;
 pub const RECALL_SPACES: u32 = 32;
 /// Best texts of a query that are read again to choose the excerpts.
 pub const RECALL_READ: usize = 64;
+/// An excerpt that shares more than this percentage of its words with a better one is a repetition: it comes last.
+pub const RECALL_ALIKE_PERCENT: usize = 90;
 /// Length of an excerpt.
 pub const EXCERPT_BYTES: usize = 480;
 /// Text of one entry that is indexed, from its beginning.

@@ -117,7 +117,7 @@ async fn tell(world: &World, life: &LongLife, placement: Placement) -> Result<Qu
     for text in &life.messages {
         world.say(members[1], desk, text).await?;
         world.quiet().await?;
-        if let Some(fact) = life.facts.iter().find(|fact| text.contains(&fact.question)) {
+        for fact in life.facts.iter().filter(|fact| text.contains(&fact.question)) {
             recalled.insert(fact.question.clone(), search(world, agent, &fact.question).await?);
         }
         world.pass(PAUSE).await?;

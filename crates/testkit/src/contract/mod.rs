@@ -177,6 +177,7 @@ macro_rules! contract_tests {
             recall::a_search_in_a_space_that_the_agent_never_knew_is_refused,recall::a_search_says_when_only_the_newest_spaces_are_searched,recall::words_are_found_in_every_script,
             recall::a_strange_query_finds_words_or_nothing,
             recall::the_rarest_words_decide_what_is_found_first,
+            recall::texts_that_say_almost_the_same_do_not_hide_another_one,
             registry::the_first_world_is_created_once,
             registry::handles_are_unique_and_unknown_ids_are_named,
             registry::the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken,

@@ -303,6 +303,24 @@ pub async fn the_rarest_words_decide_what_is_found_first(b: Backend) {
     found(&w, w.ada, query("order unknownword"), 0).await;
 }
 
+/// Those that say something else come first.
+pub async fn texts_that_say_almost_the_same_do_not_hide_another_one(b: Backend) {
+    let w = world(b).await;
+    let told =
+        "many words of many other things, as people write them, and the gate of Marlow has the number seven";
+    w.post(w.family, "one").await;
+    lived(&w, w.ada, told, "noted").await;
+    for who in ["Fennel", "Birk", "Juniper", "Wexford"] {
+        let asked = format!("a question for you: which number has the gate of {who} in the end");
+        lived_after_a_message(&w, &asked, "unknown").await;
+    }
+    let which = "which number has the gate of Marlow";
+    let all = found(&w, w.ada, query(which), 5).await;
+    assert!(all[..2].iter().any(|excerpt| excerpt.text == told), "{all:?}");
+    assert!(all[2..].iter().all(|excerpt| excerpt.text.starts_with("a question")), "{all:?}");
+    found(&w, w.ada, RecallQuery { limit: 2, ..query(which) }, 2).await;
+}
+
 /// Also right after a crash, and what was committed just before it.
 pub async fn the_archive_is_found_after_a_crash(b: Backend) {
     let w = world(b).await;

@@ -169,6 +169,9 @@ fn sought_words(query: &str) -> Vec<String> {
     sought
 }
 
+/// A document with its score and its best part.
+type Ranked = (f64, Found, String);
+
 fn known(index: &Connection, hit: Hit) -> Outcome<Found> {
     let (trust, spaces) = hit.origin(index)?;
     let key = if hit.seq().is_none() { hit.key(index)? } else { None };
@@ -203,8 +206,26 @@ fn excerpts(
         let twice = hit.posted_in().is_some() && hit.cycle.is_some_and(|cycle| cycles.contains(&cycle));
         !twice && shown.insert(part.clone())
     });
-    ranked.truncate(limit);
-    ranked.into_iter().map(|(_, found, text)| excerpt(db, found, text)).collect()
+    let ranked = repetitions_last(ranked, limit).into_iter();
+    ranked.take(limit).map(|(_, found, text)| excerpt(db, found, text)).collect()
+}
+
+/// Puts texts that say almost the same as a better one behind the others: a question that was asked again and again would
+/// hide its answer.
+fn repetitions_last(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
+    let (mut chosen, mut repeated): (Vec<(Ranked, HashSet<String>)>, Vec<Ranked>) = (Vec::new(), Vec::new());
+    for one in ranked {
+        if chosen.len() == limit {
+            break;
+        }
+        let own: HashSet<String> = words(&one.2).into_iter().map(|word| word.word).collect();
+        let alike = own.len() * limits::RECALL_ALIKE_PERCENT / 100;
+        match chosen.iter().any(|(_, better)| own.intersection(better).count() > alike) {
+            true => repeated.push(one),
+            false => chosen.push((one, own)),
+        }
+    }
+    chosen.into_iter().map(|(one, _)| one).chain(repeated).collect()
 }
 
 fn excerpt(db: &Connection, found: Found, text: String) -> Outcome<Excerpt> {
