@@ -31,7 +31,7 @@ stage = @echo '$(2)' && $(2) && mkdir -p $(dir $(STAGES)) && \
 # Tests that start the real binary find it here.
 export VIV_BIN ?= $(VIV)
 
-.PHONY: help run chat run-local test check fmt docs bench api-fuzz torture dist dist-check viv viv-failpoints needs
+.PHONY: help run chat run-local test check fmt docs bench api-fuzz torture dist dist-check viv viv-failpoints long-life needs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,11 @@ torture: needs ## Kill it in many ways for MINUTES=n or KILLS=n deaths (200), lo
 	$(CARGO) build --locked --release --workspace --bin viv --bin torture
 	@VIV_BIN=$(VIV_RELEASE) VIV_MINUTES=$(MINUTES) VIV_KILLS=$(KILLS) VIV_SABOTAGE=$(SABOTAGE) \
 		exec $(abspath $(TARGET_DIR))/release/torture
+
+# Ends with what became of the facts, and fails where a request did not fit or memory grew.
+long-life: needs ## Let an agent with a small window live 2 000 cycles, and ask it for 40 facts (release build, minutes; Python 3.10)
+	$(CARGO) build --locked --release --bin viv
+	@VIV=$(VIV_RELEASE) python3 scripts/long_life.py $(ARGS)
 
 dist: needs ## Build static archives for x86_64 and aarch64, with checksums, and the files of the image
 	@scripts/dist.sh

@@ -44,7 +44,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 24] = [
+const GROUPS: [Group; 25] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -69,6 +69,7 @@ const GROUPS: [Group; 24] = [
     ("mind.step", mind::step::measure),
     ("mind.life", mind::life::measure),
     ("mind.recall", mind::recall::measure),
+    ("mind.tailer", mind::tailer::measure),
 ];
 
 /// The context of all groups.

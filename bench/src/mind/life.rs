@@ -8,8 +8,8 @@ use agent::port::{Clock, Ids, Models};
 use anyhow::{Context, Result};
 use runtime::Ports;
 use scenario::long_life::{
-    LifeFigures, LifeVariant, LongLife, ScriptedSummarizer, coding, live, measure as figures_of,
-    nothing_recalled, seeds, support,
+    LifeFigures, LifeVariant, LivedLife, LongLife, LostFacts, QuestionHits, ScriptedSummarizer, coding, live,
+    measure as figures_of, seeds, support,
 };
 use storage::sqlite::Sqlite;
 
@@ -35,7 +35,7 @@ struct Compared {
 pub(crate) fn measure(_: &Bench) -> Result<Vec<Metric>> {
     let threads = server::threads()?;
     let mut lines = vec![
-        "| life | workspace | summarizer | requests | uncached | cached | cost | facts lost | of them in other words | invented |"
+        "| life | workspace | summarizer | requests | uncached | cached | cost | lost | lost with `recall` | invented |"
             .to_owned(),
         format!("|{}", "---|".repeat(10)),
     ];
@@ -50,7 +50,7 @@ pub(crate) fn measure(_: &Bench) -> Result<Vec<Metric>> {
     );
     let goal = Goal::RatioAtMost(0.4);
     let cost = Metric::new("mind.life_tokens_ratio", (usual.cost(), "tokens"), baseline.cost(), goal, note);
-    let (lost, lost_by_baseline) = (usual.all_lost() as f64, baseline.all_lost() as f64);
+    let (lost, lost_by_baseline) = (usual.lost.all() as f64, baseline.lost.all() as f64);
     let note = "of 40 facts, unknown when they were asked for, with a summarizer that keeps all; floor: `baseline=seeds`";
     let goal = Goal::ValueBelow(lost_by_baseline);
     let lost = Metric::new("mind.life_lost_facts", (lost, "facts"), lost_by_baseline, goal, note.to_owned());
@@ -64,15 +64,15 @@ async fn compare(life: LongLife, lines: &mut Vec<String>) -> Result<Compared> {
     for (placement, place) in PLACEMENTS {
         for (summarizer, name) in SUMMARIZERS {
             let variant = LifeVariant { window: WINDOW, placement, summarizer };
-            let requests = live(&life, variant, ports).await?;
-            let figures = figures_of(&life, &requests, nothing_recalled);
+            let LivedLife { requests, recalled } = live(&life, variant, ports).await?;
+            let figures = figures_of(&life, &requests, &recalled);
             lines.push(line(life.name, place, name, &figures));
             if summarizer == ScriptedSummarizer::Keeps && placement == Placement::default() {
                 usual = Some(figures);
             }
             // The baseline is made from the whole workspaces.
             if placement == Placement::Fresh && summarizer == ScriptedSummarizer::Keeps {
-                baseline = Some(figures_of(&life, &seeds(&requests), nothing_recalled));
+                baseline = Some(figures_of(&life, &seeds(&requests), &QuestionHits::new()));
             }
         }
     }
@@ -82,12 +82,14 @@ async fn compare(life: LongLife, lines: &mut Vec<String>) -> Result<Compared> {
 }
 
 fn line(life: &str, workspace: &str, summarizer: &str, figures: &LifeFigures) -> String {
-    let LifeFigures { requests, summaries, uncached, cached, lost_in_other_words, invented, .. } = figures;
+    let LifeFigures { requests, summaries, uncached, cached, invented, .. } = figures;
+    let facts = |LostFacts { in_same_words, in_other_words }| format!("{in_same_words} + {in_other_words}");
     format!(
-        "| {life} | {workspace} | {summarizer} | {requests} + {summaries} | {uncached} | {cached} | {:.0} | {} | \
-         {lost_in_other_words} | {invented} |",
+        "| {life} | {workspace} | {summarizer} | {requests} + {summaries} | {uncached} | {cached} | {:.0} | {} | {} | \
+         {invented} |",
         figures.cost(),
-        figures.all_lost(),
+        facts(figures.lost),
+        facts(figures.lost_with_recall),
     )
 }
 

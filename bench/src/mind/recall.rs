@@ -4,19 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::changes::{Changes, CommitKind, CommitOutcome};
-use agent::config::AgentConfig;
-use agent::entry::{Entry, EntryKind};
-use agent::id::{AgentId, CycleId};
-use agent::life::{Lease, OpenCycle};
-use agent::message::{ModelMessage, Part, Role};
-use agent::port::{Clock, Ids, NewAgent, Recall, RecallQuery, Registry, Store};
-use anyhow::{Context, Result, bail};
-use runtime::clock::{SystemClock, SystemIds};
+use agent::id::AgentId;
+use agent::port::{Clock, Recall, RecallQuery};
+use anyhow::{Result, bail};
+use runtime::clock::SystemClock;
 use storage::sqlite::Sqlite;
 
+use super::archive::{Writing, text_of};
 use crate::Bench;
-use crate::history::prose;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
 use crate::server;
@@ -39,13 +34,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     server::threads()?.block_on(async {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Sqlite::open(&dir.path().join("archive"), Arc::clone(&clock))?;
-        let mut largest = Writing::of(&store, &*clock, "largest").await?;
+        let mut largest = Writing::of(&store, &clock, "largest").await?;
         for from in (0..LARGEST).step_by(TOGETHER) {
             largest.write(from, TOGETHER).await?;
         }
         let each = (ENTRIES - LARGEST) / (AGENTS - 1);
         for n in 1..AGENTS {
-            Writing::of(&store, &*clock, &format!("agent-{n}")).await?.write(n * each, each).await?;
+            Writing::of(&store, &clock, &format!("agent-{n}")).await?.write(n * each, each).await?;
         }
         caught_up(&store, largest.agent).await?;
         let metrics = vec![queries(&store, largest.agent).await?, lag(&store, &*clock, &mut largest).await?];
@@ -80,7 +75,7 @@ async fn queries(store: &Sqlite, agent: AgentId) -> Result<Metric> {
     Ok(Metric::new("mind.recall", value, QUERY_MOST_US, Goal::ValueAtMost(QUERY_MOST_US), note))
 }
 
-async fn lag(store: &Sqlite, clock: &dyn Clock, largest: &mut Writing<'_>) -> Result<Metric> {
+async fn lag(store: &Sqlite, clock: &dyn Clock, largest: &mut Writing) -> Result<Metric> {
     let mut behind = Samples::default();
     let mut ticks = tokio::time::interval(COMMIT_EVERY);
     let begin = Instant::now();
@@ -107,64 +102,4 @@ async fn caught_up(store: &Sqlite, agent: AgentId) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
-}
-
-fn text_of(n: usize) -> String {
-    format!("{} rare{n}", prose(n, 30))
-}
-
-/// An agent in an open cycle, to which entries are written.
-struct Writing<'a> {
-    store: &'a Sqlite,
-    clock: &'a dyn Clock,
-    agent: AgentId,
-    lease: Lease,
-    n: u64,
-    seq: u64,
-    open: OpenCycle,
-}
-
-impl<'a> Writing<'a> {
-    async fn of(store: &'a Sqlite, clock: &'a dyn Clock, name: &str) -> Result<Self> {
-        let (agent, at) = (AgentId(SystemIds.uuid()), clock.now());
-        store.create_agent(NewAgent::new(agent, name, AgentConfig::default(), at)).await?;
-        let activation = store.wake(agent, at, None).await?.context("an agent")?;
-        let lease = Lease { agent, epoch: activation.life.epoch + 1 };
-        let open = OpenCycle::new(CycleId(SystemIds.uuid()), activation.config_rev, at);
-        let mut writing = Self { store, clock, agent, lease, n: activation.life.commit_n, seq: 0, open };
-        writing.commit(CommitKind::Open, Vec::new()).await?;
-        writing.open.decided = true;
-        Ok(writing)
-    }
-
-    async fn write(&mut self, from: usize, count: usize) -> Result<()> {
-        let entry = |n: usize| Entry {
-            seq: self.seq + 1 + (n - from) as u64,
-            cycle: self.open.id,
-            step: 0,
-            kind: EntryKind::Assistant,
-            message: ModelMessage {
-                role: Role::Assistant,
-                parts: vec![Part::Text { text: text_of(n) }],
-                native: None,
-            },
-            tokens: 40,
-            at: self.clock.now(),
-        };
-        let entries = (from..from + count).map(entry).collect();
-        self.commit(CommitKind::Decide, entries).await?;
-        self.seq += count as u64;
-        Ok(())
-    }
-
-    async fn commit(&mut self, kind: CommitKind, entries: Vec<Entry>) -> Result<()> {
-        let mut changes = Changes::new(kind, self.open.id, self.open.step, self.n, self.clock.now());
-        changes.open = Some(self.open.clone());
-        changes.entries = entries;
-        match self.store.commit(self.lease, changes).await?.0 {
-            CommitOutcome::Committed { n, .. } => self.n = n,
-            other => bail!("wanted a commit, got {other:?}"),
-        }
-        Ok(())
-    }
 }

@@ -157,6 +157,8 @@ pub const RECALL_COMMON_MIN: u64 = 100;
 pub const RECALL_SPACES: u32 = 32;
 /// Best texts of a query that are read again to choose the excerpts.
 pub const RECALL_READ: usize = 64;
+/// An excerpt that shares more than this percentage of its words with a better one is a repetition: it comes last.
+pub const RECALL_ALIKE_PERCENT: usize = 90;
 /// Length of an excerpt.
 pub const EXCERPT_BYTES: usize = 480;
 /// Text of one entry that is indexed, from its beginning.
@@ -173,6 +175,8 @@ pub const INDEX_QUEUE_KEPT: u64 = 4_096;
 pub const INDEX_QUEUE_MAX: u64 = 262_144;
 /// Concurrent searches of the index.
 pub const READERS_INDEX: usize = 4;
+/// An index that is behind for longer than this is reported to operators.
+pub const INDEX_LAG_REPORTED_MS: u64 = 10_000;
 /// Entries of one cycle that are read at once.
 pub const CYCLE_ENTRIES_MAX: u32 = 1_000;
 /// List of names (spaces, members, keys) in a tool's reply or error.

@@ -22,13 +22,16 @@ pub struct RecallParams {
     /// Return only texts before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Timestamp>,
-    /// Return only messages of this space and texts of cycles about it, by id or handle.
+    /// Return only messages of this space and texts of cycles about it, by id or handle. The agent must be a member of it or have processed something of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
     /// Return only texts of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline, value_type = Option<names::RecallKind>)]
     pub kind: Option<RecallKind>,
+    /// Number of excerpts, 1 to 50. Default: 8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
 }
 
 /// What was found.
@@ -41,6 +44,9 @@ pub struct RecalledJson {
     pub next: Option<String>,
     /// Whether the index is still being built: then older texts may be missing.
     pub building: bool,
+    /// Whether the agent is in more than 32 spaces, so that only messages of those with the newest ones were searched.
+    #[serde(default)]
+    pub newest_spaces_only: bool,
 }
 
 /// A part of a text that was found.

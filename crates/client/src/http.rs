@@ -124,13 +124,9 @@ impl Client {
     /// Searches an agent's archive.
     pub async fn recall(&self, agent: AgentId, wanted: &RecallParams) -> Result<RecalledJson> {
         let Value::Object(wanted) = serde_json::json!(wanted) else { unreachable!("a struct is an object") };
-        let pairs: Vec<String> = wanted
-            .iter()
-            .map(|(name, value)| {
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                format!("{name}={}", segment(&text))
-            })
-            .collect();
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let pair = |(name, value)| format!("{name}={}", segment(&text(value)));
+        let pairs: Vec<String> = wanted.iter().map(pair).collect();
         self.get_as(&agent_path(agent, &format!("/recall?{}", pairs.join("&")))).await
     }
 

@@ -207,12 +207,14 @@ impl Idempotency {
 
 /// The number of rows, with the default applied and the bounds checked.
 pub(crate) fn rows(limit: Option<u32>) -> Result<u32, Problem> {
-    match limit.unwrap_or(limits::PAGE_DEFAULT) {
-        limit @ 1..=limits::PAGE_MAX => Ok(limit),
-        other => {
-            let detail = format!("`limit` must be 1 to {}, got {other}", limits::PAGE_MAX);
-            Err(Problem::new(Code::BadQuery, detail))
-        }
+    limit_of(limit, limits::PAGE_DEFAULT, limits::PAGE_MAX)
+}
+
+/// The query's `limit`, or the default; it must be 1 to `max`.
+pub(crate) fn limit_of(limit: Option<u32>, default: u32, max: u32) -> Result<u32, Problem> {
+    match limit.unwrap_or(default) {
+        limit if (1..=max).contains(&limit) => Ok(limit),
+        other => Err(Problem::new(Code::BadQuery, format!("`limit` must be 1 to {max}, got {other}"))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use agent::config::BadConfig;
 use agent::entity::BadHandle;
-use agent::port::{Denial, RegistryError, StoreError};
+use agent::port::{Denial, RecallError, RegistryError, StoreError};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -367,6 +367,20 @@ impl From<Denial> for Problem {
             }
         };
         Self::new(code, detail)
+    }
+}
+
+impl From<RecallError> for Problem {
+    fn from(error: RecallError) -> Self {
+        let (named, searchable) = match error {
+            RecallError::NoSuchSpace { named, searchable } => (named, searchable),
+            RecallError::Store(error) => return error.into(),
+        };
+        let hint = match searchable.is_empty() {
+            true => "it has no spaces yet: leave out `space`".to_owned(),
+            false => format!("it can search `{}`", searchable.join("`, `")),
+        };
+        Self::not_found("space that the agent can search", &named).hint(hint)
     }
 }
 

@@ -4,6 +4,7 @@ use agent::changes::{Changes, CommitKind};
 use agent::event::Principal;
 use agent::id::CycleId;
 use agent::life::{Lease, Requester};
+use agent::limits;
 use agent::run::{Ending, Run, Usage};
 use agent::update::AgentState;
 use axum::http::Method;
@@ -156,8 +157,10 @@ async fn an_archive_is_searched_and_what_cannot_be_asked_is_refused() {
     let first = &found.json["items"][0];
     assert_eq!((&first["text"], &first["trust"]), (&json!("@you: the boiler leaks"), &json!("member")));
     let strange = "/v1/agents/muhammad/recall?query=%22%20OR%20%2A%07%3A%20NEAR%28";
-    assert_eq!(world.get(strange).await.json, json!({"items": [], "next": null, "building": false}));
-    for bad in ["", "?query=x&kind=dream", "?query=x&from=yesterday"] {
+    let nothing = json!({"items": [], "next": null, "building": false, "newest_spaces_only": false});
+    assert_eq!(world.get(strange).await.json, nothing);
+    let too_many = format!("?query=x&limit={}", limits::RECALL_MAX + 1);
+    for bad in ["", "?query=x&kind=dream", "?query=x&from=yesterday", "?query=x&limit=0", &too_many] {
         let refused = world.get(&format!("/v1/agents/muhammad/recall{bad}")).await;
         assert_eq!(refused.status, 400, "{bad}: {refused:?}");
     }
@@ -166,6 +169,16 @@ async fn an_archive_is_searched_and_what_cannot_be_asked_is_refused() {
         assert_eq!((refused.status, refused.code()), (422, "bad_value"), "{refused:?}");
     }
     assert_eq!(world.get("/v1/agents/nobody/recall?query=x").await.status, 404);
+    let refused = world.get("/v1/agents/muhammad/recall?query=x&space=attic").await;
+    assert_eq!((refused.status, refused.code()), (404, "not_found"), "{refused:?}");
+    assert_eq!(refused.json["detail"], "no space that the agent can search is called `attic`");
+    assert_eq!(refused.json["hint"], "it can search `home`");
+    let again = json!({"text": "the boiler leaks again", "sender": "you"});
+    assert_eq!(world.post("/v1/spaces/home/messages", again).await.status, 201);
+    for (limit, count) in [(1, 1), (limits::RECALL_MAX, 2)] {
+        let found = world.get(&format!("/v1/agents/muhammad/recall?query=boiler&limit={limit}")).await;
+        assert_eq!(found.json["items"].as_array().unwrap().len(), count, "{found:?}");
+    }
 }
 
 #[tokio::test]

@@ -347,7 +347,7 @@ mod tests {
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
     use agent::life::SpaceFacts;
-    use agent::port::{Lookup, Recall, RecallQuery, Recalled, StoreError};
+    use agent::port::{Lookup, Recall, RecallError, RecallQuery, Recalled, StoreError};
     use agent::run::Run;
     use futures_util::FutureExt;
     use jiff::Timestamp;
@@ -357,7 +357,7 @@ mod tests {
     struct EmptyLookup;
 
     impl Recall for EmptyLookup {
-        fn recall(&self, _: AgentId, _: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>> {
+        fn recall(&self, _: AgentId, _: RecallQuery) -> BoxFuture<'_, Result<Recalled, RecallError>> {
             Box::pin(async { Ok(Recalled::default()) })
         }
 

@@ -6,7 +6,7 @@ use agent::entry::Entry;
 use agent::id::CycleId;
 use agent::limits;
 use agent::message::Part;
-use agent::port::{Done, Excerpt, RecallKind, RecallQuery, ToolContext, ToolError};
+use agent::port::{Done, Excerpt, RecallError, RecallKind, RecallQuery, ToolContext, ToolError};
 use agent::tool::names;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -15,7 +15,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::arguments::cut;
 use crate::message_lines::unreadable;
+use crate::space_ref::listed;
 use crate::typed::{PrebuiltTool, done, take_fitting};
 
 /// Bytes reserved for the parts of a reply other than the list.
@@ -77,13 +79,33 @@ impl PrebuiltTool for Recall {
             }),
             limit: limits::RECALL_DEFAULT,
         };
-        let found = context.lookup.recall(context.agent, query).await.map_err(unreadable)?;
+        let found = context.lookup.recall(context.agent, query).await.map_err(refused)?;
         let room = limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES;
         let mut reply = json!({"found": take_fitting(found.excerpts.iter().map(line), room)});
         if found.building {
             reply["note"] = json!("the archive is still being indexed; older texts may be missing");
         }
+        if found.newest_spaces_only {
+            let most = limits::RECALL_SPACES;
+            let searched =
+                format!("of messages, only those in your {most} most recently active spaces were searched");
+            reply["searched"] = json!(searched + "; name a `space` to search another");
+        }
         Ok(done(&reply, Inward::default()))
+    }
+}
+
+fn refused(error: RecallError) -> ToolError {
+    match error {
+        RecallError::Store(error) => unreadable(error),
+        RecallError::NoSuchSpace { named, searchable } => {
+            let spaces = match searchable.is_empty() {
+                true => "none; leave out `space`".to_owned(),
+                false => listed(searchable.iter().map(|name| format!("`{name}`"))),
+            };
+            let wanted = "wanted a space that you are a member of or have processed something of";
+            ToolError::new(format!("{wanted}, got `{}`; you can search: {spaces}", cut(&named)))
+        }
     }
 }
 

@@ -244,6 +244,9 @@ pub struct Totals {
     pub dead: u64,
     /// Open cycles.
     pub open_cycles: u64,
+    /// When the oldest change was committed that `recall` cannot find yet; `None` if it finds everything.
+    #[serde(default)]
+    pub unindexed_since: Option<Timestamp>,
 }
 
 /// Paged queries.

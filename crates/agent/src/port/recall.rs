@@ -83,13 +83,33 @@ pub struct Recalled {
     pub excerpts: Vec<Excerpt>,
     /// Whether the index is still being built: then older texts may be missing.
     pub building: bool,
+    /// Whether the agent is in more than [`crate::limits::RECALL_SPACES`] spaces, so that only messages of those with
+    /// the newest ones were searched.
+    pub newest_spaces_only: bool,
+}
+
+/// Why an archive was not searched.
+#[derive(Debug, thiserror::Error)]
+pub enum RecallError {
+    /// The agent is not a member of the space, and no cycle of it was about the space.
+    #[error("wanted a space that the agent is a member of or has processed something of, got `{named}`")]
+    NoSuchSpace {
+        /// The space of the query.
+        named: String,
+        /// Handles of spaces that it can search, those with the newest messages first; at most
+        /// [`crate::limits::RECALL_SPACES`].
+        searchable: Vec<String>,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Searching an agent's archive.
 pub trait Recall: Send + Sync {
     /// The best excerpts for a query. A text is found within two seconds after its commit. Of a space that the agent
     /// has left, only what it processed itself is found.
-    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>>;
+    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, RecallError>>;
     /// The entries of one of the agent's cycles, oldest first; empty if it has no such cycle.
     fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
 }

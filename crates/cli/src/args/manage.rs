@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use agent::config::WakeOn;
 use agent::entity::EntityKind;
+use agent::limits;
 use agent::port::RecallKind;
 use clap::{Args, Subcommand};
 use jiff::Span;
@@ -134,6 +135,9 @@ pub(crate) struct SearchArgs {
     /// Only what it was shown (inbox), wrote (assistant), got from calls (outcomes), remembers (memory), or messages
     #[arg(long, value_name = "KIND", value_parser = recall_kind)]
     pub(crate) kind: Option<RecallKind>,
+    /// Maximum number of excerpts [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=limits::RECALL_MAX.into()))]
+    pub(crate) limit: Option<u32>,
 }
 
 fn recall_kind(name: &str) -> Result<RecallKind, String> {

@@ -1,7 +1,7 @@
 //! `viv dead` and `viv cancel`: list, show, retry, drop and cancel single events of an inbox; cancel single
 //! calls.
 
-use agent::event::{EventData, EventState, Principal, Trust};
+use agent::event::{EventData, EventState, Principal};
 use agent::id::EventId;
 use api::{Agent, Call, EventAccepted, LoggedEvent, ReadyJson};
 use jiff::Timestamp;
@@ -200,13 +200,7 @@ fn from(event: &LoggedEvent) -> String {
         Principal::Webhook(name) => format!("webhook {name}"),
         Principal::Own => "itself".to_owned(),
     };
-    let trust = match event.envelope.trust {
-        Trust::Outside => "outside",
-        Trust::Agent => "agent",
-        Trust::Member => "member",
-        Trust::Operator => "operator",
-    };
-    format!("{who} (trust: {trust})")
+    format!("{who} (trust: {})", event.envelope.trust.as_str())
 }
 
 /// The event's content in full: a message's text, else its data.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agent::limits;
 use api::{Agent, ReadyJson, Whoami};
 use jiff::Timestamp;
 use models::conformance::answers;
@@ -234,6 +235,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         }
         Err(failure) => Check::of("key", failure),
     });
+    checks.extend(ready.totals.and_then(|totals| index_lag(totals.unindexed_since?)));
     // Only an admin key may list agents.
     match client.list_as::<Agent>("/v1/agents?brief=true", AGENTS_MAX).await {
         Ok(agents) => {
@@ -252,6 +254,14 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     let detail = format!("the server uses {}{what}, window {} tokens", model.name, model.context_window);
     checks.push(Check::new("default", verdict, detail));
     (checks, Some(model.name))
+}
+
+/// A search index that is behind for longer than it takes to write it.
+fn index_lag(since: Timestamp) -> Option<Check> {
+    let behind = Timestamp::now().duration_since(since).as_millis();
+    let detail = format!("searches may miss what happened since {since:.0}");
+    let hint = "it catches up by itself; if it does not, stop the server and run `viv index rebuild`";
+    (behind > i128::from(limits::INDEX_LAG_REPORTED_MS)).then(|| Check::warn("index", detail).hint(hint))
 }
 
 /// Agents that have work and back off, grouped by reason: each provider's message is printed once.
@@ -342,6 +352,15 @@ mod tests {
         std::fs::write(&file, "x".repeat(200)).unwrap();
         assert_eq!(store(dir.path(), false)[0].verdict, Verdict::Fail);
         assert_eq!(std::fs::read_to_string(&file).unwrap().len(), 200);
+    }
+
+    #[test]
+    fn an_index_that_is_far_behind_is_a_warning_with_the_time() {
+        assert!(index_lag(Timestamp::now()).is_none());
+        let since = "2026-11-21T14:03:05.5Z".parse().unwrap();
+        let check = index_lag(since).unwrap();
+        assert_eq!(check.verdict, Verdict::Warn);
+        assert_eq!(check.detail, "searches may miss what happened since 2026-11-21T14:03:05Z");
     }
 
     #[test]

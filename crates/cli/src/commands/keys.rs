@@ -78,12 +78,8 @@ fn after(now: Timestamp, span: Span) -> Result<Timestamp> {
 /// Creates a key. The secret is alone on standard output, so that it can be piped.
 async fn create(client: &Client, screen: &Screen, path: &str, body: &impl Serialize) -> Result<Exit> {
     let answer = client.post(path, body, None).await?;
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(Exit::Answered);
-    }
-    let key: KeyJson = typed(path, answer)?;
-    screen.text(key.secret.as_deref().unwrap_or_default());
+    let key: KeyJson = typed(path, answer.clone())?;
+    screen.result(&answer, key.secret.as_deref().unwrap_or_default());
     screen.note(&format!(
         "The key {} ({}), shown only this once and stored as a hash. Use it with VIV_URL={} and VIV_KEY.",
         key.id,
@@ -128,16 +124,12 @@ async fn reset(global: &Global, screen: Screen) -> Result<Exit> {
     let closed = store.close().await;
     // The new key is durable by now and valid, even if the store does not close cleanly.
     let key = key?;
-    if screen.json {
-        screen.json_line(&json!({"admin_key": key.open()}));
-    } else {
-        screen.line(key.open());
-        screen.note(&format!(
-            "The new admin key of `{}`, shown only this once and stored as a hash. The old one no longer works; \
-             the keys of people still work.",
-            dir.display()
-        ));
-    }
+    screen.result(&json!({"admin_key": key.open()}), key.open());
+    screen.note(&format!(
+        "The new admin key of `{}`, shown only this once and stored as a hash. The old one no longer works; the keys \
+         of people still work.",
+        dir.display()
+    ));
     closed.map_err(|error| {
         Failure::new(Exit::Failed, "store_failed", format!("the store did not close cleanly: {error}"))
             .hint("the new key is valid; `viv verify` checks whether the store is intact")

@@ -26,6 +26,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SearchArgs) -> Res
         to: time("--to", args.to)?,
         space: args.space,
         kind: args.kind,
+        limit: args.limit,
     };
     let agent = client.agent(&args.agent).await?;
     let found = client.recall(agent.id, &params).await?;
@@ -42,6 +43,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SearchArgs) -> Res
     }
     if found.building {
         screen.note("the index is still being built; older texts may be missing");
+    }
+    if found.newest_spaces_only {
+        let searched =
+            format!("of messages, only those in its {} most recently active spaces", limits::RECALL_SPACES);
+        screen.note(&format!("{searched} were searched; --space searches another"));
     }
     Ok(Exit::Answered)
 }

@@ -156,20 +156,16 @@ async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
 
 async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
     let space = target::space(client, args.space.as_deref()).await?;
-    let mut path = format!("/v1/spaces/{}/messages?limit={}", space.id, args.limit);
-    if let Some(before) = args.before {
-        path.push_str(&format!("&before={before}"));
-    }
-    if let Some(after) = args.after {
-        path.push_str(&format!("&after={after}"));
-    }
+    let bounds = [("before", args.before), ("after", args.after)];
+    let bounds = bounds.into_iter().filter_map(|(name, seq)| Some(format!("&{name}={}", seq?)));
+    let bounds: String = bounds.collect();
+    let path = format!("/v1/spaces/{}/messages?limit={}{bounds}", space.id, args.limit);
     let mut answer = client.get(&path).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
     }
-    let items = answer["items"].take();
-    let messages: Vec<MessageJson> = typed(&path, items)?;
+    let messages: Vec<MessageJson> = typed(&path, answer["items"].take())?;
     if messages.is_empty() {
         screen.text(&format!("there are no messages in `{}`", space.name));
         return Ok(());

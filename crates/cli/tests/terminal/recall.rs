@@ -36,6 +36,16 @@ fn an_archive_is_searched_and_its_index_is_rebuilt() {
     assert_eq!(server.run(&["recall", "bob", "boiler", "--kind", "dream"]).code, 2);
     assert_eq!(server.run(&["recall", "bob", "boiler", "--to", "someday"]).code, 2);
     assert_eq!(server.run(&["recall", "nobody", "boiler"]).code, 4);
+    let ran = server.run(&["recall", "bob", "boiler", "--space", "attic"]);
+    assert!(
+        ran.code == 4 && ran.err.contains("no space that the agent can search is called `attic`"),
+        "{}",
+        ran.shown()
+    );
+    assert_eq!(server.run(&["memories", "bob", "set", "boiler 2", "is new"]).code, 0);
+    assert!((0..TRIES).any(|_| found(&server, &["recall", "bob", "boiler"]).len() == 2));
+    assert_eq!(found(&server, &["recall", "bob", "boiler", "--limit", "1"]).len(), 1);
+    assert_eq!(server.run(&["recall", "bob", "boiler", "--limit", "51"]).code, 2);
     for bad in [" ", "a".repeat(5_000).as_str()] {
         let ran = server.run(&["recall", "bob", bad]);
         assert!(ran.code == 2 && ran.err.contains("wanted words to search for"), "{}", ran.shown());
@@ -46,7 +56,7 @@ fn an_archive_is_searched_and_its_index_is_rebuilt() {
     let (_, dir) = server.stop();
     std::fs::write(dir.path().join("index.db"), "torn").unwrap();
     let rebuilt = run(dir.path(), &["index", "rebuild"]);
-    assert_eq!((rebuilt.code, rebuilt.out.trim()), (0, "1 text can be found, of 1 agent"));
+    assert_eq!((rebuilt.code, rebuilt.out.trim()), (0, "2 texts can be found, of 1 agent"));
     let server = Server::start_in(dir);
     found(&server, &["recall", "bob", "boiler"]);
 }

@@ -15,7 +15,8 @@ use agent::id::{AgentId, CallId, CycleId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
     Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, DetachedCall, Due, Finish, FinishedCall,
-    Lookup, Messages, Recall, RecallQuery, Recalled, Registry as _, RequestKey, Store, StoreError, Wakeup,
+    Lookup, Messages, Recall, RecallError, RecallQuery, Recalled, Registry as _, RequestKey, Store,
+    StoreError, Wakeup,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -378,8 +379,12 @@ impl Calls for Port {
 }
 
 impl Recall for Port {
-    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>> {
-        Box::pin(self.read(None, move |sqlite| now(sqlite.recall(agent, query))))
+    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, RecallError>> {
+        let found = self.read(None, move |sqlite| match now(sqlite.recall(agent, query)) {
+            Err(RecallError::Store(error)) => Err(error),
+            answer => Ok(answer),
+        });
+        Box::pin(async move { found.await? })
     }
 
     fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {

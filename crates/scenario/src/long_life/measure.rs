@@ -1,16 +1,20 @@
 //! What the requests of a life cost, and which facts they had lost when they were asked for. Must not know how the requests came
 //! about, so that a life and its baseline are measured alike.
 
+use std::collections::BTreeMap;
+
 use agent::prompt::{Item, Prompt};
 use agent::tokens::estimate;
 
 use super::LongLife;
+use super::facts::PlantedFact;
 use super::models::RecordedRequest;
 
 /// The price of a cached token where another one costs 1.
 const CACHED_PRICE: f64 = 0.1;
-/// How many hits of a search count.
-const HITS: usize = 5;
+
+/// By question, the texts that a search for its words finds.
+pub type QuestionHits = BTreeMap<String, Vec<String>>;
 
 /// The figures of one life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,12 +29,32 @@ pub struct LifeFigures {
     pub cached: u64,
     /// Tokens of the largest request to the agent's model.
     pub largest: u64,
-    /// Facts that were unknown when they were asked for in their own words.
-    pub lost: u64,
-    /// Facts that were unknown when they were asked for in other words.
-    pub lost_in_other_words: u64,
+    /// Facts that were not in the request that asked for them.
+    pub lost: LostFacts,
+    /// Facts that a search for the question does not find either.
+    pub lost_with_recall: LostFacts,
     /// Facts for which a value was shown that nobody said.
     pub invented: u64,
+}
+
+/// Facts that are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostFacts {
+    /// Those that were asked for in their own words.
+    pub in_same_words: u64,
+    /// Those that were asked for in other words.
+    pub in_other_words: u64,
+}
+
+impl LostFacts {
+    /// All of them.
+    pub fn all(self) -> u64 {
+        self.in_same_words + self.in_other_words
+    }
+
+    fn add(&mut self, fact: &PlantedFact) {
+        *if fact.in_other_words { &mut self.in_other_words } else { &mut self.in_same_words } += 1;
+    }
 }
 
 impl LifeFigures {
@@ -38,19 +62,10 @@ impl LifeFigures {
     pub fn cost(&self) -> f64 {
         self.uncached as f64 + CACHED_PRICE * self.cached as f64
     }
-
-    /// All facts that were unknown when they were asked for.
-    pub fn all_lost(&self) -> u64 {
-        self.lost + self.lost_in_other_words
-    }
 }
 
-/// Measures the requests of a life, oldest first. `recalled` returns what a search for a question finds, best hit first.
-pub fn measure(
-    life: &LongLife,
-    requests: &[RecordedRequest],
-    recalled: impl Fn(&str) -> Vec<String>,
-) -> LifeFigures {
+/// Measures the requests of a life, oldest first.
+pub fn measure(life: &LongLife, requests: &[RecordedRequest], recalled: &QuestionHits) -> LifeFigures {
     let mut figures = LifeFigures::default();
     let mut last: [Option<&Prompt>; 2] = [None, None];
     for RecordedRequest { for_summary, prompt } in requests {
@@ -70,19 +85,17 @@ pub fn measure(
         let asked =
             requests.iter().find(|request| !request.for_summary && asks(&request.prompt, &fact.question));
         let shown: String = asked.iter().flat_map(|request| &request.prompt.items).map(text).collect();
-        let is_found = || recalled(&fact.question).iter().take(HITS).any(|hit| hit.contains(&fact.value));
         figures.invented += u64::from(shown.contains(&fact.invented));
-        if !shown.contains(&fact.value) && !is_found() {
-            let lost = if fact.in_other_words { &mut figures.lost_in_other_words } else { &mut figures.lost };
-            *lost += 1;
+        if shown.contains(&fact.value) {
+            continue;
+        }
+        figures.lost.add(fact);
+        let hits = recalled.get(&fact.question).into_iter().flatten();
+        if !hits.into_iter().any(|hit| hit.contains(&fact.value)) {
+            figures.lost_with_recall.add(fact);
         }
     }
     figures
-}
-
-/// For [`measure`], as long as there is no search.
-pub fn nothing_recalled(_: &str) -> Vec<String> {
-    Vec::new()
 }
 
 /// Whether the open cycle's events have the question.

@@ -15,15 +15,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::config::{AgentConfig, Placement};
-use agent::port::ReplyPart;
+use agent::id::AgentId;
+use agent::port::{RecallQuery, ReplyPart};
 
 use crate::simulate::{MakePorts, SimulationError, in_world};
-use crate::world::{Stopped, World};
+use crate::world::{Stopped, World, stopped};
 
 pub use baseline::seeds;
 pub use coding::coding;
 pub use facts::PlantedFact;
-pub use measure::{LifeFigures, measure, nothing_recalled};
+pub use measure::{LifeFigures, LostFacts, QuestionHits, measure};
 pub use models::{RecordedRequest, ScriptedSummarizer};
 pub use support::support;
 
@@ -32,6 +33,8 @@ use toolbox::LifeToolbox;
 
 /// Time between two messages.
 const PAUSE: Duration = Duration::from_secs(20 * 60);
+/// How many hits of a search count.
+const HITS: u32 = 5;
 /// Real time that a life may take.
 const REAL_TIME_MAX: Duration = Duration::from_secs(300);
 
@@ -63,12 +66,21 @@ pub struct LifeVariant {
     pub summarizer: ScriptedSummarizer,
 }
 
-/// Lives it, and returns all requests in order. Must be called on a tokio runtime.
+/// A life that was lived.
+#[derive(Clone, Debug)]
+pub struct LivedLife {
+    /// All requests in order.
+    pub requests: Vec<RecordedRequest>,
+    /// By question, what a search for its words finds in the archive right after the cycle that was asked it.
+    pub recalled: QuestionHits,
+}
+
+/// Lives it. Must be called on a tokio runtime.
 pub async fn live(
     life: &Arc<LongLife>,
     variant: LifeVariant,
     make_ports: MakePorts,
-) -> Result<Vec<RecordedRequest>, SimulationError> {
+) -> Result<LivedLife, SimulationError> {
     let requests = Recorded::default();
     let models = Arc::new(LifeModels::new(life, variant.window, variant.summarizer, &requests));
     let (lived, lived_inside) = (Arc::clone(life), Arc::clone(life));
@@ -78,14 +90,14 @@ pub async fn live(
         Ok(ports)
     };
     let story = async move |world| tell(&world, &lived_inside, variant.placement).await;
-    in_world(life.name, make, REAL_TIME_MAX, story)
+    let recalled = in_world(life.name, make, REAL_TIME_MAX, story)
         .await?
         .map_err(|why| SimulationError::Broke(why.to_string()))?;
     let mut requests = models::lock(&requests);
-    Ok(std::mem::take(&mut *requests))
+    Ok(LivedLife { requests: std::mem::take(&mut *requests), recalled })
 }
 
-async fn tell(world: &World, life: &LongLife, placement: Placement) -> Result<(), Stopped> {
+async fn tell(world: &World, life: &LongLife, placement: Placement) -> Result<QuestionHits, Stopped> {
     let mut config = AgentConfig {
         instructions: "You work at the desk. Look things up before you answer. Keep answers short."
             .to_owned(),
@@ -101,10 +113,21 @@ async fn tell(world: &World, life: &LongLife, placement: Placement) -> Result<()
         members.push(world.human(name).await?);
     }
     let desk = world.space("desk", &members).await?;
+    let mut recalled = QuestionHits::new();
     for text in &life.messages {
         world.say(members[1], desk, text).await?;
         world.quiet().await?;
+        for fact in life.facts.iter().filter(|fact| text.contains(&fact.question)) {
+            recalled.insert(fact.question.clone(), search(world, agent, &fact.question).await?);
+        }
         world.pass(PAUSE).await?;
     }
-    Ok(())
+    Ok(recalled)
+}
+
+/// The texts that a search finds, the best first. A store in memory has read all into its index by then.
+async fn search(world: &World, agent: AgentId, question: &str) -> Result<Vec<String>, Stopped> {
+    let query = RecallQuery { text: question.to_owned(), limit: HITS, ..RecallQuery::default() };
+    let found = world.ports().lookup.recall(agent, query).await.map_err(stopped)?;
+    Ok(found.excerpts.into_iter().map(|excerpt| excerpt.text).collect())
 }

@@ -14,7 +14,7 @@ use runtime::Ports;
 use super::agents::{find_agent, handle_of};
 use super::messages::messages_json;
 use crate::app_state::SharedState;
-use crate::extract::{PathParam, Query, bounded_text};
+use crate::extract::{PathParam, Query, bounded_text, limit_of};
 use crate::listing::Listing;
 use crate::problem::{Code, Problem};
 use api::{
@@ -103,20 +103,21 @@ pub(super) async fn consciousness(
 /// seconds.
 #[utoipa::path(get, path = "/v1/agents/{agent}/recall", tag = "runs",
     params(("agent" = String, Path, description = "Id or handle."), RecallParams),
-    responses((status = 200, description = "At most 8 excerpts.", body = RecalledJson)))]
+    responses((status = 200, description = "At most `limit` excerpts.", body = RecalledJson)))]
 pub(super) async fn recall(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
     Query(params): Query<RecallParams>,
 ) -> Result<Json<RecalledJson>, Problem> {
-    let RecallParams { query, from, to, space, kind } = params;
+    let RecallParams { query, from, to, space, kind, limit } = params;
     let text = bounded_text("query", query, limits::RECALL_QUERY_MAX_BYTES)?;
     let agent = find_agent(&app, &name).await?.id;
-    // As many as the agent itself is shown.
-    let query = RecallQuery { text, from, to, space, kind, limit: limits::RECALL_DEFAULT };
-    let Recalled { excerpts, building } = app.ports.lookup.recall(agent, query).await?;
+    // By default as many as the agent itself is shown.
+    let limit = limit_of(limit, limits::RECALL_DEFAULT, limits::RECALL_MAX)?;
+    let query = RecallQuery { text, from, to, space, kind, limit };
+    let Recalled { excerpts, building, newest_spaces_only } = app.ports.lookup.recall(agent, query).await?;
     let items = excerpts.into_iter().map(ExcerptJson::from).collect();
-    Ok(Json(RecalledJson { items, next: None, building }))
+    Ok(Json(RecalledJson { items, next: None, building, newest_spaces_only }))
 }
 
 /// Returns what an agent knows in addition to its consciousness: spaces, memories, goals and plans.

@@ -7,7 +7,7 @@ use agent::entry::EntryKind;
 use agent::event::Trust;
 use agent::id::{AgentId, CycleId};
 use agent::limits;
-use agent::port::{Excerpt, RecallKind, RecallQuery};
+use agent::port::{Excerpt, RecallError, RecallKind, RecallQuery};
 use agent::space::NewMessage;
 
 use super::Backend;
@@ -167,7 +167,6 @@ pub async fn a_search_can_be_limited_to_a_time_a_space_and_a_kind(b: Backend) {
     let space = |space: &str| RecallQuery { space: Some(space.into()), ..all.clone() };
     assert!(found(&w, w.ada, space("family"), 2).await.iter().all(|e| e.space.as_deref() == Some("family")));
     found(&w, w.ada, space(&w.team.to_string()), 2).await;
-    found(&w, w.ada, space("nowhere"), 0).await;
     let kind = RecallKind::Inbox;
     let both = found(&w, w.ada, RecallQuery { kind: Some(kind), ..space("team") }, 1).await;
     assert_eq!(texts(&both), ["tea at work"]);
@@ -175,6 +174,52 @@ pub async fn a_search_can_be_limited_to_a_time_a_space_and_a_kind(b: Backend) {
     found(&w, w.ada, RecallQuery { from: Some(at(1_001)), ..all.clone() }, 0).await;
     found(&w, w.ada, RecallQuery { to: Some(at(1_000)), ..all.clone() }, 0).await;
     found(&w, w.ada, RecallQuery { limit: 3, ..all }, 3).await;
+}
+
+/// Instead of an empty answer: with the spaces that it can search, those with the newest messages first.
+pub async fn a_search_in_a_space_that_the_agent_never_knew_is_refused(b: Backend) {
+    let w = world(b).await;
+    let refused = async |agent: AgentId, space: &str| {
+        let query = RecallQuery { space: Some(space.into()), ..query("tea") };
+        match w.b.lookup.recall(agent, query).await {
+            Err(RecallError::NoSuchSpace { named, searchable }) => (named, searchable),
+            other => panic!("wanted a refusal, got {other:?}"),
+        }
+    };
+    w.accept(NewMessage { at: at(10), ..super::world::message_from(w.husam, w.family, "one") }).await;
+    lived(&w, w.ada, "tea at home", "tea is ready").await;
+    w.accept(NewMessage { at: at(20), ..super::world::message_from(w.husam, w.team, "two") }).await;
+    lived(&w, w.ada, "tea at work", "no tea").await;
+    found(&w, w.ada, query("tea"), 4).await;
+    assert_eq!(refused(w.ada, "nowhere").await, ("nowhere".into(), vec!["team".into(), "family".into()]));
+    assert_eq!(refused(w.bob, "family").await, ("family".into(), vec!["team".into()]));
+    assert_eq!(refused(w.bob, &w.family.to_string()).await.1, ["team"]);
+
+    // What it processed of a space that it left stays searchable; what it never processed does not.
+    w.b.registry.remove_member(w.family, w.ada.entity()).await.unwrap();
+    w.b.registry.remove_member(w.team, w.bob.entity()).await.unwrap();
+    let family = RecallQuery { space: Some("family".into()), ..query("tea") };
+    found(&w, w.ada, family, 2).await;
+    assert_eq!(refused(w.ada, "nowhere").await.1, ["team", "family"]);
+    assert_eq!(refused(w.bob, "team").await.1, [""; 0]);
+}
+
+/// Of an agent in very many spaces.
+pub async fn a_search_says_when_only_the_newest_spaces_are_searched(b: Backend) {
+    let w = world(b).await;
+    let most = limits::RECALL_SPACES;
+    for n in 0..most - 2 {
+        super::world::space(&w.b, &format!("room-{n}"), &[w.husam, w.ada.entity()]).await;
+    }
+    let is_partial =
+        async |query: RecallQuery| w.b.lookup.recall(w.ada, query).await.unwrap().newest_spaces_only;
+    found(&w, w.ada, query("tea"), 0).await;
+    assert!(!is_partial(query("tea")).await, "{most} spaces are searched");
+    super::world::space(&w.b, "attic", &[w.husam, w.ada.entity()]).await;
+    assert!(is_partial(query("tea")).await);
+    assert!(is_partial(RecallQuery { kind: Some(RecallKind::Message), ..query("tea") }).await);
+    assert!(!is_partial(RecallQuery { kind: Some(RecallKind::Memory), ..query("tea") }).await);
+    assert!(!is_partial(RecallQuery { space: Some("attic".into()), ..query("tea") }).await);
 }
 
 /// Marks, forms of letters, the article and missing spaces do not matter.
@@ -256,6 +301,24 @@ pub async fn the_rarest_words_decide_what_is_found_first(b: Backend) {
     assert_eq!(common.excerpts.len(), 50);
     assert!(common.excerpts[0].text.contains("order"));
     found(&w, w.ada, query("order unknownword"), 0).await;
+}
+
+/// Those that say something else come first.
+pub async fn texts_that_say_almost_the_same_do_not_hide_another_one(b: Backend) {
+    let w = world(b).await;
+    let told =
+        "many words of many other things, as people write them, and the gate of Marlow has the number seven";
+    w.post(w.family, "one").await;
+    lived(&w, w.ada, told, "noted").await;
+    for who in ["Fennel", "Birk", "Juniper", "Wexford"] {
+        let asked = format!("a question for you: which number has the gate of {who} in the end");
+        lived_after_a_message(&w, &asked, "unknown").await;
+    }
+    let which = "which number has the gate of Marlow";
+    let all = found(&w, w.ada, query(which), 5).await;
+    assert!(all[..2].iter().any(|excerpt| excerpt.text == told), "{all:?}");
+    assert!(all[2..].iter().all(|excerpt| excerpt.text.starts_with("a question")), "{all:?}");
+    found(&w, w.ada, RecallQuery { limit: 2, ..query(which) }, 2).await;
 }
 
 /// Also right after a crash, and what was committed just before it.

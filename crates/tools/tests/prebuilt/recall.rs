@@ -44,6 +44,10 @@ async fn an_excerpt_shows_time_kind_cycle_space_and_trust() {
     world.store.building = true;
     let reply = world.reply("recall", json!({"query": "boiler"})).await;
     assert!(reply["note"].as_str().unwrap().contains("older texts may be missing"));
+    assert_eq!(reply["searched"], Value::Null);
+    world.store.newest_spaces_only = true;
+    let reply = world.reply("recall", json!({"query": "boiler"})).await;
+    assert!(reply["searched"].as_str().unwrap().contains("32 most recently active spaces"), "{reply}");
 }
 
 #[tokio::test]
@@ -64,6 +68,12 @@ async fn a_search_passes_on_its_limits_and_refuses_what_is_no_time() {
     assert!(error.contains("wanted a date such as 2026-11-21"), "{error}");
     let error = world.refusal("recall", json!({"query": "x".repeat(1_000_000)})).await;
     assert!(error.contains("too long"), "{error}");
+    let attic = json!({"query": "tea", "space": "attic"});
+    let error = world.refusal("recall", attic.clone()).await;
+    assert!(error.ends_with("got `attic`; you can search: none; leave out `space`"), "{error}");
+    world.store.searchable = vec!["family".into(), "team".into()];
+    let error = world.refusal("recall", attic).await;
+    assert!(error.ends_with("you can search: `family`, `team`"), "{error}");
     for bad in [json!({"query": ""}), json!({}), json!({"query": "x", "kind": "dream"})] {
         world.refusal("recall", bad).await;
     }

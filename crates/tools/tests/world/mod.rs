@@ -10,7 +10,8 @@ use agent::event::NamedMessage;
 use agent::id::{AgentId, CallId, CycleId, EntityId, RootId, SpaceId};
 use agent::life::{Facts, Memory, SpaceFacts};
 use agent::port::{
-    BoxFuture, Done, Excerpt, Lookup, Recall, RecallQuery, Recalled, StoreError, ToolContext, Toolbox,
+    BoxFuture, Done, Excerpt, Lookup, Recall, RecallError, RecallQuery, Recalled, StoreError, ToolContext,
+    Toolbox,
 };
 use agent::run::Run;
 use jiff::Timestamp;
@@ -53,6 +54,10 @@ pub(crate) struct Stored {
     pub(crate) found: Vec<Excerpt>,
     /// Whether the index is still being built.
     pub(crate) building: bool,
+    /// Whether only some spaces are searched.
+    pub(crate) newest_spaces_only: bool,
+    /// The spaces that can be searched, if a search names the attic.
+    pub(crate) searchable: Vec<String>,
     /// The last search.
     pub(crate) sought: Mutex<Option<RecallQuery>>,
     /// The entries of all cycles.
@@ -132,10 +137,18 @@ impl World {
 }
 
 impl Recall for Stored {
-    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>> {
+    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, RecallError>> {
+        let named = query.space.clone().filter(|space| space == "attic");
         *self.sought.lock().expect("no test panics with it") = Some(query);
         let excerpts = if agent == SCOUT { self.found.clone() } else { Vec::new() };
-        Box::pin(async move { Ok(Recalled { excerpts, building: self.building }) })
+        Box::pin(async move {
+            if let Some(named) = named {
+                let searchable = self.searchable.clone();
+                return Err(RecallError::NoSuchSpace { named, searchable });
+            }
+            let newest_spaces_only = self.newest_spaces_only;
+            Ok(Recalled { excerpts, building: self.building, newest_spaces_only })
+        })
     }
 
     fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {

@@ -251,9 +251,7 @@ fn mark(call: &CallRecord) -> &'static str {
     match call.status {
         Some(OutcomeStatus::Ok) => "",
         Some(OutcomeStatus::Error) => "failed",
-        Some(OutcomeStatus::Pending) => "pending",
-        Some(OutcomeStatus::Unknown) => "unknown",
-        Some(OutcomeStatus::Canceled) => "canceled",
+        Some(status) => status.as_str(),
         None => "open",
     }
 }

@@ -79,6 +79,18 @@ impl Hit {
     }
 }
 
+/// Whether a cycle of the agent was about the space.
+pub(crate) fn is_about(db: &Connection, agent: i64, space: i64) -> Outcome<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM cycle_space WHERE agent = ? AND space = ?)";
+    Ok(first(db, sql, [agent, space], |row| Ok(row.get(0)?))?.unwrap_or(false))
+}
+
+/// Spaces that the agent's cycles were about, at most [`limits::RECALL_SPACES`].
+pub(crate) fn processed_spaces(db: &Connection, agent: i64) -> Outcome<Vec<i64>> {
+    let sql = "SELECT DISTINCT space FROM cycle_space WHERE agent = ? LIMIT ?";
+    all(db, sql, params![agent, limits::RECALL_SPACES], |row| Ok(row.get(0)?))
+}
+
 /// The best documents, at most [`limits::RECALL_READ`].
 pub(crate) fn find(db: &Connection, sought: &Sought) -> Outcome<Vec<Hit>> {
     let sql = "SELECT docs, words FROM done WHERE owner = ?";

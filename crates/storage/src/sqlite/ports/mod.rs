@@ -200,8 +200,19 @@ impl Sqlite {
 
     /// When the oldest change was committed that cannot be found yet; `None` if everything can be found.
     pub async fn unindexed_since(&self) -> Result<Option<jiff::Timestamp>, StoreError> {
+        if let Mode::Inline { .. } = self.inner.mode {
+            // A search reads what is new before it searches.
+            return Ok(None);
+        }
         let waiting = self.read(Caller::Api, |db, session| queue::waits_since(db, session.index.indexed()));
         Ok(waiting.await?)
+    }
+
+    /// Stops feeding the search index until the store is opened again, to measure what commits cost without it.
+    pub fn stop_indexing(&self) {
+        if let Mode::Threaded { tailer, .. } = &self.inner.mode {
+            tailer.stop();
+        }
     }
 
     /// Runs the queued commands, records a clean end and unlocks the directory. Later commands return

@@ -183,7 +183,11 @@ impl Sqlite {
 
 impl Reader for Sqlite {
     fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>> {
-        self.query_many(|db, session| totals(db, &session.counted))
+        Box::pin(async move {
+            let unindexed_since = self.unindexed_since().await?;
+            let counted = self.query_many(|db, session| totals(db, &session.counted)).await?;
+            Ok(Totals { unindexed_since, ..counted })
+        })
     }
 
     fn agents(

@@ -1,18 +1,20 @@
 //! Searches an agent's archive: the index finds documents, the store has their texts.
 
+mod places;
+
 use std::collections::HashSet;
 
 use agent::entry::Entry;
 use agent::id::{AgentId, CycleId};
 use agent::limits;
-use agent::port::{BoxFuture, Excerpt, Recall, RecallKind, RecallQuery, Recalled, StoreError};
-use rusqlite::{Connection, Row, params};
+use agent::port::{BoxFuture, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, StoreError};
+use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, damaged};
 use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::index::excerpt::best;
 use crate::sqlite::index::feed::{Feed, Trouble};
-use crate::sqlite::index::find::{Hit, Sought, find};
+use crate::sqlite::index::find::{self, Hit, Sought, find};
 use crate::sqlite::index::tailer::store_state;
 use crate::sqlite::index::words::words;
 use crate::sqlite::index::{file, text};
@@ -20,13 +22,16 @@ use crate::sqlite::ports::{Caller, Mode, Sqlite};
 use crate::sqlite::tables::entries::{ENTRY, entry_at};
 use crate::sqlite::tables::facts::memory_at;
 use crate::sqlite::tables::messages::named_messages;
-use crate::sqlite::tables::rows::{
-    TRUSTS, agent_row, all, bytes, code_of, first, id_or_name, ms, time, uuid_or_none,
-};
+use crate::sqlite::tables::rows::{TRUSTS, agent_row, all, bytes, code_of, first, ms, time, uuid_or_none};
+use places::{places, searchable};
 
 impl Recall for Sqlite {
-    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, StoreError>> {
-        Box::pin(async move { Ok(self.search(agent, query).await?) })
+    fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, RecallError>> {
+        Box::pin(async move {
+            let named = query.space.clone().unwrap_or_default();
+            let found = self.search(agent, query).await.map_err(StoreError::from)?;
+            found.map_err(|searchable| RecallError::NoSuchSpace { named, searchable })
+        })
     }
 
     fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
@@ -43,30 +48,43 @@ struct Found {
 }
 
 impl Sqlite {
-    async fn search(&self, agent: AgentId, query: RecallQuery) -> Outcome<Recalled> {
+    /// `Err` has the handles of spaces that the agent can search, if the one of the query is none of them.
+    async fn search(&self, agent: AgentId, query: RecallQuery) -> Outcome<Result<Recalled, Vec<String>>> {
         let words = sought_words(&query.text);
         let named = query.space.clone();
         let places = self.read_inline(Caller::Agents, move |db, _| places(db, agent, named.as_deref()));
-        let Some(places) = places.await? else { return Ok(Recalled::default()) };
+        let Some(places) = places.await? else { return Ok(Ok(Recalled::default())) };
         let row = places.agent;
+        let of_messages = query.kind.is_none_or(|kind| kind == RecallKind::Message);
+        let newest_spaces_only = of_messages && places.more_spaces;
         let sought = Sought {
+            agent: row,
+            spaces: places.spaces,
             words: words.clone(),
             from: query.from.map(ms),
             to: query.to.map(ms),
             kind: query.kind.map(|kind| code_of(&RecallKind::ALL, &kind)),
-            ..places
+            space: places.space.row(),
         };
         let found = self.index(move |index| {
             let built = file::meta(index, "built")? == Some(1);
+            if !places.space.is_searchable(index, row, built)? {
+                return Ok(Err(find::processed_spaces(index, row)?));
+            }
             let hits = find(index, &sought)?.into_iter();
-            Ok((built, hits.map(|hit| known(index, hit)).collect::<Outcome<Vec<_>>>()?))
+            Ok(Ok((built, hits.map(|hit| known(index, hit)).collect::<Outcome<Vec<_>>>()?)))
         });
-        let Some((built, found)) = found.await? else {
-            return Ok(Recalled { excerpts: Vec::new(), building: true });
+        let (built, found) = match found.await? {
+            None => return Ok(Ok(Recalled { building: true, ..Recalled::default() })),
+            Some(Err(processed)) => {
+                let named = self.read(Caller::Agents, move |db, _| searchable(db, row, &processed));
+                return Ok(Err(named.await?));
+            }
+            Some(Ok(found)) => found,
         };
         let limit = query.limit.clamp(1, limits::RECALL_MAX) as usize;
         let read = self.read(Caller::Agents, move |db, _| excerpts(db, row, found, &words, limit));
-        Ok(Recalled { excerpts: read.await?, building: !built })
+        Ok(Ok(Recalled { excerpts: read.await?, building: !built, newest_spaces_only }))
     }
 
     async fn entries_of(&self, agent: AgentId, cycle: CycleId) -> Outcome<Vec<Entry>> {
@@ -151,25 +169,8 @@ fn sought_words(query: &str) -> Vec<String> {
     sought
 }
 
-/// The rows of the agent, of the space that is sought, and of the spaces whose messages it may find: those that it is a
-/// member of now. `None` if the agent or the space is unknown.
-fn places(db: &Connection, agent: AgentId, named: Option<&str>) -> Outcome<Option<Sought>> {
-    let Some(agent) = agent_row(db, agent.0)? else { return Ok(None) };
-    let row = |row: &Row<'_>| Ok(row.get::<_, i64>(0)?);
-    let space = match named {
-        None => None,
-        Some(space) => {
-            let (column, value) = id_or_name(space, "uuid", "name");
-            let found = first(db, &format!("SELECT id FROM space WHERE {column} = ?"), [value], row)?;
-            let Some(space) = found else { return Ok(None) };
-            Some(space)
-        }
-    };
-    let sql = "SELECT m.space FROM member m JOIN space s ON s.id = m.space \
-               WHERE m.entity = ?1 AND (?2 IS NULL OR m.space = ?2) ORDER BY s.active_at DESC LIMIT ?3";
-    let spaces = all(db, sql, params![agent, space, limits::RECALL_SPACES], row)?;
-    Ok(Some(Sought { agent, spaces, space, ..Sought::default() }))
-}
+/// A document with its score and its best part.
+type Ranked = (f64, Found, String);
 
 fn known(index: &Connection, hit: Hit) -> Outcome<Found> {
     let (trust, spaces) = hit.origin(index)?;
@@ -205,8 +206,26 @@ fn excerpts(
         let twice = hit.posted_in().is_some() && hit.cycle.is_some_and(|cycle| cycles.contains(&cycle));
         !twice && shown.insert(part.clone())
     });
-    ranked.truncate(limit);
-    ranked.into_iter().map(|(_, found, text)| excerpt(db, found, text)).collect()
+    let ranked = repetitions_last(ranked, limit).into_iter();
+    ranked.take(limit).map(|(_, found, text)| excerpt(db, found, text)).collect()
+}
+
+/// Puts texts that say almost the same as a better one behind the others: a question that was asked again and again would
+/// hide its answer.
+fn repetitions_last(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
+    let (mut chosen, mut repeated): (Vec<(Ranked, HashSet<String>)>, Vec<Ranked>) = (Vec::new(), Vec::new());
+    for one in ranked {
+        if chosen.len() == limit {
+            break;
+        }
+        let own: HashSet<String> = words(&one.2).into_iter().map(|word| word.word).collect();
+        let alike = own.len() * limits::RECALL_ALIKE_PERCENT / 100;
+        match chosen.iter().any(|(_, better)| own.intersection(better).count() > alike) {
+            true => repeated.push(one),
+            false => chosen.push((one, own)),
+        }
+    }
+    chosen.into_iter().map(|(one, _)| one).chain(repeated).collect()
 }
 
 fn excerpt(db: &Connection, found: Found, text: String) -> Outcome<Excerpt> {

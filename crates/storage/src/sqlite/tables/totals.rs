@@ -51,6 +51,7 @@ impl Counted {
     }
 }
 
+/// All but what the index knows.
 pub(crate) fn totals(db: &Connection, counted: &Counted) -> Outcome<Totals> {
     let (agents, spaces) = counted.count(db)?;
     let sql = "SELECT (SELECT coalesce(sum(head_seq), 0) FROM space), (SELECT count(*) FROM waiting), \
@@ -64,6 +65,7 @@ pub(crate) fn totals(db: &Connection, counted: &Counted) -> Outcome<Totals> {
             waiting: u64_at(row, 1)?,
             dead: u64_at(row, 2)?,
             open_cycles: u64_at(row, 3)?,
+            unindexed_since: None,
         })
     })?;
     Ok(found.unwrap_or_default())
