@@ -162,7 +162,7 @@ impl FaultPlan {
         let most = match point {
             _ if !hit_before => 1,
             "migrate" => 8,
-            "boot" | "shutdown" | "view.before" | "view.committed" => 1,
+            "boot" | "shutdown" => 1,
             // Reached only by agents that were running a cycle when the previous process died.
             "sent.before" | "sent.committed" | "arrived.before" | "arrived.committed" => 1,
             "stream.middle" => 40,
@@ -182,7 +182,7 @@ impl FaultPlan {
         };
         self.model_failure = match point {
             "park.before" | "park.committed" => Some((ModelFailure::Overloaded, false)),
-            "view.before" | "view.committed" => Some((ModelFailure::TooLong, true)),
+            "view.before" => Some((ModelFailure::TooLong, true)),
             _ => None,
         };
         self.point = Some(point);

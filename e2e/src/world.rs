@@ -45,7 +45,9 @@ pub async fn create_world(client: &HttpClient, counted: bool) -> Result<()> {
     // The model fails at random here, so failures say nothing about the events, even if the same events are hit
     // often. Inboxes must not be full, because events of services would be rejected.
     let limits = json!({"max_attempts": 100, "inbox_max": 1_000_000});
-    let config = json!({"limits": limits, "tools": counted.then_some(TOOLS)});
+    // Few enough that histories are compacted all the time.
+    let history = json!({"max_entries": 24});
+    let config = json!({"limits": limits, "history": history, "tools": counted.then_some(TOOLS)});
     client.change("/v1/agents/ada", &json!({"config": config})).await?;
     for agent in ["ben", "cora"] {
         client.create("/v1/agents", &json!({"name": agent, "config": config})).await?;

@@ -26,6 +26,8 @@ pub const POINTS: &[&str] = &[
     "stream.first_byte",
     "stream.middle",
     "stream.done",
+    "summary.asked",
+    "summary.replied",
     "decide.before",
     "decide.committed",
     "start.before",

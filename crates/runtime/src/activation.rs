@@ -345,6 +345,7 @@ impl<'a> Driver<'a> {
                 return Ok(SummaryEnd::Dropped);
             }
         }
+        failpoint::hit!("summary.asked");
         let mut draft = DraftStream::hidden(&self.cycle, self.agent, &self.node_context.ports.live);
         let model = self.models.named(model.as_deref());
         let (mut memo, wakes) = (Memo::default(), self.wakes);
@@ -357,7 +358,10 @@ impl<'a> Driver<'a> {
             }
         };
         match ended {
-            ModelCallEnd::Replied(reply) => return Ok(SummaryEnd::Replied(Box::new(reply))),
+            ModelCallEnd::Replied(reply) => {
+                failpoint::hit!("summary.replied");
+                return Ok(SummaryEnd::Replied(Box::new(reply)));
+            }
             ModelCallEnd::Interrupted(Interrupt::Canceled(news) | Interrupt::News(news), _) => {
                 self.cycle.looked(Some(news));
             }
