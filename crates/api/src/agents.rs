@@ -2,9 +2,10 @@
 
 use agent::config::WakeOn;
 use agent::entry::EntryKind;
-use agent::event::{Envelope, EventData, EventKind, EventProgress, EventState};
+use agent::event::{Envelope, EventData, EventKind, EventProgress, EventState, Trust};
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
-use agent::life::{Goal, Memory, Plan, Standing};
+use agent::life::{Goal, Plan, Standing};
+use agent::memory::{Importance, Memory};
 use agent::message::ModelMessage;
 use agent::port::InboxRow;
 use agent::run::{self, Ending, StepRecord};
@@ -343,6 +344,10 @@ pub struct LogEntry {
     pub tokens: u32,
     /// When the entry was appended.
     pub at: Timestamp,
+    /// The lowest trust of what is in the entry, or of what the agent had read when it wrote it.
+    #[schema(value_type = names::Trust)]
+    #[serde(default)]
+    pub trust: Trust,
     /// Whether the entry is in the view, which is sent to the model. Other entries are in the archive.
     pub in_view: bool,
 }
@@ -356,7 +361,7 @@ pub struct FactsJson {
     /// Number of further spaces, counted up to 1,000 spaces in total.
     #[serde(default)]
     pub more_spaces: usize,
-    /// Memories of the agent, most recent first.
+    /// Memories of the agent: the pinned ones first, then by importance, then by last use.
     #[schema(value_type = Vec<Object>)]
     pub memories: Vec<Memory>,
     /// Goals of the agent, highest priority first.
@@ -375,12 +380,26 @@ pub struct MemoryJson {
     pub key: String,
     /// The note.
     pub value: String,
+    /// How important it is: where there is no room for all, the more important ones are shown.
+    #[schema(value_type = names::Importance)]
+    #[serde(default)]
+    pub importance: Importance,
+    /// Whether it is shown in every cycle.
+    #[serde(default)]
+    pub pinned: bool,
     /// When it was last written.
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
+    /// When it was last written, or found by the agent itself.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub used_at: Option<Timestamp>,
+    /// The lowest trust of what its cycle had read; `operator` if an operator wrote it.
+    #[schema(value_type = names::Trust)]
+    #[serde(default)]
+    pub trust: Trust,
 }
 
-copied!(memory: Memory => MemoryJson { ..memory => { key, value, updated_at } });
+copied!(memory: Memory => MemoryJson { ..memory => { key, value, importance, pinned, updated_at, used_at, trust } });
 
 /// The value of a memory to set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -388,6 +407,13 @@ copied!(memory: Memory => MemoryJson { ..memory => { key, value, updated_at } })
 pub struct MemoryValue {
     /// The note, at most 8 KiB.
     pub value: String,
+    /// How important it is. Left out: as before, for a new one `normal`.
+    #[schema(value_type = Option<names::Importance>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub importance: Option<Importance>,
+    /// Whether it is shown in every cycle: at most 64 memories, together 4 KiB. Left out: as before, for a new one not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<bool>,
 }
 
 /// A space of an agent.

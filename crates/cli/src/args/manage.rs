@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use agent::config::WakeOn;
 use agent::entity::EntityKind;
+use agent::memory::Importance;
 use agent::port::RecallKind;
 use clap::{Args, Subcommand};
 use jiff::Span;
@@ -141,6 +142,10 @@ fn recall_kind(name: &str) -> Result<RecallKind, String> {
     name.parse().map_err(|_| format!("wanted one of {names}"))
 }
 
+fn importance(name: &str) -> Result<Importance, String> {
+    name.parse().map_err(|_| "wanted one of low, normal, high".to_owned())
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoriesVerb {
     /// List the memories by key, as the command alone does
@@ -153,6 +158,12 @@ pub(crate) enum MemoriesVerb {
         /// The note; `-` reads standard input
         #[arg(value_name = "TEXT")]
         value: String,
+        /// Show it in every cycle, or with `--pin=false` no longer
+        #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+        pin: Option<bool>,
+        /// low, normal or high: where there is no room for all, the more important ones are shown
+        #[arg(long, value_name = "LEVEL", value_parser = importance)]
+        importance: Option<Importance>,
     },
     /// Delete a memory
     Rm {

@@ -7,7 +7,7 @@ use std::path::Path;
 use agent::config::{AgentConfig, KEYS, ValueKind};
 use agent::life::Standing;
 use agent::limits;
-use api::{Agent, NewAgentJson, NewMember};
+use api::{Agent, MemoryValue, NewAgentJson, NewMember};
 use serde_json::{Value, json};
 
 use super::memories;
@@ -82,7 +82,9 @@ async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memo
     let new: Agent = typed("/v1/agents", answer.clone())?;
     if memories {
         for memory in memories::all(client, old.id).await? {
-            memories::put(client, new.id, &memory.key, memory.value).await.map_err(|failure| {
+            let (importance, pinned) = (Some(memory.importance), Some(memory.pinned));
+            let body = MemoryValue { value: memory.value, importance, pinned };
+            memories::put(client, new.id, &memory.key, body).await.map_err(|failure| {
                 let message =
                     format!("`{}` was created, but without all memories: {}", new.name, failure.message);
                 Failure { message, ..failure }

@@ -2,6 +2,7 @@
 
 use agent::id::AgentId;
 use agent::limits;
+use agent::memory::Importance;
 use api::{MemoryJson, MemoryValue};
 use client::{Client, ErrorClass, agent_path, segment};
 use serde_json::{Value, json};
@@ -30,15 +31,15 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 screen.text(&format!("`{}` has no memories", agent.name));
             }
             for memory in &memories {
-                screen.wrapped(&screen.clean_line(&format!("{}: {}", memory.key, memory.value)), 2);
+                screen.wrapped(&screen.clean_line(&line_of(memory)), 2);
             }
         }
-        Some(MemoriesVerb::Set { key, value }) => {
+        Some(MemoriesVerb::Set { key, value, pin: pinned, importance }) => {
             let value = match value.as_str() {
                 "-" => input::text(limits::MEMORY_VALUE_MAX_BYTES)?,
                 _ => value,
             };
-            let written = put(&client, agent.id, &key, value).await?;
+            let written = put(&client, agent.id, &key, MemoryValue { value, importance, pinned }).await?;
             screen.result(&written, &format!("`{}` will see `{key}` in its next cycle", agent.name));
         }
         Some(MemoriesVerb::Rm { key }) => {
@@ -54,6 +55,17 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
     Ok(Exit::Answered)
 }
 
+/// A memory on one line; what is usual is not said.
+fn line_of(memory: &MemoryJson) -> String {
+    let pinned = if memory.pinned { ", pinned" } else { "" };
+    let marks = match memory.importance {
+        Importance::Normal => pinned.to_owned(),
+        importance => format!(", {} importance{pinned}", importance.as_str()),
+    };
+    let marks = marks.strip_prefix(", ").map(|marks| format!(" ({marks})")).unwrap_or_default();
+    format!("{}{marks}: {}", memory.key, memory.value)
+}
+
 fn path(agent: AgentId, key: &str) -> String {
     agent_path(agent, &format!("/memories/{}", segment(key)))
 }
@@ -62,6 +74,6 @@ pub(super) async fn all(client: &Client, agent: AgentId) -> Result<Vec<MemoryJso
     Ok(client.list_as(&agent_path(agent, "/memories"), limits::MEMORIES_MAX).await?)
 }
 
-pub(super) async fn put(client: &Client, agent: AgentId, key: &str, value: String) -> Result<Value> {
-    Ok(client.put(&path(agent, key), &MemoryValue { value }).await?)
+pub(super) async fn put(client: &Client, agent: AgentId, key: &str, memory: MemoryValue) -> Result<Value> {
+    Ok(client.put(&path(agent, key), &memory).await?)
 }

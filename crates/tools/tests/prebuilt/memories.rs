@@ -12,7 +12,7 @@ fn notes(pairs: &[(&str, &str)]) -> Value {
 }
 
 fn set(key: &str, value: &str) -> MemoryChange {
-    MemoryChange::Set { key: key.into(), value: value.into() }
+    MemoryChange::set(key, value)
 }
 
 fn delete(key: &str) -> MemoryChange {

@@ -19,7 +19,7 @@ fn excerpt(text: &str) -> Excerpt {
 
 fn entry(seq: u64, kind: EntryKind, role: Role, parts: Vec<Part>) -> Entry {
     let message = ModelMessage { role, parts, native: None };
-    Entry { seq, cycle: CYCLE, step: 0, kind, message, tokens: 1, at: now() }
+    Entry { seq, cycle: CYCLE, step: 0, kind, message, tokens: 1, at: now(), trust: Trust::Member }
 }
 
 #[tokio::test]
