@@ -80,8 +80,11 @@ pub enum Channel {
 }
 
 /// How far the content can be trusted; a batch has the lowest trust of its events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Trust {
     /// Anybody outside.
     #[default]
@@ -92,6 +95,13 @@ pub enum Trust {
     Member,
     /// The operator of this server.
     Operator,
+}
+
+impl Trust {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// The origin of an event. The server sets it from its own knowledge; a client never does.

@@ -74,7 +74,6 @@ pub struct Agent {
     /// Number of commits since the agent was created.
     pub commit_n: u64,
     /// Total cost of its runs in micro-dollars (1/1,000,000 USD); `null` if no run has a price.
-    #[serde(default)]
     pub cost_micros: Option<u64>,
     /// Number of runs whose cost is unknown; `cost_micros` does not include them.
     #[serde(default)]
@@ -344,10 +343,6 @@ pub struct LogEntry {
     pub tokens: u32,
     /// When the entry was appended.
     pub at: Timestamp,
-    /// The lowest trust of what is in the entry, or of what the agent had read when it wrote it.
-    #[schema(value_type = names::Trust)]
-    #[serde(default)]
-    pub trust: Trust,
     /// Whether the entry is in the view, which is sent to the model. Other entries are in the archive.
     pub in_view: bool,
 }
@@ -382,20 +377,15 @@ pub struct MemoryJson {
     pub value: String,
     /// How important it is: where there is no room for all, the more important ones are shown.
     #[schema(value_type = names::Importance)]
-    #[serde(default)]
     pub importance: Importance,
     /// Whether it is shown in every cycle.
-    #[serde(default)]
     pub pinned: bool,
     /// When it was last written.
-    #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
     /// When it was last written, or found by the agent itself.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub used_at: Option<Timestamp>,
+    pub used_at: Timestamp,
     /// The lowest trust of what its cycle had read; `operator` if an operator wrote it.
     #[schema(value_type = names::Trust)]
-    #[serde(default)]
     pub trust: Trust,
 }
 
@@ -409,10 +399,8 @@ pub struct MemoryValue {
     pub value: String,
     /// How important it is. Left out: as before, for a new one `normal`.
     #[schema(value_type = Option<names::Importance>)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub importance: Option<Importance>,
     /// Whether it is shown in every cycle: at most 64 memories, together 4 KiB. Left out: as before, for a new one not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<bool>,
 }
 

@@ -2,7 +2,6 @@
 
 use agent::id::AgentId;
 use agent::limits;
-use agent::memory::Importance;
 use api::{MemoryJson, MemoryValue};
 use client::{Client, ErrorClass, agent_path, segment};
 use serde_json::{Value, json};
@@ -55,15 +54,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
     Ok(Exit::Answered)
 }
 
-/// A memory on one line; what is usual is not said.
-fn line_of(memory: &MemoryJson) -> String {
-    let pinned = if memory.pinned { ", pinned" } else { "" };
-    let marks = match memory.importance {
-        Importance::Normal => pinned.to_owned(),
-        importance => format!(", {} importance{pinned}", importance.as_str()),
-    };
-    let marks = marks.strip_prefix(", ").map(|marks| format!(" ({marks})")).unwrap_or_default();
-    format!("{}{marks}: {}", memory.key, memory.value)
+fn line_of(MemoryJson { key, value, importance, pinned, .. }: &MemoryJson) -> String {
+    let pinned = if *pinned { ", pinned" } else { "" };
+    format!("{key} ({}{pinned}): {value}", importance.as_str())
 }
 
 fn path(agent: AgentId, key: &str) -> String {

@@ -69,8 +69,8 @@ pub(super) async fn consciousness(
     let found = app.ports.reader.entries(agent, after, list.page.limit).await?;
     let view = app.ports.reader.view(agent).await?.unwrap_or_else(View::whole);
     Ok(list.answer(found, |entry| {
-        let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at, trust } = entry;
-        LogEntry { seq, cycle, step, kind, message, tokens, at, trust, in_view: view.shows(seq) }
+        let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at, .. } = entry;
+        LogEntry { seq, cycle, step, kind, message, tokens, at, in_view: view.shows(seq) }
     }))
 }
 
