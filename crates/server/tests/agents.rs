@@ -244,7 +244,7 @@ async fn memories_are_set_listed_and_deleted() {
         (&"k".repeat(121), json!({"value": "x"})),
         ("k", json!({"value": "x".repeat(8 * 1024 + 1)})),
         ("k", json!({"value": "a\u{0}b"})),
-        ("k", json!({"value": "x".repeat(1024 * 1024)})),
+        ("k", json!({"value": "x".repeat(1_000_000)})),
         ("two%0Alines", json!({"value": "x"})),
         ("bell%07", json!({"value": "x"})),
     ] {

@@ -49,7 +49,6 @@ impl Settings {
         self.models.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The settings of the default model, its name included.
     pub(crate) fn of_default(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         let set_values = self.values.iter().filter(|setting| !setting.value.is_null());
         set_values.filter_map(|setting| Some((setting.key.of_model()?, &setting.value)))
