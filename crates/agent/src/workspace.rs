@@ -75,6 +75,8 @@ impl Moment<'_> {
             match last {
                 _ if is_known => None,
                 None if section.is_empty() => None,
+                // A use changes the order of memories and nothing that the agent reads of them.
+                Some(text) if component.part == WorkspacePart::Memories && same_lines(text, &section) => None,
                 Some(text) => {
                     let section = if section.is_empty() { format!("{heading} none\n") } else { section };
                     // A part ends with an empty line.
@@ -122,6 +124,19 @@ impl Moment<'_> {
 
 /// A part and its text as it is shown.
 pub type Section = (WorkspacePart, String);
+
+/// Whether the text has the section with the same lines, in any order.
+fn same_lines(text: &str, section: &str) -> bool {
+    let sorted = |section: &str| {
+        let mut lines: Vec<&str> = section.trim().lines().collect();
+        lines.sort_unstable();
+        lines.iter().map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let heading = section.trim().lines().next().unwrap_or_default();
+    // A section ends with an empty line.
+    let shown = text.split("\n\n").find(|shown| shown.trim().lines().next() == Some(heading));
+    shown.is_some_and(|shown| !heading.is_empty() && sorted(shown) == sorted(section))
+}
 
 /// Whether `last` shows no time, or one that is older than so many minutes.
 fn is_stale(last: Option<&&str>, now: Timestamp, minutes: i64) -> bool {
@@ -409,6 +424,8 @@ mod tests {
         assert_eq!(update(&fewer, "", &[]).unwrap(), shown);
         assert_eq!(update(&fewer, shown, &[]), None, "shown once");
         assert!(update(&before, shown, &[]).unwrap().contains("\"b\""), "it changed back");
+        let used = Facts { memories: vec![memory("b", "2"), memory("a", "1")], ..before.clone() };
+        assert_eq!(update(&used, "", &[]), None, "only their order");
         let none = Facts { memories: Vec::new(), ..before.clone() };
         assert_eq!(update(&none, "", &[]).unwrap(), "[WORKSPACE — what has changed]\n\nYour memories: none");
         let known = moment(&me, &fewer, None).section(WorkspacePart::Memories).unwrap();
