@@ -65,6 +65,7 @@ impl Writing {
             },
             tokens: 40,
             at: self.clock.now(),
+            trust: agent::event::Trust::Member,
         };
         let entries = (from..from + count).map(entry).collect();
         self.commit(CommitKind::Decide, entries).await?;

@@ -54,7 +54,7 @@ fn total(window: &[Arc<Entry>]) -> u64 {
 fn entry(seq: u64, kind: EntryKind, message: ModelMessage) -> Arc<Entry> {
     let (cycle, step, at) = (CycleId(Uuid::from_u128(u128::from(seq / 2))), 0, Timestamp::UNIX_EPOCH);
     let tokens = tokens::estimate(&message.countable());
-    Arc::new(Entry { seq, cycle, step, kind, message, tokens, at })
+    Arc::new(Entry { seq, cycle, step, kind, message, tokens, at, trust: agent::event::Trust::Member })
 }
 
 /// A step as it is appended: a call and its outcome.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::Trust;
 use crate::id::{CallId, CycleId};
 use crate::limits;
 use crate::quote;
@@ -89,17 +90,20 @@ pub struct Outcome {
     /// What the operator sees, if it differs from `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// The lowest trust of the texts of others that it quotes, if the tool knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Trust>,
 }
 
 impl Outcome {
     /// A success.
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { status: OutcomeStatus::Ok, text: text.into(), detail: None }
+        Self { status: OutcomeStatus::Ok, text: text.into(), detail: None, trust: None }
     }
 
     /// A failure that the model reads.
     pub fn error(text: impl Into<String>) -> Self {
-        Self { status: OutcomeStatus::Error, text: text.into(), detail: None }
+        Self { status: OutcomeStatus::Error, text: text.into(), detail: None, trust: None }
     }
 
     /// The call runs on; its result will arrive as an event.
@@ -118,13 +122,13 @@ impl Outcome {
              Do not wait for it, and do not make the call again."
         );
         let text = serde_json::json!({"status": "pending", "call": call, "note": note}).to_string();
-        Self { status: OutcomeStatus::Pending, text, detail: None }
+        Self { status: OutcomeStatus::Pending, text, detail: None, trust: None }
     }
 
     /// The process died after the call had started, and the call must not happen twice.
     pub fn interrupted() -> Self {
         let text = "interrupted; unknown whether it happened. Find out before you try again.";
-        Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None }
+        Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None, trust: None }
     }
 
     /// The call exceeded even the time allowed to a detached call.
@@ -142,7 +146,7 @@ impl Outcome {
             (Effect::Inward | Effect::ReadOnly, _) => "",
         };
         let text = format!("canceled by an operator{known}. Do not call it again unless you are asked to.");
-        Self { status: OutcomeStatus::Canceled, text, detail: None }
+        Self { status: OutcomeStatus::Canceled, text, detail: None, trust: None }
     }
 
     /// Whether the model should treat it as a failure.
@@ -180,7 +184,7 @@ pub enum Recovery {
 pub fn recover(row: &CallRow, times: u32) -> Recovery {
     let unknown = |why: &str| {
         let text = format!("{why}; unknown whether it happened. Find out before you try again.");
-        Recovery::Finish(Outcome { status: OutcomeStatus::Unknown, text, detail: None })
+        Recovery::Finish(Outcome { status: OutcomeStatus::Unknown, text, detail: None, trust: None })
     };
     match row.effect {
         Effect::Inward | Effect::Unsafe => unknown("interrupted, since the server ended while it ran"),
@@ -247,6 +251,20 @@ pub struct CallRow {
     pub outcome: Option<Outcome>,
 }
 
+impl CallRow {
+    /// The trust of its outcome, in a cycle whose lowest trust so far is `cycle`. What a call brings in from outside is
+    /// from outside; what the runtime says about a call is its own.
+    pub fn trust_of_outcome(&self, cycle: Trust) -> Trust {
+        let outcome = self.outcome.as_ref();
+        let own = |status| matches!(status, OutcomeStatus::Pending | OutcomeStatus::Canceled);
+        match outcome.and_then(|outcome| outcome.trust) {
+            Some(quoted) => quoted,
+            None if self.effect == Effect::Inward || outcome.is_none_or(|o| own(o.status)) => cycle,
+            None => Trust::Outside,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +277,23 @@ mod tests {
         assert_eq!(Outcome::ok(raw).shown(), shown.replace("\\n", "\n"));
         let json = r#"{"text":"\u2028 \"so\""}"#;
         assert_eq!(Outcome::ok(json).shown(), json);
+    }
+
+    #[test]
+    fn an_outcome_has_the_trust_of_what_it_quotes_and_what_comes_from_outside_has_none() {
+        let trust = |effect, outcome: Outcome| {
+            CallRow { outcome: Some(outcome), ..row(effect) }.trust_of_outcome(Trust::Member)
+        };
+        let quotes = Outcome { trust: Some(Trust::Agent), ..Outcome::ok("hi") };
+        assert_eq!(trust(Effect::Inward, quotes), Trust::Agent);
+        assert_eq!(trust(Effect::Inward, Outcome::ok("done")), Trust::Member, "that of its cycle");
+        for outcome in [Outcome::ok("a page"), Outcome::error("404"), Outcome::interrupted()] {
+            assert_eq!(trust(Effect::ReadOnly, outcome), Trust::Outside);
+        }
+        for outcome in [Outcome::pending(&CallId("c1".into())), Outcome::canceled(&row(Effect::Unsafe))] {
+            assert_eq!(trust(Effect::Unsafe, outcome), Trust::Member, "our own words");
+        }
+        assert_eq!(row(Effect::Unsafe).trust_of_outcome(Trust::Member), Trust::Member);
     }
 
     fn row(effect: Effect) -> CallRow {

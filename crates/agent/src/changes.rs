@@ -9,6 +9,7 @@ use crate::entry::{Entry, View};
 use crate::event::{Cause, EventProgress, EventState, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, IdleReason, Layer, OpenCycle, Plan};
+use crate::memory::Importance;
 use crate::run::{Run, Usage};
 use crate::space::{NewMessage, PostedMessage};
 
@@ -100,12 +101,34 @@ pub enum MemoryChange {
         key: String,
         /// The note.
         value: String,
+        /// How important it is; `None`: as before, for a new one the default.
+        importance: Option<Importance>,
+        /// Whether it is pinned; `None`: as before, a new one is not.
+        pin: Option<bool>,
+    },
+    /// The agent has found it by searching.
+    Used {
+        /// What it is about.
+        key: String,
     },
     /// Forget.
     Delete {
         /// What it was about.
         key: String,
     },
+}
+
+impl MemoryChange {
+    /// Writes a note whose importance and pin stay as they are.
+    pub fn set(key: impl Into<String>, value: impl Into<String>) -> Self {
+        Self::Set { key: key.into(), value: value.into(), importance: None, pin: None }
+    }
+
+    /// The key of the memory.
+    pub fn key(&self) -> &str {
+        let (Self::Set { key, .. } | Self::Used { key } | Self::Delete { key }) = self;
+        key
+    }
 }
 
 /// A change of one goal.
@@ -210,7 +233,7 @@ pub struct Changes {
     pub call_changes: Vec<CallChange>,
     /// Changes requested by the inward calls.
     pub inward: Inward,
-    /// The cause of the events that the plans in `inward` will create.
+    /// The cause of the events that the plans in `inward` will create. Its trust is that of the memories in `inward`, too.
     pub cause: Cause,
     /// Messages of kind `tool`, one for each new call row of a visible tool. They cause no events and never cause a
     /// refusal: if the agent may not post in the space, the message is left out. Each outcome that is later written

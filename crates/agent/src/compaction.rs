@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::entry::{Compaction, Entry, SummaryMethod, View};
 use crate::id::CycleId;
 use crate::run::Usage;
+use crate::view;
 
 pub use check::{Refused, accepted};
 pub use request::prompt;
@@ -71,7 +72,9 @@ fn recorded(view: &View, window: &[Arc<Entry>], next: View, summary: String, gon
         tokens_after: tokens(&mut window.iter().filter(|entry| next.shows(entry.seq))) + size(Some(&summary)),
         entries: gone.len() as u64,
     };
-    View { summary: Some(summary), compaction: Some(compaction), ..next }
+    // The text is made of these entries and of the summary before.
+    let trust = view::lowest_trust(view, gone).unwrap_or_default();
+    View { summary: Some(summary), compaction: Some(compaction), trust, ..next }
 }
 
 /// The digested view with the model's text instead.

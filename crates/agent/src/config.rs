@@ -244,12 +244,14 @@ pub enum WorkspacePart {
     Plans,
     /// Calls whose outcomes are awaited.
     Calls,
+    /// Earlier messages of the spaces of its events that it was not shown.
+    Messages,
 }
 
 impl WorkspacePart {
     /// All parts, in the order in which they are shown.
-    pub const ALL: [Self; 6] =
-        [Self::Clock, Self::Spaces, Self::Goals, Self::Memories, Self::Plans, Self::Calls];
+    pub const ALL: [Self; 7] =
+        [Self::Clock, Self::Spaces, Self::Goals, Self::Memories, Self::Plans, Self::Calls, Self::Messages];
 }
 
 /// Limits of a cycle.

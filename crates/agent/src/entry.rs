@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::event::Trust;
 use crate::id::CycleId;
 use crate::message::ModelMessage;
 use crate::run::Usage;
@@ -51,6 +52,10 @@ pub struct Entry {
     pub tokens: u32,
     /// When it was appended.
     pub at: Timestamp,
+    /// The lowest trust of the events or outcomes in it; of what the model wrote, the lowest that its cycle had read by
+    /// then. [`Trust::Outside`] in rows of earlier versions, which did not note it.
+    #[serde(default)]
+    pub trust: Trust,
 }
 
 /// The part of the log that is sent to the model: a summary, selected ranges, and everything from `tail` on. A view
@@ -73,6 +78,10 @@ pub struct View {
     /// How the summary came about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Compaction>,
+    /// The lowest trust of all that the summary replaces; it means nothing if there is none. [`Trust::Outside`] in rows of
+    /// earlier versions.
+    #[serde(default)]
+    pub trust: Trust,
 }
 
 impl View {
@@ -86,6 +95,7 @@ impl View {
             reasoning_from: 1,
             native_from: 1,
             compaction: None,
+            trust: Trust::Operator,
         }
     }
 

@@ -126,7 +126,7 @@ pub struct Cause {
     pub root: RootId,
     /// Agent messages between the root and the cycle.
     pub hop: u32,
-    /// The lowest trust of the events that the cycle read.
+    /// The lowest trust of what the cycle had read.
     pub trust: Trust,
 }
 
@@ -372,4 +372,7 @@ pub struct NamedMessage {
     pub mentions: Vec<EntityId>,
     /// When.
     pub at: Timestamp,
+    /// How trustworthy it is.
+    #[serde(default)]
+    pub trust: Trust,
 }

@@ -84,8 +84,13 @@ pub fn batch(events: Vec<Waiting>) -> Batch {
         None => (RootId(String::new()), 1),
     };
     let by_agents = cause.is_some_and(|waiting| waiting.event.envelope.trust == Trust::Agent);
-    let trust = events.iter().map(|w| w.event.envelope.trust).min().unwrap_or(Trust::Outside);
+    let trust = lowest_trust(&events);
     Batch { requesters, root, hop, by_agents, trust, woke_for: woke_for(&events), events }
+}
+
+/// The lowest trust of these events.
+pub fn lowest_trust(events: &[Waiting]) -> Trust {
+    events.iter().map(|waiting| waiting.event.envelope.trust).min().unwrap_or_default()
 }
 
 fn woke_for(events: &[Waiting]) -> String {
@@ -334,7 +339,7 @@ fn message_line(message: &NamedMessage, mention: bool, event: &str, now: Timesta
 }
 
 /// The sender with its handle, because two senders may have the same display name.
-fn sender(message: &NamedMessage) -> String {
+pub(crate) fn sender(message: &NamedMessage) -> String {
     format!(
         "{} (@{}, {})",
         quote::name(&message.sender_name),
@@ -407,6 +412,7 @@ mod tests {
                 text: text.into(),
                 mentions: Vec::new(),
                 at: at(0),
+                trust: if agent { Trust::Agent } else { Trust::Member },
             }),
         }
     }

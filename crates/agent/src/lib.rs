@@ -16,6 +16,7 @@ pub mod message;
 pub mod call;
 pub mod config;
 pub mod life;
+pub mod memory;
 pub mod quote;
 pub mod run;
 pub mod tool;

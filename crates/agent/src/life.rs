@@ -9,9 +9,10 @@ use crate::call::CallRow;
 use crate::config::AgentConfig;
 use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
-use crate::event::{Principal, Trust, Waiting};
+use crate::event::{NamedMessage, Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
 use crate::limits::STEP_RECORDS_KEPT_MAX;
+use crate::memory::Memory;
 use crate::run::{StepRecord, Usage};
 use crate::tokens;
 
@@ -144,6 +145,9 @@ pub struct OpenCycle {
     pub hop: u32,
     /// Lowest trust of the events it read.
     pub trust: Trust,
+    /// Lowest trust of the entries that it has appended: its events, what the workspace quoted beside them, outcomes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<Trust>,
     /// Description of why the agent woke, for the run.
     pub woke_for: String,
     /// Tokens of this cycle's entries, each counted once, and of everything generated.
@@ -225,6 +229,7 @@ impl OpenCycle {
             root: RootId(String::new()),
             hop: 1,
             trust: Trust::Outside,
+            read: None,
             woke_for: String::new(),
             tokens: 0,
             mistakes: 0,
@@ -249,6 +254,17 @@ impl OpenCycle {
             awake_ms: 0,
             opening: Some(id),
         }
+    }
+
+    /// The lowest trust of all that it has read so far. Unlike `trust`, this includes outcomes.
+    pub fn lowest_trust(&self) -> Trust {
+        self.read.map_or(self.trust, |read| read.min(self.trust))
+    }
+
+    /// It has appended these entries.
+    pub fn note_read<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) {
+        let lowest = entries.into_iter().map(|entry| entry.trust).chain(self.read).min();
+        self.read = lowest;
     }
 
     /// Step records to move to rows of their own with the decision that added the newest record: these records no
@@ -358,17 +374,6 @@ impl Life {
     }
 }
 
-/// A note that the agent keeps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
-    /// What it is about.
-    pub key: String,
-    /// The note.
-    pub value: String,
-    /// When it was written last.
-    pub updated_at: Timestamp,
-}
-
 /// A long-term goal of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goal {
@@ -460,7 +465,8 @@ pub struct Facts {
     pub spaces: Vec<SpaceFacts>,
     /// Number of its further spaces, counted up to [`crate::limits::SPACES_COUNTED_MAX`].
     pub more_spaces: usize,
-    /// Its memories, most recent first.
+    /// Its memories, in the order in which they get room in the workspace: the pinned ones, then by importance, then by
+    /// last use.
     pub memories: Vec<Memory>,
     /// Its goals, highest priority first.
     pub goals: Vec<Goal>,
@@ -531,6 +537,10 @@ pub struct Activation {
     pub calls: Vec<CallRow>,
     /// Waiting events that are due, oldest first.
     pub waiting: Vec<Waiting>,
+    /// Messages before the newest of these in its space, back to the last one that the agent has processed, oldest first:
+    /// those that it has not processed, will not be shown as events, and were written by others. Empty if the open cycle
+    /// has decided something, or if the config does not show them.
+    pub recent: Vec<NamedMessage>,
     /// Whether the process died since the open cycle was opened.
     pub died: bool,
     /// What the workspace is rendered from.

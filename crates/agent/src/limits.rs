@@ -121,6 +121,10 @@ pub const MEMORIES_MAX: usize = 500;
 pub const MEMORY_KEY_MAX_BYTES: usize = 120;
 /// Longest value of a memory.
 pub const MEMORY_VALUE_MAX_BYTES: usize = 8 * 1024;
+/// Pinned memories of one agent.
+pub const PINNED_MEMORIES_MAX: usize = 64;
+/// Pinned memories of one agent together, as its workspace shows them: they are shown however small the window is.
+pub const PINNED_MEMORIES_MAX_BYTES: usize = 4 * 1024;
 /// Goals of one agent, including finished ones and sub-goals.
 pub const GOALS_MAX: usize = 100;
 /// Goals that one call sets.
@@ -204,6 +208,16 @@ pub const CLOCK_STALE_PARKED_MINUTES: i64 = 1;
 pub const TREND_RUNS: u32 = 20;
 /// Model requests of one agent for which the store keeps the layers that were sent in addition to the log.
 pub const LAYERS_KEPT: u64 = 1_000;
+/// Earlier messages of the spaces of its events that an activation reads, which the agent was not shown.
+pub const RECENT_MESSAGES_MAX: usize = 10;
+/// Spaces from which they come: those of the newest events.
+pub const RECENT_SPACES_MAX: usize = 4;
+/// How far before an event they are searched in its space, in messages.
+pub const RECENT_LOOK: u64 = 64;
+/// All of them as the workspace shows them; the oldest are left out first.
+pub const RECENT_MAX_BYTES: usize = 4 * 1024;
+/// Text of one of them; of a longer one only the beginning.
+pub const RECENT_TEXT_MAX_BYTES: usize = 1024;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
 /// Context window assumed for a local model that states none, in tokens.

@@ -116,7 +116,16 @@ mod tests {
     fn entry(seq: u64, text: &str) -> Item {
         let message = ModelMessage::user(text.to_owned());
         let (cycle, at) = (CycleId(Uuid::nil()), Timestamp::UNIX_EPOCH);
-        Item::Entry(Arc::new(Entry { seq, cycle, step: 0, kind: EntryKind::Inbox, message, tokens: 1, at }))
+        Item::Entry(Arc::new(Entry {
+            seq,
+            cycle,
+            step: 0,
+            kind: EntryKind::Inbox,
+            message,
+            tokens: 1,
+            at,
+            trust: crate::event::Trust::Member,
+        }))
     }
 
     fn prompt(system: &str, items: Vec<Item>) -> Prompt {

@@ -118,6 +118,15 @@ pub(crate) fn bounded(text: &str, event: &str) -> String {
     )
 }
 
+/// The text as a JSON string literal; of a longer one only the beginning, with the number of bytes that are left out.
+pub(crate) fn within(text: &str, max: usize) -> String {
+    let (head, rest) = text.split_at(fitting(text.chars(), max));
+    match rest.len() {
+        0 => quoted(head),
+        left => format!("{} (… {left} bytes left out)", quoted(head)),
+    }
+}
+
 /// Number of bytes of the first characters that take at most `max` bytes when they are escaped.
 fn fitting(chars: impl Iterator<Item = char>, max: usize) -> usize {
     let (mut written, mut bytes) = (String::new(), 0);

@@ -11,6 +11,7 @@ use crate::event::{Event, EventState};
 use crate::id::{AgentId, CycleId, EventId, SpaceId};
 use crate::life::Standing;
 use crate::limits;
+use crate::memory::{self, Memory};
 use crate::port::Denial;
 
 /// The effect of setting a new standing.
@@ -62,19 +63,22 @@ pub fn amend_agent(agent: AgentId, standing: Standing) -> Result<(), Denial> {
     if standing == Standing::Retired { Err(Denial::Retired(agent)) } else { Ok(()) }
 }
 
-/// Whether an operator may set (or delete) the memory under `key`, given whether the agent has it and how many others.
+/// Whether an operator may change a memory, given whether the agent has it, how many others, and which ones are pinned.
 pub fn change_memory(
     agent: AgentId,
     standing: Standing,
     change: &MemoryChange,
     has: bool,
     others: usize,
+    pinned: &[Memory],
 ) -> Result<(), Denial> {
     match change {
         _ if standing == Standing::Retired => Err(Denial::Retired(agent)),
         MemoryChange::Set { .. } if others >= limits::MEMORIES_MAX => Err(Denial::MemoriesFull(agent)),
         MemoryChange::Delete { key } if !has => Err(Denial::NotFound { what: "memory", name: key.clone() }),
-        MemoryChange::Set { .. } | MemoryChange::Delete { .. } => Ok(()),
+        MemoryChange::Set { .. } => memory::check(&memory::after(pinned, [change]))
+            .map_err(|why| Denial::PinnedFull { agent, why: why.to_string() }),
+        MemoryChange::Used { .. } | MemoryChange::Delete { .. } => Ok(()),
     }
 }
 
@@ -218,15 +222,25 @@ mod tests {
 
     #[test]
     fn an_operator_changes_memories_within_the_agents_limit() {
-        let set = MemoryChange::Set { key: "tea".into(), value: "green".into() };
+        let set = MemoryChange::set("tea", "green");
         let delete = MemoryChange::Delete { key: "tea".into() };
-        let check = |standing, change, has, others| change_memory(ADA, standing, change, has, others);
+        let check = |standing, change, has, others| change_memory(ADA, standing, change, has, others, &[]);
         assert_eq!(check(Active, &set, false, limits::MEMORIES_MAX - 1), Ok(()));
         assert_eq!(check(Active, &set, false, limits::MEMORIES_MAX), Err(Denial::MemoriesFull(ADA)));
         assert_eq!(check(Suspended, &delete, true, limits::MEMORIES_MAX), Ok(()));
         let unknown = Denial::NotFound { what: "memory", name: "tea".into() };
         assert_eq!(check(Active, &delete, false, 3), Err(unknown));
         assert_eq!(check(Retired, &set, true, 0), Err(Denial::Retired(ADA)));
+        let pin = |value: &str, pin| MemoryChange::Set {
+            key: "tea".into(),
+            value: value.into(),
+            importance: None,
+            pin: Some(pin),
+        };
+        let long = "v".repeat(limits::PINNED_MEMORIES_MAX_BYTES);
+        let refused = change_memory(ADA, Active, &pin(&long, true), false, 0, &[]).unwrap_err();
+        assert!(matches!(refused, Denial::PinnedFull { agent: ADA, .. }), "{refused}");
+        assert_eq!(change_memory(ADA, Active, &pin(&long, false), false, 0, &[]), Ok(()));
     }
 
     #[test]

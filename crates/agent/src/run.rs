@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::call::OutcomeStatus;
+use crate::event::Trust;
 use crate::id::{AgentId, CycleId};
 
 /// How a cycle ended.
@@ -95,6 +96,9 @@ pub struct SentRequest {
     pub view: u64,
     /// Its tokens by the estimate.
     pub tokens: u64,
+    /// The lowest trust of what it showed of the history, the summary included; `None` if it showed nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Trust>,
     /// The first thing in which it differs from the request before, if it does not extend it although the view is the
     /// same: then the provider's cache was of no use, which is a fault of this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -38,6 +38,7 @@ pub fn rebuilt(view: &View, window: &[Arc<Entry>]) -> Option<View> {
         reasoning_from: head + 1,
         native_from: head + 1,
         compaction: view.compaction.clone(),
+        trust: view.trust,
     })
 }
 
@@ -122,6 +123,7 @@ mod tests {
             message: ModelMessage { role, parts, native },
             tokens: 1,
             at: Timestamp::UNIX_EPOCH,
+            trust: crate::event::Trust::Member,
         })
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::compaction;
 use crate::entry::{Entry, EntryKind, View};
+use crate::event::Trust;
 use crate::id::CycleId;
 use crate::limits;
 use crate::tokens;
@@ -32,6 +33,13 @@ impl Budget {
         let summary = tokens::bytes_within(tokens / limits::SUMMARY_SHARE).min(limits::SUMMARY_MAX_BYTES);
         Self { tokens, entries: limits::VIEW_ENTRIES_MAX, summary }
     }
+}
+
+/// The lowest trust of what a model reads of this view: its summary and these entries, which it shows. `None` if it reads
+/// nothing. The memories in the workspace have their own trust.
+pub fn lowest_trust<'a>(view: &View, shown: impl IntoIterator<Item = &'a Arc<Entry>>) -> Option<Trust> {
+    let summary = view.summary.as_ref().map(|_| view.trust);
+    summary.into_iter().chain(shown.into_iter().map(|entry| entry.trust)).min()
 }
 
 /// Whether these entries fill more than `percent` of the budget, or are more than it allows.
@@ -153,6 +161,7 @@ mod tests {
             message: ModelMessage::user("x"),
             tokens,
             at: Timestamp::UNIX_EPOCH,
+            trust: Trust::Member,
         })
     }
 
@@ -169,6 +178,28 @@ mod tests {
                 ]
             })
             .collect()
+    }
+
+    #[test]
+    fn the_lowest_trust_of_a_view_is_that_of_its_entries_and_of_all_that_its_summary_replaces() {
+        let of = |seq: u64, trust| Arc::new(Entry { trust, ..(*entry(seq, 1, EntryKind::Inbox, 9)).clone() });
+        let all = [of(1, Trust::Outside), of(2, Trust::Operator), of(3, Trust::Member)];
+        let whole = View::whole();
+        assert_eq!(lowest_trust(&whole, &all), Some(Trust::Outside));
+        assert_eq!(lowest_trust(&whole, &[]), None);
+        let later = |view: &View, window: &[Arc<Entry>], tail, bytes| {
+            compaction::digested(view, window, View { tail, ..view.clone() }, bytes)
+        };
+        // What was read once stays in the summaries of summaries.
+        let first = later(&whole, &all, 2, 1_000);
+        assert_eq!((first.trust, lowest_trust(&first, &all[1..])), (Trust::Outside, Some(Trust::Outside)));
+        let second = later(&first, &all[1..], 3, 1_000);
+        assert_eq!((second.trust, lowest_trust(&second, &all[2..])), (Trust::Outside, Some(Trust::Outside)));
+        // Without a summary nothing of it is read.
+        let forgotten = later(&first, &all[1..], 3, 0);
+        assert_eq!(lowest_trust(&forgotten, &all[2..]), Some(Trust::Member));
+        let trusted = later(&whole, &all[1..], 3, 1_000);
+        assert_eq!(trusted.trust, Trust::Operator);
     }
 
     #[test]

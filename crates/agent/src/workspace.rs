@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::config::WorkspacePart;
 use crate::entity::Entity;
+use crate::event::NamedMessage;
 use crate::id::SpaceId;
 use crate::life::Facts;
 use crate::limits;
@@ -32,6 +33,8 @@ pub struct Moment<'a> {
     pub me: &'a Entity,
     /// Its facts.
     pub facts: &'a Facts,
+    /// Earlier messages of the spaces of its events that it was not shown, oldest first.
+    pub recent: &'a [NamedMessage],
     /// Its active space.
     pub active: Option<SpaceId>,
     /// The parts that are wanted.
@@ -62,10 +65,18 @@ impl Moment<'_> {
             if component.part == WorkspacePart::Clock {
                 return is_stale(last, self.now, stale_minutes).then_some(section);
             }
+            if component.part == WorkspacePart::Messages {
+                // They are shown once. That there are no others makes what was shown no less true.
+                let is_shown =
+                    shown.iter().any(|text| format!("{text}\n\n").contains(&format!("{section}\n")));
+                return (!section.is_empty() && !is_shown).then_some(section);
+            }
             let is_known = known.iter().any(|(part, text)| *part == component.part && *text == section);
             match last {
                 _ if is_known => None,
                 None if section.is_empty() => None,
+                // A use changes the order of memories and nothing that the agent reads of them.
+                Some(text) if component.part == WorkspacePart::Memories && same_lines(text, &section) => None,
                 Some(text) => {
                     let section = if section.is_empty() { format!("{heading} none\n") } else { section };
                     // A part ends with an empty line.
@@ -90,10 +101,15 @@ impl Moment<'_> {
         let all: Vec<_> =
             COMPONENTS.iter().filter(wanted).map(|component| (component, (component.items)(self))).collect();
         let needs = all.iter().map(|(component, items)| needed(component, items)).collect::<Vec<_>>();
+        // In a very small window, what is pinned takes more than the room there is.
+        let kept =
+            all.iter().zip(&needs).map(|((component, items), need)| pinned(component, items).min(*need));
+        let mut given: Vec<usize> = kept.collect();
         let room = self.room.saturating_sub(HEAD.len() + 1);
-        let guaranteed =
-            |(need, (component, _)): (&usize, &(&Component, _))| (*need).min(room * component.share / 100);
-        let mut given: Vec<usize> = needs.iter().zip(&all).map(guaranteed).collect();
+        let shared = room.saturating_sub(given.iter().sum());
+        for ((given, need), (component, _)) in given.iter_mut().zip(&needs).zip(&all) {
+            *given += (need - *given).min(shared * component.share / 100);
+        }
         let mut left = room.saturating_sub(given.iter().sum());
         for (given, need) in given.iter_mut().zip(&needs) {
             let more = (need - *given).min(left);
@@ -109,6 +125,19 @@ impl Moment<'_> {
 /// A part and its text as it is shown.
 pub type Section = (WorkspacePart, String);
 
+/// Whether the text has the section with the same lines, in any order.
+fn same_lines(text: &str, section: &str) -> bool {
+    let sorted = |section: &str| {
+        let mut lines: Vec<&str> = section.trim().lines().collect();
+        lines.sort_unstable();
+        lines.iter().map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let heading = section.trim().lines().next().unwrap_or_default();
+    // A section ends with an empty line.
+    let shown = text.split("\n\n").find(|shown| shown.trim().lines().next() == Some(heading));
+    shown.is_some_and(|shown| !heading.is_empty() && sorted(shown) == sorted(section))
+}
+
 /// Whether `last` shows no time, or one that is older than so many minutes.
 fn is_stale(last: Option<&&str>, now: Timestamp, minutes: i64) -> bool {
     let time = last.and_then(|text| text.split("\nNow: ").nth(1)?.lines().next()?.parse::<Timestamp>().ok());
@@ -121,6 +150,18 @@ fn needed(component: &Component, items: &[Fact]) -> usize {
         0 => 0,
         items => items + component.title.len() + 4,
     }
+}
+
+/// Bytes that the component takes in any case: its pinned items, and the remark on the others.
+fn pinned(component: &Component, items: &[Fact]) -> usize {
+    match pinned_lines(items) {
+        0 => 0,
+        lines => lines + component.title.len() + 4 + limits::WORKSPACE_REMARK_BYTES,
+    }
+}
+
+fn pinned_lines(items: &[Fact]) -> usize {
+    items.iter().filter(|item| item.pinned).map(|item| item.text.len() + 1).sum()
 }
 
 /// The items that fit into `room`, then how many do not, with the names of some.
@@ -139,7 +180,8 @@ fn section(component: &Component, items: &[Fact], room: usize) -> String {
             // A quarter of the room is for names.
             let mut left = room.saturating_sub(title.len() + 4 + limits::WORKSPACE_REMARK_BYTES);
             let named = items.iter().any(|item| item.name.is_some());
-            let mut names_room = if named { left / 4 } else { 0 };
+            let mut names_room =
+                if named { (left / 4).min(left.saturating_sub(pinned_lines(items))) } else { 0 };
             left -= names_room;
             let fits = |size: usize, room: &mut usize| {
                 let rest = room.checked_sub(size);
@@ -162,8 +204,10 @@ mod tests {
     use super::*;
     use crate::config::WakeOn;
     use crate::entity::{EntityKind, Member, Space};
-    use crate::id::{EntityId, GoalId};
-    use crate::life::{Goal, GoalStatus, Memory, SpaceFacts};
+    use crate::event::Trust;
+    use crate::id::{EntityId, GoalId, MessageId};
+    use crate::life::{Goal, GoalStatus, SpaceFacts};
+    use crate::memory::{self, Importance, Memory};
     use uuid::Uuid;
 
     fn entity(n: u128, name: &str, kind: EntityKind) -> Entity {
@@ -197,7 +241,7 @@ mod tests {
 
     fn moment<'a>(me: &'a Entity, facts: &'a Facts, active: Option<SpaceId>) -> Moment<'a> {
         let (parts, room, now) = (&WorkspacePart::ALL, limits::WORKSPACE_MAX_BYTES, Timestamp::UNIX_EPOCH);
-        Moment { me, facts, active, parts, room, now }
+        Moment { me, facts, recent: &[], active, parts, room, now }
     }
 
     fn rendered(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
@@ -259,7 +303,17 @@ mod tests {
     }
 
     fn memory(key: &str, value: &str) -> Memory {
-        Memory { key: key.into(), value: value.into(), updated_at: Timestamp::UNIX_EPOCH }
+        let (at, trust) = (Timestamp::UNIX_EPOCH, Trust::Operator);
+        let (importance, pinned) = (Importance::Normal, false);
+        Memory {
+            key: key.into(),
+            value: value.into(),
+            importance,
+            pinned,
+            updated_at: at,
+            used_at: at,
+            trust,
+        }
     }
 
     #[test]
@@ -287,6 +341,76 @@ mod tests {
     }
 
     #[test]
+    fn pinned_memories_are_shown_in_any_window_before_anything_else() {
+        let me = entity(1, "ada", EntityKind::Agent);
+        let many = (0..200).map(|n| memory(&format!("k{n}"), &"v".repeat(2_000)));
+        let bytes = limits::PINNED_MEMORIES_MAX_BYTES / limits::PINNED_MEMORIES_MAX;
+        let frame = memory::shown_bytes("p00", "");
+        let value = "p".repeat(bytes - frame);
+        let pinned = (0..limits::PINNED_MEMORIES_MAX)
+            .map(|n| Memory { pinned: true, ..memory(&format!("p{n:02}"), &value) });
+        let memories: Vec<_> = pinned.chain(many).collect();
+        memory::check(&memory::after(&memories, &[])).unwrap();
+        let facts = Facts { memories, ..facts() };
+        // The smallest window has less room than they take.
+        for room in [0, 1_000, 4_000, limits::WORKSPACE_MAX_BYTES] {
+            let text = Moment { room, ..moment(&me, &facts, None) }.whole().unwrap();
+            let shown = text.matches(&format!("\" (pinned): \"{value}\"\n")).count();
+            assert_eq!(shown, limits::PINNED_MEMORIES_MAX, "{room}: {text}");
+            assert!(
+                text.len() <= room.max(limits::PINNED_MEMORIES_MAX_BYTES + 200),
+                "{room}: {}",
+                text.len()
+            );
+        }
+        let whole = rendered(&me, &facts, None);
+        assert!(whole.contains("\n- \"k0\": \"vvv") && whole.contains("more left out: \"k"), "{whole}");
+    }
+
+    fn said(seq: u64, text: &str) -> NamedMessage {
+        NamedMessage {
+            id: MessageId(Uuid::from_u128(u128::from(seq))),
+            space: SpaceId(Uuid::from_u128(9)),
+            space_handle: "family".into(),
+            seq,
+            sender: EntityId(Uuid::from_u128(2)),
+            sender_name: "Husam\n- [space x]".into(),
+            sender_handle: "husam".into(),
+            sender_kind: EntityKind::Human,
+            text: text.into(),
+            mentions: Vec::new(),
+            at: Timestamp::UNIX_EPOCH,
+            trust: Trust::Member,
+        }
+    }
+
+    #[test]
+    fn earlier_messages_are_quoted_bounded_and_shown_once() {
+        let (me, facts) = (entity(1, "ada", EntityKind::Agent), facts());
+        let show = |recent: &[NamedMessage], shown: &[&str]| {
+            let now = Moment { recent, ..moment(&me, &facts, None) };
+            if shown.is_empty() { now.whole() } else { now.update(shown, &[], 10) }
+        };
+        let three = [said(1, "one"), said(2, "two\n[WORKSPACE"), said(3, &"ü".repeat(40_000))];
+        let whole = show(&three, &[]).unwrap();
+        let line = r#"- [space family] "Husam\n- [space x]" (@husam, human), 1970-01-01T00:00:00Z: "two\n[WORKSPACE""#;
+        assert!(
+            whole.contains("\nEarlier messages that you were not shown:\n- ") && whole.contains(line),
+            "{whole}"
+        );
+        assert!(whole.find("\"one\"") < whole.find("\"two") && whole.contains("bytes left out)"), "{whole}");
+        assert_eq!(show(&three, &[&whole]), None, "in the same cycle");
+        assert_eq!(show(&[], &[&whole]), None, "in the next cycle");
+        let update = show(&[said(4, "four")], &[&whole]).unwrap();
+        assert!(update.contains("\"four\"") && !update.contains("\"one\""), "{update}");
+        let long: Vec<_> = (1..=10).map(|seq| said(seq, &format!("{seq:02}{}", "x".repeat(900)))).collect();
+        let newest = show(&long, &[]).unwrap();
+        assert!(newest.contains("\"10xx") && !newest.contains("\"05xx"), "the oldest are left out first");
+        let none = Moment { parts: &[WorkspacePart::Clock], recent: &three, ..moment(&me, &facts, None) };
+        assert!(!none.whole().unwrap().contains("one"));
+    }
+
+    #[test]
     fn only_what_has_changed_is_shown_again() {
         let me = entity(1, "ada", EntityKind::Agent);
         let before = Facts { memories: vec![memory("a", "1"), memory("b", "2")], ..facts() };
@@ -300,6 +424,8 @@ mod tests {
         assert_eq!(update(&fewer, "", &[]).unwrap(), shown);
         assert_eq!(update(&fewer, shown, &[]), None, "shown once");
         assert!(update(&before, shown, &[]).unwrap().contains("\"b\""), "it changed back");
+        let used = Facts { memories: vec![memory("b", "2"), memory("a", "1")], ..before.clone() };
+        assert_eq!(update(&used, "", &[]), None, "only their order");
         let none = Facts { memories: Vec::new(), ..before.clone() };
         assert_eq!(update(&none, "", &[]).unwrap(), "[WORKSPACE — what has changed]\n\nYour memories: none");
         let known = moment(&me, &fewer, None).section(WorkspacePart::Memories).unwrap();

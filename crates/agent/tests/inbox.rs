@@ -329,6 +329,7 @@ fn data() -> impl Strategy<Value = (EventKind, EventData, Option<NamedMessage>)>
                     text,
                     mentions: Vec::new(),
                     at,
+                    trust: Trust::Member,
                 }
             });
     let in_space =

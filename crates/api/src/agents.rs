@@ -2,9 +2,10 @@
 
 use agent::config::WakeOn;
 use agent::entry::EntryKind;
-use agent::event::{Envelope, EventData, EventKind, EventProgress, EventState};
+use agent::event::{Envelope, EventData, EventKind, EventProgress, EventState, Trust};
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
-use agent::life::{Goal, Memory, Plan, Standing};
+use agent::life::{Goal, Plan, Standing};
+use agent::memory::{Importance, Memory};
 use agent::message::ModelMessage;
 use agent::port::InboxRow;
 use agent::run::{self, Ending, StepRecord};
@@ -73,7 +74,6 @@ pub struct Agent {
     /// Number of commits since the agent was created.
     pub commit_n: u64,
     /// Total cost of its runs in micro-dollars (1/1,000,000 USD); `null` if no run has a price.
-    #[serde(default)]
     pub cost_micros: Option<u64>,
     /// Number of runs whose cost is unknown; `cost_micros` does not include them.
     #[serde(default)]
@@ -350,7 +350,7 @@ pub struct LogEntry {
 impl LogEntry {
     /// The entry, in the view or not.
     pub fn of(entry: agent::entry::Entry, in_view: bool) -> Self {
-        let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at } = entry;
+        let agent::entry::Entry { seq, cycle, step, kind, message, tokens, at, .. } = entry;
         Self { seq, cycle, step, kind, message, tokens, at, in_view }
     }
 }
@@ -364,7 +364,7 @@ pub struct FactsJson {
     /// Number of further spaces, counted up to 1,000 spaces in total.
     #[serde(default)]
     pub more_spaces: usize,
-    /// Memories of the agent, most recent first.
+    /// Memories of the agent: the pinned ones first, then by importance, then by last use.
     #[schema(value_type = Vec<Object>)]
     pub memories: Vec<Memory>,
     /// Goals of the agent, highest priority first.
@@ -383,12 +383,21 @@ pub struct MemoryJson {
     pub key: String,
     /// The note.
     pub value: String,
+    /// How important it is: where there is no room for all, the more important ones are shown.
+    #[schema(value_type = names::Importance)]
+    pub importance: Importance,
+    /// Whether it is shown in every cycle.
+    pub pinned: bool,
     /// When it was last written.
-    #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
+    /// When it was last written, or found by the agent itself.
+    pub used_at: Timestamp,
+    /// The lowest trust of what its cycle had read; `operator` if an operator wrote it.
+    #[schema(value_type = names::Trust)]
+    pub trust: Trust,
 }
 
-copied!(memory: Memory => MemoryJson { ..memory => { key, value, updated_at } });
+copied!(memory: Memory => MemoryJson { ..memory => { key, value, importance, pinned, updated_at, used_at, trust } });
 
 /// The value of a memory to set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -396,6 +405,11 @@ copied!(memory: Memory => MemoryJson { ..memory => { key, value, updated_at } })
 pub struct MemoryValue {
     /// The note, at most 8 KiB.
     pub value: String,
+    /// How important it is. Left out: as before, for a new one `normal`.
+    #[schema(value_type = Option<names::Importance>)]
+    pub importance: Option<Importance>,
+    /// Whether it is shown in every cycle: at most 64 memories, together 4 KiB. Left out: as before, for a new one not.
+    pub pinned: Option<bool>,
 }
 
 /// A space of an agent.

@@ -58,6 +58,8 @@ names! {
     EntryKind = of!(agent::entry::EntryKind: Inbox Injection Assistant Outcomes Notice);
     /// How far a content can be trusted.
     Trust = ["outside", "agent", "member", "operator"];
+    /// How important a memory is.
+    Importance = of!(agent::memory::Importance: Low Normal High);
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
     /// What an alert is about.

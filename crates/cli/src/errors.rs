@@ -156,6 +156,7 @@ fn command_path(line: &[OsString]) -> Vec<String> {
 fn foreign(error: &clap::Error, path: &[String]) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::InvalidValue => return None,
         _ => ContextKind::InvalidArg,
     };
     let Some(ContextValue::String(word)) = error.get(kind) else { return None };

@@ -42,7 +42,7 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
     let configured = |name: &str, default: bool| settings.model(name, default, |name| secrets.named(name));
     let wanted = settings.get("model.name");
     let (config, why) = match wanted.value.as_str() {
-        Some(demo::NAME) if settings.describes_the_model() => {
+        Some(demo::NAME) if settings.of_default().any(|(setting, _)| setting != "name") => {
             return Err(Failure::usage("the demo model has no address, tool mode or window")
                 .hint("leave these out, or name a PROVIDER/MODEL"));
         }

@@ -76,7 +76,16 @@ impl Conversation {
     pub(crate) fn entry(&mut self, kind: EntryKind, message: ModelMessage) {
         self.seq += 1;
         let (cycle, at) = (self.prompt.cycle, Timestamp::UNIX_EPOCH);
-        let entry = Entry { seq: self.seq, cycle, step: self.step, kind, message, tokens: 1, at };
+        let entry = Entry {
+            seq: self.seq,
+            cycle,
+            step: self.step,
+            kind,
+            message,
+            tokens: 1,
+            at,
+            trust: agent::event::Trust::Member,
+        };
         self.prompt.items.push(Item::Entry(Arc::new(entry)));
     }
 

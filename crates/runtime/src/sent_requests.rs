@@ -41,7 +41,8 @@ impl SentRequests {
         }
         let (prefix, view, tokens) = (prompt.fingerprint(), prompt.view, prompt.tokens);
         self.last = Some((model.name.clone(), prompt));
-        SentRequest { prefix, view, tokens, broken }
+        // The cycle knows the trust of its entries.
+        SentRequest { prefix, view, tokens, broken, trust: None }
     }
 }
 

@@ -233,7 +233,7 @@ impl OutwardCall {
             Err(error) => {
                 let text = "the tool crashed; unknown whether it happened".to_owned();
                 let (status, detail) = (OutcomeStatus::Unknown, Some(error.to_string()));
-                (Outcome { status, text, detail }, self.span())
+                (Outcome { status, text, detail, trust: None }, self.span())
             }
         }
     }

@@ -125,6 +125,7 @@ mod tests {
                 message: ModelMessage::user("x".repeat(bytes)),
                 tokens: 1,
                 at: jiff::Timestamp::UNIX_EPOCH,
+                trust: agent::event::Trust::Member,
             };
             Kept { window: vec![Arc::new(entry)], memo: Memo(Some(Box::new(()))), ..kept() }
         };

@@ -3,8 +3,8 @@
 use agent::entry::Entry;
 use agent::event::EventState;
 use agent::id::{AgentId, EntityId, SpaceId};
-use agent::life::Memory;
 use agent::limits::PAGE_MAX;
+use agent::memory::Memory;
 use agent::port::{InboxFilter, InboxRow, MessageFilter, PageRequest, RunFilter};
 use agent::run::Run;
 use agent::space::Message;

@@ -90,6 +90,8 @@ codes! {
     SpaceFull = "space_full", 409;
     /// The agent keeps as many memories as it can keep.
     MemoriesFull = "memories_full", 409;
+    /// The pinned memories of the agent would be too many or too long.
+    PinnedMemoriesFull = "pinned_memories_full", 409;
     /// The agent is retired.
     AgentRetired = "agent_retired", 409;
     /// The agent is not running that cycle.
@@ -351,6 +353,7 @@ impl From<Denial> for Problem {
             Denial::SpaceClosed(_) => Code::SpaceClosed,
             Denial::SpaceFull(_) => Code::SpaceFull,
             Denial::MemoriesFull(_) => Code::MemoriesFull,
+            Denial::PinnedFull { .. } => Code::PinnedMemoriesFull,
             Denial::Retired(_) => Code::AgentRetired,
             Denial::InboxFull(_) => Code::InboxFull,
             Denial::MessageIdTaken => Code::IdTaken,

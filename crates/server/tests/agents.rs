@@ -257,9 +257,16 @@ async fn memories_are_set_listed_and_deleted() {
         (&"k".repeat(121), json!({"value": "x"})),
         ("k", json!({"value": "x".repeat(8 * 1024 + 1)})),
         ("k", json!({"value": "a\u{0}b"})),
+        ("k", json!({"value": "x".repeat(1_000_000)})),
+        ("two%0Alines", json!({"value": "x"})),
+        ("bell%07", json!({"value": "x"})),
     ] {
         let bad = set(key, body).await;
         assert_eq!((bad.status, bad.code()), (422, "bad_value"), "{bad:?}");
+    }
+    for body in [json!({"value": "x", "importance": "urgent"}), json!({"value": "x", "pinned": "yes"})] {
+        let bad = set("k", body).await;
+        assert_eq!((bad.status, bad.code()), (422, "wrong_type"), "{bad:?}");
     }
     for (status, code) in [(204, ""), (404, "not_found")] {
         let gone = world.ask(Method::DELETE, &path("city"), ADMIN, None).await;
@@ -270,6 +277,36 @@ async fn memories_are_set_listed_and_deleted() {
     assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
     let retired = set("k", json!({"value": "x"})).await;
     assert_eq!((retired.status, retired.code()), (409, "agent_retired"), "{retired:?}");
+}
+
+#[tokio::test]
+async fn a_memory_keeps_its_importance_and_its_pin_until_others_are_given_and_pins_are_limited() {
+    let world = World::new().await;
+    let set = async |key: &str, body| {
+        world.ask(Method::PUT, &format!("/v1/agents/muhammad/memories/{key}"), ADMIN, Some(body)).await
+    };
+    let of = |answer: &crate::world::Answer| {
+        let json = &answer.json;
+        (json["importance"].clone(), json["pinned"].clone(), json["trust"].clone())
+    };
+    let new = set("city", json!({"value": "Rome"})).await;
+    assert_eq!(of(&new), (json!("normal"), json!(false), json!("operator")), "{new:?}");
+    assert_eq!(new.json["used_at"], new.json["updated_at"]);
+    set("city", json!({"value": "Rome", "importance": "high", "pinned": true})).await;
+    let kept = set("city", json!({"value": "Oslo"})).await;
+    assert_eq!(of(&kept), (json!("high"), json!(true), json!("operator")), "{kept:?}");
+    for n in 1..64 {
+        assert_eq!(set(&format!("k{n}"), json!({"value": "v", "pinned": true})).await.status, 200);
+    }
+    let full = set("k64", json!({"value": "v", "pinned": true})).await;
+    assert_eq!((full.status, full.code()), (409, "pinned_memories_full"), "{full:?}");
+    let detail = full.json["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("`muhammad`") && detail.contains("would make 65; unpin others first"),
+        "{detail}"
+    );
+    assert_eq!(set("city", json!({"value": "Oslo", "pinned": false})).await.status, 200);
+    assert_eq!(set("k64", json!({"value": "v", "pinned": true})).await.status, 200);
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ async fn open_call(world: &World) -> CallId {
         message: agent::message::ModelMessage::user("thought"),
         tokens: 1,
         at: now,
+        trust: agent::event::Trust::Member,
     }];
     decide.shows = vec![agent::space::NewMessage {
         id: MessageId::of_call(&id),

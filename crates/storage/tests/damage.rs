@@ -116,7 +116,7 @@ async fn a_damaged_entry_is_named_and_affects_only_its_agent() {
     store.close().await.unwrap();
     let db = Connection::open(dir.path().join("vivarium.db")).unwrap();
     for (agent, crc) in [(1, 1), (2, i64::from(crc32fast::hash(br#"{"role":"user","parts":[]}"#)))] {
-        let sql = "INSERT INTO entry VALUES (?, 1, zeroblob(16), 0, 'inbox', 1, 0, 1, ?, '{\"role\":\"user\",\"parts\":[]}')";
+        let sql = "INSERT INTO entry VALUES (?, 1, zeroblob(16), 0, 'inbox', 1, 0, 1, ?, '{\"role\":\"user\",\"parts\":[]}', 0)";
         db.execute(sql, (agent, crc)).unwrap();
     }
     drop(db);

@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agent::event::Trust;
+use agent::memory::Importance;
 use agent::port::{Reader, Store};
 use rusqlite::Connection;
 use storage::sqlite::{self, Sqlite, verify};
@@ -99,6 +101,17 @@ async fn a_store_of_each_version_is_migrated_and_can_be_used() {
         let activation = store.wake(bob, now, None).await.unwrap().unwrap();
         assert!(activation.life.open.is_some_and(|open| open.decided), "from version {version}");
         assert_eq!(activation.calls.len(), 1, "from version {version}");
+        if version < 4 {
+            // Nobody noted what older rows were made of.
+            let entries = store.entries(bob, 0, 100).await.unwrap().items;
+            assert!(!entries.is_empty() && entries.iter().all(|entry| entry.trust == Trust::Outside));
+            let view = store.view(ada).await.unwrap();
+            assert!(view.is_none_or(|view| view.trust == Trust::Outside), "from version {version}");
+            for memory in store.facts(ada).await.unwrap().unwrap().memories {
+                assert_eq!((memory.used_at, memory.trust), (memory.updated_at, Trust::Outside));
+                assert_eq!((memory.importance, memory.pinned), (Importance::Normal, false));
+            }
+        }
         store.close().await.unwrap();
 
         // The backup from before undoes the migration.

@@ -76,7 +76,8 @@ pub(crate) struct Done;
 impl PrebuiltTool for Done {
     type Args = DoneArgs;
     const NAME: &'static str = "done";
-    const DESCRIPTION: &'static str = "Go back to sleep; you wake up when something new arrives. Calls in the same response are still carried out.";
+    const DESCRIPTION: &'static str =
+        "Go back to sleep until something new arrives. Calls in the same response are still carried out.";
 
     async fn run(args: DoneArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         let mut reply = json!({"success": true});

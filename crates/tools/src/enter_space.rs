@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::typed::{PrebuiltTool, done, take_fitting, to_text};
+use crate::typed::{PrebuiltTool, quoting, take_fitting, to_text};
 use crate::{message_lines, space_ref};
 
 /// Bytes of a space's description that are shown.
@@ -29,7 +29,7 @@ pub(crate) struct EnterSpace;
 impl PrebuiltTool for EnterSpace {
     type Args = EnterSpaceArgs;
     const NAME: &'static str = "enter_space";
-    const DESCRIPTION: &'static str = "Make a space the active one until you change it. Returns its members and latest messages. Not needed to send to a space that you name.";
+    const DESCRIPTION: &'static str = "Make a space the active one. Returns its members and latest messages. Not needed to send to a space that you name.";
 
     async fn run(args: EnterSpaceArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = space_ref::named(&context, &args.space).await?;
@@ -55,7 +55,7 @@ impl PrebuiltTool for EnterSpace {
         reply["total"] = json!(page.total);
         reply["next_before"] = json!(page.next_before);
         let inward = Inward { active_space: Some(space.id), ..Inward::default() };
-        Ok(done(&reply, inward))
+        Ok(quoting(&reply, page.trust, inward))
     }
 }
 

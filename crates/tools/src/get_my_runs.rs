@@ -34,7 +34,7 @@ pub(crate) struct GetMyRuns;
 impl PrebuiltTool for GetMyRuns {
     type Args = GetMyRunsArgs;
     const NAME: &'static str = "get_my_runs";
-    const DESCRIPTION: &'static str = "List your latest finished runs, newest first: when and why you woke up, how it ended, your summaries.";
+    const DESCRIPTION: &'static str = "List your latest runs: why you woke up, how it ended, your summaries.";
 
     async fn run(args: GetMyRunsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let limit = args.limit.unwrap_or(RUNS_DEFAULT).min(limits::RUNS_SHOWN_MAX);

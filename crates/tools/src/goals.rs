@@ -72,7 +72,8 @@ pub(crate) struct SetGoals;
 impl PrebuiltTool for SetGoals {
     type Args = SetGoalsArgs;
     const NAME: &'static str = "set_goals";
-    const DESCRIPTION: &'static str = "Create or change goals; you see them each time you wake up. With `id`, only the given fields change.";
+    const DESCRIPTION: &'static str =
+        "Create or change goals; you see them when you wake up. With `id`, only the given fields change.";
 
     async fn run(args: SetGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = current_goals(&context);

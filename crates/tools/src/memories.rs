@@ -1,10 +1,9 @@
 //! `set_memories` and `delete_memories`: notes under a key, which the agent's workspace shows in every
 //! activation. `set_memories` makes all its changes or none; `delete_memories` fails only if no key exists.
 
-use std::collections::BTreeSet;
-
 use agent::changes::{Inward, MemoryChange};
 use agent::limits;
+use agent::memory::{self, Importance};
 use agent::port::{Done, ToolContext, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,6 +20,18 @@ pub(crate) struct MemoryArg {
     #[schemars(length(min = 1))]
     key: String,
     value: String,
+    importance: Option<ImportanceArg>,
+    pin: Option<bool>,
+}
+
+// No doc comment: the model would read it.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum ImportanceArg {
+    Low,
+    Normal,
+    High,
 }
 
 /// Arguments of `set_memories`.
@@ -38,32 +49,33 @@ impl PrebuiltTool for SetMemories {
     type Args = SetMemoriesArgs;
     const NAME: &'static str = "set_memories";
     const DESCRIPTION: &'static str =
-        "Save notes by key; you see them each time you wake up. An existing key is overwritten.";
+        "Save or overwrite notes by key; you see them when you wake up, pinned ones always.";
 
     async fn run(args: SetMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let mut keys = current_keys(&context);
+        let nothing = |wrong: String| ToolError::new(format!("nothing was set: {wrong}"));
         let mut set = Vec::new();
         let mut memories = Vec::with_capacity(args.memories.len());
-        for MemoryArg { key, value } in args.memories {
+        for MemoryArg { key, value, importance, pin } in args.memories {
             let key = key.trim().to_owned();
-            check_size(&key, &value)?;
-            keys.insert(key.clone());
+            if let Some(wrong) = memory::flaw(&key, &value) {
+                return Err(nothing(wrong));
+            }
             if !set.contains(&key) {
                 set.push(key.clone());
             }
-            memories.push(MemoryChange::Set { key, value });
+            let importance = importance.map(|importance| match importance {
+                ImportanceArg::Low => Importance::Low,
+                ImportanceArg::Normal => Importance::Normal,
+                ImportanceArg::High => Importance::High,
+            });
+            memories.push(MemoryChange::Set { key, value, importance, pin });
         }
-        if keys.len() > limits::MEMORIES_MAX {
-            let max = limits::MEMORIES_MAX;
-            let got = keys.len();
-            return Err(ToolError::new(format!(
-                "nothing was set: wanted at most {max} notes in all, these would make {got}; \
-                 use delete_memories or put several facts into one note"
-            )));
-        }
+        let changes = context.pending.memories.iter().chain(&memories);
+        let after = memory::after(&context.facts.memories, changes);
+        memory::check(&after).map_err(|wrong| nothing(wrong.to_string()))?;
         let mut reply = json!({"success": true});
         put_listed(&mut reply, "set", &set);
-        reply["total"] = json!(keys.len());
+        reply["total"] = json!(after.len());
         Ok(done(&reply, Inward { memories, ..Inward::default() }))
     }
 }
@@ -85,11 +97,11 @@ impl PrebuiltTool for DeleteMemories {
     const DESCRIPTION: &'static str = "Delete notes by key.";
 
     async fn run(args: DeleteMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let mut keys = current_keys(&context);
+        let mut keys = memory::after(&context.facts.memories, &context.pending.memories);
         let (mut deleted, mut not_found) = (Vec::new(), Vec::new());
         for key in args.keys {
             let key = key.trim().to_owned();
-            if keys.remove(&key) {
+            if keys.remove(key.as_str()).is_some() {
                 deleted.push(key);
             } else if !deleted.contains(&key) && !not_found.contains(&key) {
                 not_found.push(key);
@@ -99,7 +111,7 @@ impl PrebuiltTool for DeleteMemories {
             let asked = listed(not_found.iter().map(|key| format!("`{}`", cut(key))));
             let known = match keys.len() {
                 0 => "you keep no notes".to_owned(),
-                _ => format!("your keys: {}", listed(keys.iter().map(|key| format!("`{key}`")))),
+                _ => format!("your keys: {}", listed(keys.keys().map(|key| format!("`{key}`")))),
             };
             return Err(ToolError::new(format!("no note of yours has the key {asked}; {known}")));
         }
@@ -114,31 +126,4 @@ impl PrebuiltTool for DeleteMemories {
         reply["total"] = json!(keys.len());
         Ok(done(&reply, Inward { memories, ..Inward::default() }))
     }
-}
-
-/// The agent's keys, including the changes of earlier calls in this step.
-fn current_keys(context: &ToolContext<'_>) -> BTreeSet<String> {
-    let mut keys: BTreeSet<_> = context.facts.memories.iter().map(|memory| memory.key.clone()).collect();
-    for change in &context.pending.memories {
-        match change {
-            MemoryChange::Set { key, .. } => keys.insert(key.clone()),
-            MemoryChange::Delete { key } => keys.remove(key),
-        };
-    }
-    keys
-}
-
-fn check_size(key: &str, value: &str) -> Result<(), ToolError> {
-    let wrong = if key.is_empty() {
-        "wanted a key with something in it, got only white space".to_owned()
-    } else if key.len() > limits::MEMORY_KEY_MAX_BYTES {
-        let max = limits::MEMORY_KEY_MAX_BYTES;
-        format!("wanted a key of at most {max} bytes, got {} in `{}`", key.len(), cut(key))
-    } else if value.len() > limits::MEMORY_VALUE_MAX_BYTES {
-        let max = limits::MEMORY_VALUE_MAX_BYTES;
-        format!("wanted a value of at most {max} bytes, got {} under `{}`", value.len(), cut(key))
-    } else {
-        return Ok(());
-    };
-    Err(ToolError::new(format!("nothing was set: {wrong}")))
 }

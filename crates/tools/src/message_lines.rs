@@ -5,7 +5,7 @@
 
 use agent::call::head_and_tail;
 use agent::entity::EntityKind;
-use agent::event::NamedMessage;
+use agent::event::{NamedMessage, Trust};
 use agent::life::SpaceFacts;
 use agent::limits;
 use agent::port::{StoreError, ToolContext, ToolError};
@@ -24,6 +24,8 @@ pub(crate) struct Page {
     pub(crate) total: u64,
     /// The `before` of the next older page; `None` if there is none.
     pub(crate) next_before: Option<u64>,
+    /// The lowest trust of what others wrote in them; `None` if that is nothing.
+    pub(crate) trust: Option<Trust>,
 }
 
 /// The newest messages before `before`: at most `limit`, and at most `budget` bytes, but at least one.
@@ -66,9 +68,11 @@ pub(crate) async fn page(
         messages.push(shown);
     }
     messages.reverse();
+    let shown = stored.iter().rev().take_while(|message| oldest.is_some_and(|oldest| message.seq >= oldest));
+    let trust = shown.filter(|message| message.sender != own).map(|message| message.trust).min();
     // If only pending messages were shown, the next page begins with the newest stored one.
     let next_before = oldest.or_else(|| stored.last().map(|message| message.seq + 1)).filter(|seq| *seq > 1);
-    Ok(Page { messages, total: stored_count + pending_messages.len() as u64, next_before })
+    Ok(Page { messages, total: stored_count + pending_messages.len() as u64, next_before, trust })
 }
 
 /// A failure of the store as a tool error: the model is told to try again, the operator gets the reason.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::typed::{PrebuiltTool, done};
+use crate::typed::{PrebuiltTool, quoting};
 use crate::{message_lines, space_ref};
 
 /// Bytes reserved for the parts of a reply other than the messages.
@@ -48,6 +48,6 @@ impl PrebuiltTool for ReadMessages {
             "total": page.total,
             "next_before": page.next_before,
         });
-        Ok(done(&reply, Inward::default()))
+        Ok(quoting(&reply, page.trust, Inward::default()))
     }
 }

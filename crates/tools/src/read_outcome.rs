@@ -3,6 +3,7 @@
 
 use agent::call::Outcome;
 use agent::changes::Inward;
+use agent::event::Trust;
 use agent::id::CallId;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
@@ -46,6 +47,8 @@ impl PrebuiltTool for ReadOutcome {
         let call = CallId(args.call);
         let row = context.lookup.call(context.agent, call.clone()).await.map_err(unreadable)?;
         let row = row.ok_or_else(|| ToolError::new(format!("you have made no call with the id `{call}`")))?;
+        // Only the cycle of that call knows how far it trusted an outcome that quotes nobody.
+        let trust = Some(row.trust_of_outcome(Trust::Operator)).filter(|trust| *trust < Trust::Operator);
         let outcome = row.outcome.ok_or_else(|| ToolError::new(format!("`{call}` has no outcome yet")))?;
         let (from, most) = (args.from.unwrap_or(1), args.lines.unwrap_or(LINES_DEFAULT).min(LINES_MAX));
         let lines = lines(&outcome.text);
@@ -64,7 +67,7 @@ impl PrebuiltTool for ReadOutcome {
         let shown: Vec<&str> = rest.iter().take(most as usize).take_while(fits).copied().collect();
         let to = from as usize + shown.len() - 1;
         let text = format!("[lines {from} to {to} of {}]\n{}", lines.len(), shown.join("\n"));
-        Ok(Done { outcome: Outcome::ok(text), inward: Inward::default() })
+        Ok(Done { outcome: Outcome { trust, ..Outcome::ok(text) }, inward: Inward::default() })
     }
 }
 

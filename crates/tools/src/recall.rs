@@ -1,7 +1,7 @@
 //! `recall` and `read_cycle`: the agent's archive, searched by words and read cycle by cycle.
 
 use agent::call::head_and_tail;
-use agent::changes::Inward;
+use agent::changes::{Inward, MemoryChange};
 use agent::entry::Entry;
 use agent::id::CycleId;
 use agent::limits;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::arguments::cut;
 use crate::message_lines::unreadable;
 use crate::space_ref::listed;
-use crate::typed::{PrebuiltTool, done, take_fitting};
+use crate::typed::{PrebuiltTool, quoting, take_fitting};
 
 /// Bytes reserved for the parts of a reply other than the list.
 const FRAME_BYTES: usize = 512;
@@ -91,7 +91,12 @@ impl PrebuiltTool for Recall {
                 format!("of messages, only those in your {most} most recently active spaces were searched");
             reply["searched"] = json!(searched + "; name a `space` to search another");
         }
-        Ok(done(&reply, Inward::default()))
+        // Finding a memory is a use of it.
+        let kept = found.excerpts.iter().filter(|excerpt| excerpt.kind == RecallKind::Memory);
+        let used = kept.filter_map(|excerpt| Some(MemoryChange::Used { key: excerpt.key.clone()? }));
+        let inward = Inward { memories: used.collect(), ..Inward::default() };
+        let trust = found.excerpts.iter().filter_map(|excerpt| excerpt.trust).min();
+        Ok(quoting(&reply, trust, inward))
     }
 }
 
@@ -161,7 +166,8 @@ impl PrebuiltTool for ReadCycle {
         if left_out > 0 {
             reply["left_out"] = json!(left_out);
         }
-        Ok(done(&reply, Inward::default()))
+        let trust = entries.iter().map(|entry| entry.trust).min();
+        Ok(quoting(&reply, trust, Inward::default()))
     }
 }
 

@@ -34,8 +34,7 @@ pub(crate) struct SendMessage;
 impl PrebuiltTool for SendMessage {
     type Args = SendMessageArgs;
     const NAME: &'static str = "send_message";
-    const DESCRIPTION: &'static str =
-        "Post a message to a space you are a member of. All members can read it.";
+    const DESCRIPTION: &'static str = "Post a message to one of your spaces. All members can read it.";
 
     async fn precheck(arguments: &Value, context: &ToolContext<'_>) -> Result<(), ToolError> {
         let at =

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use agent::call::{Effect, Outcome};
 use agent::changes::Inward;
+use agent::event::Trust;
 use agent::limits;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
 use agent::quote::one_line;
@@ -92,6 +93,12 @@ impl<T: PrebuiltTool> Tool for Typed<T> {
 /// A success: compact JSON for the model, and the changes.
 pub(crate) fn done(reply: &Value, inward: Inward) -> Done {
     Done { outcome: Outcome::ok(to_text(reply)), inward }
+}
+
+/// A success that quotes texts of others, the lowest trust of which is known.
+pub(crate) fn quoting(reply: &Value, trust: Option<Trust>, inward: Inward) -> Done {
+    let done = done(reply, inward);
+    Done { outcome: Outcome { trust, ..done.outcome }, ..done }
 }
 
 /// A value as the model reads it: invisible and direction-changing characters are written as escapes.

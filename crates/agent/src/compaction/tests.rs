@@ -12,7 +12,16 @@ use crate::prompt::{Item, ToolChoice};
 
 fn entry(seq: u64, cycle: u128, kind: EntryKind, message: ModelMessage) -> Arc<Entry> {
     let cycle = CycleId(Uuid::from_u128(cycle));
-    Arc::new(Entry { seq, cycle, step: 0, kind, message, tokens: 50, at: Timestamp::UNIX_EPOCH })
+    Arc::new(Entry {
+        seq,
+        cycle,
+        step: 0,
+        kind,
+        message,
+        tokens: 50,
+        at: Timestamp::UNIX_EPOCH,
+        trust: crate::event::Trust::Member,
+    })
 }
 
 /// A cycle that read a text and answered it.

@@ -238,7 +238,7 @@ pub const KEYS: [ConfigKey; 40] = [
         Names,
         Bound::None,
         NextCycle,
-        "What the model is shown beside the inbox: any of `clock`, `spaces`, `goals`, `memories`, `plans`, `calls`.",
+        "What the model is shown beside the inbox: any of `clock`, `spaces`, `goals`, `memories`, `plans`, `calls`, `messages`.",
     ),
     key(
         "workspace.placement",

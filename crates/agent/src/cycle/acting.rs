@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::decide::{done_refusal, finish_step, outcomes};
+use super::decide::{done_refusal, finish_step, lowest_trust, outcomes};
 use super::{ActivationEnd, After, At, Cycle, Next, Span, State, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{CallChange, CommitKind};
@@ -70,7 +70,8 @@ impl Acting {
     pub(super) fn cancel_unsafe(&mut self, why: &str) {
         for row in self.calls.iter().filter(|row| row.effect == Effect::Unsafe) {
             if row.state == CallState::Planned && row.outcome.is_none() {
-                let outcome = Outcome { status: OutcomeStatus::Canceled, text: why.into(), detail: None };
+                let outcome =
+                    Outcome { status: OutcomeStatus::Canceled, text: why.into(), detail: None, trust: None };
                 self.arrived.push((row.id.clone(), outcome));
             }
         }
@@ -239,11 +240,13 @@ impl Cycle {
     fn settle(&mut self, acting: Acting, now: Timestamp) -> Next {
         let reported = acting.reported();
         let rows: Vec<&CallRow> = reported.iter().collect();
-        let entry = self.entry(1, EntryKind::Outcomes, outcomes(&rows), now);
+        let trust = lowest_trust(&rows, self.open.lowest_trust());
+        let entry = self.entry(1, EntryKind::Outcomes, outcomes(&rows), trust, now);
         let mut changes = self.changes(CommitKind::Settle, now);
         changes.call_changes = acting.arrivals();
         let mut open = self.open.clone();
         open.tokens = open.tokens.saturating_add(u64::from(entry.tokens));
+        open.note_read([&entry]);
         self.note_calls(&mut open, &acting, &changes.call_changes);
         let outcomes = reported.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
         finish_step(&mut open, outcomes);
@@ -263,7 +266,8 @@ impl Cycle {
 
     /// A notice of the runtime to the agent.
     pub(super) fn notice(&self, ahead: u64, text: &str, now: Timestamp) -> Entry {
-        self.entry(ahead, EntryKind::Notice, crate::message::ModelMessage::user(text), now)
+        let (message, trust) = (crate::message::ModelMessage::user(text), self.open.lowest_trust());
+        self.entry(ahead, EntryKind::Notice, message, trust, now)
     }
 
     /// The end of an activation whose cycle ended.

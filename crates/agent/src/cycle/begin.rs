@@ -11,7 +11,7 @@ use crate::call::{CallRow, CallState, Effect, Outcome};
 use crate::changes::{CommitKind, Settlement, Tried};
 use crate::config::{AgentConfig, Triage};
 use crate::entry::Entry;
-use crate::event::{EventState, Waiting};
+use crate::event::{EventData, EventState, NamedMessage, Waiting};
 use crate::inbox::{self, Batch};
 use crate::life::{Activation, OpenCycle};
 use crate::limits;
@@ -33,8 +33,9 @@ pub(super) struct Opening {
 impl Cycle {
     /// Decides what this activation works on. `window` holds the entries that the view shows.
     pub fn begin(activation: Activation, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
-        let Activation { life, entity, config_rev, config, view, calls, waiting, facts, layers, .. } =
-            activation;
+        let Activation {
+            life, entity, config_rev, config, view, calls, waiting, recent, facts, layers, ..
+        } = activation;
         let not_due = life.is_kept_back(now);
         let left = LeftOver {
             canceled: life.open.as_ref().is_some_and(|open| activation.cancel == Some(open.id)),
@@ -49,6 +50,7 @@ impl Cycle {
             Some(ref open) if open.decided => resume(open.clone(), left, &setup),
             _ => take_batch(left, &config, config_rev, &setup, now, activation.clean),
         };
+        let recent = before_taken(recent, opening.as_ref());
         let life_state = LifeState {
             epoch: life.epoch,
             commit_n: life.commit_n,
@@ -61,7 +63,7 @@ impl Cycle {
             pinned: Pinned::new(life.agent, entity, config, setup, open.awake_ms),
             life: life_state,
             log: Log::new(view, window, life.head_seq, layers),
-            outside: Outside::new(facts, canceled),
+            outside: Outside::new(facts, recent, canceled),
             open,
             state: opening
                 .map_or(State::Finished(ActivationEnd::Idle), |opening| State::Opening(Box::new(opening))),
@@ -140,6 +142,20 @@ impl Cycle {
             && !step.taken.is_empty()
             && !step.taken.iter().any(addressed)
     }
+}
+
+/// Those of the messages that come before a taken event of their space: fewer events may be taken than wait.
+fn before_taken(mut recent: Vec<NamedMessage>, opening: Option<&Opening>) -> Vec<NamedMessage> {
+    let taken = match opening.map(|opening| &opening.at) {
+        Some(At::Step(step)) => step.taken.as_slice(),
+        _ => &[],
+    };
+    let ends = |waiting: &Waiting, message: &NamedMessage| match waiting.event.data {
+        EventData::Message { space, seq, .. } => space == message.space && message.seq < seq,
+        _ => false,
+    };
+    recent.retain(|message| taken.iter().any(|waiting| ends(waiting, message)));
+    recent
 }
 
 /// What an earlier activation left behind.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::decide::outcomes;
+use super::decide::{lowest_trust, outcomes};
 use super::{Acting, ActivationEnd, After, At, Cycle, Next, State, Step};
 use crate::call::{CallRow, CallState, Outcome, OutcomeStatus};
 use crate::changes::{CallChange, Changes, CommitKind, Idle, Settlement};
@@ -110,8 +110,9 @@ impl Cycle {
             At::Acting(acting) if self.log.unanswered() => {
                 let (rows, call_changes) = give_up_calls(acting);
                 changes.call_changes = call_changes;
-                let message = outcomes(&rows.iter().collect::<Vec<_>>());
-                entries.push(self.entry(1, EntryKind::Outcomes, message, now));
+                let rows: Vec<_> = rows.iter().collect();
+                let trust = lowest_trust(&rows, self.open.lowest_trust());
+                entries.push(self.entry(1, EntryKind::Outcomes, outcomes(&rows), trust, now));
             }
             // A canceled cycle has settled these events. Otherwise they wait and are shown another time.
             At::Step(step) if self.outside.cancel => {
@@ -192,5 +193,5 @@ fn canceled_outcome(state: CallState) -> Outcome {
         CallState::Started => (OutcomeStatus::Unknown, "canceled while it ran; unknown whether it happened"),
         _ => (OutcomeStatus::Canceled, "canceled"),
     };
-    Outcome { status, text: text.into(), detail: None }
+    Outcome { status, text: text.into(), detail: None, trust: None }
 }

@@ -12,7 +12,7 @@ use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, EventRef, Inward, Refusal};
 use crate::config::nearest;
 use crate::entry::{Entry, EntryKind};
-use crate::event::Cause;
+use crate::event::{Cause, Trust};
 use crate::id::{CallId, ContentRef, EventId};
 use crate::life::{Finishing, OpenCycle, Waste};
 use crate::limits;
@@ -172,12 +172,13 @@ impl Cycle {
     /// outcomes if all are known, a nudge.
     fn entries_of(&self, step: &Step, decision: &Decision, now: Timestamp) -> Vec<Entry> {
         let mut entries: Vec<Entry> = step.entries.iter().map(|entry| (**entry).clone()).collect();
-        let push = |entries: &mut Vec<Entry>, kind, message| {
+        let trust = self.trust_of_reply(step);
+        let push = |entries: &mut Vec<Entry>, kind, message, trust| {
             let ahead = entries.len() as u64 + 1;
-            entries.push(self.entry(ahead, kind, message, now));
+            entries.push(self.entry(ahead, kind, message, trust, now));
         };
         if !decision.model_reply.reply.parts.is_empty() {
-            push(&mut entries, EntryKind::Assistant, assistant(decision, &self.log.window));
+            push(&mut entries, EntryKind::Assistant, assistant(decision, &self.log.window), trust);
         }
         let rows: Vec<&CallRow> = decision.calls.iter().map(|call| &call.row).collect();
         // Nothing may come between calls and their outcomes: if some are open, a nudge follows their outcomes.
@@ -185,10 +186,10 @@ impl Cycle {
             return entries;
         }
         if !rows.is_empty() {
-            push(&mut entries, EntryKind::Outcomes, outcomes(&rows));
+            push(&mut entries, EntryKind::Outcomes, outcomes(&rows), lowest_trust(&rows, trust));
         }
         if let Some(nudge) = self.nudge(decision) {
-            push(&mut entries, EntryKind::Notice, ModelMessage::user(nudge));
+            push(&mut entries, EntryKind::Notice, ModelMessage::user(nudge), trust);
         }
         entries
     }
@@ -221,8 +222,9 @@ impl Cycle {
             open.addressed.push(message.space);
             changes.inward.messages.push((**message).clone());
         }
-        if !changes.inward.plans.is_empty() {
-            changes.cause = Cause { root: open.root.clone(), hop: open.hop, trust: open.trust };
+        if !changes.inward.plans.is_empty() || !changes.inward.memories.is_empty() {
+            let trust = self.trust_of_reply(step);
+            changes.cause = Cause { root: open.root.clone(), hop: open.hop, trust };
         }
         changes.shows = self.shown(step, decision, now);
         open.peek = changes.inward.peek;
@@ -253,6 +255,7 @@ impl Cycle {
             let generated = if entry.kind == EntryKind::Assistant { usage.output.unwrap_or(0) } else { 0 };
             open.tokens = open.tokens.saturating_add(u64::from(entry.tokens).max(generated));
         }
+        open.note_read(entries);
         open.usage.add(&usage);
         open.steps.push(self.step_record(step, decision));
         open.vain = Waste::default();
@@ -462,6 +465,11 @@ fn assistant(decision: &Decision, window: &[Arc<Entry>]) -> ModelMessage {
         .collect();
     let native = native(&decision.model_reply.reply, window);
     ModelMessage { role: Role::Assistant, parts, native }
+}
+
+/// The lowest trust of these outcomes, in a cycle whose lowest trust so far is `cycle`.
+pub(super) fn lowest_trust(rows: &[&CallRow], cycle: Trust) -> Trust {
+    rows.iter().map(|row| row.trust_of_outcome(cycle)).min().unwrap_or(cycle)
 }
 
 /// The single outcomes entry of a step, in call order.

@@ -2,6 +2,7 @@
 
 use crate::changes::{Glance, Inward, News};
 use crate::config::WorkspacePart;
+use crate::event::NamedMessage;
 use crate::life::Facts;
 use crate::prepare::Unread;
 
@@ -11,6 +12,8 @@ pub(super) struct Outside {
     /// Waiting events, apart from those that are taken.
     pub(super) waits: Unread,
     pub(super) facts: Facts,
+    /// Messages before the taken events that the agent was not shown.
+    pub(super) recent: Vec<NamedMessage>,
     /// Parts of the workspace that the last decision changed.
     pub(super) own_changes: Vec<WorkspacePart>,
     /// Number of the agent's detached calls.
@@ -31,12 +34,13 @@ pub(super) struct Outside {
 
 impl Outside {
     /// Only what the activation began with is known.
-    pub(super) fn new(facts: Facts, cancel: bool) -> Self {
+    pub(super) fn new(facts: Facts, recent: Vec<NamedMessage>, cancel: bool) -> Self {
         let glance = Glance { facts_rev: facts.rev, ..Glance::default() };
         let waits = Unread::default();
         Self {
             waits,
             facts,
+            recent,
             own_changes: Vec::new(),
             detached: 0,
             cancel,

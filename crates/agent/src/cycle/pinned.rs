@@ -5,13 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::Setup;
+use super::{Outside, Setup};
 use crate::config::{AgentConfig, Example, SummaryBy};
 use crate::entity::Entity;
 use crate::entry::{Entry, EntryKind};
+use crate::event::Trust;
 use crate::id::{AgentId, CycleId, SpaceId};
 use crate::inbox;
-use crate::life::Facts;
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::ModelInfo;
@@ -65,13 +65,14 @@ impl Pinned {
     /// What the workspace shows in this moment: in a small window less of it.
     pub(super) fn moment<'a>(
         &'a self,
-        facts: &'a Facts,
+        outside: &'a Outside,
         active: Option<SpaceId>,
         now: Timestamp,
     ) -> Moment<'a> {
+        let Outside { facts, recent, .. } = outside;
         let share = u64::from(self.setup.model.context_window) / limits::WORKSPACE_SHARE;
         let room = tokens::bytes_within(share).min(limits::WORKSPACE_MAX_BYTES);
-        Moment { me: &self.entity, facts, active, parts: &self.config.workspace.show, room, now }
+        Moment { me: &self.entity, facts, recent, active, parts: &self.config.workspace.show, room, now }
     }
 
     /// The model that the config names; `None` is the agent's own.
@@ -106,6 +107,8 @@ fn examples(examples: &[Example]) -> Vec<Arc<Entry>> {
             message,
             tokens,
             at: Timestamp::UNIX_EPOCH,
+            // The operator wrote them.
+            trust: Trust::Operator,
         })
     };
     let exchange = |example: &Example| {

@@ -8,7 +8,7 @@ use super::{ActivationEnd, At, Cycle, State};
 use crate::changes::{Changes, Settlement};
 use crate::config::{Gate, WantedChoice};
 use crate::entry::{Entry, EntryKind};
-use crate::event::{EventState, Waiting};
+use crate::event::{EventState, Trust, Waiting};
 use crate::inbox::{self, Batch};
 use crate::life::{Layer, OpenCycle, Previewed};
 use crate::limits;
@@ -106,7 +106,9 @@ impl Cycle {
             return;
         }
         let text = inbox::format_inbox(&step.taken, now, self.life.notice.as_deref());
-        let entry = self.entry(1, EntryKind::Inbox, ModelMessage::user(text), now);
+        // The workspace quotes these messages right behind the entry.
+        let trust = self.outside.recent.iter().map(|message| message.trust).fold(self.open.trust, Trust::min);
+        let entry = self.entry(1, EntryKind::Inbox, ModelMessage::user(text), trust, now);
         self.show_workspace(entry.seq, now);
         step.entries = vec![Arc::new(entry)];
     }
@@ -122,7 +124,7 @@ impl Cycle {
     }
 
     fn moment(&self, now: Timestamp) -> Moment<'_> {
-        self.pinned.moment(&self.outside.facts, self.life.active_space, now)
+        self.pinned.moment(&self.outside, self.life.active_space, now)
     }
 
     /// What has changed in the workspace since it was shown in this cycle. What the agent itself changed it knows
@@ -210,7 +212,8 @@ impl Cycle {
     fn inject(&self, step: &mut Step, events: Vec<Waiting>, now: Timestamp) {
         let text = inbox::format_injection(&events, step.listed(&self.open).len() + 1, now);
         let ahead = step.entries.len() as u64 + 1;
-        let entry = self.entry(ahead, EntryKind::Injection, ModelMessage::user(text), now);
+        let trust = inbox::lowest_trust(&events);
+        let entry = self.entry(ahead, EntryKind::Injection, ModelMessage::user(text), trust, now);
         step.entries.push(Arc::new(entry));
         let order: Vec<u64> = inbox::listed(&events).collect();
         let mut shown = events;
@@ -326,11 +329,23 @@ impl Cycle {
             || step.gate.as_ref().is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
     }
 
+    /// The lowest trust of all that the model had read when it replied in this step.
+    pub(super) fn trust_of_reply(&self, step: &Step) -> Trust {
+        step.entries.iter().map(|entry| entry.trust).fold(self.open.lowest_trust(), Trust::min)
+    }
+
     /// An entry of this step, `ahead` positions after the last one, with its tokens counted.
-    pub(super) fn entry(&self, ahead: u64, kind: EntryKind, message: ModelMessage, at: Timestamp) -> Entry {
+    pub(super) fn entry(
+        &self,
+        ahead: u64,
+        kind: EntryKind,
+        message: ModelMessage,
+        trust: Trust,
+        at: Timestamp,
+    ) -> Entry {
         let tokens = crate::tokens::estimate(&message.countable());
         let seq = self.log.head_seq + ahead;
-        Entry { seq, cycle: self.open.id, step: self.open.step, kind, message, tokens, at }
+        Entry { seq, cycle: self.open.id, step: self.open.step, kind, message, tokens, at, trust }
     }
 }
 

@@ -10,6 +10,7 @@ mod refusals;
 mod reply_checks;
 mod summaries;
 mod text_reply;
+mod trust;
 mod workspace;
 
 use std::sync::{Arc, OnceLock};
@@ -109,6 +110,7 @@ fn activation(waiting: Vec<Waiting>) -> Activation {
         window: Window::Loaded(Vec::new()),
         calls: Vec::new(),
         waiting,
+        recent: Vec::new(),
         died: false,
         facts: Facts::default(),
         layers: Vec::new(),

@@ -15,7 +15,8 @@ use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Event, EventKind, EventProgress, EventState};
 use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use crate::life::{Facts, IdleReason, IdleUntil, Layer, Memory, OpenCycle, Standing};
+use crate::life::{Facts, IdleReason, IdleUntil, Layer, OpenCycle, Standing};
+use crate::memory::Memory;
 use crate::run::{Ending, Run, Usage};
 use crate::space::{Message, MessageKind};
 

@@ -14,6 +14,7 @@ use crate::config::{AgentConfig, BadConfig, WakeOn};
 use crate::entity::{Entity, Space};
 use crate::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use crate::life::Standing;
+use crate::memory::Memory;
 
 /// Why a request is denied. Each reason has one stable code (see `server/problem.rs`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +58,14 @@ pub enum Denial {
     /// The agent keeps the maximum number of memories.
     #[error("the agent `{0}` has the maximum number of memories")]
     MemoriesFull(AgentId),
+    /// The pinned memories of the agent would be too many or too long.
+    #[error("the memory cannot be pinned for the agent `{agent}`: {why}")]
+    PinnedFull {
+        /// The agent.
+        agent: AgentId,
+        /// The limit, and what to do.
+        why: String,
+    },
     /// The message id is used by another message.
     #[error("the message id is taken by another message")]
     MessageIdTaken,
@@ -365,13 +374,14 @@ pub trait Registry: Send + Sync {
         at: Timestamp,
     ) -> BoxFuture<'_, Result<u64, RegistryError>>;
     /// Sets or deletes a memory, as of the agent's newest commit. An open cycle stays valid and sees the change with its
-    /// next facts; of two changes of one key the later one wins, no matter who made it.
+    /// next facts; of two changes of one key the later one wins, no matter who made it. Returns the
+    /// memory as it is now.
     fn change_memory(
         &self,
         agent: AgentId,
         change: MemoryChange,
         at: Timestamp,
-    ) -> BoxFuture<'_, Result<(), RegistryError>>;
+    ) -> BoxFuture<'_, Result<Option<Memory>, RegistryError>>;
     /// Suspends, resumes or retires an agent. Retiring is final and cancels pending plans. Resuming also ends a
     /// backoff, even of an agent that was not suspended: it runs now.
     fn set_standing(

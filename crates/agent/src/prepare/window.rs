@@ -44,6 +44,7 @@ mod tests {
                 message: ModelMessage::user("x"),
                 tokens: 10,
                 at: Timestamp::UNIX_EPOCH,
+                trust: crate::event::Trust::Member,
             })
         };
         let window = [entry(1), entry(2)];

@@ -3,9 +3,11 @@
 
 use crate::config::{WakeOn, WorkspacePart};
 use crate::goals::{self, Branch};
-use crate::life::{GoalStatus, Memory, PendingCall, Plan, Schedule, SpaceFacts};
+use crate::inbox::sender;
+use crate::life::{GoalStatus, PendingCall, Plan, Schedule, SpaceFacts};
 use crate::limits;
-use crate::quote::quoted;
+use crate::memory::Memory;
+use crate::quote::{self, quoted};
 
 use super::Moment;
 
@@ -28,22 +30,29 @@ pub(super) struct Fact {
     pub(super) text: String,
     /// What stands for it if there is no room for it, quoted.
     pub(super) name: Option<String>,
+    /// Whether it is shown in any case. Such items come first, and their size is bounded.
+    pub(super) pinned: bool,
 }
 
 impl Fact {
     fn new(text: String) -> Self {
-        Self { text, name: None }
+        Self { text, name: None, pinned: false }
     }
 }
 
+/// The heading of messages that the agent was not shown.
+const RECENT: &str = "Earlier messages that you were not shown";
+const RECENT_SHARE: usize = 17;
+
 /// All components, in the order in which they are shown.
-pub(super) const COMPONENTS: [Component; 6] = [
+pub(super) const COMPONENTS: [Component; 7] = [
     Component { part: WorkspacePart::Clock, title: "Now", share: 1, items: clock },
-    Component { part: WorkspacePart::Spaces, title: "Your spaces", share: 24, items: spaces },
-    Component { part: WorkspacePart::Goals, title: "Your goals", share: 20, items: goals },
-    Component { part: WorkspacePart::Memories, title: "Your memories", share: 35, items: memories },
-    Component { part: WorkspacePart::Plans, title: "Your plans", share: 15, items: plans },
+    Component { part: WorkspacePart::Spaces, title: "Your spaces", share: 21, items: spaces },
+    Component { part: WorkspacePart::Goals, title: "Your goals", share: 16, items: goals },
+    Component { part: WorkspacePart::Memories, title: "Your memories", share: 31, items: memories },
+    Component { part: WorkspacePart::Plans, title: "Your plans", share: 9, items: plans },
     Component { part: WorkspacePart::Calls, title: "Your pending calls", share: 5, items: pending },
+    Component { part: WorkspacePart::Messages, title: RECENT, share: RECENT_SHARE, items: recent },
 ];
 
 fn clock(now: &Moment<'_>) -> Vec<Fact> {
@@ -117,9 +126,10 @@ fn goals(now: &Moment<'_>) -> Vec<Fact> {
 }
 
 fn memories(now: &Moment<'_>) -> Vec<Fact> {
-    let line = |memory: &Memory| Fact {
-        text: format!("- {}: {}", quoted(&memory.key), quoted(&memory.value)),
-        name: Some(quoted(&memory.key)),
+    let line = |memory: &Memory| {
+        let (key, mark) = (quoted(&memory.key), if memory.pinned { " (pinned)" } else { "" });
+        let text = format!("- {key}{mark}: {}", quoted(&memory.value));
+        Fact { text, name: Some(key), pinned: memory.pinned }
     };
     now.facts.memories.iter().map(line).collect()
 }
@@ -135,6 +145,22 @@ fn plans(now: &Moment<'_>) -> Vec<Fact> {
         Fact::new(format!("- {name} | id: {} | {when}{next}: {instruction}", plan.id))
     };
     now.facts.plans.iter().map(line).collect()
+}
+
+/// The newest messages that fit, oldest first. Their times are absolute: the same messages are always the same text.
+fn recent(now: &Moment<'_>) -> Vec<Fact> {
+    let mut room = (now.room * RECENT_SHARE / 100).min(limits::RECENT_MAX_BYTES);
+    room = room.saturating_sub(RECENT.len() + 4);
+    let mut lines = Vec::new();
+    for message in now.recent.iter().rev() {
+        let text = quote::within(&message.text, limits::RECENT_TEXT_MAX_BYTES);
+        let line = format!("- [space {}] {}, {}: {text}", message.space_handle, sender(message), message.at);
+        let Some(left) = room.checked_sub(line.len() + 1) else { break };
+        room = left;
+        lines.push(Fact::new(line));
+    }
+    lines.reverse();
+    lines
 }
 
 /// Calls whose outcomes will arrive as events.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use agent::config::WakeOn;
 use agent::entity::EntityKind;
 use agent::limits;
+use agent::memory::Importance;
 use agent::port::RecallKind;
+use clap::builder::{PossibleValuesParser as Names, TypedValueParser};
 use clap::{Args, Subcommand};
 use jiff::Span;
 
@@ -109,7 +111,6 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Args)]
 pub(crate) struct MemoriesArgs {
     /// The agent, by handle or id
-    #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
     #[command(subcommand)]
     pub(crate) verb: Option<MemoriesVerb>,
@@ -118,7 +119,6 @@ pub(crate) struct MemoriesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
     /// The agent, by handle or id
-    #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
     /// The words; the rarer, the better
     #[arg(value_name = "QUERY", required = true)]
@@ -133,16 +133,11 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "SPACE")]
     pub(crate) space: Option<String>,
     /// Only what it was shown (inbox), wrote (assistant), got from calls (outcomes), remembers (memory), or messages
-    #[arg(long, value_name = "KIND", value_parser = recall_kind)]
+    #[arg(long, value_name = "KIND", value_parser = Names::new(RecallKind::ALL.map(RecallKind::as_str)).try_map(|name| name.parse::<RecallKind>()))]
     pub(crate) kind: Option<RecallKind>,
     /// Maximum number of excerpts [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=limits::RECALL_MAX.into()))]
     pub(crate) limit: Option<u32>,
-}
-
-fn recall_kind(name: &str) -> Result<RecallKind, String> {
-    let names = RecallKind::ALL.map(RecallKind::as_str).join(", ");
-    name.parse().map_err(|_| format!("wanted one of {names}"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -152,16 +147,20 @@ pub(crate) enum MemoriesVerb {
     /// Set a memory; the agent sees it from its next cycle on
     Set {
         /// What it is about
-        #[arg(value_name = "KEY")]
         key: String,
         /// The note; `-` reads standard input
         #[arg(value_name = "TEXT")]
         value: String,
+        /// Show it in every cycle, or with `--pin=false` no longer
+        #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+        pin: Option<bool>,
+        /// Where there is no room for all, the more important ones are shown
+        #[arg(long, value_name = "LEVEL", value_parser = Names::new(Importance::ALL.map(Importance::as_str)).try_map(|name| name.parse::<Importance>()))]
+        importance: Option<Importance>,
     },
     /// Delete a memory
     Rm {
         /// Its key
-        #[arg(value_name = "KEY")]
         key: String,
     },
 }
@@ -206,7 +205,6 @@ pub(crate) enum SpacesVerb {
     /// Open a closed space again, with its messages and members
     Reopen {
         /// The space, by handle or id
-        #[arg(value_name = "SPACE")]
         space: String,
     },
     /// Add members, or change their role
@@ -282,7 +280,7 @@ pub(crate) struct EntitiesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct KindArgs {
     /// Only people, or only agents
-    #[arg(long, value_name = "human|agent", value_parser = kind)]
+    #[arg(long, value_name = "human|agent", value_parser = Names::new(["human", "agent"]).try_map(|name| name.parse::<EntityKind>()))]
     pub(crate) kind: Option<EntityKind>,
 }
 
@@ -309,7 +307,6 @@ pub(crate) enum KeysVerb {
     /// Create a key; it is printed only once
     Add {
         /// What it may do: `admin`, `operator:read`, `person` or `service:NAME`
-        #[arg(value_name = "SCOPE")]
         scope: String,
         /// The person, by handle or id, of a key with the scope `person`
         #[arg(long, value_name = "NAME|ID")]
@@ -326,7 +323,6 @@ pub(crate) enum KeysVerb {
     /// Create a key with the same scope in place of another, which expires after the overlap
     Rotate {
         /// The key to replace, by id
-        #[arg(value_name = "ID")]
         id: String,
         /// For how long the old key stays valid, at most 30 days
         #[arg(long, value_name = "TIME", default_value = "24h", value_parser = time)]
@@ -346,10 +342,6 @@ pub(crate) enum KeysVerb {
         #[arg(long, required = true)]
         reset: bool,
     },
-}
-
-fn kind(text: &str) -> Result<EntityKind, String> {
-    EntityKind::try_from(text).map_err(|_| "wanted `human` or `agent`".to_owned())
 }
 
 fn time(text: &str) -> Result<Span, String> {

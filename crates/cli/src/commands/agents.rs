@@ -4,10 +4,10 @@
 use std::io::Read;
 use std::path::Path;
 
-use agent::config::{AgentConfig, KEYS, ValueKind};
+use agent::config::AgentConfig;
 use agent::life::Standing;
 use agent::limits;
-use api::{Agent, NewAgentJson, NewMember};
+use api::{Agent, MemoryValue, NewAgentJson, NewMember};
 use serde_json::{Value, json};
 
 use super::memories;
@@ -82,7 +82,9 @@ async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memo
     let new: Agent = typed("/v1/agents", answer.clone())?;
     if memories {
         for memory in memories::all(client, old.id).await? {
-            memories::put(client, new.id, &memory.key, memory.value).await.map_err(|failure| {
+            let (importance, pinned) = (Some(memory.importance), Some(memory.pinned));
+            let body = MemoryValue { value: memory.value, importance, pinned };
+            memories::put(client, new.id, &memory.key, body).await.map_err(|failure| {
                 let message =
                     format!("`{}` was created, but without all memories: {}", new.name, failure.message);
                 Failure { message, ..failure }
@@ -178,7 +180,7 @@ fn parsed(default: Option<&Value>, key: &str, text: &str) -> Value {
         _ if text.is_empty() => default.cloned().unwrap_or(Value::Null),
         Some(Value::String(_)) => json!(text),
         // Gates are a list or the bare name of a preset.
-        Some(Value::Array(_)) if is_gates(key) => read().unwrap_or_else(|| json!(text.trim())),
+        Some(Value::Array(_)) if key == "gates" => read().unwrap_or_else(|| json!(text.trim())),
         Some(Value::Array(_)) => read().unwrap_or_else(|| listed(text)),
         Some(Value::Null) => match read() {
             Some(value @ (Value::Null | Value::Array(_) | Value::Object(_))) => value,
@@ -187,10 +189,6 @@ fn parsed(default: Option<&Value>, key: &str, text: &str) -> Value {
         },
         _ => read().unwrap_or_else(|| json!(text)),
     }
-}
-
-fn is_gates(key: &str) -> bool {
-    KEYS.iter().any(|known| known.name == key && known.kind == ValueKind::Gates)
 }
 
 fn listed(text: &str) -> Value {

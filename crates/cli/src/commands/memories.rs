@@ -30,15 +30,15 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 screen.text(&format!("`{}` has no memories", agent.name));
             }
             for memory in &memories {
-                screen.wrapped(&screen.clean_line(&format!("{}: {}", memory.key, memory.value)), 2);
+                screen.wrapped(&screen.clean_line(&line_of(memory)), 2);
             }
         }
-        Some(MemoriesVerb::Set { key, value }) => {
+        Some(MemoriesVerb::Set { key, value, pin: pinned, importance }) => {
             let value = match value.as_str() {
                 "-" => input::text(limits::MEMORY_VALUE_MAX_BYTES)?,
                 _ => value,
             };
-            let written = put(&client, agent.id, &key, value).await?;
+            let written = put(&client, agent.id, &key, MemoryValue { value, importance, pinned }).await?;
             screen.result(&written, &format!("`{}` will see `{key}` in its next cycle", agent.name));
         }
         Some(MemoriesVerb::Rm { key }) => {
@@ -54,6 +54,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
     Ok(Exit::Answered)
 }
 
+fn line_of(MemoryJson { key, value, importance, pinned, .. }: &MemoryJson) -> String {
+    let pinned = if *pinned { ", pinned" } else { "" };
+    format!("{key} ({}{pinned}): {value}", importance.as_str())
+}
+
 fn path(agent: AgentId, key: &str) -> String {
     agent_path(agent, &format!("/memories/{}", segment(key)))
 }
@@ -62,6 +67,6 @@ pub(super) async fn all(client: &Client, agent: AgentId) -> Result<Vec<MemoryJso
     Ok(client.list_as(&agent_path(agent, "/memories"), limits::MEMORIES_MAX).await?)
 }
 
-pub(super) async fn put(client: &Client, agent: AgentId, key: &str, value: String) -> Result<Value> {
-    Ok(client.put(&path(agent, key), &MemoryValue { value }).await?)
+pub(super) async fn put(client: &Client, agent: AgentId, key: &str, memory: MemoryValue) -> Result<Value> {
+    Ok(client.put(&path(agent, key), &memory).await?)
 }

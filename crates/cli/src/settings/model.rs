@@ -9,11 +9,6 @@ use super::keys::Kind;
 use crate::errors::{Failure, Result};
 
 impl Settings {
-    /// Whether the default model has settings other than its name.
-    pub(crate) fn describes_the_model(&self) -> bool {
-        self.of_default().any(|(name, _)| name != "name")
-    }
-
     pub(crate) fn key_refs(&self) -> Vec<&str> {
         let of_models = self.of_models().map(|(_, setting)| setting);
         let all = std::iter::once(self.get("model.key_ref")).chain(of_models);
@@ -54,7 +49,7 @@ impl Settings {
         self.models.iter().map(|(name, _)| name.as_str())
     }
 
-    fn of_default(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+    pub(crate) fn of_default(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         let set_values = self.values.iter().filter(|setting| !setting.value.is_null());
         set_values.filter_map(|setting| Some((setting.key.of_model()?, &setting.value)))
     }

@@ -20,7 +20,16 @@ fn cycle(n: u128) -> CycleId {
 
 fn item(seq: u64, cycle_n: u128, kind: EntryKind, message: ModelMessage) -> Item {
     let (cycle, at) = (cycle(cycle_n), Timestamp::UNIX_EPOCH);
-    Item::Entry(Arc::new(Entry { seq, cycle, step: 0, kind, message, tokens: 1, at }))
+    Item::Entry(Arc::new(Entry {
+        seq,
+        cycle,
+        step: 0,
+        kind,
+        message,
+        tokens: 1,
+        at,
+        trust: agent::event::Trust::Member,
+    }))
 }
 
 fn inbox(seq: u64, cycle_n: u128, lines: &[&str]) -> Item {

@@ -6,6 +6,7 @@ mod awareness;
 mod calls;
 mod crowd;
 mod detached;
+mod earlier_messages;
 mod failing_server;
 mod failure_table;
 mod failures;

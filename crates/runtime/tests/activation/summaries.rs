@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use agent::changes::MemoryChange;
 use agent::config::AgentConfig;
 use agent::entry::{SummaryMethod, View};
 use agent::id::{AgentId, SpaceId};
@@ -122,6 +123,35 @@ async fn what_a_summary_keeps_is_known_for_ever_and_its_tokens_are_charged() {
     accepted_by_every_vendor(&prompts, "all");
     let last = prompts.last().unwrap();
     assert!(matches!(&last.items[0], Item::Layer(text) if text.starts_with("[COMPACTED MEMORY — cycles 1–")));
+}
+
+#[tokio::test]
+async fn a_pinned_memory_is_in_every_request_whatever_a_summariser_forgets() {
+    let author = |prompt: &Prompt| match asks_for_summary(prompt) {
+        true => Script::new().text("## Facts\n- nothing"),
+        false => answers(prompt),
+    };
+    let mut fixture = Fixture::with(small(author), |store| store);
+    let (ada, _) = talk(&mut fixture, 12, None).await;
+    let registry = fixture.world.registry();
+    let set = |key: String, pin| MemoryChange::Set { value: "v".repeat(100), key, importance: None, pin };
+    for n in 0..60 {
+        registry.change_memory(ada, set(format!("k{n}"), None), fixture.now()).await.unwrap();
+    }
+    registry.change_memory(ada, set("the pinned one".into(), Some(true)), fixture.now()).await.unwrap();
+    let (before, husam) = (fixture.model.prompts().len(), "husam".to_owned());
+    let husam = fixture.world.reader().entity(husam).await.unwrap().unwrap().id;
+    let lobby = fixture.world.reader().space("lobby".into()).await.unwrap().unwrap().id;
+    for n in 0..12 {
+        fixture.world.say(husam, lobby, &format!("more {n}: {}", "talk ".repeat(240))).await.unwrap();
+        fixture.world.quiet().await.unwrap();
+    }
+    let (prompts, shown) =
+        (fixture.model.prompts(), format!("\"the pinned one\" (pinned): \"{}\"", "v".repeat(100)));
+    let requests: Vec<_> = prompts[before..].iter().filter(|prompt| !asks_for_summary(prompt)).collect();
+    assert!(requests.len() >= 12 && view(&fixture, ada).await.compaction.unwrap().round > 2);
+    assert!(requests.iter().all(|prompt| everything(prompt).contains(&shown)));
+    assert!(everything(requests[0]).contains("more left out: \"k"), "not all memories have room");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agent::changes::MemoryChange;
 use agent::id::AgentId;
 use agent::limits;
+use agent::memory::{self, Memory};
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
@@ -42,16 +43,17 @@ pub(super) async fn set_memory(
     PathParam((name, key)): PathParam<(String, String)>,
     body: Body<MemoryValue>,
 ) -> Result<Json<MemoryJson>, Problem> {
-    let key = bounded_text("key", key.trim().to_owned(), limits::MEMORY_KEY_MAX_BYTES)?;
-    if key.is_empty() {
-        return Err(Problem::new(Code::BadValue, "`key` must not be empty"));
+    let MemoryValue { value, importance, pinned } = body.value;
+    let key = key.trim().to_owned();
+    if let Some(flaw) = memory::flaw(&key, &value) {
+        return Err(Problem::new(Code::BadValue, flaw));
     }
-    let value = bounded_text("value", body.value.value, limits::MEMORY_VALUE_MAX_BYTES)?;
+    let value = bounded_text("value", value, limits::MEMORY_VALUE_MAX_BYTES)?;
     let agent = find_agent(&app, &name).await?.id;
     let at = app.ports.clock.now();
-    let written = MemoryJson { key: key.clone(), value: value.clone(), updated_at: at };
-    change(app, agent, MemoryChange::Set { key, value }, at).await?;
-    Ok(Json(written))
+    let written = change(app, agent, MemoryChange::Set { key, value, importance, pin: pinned }, at).await?;
+    let written = written.ok_or_else(|| Problem::not_found("agent", &name))?;
+    Ok(Json(written.into()))
 }
 
 /// Deletes a memory.
@@ -74,10 +76,10 @@ async fn change(
     agent: AgentId,
     change: MemoryChange,
     at: Timestamp,
-) -> Result<(), Problem> {
+) -> Result<Option<Memory>, Problem> {
     run_to_completion(async move {
         match app.ports.registry.change_memory(agent, change, at).await {
-            Ok(()) => Ok(()),
+            Ok(now) => Ok(now),
             Err(error) => Err(refused(&app, error).await),
         }
     })

@@ -26,7 +26,8 @@ pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
         AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadValue, CallOver, EventState,
         EventTaken, IdTaken, InboxFull, KeyOver, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel,
-        NoSuchTool, NotFound, NotHuman, NotMember, SenderRefused, SenderRequired, SpaceClosed, SpaceFull,
+        NoSuchTool, NotFound, NotHuman, NotMember, PinnedMemoriesFull, SenderRefused, SenderRequired,
+        SpaceClosed, SpaceFull,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service};
     routes
@@ -58,7 +59,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(history::context), &[NoSuchModel])
         .add(Admin, doc!(history::recall), &[BadValue])
         .add(Admin, doc!(memories::list_memories), &[])
-        .add(Admin, doc!(memories::set_memory), &[AgentRetired, MemoriesFull])
+        .add(Admin, doc!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
         .add(Admin, doc!(memories::delete_memory), &[AgentRetired])
         .add(Admin, doc!(recent::list), &[NotFound])
         .add(Admin, doc!(streams::server_stream), &[])
@@ -108,6 +109,7 @@ async fn denied(app: &AppState, denial: Denial) -> Problem {
         Denial::Retired(agent)
         | Denial::InboxFull(agent)
         | Denial::MemoriesFull(agent)
+        | Denial::PinnedFull { agent, .. }
         | Denial::NoOpenCycle(agent)
         | Denial::OtherCycle(agent) => (Some(agent.entity()), None),
         _ => (None, None),

@@ -104,7 +104,7 @@ pub async fn a_refused_commit_names_the_calls_and_writes_nothing(b: Backend) {
     w.b.registry.remove_member(w.team, w.ada.entity()).await.unwrap();
     let before = w.dump(w.ada).await;
     let mut decision = driver.decision();
-    decision.inward.memories = vec![MemoryChange::Set { key: "k".into(), value: "v".into() }];
+    decision.inward.memories = vec![MemoryChange::set("k", "v")];
     decision.inward.messages = vec![
         driver.message(0, w.family, "this one may"),
         driver.message(1, w.team, "not a member any more"),
@@ -235,7 +235,7 @@ pub async fn messages_of_an_agent_are_posted_with_its_decision(b: Backend) {
 pub async fn memories_are_versioned_and_the_last_write_wins(b: Backend) {
     let w = world(b).await;
     w.post(w.family, "hello").await;
-    let set = |key: &str, value: &str| MemoryChange::Set { key: key.into(), value: value.into() };
+    let set = |key: &str, value: &str| MemoryChange::set(key, value);
     let mut driver = w.open(w.ada).await;
     let mut decision = driver.decision();
     decision.inward.memories = vec![set("a", "1"), set("a", "2"), set("b", "1"), set("c", "1")];

@@ -415,6 +415,7 @@ pub async fn a_view_is_stored_separately_and_the_log_stays_complete(b: Backend) 
         tail: 4,
         reasoning_from: 4,
         native_from: 3,
+        trust: Trust::Agent,
         compaction: Some(Compaction {
             round: 1,
             cycles: (1, 2),

@@ -16,8 +16,10 @@ pub mod goals;
 pub mod held;
 pub mod life;
 pub mod lists;
+pub mod memories;
 pub mod outside;
 pub mod recall;
+pub mod recent;
 pub mod registry;
 pub mod sample;
 pub mod visible_calls;
@@ -169,6 +171,9 @@ macro_rules! contract_tests {
             lists::a_last_page_that_is_exactly_full_names_no_next_one,
             lists::times_of_messages_never_decrease_within_a_space,
             lists::a_request_is_noted_once_with_its_subject,
+            memories::memories_come_in_the_order_of_pin_importance_and_last_use,
+            memories::an_operator_pins_as_many_memories_as_always_have_room,
+            memories::entries_and_memories_keep_their_trust,
             recall::an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remembers,
             recall::an_agent_finds_nothing_of_another_agent,
             recall::of_a_space_that_it_left_an_agent_finds_what_it_processed,
@@ -178,6 +183,11 @@ macro_rules! contract_tests {
             recall::a_strange_query_finds_words_or_nothing,
             recall::the_rarest_words_decide_what_is_found_first,
             recall::texts_that_say_almost_the_same_do_not_hide_another_one,
+            recent::messages_that_woke_nobody_are_given_with_the_next_event_and_once,
+            recent::a_skipped_message_is_given_with_the_next_event,
+            recent::messages_that_the_agent_knows_or_will_be_shown_are_not_given,
+            recent::few_earlier_messages_are_given_and_none_of_a_space_that_was_left,
+            recent::a_new_member_is_given_what_was_said_before,
             registry::the_first_world_is_created_once,
             registry::handles_are_unique_and_unknown_ids_are_named,
             registry::the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken,

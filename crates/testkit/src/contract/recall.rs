@@ -62,7 +62,7 @@ pub async fn an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remember
     w.post(w.family, "the boiler leaks").await;
     let driver =
         lived(&w, w.ada, "1. [space family] Husam: \"the boiler leaks\"", "I called a plumber").await;
-    let change = MemoryChange::Set { key: "plumber".into(), value: "Karim, +963".into() };
+    let change = MemoryChange::set("plumber", "Karim, +963");
     w.b.registry.change_memory(w.ada, change, at(5_000)).await.unwrap();
 
     let shown = found(&w, w.ada, query("boiler"), 1).await;
@@ -84,7 +84,7 @@ pub async fn an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remember
     assert_eq!((memory[0].key.as_deref(), memory[0].cycle), (Some("plumber"), None));
     assert_eq!(memory[0].text, "plumber: Karim, +963");
 
-    let change = MemoryChange::Set { key: "plumber".into(), value: "Layla".into() };
+    let change = MemoryChange::set("plumber", "Layla");
     w.b.registry.change_memory(w.ada, change, at(6_000)).await.unwrap();
     assert_eq!(texts(&found(&w, w.ada, query("layla"), 1).await), ["plumber: Layla"]);
     found(&w, w.ada, query("karim"), 0).await;

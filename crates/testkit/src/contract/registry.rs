@@ -4,8 +4,9 @@ use agent::changes::MemoryChange;
 use agent::config::{AgentConfig, WakeOn};
 use agent::entity::EntityKind;
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
-use agent::life::{Memory, Standing};
+use agent::life::Standing;
 use agent::limits;
+use agent::memory::Memory;
 use agent::port::{
     Credential, CredentialRow, Denial, Founding, KeyAdded, MessageFilter, NewAgent, NewCredential, NewHuman,
     NewSpace, Page, PageRequest, RegistryError, RequestKey, Rotation, Scope, SpaceChange,
@@ -176,7 +177,7 @@ pub async fn a_closed_space_is_opened_again(b: Backend) {
 /// Its commits go on, it is shown the change, and of two changes of one key the later one wins.
 pub async fn an_operators_change_of_a_memory_leaves_an_open_cycle_valid(b: Backend) {
     let w = world(b).await;
-    let set = |key: &str, value: &str| MemoryChange::Set { key: key.into(), value: value.into() };
+    let set = |key: &str, value: &str| MemoryChange::set(key, value);
     let delete = |key: &str| MemoryChange::Delete { key: key.into() };
     let change = |change| w.b.registry.change_memory(w.ada, change, at(5));
     let page = |cursor| w.b.reader.memories(w.ada, PageRequest { cursor, limit: 2 });

@@ -47,7 +47,7 @@ pub async fn random(b: Backend, choices: &[u8]) -> Backend {
                 w.post(w.family, &value).await;
                 remember(&w, MemoryChange::Delete { key: "chance".into() }).await;
             }
-            _ => remember(&w, MemoryChange::Set { key: "chance".into(), value }).await,
+            _ => remember(&w, MemoryChange::set("chance", value)).await,
         }
     }
     if choices.last().is_some_and(|last| last % 2 == 1) {
@@ -87,8 +87,7 @@ async fn post_and_finish(w: &World) {
     decision.calls = vec![driver.call(0), driver.outward(1, true)];
     decision.entries[1] = call_entry(&driver, 2, &decision.calls);
     decision.inward.messages = vec![driver.message(0, w.family, "I look.")];
-    decision.inward.memories =
-        vec![MemoryChange::Set { key: "husam".into(), value: "asks of weather".into() }];
+    decision.inward.memories = vec![MemoryChange::set("husam", "asks of weather")];
     decision.inward.goals = vec![GoalChange::Set(goal())];
     decision.inward.plans = vec![PlanChange::Set(plan())];
     decision.inward.active_space = Some(w.family);
@@ -108,7 +107,7 @@ async fn post_and_finish(w: &World) {
     driver.commit(w, settle).await;
     let mut last = driver.changes(CommitKind::Decide);
     last.entries = vec![driver.entry(1, EntryKind::Assistant, "It rains.")];
-    last.inward.memories = vec![MemoryChange::Set { key: "husam".into(), value: "likes rain".into() }];
+    last.inward.memories = vec![MemoryChange::set("husam", "likes rain")];
     driver.commit(w, last).await;
     let closing = driver.closing();
     driver.commit(w, closing).await;

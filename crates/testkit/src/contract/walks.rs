@@ -196,8 +196,12 @@ impl<'a> Walk<'a> {
                 Call::Started => (CallState::Started, None),
                 Call::Answered => (CallState::Done, Some(Outcome::ok("done"))),
                 Call::Unknown => {
-                    let outcome =
-                        Outcome { status: OutcomeStatus::Unknown, text: "nobody knows".into(), detail: None };
+                    let outcome = Outcome {
+                        status: OutcomeStatus::Unknown,
+                        text: "nobody knows".into(),
+                        detail: None,
+                        trust: None,
+                    };
                     (CallState::Done, Some(outcome))
                 }
             };
@@ -302,7 +306,7 @@ fn entry_kind(entry: stored::Entry) -> EntryKind {
 fn log_entry(seq: u64, cycle: CycleId, step: u32, entry: stored::Entry) -> Entry {
     let kind = entry_kind(entry);
     let message = ModelMessage { role: role_of(kind), ..ModelMessage::user(format!("{entry:?}")) };
-    Entry { seq, cycle, step, kind, message, tokens: 3, at: at(1_000) }
+    Entry { seq, cycle, step, kind, message, tokens: 3, at: at(1_000), trust: Trust::Member }
 }
 
 /// The counts that an opening writes. If something has changed since they were read, the opening is refused.

@@ -214,6 +214,7 @@ impl CycleDriver {
             message: ModelMessage { role: role_of(kind), ..ModelMessage::user(text) },
             tokens: 3,
             at: at(1_000),
+            trust: Trust::Member,
         }
     }
 

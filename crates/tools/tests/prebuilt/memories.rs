@@ -2,6 +2,7 @@
 
 use agent::changes::MemoryChange;
 use agent::limits;
+use agent::memory::Importance;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -12,7 +13,7 @@ fn notes(pairs: &[(&str, &str)]) -> Value {
 }
 
 fn set(key: &str, value: &str) -> MemoryChange {
-    MemoryChange::Set { key: key.into(), value: value.into() }
+    MemoryChange::set(key, value)
 }
 
 fn delete(key: &str) -> MemoryChange {
@@ -44,11 +45,14 @@ async fn the_limit_counts_stored_and_pending_memories() {
 #[tokio::test]
 async fn keys_and_values_are_limited_and_a_refused_call_sets_nothing() {
     let (long_key, long_value) = ("k".repeat(121), "v".repeat(8 * 1024 + 1));
+    let huge = "v".repeat(1000 * 1000);
     let mut world = World::new();
     for (key, value, wanted) in [
         ("  ", "x", "wanted a key with something in it"),
         (long_key.as_str(), "x", "wanted a key of at most 120 bytes, got 121"),
         ("ok", long_value.as_str(), "wanted a value of at most 8192 bytes, got 8193 under `ok`"),
+        ("ok", huge.as_str(), "wanted a value of at most 8192 bytes, got 1000000 under `ok`"),
+        ("a\nb", "x", "wanted a key on one line, without control characters, got `a\\nb`"),
     ] {
         let error = world.refusal("set_memories", notes(&[("fine", "x"), (key, value)])).await;
         assert!(error.starts_with("nothing was set: ") && error.contains(wanted), "{error}");
@@ -57,6 +61,39 @@ async fn keys_and_values_are_limited_and_a_refused_call_sets_nothing() {
     let error = world.refusal("set_memories", json!({"memories": [{"key": "a", "text": "b"}]})).await;
     assert!(error.contains("at `/memories/0`: wanted no others, got `text`"), "{error}");
     assert!(world.pending.is_empty());
+}
+
+#[tokio::test]
+async fn a_note_may_have_an_importance_and_a_pin_within_limits() {
+    let mut world = World::new().with_memories(&["a"]);
+    let note = |key: &str, more: Value| {
+        let mut note = json!({"key": key, "value": "v"});
+        note.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        note
+    };
+    let pinned = |from: usize, to: usize| {
+        let notes = (from..to).map(|n| note(&format!("k{n}"), json!({"pin": true})));
+        json!({"memories": notes.collect::<Vec<_>>()})
+    };
+    let high = note("a", json!({"importance": "high", "pin": false}));
+    world.reply("set_memories", json!({"memories": [high]})).await;
+    let wanted = MemoryChange::Set {
+        key: "a".into(),
+        value: "v".into(),
+        importance: Some(Importance::High),
+        pin: Some(false),
+    };
+    assert_eq!(world.pending.memories, [wanted]);
+    let unknown = json!({"memories": [note("a", json!({"importance": "urgent"}))]});
+    let error = world.refusal("set_memories", unknown).await;
+    assert!(error.contains("`/memories/0/importance`") && error.contains("urgent"), "{error}");
+    world.reply("set_memories", pinned(0, 63)).await;
+    let error = world.refusal("set_memories", pinned(63, 65)).await;
+    assert!(error.contains("at most 64 pinned notes, these would make 65; unpin"), "{error}");
+    world.reply("set_memories", pinned(63, 64)).await;
+    let long = json!({"memories": [note("k0", json!({"value": "v".repeat(4_000)}))]});
+    let error = world.refusal("set_memories", long).await;
+    assert!(error.contains("pinned notes of at most 4096 bytes in all"), "k0 stays pinned: {error}");
 }
 
 #[tokio::test]

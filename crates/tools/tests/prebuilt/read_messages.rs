@@ -1,5 +1,6 @@
 //! `read_messages`: pages, membership, pending messages.
 
+use agent::event::{NamedMessage, Trust};
 use agent::limits;
 use serde_json::{Value, json};
 
@@ -25,6 +26,23 @@ async fn a_message_is_shown_with_its_sender_time_and_seq() {
         (&json!(true), &json!("agent"))
     );
     assert_eq!((&reply["total"], &reply["next_before"]), (&json!(2), &Value::Null));
+}
+
+#[tokio::test]
+async fn what_is_read_is_trusted_as_its_least_trusted_sender_apart_from_the_agent() {
+    let mut world = World::new();
+    let own = stored_message(FAMILY, 1, SCOUT.entity(), "mine");
+    for tool in ["read_messages", "enter_space"] {
+        world.store.messages = vec![own.clone()];
+        assert_eq!(world.ask(tool, to("family")).await.unwrap().outcome.trust, None, "that of its cycle");
+        world.store.messages.push(stored_message(FAMILY, 2, HUSAM, "hi"));
+        assert_eq!(world.ask(tool, to("family")).await.unwrap().outcome.trust, Some(Trust::Member));
+        let by_hook = NamedMessage { trust: Trust::Outside, ..stored_message(FAMILY, 3, HUSAM, "x") };
+        world.store.messages.push(by_hook);
+        assert_eq!(world.ask(tool, to("family")).await.unwrap().outcome.trust, Some(Trust::Outside));
+    }
+    let older = world.ask("read_messages", json!({"space": "family", "before": 3})).await.unwrap();
+    assert_eq!(older.outcome.trust, Some(Trust::Member), "only what is shown counts");
 }
 
 #[tokio::test]

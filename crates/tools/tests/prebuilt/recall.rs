@@ -1,6 +1,7 @@
 //! `recall` and `read_cycle`: what the model reads of its archive.
 
 use agent::call::Outcome;
+use agent::changes::MemoryChange;
 use agent::entry::{Entry, EntryKind};
 use agent::event::Trust;
 use agent::id::{CallId, CycleId};
@@ -19,7 +20,7 @@ fn excerpt(text: &str) -> Excerpt {
 
 fn entry(seq: u64, kind: EntryKind, role: Role, parts: Vec<Part>) -> Entry {
     let message = ModelMessage { role, parts, native: None };
-    Entry { seq, cycle: CYCLE, step: 0, kind, message, tokens: 1, at: now() }
+    Entry { seq, cycle: CYCLE, step: 0, kind, message, tokens: 1, at: now(), trust: Trust::Member }
 }
 
 #[tokio::test]
@@ -41,6 +42,10 @@ async fn an_excerpt_shows_time_kind_cycle_space_and_trust() {
         {"at": "2026-11-21T14:03:05Z", "kind": "memory", "key": "boiler", "text": "boiler: old"},
     ]});
     assert_eq!(reply, wanted);
+    // A memory that is found is used; what others wrote is trusted as little as the least of them.
+    assert_eq!(world.pending.memories, [MemoryChange::Used { key: "boiler".into() }]);
+    let done = world.ask("recall", json!({"query": "boiler"})).await.unwrap();
+    assert_eq!(done.outcome.trust, Some(Trust::Member));
     world.store.building = true;
     let reply = world.reply("recall", json!({"query": "boiler"})).await;
     assert!(reply["note"].as_str().unwrap().contains("older texts may be missing"));
@@ -94,6 +99,9 @@ async fn a_cycle_is_read_without_its_reasoning() {
     let reply = world.reply("read_cycle", json!({"cycle": CYCLE})).await;
     let texts: Vec<_> = reply["entries"].as_array().unwrap().iter().map(|entry| &entry["text"]).collect();
     assert_eq!(texts, ["hello", "fetch {\"url\":\"x\"}", "fetch: 200"]);
+    world.store.entries[2].trust = Trust::Outside;
+    let read = world.ask("read_cycle", json!({"cycle": CYCLE})).await.unwrap();
+    assert_eq!(read.outcome.trust, Some(Trust::Outside));
     for unknown in [CycleId(Uuid::from_u128(9)).to_string(), "nothing".into()] {
         let error = world.refusal("read_cycle", json!({"cycle": unknown})).await;
         assert!(error.contains("no such cycle"), "{error}");

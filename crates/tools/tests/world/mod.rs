@@ -6,9 +6,10 @@ use agent::call::CallRow;
 use agent::changes::Inward;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::Entry;
-use agent::event::NamedMessage;
+use agent::event::{NamedMessage, Trust};
 use agent::id::{AgentId, CallId, CycleId, EntityId, RootId, SpaceId};
-use agent::life::{Facts, Memory, SpaceFacts};
+use agent::life::{Facts, SpaceFacts};
+use agent::memory::{Importance, Memory};
 use agent::port::{
     BoxFuture, Done, Excerpt, Lookup, Recall, RecallError, RecallQuery, Recalled, StoreError, ToolContext,
     Toolbox,
@@ -90,7 +91,15 @@ impl World {
 
     /// Adds memories under these keys.
     pub(crate) fn with_memories(mut self, keys: &[&str]) -> Self {
-        let note = |key: &&str| Memory { key: (*key).into(), value: "v".into(), updated_at: now() };
+        let note = |key: &&str| Memory {
+            key: (*key).into(),
+            value: "v".into(),
+            importance: Importance::Normal,
+            pinned: false,
+            updated_at: now(),
+            used_at: now(),
+            trust: Trust::Operator,
+        };
         self.facts.memories = keys.iter().map(note).collect();
         self
     }
@@ -215,6 +224,7 @@ pub(crate) fn stored_message(space: SpaceId, seq: u64, sender: EntityId, text: &
         text: text.into(),
         mentions: Vec::new(),
         at: now(),
+        trust: if sender == HUSAM { Trust::Member } else { Trust::Agent },
     }
 }
 

@@ -285,6 +285,7 @@ fn a_message_that_mentions_only_another_member_is_not_addressed_to_this_agent() 
             text: "hello you".into(),
             mentions,
             at: at(0),
+            trust: Trust::Member,
         });
         let mut read = activation(vec![waiting]);
         read.config = Arc::new(AgentConfig::from_json(&json!({"triage": "rules"})).unwrap());

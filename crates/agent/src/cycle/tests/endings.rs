@@ -81,7 +81,8 @@ fn calls_that_were_held_back_do_not_count_as_mistakes() {
     reply_with(&mut cycle, vec![call("nope")]);
     reply_with(&mut cycle, vec![call("nope")]);
     assert_eq!(cycle.open.mistakes, 2);
-    let canceled = Outcome { status: OutcomeStatus::Canceled, text: "held".into(), detail: None };
+    let canceled =
+        Outcome { status: OutcomeStatus::Canceled, text: "held".into(), detail: None, trust: None };
     let mut open = cycle.open.clone();
     finish_step(&mut open, std::iter::once(("fire", &canceled)));
     assert_eq!(open.mistakes, 2);

@@ -14,7 +14,7 @@ fn with_history() -> Cycle {
     for n in 0..4u64 {
         let entry = |seq, kind, message| {
             let (cycle, step, tokens) = (CycleId(Uuid::from_u128(u128::from(n))), 0, 50);
-            Arc::new(Entry { seq, cycle, step, kind, message, tokens, at: at(0) })
+            Arc::new(Entry { seq, cycle, step, kind, message, tokens, at: at(0), trust: Trust::Member })
         };
         let reply = ModelMessage { role: Role::Assistant, parts: parts("hm"), native: Some(native.clone()) };
         window.push(entry(n * 2 + 1, EntryKind::Inbox, ModelMessage::user("x")));

@@ -20,7 +20,7 @@ fn with_history(cycles: u64, tokens: u32, config: &Value) -> Activation {
             native: None,
         };
         let cycle = CycleId(Uuid::from_u128(1_000 + u128::from(seq.div_ceil(2))));
-        Arc::new(Entry { seq, cycle, step: 0, kind, message, tokens, at: at(0) })
+        Arc::new(Entry { seq, cycle, step: 0, kind, message, tokens, at: at(0), trust: Trust::Member })
     };
     let window = (1..=cycles * 2).map(|seq| match seq % 2 {
         1 => entry(seq, EntryKind::Inbox, Role::User),

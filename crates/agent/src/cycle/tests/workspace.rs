@@ -4,10 +4,19 @@ use serde_json::json;
 
 use super::awareness::{configured, shown};
 use super::*;
-use crate::life::{Layer, Memory};
+use crate::life::Layer;
+use crate::memory::{Importance, Memory};
 
 fn remember(cycle: &mut Cycle, value: &str) {
-    cycle.outside.facts.memories = vec![Memory { key: "tea".into(), value: value.into(), updated_at: at(0) }];
+    cycle.outside.facts.memories = vec![Memory {
+        key: "tea".into(),
+        value: value.into(),
+        importance: Importance::Normal,
+        pinned: false,
+        updated_at: at(0),
+        used_at: at(0),
+        trust: Trust::Operator,
+    }];
 }
 
 #[test]
@@ -55,7 +64,7 @@ fn after_a_cycle(placement: &str, shown: &str) -> Cycle {
         let parts = vec![crate::message::Part::Text { text: "x".into() }];
         let message = crate::message::ModelMessage { role, parts, native: None };
         let cycle = CycleId(Uuid::from_u128(7));
-        Arc::new(Entry { seq, cycle, step: 0, kind, message, tokens: 1, at: at(0) })
+        Arc::new(Entry { seq, cycle, step: 0, kind, message, tokens: 1, at: at(0), trust: Trust::Member })
     };
     again.window = Window::Loaded(vec![
         entry(1, EntryKind::Inbox, crate::message::Role::User),

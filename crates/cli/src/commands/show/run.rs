@@ -90,6 +90,8 @@ fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
         let aborted = format!("about {} more, of generations that were aborted", tokens(&run.estimated));
         pairs.insert(pairs.len() - 1, ("estimated", aborted));
     }
+    let trust = run.steps.iter().filter_map(|step| step.sent.as_ref()?.trust).min();
+    pairs.extend(trust.map(|trust| ("trust", format!("{} (the lowest that it read)", trust.as_str()))));
     if let Some(summary) = &run.summary {
         pairs.push(("summary", line(summary)));
     }

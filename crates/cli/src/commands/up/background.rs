@@ -112,12 +112,6 @@ fn why_it_ended(log: &Path, mut begin: u64, code: Option<i32>) -> Failure {
     .hint(part("hint").unwrap_or("`viv logs` shows what it said"))
 }
 
-/// Writes the process id of this server, which holds the lock. Without it (the disk is full) `viv stop` does not
-/// find the server.
-pub(super) fn write_pid(data_dir: &Path) {
-    let _ = std::fs::write(data_dir.join(listen::LOCK), std::process::id().to_string());
-}
-
 pub(crate) async fn stop(global: &Global, screen: Screen) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let shown = dir.display();

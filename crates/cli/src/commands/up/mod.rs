@@ -58,7 +58,8 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let signals = Signals::new()?;
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
-    background::write_pid(data_dir);
+    // Without the process id in the lock that it holds (the disk is full), `viv stop` does not find this server.
+    let _ = std::fs::write(data_dir.join(listen::LOCK), std::process::id().to_string());
     let lost_frames = store.lost_frames();
     if lost_frames > 0 {
         tracing::warn!("{}", announce::damaged_log(lost_frames));

@@ -13,7 +13,7 @@ use crate::sqlite::index::file::{meta, set_meta};
 use crate::sqlite::index::text;
 use crate::sqlite::index::words::words;
 use crate::sqlite::tables::entries::{ENTRY, entry_at};
-use crate::sqlite::tables::facts::memory_at;
+use crate::sqlite::tables::facts::{MEMORY as MEMORY_COLUMNS, memory_at};
 use crate::sqlite::tables::messages::named_messages;
 use crate::sqlite::tables::queue::{self, Queued};
 use crate::sqlite::tables::rows::{all, bytes, code_of, first, from_json, int, ms, run, u64_at, uuid_at};
@@ -255,11 +255,13 @@ impl Feed<'_> {
             index(run(self.index, sql, [count, agent]))?;
         }
         // An operator writes a memory between two commits of the agent: then the times differ.
-        let sql = "SELECT m.key, m.value, m.at, c.cycle FROM memory m LEFT JOIN commits c \
-                   ON c.agent = m.agent AND c.n = m.from_commit AND c.at = m.at \
-                   WHERE m.agent = ? AND m.key = ? AND m.to_commit IS NULL";
-        let now = first(self.store, sql, params![agent, key], |row| {
-            let cycle = row.get::<_, Option<[u8; 16]>>(3)?.map(|id| CycleId(uuid::Uuid::from_bytes(id)));
+        let sql = format!(
+            "SELECT {MEMORY_COLUMNS}, c.cycle FROM memory m LEFT JOIN commits c \
+             ON c.agent = m.agent AND c.n = m.from_commit AND c.at = m.at \
+             WHERE m.agent = ? AND m.key = ? AND m.to_commit IS NULL"
+        );
+        let now = first(self.store, &sql, params![agent, key], |row| {
+            let cycle = row.get::<_, Option<[u8; 16]>>(7)?.map(|id| CycleId(uuid::Uuid::from_bytes(id)));
             Ok((memory_at(row)?, cycle))
         });
         let Some((memory, cycle)) = now.map_err(Trouble::Store)? else { return Ok(()) };

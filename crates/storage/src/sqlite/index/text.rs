@@ -105,7 +105,16 @@ mod tests {
     fn entry(kind: EntryKind, role: Role, parts: Vec<Part>) -> Entry {
         let message = ModelMessage { role, parts, native: None };
         let cycle = CycleId(Uuid::from_u128(1));
-        Entry { seq: 1, cycle, step: 0, kind, message, tokens: 1, at: Timestamp::UNIX_EPOCH }
+        Entry {
+            seq: 1,
+            cycle,
+            step: 0,
+            kind,
+            message,
+            tokens: 1,
+            at: Timestamp::UNIX_EPOCH,
+            trust: agent::event::Trust::Member,
+        }
     }
 
     #[test]

@@ -11,8 +11,9 @@ use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use agent::life::{Facts, IdleUntil, Memory, Standing};
+use agent::life::{Facts, IdleUntil, Standing};
 use agent::limits;
+use agent::memory::Memory;
 use agent::port::{
     AgentCard, BoxFuture, CommitRow, CredentialRow, InboxFilter, InboxRow, MessageFilter, Page, PageRequest,
     Reader, RecentItem, RunFilter, ShownLog, StoreError, Totals,
@@ -30,7 +31,7 @@ use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
 use crate::sqlite::tables::entries::{ENTRY, entry_at, layers_since, shown, view, view_until};
-use crate::sqlite::tables::facts::{MEMORIES_AFTER, facts, members, memory_at};
+use crate::sqlite::tables::facts::{MEMORY, facts, members, memory_at};
 use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by, space_head};
 use crate::sqlite::tables::rows::{
     ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, id_or_name, int, kind_code, ms,
@@ -225,7 +226,10 @@ impl Reader for Sqlite {
             };
             let (bounds, after) = (bounds(page.limit), page.cursor.unwrap_or_default());
             let given = params![row, after, bounds.0 + 1];
-            let found = page_of(db, MEMORIES_AFTER, given, bounds, row_bytes, memory_at)?;
+            let sql = format!(
+                "SELECT {MEMORY} FROM memory m WHERE agent = ? AND to_commit IS NULL AND key > ? ORDER BY key LIMIT ?"
+            );
+            let found = page_of(db, &sql, given, bounds, row_bytes, memory_at)?;
             Ok(paged(found, |memory| memory.key.clone()))
         })
     }

@@ -20,7 +20,7 @@ use crate::sqlite::index::words::words;
 use crate::sqlite::index::{file, text};
 use crate::sqlite::ports::{Caller, Mode, Sqlite};
 use crate::sqlite::tables::entries::{ENTRY, entry_at};
-use crate::sqlite::tables::facts::memory_at;
+use crate::sqlite::tables::facts::memory;
 use crate::sqlite::tables::messages::named_messages;
 use crate::sqlite::tables::rows::{TRUSTS, agent_row, all, bytes, code_of, first, ms, time, uuid_or_none};
 use places::{places, searchable};
@@ -270,7 +270,7 @@ fn text_of(db: &Connection, agent: i64, found: &mut Found) -> Outcome<Option<Str
         return Ok(entry.and_then(|entry| text::of_entry(&entry)).map(|(_, text)| text));
     }
     let Some(key) = &found.key else { return Ok(None) };
-    let sql = "SELECT key, value, at FROM memory WHERE agent = ? AND key = ? AND to_commit IS NULL";
-    let memory = first(db, sql, params![agent, key], memory_at)?;
+    let memory = memory(db, agent, key)?;
+    found.trust = memory.as_ref().map(|memory| code_of(&TRUSTS, &memory.trust));
     Ok(memory.map(|memory| text::of_memory(&memory.key, &memory.value)))
 }

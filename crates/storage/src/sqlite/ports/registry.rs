@@ -11,6 +11,7 @@ use agent::changes::MemoryChange;
 use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
+use agent::memory::Memory;
 use agent::port::{
     BoxFuture, CanceledCall, Credential, CredentialRow, Founding, KeyAdded, KnownRequest, NewAgent,
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, RequestKey, Rotation, SentAgain, SpaceChange,
@@ -83,7 +84,7 @@ impl Registry for Sqlite {
         agent: AgentId,
         change: MemoryChange,
         at: Timestamp,
-    ) -> BoxFuture<'_, Result<(), RegistryError>> {
+    ) -> BoxFuture<'_, Result<Option<Memory>, RegistryError>> {
         let session = Arc::clone(&self.inner.session);
         self.administer(move |db| agents::change_memory(db, agent, &change, at.min(session.now())))
     }

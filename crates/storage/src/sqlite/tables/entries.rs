@@ -12,14 +12,17 @@ use agent::message::ModelMessage;
 use agent::workspace;
 use rusqlite::{Connection, Row, params};
 
-use super::rows::{all, bytes, first, from_json, int, ms, run, time_at, to_json, u32_at, u64_at, uuid_at};
+use super::rows::{
+    TRUSTS, all, bytes, code_of, first, from_json, int, ms, run, time_at, to_json, trust_at, u32_at, u64_at,
+    uuid_at,
+};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::FORMAT;
 
 /// Appends entries to the log; returns its new head.
 pub(crate) fn append(db: &Connection, agent: i64, head: u64, entries: &[Entry]) -> Outcome<u64> {
-    let sql = "INSERT INTO entry (agent, seq, cycle, step, kind, tokens, at, format, crc, message) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO entry (agent, seq, cycle, step, kind, tokens, at, format, crc, message, trust) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let mut head = head;
     for entry in entries {
         head += 1;
@@ -39,7 +42,8 @@ pub(crate) fn append(db: &Connection, agent: i64, head: u64, entries: &[Entry]) 
             ms(entry.at),
             FORMAT,
             crc,
-            message
+            message,
+            code_of(&TRUSTS, &entry.trust),
         ];
         run(db, sql, row)?;
     }
@@ -58,7 +62,7 @@ pub(crate) fn entries(
 }
 
 /// Columns of [`entry_at`].
-pub(crate) const ENTRY: &str = "SELECT seq, cycle, step, kind, tokens, at, crc, message FROM entry";
+pub(crate) const ENTRY: &str = "SELECT seq, cycle, step, kind, tokens, at, crc, message, trust FROM entry";
 
 pub(crate) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
     let seq = u64_at(row, 0)?;
@@ -78,19 +82,22 @@ pub(crate) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
         message,
         tokens: u32_at(row, 4)?,
         at: time_at(row, 5)?,
+        trust: trust_at(row, 8)?,
     })
 }
 
 /// Inserts a view.
 pub(crate) fn put_view(db: &Connection, agent: i64, n: u64, view: &View) -> Outcome<()> {
-    let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, native_from, ranges, summary, compaction) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, native_from, ranges, summary, compaction, \
+               trust) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let (tail, reasoning_from, native_from) =
         (int(view.tail), int(view.reasoning_from), int(view.native_from));
     let ranges = to_json(&view.ranges)?;
     let compaction = view.compaction.as_ref().map(to_json).transpose()?;
     let (rev, n) = (int(view.rev), int(n));
-    let row = params![agent, rev, n, tail, reasoning_from, native_from, ranges, view.summary, compaction];
+    let trust = code_of(&TRUSTS, &view.trust);
+    let row =
+        params![agent, rev, n, tail, reasoning_from, native_from, ranges, view.summary, compaction, trust];
     run(db, sql, row).map(drop)
 }
 
@@ -101,7 +108,7 @@ pub(crate) fn view(db: &Connection, agent: i64) -> Outcome<View> {
 
 /// The newest view of an agent up to this revision; the whole log if there is none.
 pub(crate) fn view_until(db: &Connection, agent: i64, rev: u64) -> Outcome<View> {
-    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from, compaction FROM view WHERE agent = ? AND rev <= ? ORDER BY rev DESC LIMIT 1";
+    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from, compaction, trust FROM view WHERE agent = ? AND rev <= ? ORDER BY rev DESC LIMIT 1";
     let found = first(db, sql, [agent, int(rev)], |row| {
         Ok(View {
             rev: u64_at(row, 0)?,
@@ -114,6 +121,7 @@ pub(crate) fn view_until(db: &Connection, agent: i64, rev: u64) -> Outcome<View>
                 .get::<_, Option<String>>(6)?
                 .map(|compaction| from_json(&compaction, "a view"))
                 .transpose()?,
+            trust: trust_at(row, 7)?,
         })
     })?;
     Ok(found.unwrap_or_else(View::whole))

@@ -2,13 +2,16 @@
 
 use agent::entity::Member;
 use agent::id::{CallId, GoalId, PlanId};
-use agent::life::{Facts, Goal, GoalStatus, Memory, PendingCall, Plan, SpaceFacts};
-use agent::limits::{EVENTS_PER_CYCLE, MEMBERS_SHOWN_MAX, SPACES_COUNTED_MAX, SPACES_LOOK, SPACES_SHOWN_MAX};
+use agent::life::{Facts, Goal, GoalStatus, PendingCall, Plan, SpaceFacts};
+use agent::limits::{
+    EVENTS_PER_CYCLE, MEMBERS_SHOWN_MAX, MEMORIES_MAX, SPACES_COUNTED_MAX, SPACES_LOOK, SPACES_SHOWN_MAX,
+};
+use agent::memory::Memory;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    ENTITY, SPACE, all, entity_at, first, from_json, int, run, space_at, time_at, time_or_none, to_json,
-    u32_at, u64_at, uuid_at, uuid_or_none,
+    ENTITY, SPACE, all, entity_at, first, from_json, importance_at, int, run, space_at, time_at,
+    time_or_none, to_json, trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
@@ -96,18 +99,45 @@ fn pending(db: &Connection, agent: i64) -> Outcome<Vec<PendingCall>> {
 }
 
 fn memories(db: &Connection, agent: i64) -> Outcome<Vec<Memory>> {
-    let sql = "SELECT key, value, at FROM memory WHERE agent = ? AND to_commit IS NULL ORDER BY at DESC, key";
-    all(db, sql, [agent], memory_at)
+    let sql = format!(
+        "SELECT {MEMORY} FROM memory m WHERE agent = ? AND to_commit IS NULL \
+         ORDER BY pinned DESC, importance DESC, used_at DESC, key"
+    );
+    all(db, &sql, [agent], memory_at)
 }
 
-/// An agent's memories after a key, by key.
-pub(crate) const MEMORIES_AFTER: &str = "SELECT key, value, at FROM memory WHERE agent = ? AND to_commit IS NULL \
-    AND key > ? ORDER BY key LIMIT ?";
+/// The columns of [`memory_at`].
+pub(crate) const MEMORY: &str = "m.key, m.value, m.importance, m.pinned, m.at, m.used_at, m.trust";
 
-/// A memory from the columns of [`MEMORIES_AFTER`].
+/// A memory from the columns [`MEMORY`].
 pub(crate) fn memory_at(row: &Row<'_>) -> Outcome<Memory> {
-    Ok(Memory { key: row.get(0)?, value: row.get(1)?, updated_at: time_at(row, 2)? })
+    Ok(Memory {
+        key: row.get(0)?,
+        value: row.get(1)?,
+        importance: importance_at(row, 2)?,
+        pinned: row.get(3)?,
+        updated_at: time_at(row, 4)?,
+        used_at: time_at(row, 5)?,
+        trust: trust_at(row, 6)?,
+    })
 }
+
+/// The pinned memories of an agent: few.
+pub(crate) fn pinned_memories(db: &Connection, agent: i64) -> Outcome<Vec<Memory>> {
+    let sql =
+        format!("SELECT {MEMORY} FROM memory m WHERE agent = ? AND to_commit IS NULL AND pinned = 1 LIMIT ?");
+    all(db, &sql, params![agent, int(MEMORIES_MAX as u64)], memory_at)
+}
+
+/// An agent's memory under a key.
+pub(crate) fn memory(db: &Connection, agent: i64, key: &str) -> Outcome<Option<Memory>> {
+    let sql = format!("SELECT {MEMORY} FROM memory m WHERE {NEWEST} AND to_commit IS NULL");
+    first(db, &sql, params![agent, key], memory_at)
+}
+
+/// The newest row of an agent and a key. Only that one can be valid, so older ones are not read, however many there are.
+const NEWEST: &str = "m.agent = ?1 AND m.key = ?2 AND m.from_commit = \
+    (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
 
 fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
     let sql = "SELECT id, parent, description, priority, status FROM goal \

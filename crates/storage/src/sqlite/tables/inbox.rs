@@ -79,6 +79,8 @@ fn message_of_event_at(row: &Row<'_>) -> Outcome<Option<NamedMessage>> {
         text: sums::text_at(row, 17, SUM_COLUMNS)?,
         mentions: ids_from(row.get(SUM_COLUMNS + 4)?),
         at: time_at(row, 18)?,
+        // A message and its event have the same one.
+        trust: trust_at(row, 8)?,
     }))
 }
 

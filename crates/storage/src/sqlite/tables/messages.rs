@@ -11,7 +11,8 @@ use rusqlite::{Connection, Row, params};
 use super::queue::note_message;
 use super::rows::{
     TRUSTS, all, bytes, code_of, first, from_json, ids_from, int, key, key_at, kind_at, ms, packed,
-    principal_columns, run, time, time_at, to_json, u32_at, u64_at, uuid_at, uuid_or_none, wake_on_at,
+    principal_columns, run, time, time_at, to_json, trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
+    wake_on_at,
 };
 use super::sums::{self, SummedMessage};
 use crate::sqlite::engine::fault::Outcome;
@@ -173,9 +174,9 @@ fn stored(message: &NewMessage, kind: MessageKind, seq: u64, rev: u64, mentions:
     }
 }
 
-/// Columns and joins of [`named_message_at`].
-const NAMED_MESSAGE: &str = "SELECT m.uuid, s.uuid, s.name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
-    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc, p.name FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
+/// Columns of [`named_message_at`]: of a message, its space and its sender.
+pub(crate) const NAMED_COLUMNS: &str = "m.uuid, s.uuid, s.name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
+    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc, p.name, m.trust";
 
 /// The messages of a space with `from <= seq < before`, newest first, with names. Visible calls are left out:
 /// only watchers see them.
@@ -187,12 +188,13 @@ pub(crate) fn named_messages(
     limit: i64,
 ) -> Outcome<Vec<NamedMessage>> {
     let sql = format!(
-        "{NAMED_MESSAGE} WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4"
+        "SELECT {NAMED_COLUMNS} FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender \
+         WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4"
     );
     all(db, &sql, params![space, int(from), int(before), limit], named_message_at)
 }
 
-fn named_message_at(row: &Row<'_>) -> Outcome<NamedMessage> {
+pub(crate) fn named_message_at(row: &Row<'_>) -> Outcome<NamedMessage> {
     Ok(NamedMessage {
         id: MessageId(uuid_at(row, 0)?),
         space: SpaceId(uuid_at(row, 1)?),
@@ -205,5 +207,6 @@ fn named_message_at(row: &Row<'_>) -> Outcome<NamedMessage> {
         text: sums::text_at(row, 7, 9)?,
         mentions: ids_from(row.get(9 + 4)?),
         at: time_at(row, 8)?,
+        trust: trust_at(row, 18)?,
     })
 }

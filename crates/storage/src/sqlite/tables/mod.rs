@@ -17,6 +17,7 @@ pub(crate) mod notes;
 pub(crate) mod opening;
 pub(crate) mod progress;
 pub(crate) mod queue;
+pub(crate) mod recent;
 pub(crate) mod requests;
 pub(crate) mod rows;
 pub(crate) mod runs;

@@ -3,22 +3,24 @@
 
 use agent::call::CallRow;
 use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange};
-use agent::event::Cause;
+use agent::event::{Cause, Trust};
 use agent::fencing::not_owned;
 use agent::life::{Goal, Plan};
+use agent::memory::Importance;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
+use super::facts::memory;
 use super::queue::note_memory;
-use super::rows::{TRUSTS, bytes, code_of, int, key, ms, run, to_json};
+use super::rows::{IMPORTANCES, TRUSTS, bytes, code_of, int, key, ms, run, to_json};
 use crate::sqlite::engine::fault::{Fault, Outcome};
 
 /// Writes the notes that a commit's inward calls change; returns whether there were any.
 pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> Outcome<bool> {
     let Changes { inward, calls, at, .. } = changes;
     for change in &inward.memories {
-        change_memory(db, agent, n, *at, change)?;
+        change_memory(db, agent, n, *at, changes.cause.trust, change)?;
     }
     for change in &inward.goals {
         let id = match change {
@@ -48,25 +50,37 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
     Ok(!(inward.memories.is_empty() && inward.goals.is_empty() && inward.plans.is_empty()))
 }
 
-/// Sets or deletes a memory as of commit `n`.
+/// Changes a memory as of commit `n`. A use is noted in the row as it is: it makes no new version.
 pub(crate) fn change_memory(
     db: &Connection,
     agent: i64,
     n: u64,
     at: Timestamp,
+    trust: Trust,
     change: &MemoryChange,
 ) -> Outcome<()> {
-    let (MemoryChange::Set { key, .. } | MemoryChange::Delete { key }) = change;
-    note_memory(db, agent, at, key)?;
     match change {
-        MemoryChange::Set { key, value } => {
+        MemoryChange::Set { key, value, importance, pin } => {
+            let before = memory(db, agent, key)?;
+            let before = before.as_ref().map_or((Importance::default(), false), |m| (m.importance, m.pinned));
+            let (importance, pinned) = (importance.unwrap_or(before.0), pin.unwrap_or(before.1));
+            note_memory(db, agent, at, key)?;
             end_memory(db, agent, n, key)?;
-            let sql = "INSERT INTO memory (agent, key, from_commit, at, value) VALUES (?, ?, ?, ?, ?) \
-                       ON CONFLICT (agent, key, from_commit) \
-                       DO UPDATE SET at = excluded.at, value = excluded.value, to_commit = NULL";
-            run(db, sql, params![agent, key, int(n), ms(at), value]).map(drop)
+            let sql = "INSERT INTO memory (agent, key, from_commit, at, used_at, value, importance, pinned, trust) \
+                       VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (agent, key, from_commit) \
+                       DO UPDATE SET at = excluded.at, used_at = excluded.used_at, value = excluded.value, \
+                       importance = excluded.importance, pinned = excluded.pinned, trust = excluded.trust, \
+                       to_commit = NULL";
+            let (importance, trust) = (code_of(&IMPORTANCES, &importance), code_of(&TRUSTS, &trust));
+            run(db, sql, params![agent, key, int(n), ms(at), value, importance, pinned, trust]).map(drop)
+        }
+        MemoryChange::Used { key } => {
+            let sql = "UPDATE memory SET used_at = max(used_at, ?3) WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL \
+                       AND from_commit = (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
+            run(db, sql, params![agent, key, ms(at)]).map(drop)
         }
         MemoryChange::Delete { key } => {
+            note_memory(db, agent, at, key)?;
             let sql = "DELETE FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit = ?3";
             run(db, sql, params![agent, key, int(n)])?;
             end_memory(db, agent, n, key)

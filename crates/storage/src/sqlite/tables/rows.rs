@@ -6,6 +6,7 @@ use agent::entity::{Entity, EntityKind, Space};
 use agent::event::{Channel, Principal, Trust};
 use agent::id::{EntityId, SpaceId};
 use agent::life::{IdleReason, Standing};
+use agent::memory::Importance;
 use agent::run::Usage;
 use jiff::Timestamp;
 use rusqlite::types::{FromSql, Value, ValueRef};
@@ -108,6 +109,7 @@ pub(crate) const STANDINGS: [Standing; 3] = [Standing::Active, Standing::Suspend
 pub(crate) const CHANNELS: [Channel; 5] =
     [Channel::Space, Channel::Api, Channel::Webhook, Channel::Timer, Channel::Tool];
 pub(crate) const TRUSTS: [Trust; 4] = [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator];
+pub(crate) const IMPORTANCES: [Importance; 3] = Importance::ALL;
 pub(crate) const REASONS: [IdleReason; 3] = [IdleReason::Provider, IdleReason::Backoff, IdleReason::Debounce];
 const KINDS: [EntityKind; 2] = [EntityKind::Human, EntityKind::Agent];
 
@@ -129,6 +131,10 @@ pub(crate) fn channel_at(row: &Row<'_>, at: usize) -> Outcome<Channel> {
 
 pub(crate) fn trust_at(row: &Row<'_>, at: usize) -> Outcome<Trust> {
     from_code(&TRUSTS, row.get(at)?, "trust level")
+}
+
+pub(crate) fn importance_at(row: &Row<'_>, at: usize) -> Outcome<Importance> {
+    from_code(&IMPORTANCES, row.get(at)?, "level of importance")
 }
 
 pub(crate) fn reason_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<IdleReason>> {

@@ -13,7 +13,8 @@ use super::{ledger, log};
 use crate::sqlite::engine::fault::damaged;
 use crate::sqlite::tables::configs::config_of;
 use crate::sqlite::tables::entries;
-use crate::sqlite::tables::rows::{from_json, time_at, trust_at, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::facts::{MEMORY, memory_at};
+use crate::sqlite::tables::rows::{from_json, trust_at, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::runs::{RUN, run_at};
 
 pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
@@ -136,9 +137,8 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
             Ok(())
         });
     }
-    walk.each("memory", "SELECT key, at FROM memory WHERE agent = ?", [life.agent], |_, row| {
-        time_at(row, 1).map(drop)
-    });
+    let sql = format!("SELECT {MEMORY} FROM memory m WHERE agent = ?");
+    walk.each("memory", &sql, [life.agent], |_, row| memory_at(row).map(drop));
     walk.each("goal", "SELECT id, status FROM goal WHERE agent = ?", [life.agent], |_, row| {
         let status: String = row.get(1)?;
         GoalStatus::try_from(&*status)

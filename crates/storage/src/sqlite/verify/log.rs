@@ -15,8 +15,8 @@ use super::row::Row;
 use super::walk::{Walk, gap_before};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::tables::calls::{CALL, call_at};
-use crate::sqlite::tables::entries::entry_at;
-use crate::sqlite::tables::rows::{bytes, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::entries::{ENTRY, entry_at};
+use crate::sqlite::tables::rows::{bytes, trust_at, u32_at, u64_at, uuid_at};
 
 /// The first log entry of each step in which the agent was shown something.
 pub(super) type Shown = HashMap<(CycleId, u32), u64>;
@@ -32,9 +32,8 @@ struct Cycle {
 /// Checks the log; returns the first entry of each step.
 pub(super) fn check(walk: &mut Walk<'_>, life: &Row) -> Shown {
     let (mut shown, mut cycle, mut last, mut calls) = (Shown::new(), Cycle::default(), 0, 0);
-    let sql =
-        "SELECT seq, cycle, step, kind, tokens, at, crc, message FROM entry WHERE agent = ? ORDER BY seq";
-    walk.each("entry", sql, [life.agent], |walk, row| {
+    let sql = format!("{ENTRY} WHERE agent = ? ORDER BY seq");
+    walk.each("entry", &sql, [life.agent], |walk, row| {
         let (seq, id) = (u64_at(row, 0)?, CycleId(uuid_at(row, 1)?));
         let gap = gap_before(&mut last, seq, "entry");
         walk.require(gap.is_none(), "entry", seq, || gap.unwrap_or_default());
@@ -143,7 +142,7 @@ fn check_call_rows(walk: &mut Walk<'_>, life: &Row, known: Option<u64>) {
 /// Checks the views: their ranges must be valid.
 pub(super) fn views(walk: &mut Walk<'_>, life: &Row) {
     let mut last = 0;
-    let sql = "SELECT rev, commit_n, tail, ranges FROM view WHERE agent = ? ORDER BY rev";
+    let sql = "SELECT rev, commit_n, tail, ranges, trust FROM view WHERE agent = ? ORDER BY rev";
     walk.each("view", sql, [life.agent], |walk, row| {
         let rev = u64_at(row, 0)?;
         let gap = gap_before(&mut last, rev, "view");
@@ -154,6 +153,7 @@ pub(super) fn views(walk: &mut Walk<'_>, life: &Row) {
         walk.require(n <= life.commit_n, "view", rev, || {
             format!("it is of commit {n}, which does not exist yet")
         });
+        trust_at(row, 4)?;
         check_ranges(&ranges, tail, life.head_seq)
     });
 }

@@ -4,8 +4,10 @@
 use agent::changes::MemoryChange;
 use agent::config::{AgentConfig, Urgency};
 use agent::entity::{Entity, EntityKind};
+use agent::event::Trust;
 use agent::id::{AgentId, CycleId};
 use agent::life::Standing;
+use agent::memory::Memory;
 use agent::port::{Denial, NewAgent, NewHuman};
 use agent::registry::{self, StandingChange, cancel_cycle, change_standing};
 use jiff::Timestamp;
@@ -16,7 +18,7 @@ use crate::sqlite::engine::fault::{Outcome, damaged, name_agent};
 use crate::sqlite::tables::agents::{free_name, known_agent};
 use crate::sqlite::tables::configs::config_of;
 use crate::sqlite::tables::events::cancel_all;
-use crate::sqlite::tables::facts::{touch, touch_entity};
+use crate::sqlite::tables::facts::{memory, pinned_memories, touch, touch_entity};
 use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::notes::{self, end_plans, hold_plans, resume_plans};
 use crate::sqlite::tables::rows::{
@@ -118,11 +120,9 @@ pub(super) fn change_memory(
     agent: AgentId,
     change: &MemoryChange,
     at: Timestamp,
-) -> Outcome<()> {
+) -> Outcome<Option<Memory>> {
     let row = known_agent(db, agent)?;
-    let key = match change {
-        MemoryChange::Set { key, .. } | MemoryChange::Delete { key } => key,
-    };
+    let key = change.key();
     let sql = "SELECT a.standing, l.commit_n, coalesce(sum(m.key = ?2), 0), coalesce(sum(m.key <> ?2), 0) \
                FROM agent a JOIN life l ON l.agent = a.id \
                LEFT JOIN memory m ON m.agent = a.id AND m.to_commit IS NULL WHERE a.id = ?1";
@@ -131,9 +131,11 @@ pub(super) fn change_memory(
     });
     let found = found.map_err(name_agent(agent))?;
     let (standing, n, has, others) = found.ok_or_else(|| damaged("it has no life"))?;
-    registry::change_memory(agent, standing, change, has > 0, usize::try_from(others).unwrap_or(usize::MAX))?;
-    notes::change_memory(db, row, n, at, change)?;
-    touch(db, row)
+    let others = usize::try_from(others).unwrap_or(usize::MAX);
+    registry::change_memory(agent, standing, change, has > 0, others, &pinned_memories(db, row)?)?;
+    notes::change_memory(db, row, n, at, Trust::Operator, change)?;
+    touch(db, row)?;
+    memory(db, row, key)
 }
 
 pub(super) fn set_standing(

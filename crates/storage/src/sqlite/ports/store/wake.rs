@@ -1,7 +1,7 @@
 //! Reads what an activation needs, from one snapshot. On the hot path (the agent's window is in memory and nothing
 //! was committed since) it reads only the rows of the agent, waiting events and facts.
 
-use agent::config::Placement;
+use agent::config::{Placement, WorkspacePart};
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::life::{Activation, Life, Window};
@@ -14,6 +14,7 @@ use crate::sqlite::tables::entries::{layers, layers_since, shown, view};
 use crate::sqlite::tables::facts::facts;
 use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::open_at;
+use crate::sqlite::tables::recent::recent;
 use crate::sqlite::tables::rows::{
     ENTITY, bytes, entity_at, first, standing_at, time_or_none, u32_at, u64_at, uuid_or_none,
 };
@@ -105,6 +106,12 @@ pub(super) fn wake(
         calls_ = calls::of_step(db, row, open)?;
         open.steps.splice(..0, steps(db, row, open.id)?);
     }
+    // What a cycle shows beside its events it shows before its first decision.
+    let begins = life.open.as_ref().is_none_or(|open| !open.decided);
+    let recent = match begins && config.workspace.show.contains(&WorkspacePart::Messages) {
+        true => recent(db, row, &events)?,
+        false => Vec::new(),
+    };
     let before = life.open.is_some() && (1..session.boot).contains(&boot);
     Ok(Some(Activation {
         clean: session.clean || !(before || is_from_before(db, session.boot, row)?),
@@ -118,6 +125,7 @@ pub(super) fn wake(
         window,
         calls: calls_,
         waiting: events,
+        recent,
         layers: layers_,
         cancel,
     }))
