@@ -85,6 +85,9 @@ pub struct CallRecord {
     /// Which repairs were made to its name or arguments before it was run; the log keeps what the model wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repaired: Option<String>,
+    /// Number of texts that a search of the archive found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<usize>,
 }
 
 /// What a request was: enough to explain what the provider's cache did with it.
@@ -239,6 +242,10 @@ pub struct Trend {
     pub growth: Option<u64>,
     /// Share of the sent tokens that the provider read from its cache, in percent; `None` if it reports neither.
     pub cached_percent: Option<u64>,
+    /// Searches of the archive that found something.
+    pub recall_hits: usize,
+    /// Searches of the archive that found nothing.
+    pub recall_misses: usize,
 }
 
 impl Trend {
@@ -252,11 +259,16 @@ impl Trend {
         let growth: Vec<u64> = growth.collect();
         let mut usage = Usage::default();
         runs.iter().for_each(|run| usage.add(&run.usage));
+        let calls = runs.iter().flat_map(|run| &run.steps).flat_map(|step| &step.calls);
+        let (misses, hits): (Vec<usize>, Vec<usize>) =
+            calls.filter_map(|call| call.found).partition(|n| *n == 0);
         let share = |cached: u64, input: u64| cached.saturating_mul(100).checked_div(input);
         Self {
             runs: runs.len(),
             growth: growth.iter().sum::<u64>().checked_div(growth.len() as u64),
             cached_percent: usage.cached.zip(usage.input).and_then(|(cached, input)| share(cached, input)),
+            recall_hits: hits.len(),
+            recall_misses: misses.len(),
         }
     }
 }
@@ -294,4 +306,51 @@ pub struct Run {
     pub reason: Option<String>,
     /// The summary that the agent gave to `done`.
     pub summary: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn run(view: u64, tokens: u64, usage: (u64, u64), found: &[usize]) -> Run {
+        let at = Timestamp::UNIX_EPOCH;
+        let call = |found: &usize| CallRecord { found: Some(*found), ..CallRecord::default() };
+        let sent = Some(SentRequest { view, tokens, ..SentRequest::default() });
+        let steps =
+            vec![StepRecord { sent, calls: found.iter().map(call).collect(), ..StepRecord::default() }];
+        Run {
+            id: CycleId(Uuid::nil()),
+            agent: AgentId(Uuid::nil()),
+            ordinal: 1,
+            woke_for: String::new(),
+            events: 1,
+            opened_at: at,
+            ended_at: at,
+            steps,
+            usage: Usage { input: Some(usage.0), cached: Some(usage.1), ..Usage::default() },
+            cost_micros: None,
+            model: "m".into(),
+            config_rev: 1,
+            ending: Ending::Completed,
+            reason: None,
+            summary: None,
+        }
+    }
+
+    #[test]
+    fn a_trend_compares_runs_of_one_view_and_counts_searches() {
+        // The newest first: the history was compacted between the second and the third.
+        let runs = [
+            run(2, 1_500, (100, 90), &[3, 0]),
+            run(2, 1_400, (100, 70), &[1]),
+            run(1, 9_000, (200, 40), &[]),
+            run(1, 8_700, (0, 0), &[0]),
+        ];
+        let trend = Trend::of(&runs);
+        assert_eq!((trend.runs, trend.growth, trend.cached_percent), (4, Some(200), Some(50)));
+        assert_eq!((trend.recall_hits, trend.recall_misses), (2, 2));
+        assert_eq!(Trend::of(&[]), Trend::default());
+    }
 }

@@ -50,9 +50,15 @@ pub struct TrendJson {
     pub growth: Option<u64>,
     /// Share of the sent tokens that the provider read from its cache, in percent; `null` if it reports none.
     pub cached_percent: Option<u64>,
+    /// Searches of the archive by the agent that found something.
+    #[serde(default)]
+    pub recall_hits: usize,
+    /// Searches of the archive by the agent that found nothing.
+    #[serde(default)]
+    pub recall_misses: usize,
 }
 
-copied!(trend: Trend => TrendJson { ..trend => { runs, growth, cached_percent } });
+copied!(trend: Trend => TrendJson { ..trend => { runs, growth, cached_percent, recall_hits, recall_misses } });
 
 /// What a cycle's last request showed, in addition to the system text and the tools, and what was decided then.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

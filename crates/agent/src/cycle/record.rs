@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::acting::Acting;
 use super::decide::Decision;
 use super::text_reply::{TextReply, text_of};
-use super::{ActivationInfo, Cycle, Span, State, Step};
+use super::{ActivationInfo, Cycle, Span, State, Step, names};
 use crate::call::{CallRow, Outcome, head_and_tail};
 use crate::changes::{CallChange, Changes};
 use crate::event::Trust;
@@ -105,6 +105,7 @@ impl Cycle {
             noted.started_ms = now.started_ms.or(noted.started_ms);
             noted.took_ms = now.took_ms.or(noted.took_ms);
             noted.status = now.status.or(noted.status);
+            noted.found = now.found.or(noted.found);
         }
     }
 
@@ -116,6 +117,7 @@ impl Cycle {
             took_ms: span.map(|span| span.ms),
             status: outcome.map(|outcome| outcome.status),
             repaired: None,
+            found: outcome.filter(|_| row.tool == names::RECALL).and_then(|outcome| found(&outcome.text)),
         }
     }
 
@@ -215,4 +217,10 @@ pub(super) fn cost(price: Price, usage: &Usage) -> Option<u64> {
         .saturating_add(cached.saturating_mul(price.cached))
         .saturating_add(output.saturating_mul(price.output));
     Some(sum / 1_000_000)
+}
+
+/// How many texts a search of the archive found, by its outcome.
+fn found(text: &str) -> Option<usize> {
+    let reply: serde_json::Value = serde_json::from_str(text).ok()?;
+    Some(reply["found"].as_array()?.len())
 }

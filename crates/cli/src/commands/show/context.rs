@@ -210,7 +210,7 @@ fn bars(screen: &Screen, context: &ContextJson) {
 
 /// What the last runs cost, and what the last compaction saved.
 fn costs(context: &ContextJson) -> Option<String> {
-    let TrendJson { runs, growth, cached_percent } = context.trend;
+    let TrendJson { runs, growth, cached_percent, recall_hits, recall_misses } = context.trend;
     let growth = growth.map(|growth| format!("a request grows by {growth} tokens per run"));
     let cached =
         cached_percent.map(|percent| format!("{percent}% of the input came from the provider's cache"));
@@ -219,7 +219,14 @@ fn costs(context: &ContextJson) -> Option<String> {
         let by = last.method.as_str();
         format!("compaction {} ({by}) made {after} tokens of {before}", last.round)
     });
-    let known: Vec<String> = growth.into_iter().chain(cached).collect();
+    let searches = recall_hits + recall_misses;
+    let searches = (searches > 0).then(|| {
+        format!(
+            "it searched its archive {} and found nothing in {recall_misses} of them",
+            counted(searches, "time")
+        )
+    });
+    let known: Vec<String> = growth.into_iter().chain(cached).chain(searches).collect();
     let known =
         (!known.is_empty()).then(|| format!("in the last {}: {}", counted(runs, "run"), known.join(", ")));
     let lines: Vec<String> = known.into_iter().chain(last).collect();
