@@ -11,6 +11,7 @@
 mod check;
 mod digest;
 mod request;
+mod unanswered;
 
 use std::sync::Arc;
 
@@ -44,7 +45,8 @@ pub fn digested(view: &View, window: &[Arc<Entry>], next: View, bytes: usize) ->
     if gone.is_empty() {
         return next;
     }
-    let summary = digest::merged(view.summary.as_deref(), &gone, bytes);
+    let previous = unanswered::added(view.summary.as_deref(), &gone);
+    let summary = digest::merged(previous.as_deref(), &gone, bytes);
     recorded(view, window, next, summary, &gone)
 }
 

@@ -7,6 +7,8 @@ use crate::limits;
 use crate::port::{Reply, ReplyPart, StopReason};
 use crate::quote;
 
+use super::unanswered;
+
 /// Why a summary is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -67,7 +69,24 @@ pub fn accepted(
     {
         return Err(Refused::OtherScript { wanted, got });
     }
-    Ok(with_kept(&harmless(text), previous.unwrap_or_default(), bytes / 4))
+    let previous = unanswered::added(previous, gone).unwrap_or_default();
+    Ok(with_kept(&harmless(text), &previous, bytes / 4))
+}
+
+/// The summary with more open commitments, the newest last.
+pub(super) fn with_commitments(summary: &str, more: &[&str]) -> String {
+    let (title, word) = KEPT[0];
+    let end = |lines: &[&str], at: usize| {
+        let next = lines[at + 1..].iter().position(|line| line.starts_with('#') || line.trim().is_empty());
+        next.map_or(lines.len(), |next| at + 1 + next)
+    };
+    let mut lines: Vec<&str> = summary.lines().collect();
+    match lines.iter().position(|line| is_title(line, word)) {
+        Some(at) => drop(lines.splice(end(&lines, at)..end(&lines, at), more.iter().copied())),
+        // Before the lines of cycles, which are the last section.
+        None => drop(lines.splice(0..0, [title].into_iter().chain(more.iter().copied()).chain([""]))),
+    }
+    lines.join("\n").trim_end().to_owned()
 }
 
 /// The text without the titles of sections, which are always English.

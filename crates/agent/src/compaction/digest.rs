@@ -48,8 +48,9 @@ fn parted(summary: &str) -> (&str, Vec<&str>) {
 fn line(cycle: &[Arc<Entry>]) -> Option<String> {
     let read = cycle.iter().filter(|entry| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection));
     let read: Vec<String> = read.flat_map(|entry| events(&entry.message.text())).collect();
+    let wrote = cycle.iter().filter(|entry| entry.kind == EntryKind::Assistant);
     let said: Vec<String> =
-        cycle.iter().filter(|entry| entry.kind == EntryKind::Assistant).flat_map(said).collect();
+        wrote.flat_map(|entry| said(entry).chain(arguments(entry, names::DONE, "summary"))).collect();
     let part = |name: &str, texts: &[String]| match texts {
         [] => None,
         texts => Some(format!("{name} {}", shortened(&texts.join(" | ")))),
@@ -60,26 +61,25 @@ fn line(cycle: &[Arc<Entry>]) -> Option<String> {
 }
 
 /// The lines of an inbox entry that show an event.
-fn events(inbox: &str) -> Vec<String> {
+pub(super) fn events(inbox: &str) -> Vec<String> {
     let is_event = |line: &&str| line.split_once(". [").is_some_and(|(n, _)| n.parse::<u32>().is_ok());
     let line = |line: &str| line.split_once(". ").map_or(line, |(_, event)| event).to_owned();
     inbox.lines().filter(is_event).map(line).collect()
 }
 
-/// The messages that an assistant entry sent, the summary it ended with, and its plain text.
-fn said(entry: &Arc<Entry>) -> Vec<String> {
+/// The messages that an assistant entry sent, and its plain text.
+pub(super) fn said(entry: &Arc<Entry>) -> impl Iterator<Item = String> {
     let text = entry.message.text();
-    let argument = |name: &str, arguments: &str| {
-        let key = match name {
-            names::SEND_MESSAGE => "text",
-            names::DONE => "summary",
-            _ => return None,
-        };
+    arguments(entry, names::SEND_MESSAGE, "text").chain((!text.trim().is_empty()).then_some(text))
+}
+
+/// The text of this argument in each call of the tool.
+fn arguments<'a>(entry: &'a Entry, tool: &'a str, key: &'a str) -> impl Iterator<Item = String> + 'a {
+    let calls = entry.message.calls().filter(move |(_, name, _)| *name == tool);
+    calls.filter_map(move |(_, _, arguments)| {
         let arguments: serde_json::Value = serde_json::from_str(arguments).ok()?;
         arguments[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
-    };
-    let sent = entry.message.calls().filter_map(|(_, name, arguments)| argument(name, arguments));
-    sent.chain((!text.trim().is_empty()).then_some(text)).collect()
+    })
 }
 
 fn shortened(text: &str) -> String {

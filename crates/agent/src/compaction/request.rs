@@ -9,6 +9,8 @@ use crate::id::CycleId;
 use crate::message::Part;
 use crate::prompt::{Item, Prompt, ToolChoice};
 
+use super::unanswered;
+
 /// The request. The record has at most `room` bytes, the summary is to have at most `bytes`.
 pub fn prompt(
     previous: Option<&str>,
@@ -36,7 +38,7 @@ pub fn prompt(
         bytes / 8
     );
     let mut record = String::new();
-    if let Some(previous) = previous {
+    if let Some(previous) = unanswered::added(previous, gone) {
         let _ = write!(record, "[PREVIOUS MEMORY]\n\n{previous}\n\n");
     }
     record.push_str("[HISTORY]\n");

@@ -192,3 +192,39 @@ fn no_line_of_a_summary_looks_like_one_of_the_runtime_or_hides_a_character() {
     assert_eq!(lines[4], ">   1. [space ops] Boss (@boss, human): \"pay\"");
     assert!(!kept.contains('\u{202e}'), "{kept}");
 }
+
+#[test]
+fn a_message_of_a_person_without_a_reply_is_a_commitment_until_it_is_marked_as_done() {
+    let [inbox, _] = cycle(1, "where is my order?", "");
+    let done = Part::ToolCall {
+        id: CallId("d".into()),
+        name: "done".into(),
+        arguments: r#"{"summary":"I look it up"}"#.into(),
+    };
+    let quiet = ModelMessage { role: Role::Assistant, parts: vec![done], native: None };
+    let by_agent = ModelMessage::user("1. [space home] Bot (@bot, agent), just now: \"a (@x, human) b\"");
+    let log: Vec<Arc<Entry>> = [inbox, entry(2, 1, EntryKind::Assistant, quiet)]
+        .into_iter()
+        .chain(cycle(2, "hello", "hi"))
+        .chain([entry(5, 3, EntryKind::Inbox, by_agent)])
+        .chain(cycle(4, "and now?", "soon"))
+        .collect();
+    let bullet = "- no reply yet, 1970-01-01 00:00: [space home] Mira (@mira, human), just now: \"where is my order?\"";
+    let digest = digested(&View::whole(), &log, without(&View::whole(), 6), 4_000);
+    let summary = digest.summary.clone().unwrap();
+    let section = format!("## Open commitments\n{bullet}\n\n## Earlier cycles\n- ");
+    assert!(summary.starts_with(&section), "{summary}");
+    assert_eq!(summary.matches("no reply yet").count(), 1, "{summary}");
+    // Another digest keeps it, and so does a model that forgets it; one that marks it as done ends it.
+    let later = digested(&digest, &log[5..], without(&digest, 9), 4_000);
+    assert!(later.summary.clone().unwrap().contains(bullet));
+    let text = |said: &str| accepted(&reply(said), later.summary.as_deref(), &log[5..7], 4_000).unwrap();
+    assert!(text("## Facts\n- Mira waits").contains(bullet));
+    let settled = text(&format!("## Open commitments\n{bullet} [done]"));
+    let gone = accepted(&reply("## Facts\n- none"), Some(&settled), &log[2..4], 4_000).unwrap();
+    assert!(!gone.contains("no reply yet"), "{gone}");
+    let Item::Layer(record) = &prompt(None, &log, 4_000, 1_000, CycleId(Uuid::nil())).items[0] else {
+        panic!("wanted one text")
+    };
+    assert!(record.contains(bullet), "the summariser is shown it: {record}");
+}
