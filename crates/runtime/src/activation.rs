@@ -9,7 +9,7 @@ use agent::cycle::{ActivationEnd, Cycle, ModelReply, Next, Setup, SummaryEnd, Su
 use agent::id::{AgentId, CycleId};
 use agent::life::Window;
 use agent::limits;
-use agent::port::{BoxFuture, Fault, Memo, ModelError, ModelRequest, StoreError, specs};
+use agent::port::{BoxFuture, Fault, Memo, ModelError, ModelRequest, StoreError, Toolset};
 use agent::prompt::Prompt;
 use agent::run::Spent;
 use agent::update::AgentState;
@@ -93,6 +93,7 @@ struct Driver<'a> {
     agent: AgentId,
     cycle: Cycle,
     config: Arc<agent::config::AgentConfig>,
+    tools: Toolset,
     models: ModelSet,
     wakes: &'a Wakes,
     outward: Outward,
@@ -148,8 +149,9 @@ pub(crate) async fn activate(
         node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
         return Ok(Activated::Full);
     }
+    let tools = Toolset::of(&*ports.toolbox, config.tools.as_deref());
     let setup = Setup {
-        tools: specs(&*ports.toolbox, config.tools.as_deref()),
+        tools: Arc::clone(tools.specs()),
         model: node_context.calibration.in_estimate(models.own()),
         others: models.others(&node_context.calibration),
         new_cycle: CycleId(ports.ids.uuid()),
@@ -164,6 +166,7 @@ pub(crate) async fn activate(
         agent,
         cycle,
         config,
+        tools,
         models,
         wakes,
         outward,
@@ -202,8 +205,7 @@ impl<'a> Driver<'a> {
                 }
                 Next::Inward(calls) => {
                     let step = self.trace.step(self.cycle.step());
-                    let (results, spans) =
-                        tool_runner::inward(&self.cycle, self.agent, self.ports(), &step, calls).await;
+                    let (results, spans) = tool_runner::inward(&self.calls(), &step, calls).await;
                     spans.into_iter().for_each(|(call, span)| self.cycle.timed(call, span));
                     self.cycle.acted(results);
                 }
@@ -220,7 +222,7 @@ impl<'a> Driver<'a> {
                 }
                 Next::Outward(calls) => {
                     let step = self.trace.step(self.cycle.step());
-                    let context = CallContext::of(&self.cycle, self.agent, &self.node_context.ports);
+                    let context = self.calls();
                     let (awaited, detached) = calls.into_iter().partition(|row: &CallRow| row.awaited);
                     self.outward.start(&context, &step, awaited);
                     let detached: Vec<CallRow> = detached;
@@ -325,6 +327,7 @@ impl<'a> Driver<'a> {
             node: &self.node_context.node,
             model,
             config: &self.config,
+            tools: &self.tools,
             cycle: &self.cycle,
             lease: self.cycle.lease(),
             recheck: &self.wakes.recheck,
@@ -540,6 +543,10 @@ impl<'a> Driver<'a> {
     /// What happened since the cycle last looked.
     fn glance(&self) -> BoxFuture<'a, Result<Option<News>, StoreError>> {
         self.node_context.ports.store.glance(self.cycle.lease(), self.cycle.facts().known_rev())
+    }
+
+    fn calls(&self) -> CallContext {
+        CallContext::of(&self.cycle, self.agent, self.ports(), &self.tools)
     }
 
     fn ports(&self) -> &Ports {

@@ -11,7 +11,7 @@ use agent::cycle::{Cycle, ModelReply};
 use agent::life::Lease;
 use agent::limits;
 use agent::port::{
-    Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, StoreError, TimeoutKind, Toolbox,
+    Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, StoreError, TimeoutKind, Toolset,
 };
 use agent::prompt::Prompt;
 use agent::repair::repair;
@@ -60,6 +60,7 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) node: &'a Node,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) config: &'a AgentConfig,
+    pub(crate) tools: &'a Toolset,
     pub(crate) cycle: &'a Cycle,
     pub(crate) lease: Lease,
     pub(crate) recheck: &'a Notify,
@@ -105,7 +106,7 @@ impl ModelCall<'_> {
                     Ok(Ok((reply, first_ms))) => {
                         let model = &self.model.info().name;
                         self.calibration.observe(model, prompt.tokens, reply.usage.input);
-                        let verdicts = verdicts(&reply, &*self.ports.toolbox);
+                        let verdicts = verdicts(&reply, self.tools);
                         let model_ms = clock.monotonic_ms().saturating_sub(began);
                         let model_reply = ModelReply {
                             reply,
@@ -258,15 +259,15 @@ impl ModelCall<'_> {
 }
 
 /// For each call of the reply, after repair, whether its arguments are valid.
-fn verdicts(reply: &Reply, toolbox: &dyn Toolbox) -> Vec<Result<(), String>> {
+fn verdicts(reply: &Reply, tools: &Toolset) -> Vec<Result<(), String>> {
     let calls = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Call { name, arguments } => Some((name, arguments)),
         _ => None,
     });
     calls
         .map(|(name, arguments)| {
-            let call = repair(name, arguments, |name| toolbox.tool(name).is_some());
-            toolbox.tool(call.name).map_or(Ok(()), |tool| tool.check(&call.arguments).map(|_| ()))
+            let call = repair(name, arguments, |name| tools.tool(name).is_some());
+            tools.tool(call.name).map_or(Ok(()), |tool| tool.check(&call.arguments).map(|_| ()))
         })
         .collect()
 }

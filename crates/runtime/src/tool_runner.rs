@@ -6,13 +6,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::call::{CallRow, Outcome, OutcomeStatus};
+use agent::call::{CallRow, Effect, Outcome, OutcomeStatus};
 use agent::changes::Inward;
 use agent::cycle::{Cycle, Span};
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
-use agent::port::{Clock, DetachedCall, Done, Lookup, ToolContext, ToolError};
+use agent::port::{Clock, DetachedCall, Done, Lookup, ToolContext, ToolError, Toolset};
 use agent::update::{Topic, Update};
 use jiff::Timestamp;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
@@ -31,11 +31,12 @@ pub(crate) struct CallContext {
     root: RootId,
     hop: u32,
     facts: Arc<Facts>,
+    tools: Toolset,
     ports: Ports,
 }
 
 impl CallContext {
-    pub(crate) fn of(cycle: &Cycle, agent: AgentId, ports: &Ports) -> Self {
+    pub(crate) fn of(cycle: &Cycle, agent: AgentId, ports: &Ports, tools: &Toolset) -> Self {
         let (root, hop) = cycle.cause();
         Self {
             agent,
@@ -44,6 +45,7 @@ impl CallContext {
             root: root.clone(),
             hop,
             facts: Arc::new(cycle.facts().clone()),
+            tools: tools.clone(),
             ports: ports.clone(),
         }
     }
@@ -57,6 +59,7 @@ impl CallContext {
             root: detached.root.clone(),
             hop: detached.hop,
             facts: Arc::default(),
+            tools: Toolset::of(&*ports.toolbox, Some(std::slice::from_ref(&detached.row.tool))),
             ports: ports.clone(),
         }
     }
@@ -68,13 +71,13 @@ impl CallContext {
 
     /// How long a cycle waits for a call.
     pub(crate) fn timeout(&self, row: &CallRow) -> Duration {
-        let tool = self.ports.toolbox.tool(&row.tool);
+        let tool = self.tools.tool(&row.tool);
         tool.map_or(Duration::from_millis(limits::TOOL_TIMEOUT_MS), |tool| tool.spec().timeout)
     }
 
     /// How long a detached call may run: an asynchronous one as long as its time-out.
     pub(crate) fn detached_timeout(&self, row: &CallRow) -> Duration {
-        let tool = self.ports.toolbox.tool(&row.tool);
+        let tool = self.tools.tool(&row.tool);
         match tool.filter(|tool| tool.spec().asynchronous) {
             Some(tool) => tool.spec().timeout,
             None => Duration::from_millis(limits::LATE_MS),
@@ -93,9 +96,12 @@ impl CallContext {
     }
 
     async fn work(&self, row: &CallRow, pending: &Inward) -> Result<Done, ToolError> {
-        let Some(tool) = self.ports.toolbox.tool(&row.tool) else {
+        let Some(tool) = self.tools.tool(&row.tool) else {
             return Err(ToolError::new(format!("the tool `{}` no longer exists", row.tool)));
         };
+        if tool.spec().version != row.tool_version {
+            return Err(ToolError::new(changed(row)));
+        }
         let arguments = tool.check(&row.arguments).map_err(ToolError::new)?;
         let context = ToolContext {
             agent: self.agent,
@@ -142,18 +148,23 @@ impl CallContext {
     }
 }
 
+/// The model decided the call by an older description of the tool.
+fn changed(row: &CallRow) -> String {
+    let before = match row.effect {
+        Effect::Inward | Effect::ReadOnly => "",
+        Effect::Idempotent | Effect::Unsafe => ", though it may have run before",
+    };
+    format!(
+        "the tool `{}` has changed since this call was made; it was not run now{before}. Read its description and decide again",
+        row.tool
+    )
+}
+
 /// The results of inward calls, and when they ran.
 pub(crate) type InwardResults = (Vec<Result<Done, ToolError>>, Vec<(CallId, Span)>);
 
 /// Runs inward calls in order. A panic fails that call only.
-pub(crate) async fn inward(
-    cycle: &Cycle,
-    agent: AgentId,
-    ports: &Ports,
-    step: &tracing::Span,
-    rows: Vec<CallRow>,
-) -> InwardResults {
-    let context = CallContext::of(cycle, agent, ports);
+pub(crate) async fn inward(context: &CallContext, step: &tracing::Span, rows: Vec<CallRow>) -> InwardResults {
     let mut pending = Inward::default();
     let mut results = Vec::with_capacity(rows.len());
     let mut spans = Vec::with_capacity(rows.len());

@@ -32,4 +32,4 @@ pub use registry::{
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
-pub use tool::{Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, specs};
+pub use tool::{Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset};

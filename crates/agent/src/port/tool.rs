@@ -78,26 +78,46 @@ pub trait Tool: Send + Sync {
     ) -> BoxFuture<'a, Result<Done, ToolError>>;
 }
 
-/// The tools of an agent with this list of names, in a stable order. Without a list it has the prebuilt ones: a tool
-/// that reaches outside must be named. With one that does, it can also read what was left out of a large outcome.
-pub fn specs(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Arc<[ToolSpec]> {
-    let has = |name: &String| match wanted {
-        Some(wanted) => wanted.contains(name),
-        None => toolbox.is_prebuilt(name),
-    };
-    let spec = |name: String| {
-        let tool = toolbox.tool(&name)?;
-        // Counted in the original, so that the copies of all activations have it.
-        tool.spec().tokens();
-        Some(tool.spec().clone())
-    };
-    let mut chosen: Vec<ToolSpec> = toolbox.names().into_iter().filter(has).filter_map(spec).collect();
-    let listed = |name: &str| chosen.iter().any(|tool| tool.name == name);
-    // Outcomes of inward tools are bounded.
-    if chosen.iter().any(|tool| tool.effect != Effect::Inward) && !listed(names::READ_OUTCOME) {
-        chosen.extend(spec(names::READ_OUTCOME.to_owned()));
+/// The tools of an agent, as they are when an activation begins. A change is used from the next activation on, so that a
+/// model never calls a tool by a description other than the one that it was sent.
+#[derive(Clone)]
+pub struct Toolset {
+    specs: Arc<[ToolSpec]>,
+    tools: Arc<[Arc<dyn Tool>]>,
+}
+
+impl Toolset {
+    /// The tools with these names, in a stable order. Without a list they are the prebuilt ones: a tool that reaches outside
+    /// must be named. An agent with one that does can also read what was left out of a large outcome.
+    pub fn of(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Self {
+        let has = |name: &String| match wanted {
+            Some(wanted) => wanted.contains(name),
+            None => toolbox.is_prebuilt(name),
+        };
+        let names = toolbox.names().into_iter().filter(has);
+        let mut tools: Vec<Arc<dyn Tool>> = names.filter_map(|name| toolbox.tool(&name)).collect();
+        let listed = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
+        // Outcomes of inward tools are bounded.
+        if tools.iter().any(|tool| tool.spec().effect != Effect::Inward) && !listed(names::READ_OUTCOME) {
+            tools.extend(toolbox.tool(names::READ_OUTCOME));
+        }
+        let spec = |tool: &Arc<dyn Tool>| {
+            // Counted in the original, so that the copies of all activations have it.
+            tool.spec().tokens();
+            tool.spec().clone()
+        };
+        Self { specs: tools.iter().map(spec).collect(), tools: tools.into() }
     }
-    chosen.into()
+
+    /// Their specifications.
+    pub fn specs(&self) -> &Arc<[ToolSpec]> {
+        &self.specs
+    }
+
+    /// The tool with that name.
+    pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.iter().find(|tool| tool.spec().name == name)
+    }
 }
 
 /// All tools of a server, by name.

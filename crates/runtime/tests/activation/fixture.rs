@@ -98,12 +98,21 @@ impl Fixture {
 
     /// The process dies uncleanly, and another one starts on the stored data.
     pub(crate) fn dies(&mut self) {
+        self.dies_with(|tools| tools);
+    }
+
+    /// The same; the next process has these tools.
+    pub(crate) fn dies_with(
+        &mut self,
+        change: impl FnOnce(Arc<dyn agent::port::Toolbox>) -> Arc<dyn agent::port::Toolbox>,
+    ) {
         self.world.kill();
         let sqlite = cut_off(&self.sqlite);
         let models = Arc::new(One(Arc::clone(&self.model)));
         let tools = toolbox(self.slow, &self.counters, &self.gate);
         self.starts += 1;
-        let ports = ports_of(&sqlite, &self.clock, self.starts, |store| store, models, tools);
+        let mut ports = ports_of(&sqlite, &self.clock, self.starts, |store| store, models, tools);
+        ports.toolbox = change(ports.toolbox);
         self.world = World::new(ports, self.clock.clone());
     }
 

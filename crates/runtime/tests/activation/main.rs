@@ -4,6 +4,7 @@
 
 mod awareness;
 mod calls;
+mod changed_tools;
 mod crowd;
 mod detached;
 mod earlier_messages;

@@ -1,11 +1,13 @@
 //! The history and state of an agent: runs, consciousness, facts, and the context that its model would be sent.
 
+use std::sync::Arc;
+
 use agent::cycle::{self, Cycle, Setup};
 use agent::entry::View;
 use agent::id::CycleId;
 use agent::life::Window;
 use agent::limits;
-use agent::port::{PageRequest, RecallQuery, Recalled, RunFilter, specs};
+use agent::port::{PageRequest, RecallQuery, Recalled, RunFilter, Toolset};
 use agent::run::Trend;
 use axum::Json;
 use axum::extract::State;
@@ -158,7 +160,7 @@ pub(super) async fn context(
         Window::Loaded(window) => window,
         Window::Unchanged => Vec::new(),
     };
-    let tools = specs(&**toolbox, activation.config.tools.as_deref());
+    let tools = Arc::clone(Toolset::of(&**toolbox, activation.config.tools.as_deref()).specs());
     let setup = Setup {
         tools,
         model: model.clone(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::call::Effect;
-use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, specs};
+use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset};
 use serde_json::Value;
 use tools::BadTool;
 
@@ -72,7 +72,7 @@ fn an_agent_has_an_added_tool_only_if_it_names_it_and_then_reads_large_outcomes(
     let has = |wanted: Option<&[&str]>| {
         let wanted: Option<Vec<String>> =
             wanted.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-        specs(&kit, wanted.as_deref()).iter().map(|spec| spec.name.clone()).collect::<Vec<_>>()
+        Toolset::of(&kit, wanted.as_deref()).specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>()
     };
     let prebuilt = tools::prebuilt().names();
     assert_eq!(has(None), prebuilt[..prebuilt.len() - 1]);

@@ -55,7 +55,8 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
         head(&screen, &subject, models.first().map(|(_, model)| &**model));
     }
     // The greeting is asked as the first agent of a server is asked.
-    let specs = agent::port::specs(&tools::prebuilt(), None);
+    let tools = agent::port::Toolset::of(&tools::prebuilt(), None);
+    let specs = Arc::clone(tools.specs());
     let system = first_system(&specs);
     let mut tried: Vec<Tried> = Vec::new();
     for (mode, model) in models {
