@@ -130,14 +130,16 @@ fn text(screen: &Screen, heading: &str, text: Option<&str>) {
     }
 }
 
-/// `step 0: 12040 tokens by the estimate, 11800 in (11200 cached), view 3, hash 0f3a…`.
+/// ``step 0: `lab/large`, about 12040 tokens; usage 11800 in (11200 cached), 90 out; view 3, hash 0f3a…``.
 fn request_line(run: &RunJson, step: &StepRecord) -> Option<String> {
     let sent = step.sent.as_ref()?;
     let model = step.model.as_deref().unwrap_or(&run.model);
     let usage = super::run::tokens(&step.usage.into());
     let SentRequest { prefix, view, tokens, .. } = sent;
-    let line =
-        format!("step {}: `{model}`, about {tokens} tokens; {usage}; view {view}, hash {prefix}", step.step);
+    let line = format!(
+        "step {}: `{model}`, about {tokens} tokens; usage {usage}; view {view}, hash {prefix}",
+        step.step
+    );
     Some(line)
 }
 
