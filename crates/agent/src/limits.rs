@@ -432,3 +432,20 @@ pub const SENDERS_VERIFIED_MAX: usize = 65_536;
 pub const FLAWS_MAX: usize = 1_000;
 /// Longest line in an import file of an agent.
 pub const IMPORT_LINE_MAX_BYTES: usize = 128 * 1024 * 1024;
+
+/// To find the addresses of another server's name, and the same again to connect to it.
+pub const CONNECT_MS: u64 = 10_000;
+/// From then to the head of its answer, where the caller sets no other limit.
+pub const ANSWER_HEAD_MS: u64 = 60_000;
+/// Silence between two pieces of its answer's body.
+pub const ANSWER_IDLE_MS: u64 = 60_000;
+/// A whole exchange with another server, where the caller sets no other limit.
+pub const EXCHANGE_MS: u64 = 5 * 60 * 1000;
+/// Headers of an answer, names and values together.
+pub const ANSWER_HEAD_MAX_BYTES: usize = 64 * 1024;
+/// Redirects that are followed.
+pub const REDIRECTS_MAX: u32 = 5;
+/// Addresses of one name that are tried.
+pub const ADDRESSES_TRIED: usize = 8;
+/// Path of a URL that an error shows.
+pub const URL_SHOWN_CHARS: usize = 200;
