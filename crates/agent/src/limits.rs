@@ -449,3 +449,30 @@ pub const REDIRECTS_MAX: u32 = 5;
 pub const ADDRESSES_TRIED: usize = 8;
 /// Path of a URL that an error shows.
 pub const URL_SHOWN_CHARS: usize = 200;
+
+/// Declaration of one tool, as a file.
+pub const DECLARATION_MAX_BYTES: usize = 256 * 1024;
+/// Description of a declared tool.
+pub const TOOL_DESCRIPTION_MAX_BYTES: usize = 8 * 1024;
+/// Schema of a declared tool's arguments.
+pub const TOOL_SCHEMA_MAX_BYTES: usize = 64 * 1024;
+/// Shortest time-out of a declared tool.
+pub const TOOL_TIMEOUT_MIN_MS: u64 = 100;
+/// Longest time-out of an asynchronous tool: a day. A cycle waits for no other tool longer than [`LATE_MS`].
+pub const TOOL_TIMEOUT_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+/// Calls of one declared tool at once (default of `concurrency`).
+pub const TOOL_CONCURRENCY: u32 = 8;
+/// Largest `concurrency` of a tool.
+pub const TOOL_CONCURRENCY_MAX: u32 = 256;
+/// Largest number of calls in a `rate`.
+pub const TOOL_RATE_MAX: u32 = 10_000;
+/// How long a call waits for another call of its tool to end.
+pub const TOOL_TURN_MS: u64 = 10_000;
+/// Work of one template, in instructions.
+pub const TEMPLATE_FUEL: u64 = 200_000;
+/// What one template may write.
+pub const TEMPLATE_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Shortest secret: a shorter one could not be found again in what a server says without finding harmless text.
+pub const SECRET_MIN_BYTES: usize = 6;
+/// Text of a failed answer that its error quotes.
+pub const FAILURE_SHOWN_BYTES: usize = 2 * 1024;

@@ -7,10 +7,12 @@
 
 mod arguments;
 pub mod connector;
+pub mod declare;
 mod ending;
 mod enter_space;
 mod get_my_runs;
 mod goals;
+pub mod http;
 mod kit;
 mod memories;
 mod message_lines;
@@ -18,8 +20,10 @@ mod peek_inbox;
 mod read_messages;
 mod read_outcome;
 mod recall;
+pub mod secret;
 mod send_message;
 mod space_ref;
+mod template;
 mod typed;
 
 pub use kit::{BadTool, ToolKit, prebuilt};

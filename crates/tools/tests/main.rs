@@ -18,5 +18,10 @@ mod connector {
     mod exchange;
     mod guard;
 }
+mod declared {
+    mod calling;
+    mod reading;
+    mod secrets;
+}
 mod loopback;
 mod world;

@@ -28,6 +28,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::allow::{AllowList, AllowedTarget};
 pub use self::failure::{ConnectError, ExchangePhase};
+pub(crate) use self::request::is_reserved;
 pub use self::request::{Outgoing, TrafficLimits, shown};
 pub use self::resolver::{Resolver, SystemResolver};
 pub use self::response::{CollectedBody, Incoming, IncomingBody};

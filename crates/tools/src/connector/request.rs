@@ -91,7 +91,7 @@ impl Outgoing {
     /// Adds a header. A header that belongs to the connection (`host`, `content-length`, …) is refused.
     pub fn header(mut self, name: &str, value: &str, is_secret: bool) -> Result<Self, ConnectError> {
         let refused = |why: &str| ConnectError::Refused(format!("the header `{name}` {why}"));
-        if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+        if is_reserved(name) {
             return Err(refused("is set by the connection itself\nhint: leave it out"));
         }
         let name = HeaderName::try_from(name).map_err(|_| refused("has a name that no header may have"))?;
@@ -130,6 +130,11 @@ impl Outgoing {
         }
         Ok(next.allow(self.allow.clone()).limits(self.limits))
     }
+}
+
+/// Whether the header belongs to the connection, so that no request may name it.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name.to_ascii_lowercase().as_str())
 }
 
 fn check_url(url: &Url) -> Result<(), ConnectError> {

@@ -16,8 +16,8 @@ fn get(url: &str) -> Outgoing {
 }
 
 fn to(method: Method, url: &str) -> Outgoing {
-    let allow = AllowList::new(vec!["127.0.0.0/8".parse().unwrap()]);
-    Outgoing::new(method, url).unwrap().allow(allow).limits(TrafficLimits { ..quick() })
+    let allow = AllowList::new(vec!["127.0.0.0/8".parse().expect("a net")]);
+    Outgoing::new(method, url).expect("a valid URL").allow(allow).limits(quick())
 }
 
 /// Limits that a test can wait for.

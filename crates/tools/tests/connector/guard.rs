@@ -216,7 +216,7 @@ async fn allowed_and_forbidden() -> (Loopback, Tripwire) {
 }
 
 fn only(target: &str) -> AllowList {
-    AllowList::new(vec![target.parse().unwrap()])
+    AllowList::new(vec![target.parse().expect("an entry")])
 }
 
 #[tokio::test]
