@@ -204,7 +204,7 @@ fn check_headers(http: &HttpDeclaration, mistakes: &mut Mistakes) {
 }
 
 /// Calls `visit` with every text in a JSON value and its path.
-fn each_text(value: &Value, path: &str, visit: &mut dyn FnMut(String, &str)) {
+pub(super) fn each_text(value: &Value, path: &str, visit: &mut dyn FnMut(String, &str)) {
     match value {
         Value::String(text) => visit(path.to_owned(), text),
         Value::Array(items) => {

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::template;
+
 pub(crate) use self::check::{body_slot, check};
 pub use self::read::{read_files, read_json, read_toml};
 pub use self::terms::{Rate, RateUnit};
@@ -135,6 +137,19 @@ impl Declaration {
         let seen = json!({"name": self.name, "description": self.description, "input": self.input});
         let digest = Sha256::digest(sorted(&seen).to_string().as_bytes());
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl HttpDeclaration {
+    /// The names of the secrets that it uses.
+    pub fn secrets(&self) -> BTreeSet<String> {
+        let json = self.json.as_ref();
+        let mut texts: Vec<&str> = Vec::new();
+        texts.extend(self.query.values().chain(self.headers.values()).chain(&self.body).map(String::as_str));
+        let mut named: BTreeSet<String> = texts.into_iter().flat_map(template::written).collect();
+        let mut visit = |_: String, text: &str| named.extend(template::written(text));
+        json.into_iter().for_each(|json| check::each_text(json, "", &mut visit));
+        named
     }
 }
 

@@ -10,10 +10,13 @@ use serde_json::Value;
 use crate::connector::{CollectedBody, ConnectError, Incoming};
 use crate::secret::Mask;
 
-/// What is known of a call's answer: its head, without anything secret.
+/// Characters of a media type; an error shows it.
+const KIND_MAX_CHARS: usize = 256;
+
+/// What is known of a call's answer from its head.
 pub(super) struct Head {
     status: u16,
-    /// The media type, `text/html`, in lower case.
+    /// The media type as the server writes it, such as `text/html`; it may repeat a secret.
     kind: String,
     retry_after: Option<String>,
 }
@@ -21,7 +24,7 @@ pub(super) struct Head {
 impl Head {
     pub(super) fn of(answer: &Incoming) -> Self {
         let kind = answer.header("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
-        let kind = kind.trim().chars().take(80).collect::<String>().to_ascii_lowercase();
+        let kind = kind.trim().chars().take(KIND_MAX_CHARS).collect();
         let retry_after = answer.header("retry-after").map(|text| text.trim().chars().take(80).collect());
         Self { status: answer.status, kind, retry_after }
     }
@@ -120,15 +123,15 @@ pub(super) fn succeeded(
 
 /// The body as text, without secrets. Of one that is no text only its type and size.
 fn said(head: &Head, body: &CollectedBody, mask: &Mask) -> String {
+    let kind = if head.kind.is_empty() { "unknown type" } else { &head.kind };
     let text = match std::str::from_utf8(&body.bytes) {
         Ok(text) => text.to_owned(),
         // The end may have been cut within a character.
-        Err(_) if is_text(&head.kind) || body.is_cut && !body.bytes.contains(&0) => {
+        Err(_) if is_text(&head.kind.to_ascii_lowercase()) || body.is_cut && !body.bytes.contains(&0) => {
             String::from_utf8_lossy(&body.bytes).into_owned()
         }
         Err(_) => {
-            let kind = if head.kind.is_empty() { "unknown type" } else { &head.kind };
-            return format!("[{} bytes of {kind}, which is no text]", body.bytes.len());
+            return mask.hide_cut(format!("[no text, but {} bytes of {kind}", body.bytes.len())) + "]";
         }
     };
     if body.is_cut {

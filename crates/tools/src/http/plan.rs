@@ -52,7 +52,7 @@ pub(super) async fn prepare(
     if declaration.effect == Effect::Idempotent {
         add_header(&mut draft.headers, "idempotency-key", &call.0);
     }
-    let opened = open(&draft, secrets).await?;
+    let opened = open(&draft, &http.secrets(), secrets).await?;
     let mask = Mask::of(opened.iter().map(|(name, value)| (name.as_str(), value)));
     match write(declaration, http, draft, &opened) {
         Ok(request) => Ok(Prepared { request, mask }),
@@ -82,7 +82,8 @@ fn draft(http: &HttpDeclaration, context: &Value) -> Result<Draft, String> {
     }
     let body = match (&http.json, &http.body) {
         (Some(json), _) => {
-            let written = json_body(json, context).map_err(at("json"))?;
+            let mut room = limits::TEMPLATE_OUTPUT_MAX_BYTES;
+            let written = json_body(json, context, &mut room).map_err(at("json"))?;
             add_header(&mut headers, "content-type", "application/json");
             Some(Body::Json(written.unwrap_or_default()))
         }
@@ -134,22 +135,31 @@ fn texts(value: Option<&Value>) -> Result<Vec<String>, String> {
     value.try_iter().map_err(|error| error.to_string())?.map(|item| template::scalar(&item)).collect()
 }
 
-/// JSON with its texts written; `None` for a text that is a single absent argument.
-fn json_body(source: &serde_json::Value, context: &Value) -> Result<Option<serde_json::Value>, String> {
+/// JSON with its texts written; `None` for a text that is a single absent argument. `room` is what they may still take.
+fn json_body(
+    source: &serde_json::Value,
+    context: &Value,
+    room: &mut usize,
+) -> Result<Option<serde_json::Value>, String> {
     use serde_json::Value as Json;
     Ok(Some(match source {
         Json::String(text) => {
             let Some(value) = template::value(text, context)? else { return Ok(None) };
-            serde_json::to_value(value).map_err(|error| error.to_string())?
+            let written = serde_json::to_value(value).map_err(|error| error.to_string())?;
+            let left = room.checked_sub(written.to_string().len());
+            *room =
+                left.ok_or_else(|| format!("wanted at most {} bytes", limits::TEMPLATE_OUTPUT_MAX_BYTES))?;
+            written
         }
         Json::Array(items) => {
-            let written: Result<Vec<_>, _> = items.iter().map(|item| json_body(item, context)).collect();
+            let written: Result<Vec<_>, _> =
+                items.iter().map(|item| json_body(item, context, room)).collect();
             Json::Array(written?.into_iter().flatten().collect())
         }
         Json::Object(map) => {
             let mut written = serde_json::Map::new();
             for (key, value) in map {
-                if let Some(value) = json_body(value, context)? {
+                if let Some(value) = json_body(value, context, room)? {
                     written.insert(key.clone(), value);
                 }
             }
@@ -160,7 +170,11 @@ fn json_body(source: &serde_json::Value, context: &Value) -> Result<Option<serde
 }
 
 /// Opens the secrets that a request names.
-async fn open(draft: &Draft, secrets: &dyn Secrets) -> Result<BTreeMap<String, SecretValue>, String> {
+async fn open(
+    draft: &Draft,
+    declared: &BTreeSet<String>,
+    secrets: &dyn Secrets,
+) -> Result<BTreeMap<String, SecretValue>, String> {
     let mut named = BTreeSet::new();
     let pairs = draft.query.iter().chain(&draft.headers);
     pairs.for_each(|(_, value)| named.extend(template::names(value)));
@@ -171,6 +185,12 @@ async fn open(draft: &Draft, secrets: &dyn Secrets) -> Result<BTreeMap<String, S
     }
     let mut opened = BTreeMap::new();
     for name in named {
+        // A template may compute a name, but an argument must not choose which secret is sent.
+        if !declared.contains(&name) {
+            return Err(format!(
+                "the declaration does not write out the name of the secret `{name}`, so nothing was sent"
+            ));
+        }
         let Some(value) = secrets.secret(&name).await else {
             return Err(format!("there is no secret `{name}`, so nothing was sent; an operator must add it"));
         };

@@ -27,6 +27,16 @@ pub(crate) fn names(text: &str) -> BTreeSet<String> {
     parts(text).filter_map(|(_, name)| name.map(str::to_owned)).collect()
 }
 
+/// The secrets that a template names by a text of its own, `secret("name")`, and not by an argument.
+pub(crate) fn written(source: &str) -> BTreeSet<String> {
+    let named = source.split("secret").skip(1).filter_map(|rest| {
+        let rest = rest.trim_start().strip_prefix('(')?.trim_start();
+        let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        rest[1..].split_once(quote).map(|(name, _)| name.to_owned())
+    });
+    named.collect()
+}
+
 /// The text with its marks replaced. The error is the name of a secret that `open` does not know.
 pub(crate) fn fill(text: &str, open: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut filled = String::with_capacity(text.len());
@@ -83,6 +93,8 @@ mod tests {
         assert_eq!(fill(&text, &|name| Some(name.to_uppercase())).unwrap(), "a K b L.M");
         assert_eq!(fill(&text, &|name| (name == "k").then(String::new)).unwrap_err(), "l.m");
         assert_eq!(fill(&around(&text, str::to_uppercase), &|name| Some(name.into())).unwrap(), "A k B l.m");
+        let source = "{{ secret('a') }} {{secret ( \"b.c\" )}} {{ secret(d) }} secret secret(";
+        assert_eq!(written(source), BTreeSet::from(["a".to_owned(), "b.c".to_owned()]));
         assert!(of("a b").is_err() && of("").is_err());
     }
 }

@@ -15,7 +15,7 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-pub(crate) use self::mark::{fill, has_mark, names};
+pub(crate) use self::mark::{fill, has_mark, names, written};
 
 /// Everything but letters, digits, `-`, `.`, `_` and `~`.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -100,7 +100,7 @@ pub(crate) fn context(arguments: &serde_json::Value) -> Value {
 pub(crate) fn text(source: &str, slot: Slot, context: &Value) -> Result<String, String> {
     let environment = environment(slot);
     let template = environment.template_from_str(source).map_err(|error| not_compiled(&error))?;
-    let mut written = Bounded(Vec::new());
+    let mut written = BoundedText(Vec::new());
     template.render_captured_to(context.clone(), &mut written).map_err(|error| not_written(&error))?;
     String::from_utf8(written.0).map_err(|error| error.to_string())
 }
@@ -210,9 +210,9 @@ fn words(error: &Error) -> String {
 }
 
 /// Takes bytes up to the limit.
-struct Bounded(Vec<u8>);
+struct BoundedText(Vec<u8>);
 
-impl io::Write for Bounded {
+impl io::Write for BoundedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > limits::TEMPLATE_OUTPUT_MAX_BYTES {
             return Err(io::ErrorKind::StorageFull.into());

@@ -233,7 +233,7 @@ async fn an_answer_without_text_is_described() {
     });
     assert_eq!(
         call(&get(&image.await), json!({})).await.unwrap().text,
-        "[4 bytes of image/png, which is no text]"
+        "[no text, but 4 bytes of image/png]"
     );
 }
 

@@ -64,6 +64,8 @@ async fn a_secret_that_a_server_repeats_is_masked_everywhere() {
         ("500 Oops", "application/json", None),
         ("302 Found\r\nlocation: http://other.example/REQUEST", "text/plain", None),
         ("504 Late", "text/plain", None),
+        ("200 OK\r\nx: REQUEST", "image/REQUEST", None),
+        ("200 OK", "text/REQUEST", Some("/x")),
     ] {
         let server = Loopback::serve(move |request, stream| {
             let line = request.lines().next().unwrap_or_default().replace(' ', "+");
@@ -72,7 +74,8 @@ async fn a_secret_that_a_server_repeats_is_masked_everywhere() {
             } else {
                 request.clone()
             };
-            write(stream, page(&status.replace("REQUEST", &line), kind, &said))
+            let said = if kind.starts_with("image") { format!("\u{0}{said}") } else { said };
+            write(stream, page(&status.replace("REQUEST", &line), &kind.replace("REQUEST", &line), &said))
         });
         let server = server.await;
         let mut http = json!({
@@ -161,6 +164,21 @@ async fn an_argument_cannot_ask_for_a_secret() {
     for request in server.requests() {
         assert!(!request.split_once("\r\n\r\n").unwrap().1.contains("canary"), "{request}");
     }
+}
+
+#[tokio::test]
+async fn an_argument_cannot_choose_which_secret_is_sent() {
+    let server = Loopback::ok("text/plain", "hi").await;
+    let get = |value: &str| {
+        tool("read_only", json!({"method": "GET", "url": server.url("/"), "headers": {"x-key": value}}))
+    };
+    for source in ["{{ secret(a) }}", "{% set open = secret %}{{ open(a) }}"] {
+        let error = call(&get(source), json!({"a": "key"})).await.unwrap_err().model;
+        assert!(error.contains("does not write out the name of the secret `key`"), "{error}");
+    }
+    let declared = get("{{ secret('key') }}").declaration().http.clone().unwrap();
+    assert_eq!(declared.secrets(), ["key".to_owned()].into());
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
