@@ -476,3 +476,15 @@ pub const TEMPLATE_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 pub const SECRET_MIN_BYTES: usize = 6;
 /// Text of a failed answer that its error quotes.
 pub const FAILURE_SHOWN_BYTES: usize = 2 * 1024;
+/// OpenAPI document from which tools are declared; the largest that are common have 14 MB.
+pub const OPENAPI_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Operations that one import declares.
+pub const OPENAPI_OPERATIONS_MAX: usize = 256;
+/// Nesting to which the schemas of an operation are copied; less if they would be too large.
+pub const OPENAPI_DEPTH_MAX: usize = 12;
+/// References that follow each other.
+pub const OPENAPI_REFS_MAX: usize = 32;
+/// Parts of the schemas of one operation that are copied.
+pub const OPENAPI_PARTS_MAX: usize = 20_000;
+/// Description of a parameter, from its beginning.
+pub const OPENAPI_DESCRIPTION_CHARS: usize = 300;

@@ -16,6 +16,7 @@ pub mod http;
 mod kit;
 mod memories;
 mod message_lines;
+pub mod openapi;
 mod peek_inbox;
 mod read_messages;
 mod read_outcome;

@@ -20,6 +20,7 @@ mod connector {
 }
 mod declared {
     mod calling;
+    mod openapi;
     mod reading;
     mod secrets;
 }
