@@ -484,7 +484,7 @@ pub const OPENAPI_OPERATIONS_MAX: usize = 256;
 pub const OPENAPI_DEPTH_MAX: usize = 12;
 /// References that follow each other.
 pub const OPENAPI_REFS_MAX: usize = 32;
-/// Parts of the schemas of one operation that are copied.
-pub const OPENAPI_PARTS_MAX: usize = 20_000;
+/// Parts of the schemas of one operation that are copied; more would not fit into [`TOOL_SCHEMA_MAX_BYTES`].
+pub const OPENAPI_PARTS_MAX: usize = 4_096;
 /// Description of a parameter, from its beginning.
 pub const OPENAPI_DESCRIPTION_CHARS: usize = 300;

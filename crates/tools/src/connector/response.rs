@@ -4,15 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderName};
 use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{ConnectError, ExchangePhase, causes};
 use super::request::{TrafficLimits, shown};
 
-/// An answer whose head has come.
-#[derive(Debug)]
+/// An answer whose head has come. Its `Debug` form shows no header values and no query: they may repeat secrets.
 pub struct Incoming {
     /// The status code.
     pub status: u16,
@@ -28,6 +27,17 @@ impl Incoming {
     /// The header's value, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
+        f.debug_struct("Incoming")
+            .field("status", &self.status)
+            .field("url", &shown(&self.url))
+            .field("headers", &headers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -137,8 +147,12 @@ pub(super) fn redirect(answer: &Incoming) -> Option<Result<Url, ConnectError>> {
         return None;
     }
     let location = String::from_utf8_lossy(answer.headers.get("location")?.as_bytes());
+    let from = shown(&answer.url);
+    // A reference to the same page would repeat the query, and with it what could be a credential.
+    if location.trim().is_empty() || location.trim().starts_with('#') {
+        return Some(Err(ConnectError::Redirected(format!("`{from}` redirects to itself"))));
+    }
     Some(answer.url.join(&location).map_err(|error| {
-        let from = shown(&answer.url);
         ConnectError::Redirected(format!("`{from}` redirects to something that is not a URL: {error}"))
     }))
 }

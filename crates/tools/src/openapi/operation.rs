@@ -66,7 +66,7 @@ impl<'a> Arguments<'a> {
             let schema = json!({
                 "type": "object", "properties": properties, "required": required, "additionalProperties": false,
             });
-            if schema.to_string().len() <= limits::TOOL_SCHEMA_MAX_BYTES {
+            if !copier.is_used_up() && schema.to_string().len() <= limits::TOOL_SCHEMA_MAX_BYTES {
                 return Ok(schema);
             }
         }
@@ -187,7 +187,7 @@ impl<'a> Operation<'a> {
         {
             let parameter = followed(document, parameter);
             let same = |known: &&Value| known["name"] == parameter["name"] && known["in"] == parameter["in"];
-            match found.iter().position(|known| same(&known)) {
+            match found.iter().position(same) {
                 Some(index) => found[index] = parameter,
                 None => found.push(parameter),
             }

@@ -48,6 +48,11 @@ impl<'a> Copier<'a> {
         Self { document, depth, left: limits::OPENAPI_PARTS_MAX, open: Vec::new() }
     }
 
+    /// Whether parts are missing because there were too many.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+
     /// The schema without references. What is cut is `{}`, which allows everything.
     pub(super) fn copy(&mut self, schema: &'a Value) -> Value {
         let reference = schema["$ref"].as_str();
@@ -131,10 +136,12 @@ pub(super) fn beginning(text: &str) -> String {
 
 /// Requires no field that was left out.
 fn keep_required(schema: &mut Map<String, Value>) {
-    let Some(Value::Object(fields)) = schema.get("properties").cloned() else { return };
-    if let Some(Value::Array(required)) = schema.get_mut("required") {
-        required.retain(|name| name.as_str().is_some_and(|name| fields.contains_key(name)));
-    }
+    let Some(Value::Array(mut required)) = schema.shift_remove("required") else { return };
+    let fields = schema.get("properties").and_then(Value::as_object);
+    required.retain(|name| {
+        name.as_str().is_some_and(|name| fields.is_none_or(|fields| fields.contains_key(name)))
+    });
+    schema.insert("required".to_owned(), Value::Array(required));
 }
 
 /// `nullable` of version 3.0.

@@ -55,6 +55,7 @@ async fn an_answer_comes_with_status_headers_and_body() {
     let request = request.header("x-key", "k", true).unwrap().body("hello");
     let answer = Connector::default().send(request).await.unwrap();
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    assert!(!format!("{answer:?}").contains("q=1"), "{answer:?}");
     let body = answer.body.collect().await.unwrap();
     assert_eq!((&body.bytes[..], body.is_cut), (&br#"{"a":1}"#[..], false));
     let asked = &server.requests()[0];
@@ -180,6 +181,17 @@ async fn a_redirect_is_followed_on_its_host_without_secrets() {
     let asked = server.requests();
     assert!(asked[0].contains("x-key: canary") && asked[0].contains("authorization: canary"), "{asked:?}");
     assert!(!asked[1].contains("canary") && asked[1].contains("accept: text/plain"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_redirect_to_itself_does_not_repeat_the_query() {
+    for location in ["", "#x"] {
+        let head = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let server = Loopback::says(head).await;
+        let error = error_of(get(&server.url("/a?key=canary")).limits(patient())).await;
+        assert!(error.to_string().contains("/a` redirects to itself"), "{error}");
+        assert_eq!(server.requests().len(), 1);
+    }
 }
 
 #[tokio::test]
