@@ -452,3 +452,59 @@ pub const SENDERS_VERIFIED_MAX: usize = 65_536;
 pub const FLAWS_MAX: usize = 1_000;
 /// Longest line in an import file of an agent.
 pub const IMPORT_LINE_MAX_BYTES: usize = 128 * 1024 * 1024;
+
+/// To find the addresses of another server's name, and the same again to connect to it.
+pub const CONNECT_MS: u64 = 10_000;
+/// From then to the head of its answer, where the caller sets no other limit.
+pub const ANSWER_HEAD_MS: u64 = 60_000;
+/// Silence between two pieces of its answer's body.
+pub const ANSWER_IDLE_MS: u64 = 60_000;
+/// A whole exchange with another server, where the caller sets no other limit.
+pub const EXCHANGE_MS: u64 = 5 * 60 * 1000;
+/// Headers of an answer, names and values together.
+pub const ANSWER_HEAD_MAX_BYTES: usize = 64 * 1024;
+/// Redirects that are followed.
+pub const REDIRECTS_MAX: u32 = 5;
+/// Addresses of one name that are tried.
+pub const ADDRESSES_TRIED: usize = 8;
+/// Path of a URL that an error shows.
+pub const URL_SHOWN_CHARS: usize = 200;
+
+/// Declaration of one tool, as a file.
+pub const DECLARATION_MAX_BYTES: usize = 256 * 1024;
+/// Description of a declared tool.
+pub const TOOL_DESCRIPTION_MAX_BYTES: usize = 8 * 1024;
+/// Schema of a declared tool's arguments.
+pub const TOOL_SCHEMA_MAX_BYTES: usize = 64 * 1024;
+/// Shortest time-out of a declared tool.
+pub const TOOL_TIMEOUT_MIN_MS: u64 = 100;
+/// Longest time-out of an asynchronous tool: a day. A cycle waits for no other tool longer than [`LATE_MS`].
+pub const TOOL_TIMEOUT_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+/// Calls of one declared tool at once (default of `concurrency`).
+pub const TOOL_CONCURRENCY: u32 = 8;
+/// Largest `concurrency` of a tool.
+pub const TOOL_CONCURRENCY_MAX: u32 = 256;
+/// Largest number of calls in a `rate`.
+pub const TOOL_RATE_MAX: u32 = 10_000;
+/// How long a call waits for another call of its tool to end.
+pub const TOOL_TURN_MS: u64 = 10_000;
+/// Work of one template, in instructions.
+pub const TEMPLATE_FUEL: u64 = 200_000;
+/// What one template may write.
+pub const TEMPLATE_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Shortest secret: a shorter one could not be found again in what a server says without finding harmless text.
+pub const SECRET_MIN_BYTES: usize = 6;
+/// Text of a failed answer that its error quotes.
+pub const FAILURE_SHOWN_BYTES: usize = 2 * 1024;
+/// OpenAPI document from which tools are declared; the largest that are common have 14 MB.
+pub const OPENAPI_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Operations that one import declares.
+pub const OPENAPI_OPERATIONS_MAX: usize = 256;
+/// Nesting to which the schemas of an operation are copied; less if they would be too large.
+pub const OPENAPI_DEPTH_MAX: usize = 12;
+/// References that follow each other.
+pub const OPENAPI_REFS_MAX: usize = 32;
+/// Parts of the schemas of one operation that are copied; more would not fit into [`TOOL_SCHEMA_MAX_BYTES`].
+pub const OPENAPI_PARTS_MAX: usize = 4_096;
+/// Description of a parameter, from its beginning.
+pub const OPENAPI_DESCRIPTION_CHARS: usize = 300;

@@ -1,23 +1,30 @@
-//! The prebuilt tools of agents, and the kit that holds them and added tools.
+//! The prebuilt tools of agents, tools that reach the world, and the kit that holds them.
 //!
 //! Prebuilt tools are inward: they only read, and return their changes, which take effect in the commit of
-//! the step that called them. This crate depends on neither the runtime nor a store: it reads through
+//! the step that called them. Tools that reach the world are read from declarations and send their requests through
+//! one [`connector`]. This crate depends on neither the runtime nor a store: it reads through
 //! [`agent::port::Lookup`], which returns only data that the agent may read.
 
 mod arguments;
+pub mod connector;
+pub mod declare;
 mod ending;
 mod enter_space;
 mod get_my_runs;
 mod goals;
+pub mod http;
 mod kit;
 mod memories;
 mod message_lines;
+pub mod openapi;
 mod peek_inbox;
 mod read_messages;
 mod read_outcome;
 mod recall;
+pub mod secret;
 mod send_message;
 mod space_ref;
+mod template;
 mod typed;
 
 pub use kit::{BadTool, ToolKit, prebuilt};

@@ -1,4 +1,5 @@
-//! Tests of every prebuilt tool against a small world in memory.
+//! Tests of every prebuilt tool against a small world in memory, and of tools that reach the world against servers on the
+//! loopback.
 
 mod prebuilt {
     mod ending;
@@ -13,4 +14,15 @@ mod prebuilt {
     mod schema;
     mod send_message;
 }
+mod connector {
+    mod exchange;
+    mod guard;
+}
+mod declared {
+    mod calling;
+    mod openapi;
+    mod reading;
+    mod secrets;
+}
+mod loopback;
 mod world;

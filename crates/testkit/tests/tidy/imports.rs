@@ -14,6 +14,7 @@ const TABLE: &str = "## Who may import whom";
 /// Libraries that only compute or hold data. Any crate except `agent` may use them without an entry in the table.
 const COMPUTES: &[&str] = &[
     "any_ascii",
+    "base64",
     "bytes",
     "clap_complete",
     "clap_mangen",
@@ -21,8 +22,11 @@ const COMPUTES: &[&str] = &[
     "futures-core",
     "futures-util",
     "icu_normalizer",
+    "ipnet",
     "jiff",
     "jsonschema",
+    "minijinja",
+    "percent-encoding",
     "schemars",
     "serde",
     "serde-saphyr",

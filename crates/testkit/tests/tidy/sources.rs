@@ -109,6 +109,8 @@ fn http_statuses_are_chosen_only_in_problem_rs() {
         "crates/client/",
         "crates/cli/",
         "crates/testkit/",
+        "crates/tools/src/connector/",
+        "crates/tools/src/http/",
         "bench/",
         "e2e/",
     ];

@@ -1,0 +1,212 @@
+//! The one way out: every request to another server goes through here, whether of an HTTP tool, an MCP server, a page or a
+//! webhook.
+//!
+//! A name is resolved once, every address of the answer is checked, and the connection goes to one of exactly these
+//! addresses; so an answer that changes between check and connection gains nothing. Each request has a connection of its
+//! own, which ends with its answer: nothing stays open while an agent sleeps, and no request travels on a connection that
+//! was allowed for another one. Proxies of the environment are not used, and nothing is sent twice.
+//!
+//! This module must not know tools, templates or secrets.
+
+mod address;
+mod allow;
+mod failure;
+mod request;
+mod resolver;
+mod response;
+mod roots;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use agent::limits;
+use reqwest::{Client, Method, Url};
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::time::{Instant, timeout, timeout_at};
+
+pub use self::allow::{AllowList, AllowedTarget};
+pub use self::failure::{ConnectError, ExchangePhase};
+pub(crate) use self::request::is_reserved;
+pub use self::request::{Outgoing, TrafficLimits, shown};
+pub use self::resolver::{Resolver, SystemResolver};
+pub use self::response::{CollectedBody, Incoming, IncomingBody};
+
+use self::failure::causes;
+use self::resolver::Pinned;
+
+/// Sends requests to other servers. Cheap to create; the certificates are read at the first request.
+pub struct Connector {
+    resolver: Arc<dyn Resolver>,
+    added: Vec<CertificateDer<'static>>,
+    tls: OnceLock<Result<ClientConfig, String>>,
+}
+
+impl Default for Connector {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemResolver))
+    }
+}
+
+impl Connector {
+    /// A connector that trusts the authorities of this machine.
+    pub fn new(resolver: Arc<dyn Resolver>) -> Self {
+        Self { resolver, added: Vec::new(), tls: OnceLock::new() }
+    }
+
+    /// Trusts the authorities in this PEM text as well. The error says what is wrong with it.
+    pub fn trusting(mut self, pem: &[u8]) -> Result<Self, String> {
+        self.added.extend(roots::read(pem)?);
+        self.tls = OnceLock::new();
+        Ok(self)
+    }
+
+    /// Sends a request and returns the head of its answer; the body follows. Dropping the future closes the connection.
+    ///
+    /// A redirect is followed only for `GET` and `HEAD`, to the same host, never from `https` to `http`, without headers
+    /// that are secret, and only after the same checks as the first request.
+    pub async fn send(&self, request: Outgoing) -> Result<Incoming, ConnectError> {
+        let deadline = Instant::now() + request.limits.total;
+        let mut request = request;
+        for _ in 0..=request.limits.redirects {
+            let exchange = timeout_at(deadline, self.exchange(&request, deadline)).await;
+            let answer = exchange.map_err(|_| ConnectError::TimedOut {
+                host: host(&request.url).to_owned(),
+                phase: ExchangePhase::Total,
+                after: request.limits.total,
+            })??;
+            match response::redirect(&answer) {
+                None => return Ok(answer),
+                Some(target) => request = request.redirected(follow(&request, target?)?)?,
+            }
+        }
+        let (from, count) = (shown(&request.url), request.limits.redirects);
+        Err(ConnectError::Redirected(format!("`{from}` is reached only after more than {count} redirects")))
+    }
+
+    /// One request and the head of its answer.
+    async fn exchange(&self, request: &Outgoing, deadline: Instant) -> Result<Incoming, ConnectError> {
+        let limits = &request.limits;
+        let client = self.client(self.find(request).await?, limits.connect)?;
+        let mut building = client.request(request.method.clone(), request.url.clone());
+        building = building.headers(request.headers.clone());
+        if let Some(body) = &request.body {
+            building = building.body(body.clone());
+        }
+        let sending = timeout(limits.connect + limits.head, building.send()).await;
+        let host = host(&request.url);
+        let timed_out = |phase, after| ConnectError::TimedOut { host: host.to_owned(), phase, after };
+        let response = sending.map_err(|_| timed_out(ExchangePhase::Head, limits.head))?;
+        let response = response.map_err(|error| {
+            if error.is_builder() {
+                ConnectError::Refused(format!("the request to `{host}` cannot be built: {}", causes(&error)))
+            } else if !error.is_connect() {
+                ConnectError::Broken(format!("`{host}` gave no answer: {}", causes(&error)))
+            } else if error.is_timeout() {
+                timed_out(ExchangePhase::Connect, limits.connect)
+            } else {
+                ConnectError::Unreachable(format!("`{host}` cannot be reached: {}", causes(&error)))
+            }
+        })?;
+        response::accept(response, limits, deadline)
+    }
+
+    /// The addresses of the request's host, all of which are allowed.
+    async fn find(&self, request: &Outgoing) -> Result<Pinned, ConnectError> {
+        let name = host(&request.url);
+        let port = request.url.port_or_known_default().unwrap_or_default();
+        let check = |address: IpAddr| {
+            request.allow.check(name, port, address).map_err(|kind| {
+                let place = if is_address(name) { String::new() } else { format!(" at {address}") };
+                ConnectError::Refused(format!(
+                    "`{name}`{place} is {kind}, not the public internet, so nothing was sent\n\
+                     hint: if agents may reach it, an operator can list it under `allow`"
+                ))
+            })
+        };
+        // The parser of URLs has turned every spelling of an address into this one.
+        if let Some(address) = literal(name) {
+            check(address)?;
+            return Ok(Pinned { host: String::new(), addresses: Vec::new() });
+        }
+        let looking = timeout(request.limits.connect, self.resolver.resolve(name)).await;
+        let found = looking.map_err(|_| ConnectError::TimedOut {
+            host: name.to_owned(),
+            phase: ExchangePhase::Resolve,
+            after: request.limits.connect,
+        })?;
+        let found = found.map_err(|error| {
+            ConnectError::Unreachable(format!("the name `{name}` was not found: {error}"))
+        })?;
+        if found.is_empty() {
+            return Err(ConnectError::Unreachable(format!("the name `{name}` has no address")));
+        }
+        // One address inside makes the whole answer suspect.
+        found.iter().try_for_each(|address| check(*address))?;
+        let addresses = found.into_iter().take(limits::ADDRESSES_TRIED).map(|ip| SocketAddr::new(ip, port));
+        Ok(Pinned { host: name.to_owned(), addresses: addresses.collect() })
+    }
+
+    /// A client for one request, which knows no address but these.
+    fn client(&self, pinned: Pinned, connect: Duration) -> Result<Client, ConnectError> {
+        let tls = self.tls.get_or_init(|| roots::config(&self.added)).clone();
+        let tls = tls.map_err(ConnectError::Unreachable)?;
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .dns_resolver(Arc::new(pinned))
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .pool_max_idle_per_host(0)
+            .connect_timeout(connect)
+            .user_agent(concat!("vivarium/", env!("CARGO_PKG_VERSION")))
+            .build();
+        client.map_err(|error| {
+            ConnectError::Unreachable(format!("the HTTP client could not be created: {}", causes(&error)))
+        })
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+/// Where a redirect may lead.
+fn follow(request: &Outgoing, target: Url) -> Result<Url, ConnectError> {
+    let (from, to) = (shown(&request.url), shown(&target));
+    let not_followed = |why: &str| {
+        Err(ConnectError::Redirected(format!(
+            "`{from}` redirects to `{to}`, {why}, so it was not followed\n\
+             hint: if that is the right address, use it instead"
+        )))
+    };
+    if !matches!(target.scheme(), "http" | "https") {
+        return not_followed("which is not a page");
+    }
+    if host(&target) != host(&request.url) {
+        return not_followed("which is another host");
+    }
+    if request.url.scheme() == "https" && target.scheme() == "http" {
+        return not_followed("which is not encrypted");
+    }
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        return not_followed("and the request might happen twice");
+    }
+    Ok(target)
+}
+
+fn host(url: &Url) -> &str {
+    url.host_str().unwrap_or_default()
+}
+
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+fn is_address(host: &str) -> bool {
+    literal(host).is_some()
+}

@@ -1,0 +1,158 @@
+//! An answer: its head, and its body piece by piece within the limits of the request. Must not know what the body means.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{HeaderMap, HeaderName};
+use reqwest::{Response, Url};
+use tokio::time::{Instant, timeout_at};
+
+use super::failure::{ConnectError, ExchangePhase, causes};
+use super::request::{TrafficLimits, shown};
+
+/// An answer whose head has come. Its `Debug` form shows no header values and no query: they may repeat secrets.
+pub struct Incoming {
+    /// The status code.
+    pub status: u16,
+    /// The headers, as the server sent them.
+    pub headers: HeaderMap,
+    /// Where it came from, after redirects.
+    pub url: Url,
+    /// The rest.
+    pub body: IncomingBody,
+}
+
+impl Incoming {
+    /// The header's value, if it is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
+        f.debug_struct("Incoming")
+            .field("status", &self.status)
+            .field("url", &shown(&self.url))
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The body of an answer. Dropping it closes the connection.
+pub struct IncomingBody {
+    response: Response,
+    host: String,
+    /// Bytes that may still come.
+    left: usize,
+    is_cut: bool,
+    idle: Duration,
+    total: Duration,
+    deadline: Instant,
+}
+
+/// A body that was read up to its limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectedBody {
+    /// What came.
+    pub bytes: Bytes,
+    /// Whether the server had more.
+    pub is_cut: bool,
+}
+
+impl IncomingBody {
+    /// The next piece, `None` at the end or at the limit of bytes.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ConnectError> {
+        if self.is_cut {
+            return Ok(None);
+        }
+        let silent = Instant::now() + self.idle;
+        let (until, phase, after) = if silent < self.deadline {
+            (silent, ExchangePhase::Idle, self.idle)
+        } else {
+            (self.deadline, ExchangePhase::Total, self.total)
+        };
+        let host = &self.host;
+        let chunk = timeout_at(until, self.response.chunk()).await;
+        let chunk = chunk.map_err(|_| ConnectError::TimedOut { host: host.clone(), phase, after })?;
+        let chunk = chunk.map_err(|error| {
+            ConnectError::Broken(format!("the answer of `{host}` ended too early: {}", causes(&error)))
+        })?;
+        let Some(mut chunk) = chunk else { return Ok(None) };
+        if chunk.len() > self.left {
+            self.is_cut = true;
+            chunk.truncate(self.left);
+        }
+        self.left -= chunk.len();
+        Ok(Some(chunk))
+    }
+
+    /// Reads the body to its end, or to the limit of bytes.
+    pub async fn collect(mut self) -> Result<CollectedBody, ConnectError> {
+        let mut bytes = BytesMut::new();
+        while let Some(chunk) = self.chunk().await? {
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(CollectedBody { bytes: bytes.freeze(), is_cut: self.is_cut })
+    }
+
+    /// Lowers the limit of bytes.
+    pub fn at_most(mut self, bytes: usize) -> Self {
+        self.left = self.left.min(bytes);
+        self
+    }
+}
+
+impl fmt::Debug for IncomingBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IncomingBody").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+/// Takes an answer over. It is refused if its head is too large, or if it is compressed: nothing was asked for that
+/// would have to be unpacked, and a small compressed body can become a huge one.
+pub(super) fn accept(
+    response: Response,
+    limits: &TrafficLimits,
+    deadline: Instant,
+) -> Result<Incoming, ConnectError> {
+    let host = response.url().host_str().unwrap_or_default().to_owned();
+    let headers = response.headers().clone();
+    let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if size > limits.head_bytes {
+        let max = limits.head_bytes;
+        return Err(ConnectError::Broken(format!(
+            "the answer of `{host}` has {size} bytes of headers, wanted at most {max}"
+        )));
+    }
+    let packed = headers.get("content-encoding").filter(|value| *value != "identity");
+    if let Some(packed) = packed {
+        return Err(ConnectError::Broken(format!(
+            "the answer of `{host}` is compressed ({}), which was not asked for",
+            String::from_utf8_lossy(packed.as_bytes()).chars().take(20).collect::<String>()
+        )));
+    }
+    let status = response.status().as_u16();
+    let url = response.url().clone();
+    let (idle, total, left) = (limits.idle, limits.total, limits.body_bytes);
+    let body = IncomingBody { response, host, left, is_cut: false, idle, total, deadline };
+    Ok(Incoming { status, headers, url, body })
+}
+
+/// The address that the answer refers to, if it is a redirect.
+pub(super) fn redirect(answer: &Incoming) -> Option<Result<Url, ConnectError>> {
+    if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = String::from_utf8_lossy(answer.headers.get("location")?.as_bytes());
+    let from = shown(&answer.url);
+    // A reference to the same page would repeat the query, and with it what could be a credential.
+    if location.trim().is_empty() || location.trim().starts_with('#') {
+        return Some(Err(ConnectError::Redirected(format!("`{from}` redirects to itself"))));
+    }
+    Some(answer.url.join(&location).map_err(|error| {
+        ConnectError::Redirected(format!("`{from}` redirects to something that is not a URL: {error}"))
+    }))
+}

@@ -1,0 +1,190 @@
+//! Declarations of tools: one value with the same names in a file (`tools/*.toml`), in the API and on the command line.
+//!
+//! Reading reports every mistake with its file and key, and guesses nothing. This module opens no files, and it must not
+//! know how a declared tool is run.
+
+mod check;
+mod read;
+mod terms;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use agent::call::Effect;
+use agent::limits;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::template;
+
+pub(crate) use self::check::{body_slot, check};
+pub use self::read::{read_files, read_json, read_toml};
+pub use self::terms::{Rate, RateUnit};
+
+/// What runs a declared tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    /// A request to an HTTP server.
+    Http,
+}
+
+/// What a tool does with what an agent knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolLabel {
+    /// It returns what is not for everyone.
+    Private,
+    /// What it is given can reach others.
+    Exfiltrates,
+    /// What it returns was written by others.
+    Outside,
+}
+
+/// A tool as an operator declares it. `Default` is an incomplete declaration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Declaration {
+    /// `[a-zA-Z0-9_-]{1,64}`, and no prebuilt tool's name.
+    pub name: String,
+    /// What runs it.
+    pub kind: ToolKind,
+    /// Description for the model: what it does, what it returns, what not to do.
+    pub description: String,
+    /// JSON Schema of its arguments, an object; also read from a string that contains JSON.
+    #[serde(deserialize_with = "terms::schema")]
+    pub input: Value,
+    /// What repeating a call would do.
+    pub effect: Effect,
+    /// Whether its calls are shown in a space.
+    pub visible: bool,
+    /// Whether the cycle does not wait for it.
+    #[serde(rename = "async")]
+    pub asynchronous: bool,
+    /// How long a cycle waits for a call, such as `30s`.
+    #[serde(with = "terms::span")]
+    pub timeout: Duration,
+    /// Calls at once.
+    pub concurrency: u32,
+    /// Calls in a span of time, such as `10/min`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// What it does with what an agent knows; all of it if the declaration does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeSet<ToolLabel>>,
+    /// The request of a tool of kind `http`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpDeclaration>,
+}
+
+/// The request of an HTTP tool. Texts are templates over the arguments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpDeclaration {
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// The URL. Its scheme, host and port are constant; an argument in it stays one part of it.
+    pub url: String,
+    /// Parameters added to the URL's query. One whose template is a single absent argument is left out; a list is written
+    /// once for each item.
+    pub query: BTreeMap<String, String>,
+    /// Headers. One whose template is a single absent argument is left out.
+    pub headers: BTreeMap<String, String>,
+    /// The body as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// The body as JSON. A text that is a single expression becomes its value; a field of an absent argument is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub json: Option<Value>,
+    /// JSON pointer to the part of the answer that the model reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Targets inside that it may reach: host names, `host:port`, nets.
+    pub allow: Vec<String>,
+}
+
+impl Default for Declaration {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            kind: ToolKind::Http,
+            description: String::new(),
+            input: json!({"type": "object", "properties": {}, "additionalProperties": false}),
+            effect: Effect::Unsafe,
+            visible: false,
+            asynchronous: false,
+            timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
+            concurrency: limits::TOOL_CONCURRENCY,
+            rate: None,
+            labels: None,
+            http: None,
+        }
+    }
+}
+
+impl Declaration {
+    /// What the tool does with what an agent knows.
+    pub fn labels(&self) -> BTreeSet<ToolLabel> {
+        let all = || BTreeSet::from([ToolLabel::Private, ToolLabel::Exfiltrates, ToolLabel::Outside]);
+        self.labels.clone().unwrap_or_else(all)
+    }
+
+    /// Hash of what a model reads of the tool: name, description and arguments. Lower-case hex of SHA-256; the order of
+    /// keys does not matter.
+    pub fn schema_hash(&self) -> String {
+        let seen = json!({"name": self.name, "description": self.description, "input": self.input});
+        let digest = Sha256::digest(sorted(&seen).to_string().as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl HttpDeclaration {
+    /// The names of the secrets that it uses.
+    pub fn secrets(&self) -> BTreeSet<String> {
+        let json = self.json.as_ref();
+        let mut texts: Vec<&str> = Vec::new();
+        texts.extend(self.query.values().chain(self.headers.values()).chain(&self.body).map(String::as_str));
+        let mut named: BTreeSet<String> = texts.into_iter().flat_map(template::written).collect();
+        let mut visit = |_: String, text: &str| named.extend(template::written(text));
+        json.into_iter().for_each(|json| check::each_text(json, "", &mut visit));
+        named
+    }
+}
+
+/// The value with the keys of its objects in order.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let ordered: BTreeMap<&String, Value> =
+                map.iter().map(|(key, value)| (key, sorted(value))).collect();
+            Value::Object(ordered.into_iter().map(|(key, value)| (key.clone(), value)).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        other => other.clone(),
+    }
+}
+
+/// One mistake in a declaration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct DeclarationMistake {
+    /// The file, if the declaration has one.
+    pub file: Option<String>,
+    /// The key with its path, such as `http.url`; `None` for the whole declaration.
+    pub key: Option<String>,
+    /// What was wanted, what stood in the way, what to do.
+    pub why: String,
+}
+
+impl fmt::Display for DeclarationMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}: ")?;
+        }
+        if let Some(key) = &self.key {
+            write!(f, "`{key}`: ")?;
+        }
+        f.write_str(&self.why)
+    }
+}

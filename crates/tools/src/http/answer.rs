@@ -1,0 +1,163 @@
+//! From an answer, or from the lack of one, to what the model reads. Must not know how the request was made.
+
+use agent::call::{Effect, Outcome, OutcomeStatus, head_and_tail};
+use agent::limits;
+use agent::port::ToolError;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use serde_json::Value;
+
+use crate::connector::{CollectedBody, ConnectError, Incoming};
+use crate::secret::Mask;
+
+/// Characters of a media type; an error shows it.
+const KIND_MAX_CHARS: usize = 256;
+
+/// What is known of a call's answer from its head.
+pub(super) struct Head {
+    status: u16,
+    /// The media type as the server writes it, such as `text/html`; it may repeat a secret.
+    kind: String,
+    retry_after: Option<String>,
+}
+
+impl Head {
+    pub(super) fn of(answer: &Incoming) -> Self {
+        let kind = answer.header("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
+        let kind = kind.trim().chars().take(KIND_MAX_CHARS).collect();
+        let retry_after = answer.header("retry-after").map(|text| text.trim().chars().take(80).collect());
+        Self { status: answer.status, kind, retry_after }
+    }
+
+    /// Whether the answer is a success, so that its body is what the model wants.
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// No answer: an error, or an unknown outcome if the effect must not happen twice and may have happened.
+pub(super) fn failed(error: &ConnectError, effect: Effect, mask: &Mask) -> Result<Outcome, ToolError> {
+    let text = mask.hide(error.to_string());
+    if effect == Effect::Unsafe && error.may_have_arrived() {
+        Ok(unknown(&text))
+    } else {
+        Err(ToolError::new(text))
+    }
+}
+
+/// A status that is no success.
+pub(super) fn refused(
+    head: &Head,
+    body: &CollectedBody,
+    effect: Effect,
+    now: Timestamp,
+    mask: &Mask,
+) -> Result<Outcome, ToolError> {
+    let mut text = format!("the server refused with status {}", head.status);
+    if matches!(head.status, 429 | 503) && head.retry_after.is_some() {
+        text = format!("the server is busy (status {}); {}", head.status, retry(head, now));
+    }
+    let said = said(head, body, mask);
+    if !said.is_empty() {
+        text.push_str(&format!(": {}", head_and_tail(&said, limits::FAILURE_SHOWN_BYTES)));
+    }
+    let text = mask.hide(text);
+    // A gateway lost the server's answer; the server may have done what was asked.
+    if effect == Effect::Unsafe && matches!(head.status, 502 | 504) {
+        Ok(unknown(&text))
+    } else {
+        Err(ToolError::new(text))
+    }
+}
+
+fn unknown(text: &str) -> Outcome {
+    let text = format!("{text}\nunknown whether it happened. Find out before you try again.");
+    Outcome { status: OutcomeStatus::Unknown, text, detail: None }
+}
+
+fn retry(head: &Head, now: Timestamp) -> String {
+    let said = head.retry_after.as_deref().unwrap_or_default();
+    let at = || rfc2822::parse(said).ok().map(|at| at.timestamp().duration_since(now).as_secs().max(0));
+    let seconds = said.parse::<i64>().ok().or_else(at);
+    match seconds {
+        Some(seconds) => format!("it may be asked again in {seconds} s"),
+        None => "it may be asked again later".to_owned(),
+    }
+}
+
+/// A success: the body, or the part of it to which the pointer leads.
+pub(super) fn succeeded(
+    head: &Head,
+    body: &CollectedBody,
+    pointer: Option<&str>,
+    mask: &Mask,
+) -> Result<Outcome, ToolError> {
+    let Some(pointer) = pointer else {
+        let said = said(head, body, mask);
+        return Ok(Outcome::ok(if said.is_empty() {
+            format!("the server answered with status {} and no content", head.status)
+        } else if body.is_cut {
+            format!("{said}\n[… cut: the answer is longer than {} bytes …]", body.bytes.len())
+        } else {
+            said
+        }));
+    };
+    let status = head.status;
+    let promised = |why: String| {
+        let said = head_and_tail(&said(head, body, mask), limits::FAILURE_SHOWN_BYTES);
+        let text =
+            format!("the request was done (status {status}), but its answer cannot be read: {why}: {said}");
+        ToolError::new(mask.hide(text))
+    };
+    if body.is_cut {
+        return Err(promised(format!("it is longer than {} bytes", body.bytes.len())));
+    }
+    let json: Value = serde_json::from_slice(&body.bytes).map_err(|error| {
+        let kind = if head.kind.is_empty() { "no type" } else { &head.kind };
+        promised(format!("wanted JSON, got {kind} ({error})"))
+    })?;
+    let found = json.pointer(pointer).ok_or_else(|| promised(format!("there is nothing at `{pointer}`")))?;
+    let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+    Ok(Outcome::ok(mask.hide(text)))
+}
+
+/// The body as text, without secrets. Of one that is no text only its type and size.
+fn said(head: &Head, body: &CollectedBody, mask: &Mask) -> String {
+    let kind = if head.kind.is_empty() { "unknown type" } else { &head.kind };
+    let text = match std::str::from_utf8(&body.bytes) {
+        Ok(text) => text.to_owned(),
+        // The end may have been cut within a character.
+        Err(_) if is_text(&head.kind.to_ascii_lowercase()) || body.is_cut && !body.bytes.contains(&0) => {
+            String::from_utf8_lossy(&body.bytes).into_owned()
+        }
+        Err(_) => {
+            return mask.hide_cut(format!("[no text, but {} bytes of {kind}", body.bytes.len())) + "]";
+        }
+    };
+    if body.is_cut {
+        return mask.hide_cut(text);
+    }
+    mask.hide(text)
+}
+
+fn is_text(kind: &str) -> bool {
+    kind.starts_with("text/") || ["json", "xml", "javascript", "csv"].iter().any(|name| kind.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_wait_is_read_in_both_forms() {
+        let now = "2026-11-21T14:03:05Z".parse().unwrap();
+        let check = |said: &str, wanted: &str| {
+            let head = Head { status: 429, kind: String::new(), retry_after: Some(said.into()) };
+            assert_eq!(retry(&head, now), format!("it may be asked again {wanted}"), "{said}");
+        };
+        check("30", "in 30 s");
+        check("Sat, 21 Nov 2026 14:04:05 GMT", "in 60 s");
+        check("Sat, 21 Nov 2026 14:02:05 GMT", "in 0 s");
+        check("soon", "later");
+    }
+}

@@ -1,0 +1,157 @@
+//! Schemas of an OpenAPI document as the JSON Schema of a tool: references resolved, cycles and depth cut, and only what
+//! helps a model to write arguments. Must not know operations.
+
+use agent::limits;
+use serde_json::{Map, Value, json};
+
+/// Keywords that are copied as they are. Patterns are left out: their language is not ours, and the server checks them.
+const COPIED: &[&str] = &[
+    "type",
+    "enum",
+    "const",
+    "default",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "format",
+];
+
+/// The value to which a reference leads; the value itself if it is none. `null` if it leads nowhere.
+pub(super) fn followed<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    let mut value = value;
+    for _ in 0..limits::OPENAPI_REFS_MAX {
+        let Some(reference) = value["$ref"].as_str() else { return value };
+        // References into other documents are not fetched.
+        let Some(found) = reference.strip_prefix('#').and_then(|pointer| document.pointer(pointer)) else {
+            return &Value::Null;
+        };
+        value = found;
+    }
+    &Value::Null
+}
+
+/// Copies schemas up to a depth.
+pub(super) struct Copier<'a> {
+    document: &'a Value,
+    depth: usize,
+    /// How many parts may still be copied.
+    left: usize,
+    /// References inside which the copy is.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Copier<'a> {
+    pub(super) fn new(document: &'a Value, depth: usize) -> Self {
+        Self { document, depth, left: limits::OPENAPI_PARTS_MAX, open: Vec::new() }
+    }
+
+    /// Whether parts are missing because there were too many.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The schema without references. What is cut is `{}`, which allows everything.
+    pub(super) fn copy(&mut self, schema: &'a Value) -> Value {
+        let reference = schema["$ref"].as_str();
+        if self.open.len() >= self.depth
+            || self.left == 0
+            || reference.is_some_and(|name| self.open.contains(&name))
+        {
+            return json!({});
+        }
+        self.left -= 1;
+        self.open.push(reference.unwrap_or_default());
+        let copied = self.inner(followed(self.document, schema));
+        self.open.pop();
+        copied
+    }
+
+    fn inner(&mut self, schema: &'a Value) -> Value {
+        let Some(map) = schema.as_object() else { return json!({}) };
+        let mut copied = Map::new();
+        for (key, value) in map {
+            let value = match (key.as_str(), value) {
+                ("description", Value::String(text)) => Value::String(beginning(text)),
+                ("properties", Value::Object(fields)) => self.properties(fields),
+                ("items", value) => self.copy(value),
+                ("additionalProperties", Value::Object(_)) => self.copy(value),
+                ("additionalProperties", Value::Bool(_)) | ("required", Value::Array(_)) => value.clone(),
+                ("anyOf" | "oneOf" | "allOf", Value::Array(parts)) => {
+                    parts.iter().map(|part| self.copy(part)).collect()
+                }
+                (key, value) if COPIED.contains(&key) => value.clone(),
+                _ => continue,
+            };
+            // One value can fit two schemas once they are cut.
+            let key = if key == "oneOf" { "anyOf" } else { key };
+            copied.insert(key.to_owned(), value);
+        }
+        keep_required(&mut copied);
+        if map.get("nullable") == Some(&Value::Bool(true)) {
+            allow_null(&mut copied);
+        }
+        Value::Object(copied)
+    }
+
+    /// Fields that a client may send.
+    fn properties(&mut self, fields: &'a Map<String, Value>) -> Value {
+        let mut copied = Map::new();
+        for (name, schema) in fields {
+            if followed(self.document, schema)["readOnly"] != true {
+                copied.insert(name.clone(), self.copy(schema));
+            }
+        }
+        Value::Object(copied)
+    }
+}
+
+/// The fields of an object, those of its `allOf` included, and which of them are required.
+pub(super) fn fields<'a>(
+    document: &'a Value,
+    schema: &'a Value,
+) -> (Vec<(&'a String, &'a Value)>, Vec<&'a str>) {
+    let (mut fields, mut required) = (Vec::new(), Vec::new());
+    let mut parts = vec![followed(document, schema)];
+    for _ in 0..limits::OPENAPI_REFS_MAX {
+        let Some(part) = parts.pop() else { break };
+        fields.extend(part["properties"].as_object().into_iter().flatten());
+        required.extend(part["required"].as_array().into_iter().flatten().filter_map(Value::as_str));
+        parts.extend(part["allOf"].as_array().into_iter().flatten().map(|part| followed(document, part)));
+    }
+    fields.retain(|(_, schema)| followed(document, schema)["readOnly"] != true);
+    (fields, required)
+}
+
+/// The beginning of a description, on one line.
+pub(super) fn beginning(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(limits::OPENAPI_DESCRIPTION_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// Requires no field that was left out.
+fn keep_required(schema: &mut Map<String, Value>) {
+    let Some(Value::Array(mut required)) = schema.shift_remove("required") else { return };
+    let fields = schema.get("properties").and_then(Value::as_object);
+    required.retain(|name| {
+        name.as_str().is_some_and(|name| fields.is_none_or(|fields| fields.contains_key(name)))
+    });
+    schema.insert("required".to_owned(), Value::Array(required));
+}
+
+/// `nullable` of version 3.0.
+fn allow_null(schema: &mut Map<String, Value>) {
+    if let Some(Value::String(kind)) = schema.get("type").cloned() {
+        schema.insert("type".to_owned(), json!([kind, "null"]));
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+}

@@ -1,0 +1,279 @@
+//! Finds secrets in what a server says, in the forms in which servers repeat what they were sent, and hides them.
+
+use base64::Engine as _;
+use base64::alphabet::{self, Alphabet};
+use base64::engine::{GeneralPurpose, general_purpose::NO_PAD};
+
+use super::SecretValue;
+
+/// Shortest beginning of a secret, in characters, that is hidden at the end of a text that was cut.
+const CUT_MIN: usize = 4;
+/// What stands for such a beginning.
+const CUT_SHOWN: &str = "•••";
+
+/// Hides the secrets of one call.
+#[derive(Default)]
+pub(crate) struct Mask {
+    secrets: Vec<Hidden>,
+}
+
+/// One secret as it can be found.
+struct Hidden {
+    /// What is shown instead.
+    shown: String,
+    /// Itself, and what encodings make of it as a whole.
+    forms: Vec<Form>,
+}
+
+/// A text by its characters, each with all its spellings.
+struct Form {
+    characters: Vec<Vec<Spelling>>,
+    /// The bytes with which it can begin: a text of megabytes is searched for them first.
+    starts: [bool; 256],
+}
+
+/// A way to write a character.
+struct Spelling {
+    text: String,
+    /// Whether its letters may be small or capital.
+    any_case: bool,
+}
+
+/// What stands at some place of a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Match {
+    Nothing,
+    /// The text ends within a secret.
+    Beginning,
+    /// A secret that ends there.
+    Until(usize),
+}
+
+impl Mask {
+    /// Hides these secrets, each given by name and value.
+    pub(crate) fn of<'a>(secrets: impl Iterator<Item = (&'a str, &'a SecretValue)>) -> Self {
+        let hidden = |(name, secret): (&str, &SecretValue)| Hidden {
+            shown: format!("[secret {name}]"),
+            forms: forms(secret.reveal()),
+        };
+        let mut secrets: Vec<_> = secrets.collect();
+        // A secret may contain another one.
+        secrets.sort_by_key(|(_, secret)| std::cmp::Reverse(secret.reveal().len()));
+        Self { secrets: secrets.into_iter().map(hidden).collect() }
+    }
+
+    /// The text without secrets.
+    pub(crate) fn hide(&self, text: String) -> String {
+        self.replaced(text, false)
+    }
+
+    /// The same for a text whose end was cut off, perhaps within a secret.
+    pub(crate) fn hide_cut(&self, text: String) -> String {
+        self.replaced(text, true)
+    }
+
+    fn replaced(&self, mut text: String, is_cut: bool) -> String {
+        for hidden in &self.secrets {
+            for form in &hidden.forms {
+                text = replace(text, form, &hidden.shown, is_cut);
+            }
+        }
+        text
+    }
+}
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mask(..)")
+    }
+}
+
+fn replace(text: String, form: &Form, shown: &str, is_cut: bool) -> String {
+    let mut replaced = String::new();
+    // Everything before it is in `replaced`.
+    let mut done = 0;
+    let mut at = 0;
+    let start = |at: usize| text.as_bytes()[at..].iter().position(|byte| form.starts[usize::from(*byte)]);
+    while let Some(skipped) = start(at) {
+        at += skipped;
+        match find_at(&text, at, form) {
+            Match::Until(end) => {
+                replaced.push_str(&text[done..at]);
+                replaced.push_str(shown);
+                (done, at) = (end, end);
+            }
+            Match::Beginning if is_cut => {
+                replaced.push_str(&text[done..at]);
+                replaced.push_str(CUT_SHOWN);
+                return replaced;
+            }
+            Match::Beginning | Match::Nothing => at += 1,
+        }
+    }
+    if done == 0 {
+        return text;
+    }
+    replaced.push_str(&text[done..]);
+    replaced
+}
+
+/// Whether the characters stand there, each in any of its spellings.
+fn find_at(text: &str, at: usize, form: &Form) -> Match {
+    // Two spellings can fit: `%` may be itself or begin `%25`.
+    let mut places = vec![at];
+    let mut otherwise = Match::Nothing;
+    for (index, spellings) in form.characters.iter().enumerate() {
+        let mut next = Vec::new();
+        for place in places {
+            let rest = &text.as_bytes()[place..];
+            let is_end =
+                |spelling: &Spelling| rest.len() < spelling.text.len() && spelling.begins(rest, rest.len());
+            if index >= CUT_MIN && spellings.iter().any(is_end) {
+                otherwise = Match::Beginning;
+            }
+            let fits = spellings.iter().filter(|spelling| spelling.begins(rest, spelling.text.len()));
+            next.extend(fits.map(|spelling| place + spelling.text.len()));
+        }
+        next.dedup();
+        places = next;
+        if places.is_empty() {
+            break;
+        }
+    }
+    places.into_iter().max().map_or(otherwise, Match::Until)
+}
+
+impl Spelling {
+    fn exact(text: impl Into<String>) -> Self {
+        Self { text: text.into(), any_case: false }
+    }
+
+    fn any_case(text: String) -> Self {
+        Self { text, any_case: true }
+    }
+
+    /// Whether the first `length` bytes of both are the same.
+    fn begins(&self, rest: &[u8], length: usize) -> bool {
+        let (Some(given), Some(own)) = (rest.get(..length), self.text.as_bytes().get(..length)) else {
+            return false;
+        };
+        if self.any_case { given.eq_ignore_ascii_case(own) } else { given == own }
+    }
+}
+
+impl Form {
+    fn of(characters: Vec<Vec<Spelling>>) -> Self {
+        let mut starts = [false; 256];
+        for spelling in characters.first().into_iter().flatten() {
+            if let Some(first) = spelling.text.bytes().next() {
+                starts[usize::from(first)] = true;
+                starts[usize::from(first.to_ascii_uppercase())] |= spelling.any_case;
+            }
+        }
+        Self { characters, starts }
+    }
+}
+
+/// The forms in which a secret can appear: itself, hexadecimal, and Base64 behind any bytes.
+fn forms(secret: &str) -> Vec<Form> {
+    let hex = secret.bytes().map(|byte| vec![Spelling::any_case(format!("{byte:02x}"))]);
+    let mut forms = vec![Form::of(secret.chars().map(spellings).collect()), Form::of(hex.collect())];
+    for alphabet in [&alphabet::STANDARD, &alphabet::URL_SAFE] {
+        for before in 0..3 {
+            // Base64 has characters that URLs and JSON write differently.
+            forms.push(Form::of(base64(secret, alphabet, before).chars().map(spellings).collect()));
+        }
+    }
+    forms
+}
+
+/// How servers write a character: as it is, or encoded for a URL, JSON or HTML.
+fn spellings(character: char) -> Vec<Spelling> {
+    let mut buffer = [0; 4];
+    let encoded = character.encode_utf8(&mut buffer).bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let mut units = [0; 2];
+    let escaped = character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+    let code = u32::from(character);
+    let mut found = vec![
+        Spelling::exact(character),
+        Spelling::any_case(encoded),
+        Spelling::any_case(escaped),
+        Spelling::exact(format!("&#{code};")),
+        Spelling::any_case(format!("&#x{code:x};")),
+    ];
+    let more = match character {
+        ' ' => "+",
+        '"' => "&quot;",
+        '&' => "&amp;",
+        '<' => "&lt;",
+        '>' => "&gt;",
+        '\'' => "&apos;",
+        _ => "",
+    };
+    if !more.is_empty() {
+        found.push(Spelling::exact(more));
+    }
+    if matches!(character, '"' | '\\' | '/') {
+        found.push(Spelling::exact(format!("\\{character}")));
+    }
+    found
+}
+
+/// The characters of a Base64 text that only the secret decides, if so many bytes come before it.
+fn base64(secret: &str, alphabet: &Alphabet, before: usize) -> String {
+    let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
+    let text = GeneralPurpose::new(alphabet, NO_PAD).encode(&bytes);
+    let from = (before * 8).div_ceil(6);
+    text[from..bytes.len() * 8 / 6].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+    use super::*;
+    use crate::template::percent_encoded;
+
+    #[test]
+    fn a_secret_is_hidden_in_every_form_in_which_servers_repeat_it() {
+        let value = "cän/ary+K?y >\"42";
+        let mask = Mask::of([("key", &SecretValue::new(value))].into_iter());
+        let mut echoes = vec![
+            value.to_owned(),
+            serde_json::json!({ "key": value }).to_string(),
+            percent_encoded(value),
+            percent_encoded(value).replace("%2F", "%2f").replace("%20", "+"),
+            value.replace('/', "%2f").replace('"', "&quot;"),
+            value.replace('ä', "\\u00E4").replace('/', "\\/"),
+            value.bytes().map(|byte| format!("{byte:02X}")).collect(),
+        ];
+        for user in ["", "u:", "me:", "user:", "longer-user:"] {
+            for after in ["", "!", "12", "123"] {
+                echoes.push(STANDARD.encode(format!("{user}{value}{after}")));
+                echoes.push(URL_SAFE.encode(format!("{user}{value}{after}")));
+            }
+        }
+        for echo in echoes {
+            let hidden = mask.hide(format!("you sent `{echo}`, wrong"));
+            assert!(hidden.contains("[secret key]"), "{echo}: {hidden}");
+            assert!(!hidden.contains("ary"), "{hidden}");
+        }
+        assert_eq!(mask.hide("nothing".into()), "nothing");
+        assert_eq!(mask.hide(format!("{value}{value}, {value}")), "[secret key][secret key], [secret key]");
+        let odd = Mask::of([("odd", &SecretValue::new("%25%&x\\u"))].into_iter());
+        for echo in ["%25%&x\\u", "%2525%25%26x%5Cu", "%25%&amp;x\\\\u"] {
+            assert_eq!(odd.hide(echo.into()), "[secret odd]", "{echo}");
+        }
+        assert!(format!("{mask:?}").len() < 12);
+    }
+
+    #[test]
+    fn a_secret_that_a_cut_divides_is_hidden_too() {
+        let mask = Mask::of([("key", &SecretValue::new("canary-123456"))].into_iter());
+        assert_eq!(mask.hide_cut("you sent canary-12".into()), "you sent •••");
+        assert_eq!(mask.hide_cut("you sent can".into()), "you sent can");
+        assert_eq!(mask.hide_cut("you sent canary%2".into()), "you sent •••");
+        assert_eq!(mask.hide_cut("you sent canary-123456".into()), "you sent [secret key]");
+        assert_eq!(mask.hide("you sent canary-12".into()), "you sent canary-12");
+    }
+}

@@ -1,0 +1,56 @@
+//! Secrets of tools: named in declarations, opened only while a request is written, and masked in whatever comes back
+//! (invariant 11). Must not know where they are kept.
+
+mod mask;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use agent::port::BoxFuture;
+
+pub(crate) use self::mask::Mask;
+
+/// A secret. It cannot be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretValue(String);
+
+impl SecretValue {
+    /// Wraps a secret. Surrounding white space is removed, because pasted ones often have it.
+    pub fn new(value: &str) -> Self {
+        Self(value.trim().to_owned())
+    }
+
+    /// The secret itself.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretValue(..)")
+    }
+}
+
+/// Where secrets are kept.
+pub trait Secrets: Send + Sync {
+    /// The secret with that name, `None` if there is none. Asked for every call, so that a change counts at once.
+    fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<SecretValue>>;
+}
+
+/// No secrets at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSecrets;
+
+impl Secrets for NoSecrets {
+    fn secret<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Option<SecretValue>> {
+        Box::pin(std::future::ready(None))
+    }
+}
+
+/// Secrets in memory, by name.
+impl Secrets for BTreeMap<String, SecretValue> {
+    fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<SecretValue>> {
+        Box::pin(std::future::ready(self.get(name).cloned()))
+    }
+}
