@@ -72,7 +72,7 @@ pub(super) fn refused(
 
 fn unknown(text: &str) -> Outcome {
     let text = format!("{text}\nunknown whether it happened. Find out before you try again.");
-    Outcome { status: OutcomeStatus::Unknown, text, detail: None }
+    Outcome { status: OutcomeStatus::Unknown, text, detail: None, trust: None }
 }
 
 fn retry(head: &Head, now: Timestamp) -> String {
