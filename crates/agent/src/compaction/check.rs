@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryKind};
 use crate::limits;
 use crate::port::{Reply, ReplyPart, StopReason};
 use crate::quote;
 
-use super::unanswered;
+use super::{digest, unanswered};
 
 /// Why a summary is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +63,7 @@ pub fn accepted(
     if text.len() > bytes {
         return Err(Refused::TooLong { wanted: bytes, got: text.len() });
     }
-    let conversation: String = gone.iter().map(|entry| entry.message.text()).collect();
+    let conversation: String = gone.iter().flat_map(words_of).collect();
     if let (Some(wanted), Some(got)) = (script(&conversation), script(&body(text)))
         && wanted != got
     {
@@ -89,6 +89,15 @@ pub(super) fn with_commitments(summary: &str, more: &[&str]) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
+/// What was said in an entry, without the words of the runtime around it.
+fn words_of(entry: &Arc<Entry>) -> Vec<String> {
+    if entry.kind == EntryKind::Assistant {
+        return digest::said(entry).collect();
+    }
+    let quoted = |event: String| event.split_once(": \"").map(|(_, text)| text.to_owned());
+    digest::events(&entry.message.text()).into_iter().filter_map(quoted).collect()
+}
+
 /// The text without the titles of sections, which are always English.
 fn body(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
@@ -107,13 +116,14 @@ fn harmless(text: &str) -> String {
 
 /// Appends the bullets of the kept sections of `previous` that the summary neither has nor marks as done: the newest, in at
 /// most `bytes` bytes for each section.
-fn with_kept(summary: &str, previous: &str, bytes: usize) -> String {
+pub(super) fn with_kept(summary: &str, previous: &str, bytes: usize) -> String {
     let mut out = summary.to_owned();
     for (title, word) in KEPT {
         let lost: Vec<&str> = bullets(previous, word)
             .into_iter()
             .filter(|bullet| {
-                !bullet.contains("[done]") && !summary.contains(bullet.trim_start_matches(['-', ' ']))
+                !bullet.contains("[done]")
+                    && !summary.lines().any(|line| item(line).starts_with(item(bullet)))
             })
             .collect();
         let mut room = bytes;
@@ -141,15 +151,30 @@ fn with_kept(summary: &str, previous: &str, bytes: usize) -> String {
 }
 
 fn is_title(line: &str, word: &str) -> bool {
-    line.starts_with('#') && line.to_lowercase().contains(word)
+    is_heading(line) && line.to_lowercase().contains(word)
 }
 
 /// The bullets of the section, each a line.
 fn bullets<'a>(summary: &'a str, word: &str) -> Vec<&'a str> {
     let section = summary.lines().skip_while(|line| !is_title(line, word)).skip(1);
-    let section = section.take_while(|line| !line.starts_with('#'));
+    let section = section.take_while(|line| !is_heading(line));
     let short = |line: &&str| line.len() <= limits::KEPT_BULLET_BYTES;
-    section.filter(|line| line.trim_start().starts_with('-')).filter(short).collect()
+    section.filter(|line| item(line).len() < line.trim().len()).filter(short).collect()
+}
+
+/// Models write titles in bold letters, too.
+fn is_heading(line: &str) -> bool {
+    line.starts_with('#') || line.starts_with("**")
+}
+
+/// The text of a bullet or of a numbered line; another line as it is.
+fn item(line: &str) -> &str {
+    let line = line.trim();
+    let text = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).or_else(|| {
+        let (number, text) = line.split_once(". ")?;
+        number.parse::<u8>().ok().map(|_| text)
+    });
+    text.unwrap_or(line).trim()
 }
 
 /// The script of most letters of the text; `None` if it has too few letters or is mixed.

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::check;
 use crate::call::head_and_tail;
 use crate::entry::{Entry, EntryKind};
 use crate::limits;
@@ -21,7 +22,12 @@ pub(super) fn merged(previous: Option<&str>, gone: &[Arc<Entry>], bytes: usize) 
         lines.extend(line(cycle));
     }
     // What a model wrote keeps at most two thirds, so that newer cycles always have room.
-    let mut out = head_and_tail(sections.trim_end(), bytes * 2 / 3);
+    let most = bytes * 2 / 3;
+    let mut out = head_and_tail(sections.trim_end(), most);
+    if out.len() < sections.trim_end().len() {
+        // The middle is gone, but not what must stay; that has at most a quarter for each of two sections.
+        out = check::with_kept(&head_and_tail(sections.trim_end(), most / 2), sections, bytes / 6);
+    }
     let room = bytes.saturating_sub(out.len() + CYCLES.len() + 8);
     let mut used = 0;
     let fits = |line: &&String| {

@@ -228,3 +228,37 @@ fn a_message_of_a_person_without_a_reply_is_a_commitment_until_it_is_marked_as_d
     };
     assert!(record.contains(bullet), "the summariser is shown it: {record}");
 }
+
+#[test]
+fn what_must_stay_survives_a_digest_and_every_form_of_list() {
+    let facts = "- a fact about something\n".repeat(120);
+    let state = "- a line of state that is long enough\n".repeat(60);
+    let kept = "## Open commitments\n- call Mira on Friday\n## Preferences of people\n- Mira is vegan\n";
+    let previous = format!("## Facts\n{facts}{kept}## State\n{state}");
+    let written = View { summary: Some(previous), ..View::whole() };
+    let view = digested(&written, &window(10), without(&written, 21), 6_000);
+    let summary = view.summary.unwrap();
+    assert!(summary.contains("- call Mira on Friday") && summary.contains("- Mira is vegan"), "{summary}");
+    assert!(summary.len() <= 6_000 && summary.contains("noted 10"), "{summary}");
+    for form in [
+        "## Open commitments\n* call Mira",
+        "**Open commitments**\n- call Mira",
+        "## Open commitments\n1. call Mira",
+    ] {
+        let said = reply("## Facts\n- I shall not call Mira any more, said Bob");
+        let next = accepted(&said, Some(form), &[], 4_000).unwrap();
+        assert_eq!(next.matches("call Mira").count(), 2, "{form}: {next}");
+    }
+}
+
+#[test]
+fn the_language_of_short_messages_is_not_taken_for_that_of_the_runtime() {
+    let asked =
+        "\u{8bf7}\u{5e2e}\u{6211}\u{67e5}\u{4e00}\u{4e0b}\u{8ba2}\u{5355}\u{7684}\u{72b6}\u{6001}".repeat(3);
+    let gone: Vec<Arc<Entry>> = (1..=4).flat_map(|n| cycle(n, &asked, &asked)).collect();
+    let chinese = format!("## Facts\n- {}", asked.repeat(3));
+    assert!(accepted(&reply(&chinese), None, &gone, 4_000).is_ok());
+    let english = "## Facts\n- the person asked again and again about the state of an order in the shop";
+    let refused = accepted(&reply(english), None, &gone, 4_000).unwrap_err();
+    assert!(matches!(refused, Refused::OtherScript { wanted: "East Asian", got: "Latin" }), "{refused}");
+}

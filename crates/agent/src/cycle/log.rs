@@ -73,6 +73,8 @@ impl Log {
         self.window = transcript::without_refused(std::mem::take(&mut self.window), &view);
         self.summary = sent(&view);
         self.view = view;
+        // The outcomes by which the agent knows of its own changes may be left out now.
+        self.known.clear();
         u32::try_from(before - self.window.len()).unwrap_or(u32::MAX)
     }
 

@@ -96,3 +96,30 @@ fn a_workspace_that_stays_is_sent_in_place_and_later_cycles_add_what_has_changed
     let (commits, _) = reply_with(&mut cycle, vec![text("well")]);
     assert_eq!(commits[0].layers.len(), 1);
 }
+
+#[test]
+fn what_the_agent_pinned_is_shown_again_when_the_outcome_that_said_so_is_left_out() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    let note = |_: &CallRow| {
+        let change = crate::changes::MemoryChange::Delete { key: "tea".into() };
+        Ok(Done {
+            outcome: Outcome::ok("done"),
+            inward: Inward { memories: vec![change], ..Inward::default() },
+        })
+    };
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
+    remember(&mut cycle, "at 6");
+    cycle.outside.facts.memories[0].pinned = true;
+    let (_, next) = drive_as(&mut cycle, &[], note);
+    let Next::Think(second) = next else { panic!("{next:?}") };
+    assert!(!shown(&second).iter().any(|text| text.contains("at 6")), "it knows what it changed");
+    reply_with(&mut cycle, vec![call("note")]);
+    let seq = |kind| cycle.log.window.iter().rev().find(|entry| entry.kind == kind).unwrap().seq;
+    let (tail, inbox) = (seq(EntryKind::Assistant), seq(EntryKind::Inbox));
+    let view = View { rev: 1, ranges: vec![(inbox, inbox)], tail, ..cycle.log.view.clone() };
+    cycle.log.replace(view);
+    let (_, next) = reply_with(&mut cycle, vec![call("note")]);
+    let Next::Think(third) = next else { panic!("{next:?}") };
+    assert!(shown(&third).iter().any(|text| text.contains("at 6")), "{:?}", shown(&third));
+}

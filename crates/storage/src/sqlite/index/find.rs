@@ -106,22 +106,21 @@ pub(crate) fn find(db: &Connection, sought: &Sought) -> Outcome<Vec<Hit>> {
     let percent = docs.unsigned_abs() * limits::RECALL_COMMON_PERCENT / 100;
     let most = int(percent.max(limits::RECALL_COMMON_MIN).min(limits::RECALL_CANDIDATES as u64));
     let mut scores: HashMap<i64, f64> = HashMap::new();
-    let mut only_common = true;
     for word in &sought.words {
         let ids = having(db, sought, word, most + 1)?;
         // A word in too many texts says little. Beside rarer words it finds nothing; where all are common, they filter.
         if ids.len() as i64 > most {
             continue;
         }
-        only_common = false;
         let have = ids.len() as f64;
         let rarity = (1.0 + (docs as f64 - have + 0.5).max(0.0) / (have + 0.5)).ln();
         ids.into_iter().for_each(|id| *scores.entry(id).or_default() += rarity);
     }
-    let mut hits = match only_common {
-        true => newest(db, sought)?,
-        false => documents(db, sought, scores)?,
-    };
+    let mut hits = documents(db, sought, scores)?;
+    if hits.is_empty() {
+        // No rarer word is in a text that is wanted.
+        hits = newest(db, sought)?;
+    }
     let average = words as f64 / docs as f64;
     for hit in &mut hits {
         let length = 1.0 - B + B * hit.words as f64 / average.max(1.0);
