@@ -74,7 +74,7 @@ async fn a_server_that_sends_no_head_is_given_up() {
         std::future::pending::<()>().await;
         drop(stream);
     });
-    let limits = TrafficLimits { connect: Duration::from_millis(60), ..quick() };
+    let limits = TrafficLimits { connect: Duration::from_secs(1), ..quick() };
     let error = error_of(get(&server.await.url("/")).limits(limits)).await;
     assert!(matches!(error, ConnectError::TimedOut { phase: ExchangePhase::Head, .. }), "{error}");
     assert!(error.may_have_arrived());

@@ -68,7 +68,7 @@ async fn a_secret_that_a_server_repeats_is_masked_everywhere() {
         ("200 OK", "text/REQUEST", Some("/x")),
     ] {
         let server = Loopback::serve(move |request, stream| {
-            let line = request.lines().next().unwrap_or_default().replace(' ', "+");
+            let line = request.lines().next().unwrap_or_default().replace([' ', '?'], "+");
             let said = if kind == "application/json" {
                 json!({"echo": request}).to_string()
             } else {
