@@ -77,7 +77,7 @@ pub fn accepted(
 pub(super) fn with_commitments(summary: &str, more: &[&str]) -> String {
     let (title, word) = KEPT[0];
     let end = |lines: &[&str], at: usize| {
-        let next = lines[at + 1..].iter().position(|line| line.starts_with('#') || line.trim().is_empty());
+        let next = lines[at + 1..].iter().position(|line| is_heading(line) || line.trim().is_empty());
         next.map_or(lines.len(), |next| at + 1 + next)
     };
     let mut lines: Vec<&str> = summary.lines().collect();
@@ -162,9 +162,10 @@ fn bullets<'a>(summary: &'a str, word: &str) -> Vec<&'a str> {
     section.filter(|line| item(line).len() < line.trim().len()).filter(short).collect()
 }
 
-/// Models write titles in bold letters, too.
+/// Models write titles in bold letters, too. A line that only begins in bold letters is none.
 fn is_heading(line: &str) -> bool {
-    line.starts_with('#') || line.starts_with("**")
+    let bold = |line: &str| line.starts_with("**") && line.trim_end_matches([' ', ':']).ends_with("**");
+    line.starts_with('#') || bold(line)
 }
 
 /// The text of a bullet or of a numbered line; another line as it is.

@@ -244,6 +244,7 @@ fn what_must_stay_survives_a_digest_and_every_form_of_list() {
         "## Open commitments\n* call Mira",
         "**Open commitments**\n- call Mira",
         "## Open commitments\n1. call Mira",
+        "## Open commitments\n**Bob** asked for two things:\n- call Mira",
     ] {
         let said = reply("## Facts\n- I shall not call Mira any more, said Bob");
         let next = accepted(&said, Some(form), &[], 4_000).unwrap();
