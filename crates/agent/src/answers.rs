@@ -48,7 +48,8 @@ pub fn event(
         envelope: Envelope {
             principal: Principal::Own,
             channel: Channel::Tool,
-            trust: Trust::Outside,
+            // What a tool says that returns no strangers' text is at least second hand.
+            trust: outcome.trust.map_or(Trust::Outside, |trust| trust.min(Trust::Agent)),
             root,
             hop,
         },

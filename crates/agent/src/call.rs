@@ -258,7 +258,9 @@ impl CallRow {
         let outcome = self.outcome.as_ref();
         let own = |status| matches!(status, OutcomeStatus::Pending | OutcomeStatus::Canceled);
         match outcome.and_then(|outcome| outcome.trust) {
-            Some(quoted) => quoted,
+            Some(quoted) if self.effect == Effect::Inward => quoted,
+            // An outward tool that returns no strangers' text may still repeat its arguments.
+            Some(quoted) => quoted.min(cycle),
             None if self.effect == Effect::Inward || outcome.is_none_or(|o| own(o.status)) => cycle,
             None => Trust::Outside,
         }

@@ -12,6 +12,7 @@ use crate::life::{Goal, IdleReason, Layer, OpenCycle, Plan};
 use crate::memory::Importance;
 use crate::run::{Run, Usage};
 use crate::space::{NewMessage, PostedMessage};
+use crate::tool::ToolLabels;
 
 /// The kind of a commit within a cycle; stored in the audit row.
 #[derive(
@@ -256,6 +257,10 @@ pub struct Changes {
     pub failures: Option<u32>,
     /// New notice for the next inbox entry (`Some(None)` clears it).
     pub notice: Option<Option<String>>,
+    /// What the outward tools do that it calls; added to the life row.
+    pub used: ToolLabels,
+    /// Whether the life row forgets what the tools do that it has called before.
+    pub forget_used: bool,
     /// With [`CommitKind::Start`]: refuse it if a requester of the open cycle has sent an urgent event that is not
     /// taken yet.
     pub barrier: bool,
@@ -280,6 +285,8 @@ impl Changes {
             settle: Vec::new(),
             blame: false,
             calls: Vec::new(),
+            used: ToolLabels::default(),
+            forget_used: false,
             call_changes: Vec::new(),
             inward: Inward::default(),
             cause: Cause::default(),

@@ -9,6 +9,7 @@
 //! memories are not repeated here: the workspace shows them from their rows in every cycle.
 
 mod check;
+mod cleared;
 mod digest;
 mod request;
 mod unanswered;
@@ -21,6 +22,7 @@ use crate::run::Usage;
 use crate::view;
 
 pub use check::{Refused, accepted};
+pub use cleared::cleared;
 pub use request::prompt;
 
 /// What the model is shown in place of the entries that the view leaves out.

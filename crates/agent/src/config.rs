@@ -10,6 +10,7 @@ mod read;
 
 use serde::{Deserialize, Serialize};
 
+use crate::guard::GuardMode;
 use crate::limits;
 
 pub use keys::{Bound, ConfigKey, KEYS, TakesEffect, ValueKind};
@@ -43,6 +44,8 @@ pub struct AgentConfig {
     pub gates: Gates,
     /// Whether a call that cannot be repeated is held back if its requester has sent an urgent event.
     pub barrier: bool,
+    /// Which outward calls are refused while strangers' text is in what the model reads.
+    pub guard: GuardMode,
     /// What is decided without a model call.
     pub triage: Triage,
     /// What the model is shown in addition to the inbox.
@@ -81,6 +84,7 @@ impl Default for AgentConfig {
             urgency: Urgency::default(),
             gates: Gates::default(),
             barrier: true,
+            guard: GuardMode::default(),
             triage: Triage::default(),
             workspace: Workspace::default(),
             history: HistoryLimit::default(),

@@ -330,9 +330,7 @@ pub fn requester(event: &Event) -> Requester {
 /// The agent that sent a space event, if an agent did.
 pub fn sender_agent(event: &Event) -> Option<AgentId> {
     match event.envelope.principal {
-        Principal::Entity(entity) if event.envelope.trust == crate::event::Trust::Agent => {
-            Some(entity.agent())
-        }
+        Principal::Entity(entity) if event.envelope.is_by_agent() => Some(entity.agent()),
         _ => None,
     }
 }

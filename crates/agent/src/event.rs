@@ -119,6 +119,17 @@ pub struct Envelope {
     pub hop: u32,
 }
 
+impl Envelope {
+    /// Whether an agent caused the event: by what it said in a space, or by a plan that it made because of that.
+    pub fn is_by_agent(&self) -> bool {
+        match self.channel {
+            // What an agent says may have the trust of what it has read; what a person says begins a chain.
+            Channel::Space => self.hop > 0,
+            _ => self.trust == Trust::Agent,
+        }
+    }
+}
+
 /// The origin of an event that an agent causes for itself later: the cycle that decided it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {

@@ -77,13 +77,13 @@ pub fn batch(events: Vec<Waiting>) -> Batch {
     // An event of a person or from outside is the cause; if all come from agents, the longest chain is.
     let cause = events
         .iter()
-        .find(|waiting| waiting.event.envelope.trust != Trust::Agent)
+        .find(|waiting| !waiting.event.envelope.is_by_agent())
         .or_else(|| events.iter().max_by_key(|waiting| waiting.event.envelope.hop));
     let (root, hop) = match cause {
         Some(waiting) => (waiting.event.envelope.root.clone(), waiting.event.envelope.hop.saturating_add(1)),
         None => (RootId(String::new()), 1),
     };
-    let by_agents = cause.is_some_and(|waiting| waiting.event.envelope.trust == Trust::Agent);
+    let by_agents = cause.is_some_and(|waiting| waiting.event.envelope.is_by_agent());
     let trust = lowest_trust(&events);
     Batch { requesters, root, hop, by_agents, trust, woke_for: woke_for(&events), events }
 }
@@ -275,7 +275,7 @@ fn belong_together(a: &Waiting, b: &Waiting) -> bool {
 fn tier(waiting: &Waiting) -> u8 {
     match waiting.event.kind {
         EventKind::Mention => 0,
-        EventKind::SpaceMessage if waiting.event.envelope.trust != Trust::Agent => 0,
+        EventKind::SpaceMessage if !waiting.event.envelope.is_by_agent() => 0,
         EventKind::ToolResult => 1,
         EventKind::Plan | EventKind::Timer | EventKind::Service | EventKind::Heartbeat => 2,
         EventKind::SpaceMessage => 3,

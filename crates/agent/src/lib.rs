@@ -28,6 +28,7 @@ pub mod cycle;
 pub mod delivery;
 pub mod fencing;
 pub mod goals;
+pub mod guard;
 pub mod inbox;
 pub mod partial;
 pub mod plan;

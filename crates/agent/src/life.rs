@@ -15,6 +15,7 @@ use crate::limits::STEP_RECORDS_KEPT_MAX;
 use crate::memory::Memory;
 use crate::run::{StepRecord, Usage};
 use crate::tokens;
+use crate::tool::ToolLabels;
 
 /// Whether an agent may run at all.
 #[derive(
@@ -360,6 +361,8 @@ pub struct Life {
     pub failures: u32,
     /// Notice to show in the next inbox entry, for example that work was interrupted.
     pub notice: Option<String>,
+    /// What the outward tools do that it has called since its history began or its guard was cleared.
+    pub used: ToolLabels,
     /// The open cycle.
     pub open: Option<OpenCycle>,
     /// The agent may not run before this time (`inbox_head.hold_until`), even if events wait. Only a cancel overrides

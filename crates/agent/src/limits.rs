@@ -488,6 +488,8 @@ pub const TOOL_CONCURRENCY_MAX: u32 = 256;
 pub const TOOL_RATE_MAX: u32 = 10_000;
 /// How long a call waits for another call of its tool to end.
 pub const TOOL_TURN_MS: u64 = 10_000;
+/// Declared tools of a server.
+pub const TOOLS_MAX: usize = 1_000;
 /// Work of one template, in instructions.
 pub const TEMPLATE_FUEL: u64 = 200_000;
 /// What one template may write.

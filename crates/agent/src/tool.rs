@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Effect;
@@ -26,6 +27,83 @@ pub mod names {
     pub const ENTER_SPACE: &str = "enter_space";
 }
 
+/// What a tool does with what an agent knows.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum ToolLabel {
+    /// It returns what is not for everyone.
+    Private,
+    /// What it is given can reach others.
+    Exfiltrates,
+    /// What it returns was written by others.
+    Outside,
+}
+
+impl ToolLabel {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Private, Self::Exfiltrates, Self::Outside];
+
+    /// The name used in declarations and JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// A set of labels; one bit each, in the order of [`ToolLabel::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolLabels(u8);
+
+impl ToolLabels {
+    /// All labels: what counts for an outward tool whose declaration names none.
+    pub fn all() -> Self {
+        ToolLabel::ALL.into_iter().collect()
+    }
+
+    /// The set with these bits; unknown ones are ignored.
+    pub fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::all().0)
+    }
+
+    /// Its bits.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether it has the label.
+    pub fn has(self, label: ToolLabel) -> bool {
+        self.0 & (1 << label as u8) != 0
+    }
+
+    /// The labels of either set.
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Its labels, in order.
+    pub fn iter(self) -> impl Iterator<Item = ToolLabel> {
+        ToolLabel::ALL.into_iter().filter(move |label| self.has(*label))
+    }
+}
+
+impl FromIterator<ToolLabel> for ToolLabels {
+    fn from_iter<I: IntoIterator<Item = ToolLabel>>(labels: I) -> Self {
+        Self(labels.into_iter().fold(0, |bits, label| bits | (1 << label as u8)))
+    }
+}
+
 /// The specification of a tool, for models, operators and the runtime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
@@ -46,6 +124,8 @@ pub struct ToolSpec {
     pub asynchronous: bool,
     /// Incremented when the arguments or the behavior change.
     pub version: String,
+    /// What it does with what the agent knows; an inward tool has none.
+    pub labels: ToolLabels,
     /// The result of [`ToolSpec::tokens`]; empty in a new specification.
     pub counted: OnceLock<u32>,
 }
@@ -55,5 +135,54 @@ impl ToolSpec {
     pub fn tokens(&self) -> u32 {
         let count = || tokens::estimate(&format!("{}\n{}\n{}\n", self.name, self.description, self.schema));
         *self.counted.get_or_init(count)
+    }
+}
+
+/// Whether an entry of an agent's `tools` names this tool: its name, a pattern with `*` for any characters, or
+/// `server:pattern` for the tools of an MCP server, whose names begin with `server_`.
+pub fn is_named(pattern: &str, name: &str) -> bool {
+    let pattern = pattern.replacen(':', "_", 1);
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_names_tools_exactly_or_by_pattern() {
+        for (pattern, name, expected) in [
+            ("look", "look", true),
+            ("look", "looks", false),
+            ("look", "outlook", false),
+            ("*", "look", true),
+            ("get_*", "get_user", true),
+            ("get_*", "forget_user", false),
+            ("*_user", "get_user", true),
+            ("g*_*r", "get_user", true),
+            ("g*r*r", "gr", false),
+            ("github:*", "github_create_issue", true),
+            ("github:create_issue", "github_create_issue", true),
+            ("github:*", "githubcreate", false),
+            ("", "look", false),
+        ] {
+            assert_eq!(is_named(pattern, name), expected, "`{pattern}` for `{name}`");
+        }
+    }
+
+    #[test]
+    fn labels_are_kept_as_bits() {
+        for bits in 0..8 {
+            let labels = ToolLabels::from_bits(bits);
+            assert_eq!(labels.iter().collect::<ToolLabels>().bits(), bits);
+        }
+        assert_eq!(ToolLabels::from_bits(0xff), ToolLabels::all());
     }
 }

@@ -1,7 +1,7 @@
 //! Whether an event is addressed to an agent, decided by rules alone: the optional filter before the model (`triage`).
 
 use crate::entity::Entity;
-use crate::event::{EventData, EventKind, Trust, Waiting};
+use crate::event::{EventData, EventKind, Waiting};
 use crate::life::Facts;
 
 /// Whether an event is addressed to the agent. A message of another agent is if it mentions this agent; a person's
@@ -15,7 +15,7 @@ pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
     let Some(space) = facts.space(space).filter(|space| space.members.len() + space.more_members > 2) else {
         return true;
     };
-    if waiting.event.envelope.trust == Trust::Agent {
+    if waiting.event.envelope.is_by_agent() {
         return false;
     }
     let named = waiting.message.as_ref().map_or(&[][..], |message| &message.mentions);

@@ -30,6 +30,7 @@ pub mod names;
 mod people;
 mod recall;
 mod spaces;
+mod tools;
 mod watch;
 
 pub use agents::{
@@ -44,6 +45,7 @@ pub use recall::{ExcerptJson, RecallParams, RecalledJson};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };
+pub use tools::{GuardClearedJson, ToolJson, ToolTrial, ToolTried};
 pub use watch::{
     AgentNow, AgentSnapshot, Closed, DraftNow, Gap, IdleNow, Recent, RecentItemJson, ServerSnapshot,
     SpaceSnapshot,

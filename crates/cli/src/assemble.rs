@@ -11,8 +11,12 @@ use server::Options;
 use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tools::ToolKit;
+use tools::connector::Connector;
 
 use crate::errors::{Exit, Failure, Result};
+use crate::settings::Settings;
+use crate::tool_secrets::ToolSecrets;
 
 pub(crate) struct LocalServer {
     store: Sqlite,
@@ -21,12 +25,29 @@ pub(crate) struct LocalServer {
     options: Options,
 }
 
-/// The ports over that store, with the tools that every server has.
-pub(crate) fn ports(store: &Sqlite, clock: Arc<dyn Clock>, models: Arc<dyn Models>) -> Ports {
-    let kit = tools::prebuilt();
+/// The tools that every server has, and what declared ones are run with.
+pub(crate) fn kit(settings: &Settings) -> Result<Arc<ToolKit>> {
+    let mut connector = Connector::default();
+    if let Some(file) = settings.get("ca_file").value.as_str() {
+        let pem = std::fs::read(file).map_err(|error| error.to_string());
+        let trusting = pem.and_then(|pem| connector.trusting(&pem));
+        connector =
+            trusting.map_err(|why| Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}")))?;
+    }
+    let kit = tools::prebuilt().declaring(Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
     #[cfg(feature = "failpoints")]
     let kit = crate::torture::with_counted(kit);
-    Ports::new(Arc::new(store.clone()), models, Arc::new(kit), clock, Arc::new(SystemIds))
+    Ok(Arc::new(kit))
+}
+
+/// The ports over that store.
+pub(crate) fn ports(
+    store: &Sqlite,
+    clock: Arc<dyn Clock>,
+    models: Arc<dyn Models>,
+    kit: Arc<ToolKit>,
+) -> Ports {
+    Ports::new(Arc::new(store.clone()), models, kit, clock, Arc::new(SystemIds))
 }
 
 impl LocalServer {

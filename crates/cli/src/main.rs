@@ -18,6 +18,7 @@ mod secrets;
 mod settings;
 mod signals;
 mod templates;
+mod tool_secrets;
 #[cfg(feature = "failpoints")]
 mod torture;
 mod world;
@@ -116,6 +117,9 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
         Command::Memories(args) => commands::memories::run(client()?, screen, args).await,
+        Command::Tools(args) => commands::tools::run(client, screen, args).await,
+        Command::Secrets(args) => commands::secrets::run(&cli.global, &screen, args),
+        Command::Guard(verb) => commands::tools::guard(client()?, screen, verb).await,
         Command::Recall(args) => commands::recall::run(client()?, screen, args).await,
         Command::Spaces(args) => commands::spaces::run(client()?, screen, args).await,
         Command::Entities(args) => commands::entities::run(client()?, screen, args).await,

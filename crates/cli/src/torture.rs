@@ -56,6 +56,7 @@ fn spec(name: &str, effect: Effect) -> ToolSpec {
         asynchronous: false,
         timeout: TIMEOUT * 2,
         version: "1".to_owned(),
+        labels: agent::tool::ToolLabels::default(),
         counted: OnceLock::new(),
     }
 }

@@ -33,6 +33,7 @@ pub(crate) fn tool(name: &str) -> ToolSpec {
         timeout: Duration::from_secs(1),
         asynchronous: false,
         version: "1".into(),
+        labels: agent::tool::ToolLabels::default(),
         counted: OnceLock::new(),
     }
 }

@@ -6,6 +6,7 @@ pub mod agent_file;
 mod error;
 pub mod live;
 pub mod reconcile;
+pub mod tool_files;
 
 pub use error::ProjectError;
 

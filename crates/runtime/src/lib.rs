@@ -15,6 +15,7 @@ mod answered;
 mod breaker;
 mod calibration;
 mod commit;
+mod declared;
 mod detached_calls;
 mod draft_stream;
 mod failure;
@@ -29,10 +30,12 @@ mod tool_runner;
 mod turn;
 mod warm;
 
+pub use declared::{DeclareError, change_tools, use_tools};
+
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{Calls, Clock, Ids, Lookup, Models, Reader, Registry, Store, Toolbox};
+use agent::port::{Calls, Clock, Ids, Lookup, Models, Reader, Registry, Store, ToolBook, Toolbox};
 
 pub use keeper::{Keeper, start};
 
@@ -49,6 +52,8 @@ pub struct Ports {
     pub registry: Arc<dyn Registry>,
     /// Answers queries: for the API, never for running agents.
     pub reader: Arc<dyn Reader>,
+    /// Where declared tools are kept.
+    pub tool_book: Arc<dyn ToolBook>,
     /// The models.
     pub models: Arc<dyn Models>,
     /// The tools.
@@ -57,6 +62,8 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Entropy: ids and jitter.
     pub ids: Arc<dyn Ids>,
+    /// Held while declared tools are changed.
+    pub declaring: Arc<tokio::sync::Mutex<()>>,
     /// What watchers see, and the bus that carries it.
     pub live: Arc<live::Live>,
     /// How much runs at once.
@@ -73,18 +80,20 @@ impl Ports {
         ids: Arc<dyn Ids>,
     ) -> Self
     where
-        S: Store + Calls + Lookup + Registry + Reader + 'static,
+        S: Store + Calls + Lookup + Registry + Reader + ToolBook + 'static,
     {
         Self {
             calls: Arc::<S>::clone(&store),
             lookup: Arc::<S>::clone(&store),
             registry: Arc::<S>::clone(&store),
             reader: Arc::<S>::clone(&store),
+            tool_book: Arc::<S>::clone(&store),
             store,
             models,
             toolbox,
             clock,
             ids,
+            declaring: Arc::default(),
             live: Arc::default(),
             bounds: Bounds::default(),
         }

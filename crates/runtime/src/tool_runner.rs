@@ -9,10 +9,12 @@ use std::time::Duration;
 use agent::call::{CallRow, Effect, Outcome, OutcomeStatus};
 use agent::changes::Inward;
 use agent::cycle::{Cycle, Span};
+use agent::event::Trust;
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
 use agent::port::{Clock, DetachedCall, Done, Lookup, ToolContext, ToolError, Toolset};
+use agent::tool::ToolLabel;
 use agent::update::{Topic, Update};
 use jiff::Timestamp;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
@@ -30,6 +32,7 @@ pub(crate) struct CallContext {
     active_space: Option<SpaceId>,
     root: RootId,
     hop: u32,
+    trust: Trust,
     facts: Arc<Facts>,
     tools: Toolset,
     ports: Ports,
@@ -44,6 +47,7 @@ impl CallContext {
             active_space: cycle.active_space(),
             root: root.clone(),
             hop,
+            trust: cycle.trust_of_messages(),
             facts: Arc::new(cycle.facts().clone()),
             tools: tools.clone(),
             ports: ports.clone(),
@@ -58,6 +62,7 @@ impl CallContext {
             active_space: None,
             root: detached.root.clone(),
             hop: detached.hop,
+            trust: Trust::Outside,
             facts: Arc::default(),
             tools: Toolset::of(&*ports.toolbox, Some(std::slice::from_ref(&detached.row.tool))),
             ports: ports.clone(),
@@ -82,6 +87,11 @@ impl CallContext {
             Some(tool) => tool.spec().timeout,
             None => Duration::from_millis(limits::LATE_MS),
         }
+    }
+
+    /// Whether what the tool returns was written by strangers.
+    fn returns_strangers_text(&self, row: &CallRow) -> bool {
+        self.tools.tool(&row.tool).is_none_or(|tool| tool.spec().labels.has(ToolLabel::Outside))
     }
 
     async fn run(&self, row: &CallRow, pending: &Inward) -> Result<Done, ToolError> {
@@ -111,6 +121,7 @@ impl CallContext {
             active_space: pending.active_space.or(self.active_space),
             root: &self.root,
             hop: self.hop,
+            trust: self.trust,
             facts: &self.facts,
             pending,
             lookup: &*self.ports.lookup as &dyn Lookup,
@@ -229,7 +240,10 @@ impl OutwardCall {
             failpoint::hit!("tool.begins");
             let (result, span) = call_context.timed(call_context.work(&call, &Inward::default())).await;
             failpoint::hit!("tool.done");
-            let outcome = outcome_of(result);
+            let mut outcome = outcome_of(result);
+            if !call_context.returns_strangers_text(&call) {
+                outcome.trust = outcome.trust.or(Some(Trust::Operator));
+            }
             trace::tool_done(&ended, outcome.status);
             (outcome, span)
         };

@@ -96,6 +96,10 @@ codes! {
     AgentRetired = "agent_retired", 409;
     /// The agent is not running that cycle.
     NoOpenCycle = "no_open_cycle", 409;
+    /// The agent is running a cycle.
+    CycleOpen = "cycle_open", 409;
+    /// A file declares the tool.
+    ToolOfFile = "tool_of_file", 409;
     /// The event's state does not allow this.
     EventState = "event_state", 409;
     /// The open cycle has taken the event.
@@ -116,6 +120,8 @@ codes! {
     UnknownField = "unknown_field", 422;
     /// A value is outside its bounds.
     BadValue = "bad_value", 422;
+    /// The declaration of a tool is not valid.
+    BadTool = "bad_tool", 422;
     /// A handle is not valid.
     BadHandle = "bad_handle", 422;
     /// A client may not choose this message id.

@@ -211,6 +211,7 @@ fn test_tool(
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
+        labels: agent::tool::ToolLabels::default(),
         counted: OnceLock::new(),
     };
     Arc::new(TestTool { spec, behavior, counters: counters.clone() })
@@ -406,6 +407,7 @@ mod tests {
             active_space: None,
             root: &root,
             hop: 1,
+            trust: agent::event::Trust::Agent,
             facts: &facts,
             pending: &pending,
             lookup: &EmptyLookup,

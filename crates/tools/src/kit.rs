@@ -1,9 +1,14 @@
 //! The tools of a server by name, in a stable order: the prebuilt tools first, then the added ones.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use agent::port::{Tool, Toolbox};
+use agent::port::{DeclaredTool, StoredTool, Tool, Toolbox};
+use serde_json::Value;
 
+use crate::connector::Connector;
+use crate::declare::{Declaration, DeclarationMistake, ToolKind, read_json, read_toml};
+use crate::http::HttpTool;
+use crate::secret::Secrets;
 use crate::typed::typed;
 use crate::{
     ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, read_outcome, recall,
@@ -28,12 +33,30 @@ pub struct ToolKit {
     /// For agents with tools outside the prebuilt ones.
     read_outcome: Arc<dyn Tool>,
     added: Vec<Arc<dyn Tool>>,
+    /// `None`: this kit takes no declared tools.
+    declared: Option<Arc<DeclaredTools>>,
+}
+
+/// The declared tools, and what they are run with.
+struct DeclaredTools {
+    connector: Arc<Connector>,
+    secrets: Arc<dyn Secrets>,
+    /// In the order of their names.
+    tools: RwLock<Arc<[BuiltTool]>>,
+}
+
+/// A declared tool. One whose declaration stays the same is kept, with the calls that it counts.
+#[derive(Clone)]
+struct BuiltTool {
+    declaration: Declaration,
+    tool: Arc<dyn Tool>,
 }
 
 /// A kit of the prebuilt tools.
 pub fn prebuilt() -> ToolKit {
     ToolKit {
         added: Vec::new(),
+        declared: None,
         read_outcome: typed::<read_outcome::ReadOutcome>(),
         prebuilt: vec![
             typed::<enter_space::EnterSpace>(),
@@ -68,22 +91,105 @@ impl ToolKit {
         Ok(self)
     }
 
-    fn all(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+    /// Takes declared tools, whose requests go through this connector.
+    pub fn declaring(mut self, connector: Arc<Connector>, secrets: Arc<dyn Secrets>) -> Self {
+        self.declared = Some(Arc::new(DeclaredTools { connector, secrets, tools: RwLock::default() }));
+        self
+    }
+
+    fn fixed(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.prebuilt.iter().chain([&self.read_outcome]).chain(&self.added)
     }
+
+    fn fixed_names(&self) -> Vec<String> {
+        self.fixed().map(|tool| tool.spec().name.clone()).collect()
+    }
+
+    fn checked(&self, read: Declaration) -> Result<DeclaredTool, Vec<String>> {
+        let Some(declared) = &self.declared else {
+            return Err(vec!["this server takes no declared tools".to_owned()]);
+        };
+        declared.build(read.clone())?;
+        Ok(DeclaredTool {
+            hash: read.schema_hash(),
+            secrets: read.http.iter().flat_map(|http| http.secrets()).collect(),
+            declaration: serde_json::to_value(&read).map_err(|error| vec![error.to_string()])?,
+            name: read.name,
+        })
+    }
+
+    fn declared(&self) -> Arc<[BuiltTool]> {
+        let tools = self.declared.as_ref().map(|declared| &declared.tools);
+        tools.map_or_else(Arc::default, |tools| {
+            Arc::clone(&tools.read().unwrap_or_else(PoisonError::into_inner))
+        })
+    }
+}
+
+impl DeclaredTools {
+    /// The tool of a declaration, or every mistake in it.
+    fn build(&self, declaration: Declaration) -> Result<Arc<dyn Tool>, Vec<String>> {
+        match declaration.kind {
+            ToolKind::Http => {
+                let (connector, secrets) = (Arc::clone(&self.connector), Arc::clone(&self.secrets));
+                let built = HttpTool::new(declaration, connector, secrets);
+                built.map(|tool| Arc::new(tool) as Arc<dyn Tool>).map_err(texts)
+            }
+        }
+    }
+}
+
+fn texts(mistakes: Vec<impl ToString>) -> Vec<String> {
+    mistakes.iter().map(ToString::to_string).collect()
 }
 
 impl Toolbox for ToolKit {
     fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.all().find(|tool| tool.spec().name == name).cloned()
+        let fixed = self.fixed().find(|tool| tool.spec().name == name).cloned();
+        let named = |built: &&BuiltTool| built.declaration.name == name;
+        fixed.or_else(|| self.declared().iter().find(named).map(|built| Arc::clone(&built.tool)))
     }
 
     fn names(&self) -> Vec<String> {
-        self.all().map(|tool| tool.spec().name.clone()).collect()
+        let mut names = self.fixed_names();
+        names.extend(self.declared().iter().map(|built| built.declaration.name.clone()));
+        names
     }
 
     fn is_prebuilt(&self, name: &str) -> bool {
         self.prebuilt.iter().any(|tool| tool.spec().name == name)
+    }
+
+    fn check(&self, declaration: &Value) -> Result<DeclaredTool, Vec<String>> {
+        self.checked(read_json(declaration, &self.fixed_names()).map_err(texts)?)
+    }
+
+    fn read_file(&self, text: &str) -> Result<DeclaredTool, Vec<String>> {
+        let nameless = |mistake: DeclarationMistake| DeclarationMistake { file: None, ..mistake }.to_string();
+        let read = read_toml("", text, &self.fixed_names());
+        self.checked(read.map_err(|wrong| wrong.into_iter().map(nameless).collect::<Vec<_>>())?)
+    }
+
+    fn declare(&self, declarations: &[StoredTool]) -> Vec<(String, String)> {
+        let Some(declared) = &self.declared else { return Vec::new() };
+        let (taken, before) = (self.fixed_names(), self.declared());
+        let build = |declaration: &Value| -> Result<BuiltTool, Vec<String>> {
+            let read = read_json(declaration, &taken).map_err(texts)?;
+            match before.iter().find(|built| built.declaration == read) {
+                Some(kept) => Ok(kept.clone()),
+                None => Ok(BuiltTool { tool: declared.build(read.clone())?, declaration: read }),
+            }
+        };
+        let (mut tools, mut unusable) = (Vec::new(), Vec::new());
+        for StoredTool { name, declaration, .. } in declarations {
+            match build(declaration) {
+                Ok(built) => tools.push(built),
+                Err(wrong) => unusable.push((name.clone(), wrong.join("; "))),
+            }
+        }
+        tools.sort_by(|a, b| a.declaration.name.cmp(&b.declaration.name));
+        *declared.tools.write().unwrap_or_else(PoisonError::into_inner) = tools.into();
+        unusable
     }
 }
 

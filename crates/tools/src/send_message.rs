@@ -2,7 +2,7 @@
 //! called the tool, and its id derives from the call, so it is posted exactly once.
 
 use agent::changes::Inward;
-use agent::event::{Principal, Trust};
+use agent::event::Principal;
 use agent::id::MessageId;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
@@ -85,7 +85,7 @@ impl PrebuiltTool for SendMessage {
             call: Some(context.call.clone()),
             data: None,
             principal: Principal::Entity(sender),
-            trust: Trust::Agent,
+            trust: context.trust,
             root: context.root.clone(),
             hop: context.hop,
         };

@@ -59,6 +59,7 @@ pub(crate) fn typed<T: PrebuiltTool>() -> Arc<dyn Tool> {
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
+        labels: agent::tool::ToolLabels::default(),
         counted: OnceLock::new(),
     };
     let checker = Checker::new(T::NAME, &schema).expect("a schema derived from a type compiles");

@@ -73,6 +73,18 @@ pub fn accepted(
     Ok(with_kept(&harmless(text), &previous, bytes / 4))
 }
 
+/// The text without the section of that title.
+pub(super) fn without(text: &str, title: &str) -> String {
+    let mut inside = false;
+    let kept = text.lines().filter(|line| {
+        if is_heading(line) {
+            inside = line.starts_with(title);
+        }
+        !inside
+    });
+    kept.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
 /// The summary with more open commitments, the newest last.
 pub(super) fn with_commitments(summary: &str, more: &[&str]) -> String {
     let (title, word) = KEPT[0];

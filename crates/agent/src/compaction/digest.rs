@@ -45,7 +45,7 @@ pub(super) fn merged(previous: Option<&str>, gone: &[Arc<Entry>], bytes: usize) 
 }
 
 /// The sections before the lines of cycles, and these lines.
-fn parted(summary: &str) -> (&str, Vec<&str>) {
+pub(super) fn parted(summary: &str) -> (&str, Vec<&str>) {
     let Some((sections, rest)) = summary.split_once(CYCLES) else { return (summary, Vec::new()) };
     (sections, rest.lines().filter(|line| !line.trim().is_empty()).collect())
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{AgentConfig, Awareness, Placement, ReplyMode, SummaryBy, WakeOn};
+use crate::guard::GuardMode;
 use crate::limits;
 
 /// One key of an agent's config.
@@ -145,7 +146,7 @@ use ValueKind::{Examples, Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Rout
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 40] = [
+pub const KEYS: [ConfigKey; 41] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -225,6 +226,13 @@ pub const KEYS: [ConfigKey; 40] = [
         Bound::None,
         NextCycle,
         "A call that cannot be repeated is held back if its requester has sent an urgent event in the meantime.",
+    ),
+    key(
+        "guard",
+        OneOf(&GuardMode::NAMES),
+        Bound::None,
+        NextCycle,
+        "While strangers' text is in what the model reads: `ask` refuses that tools that read what is not public and tools that can send it out meet, `strict` also every call that cannot be undone, `off` nothing.",
     ),
     key(
         "triage",

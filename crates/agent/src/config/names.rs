@@ -2,6 +2,7 @@
 //! name, whatever key it is under.
 
 use super::{AgentConfig, Gates, nearest};
+use crate::tool::is_named;
 
 impl AgentConfig {
     /// Every tool that the config names, with the key that names it.
@@ -29,15 +30,20 @@ impl AgentConfig {
 
     /// The unknown tools among [`AgentConfig::named_tools`], each as key, message and hint.
     pub fn unknown_tools(&self, known: &[String]) -> Vec<(&'static str, String, String)> {
-        let unknown =
-            self.named_tools().into_iter().filter(|(_, tool)| !known.iter().any(|name| name == tool));
+        let unknown = self.named_tools().into_iter().filter(|(key, tool)| {
+            let names = |name: &String| if *key == "tools" { is_named(tool, name) } else { name == tool };
+            !known.iter().any(names)
+        });
         let mut found: Vec<(&'static str, String, String)> = Vec::new();
         for (key, tool) in unknown {
             let hint = match nearest(tool, known.iter().map(String::as_str)) {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => format!("known are `{}`", known.join("`, `")),
             };
-            let what = format!("`{key}`: there is no tool `{tool}`");
+            let what = match tool.contains(['*', ':']) {
+                true => format!("`{key}`: no tool matches `{tool}`"),
+                false => format!("`{key}`: there is no tool `{tool}`"),
+            };
             if !found.iter().any(|(_, before, _)| *before == what) {
                 found.push((key, what, hint));
             }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, ValueKind, WantedChoice};
 use crate::limits;
-use crate::tool::names;
+use crate::tool::{is_named, names};
 
 /// Why a value is not an agent's config.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -180,7 +180,7 @@ impl AgentConfig {
                 );
             }
             for tool in gate.active_tools.iter().flatten() {
-                if self.tools.as_ref().is_some_and(|tools| !tools.contains(tool)) {
+                if self.tools.as_ref().is_some_and(|tools| !tools.iter().any(|known| is_named(known, tool))) {
                     wrong("gates", format!("`{tool}` is not among the agent's `tools`; add it there"));
                 }
             }
@@ -189,8 +189,9 @@ impl AgentConfig {
 
     /// A cycle must be able to end in the ways that the config names.
     fn check_endings(&self, problems: &mut Vec<BadConfig>) {
-        let has =
-            |tool: &str| self.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == tool));
+        let has = |tool: &str| {
+            self.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| is_named(known, tool)))
+        };
         let mut report = |key, why: String| problems.push(BadConfig::NeverEnds { key, why });
         if self.stop.all_addressed && !self.last_step_allows(SEND_MESSAGE) {
             let why = "its last gate does not allow `send_message`; allow it there, or add `done`";

@@ -20,7 +20,7 @@ use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
 use crate::repair::{RepairedCall, repair};
 use crate::space::NewMessage;
-use crate::tool::ToolSpec;
+use crate::tool::{ToolLabels, ToolSpec};
 
 /// Maximum number of failed calls that the error of a refused `done` names.
 const NAMED_CALLS_MAX: usize = 5;
@@ -82,6 +82,7 @@ impl Cycle {
         let parts = &model_reply.reply.parts;
         let mut verdicts = model_reply.verdicts.iter();
         let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
+        let (guard, exposure) = (self.pinned.config.guard, self.exposure(step));
         for (position, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
             let known = |name: &str| self.pinned.setup.tools.iter().any(|tool| tool.name == name);
@@ -96,12 +97,15 @@ impl Cycle {
             } else if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
                 Some(format!("the arguments must be at most {} bytes", limits::ARGUMENTS_MAX_BYTES))
             } else {
-                spec.map_or_else(|| Some(self.unknown_tool(name)), |_| step.gated(name).or(verdict.err()))
+                let refusal =
+                    |spec| step.gated(name).or(verdict.err()).or_else(|| exposure.refusal(guard, spec));
+                spec.map_or_else(|| Some(self.unknown_tool(name)), refusal)
             };
             let runs_detached = refusal.is_none() && spec.is_some_and(runs_detached);
             let refusal = refusal.or_else(|| if runs_detached { too_many_detached(detached) } else { None });
             detached += usize::from(runs_detached);
-            let outcome = refusal.map(Outcome::error);
+            // Our own words, which add nothing to what the cycle has read.
+            let outcome = refusal.map(|why| Outcome { trust: Some(Trust::Operator), ..Outcome::error(why) });
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             planned.push(PlannedCall {
                 row: CallRow {
@@ -122,6 +126,13 @@ impl Cycle {
             });
         }
         planned
+    }
+
+    /// What the outward tools do that this decision calls, refused calls left out.
+    fn used_by(&self, decision: &Decision) -> ToolLabels {
+        let run = decision.calls.iter().map(|call| &call.row).filter(|row| row.outcome.is_none());
+        let specs = run.filter_map(|row| self.pinned.setup.tools.iter().find(|tool| tool.name == row.tool));
+        specs.fold(ToolLabels::default(), |used, spec| used.with(spec.labels))
     }
 
     fn unknown_tool(&self, name: &str) -> String {
@@ -213,6 +224,7 @@ impl Cycle {
         changes.view = self.log.narrowed_view();
         changes.entries = self.entries_of(step, decision, now);
         changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
+        changes.used = self.used_by(decision);
         for call in &decision.calls {
             open.addressed.extend(call.inward.messages.iter().map(|message| message.space));
             open.sent.extend(call.inward.messages.iter().map(message_hash));
@@ -223,7 +235,7 @@ impl Cycle {
             changes.inward.messages.push((**message).clone());
         }
         if !changes.inward.plans.is_empty() || !changes.inward.memories.is_empty() {
-            let trust = self.trust_of_reply(step);
+            let trust = self.exposure(step).trust;
             changes.cause = Cause { root: open.root.clone(), hop: open.hop, trust };
         }
         changes.shows = self.shown(step, decision, now);

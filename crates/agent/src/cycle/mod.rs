@@ -57,6 +57,7 @@ use self::step::Step;
 use self::summarize::Summarizing;
 use crate::changes::{Changes, CommitKind, CommitOutcome, News};
 use crate::config::Awareness;
+use crate::event::Trust;
 use crate::id::{CycleId, RootId, SpaceId};
 use crate::life::{Facts, Lease, OpenCycle};
 use crate::limits;
@@ -166,6 +167,11 @@ impl Cycle {
     pub fn cause(&self) -> (&RootId, u32) {
         let cause = self.step_now().and_then(|step| step.cause.as_ref());
         cause.map_or((&self.open.root, self.open.hop), |cause| (&cause.root, cause.hop))
+    }
+
+    /// The trust of what the agent says in the current step.
+    pub fn trust_of_messages(&self) -> Trust {
+        self.step_now().map_or(Trust::Outside, |step| self.trust_of_message(step))
     }
 
     /// The model of the current step, as the config names it; `None` is the agent's own model.

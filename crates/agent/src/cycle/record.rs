@@ -62,7 +62,7 @@ impl Cycle {
     }
 
     /// The lowest trust in all that the step's request showed of the history.
-    fn trust_of_view(&self, step: &Step) -> Option<Trust> {
+    pub(super) fn trust_of_view(&self, step: &Step) -> Option<Trust> {
         view::lowest_trust(&self.log.view, self.log.window.iter().chain(&step.entries))
     }
 

@@ -9,6 +9,7 @@ use crate::changes::{Changes, Settlement};
 use crate::config::{Gate, WantedChoice};
 use crate::entry::{Entry, EntryKind};
 use crate::event::{EventState, Trust, Waiting};
+use crate::guard::Exposure;
 use crate::inbox::{self, Batch};
 use crate::life::{Layer, OpenCycle, Previewed};
 use crate::limits;
@@ -332,6 +333,20 @@ impl Cycle {
     /// The lowest trust of all that the model had read when it replied in this step.
     pub(super) fn trust_of_reply(&self, step: &Step) -> Trust {
         step.entries.iter().map(|entry| entry.trust).fold(self.open.lowest_trust(), Trust::min)
+    }
+
+    /// What a call of this step could do harm with: what its model reads, and what the agent has called before.
+    pub(super) fn exposure(&self, step: &Step) -> Exposure {
+        let shown = self.trust_of_view(step);
+        let memories = self.outside.facts.memories.iter().map(|memory| memory.trust);
+        let recent = self.outside.recent.iter().map(|message| message.trust);
+        let lowest = shown.into_iter().chain(memories).chain(recent).min();
+        Exposure { trust: lowest.unwrap_or(Trust::Operator), used: self.life.used }
+    }
+
+    /// The trust of what the agent says now: whoever reads it reads what came from strangers, at second hand.
+    pub(super) fn trust_of_message(&self, step: &Step) -> Trust {
+        self.exposure(step).trust.min(Trust::Agent)
     }
 
     /// An entry of this step, `ahead` positions after the last one, with its tokens counted.

@@ -6,6 +6,7 @@ mod blame;
 mod canceling;
 mod detached;
 mod endings;
+mod guard;
 mod refusals;
 mod reply_checks;
 mod summaries;
@@ -31,7 +32,7 @@ use crate::id::{AgentId, CallId, EntityId, EventId};
 use crate::life::{Activation, Life, Standing, Window};
 use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason};
 use crate::run::{Ending, SentRequest, Usage};
-use crate::tool::ToolSpec;
+use crate::tool::{ToolLabel, ToolLabels, ToolSpec};
 
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(1_795_000_000_000 + ms).unwrap()
@@ -76,6 +77,7 @@ fn tool(name: &str, effect: Effect) -> ToolSpec {
         timeout: Duration::from_secs(1),
         asynchronous: false,
         version: "1".into(),
+        labels: ToolLabels::default(),
         counted: OnceLock::new(),
     }
 }
@@ -84,6 +86,7 @@ fn activation(waiting: Vec<Waiting>) -> Activation {
     let id = Uuid::from_u128(1);
     Activation {
         life: Life {
+            used: ToolLabels::default(),
             agent: AgentId(id),
             epoch: 3,
             commit_n: 7,
@@ -135,6 +138,8 @@ fn begin_after(activation: Activation, panicked: bool) -> Cycle {
         tool("fire", Effect::Unsafe),
         ToolSpec { asynchronous: true, ..tool("order", Effect::ReadOnly) },
         ToolSpec { asynchronous: true, ..tool("ship", Effect::Unsafe) },
+        ToolSpec { labels: [ToolLabel::Private].into_iter().collect(), ..tool("crm", Effect::ReadOnly) },
+        ToolSpec { labels: [ToolLabel::Exfiltrates].into_iter().collect(), ..tool("mail", Effect::ReadOnly) },
     ];
     let model = ModelInfo {
         name: "scripted".into(),

@@ -74,7 +74,10 @@ impl Cycle {
         };
         Some(match why_not {
             Some(why) => TextReply::Private(Some(why)),
-            None => TextReply::Posted(Box::new(self.message_of(text, space, open, now))),
+            None => TextReply::Posted(Box::new(NewMessage {
+                trust: self.trust_of_message(step),
+                ..self.message_of(text, space, open, now)
+            })),
         })
     }
 
@@ -130,7 +133,7 @@ impl Cycle {
             call: None,
             data: None,
             principal: Principal::Entity(sender),
-            trust: Trust::Agent,
+            trust: Trust::Outside,
             root: open.root.clone(),
             hop: open.hop,
         }

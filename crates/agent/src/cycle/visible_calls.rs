@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::decide::Decision;
 use super::{Cycle, Step};
-use crate::event::{Principal, Trust};
+use crate::event::Principal;
 use crate::id::MessageId;
 use crate::space::{NewMessage, tool_data, tool_text};
 
@@ -28,6 +28,7 @@ impl Cycle {
         let mut active = self.life.active_space;
         let (root, hop) =
             step.cause.as_ref().map_or((&self.open.root, self.open.hop), |cause| (&cause.root, cause.hop));
+        let trust = self.trust_of_message(step);
         let mut shown = Vec::new();
         for call in &decision.calls {
             active = call.inward.active_space.or(active);
@@ -48,7 +49,7 @@ impl Cycle {
                 call: Some(call.row.id.clone()),
                 data: Some(tool_data(&call.row)),
                 principal: Principal::Own,
-                trust: Trust::Agent,
+                trust,
                 root: root.clone(),
                 hop,
             });

@@ -11,6 +11,7 @@ mod recall;
 mod registry;
 mod store;
 mod tool;
+mod tool_book;
 
 pub use bus::{Bus, Delivered, Listener, Published};
 pub use calls::{CallError, Calls, DetachedCall, Finish, FinishedCall};
@@ -32,4 +33,5 @@ pub use registry::{
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
-pub use tool::{Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset};
+pub use tool::{DeclaredTool, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset};
+pub use tool_book::{StoredTool, ToolBook};

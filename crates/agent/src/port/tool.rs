@@ -5,13 +5,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{BoxFuture, Lookup};
+use super::{BoxFuture, Lookup, StoredTool};
 use crate::call::{Effect, Outcome};
 use crate::changes::Inward;
+use crate::event::Trust;
 use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use crate::life::Facts;
 pub use crate::tool::ToolSpec;
-use crate::tool::names;
+use crate::tool::{self, names};
 
 /// The context of a call, and what an inward tool may read.
 pub struct ToolContext<'a> {
@@ -29,6 +30,8 @@ pub struct ToolContext<'a> {
     pub root: &'a RootId,
     /// The hop of its messages.
     pub hop: u32,
+    /// The trust of what the agent says now.
+    pub trust: Trust,
     /// Spaces, members and memories, as of the activation.
     pub facts: &'a Facts,
     /// Changes by the earlier calls of this step.
@@ -91,7 +94,7 @@ impl Toolset {
     /// must be named. An agent with one that does can also read what was left out of a large outcome.
     pub fn of(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Self {
         let has = |name: &String| match wanted {
-            Some(wanted) => wanted.contains(name),
+            Some(wanted) => wanted.iter().any(|pattern| tool::is_named(pattern, name)),
             None => toolbox.is_prebuilt(name),
         };
         let names = toolbox.names().into_iter().filter(has);
@@ -128,4 +131,29 @@ pub trait Toolbox: Send + Sync {
     fn names(&self) -> Vec<String>;
     /// Whether an agent without a list of tools has this tool.
     fn is_prebuilt(&self, name: &str) -> bool;
+    /// Checks a declaration; the error lists every mistake. A server without declared tools accepts none.
+    fn check(&self, _declaration: &Value) -> Result<DeclaredTool, Vec<String>> {
+        Err(vec!["this server takes no declared tools".to_owned()])
+    }
+    /// Reads and checks the declaration in the text of a file.
+    fn read_file(&self, _text: &str) -> Result<DeclaredTool, Vec<String>> {
+        Err(vec!["this server takes no declared tools".to_owned()])
+    }
+    /// Uses exactly these declared tools from the next activation on. Returns those that cannot be used, and why.
+    fn declare(&self, _declarations: &[StoredTool]) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
+
+/// A declaration that was checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeclaredTool {
+    /// The tool's name.
+    pub name: String,
+    /// The declaration with all its keys.
+    pub declaration: Value,
+    /// What a model reads of the tool, hashed.
+    pub hash: String,
+    /// Names of the secrets that it uses.
+    pub secrets: Vec<String>,
 }

@@ -9,6 +9,7 @@ mod project;
 mod scenario;
 mod show;
 mod talk;
+mod tools;
 mod up;
 mod upkeep;
 
@@ -29,6 +30,7 @@ pub(crate) use project::{ConfigCommand, EventArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
 pub(crate) use show::{InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
+pub(crate) use tools::{GuardVerb, ImportArgs, SecretsArgs, SecretsVerb, ToolsArgs, ToolsVerb};
 pub(crate) use up::{LogsArgs, ModelArgs, ToolModeArg, UpArgs};
 pub(crate) use upkeep::{ExportWhat, ImportWhat, IndexVerb, RestoreArgs};
 
@@ -104,6 +106,13 @@ pub(crate) enum Command {
     Memories(MemoriesArgs),
     /// Search all that an agent ever saw, wrote or remembers, and the messages of its spaces
     Recall(SearchArgs),
+    /// List the tools that agents can have; declare, show, try or remove one
+    Tools(ToolsArgs),
+    /// List, set or remove secrets of tools, on the machine of the server
+    Secrets(SecretsArgs),
+    /// Clear an agent's guard
+    #[command(subcommand)]
+    Guard(GuardVerb),
     /// List events that failed for good; show, retry or drop one
     Dead(DeadArgs),
     /// List spaces; open, close, reopen or read one, add or remove members

@@ -54,6 +54,10 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "DIR")]
     #[serde(rename = "agents_dir")]
     pub(crate) agents: Option<String>,
+    /// Folder of tool files [default: ./tools, if it exists]
+    #[arg(long, value_name = "DIR")]
+    #[serde(rename = "tools_dir")]
+    pub(crate) tools: Option<String>,
     /// Retire agents whose files are gone
     #[arg(long)]
     #[serde(skip)]

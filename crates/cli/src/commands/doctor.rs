@@ -14,6 +14,7 @@ use serde_json::json;
 use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
+use crate::assemble;
 use crate::commands::{up, upkeep};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
@@ -296,7 +297,12 @@ fn quarantine(damaged: impl Iterator<Item = String>) -> Option<Check> {
 /// start.
 fn agent_files(settings: &Settings, running: bool, chosen: Option<&Chosen>) -> Option<Check> {
     if !running {
-        return Some(Check::of("files", up::read_files(settings, chosen?, false).err()?));
+        let kit = assemble::kit(settings).ok()?;
+        let wrong = match up::read_tools(settings, &kit) {
+            Ok(_) => up::read_files(settings, chosen?, kit, false).err()?,
+            Err(wrong) => wrong,
+        };
+        return Some(Check::of("files", wrong));
     }
     let problems = project::reconcile::problems(settings.data_dir());
     let worst = problems.iter().min_by_key(|one| one.warning)?;

@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) const KEYS: [Key; 20] = [
+pub(crate) const KEYS: [Key; 22] = [
     key("listen", Kind::Text, "Address to listen on; port 0 picks a free port.")
         .or("127.0.0.1:7878")
         .set_by("VIV_LISTEN", "--listen"),
@@ -54,6 +54,13 @@ pub(crate) const KEYS: [Key; 20] = [
         .or(".viv")
         .set_by("VIV_DATA_DIR", "--data-dir"),
     key("agents_dir", Kind::Path, "Folder of agent files.").or("agents").set_by("VIV_AGENTS_DIR", "--agents"),
+    key("tools_dir", Kind::Path, "Folder of tool files.").or("tools").set_by("VIV_TOOLS_DIR", "--tools"),
+    key(
+        "secret_command",
+        Kind::Text,
+        "Program that prints a tool's secret, whose name replaces `{name}`: `pass show viv/{name}`; asked last.",
+    )
+    .env("VIV_SECRET_COMMAND"),
     key(
         "log",
         Kind::Text,

@@ -179,6 +179,10 @@ impl Settings {
         matches!(self.get("data_dir").origin, Origin::Default | Origin::File(..))
     }
 
+    pub(crate) fn tools_dir(&self) -> &Path {
+        Path::new(self.text("tools_dir"))
+    }
+
     pub(crate) fn agents_dir(&self) -> &Path {
         Path::new(self.text("agents_dir"))
     }

@@ -55,6 +55,7 @@ fn prompt(items: Vec<Item>) -> Prompt {
         timeout: Duration::from_secs(1),
         asynchronous: false,
         version: "1".into(),
+        labels: agent::tool::ToolLabels::default(),
         counted: OnceLock::new(),
     };
     Prompt {

@@ -16,6 +16,7 @@ mod fixture;
 mod garbage;
 mod goals;
 mod inbox;
+mod injections;
 mod outage;
 mod poison;
 mod prefix;

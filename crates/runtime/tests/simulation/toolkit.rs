@@ -69,6 +69,7 @@ impl Toolkit {
                 timeout: asynchronous.unwrap_or(Duration::from_millis(limits::TOOL_TIMEOUT_MS)),
                 asynchronous: asynchronous.is_some(),
                 version: "1".to_owned(),
+                labels: agent::tool::ToolLabels::default(),
                 counted: OnceLock::new(),
             };
             let (env, liveness) = (Arc::clone(env), Arc::clone(liveness));

@@ -59,6 +59,7 @@ fn spec(name: &str, description: &str) -> ToolSpec {
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
+        labels: agent::tool::ToolLabels::default(),
         counted: OnceLock::new(),
     }
 }

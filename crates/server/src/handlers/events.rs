@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::event::{Event, EventProgress};
+use agent::event::{Event, EventProgress, Trust};
 use agent::id::{AgentId, EventId, hashed_uuid};
 use agent::limits;
 use agent::port::{Accept, Accepted, InboxFilter, Scope, SentAgain};
@@ -45,7 +45,11 @@ pub(super) async fn send(
     let id = new_event_id(&app, &caller, &idempotency);
     let credential = caller.credential.id.to_string();
     let event = Event::of_service(id.clone(), credential, service, payload, app.ports.clock.now());
-    let event = Event { urgent, ..event };
+    let mut event = Event { urgent, ..event };
+    if let Scope::Service(_) = caller.credential.scope {
+        // A service passes on what others wrote.
+        event.envelope.trust = Trust::Outside;
+    }
     run_to_completion(async move {
         let location = event_location(to, &id);
         match app.ports.store.accept(Accept::Event(to, event), request).await? {

@@ -12,6 +12,7 @@ pub(crate) mod agents;
 mod calls;
 mod entities;
 mod events;
+mod guard;
 mod history;
 mod keys;
 mod memories;
@@ -20,14 +21,15 @@ mod meta;
 mod recent;
 mod spaces;
 mod streams;
+mod tools;
 
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadValue, CallOver, EventState,
-        EventTaken, IdTaken, InboxFull, KeyOver, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel,
-        NoSuchTool, NotFound, NotHuman, NotMember, PinnedMemoriesFull, SenderRefused, SenderRequired,
-        SpaceClosed, SpaceFull,
+        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadTool, BadValue, CallOver,
+        CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, MemoriesFull, NameTaken, NoOpenCycle,
+        NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember, PinnedMemoriesFull, SenderRefused,
+        SenderRequired, SpaceClosed, SpaceFull, ToolOfFile,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service};
     routes
@@ -61,6 +63,12 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(memories::list_memories), &[])
         .add(Admin, doc!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
         .add(Admin, doc!(memories::delete_memory), &[AgentRetired])
+        .add(Admin, doc!(guard::clear), &[CycleOpen])
+        .add(Admin, doc!(tools::list_tools), &[])
+        .add(Admin, doc!(tools::get_tool), &[])
+        .add(Admin, doc!(tools::put_tool), &[BadTool, ToolOfFile])
+        .add(Admin, doc!(tools::delete_tool), &[BadTool, ToolOfFile])
+        .add(Admin, doc!(tools::try_tool), &[BadTool, BadValue])
         .add(Admin, doc!(recent::list), &[NotFound])
         .add(Admin, doc!(streams::server_stream), &[])
         .add(Admin, doc!(streams::agent), &[BadHeader])

@@ -18,6 +18,6 @@ pub use self::engine::writer::Stats;
 pub use self::ports::Sqlite;
 pub use self::upkeep::{
     Backup, Exported, Import, Imported, Indexed, LineFlaw, Looked, Restored, UpkeepError, backup, export,
-    import, key, left_behind, look, rebuild_index, restore, verify,
+    import, key, left_behind, look, rebuild_index, restore, tools, verify,
 };
 pub use self::verify::{Figures, Flaw, Verified};

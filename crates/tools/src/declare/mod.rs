@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use agent::call::Effect;
 use agent::limits;
+pub use agent::tool::{ToolLabel, ToolLabels};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -29,18 +30,6 @@ pub use self::terms::{Rate, RateUnit};
 pub enum ToolKind {
     /// A request to an HTTP server.
     Http,
-}
-
-/// What a tool does with what an agent knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolLabel {
-    /// It returns what is not for everyone.
-    Private,
-    /// What it is given can reach others.
-    Exfiltrates,
-    /// What it returns was written by others.
-    Outside,
 }
 
 /// A tool as an operator declares it. `Default` is an incomplete declaration.
@@ -126,9 +115,8 @@ impl Default for Declaration {
 
 impl Declaration {
     /// What the tool does with what an agent knows.
-    pub fn labels(&self) -> BTreeSet<ToolLabel> {
-        let all = || BTreeSet::from([ToolLabel::Private, ToolLabel::Exfiltrates, ToolLabel::Outside]);
-        self.labels.clone().unwrap_or_else(all)
+    pub fn labels(&self) -> ToolLabels {
+        self.labels.as_ref().map_or_else(ToolLabels::all, |labels| labels.iter().copied().collect())
     }
 
     /// Hash of what a model reads of the tool: name, description and arguments. Lower-case hex of SHA-256; the order of

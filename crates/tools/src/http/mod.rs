@@ -57,6 +57,7 @@ impl HttpTool {
             timeout: declaration.timeout,
             asynchronous: declaration.asynchronous,
             version: declaration.schema_hash(),
+            labels: declaration.labels(),
             counted: OnceLock::new(),
         };
         let turns = Turns::new(declaration.concurrency, declaration.rate);

@@ -56,6 +56,7 @@ pub(crate) async fn call_at(tool: &HttpTool, arguments: Value, now: Timestamp) -
         active_space: None,
         root: &root,
         hop: 0,
+        trust: agent::event::Trust::Agent,
         facts: &facts,
         pending: &pending,
         lookup: &lookup,

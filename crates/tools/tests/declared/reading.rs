@@ -48,7 +48,7 @@ fn a_declaration_is_read_and_written_with_the_same_names() {
     let read = read_toml("tools/issues.toml", ISSUES, &[]).unwrap();
     assert_eq!((read.effect, read.visible, read.asynchronous), (Effect::Idempotent, true, false));
     assert_eq!((read.timeout, read.concurrency), (Duration::from_secs(45), 2));
-    assert_eq!(read.labels(), [ToolLabel::Exfiltrates, ToolLabel::Outside].into());
+    assert!(read.labels().iter().eq([ToolLabel::Exfiltrates, ToolLabel::Outside]));
     let written = serde_json::to_value(&read).unwrap();
     assert_eq!((&written["timeout"], &written["rate"]), (&json!("45s"), &json!("10/min")));
     assert_eq!(read_json(&written, &[]).unwrap(), read);
@@ -61,7 +61,7 @@ fn what_is_not_said_has_a_careful_default() {
     let read = read_toml("t", text, &[]).unwrap();
     assert_eq!((read.effect, read.timeout), (Effect::Unsafe, Duration::from_secs(30)));
     assert_eq!(
-        read.labels().len(),
+        read.labels().iter().count(),
         3,
         "an outward tool counts as everything until its declaration says otherwise"
     );

@@ -214,7 +214,7 @@ fn a_gate_refuses_calls_and_does_not_change_the_tool_list() {
     let mut cycle = configured(&config, vec![service(1, 0)]);
     let (_, next) = drive(&mut cycle);
     let Next::Think(prompt) = next else { panic!("wanted a prompt, got {next:?}") };
-    assert_eq!(prompt.tools.len(), 9);
+    assert_eq!(prompt.tools.len(), 11);
     assert!(shown(&prompt).pop().unwrap().contains("[PHASE] step 0: you may call look, skip and done only."));
     let (commits, next) = reply_with(&mut cycle, vec![call("note")]);
     let outcome = commits[0].calls[0].outcome.as_ref().unwrap();

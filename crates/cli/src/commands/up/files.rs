@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use agent::port::Toolbox;
 use runtime::clock::SystemClock;
 use serde_json::json;
 
 use super::report;
+use crate::assemble;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::listen;
@@ -16,6 +18,8 @@ use crate::settings::{Origin, Settings};
 use project::agent_file::{self, FileProblem, Vetting, shown};
 use project::live::{AgentFolder, FollowedFiles};
 use project::reconcile::Reconciler;
+use project::tool_files::{FollowedTools, ToolFolder, ToolNews};
+use tools::ToolKit;
 
 /// The target of the log's lines about agent files.
 pub(super) const LOG_TARGET: &str = "viv::files";
@@ -26,13 +30,20 @@ pub(crate) async fn check_start(settings: &Settings) -> Result<(AgentFolder, Str
     listen::permitted(settings.get("listen"), settings.flag("allow_remote"))?;
     super::log_filter(settings.text("log"))?;
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
-    Ok((read(settings, &chosen, false)?, chosen.info.name.clone()))
+    let kit = assemble::kit(settings)?;
+    read_tools(settings, &kit)?;
+    Ok((read(settings, &chosen, kit, false)?, chosen.info.name.clone()))
 }
 
 /// Reads and checks all files; reports all problems at once.
-pub(crate) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<AgentFolder> {
+pub(crate) fn read(
+    settings: &Settings,
+    chosen: &Chosen,
+    toolbox: Arc<dyn Toolbox>,
+    prune: bool,
+) -> Result<AgentFolder> {
     let dir = settings.agents_dir();
-    let vetting = Vetting { models: Arc::clone(&chosen.models), toolbox: Arc::new(tools::prebuilt()) };
+    let vetting = Vetting { models: Arc::clone(&chosen.models), toolbox };
     let files = AgentFolder::read(dir, vetting).map_err(refused)?;
     let named = settings.get("agents_dir").origin != Origin::Default;
     if !files.folder_exists && (named || prune) {
@@ -41,6 +52,51 @@ pub(crate) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<
         return Err(Failure::usage(message).hint("create it, or write a project with `viv init`"));
     }
     Ok(files)
+}
+
+/// Reads and checks the tool files; reports all problems at once. From here on the kit has their tools and those that the
+/// store keeps, so that agent files can name them.
+pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit) -> Result<ToolFolder> {
+    let dir = settings.tools_dir();
+    if settings.get("tools_dir").origin != Origin::Default && !dir.is_dir() {
+        let message = format!("there is no folder of tool files `{}`", shown(dir));
+        return Err(Failure::usage(message).hint("create it, or leave `tools_dir` out"));
+    }
+    let folder = ToolFolder::read(dir, kit).map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Failure::new(Exit::Usage, "bad_tool_file", lines.join("\n"))
+            .hint("docs/tools.md lists all keys of a declaration")
+    })?;
+    // Without a store, or with one that cannot be read, there are none; opening it says why.
+    let stored = storage::sqlite::tools(settings.data_dir()).unwrap_or_default();
+    let of_api = stored.into_iter().filter(|tool| tool.file.is_none());
+    let of_api = of_api.filter(|tool| folder.tools.iter().all(|other| other.name != tool.name));
+    kit.declare(&of_api.chain(folder.tools.iter().cloned()).collect::<Vec<_>>());
+    Ok(folder)
+}
+
+/// Applies changes of the tool files and prints them; without a terminal, as lines of the log. Runs forever; drop it to
+/// stop.
+pub(super) async fn follow_tools(mut tools: FollowedTools, screen: &Screen) -> Infallible {
+    loop {
+        match tools.next().await {
+            Ok(ToolNews { changed, gone, problems }) => {
+                let changed = changed.iter().map(|name| (name, "changed"));
+                for (name, what) in changed.chain(gone.iter().map(|name| (name, "removed"))) {
+                    let news = format!("the tool `{name}` was {what}; used from the next cycle on");
+                    match !screen.json && screen.width.is_none() {
+                        true => tracing::info!(target: LOG_TARGET, "{news}"),
+                        false => screen.note(&news),
+                    }
+                }
+                for problem in problems {
+                    let failure = Failure::new(Exit::Usage, "bad_tool_file", problem.to_string());
+                    screen.failure(&failure.hint(problem.while_running()));
+                }
+            }
+            Err(error) => screen.failure(&error.into()),
+        }
+    }
 }
 
 /// Reports conflicts with the store before anything is written. With `prune`, asks before agents are retired because

@@ -32,10 +32,11 @@ use announce::Announcement;
 use client::{ApiKey, Credentials};
 use project::live::FollowedFiles;
 use project::reconcile::Reconciler;
+use project::tool_files::FollowedTools;
 
 pub(crate) use announce::real_model;
 pub(crate) use background::{logs, stop};
-pub(crate) use files::{check_start, read as read_files};
+pub(crate) use files::{check_start, read as read_files, read_tools};
 
 const EXIT_STOPPED_TWICE: i32 = 130;
 
@@ -54,7 +55,9 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let progress = Progress::start(&screen, "progress for a model");
     let chosen = model::choose(&settings, clock.clone()).await?;
     drop(progress);
-    let files = files::read(&settings, &chosen, args.prune)?;
+    let kit = assemble::kit(&settings)?;
+    let tools = read_tools(&settings, &kit)?;
+    let files = files::read(&settings, &chosen, kit.clone(), args.prune)?;
     let signals = Signals::new()?;
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
@@ -71,7 +74,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
             "the search index is built anew: {why}; until it is complete, older texts may be missing"
         );
     });
-    let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models));
+    let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models), kit);
     let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
@@ -82,6 +85,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let admin_key = world::found(&ports, files.agents.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
+    let tools = tools.apply(&ports).await?;
     let report = reconciler.apply(&files.agents, &files.existing(), args.prune).await;
 
     let mut hosts = settings.names("hosts");
@@ -125,7 +129,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
             return Err(failure.into());
         }
     };
-    serve(screen, server, serving, signals, (data_dir, &local), followed).await
+    serve(screen, server, serving, signals, (data_dir, &local), (followed, tools)).await
 }
 
 /// The credentials with which commands on this machine find the server.
@@ -171,11 +175,12 @@ async fn serve(
     serving: JoinHandle<io::Result<()>>,
     mut signals: Signals,
     (data_dir, local): (&Path, &Local),
-    files: FollowedFiles,
+    (files, tools): (FollowedFiles, FollowedTools),
 ) -> Result<Exit> {
     tokio::select! {
         () = signals.next() => {}
         _ = files::follow(files, &screen) => {}
+        _ = files::follow_tools(tools, &screen) => {}
         why = server.broken() => {
             // Nothing can be written, so nothing may be served: end as in a crash; the next start recovers.
             local.remove(data_dir);

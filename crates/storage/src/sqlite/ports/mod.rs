@@ -10,6 +10,7 @@ mod registry;
 mod store;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod tool_book;
 
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender, TrySendError};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use agent::id::AgentId;
-use agent::port::{Credential, StoreError};
+use agent::port::{Credential, StoreError, StoredTool};
 use rusqlite::Row;
 
 use super::error::UpkeepError;
@@ -11,6 +11,7 @@ use super::read_only::ReadOnlyStore;
 use crate::sqlite::engine::fault::Fault;
 use crate::sqlite::engine::schema::VERSION;
 use crate::sqlite::ports::reader::agents::agent;
+use crate::sqlite::ports::tool_book;
 use crate::sqlite::tables::configs::Configs;
 use crate::sqlite::tables::credentials::credential_by_hash;
 use crate::sqlite::tables::rows::{all, int, uuid_at};
@@ -48,6 +49,15 @@ pub fn look(place: &Path, most: usize) -> Result<Looked, UpkeepError> {
         found.damaged.extend(why.map(|why| (name, why)));
     }
     Ok(found)
+}
+
+/// The tools that the store of a data directory keeps; none where there is no store, or an older one.
+pub fn tools(place: &Path) -> Result<Vec<StoredTool>, UpkeepError> {
+    let store = ReadOnlyStore::open(place)?;
+    if store.version != VERSION {
+        return Ok(Vec::new());
+    }
+    Ok(tool_book::tools(&store.db).map_err(StoreError::from)?)
 }
 
 /// The key with that hash in the store of a data directory, unless it is revoked. It may be expired.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use agent::delivery::space_of;
-use agent::event::{Event, EventData, EventState, Principal, Trust};
+use agent::event::{Event, EventData, EventState, Principal};
 use agent::id::SpaceId;
 use agent::limits;
 use rusqlite::params;
@@ -102,7 +102,7 @@ fn event(
     };
     // An event that was dead and sent again may come after later ones, and so may a held one.
     let again = event.cites.is_some() || row.get::<_, Option<String>>(NEXT + 3)?.is_some();
-    if !again && event.envelope.trust != Trust::Agent {
+    if !again && !event.envelope.is_by_agent() {
         order.follow(walk, seq, &event, *position);
     }
     Ok(())

@@ -1,0 +1,98 @@
+//! The JSON of tools.
+
+use agent::call::{Effect, OutcomeStatus};
+use agent::port::ToolSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::names;
+
+/// A tool that agents can have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolJson {
+    /// Name, by which agents list it.
+    pub name: String,
+    /// What it does, as a model reads it.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    #[schema(value_type = Object)]
+    pub input: Value,
+    /// What repeating a call would do.
+    #[schema(value_type = names::Effect)]
+    pub effect: Effect,
+    /// Whether its calls are shown in a space.
+    pub visible: bool,
+    /// Whether a cycle does not wait for it.
+    #[serde(rename = "async")]
+    pub asynchronous: bool,
+    /// How long a cycle waits for a call, in milliseconds.
+    pub timeout_ms: u64,
+    /// What it does with what an agent knows: `private`, `exfiltrates`, `outside`.
+    pub labels: Vec<String>,
+    /// Hash of what a model reads of it; a prebuilt tool has a version number.
+    pub version: String,
+    /// Whether every server has it.
+    pub prebuilt: bool,
+    /// File that declares it; left out if it is prebuilt or was declared through the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The declaration; left out for a prebuilt tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub declaration: Option<Value>,
+}
+
+impl ToolJson {
+    /// The JSON of a tool that nobody declared.
+    pub fn prebuilt(spec: &ToolSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            input: (*spec.schema).clone(),
+            effect: spec.effect,
+            visible: spec.visible,
+            asynchronous: spec.asynchronous,
+            timeout_ms: u64::try_from(spec.timeout.as_millis()).unwrap_or(u64::MAX),
+            labels: spec.labels.iter().map(|label| label.as_str().to_owned()).collect(),
+            version: spec.version.clone(),
+            prebuilt: true,
+            file: None,
+            declaration: None,
+        }
+    }
+}
+
+/// Arguments to try a tool with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolTrial {
+    /// Arguments, as a model would write them.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub arguments: Value,
+}
+
+/// The result of trying a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ToolTried {
+    /// How it ended.
+    #[schema(value_type = names::OutcomeStatus)]
+    pub status: OutcomeStatus,
+    /// What an agent would read.
+    pub text: String,
+    /// What only an operator reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// How long it took.
+    pub took_ms: u64,
+}
+
+/// What clearing an agent's guard left out of what its model reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GuardClearedJson {
+    /// Entries of the log that are no longer shown.
+    pub entries: u64,
+    /// Keys of memories that were written after strangers' text was read. They are still shown.
+    pub memories: Vec<String>,
+}

@@ -1,0 +1,95 @@
+//! The command line of tools, their secrets and the guard.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<ToolsVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsVerb {
+    /// List the tools that agents can have, as the command alone does
+    #[command(hide = true, alias = "ls")]
+    List,
+    /// Declare tools, or change declared ones; agents that list them use them from their next cycle on
+    Add {
+        /// Files that declare one tool each, in TOML or JSON
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Show a tool and its declaration
+    Show {
+        /// The tool
+        tool: String,
+    },
+    /// Call a declared tool once; what it does is really done
+    Try {
+        /// The tool
+        tool: String,
+        /// Its arguments, as JSON; `-` reads standard input
+        #[arg(value_name = "JSON", default_value = "{}")]
+        arguments: String,
+    },
+    /// Remove a declared tool
+    Rm {
+        /// The tool
+        tool: String,
+    },
+    /// Declare operations of an OpenAPI document as tools
+    Import(ImportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The document (OpenAPI 3, JSON)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Ids of the operations, comma-separated
+    #[arg(long, required = true, value_delimiter = ',', value_name = "ID,…")]
+    pub(crate) only: Vec<String>,
+    /// Address of the API, instead of the one in the document
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// Write a file for each tool into this folder, instead of declaring them at the server
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SecretsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<SecretsVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretsVerb {
+    /// List the names of the secrets of tools, as the command alone does
+    #[command(hide = true, alias = "ls")]
+    List,
+    /// Set a secret; its value is read from standard input
+    Set {
+        /// Its name, as declarations write it: `{{ secret("NAME") }}`
+        name: String,
+    },
+    /// Remove a secret
+    Rm {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GuardVerb {
+    /// Take strangers' text out of what an agent's model reads, and forget which tools it has used
+    Clear {
+        /// The agent, by handle or id
+        agent: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}

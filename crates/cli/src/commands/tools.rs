@@ -1,0 +1,207 @@
+//! `viv tools`: the tools that agents can have, declared, shown and tried; `viv guard clear`.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use agent::limits;
+use api::{GuardClearedJson, PageJson, ToolJson, ToolTrial, ToolTried};
+use client::{Client, agent_path, segment, typed};
+use serde_json::{Value, json};
+use tools::declare::{Declaration, DeclarationMistake, read_json, read_toml};
+use tools::openapi::{OpenApiImport, import_openapi};
+
+use crate::args::{GuardVerb, ImportArgs, ToolsArgs, ToolsVerb};
+use crate::errors::{Exit, Failure, Result};
+use crate::input;
+use crate::output::Screen;
+
+pub(crate) async fn run(
+    client: impl FnOnce() -> Result<Client>,
+    screen: Screen,
+    args: ToolsArgs,
+) -> Result<Exit> {
+    match args.verb {
+        None | Some(ToolsVerb::List) => list(&client()?, &screen).await?,
+        Some(ToolsVerb::Add { files }) => {
+            let read: Vec<Declaration> = files.iter().map(|file| declaration(file)).collect::<Result<_>>()?;
+            put(&client()?, &screen, &read).await?;
+        }
+        Some(ToolsVerb::Show { tool }) => {
+            let tool: ToolJson = typed("tool", client()?.get(&path(&tool)).await?)?;
+            show(&screen, &tool);
+        }
+        Some(ToolsVerb::Try { tool, arguments }) => {
+            return trial(&client()?, &screen, &tool, arguments).await;
+        }
+        Some(ToolsVerb::Rm { tool }) => {
+            let client = client()?;
+            let _: Value = client.get(&path(&tool)).await?;
+            client.delete(&path(&tool)).await?;
+            screen.result(&json!({"removed": tool}), &format!("`{tool}` is not declared any more"));
+        }
+        Some(ToolsVerb::Import(args)) => {
+            let read = imported(&args)?;
+            match &args.to {
+                Some(dir) => write_files(&screen, dir, &read)?,
+                None => put(&client()?, &screen, &read).await?,
+            }
+        }
+    }
+    Ok(Exit::Answered)
+}
+
+fn path(tool: &str) -> String {
+    format!("/v1/tools/{}", segment(tool))
+}
+
+async fn list(client: &Client, screen: &Screen) -> Result<()> {
+    let PageJson { items, .. }: PageJson<ToolJson> = typed("list of tools", client.get("/v1/tools").await?)?;
+    if screen.json {
+        screen.json_list(items);
+        return Ok(());
+    }
+    let row = |tool: &ToolJson| {
+        let from =
+            tool.file.clone().unwrap_or_else(|| if tool.prebuilt { "prebuilt" } else { "API" }.to_owned());
+        let labels = if tool.labels.is_empty() { "-".to_owned() } else { tool.labels.join(", ") };
+        let cells = [tool.name.clone(), tool.effect.as_str().to_owned(), labels, from];
+        cells.map(|cell| screen.clean_line(&cell)).to_vec()
+    };
+    screen.table(&["TOOL", "EFFECT", "LABELS", "FROM"], &items.iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn show(screen: &Screen, tool: &ToolJson) {
+    if screen.json {
+        screen.json_line(&json!(tool));
+        return;
+    }
+    let labels = if tool.labels.is_empty() { "none".to_owned() } else { tool.labels.join(", ") };
+    let from =
+        tool.file.clone().unwrap_or_else(|| if tool.prebuilt { "prebuilt" } else { "the API" }.to_owned());
+    screen.pairs(&[
+        ("tool", screen.clean_line(&tool.name)),
+        ("effect", tool.effect.as_str().to_owned()),
+        ("labels", labels),
+        ("waits", if tool.asynchronous { "no".to_owned() } else { format!("up to {} ms", tool.timeout_ms) }),
+        ("visible", if tool.visible { "yes" } else { "no" }.to_owned()),
+        ("from", screen.clean_line(&from)),
+    ]);
+    screen.line("");
+    screen.text(&tool.description);
+    let shown = tool.declaration.as_ref().unwrap_or(&tool.input);
+    screen.line("");
+    let shown = serde_json::to_string_pretty(shown).unwrap_or_default();
+    shown.lines().for_each(|line| screen.line(&screen.clean_line(line)));
+}
+
+/// Declares the tools: those before a refused one stay.
+async fn put(client: &Client, screen: &Screen, declarations: &[Declaration]) -> Result<()> {
+    for declaration in declarations {
+        let name = &declaration.name;
+        let done: Value = client.put(&path(name), &json!(declaration)).await?;
+        screen.result(
+            &done,
+            &format!("`{name}` is declared; agents that list it use it from their next cycle on"),
+        );
+    }
+    Ok(())
+}
+
+async fn trial(client: &Client, screen: &Screen, tool: &str, arguments: String) -> Result<Exit> {
+    let text = if arguments == "-" { input::text(limits::ARGUMENTS_MAX_BYTES)? } else { arguments };
+    let arguments = serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(format!("the arguments are not JSON: {error}")).hint("such as '{\"city\": \"Rome\"}'")
+    })?;
+    let answer = client.post(&format!("{}/try", path(tool)), &ToolTrial { arguments }, None).await?;
+    let tried: ToolTried = typed("trial", answer)?;
+    if screen.json {
+        screen.json_line(&json!(tried));
+    } else {
+        screen.note(&format!("{} after {} ms", tried.status.as_str(), tried.took_ms));
+        screen.text(&tried.text);
+        tried.detail.iter().for_each(|detail| screen.note(detail));
+    }
+    Ok(if tried.status == agent::call::OutcomeStatus::Ok { Exit::Answered } else { Exit::Failed })
+}
+
+fn text_of(file: &Path, most: usize) -> Result<Vec<u8>> {
+    let unreadable = |why: String| Failure::usage(format!("cannot read `{}`: {why}", file.display()));
+    let size = fs::metadata(file).map_err(|error| unreadable(error.to_string()))?.len();
+    if size > most as u64 {
+        return Err(unreadable(format!("it has {size} bytes, and at most {most} are read")));
+    }
+    fs::read(file).map_err(|error| unreadable(error.to_string()))
+}
+
+fn declaration(file: &Path) -> Result<Declaration> {
+    let shown = file.display().to_string();
+    let text = String::from_utf8(text_of(file, limits::DECLARATION_MAX_BYTES)?)
+        .map_err(|_| Failure::usage(format!("`{shown}` is not UTF-8")))?;
+    let read = match file.extension().is_some_and(|ending| ending == "json") {
+        false => read_toml(&shown, &text, &[]),
+        true => {
+            let value = serde_json::from_str(&text)
+                .map_err(|error| Failure::usage(format!("`{shown}` is not JSON: {error}")))?;
+            let named = |wrong: Vec<DeclarationMistake>| {
+                let of_file = |mistake| DeclarationMistake { file: Some(shown.clone()), ..mistake };
+                wrong.into_iter().map(of_file).collect()
+            };
+            read_json(&value, &[]).map_err(named)
+        }
+    };
+    read.map_err(refused)
+}
+
+fn refused(mistakes: Vec<DeclarationMistake>) -> Failure {
+    let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    Failure::usage(lines.join("\n")).hint("docs/tools.md lists all keys of a declaration")
+}
+
+fn imported(args: &ImportArgs) -> Result<Vec<Declaration>> {
+    let document = text_of(&args.file, limits::OPENAPI_MAX_BYTES)?;
+    let import = OpenApiImport { only: &args.only, server: args.server.as_deref() };
+    import_openapi(&document, &import).map_err(refused)
+}
+
+/// Writes a file for each tool; none that exists is overwritten.
+fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Result<()> {
+    let failed = |path: &Path, why: String| {
+        let message = format!("cannot write `{}`: {why}", path.display());
+        Failure::new(Exit::Failed, "tool_files_unwritable", message)
+    };
+    fs::create_dir_all(dir).map_err(|error| failed(dir, error.to_string()))?;
+    for declaration in declarations {
+        let path = dir.join(format!("{}.toml", declaration.name));
+        let text = toml::to_string_pretty(declaration).map_err(|error| failed(&path, error.to_string()))?;
+        let created = fs::OpenOptions::new().write(true).create_new(true).open(&path);
+        created.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => failed(&path, "it exists already".to_owned()).hint("remove it first"),
+            _ => failed(&path, error.to_string()),
+        })?;
+        screen.result(&json!({"file": path}), &format!("wrote `{}`", path.display()));
+    }
+    Ok(())
+}
+
+pub(crate) async fn guard(client: Client, screen: Screen, verb: GuardVerb) -> Result<Exit> {
+    let GuardVerb::Clear { agent, yes } = verb;
+    let agent = client.agent(&agent).await?;
+    let what = format!(
+        "`{}` will no longer read what strangers told it; read `viv show context {}` first",
+        agent.name, agent.name
+    );
+    input::confirm(&screen, &what, yes, None)?;
+    let answer = client.post_empty(&agent_path(agent.id, "/guard/clear")).await?;
+    let GuardClearedJson { entries, memories } = typed("answer", answer.clone())?;
+    screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.name));
+    if !memories.is_empty() {
+        screen.warning(&format!(
+            "these memories were written after strangers' text was read, and it still reads them: {}; look at them, then set \
+             or remove them with `viv memories`",
+            memories.join(", ")
+        ));
+    }
+    Ok(Exit::Answered)
+}

@@ -1,0 +1,182 @@
+//! The tools of the server, as operators see, declare and try them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use agent::call::{Effect, Outcome, head_and_tail};
+use agent::changes::Inward;
+use agent::event::Trust;
+use agent::id::{AgentId, CallId, CycleId, RootId};
+use agent::life::Facts;
+use agent::limits;
+use agent::port::{StoredTool, ToolContext};
+use axum::Json;
+use axum::extract::State;
+use runtime::DeclareError;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::app_state::{AppState, SharedState};
+use crate::extract::{Body, PathParam, Query, run_to_completion};
+use crate::problem::{Code, Problem, WriteResponse};
+use api::{PageJson, PageQuery, ToolJson, ToolTrial, ToolTried};
+
+/// Lists all tools: the prebuilt ones, then the declared ones by name.
+#[utoipa::path(get, path = "/v1/tools", tag = "tools", params(PageQuery),
+    responses((status = 200, description = "All tools, in one page.", body = PageJson<ToolJson>)))]
+pub(super) async fn list_tools(
+    State(app): SharedState,
+    Query(_query): Query<PageQuery>,
+) -> Result<Json<PageJson<ToolJson>>, Problem> {
+    let stored = stored(&app).await?;
+    let names = app.ports.toolbox.names().into_iter();
+    let items = names.filter_map(|name| tool_json(&app, &name, &stored)).collect();
+    Ok(Json(PageJson { items, next: None }))
+}
+
+/// Returns a tool.
+#[utoipa::path(get, path = "/v1/tools/{tool}", tag = "tools",
+    params(("tool" = String, Path, description = "Name of the tool.")),
+    responses((status = 200, description = "The tool.", body = ToolJson)))]
+pub(super) async fn get_tool(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<Json<ToolJson>, Problem> {
+    let stored = stored(&app).await?;
+    tool_json(&app, &name, &stored).map(Json).ok_or_else(|| Problem::not_found("tool", &name))
+}
+
+/// Declares a tool, or changes a declared one. Agents that list it use it from their next cycle on.
+#[utoipa::path(put, path = "/v1/tools/{tool}", tag = "tools", request_body = Object,
+    params(("tool" = String, Path, description = "Name of the tool, as in the declaration.")),
+    responses((status = 200, description = "The tool as it is now.", body = ToolJson)))]
+pub(super) async fn put_tool(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    body: Body<Value>,
+) -> Result<Json<ToolJson>, Problem> {
+    let mut declaration = body.value;
+    if let Some(map) = declaration.as_object_mut() {
+        map.entry("name").or_insert_with(|| name.clone().into());
+    }
+    let checked = app.ports.toolbox.check(&declaration);
+    let checked = checked.map_err(|wrong| Problem::new(Code::BadTool, wrong.join("\n")))?;
+    if checked.name != name {
+        let what = format!("the declaration is of `{}`, the path names `{name}`", checked.name);
+        return Err(Problem::new(Code::BadTool, what).hint("use one name"));
+    }
+    refuse_of_file(&stored(&app).await?, &name)?;
+    let at = app.ports.clock.now();
+    let tool = StoredTool { name: name.clone(), declaration: checked.declaration, file: None, at };
+    change(&app, vec![tool], Vec::new()).await?;
+    let stored = stored(&app).await?;
+    tool_json(&app, &name, &stored).map(Json).ok_or_else(|| Problem::not_found("tool", &name))
+}
+
+/// Removes a declared tool. Agents that list it do not have it from their next cycle on.
+#[utoipa::path(delete, path = "/v1/tools/{tool}", tag = "tools",
+    params(("tool" = String, Path, description = "Name of the tool.")),
+    responses((status = 204, description = "The tool is not declared any more.")))]
+pub(super) async fn delete_tool(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<WriteResponse<ToolJson>, Problem> {
+    let stored = stored(&app).await?;
+    refuse_of_file(&stored, &name)?;
+    if !stored.contains_key(&name) && app.ports.toolbox.tool(&name).is_some() {
+        let what = format!("`{name}` is prebuilt and cannot be removed");
+        return Err(Problem::new(Code::BadTool, what).hint("leave it out of the agent's `tools`"));
+    }
+    change(&app, Vec::new(), vec![name]).await?;
+    Ok(WriteResponse::Removed)
+}
+
+/// Calls a declared tool once, as an agent would. What it does is really done.
+#[utoipa::path(post, path = "/v1/tools/{tool}/try", tag = "tools", request_body = ToolTrial,
+    params(("tool" = String, Path, description = "Name of the tool.")),
+    responses((status = 200, description = "What an agent would read.", body = ToolTried)))]
+pub(super) async fn try_tool(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    body: Body<ToolTrial>,
+) -> Result<Json<ToolTried>, Problem> {
+    let tool = app.ports.toolbox.tool(&name).ok_or_else(|| Problem::not_found("tool", &name))?;
+    let spec = tool.spec();
+    if spec.effect == Effect::Inward {
+        let what =
+            format!("`{name}` changes only the agent that calls it, so it cannot be tried without one");
+        return Err(Problem::new(Code::BadTool, what).hint("ask an agent to use it"));
+    }
+    let arguments = match body.value.arguments {
+        Value::Null => String::new(),
+        given => given.to_string(),
+    };
+    let arguments = tool.check(&arguments).map_err(|why| Problem::new(Code::BadValue, why))?;
+    let (clock, nobody) = (&app.ports.clock, Uuid::nil());
+    let (call, root) = (CallId(format!("try-{}", app.ports.ids.uuid())), RootId(String::new()));
+    let (facts, pending) = (Facts::default(), Inward::default());
+    let context = ToolContext {
+        agent: AgentId(nobody),
+        cycle: CycleId(nobody),
+        call: &call,
+        now: clock.now(),
+        active_space: None,
+        root: &root,
+        hop: 0,
+        trust: Trust::Operator,
+        facts: &facts,
+        pending: &pending,
+        lookup: &*app.ports.lookup,
+    };
+    let began = clock.monotonic_ms();
+    let timeout = spec.timeout.as_millis();
+    let outcome = tokio::select! {
+        done = tool.call(arguments, context) => match done {
+            Ok(done) => done.outcome,
+            Err(error) => Outcome { detail: error.operator, ..Outcome::error(error.model) },
+        },
+        () = clock.sleep(spec.timeout) => Outcome::given_up(spec.effect, timeout),
+    };
+    Ok(Json(ToolTried {
+        status: outcome.status,
+        text: head_and_tail(&outcome.text, limits::TOOL_SHOWN_MAX_BYTES),
+        detail: outcome.detail,
+        took_ms: clock.monotonic_ms().saturating_sub(began),
+    }))
+}
+
+async fn stored(app: &AppState) -> Result<BTreeMap<String, StoredTool>, Problem> {
+    let tools = app.ports.tool_book.tools().await?;
+    Ok(tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect())
+}
+
+fn tool_json(app: &AppState, name: &str, stored: &BTreeMap<String, StoredTool>) -> Option<ToolJson> {
+    let tool = app.ports.toolbox.tool(name)?;
+    let json = ToolJson::prebuilt(tool.spec());
+    Some(match stored.get(name) {
+        None => json,
+        Some(StoredTool { declaration, file, .. }) => {
+            ToolJson { prebuilt: false, file: file.clone(), declaration: Some(declaration.clone()), ..json }
+        }
+    })
+}
+
+/// A tool that a file declares is changed there: otherwise the file would win at the next start.
+fn refuse_of_file(stored: &BTreeMap<String, StoredTool>, name: &str) -> Result<(), Problem> {
+    match stored.get(name).and_then(|tool| tool.file.as_ref()) {
+        None => Ok(()),
+        Some(file) => Err(Problem::new(Code::ToolOfFile, format!("`{name}` is declared in `{file}`"))
+            .hint("change or remove the file")),
+    }
+}
+
+async fn change(app: &Arc<AppState>, put: Vec<StoredTool>, gone: Vec<String>) -> Result<(), Problem> {
+    let app = Arc::clone(app);
+    run_to_completion(async move {
+        runtime::change_tools(&app.ports, put, gone).await.map_err(|error| match error {
+            DeclareError::TooMany { .. } => Problem::new(Code::BadTool, error.to_string()),
+            DeclareError::Store(error) => error.into(),
+        })
+    })
+    .await
+}

@@ -1,0 +1,11 @@
+-- What the outward tools do that the agent has called: 1 private, 2 exfiltrates, 4 outside. 0 again when an operator
+-- clears its guard.
+ALTER TABLE life ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+
+-- Declared tools, in use from the next activation on.
+CREATE TABLE tool (
+  name TEXT PRIMARY KEY,
+  declaration TEXT NOT NULL,           -- JSON
+  file TEXT,                           -- the file that declares it; NULL for the API
+  at INTEGER NOT NULL                  -- when it was declared or changed
+) STRICT, WITHOUT ROWID;
