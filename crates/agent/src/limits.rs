@@ -218,6 +218,8 @@ pub const RECENT_LOOK: u64 = 64;
 pub const RECENT_MAX_BYTES: usize = 4 * 1024;
 /// Text of one of them; of a longer one only the beginning.
 pub const RECENT_TEXT_MAX_BYTES: usize = 1024;
+/// The beginning of a long text that is shown however small the window is.
+pub const RECENT_TEXT_MIN_BYTES: usize = 80;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
 /// Context window assumed for a local model that states none, in tokens.
