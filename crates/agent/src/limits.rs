@@ -237,8 +237,10 @@ pub const VIEW_IDLE_PERCENT: u64 = 70;
 pub const SUMMARY_MAX_BYTES: usize = 12 * 1024;
 /// See [`SUMMARY_MAX_BYTES`].
 pub const SUMMARY_SHARE: u64 = 6;
-/// Bytes of what a cycle read, and of what the agent said in it, in a digest.
+/// Bytes of what a cycle read, of what the agent said or did in it, and of what a step did, in a digest.
 pub const DIGEST_LINE_BYTES: usize = 160;
+/// Steps that a digest lists of a part of a cycle in which the agent only called tools: the newest.
+pub const DIGEST_STEPS_MAX: usize = 8;
 /// Tokens of the instructions in a request for a summary, from above.
 pub const SUMMARY_RULES_TOKENS: u64 = 700;
 /// Requests for one summary that a model may answer unusably before the digest is used.

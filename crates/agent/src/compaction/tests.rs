@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::entry::EntryKind;
 use crate::id::CallId;
+use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Reply, ReplyPart, StopReason};
 use crate::prompt::{Item, ToolChoice};
@@ -100,6 +101,40 @@ fn a_full_digest_drops_its_oldest_lines_and_keeps_what_a_model_wrote() {
             && summary.starts_with("## Facts\n- the door code is 4711\n\n## Earlier cycles\n")
     );
     assert!(summary.contains("noted 60") && !summary.contains("noted 1\n"), "{summary}");
+}
+
+#[test]
+fn a_digest_of_steps_that_only_call_tools_says_which_with_what_and_what_they_returned() {
+    let id = |n: u64| CallId(n.to_string());
+    let step = |n: u64| {
+        let arguments = format!(r#"{{"path":"file {n}"}}"#);
+        let call = Part::ToolCall { id: id(n), name: "read_file".into(), arguments };
+        let text = format!("line one\nof file {n} {}", "x".repeat(5_000));
+        let result = Part::ToolResult { id: id(n), name: "read_file".into(), text, error: false };
+        let (wrote, outcomes) = (
+            ModelMessage { role: Role::Assistant, parts: vec![call], native: None },
+            ModelMessage { role: Role::User, parts: vec![result], native: None },
+        );
+        let of_step = |seq, kind, message| {
+            let step = u32::try_from(n).unwrap();
+            Arc::new(Entry { step, ..(*entry(seq, 1, kind, message)).clone() })
+        };
+        [of_step(n * 2, EntryKind::Assistant, wrote), of_step(n * 2 + 1, EntryKind::Outcomes, outcomes)]
+    };
+    let [inbox, _] = cycle(1, "read all files", "");
+    let log: Vec<Arc<Entry>> = std::iter::once(inbox).chain((1..=30).flat_map(step)).collect();
+    // The inbox entry of the cycle stays.
+    let next = View { ranges: vec![(1, 1)], ..without(&View::whole(), 60) };
+    let summary = digested(&View::whole(), &log, next, 8_000).summary.unwrap();
+    let lines: Vec<&str> = summary.lines().collect();
+    assert_eq!(lines[..2], ["## Earlier cycles", "- 1970-01-01 00:00 did: read_file ×29"]);
+    let newest = r#"- 1970-01-01 00:00 step 29: read_file {"path":"file 29"} → line one\nof file 29 xxx"#;
+    assert!(lines.last().unwrap().starts_with(newest), "{summary}");
+    assert_eq!(lines.len(), 2 + limits::DIGEST_STEPS_MAX, "{summary}");
+    assert!(summary.len() < 3_000, "{}", summary.len());
+    // With the whole cycle the line has what was asked for.
+    let whole = digested(&View::whole(), &log, without(&View::whole(), 62), 8_000).summary.unwrap();
+    assert!(whole.contains("\"read all files\"; did: read_file ×30"), "{whole}");
 }
 
 #[test]
