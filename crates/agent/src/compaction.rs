@@ -70,6 +70,7 @@ fn recorded(view: &View, window: &[Arc<Entry>], next: View, summary: String, gon
         model: None,
         usage: Usage::default(),
         refused: None,
+        unusable: before.and_then(|before| before.unusable.clone()),
         tokens_before: tokens(&mut window.iter()) + size(view.summary.as_deref()),
         tokens_after: tokens(&mut window.iter().filter(|entry| next.shows(entry.seq))) + size(Some(&summary)),
         entries: gone.len() as u64,
@@ -85,6 +86,7 @@ pub fn summarized(digested: View, summary: String, model: &str, usage: Usage) ->
         method: SummaryMethod::Model,
         model: Some(model.to_owned()),
         usage,
+        unusable: None,
         tokens_after: digest.tokens_after.saturating_sub(size(digested.summary.as_deref()))
             + size(Some(&summary)),
         ..digest

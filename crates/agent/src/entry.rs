@@ -145,12 +145,24 @@ pub struct Compaction {
     /// Why the model's last answer was not used, or why there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Whose answers could not be used lately; `None` after a usable one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<UnusableSummaries>,
     /// Tokens of the entries and the summary that the view before showed.
     pub tokens_before: u64,
     /// Tokens of those that this one shows.
     pub tokens_after: u64,
     /// Entries that it summarizes and the view before showed.
     pub entries: u64,
+}
+
+/// Compactions in a row without a usable answer of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusableSummaries {
+    /// The model.
+    pub model: String,
+    /// How many, those before which it was not asked included.
+    pub rounds: u32,
 }
 
 impl Compaction {

@@ -245,6 +245,10 @@ pub const DIGEST_STEPS_MAX: usize = 8;
 pub const SUMMARY_RULES_TOKENS: u64 = 700;
 /// Requests for one summary that a model may answer unusably before the digest is used.
 pub const SUMMARY_ATTEMPTS: u32 = 2;
+/// Compactions in a row for which a model is asked although its answers could not be used.
+pub const SUMMARY_UNUSABLE_ROUNDS: u32 = 3;
+/// After them it is asked again in each compaction of this number, in case that it has got better.
+pub const SUMMARY_ASKED_EVERY: u32 = 8;
 /// Commitments, and preferences, that stay in a summary whatever the model wrote.
 pub const KEPT_BULLETS_MAX: usize = 24;
 /// A longer one does not stay by rule.

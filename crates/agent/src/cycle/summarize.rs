@@ -11,9 +11,9 @@ use super::{ActivationEnd, After, Cycle, Next, State, Step};
 use crate::changes::CommitKind;
 use crate::compaction;
 use crate::config::SummaryBy;
-use crate::entry::{Entry, View};
+use crate::entry::{Entry, UnusableSummaries, View};
 use crate::limits;
-use crate::port::Reply;
+use crate::port::{ModelInfo, Reply};
 use crate::run::Usage;
 use crate::tokens;
 
@@ -65,13 +65,18 @@ impl Cycle {
     pub(super) fn compact(&self, view: View, must: bool, then: Then, now: Timestamp) -> State {
         let history = &self.pinned.config.history;
         let is_new = view.compaction != self.log.view.compaction;
-        let demo = self.pinned.model(history.summary_model.as_deref()).demo;
-        if !is_new || history.summary != SummaryBy::Model || demo || self.outside.park.is_some() {
+        let by_model = history.summary == SummaryBy::Model && !self.summarizer().demo;
+        if !is_new || !by_model || self.outside.park.is_some() {
             return self.change_view(view, Usage::default(), then, now);
         }
         let gone = compaction::left_out(&self.log.window, &view);
-        let (attempts, usage) = (0, Usage::default());
-        State::Summarizing(Box::new(Summarizing { view, gone, attempts, usage, must, then }))
+        let summarizing = Summarizing { view, gone, attempts: 0, usage: Usage::default(), must, then };
+        let rounds = self.unusable_rounds(&summarizing.view);
+        if rounds >= limits::SUMMARY_UNUSABLE_ROUNDS && !rounds.is_multiple_of(limits::SUMMARY_ASKED_EVERY) {
+            let why = format!("not asked: it had no usable answer for {rounds} compactions in a row");
+            return self.unusable(summarizing, &why, now);
+        }
+        State::Summarizing(Box::new(summarizing))
     }
 
     pub(super) fn next_summarizing(&mut self, summarizing: Box<Summarizing>, now: Timestamp) -> Next {
@@ -79,8 +84,7 @@ impl Cycle {
             self.state = summarizing.dropped();
             return self.next(now);
         }
-        let model = self.pinned.config.history.summary_model.clone();
-        let info = self.pinned.model(model.as_deref());
+        let (model, info) = (self.pinned.config.history.summary_model.clone(), self.summarizer());
         let (window, output) = (u64::from(info.context_window), u64::from(info.max_output));
         let room =
             tokens::bytes_within(window.saturating_sub(output + limits::SUMMARY_RULES_TOKENS).max(1_024));
@@ -116,14 +120,36 @@ impl Cycle {
         let (previous, bytes) = (self.log.view.summary.as_deref(), self.summary_bytes());
         match compaction::accepted(reply, previous, &summarizing.gone, bytes) {
             Ok(text) => {
-                let model = self.pinned.config.history.summary_model.as_deref();
-                let name = self.pinned.model(model).name.clone();
                 let Summarizing { view, usage, then, .. } = *summarizing;
-                self.change_view(compaction::summarized(view, text, &name, usage), usage, then, now)
+                let view = compaction::summarized(view, text, &self.summarizer().name, usage);
+                self.change_view(view, usage, then, now)
             }
             Err(_) if summarizing.attempts < limits::SUMMARY_ATTEMPTS => State::Summarizing(summarizing),
-            Err(why) => self.use_digest(*summarizing, &why.to_string(), now),
+            Err(why) => self.unusable(*summarizing, &why.to_string(), now),
         }
+    }
+
+    /// The digest stays, because the model once more has no usable answer, or was not asked for one.
+    fn unusable(&self, mut summarizing: Summarizing, why: &str, now: Timestamp) -> State {
+        let rounds = self.unusable_rounds(&summarizing.view).saturating_add(1);
+        if let Some(compaction) = &mut summarizing.view.compaction {
+            let model = self.summarizer().name.clone();
+            compaction.unusable = Some(UnusableSummaries { model, rounds });
+        }
+        self.use_digest(summarizing, why, now)
+    }
+
+    /// Compactions in a row before this one without a usable answer of the model that writes summaries now.
+    fn unusable_rounds(&self, view: &View) -> u32 {
+        let unusable = view.compaction.as_ref().and_then(|compaction| compaction.unusable.as_ref());
+        unusable
+            .filter(|unusable| unusable.model == self.summarizer().name)
+            .map_or(0, |unusable| unusable.rounds)
+    }
+
+    /// The model that writes summaries.
+    fn summarizer(&self) -> &ModelInfo {
+        self.pinned.model(self.pinned.config.history.summary_model.as_deref())
     }
 
     /// The digest stays, because of `why`.
@@ -145,7 +171,7 @@ impl Cycle {
                 After::ViewThenFinished(end)
             }
         };
-        let price = self.pinned.model(self.pinned.config.history.summary_model.as_deref()).price;
+        let price = self.summarizer().price;
         changes.cost_micros = price.filter(|_| !usage.is_none()).and_then(|price| cost(price, &usage));
         changes.usage = usage;
         changes.view = Some(view);

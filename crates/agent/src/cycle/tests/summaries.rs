@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::entry::SummaryMethod;
+use crate::entry::{Compaction, SummaryMethod, UnusableSummaries};
 use crate::id::CallId;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::ModelError;
@@ -121,6 +121,66 @@ fn a_full_window_is_digested_if_no_usable_summary_comes() {
         assert_eq!((compaction.method, compaction.refused.as_deref()), (SummaryMethod::Digest, Some(why)));
         assert!(view.summary.unwrap().contains("fact 1\""));
     }
+}
+
+/// A view with a digest, after so many compactions in a row without a usable answer of that model.
+fn unusable(model: &str, rounds: u32) -> View {
+    let compaction = Compaction {
+        round: 30,
+        cycles: (1, 1),
+        last: CycleId(Uuid::nil()),
+        method: SummaryMethod::Digest,
+        model: None,
+        usage: Usage::default(),
+        refused: Some("it was empty".into()),
+        unusable: Some(UnusableSummaries { model: model.into(), rounds }),
+        tokens_before: 9,
+        tokens_after: 9,
+        entries: 1,
+    };
+    View { summary: Some("## Facts\n- old".into()), compaction: Some(compaction), ..View::whole() }
+}
+
+#[test]
+fn a_summarizer_without_usable_answers_is_asked_only_now_and_then() {
+    let ask = |view: View, config: &Value| {
+        let mut cycle = begin_with(Activation { view, ..with_history(40, 950, config) });
+        drive(&mut cycle);
+        let (_, next) = reply_with(&mut cycle, vec![text(&"word ".repeat(6_000))]);
+        (cycle, next)
+    };
+    let mut asked = Vec::new();
+    for before in 0..=16 {
+        let (mut cycle, next) = ask(unusable("scripted", before), &json!({}));
+        let view = match next {
+            Next::Summarize(_) => {
+                asked.push(before);
+                for _ in 0..limits::SUMMARY_ATTEMPTS {
+                    cycle.summarized(summary(""), at(2_000));
+                    cycle.next(at(2_000));
+                }
+                changed(&mut cycle).1
+            }
+            _ => cycle.log.view.clone(),
+        };
+        let compaction = view.compaction.unwrap();
+        assert_eq!(
+            compaction.unusable,
+            Some(UnusableSummaries { model: "scripted".into(), rounds: before + 1 })
+        );
+        let why = match asked.last() == Some(&before) {
+            true => "wanted the summary as text, got nothing".to_owned(),
+            false => format!("not asked: it had no usable answer for {before} compactions in a row"),
+        };
+        assert_eq!((compaction.method, compaction.refused), (SummaryMethod::Digest, Some(why)));
+    }
+    assert_eq!(asked, [0, 1, 2, 8, 16]);
+    // A usable answer ends it, and another model begins anew.
+    let (mut cycle, next) = ask(unusable("scripted", 8), &json!({}));
+    request(next);
+    cycle.summarized(summary("## Facts\n- new"), at(2_000));
+    assert_eq!(changed(&mut cycle).1.compaction.unwrap().unusable, None);
+    request(ask(unusable("another", 5), &json!({})).1);
 }
 
 #[test]
