@@ -166,6 +166,19 @@ pub struct UnusableSummaries {
 }
 
 impl Compaction {
+    /// A digest was used because an event waits.
+    pub const NEW_WORK: &str = "new work came";
+    /// A digest was used because an event is being processed.
+    pub const NO_TIME: &str = "no time before the first step";
+    /// A digest was used because a request failed.
+    pub const TOO_LONG: &str = "the provider refused a request as too long";
+
+    /// Why the model that was to write the summary failed; `None` if it did not, or had no time.
+    pub fn failure(&self) -> Option<&str> {
+        let refused = self.refused.as_deref();
+        refused.filter(|why| ![Self::NEW_WORK, Self::NO_TIME, Self::TOO_LONG].contains(why))
+    }
+
     /// Its line for operators.
     pub fn line(&self) -> String {
         let Self { round, tokens_before, tokens_after, entries, .. } = self;

@@ -149,6 +149,11 @@ pub(crate) async fn activate(
         node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
         return Ok(Activated::Full);
     }
+    if node_context.calibration.should_learn(&models.own().name)
+        && let Ok(runs) = ports.lookup.runs(agent, limits::RUNS_SEEN).await
+    {
+        models.names().for_each(|name| node_context.calibration.learn(name, &runs));
+    }
     let tools = Toolset::of(&*ports.toolbox, config.tools.as_deref());
     let setup = Setup {
         tools: Arc::clone(tools.specs()),

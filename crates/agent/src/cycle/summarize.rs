@@ -11,7 +11,7 @@ use super::{ActivationEnd, After, Cycle, Next, State, Step};
 use crate::changes::CommitKind;
 use crate::compaction;
 use crate::config::SummaryBy;
-use crate::entry::{Entry, UnusableSummaries, View};
+use crate::entry::{Compaction, Entry, UnusableSummaries, View};
 use crate::limits;
 use crate::port::{ModelInfo, Reply};
 use crate::run::Usage;
@@ -63,10 +63,7 @@ impl Summarizing {
 impl Cycle {
     /// Goes over to that view; asks a model for the summary first if the config wants it.
     pub(super) fn compact(&self, view: View, must: bool, then: Then, now: Timestamp) -> State {
-        let history = &self.pinned.config.history;
-        let is_new = view.compaction != self.log.view.compaction;
-        let by_model = history.summary == SummaryBy::Model && !self.summarizer().demo;
-        if !is_new || !by_model || self.outside.park.is_some() {
+        if !self.wants_model(&view) || self.outside.park.is_some() {
             return self.change_view(view, Usage::default(), then, now);
         }
         let gone = compaction::left_out(&self.log.window, &view);
@@ -77,6 +74,22 @@ impl Cycle {
             return self.unusable(summarizing, &why, now);
         }
         State::Summarizing(Box::new(summarizing))
+    }
+
+    /// Whether a model is to write the summary of this view: it has a new one, and the config wants that.
+    fn wants_model(&self, view: &View) -> bool {
+        let by_model = self.pinned.config.history.summary == SummaryBy::Model && !self.summarizer().demo;
+        by_model && view.compaction != self.log.view.compaction
+    }
+
+    /// The view, which must be used at once, with the reason why no model is asked for its summary.
+    pub(super) fn at_once(&self, mut view: View, why: &str) -> View {
+        if self.wants_model(&view)
+            && let Some(compaction) = &mut view.compaction
+        {
+            compaction.refused = Some(why.to_owned());
+        }
+        view
     }
 
     pub(super) fn next_summarizing(&mut self, summarizing: Box<Summarizing>, now: Timestamp) -> Next {
@@ -103,7 +116,7 @@ impl Cycle {
         self.state = match end {
             // New work waits: a full window is digested, which takes no time.
             SummaryEnd::Dropped if summarizing.must && !ends_anyway => {
-                self.use_digest(*summarizing, "new work came", now)
+                self.use_digest(*summarizing, Compaction::NEW_WORK, now)
             }
             SummaryEnd::Dropped => summarizing.dropped(),
             SummaryEnd::Replied(replied) => match *replied {

@@ -123,6 +123,23 @@ fn a_full_window_is_digested_if_no_usable_summary_comes() {
     }
 }
 
+#[test]
+fn a_digest_without_time_for_a_model_says_so_and_is_no_failure_of_the_model() {
+    for (config, why) in [
+        (json!({}), Some("no time before the first step")),
+        (json!({"history": {"summary": "digest"}}), None),
+    ] {
+        let mut cycle = begin_with(with_history(46, 950, &config));
+        drive(&mut cycle);
+        let (commits, _) = reply_with(&mut cycle, vec![text("done")]);
+        assert_eq!(kinds(&commits)[..1], [CommitKind::Decide]);
+        let compaction = commits[0].view.clone().unwrap().compaction.unwrap();
+        assert_eq!((compaction.refused.as_deref(), compaction.failure()), (why, None));
+    }
+    let failed = unusable("scripted", 1).compaction.unwrap();
+    assert_eq!(failed.failure(), Some("it was empty"));
+}
+
 /// A view with a digest, after so many compactions in a row without a usable answer of that model.
 fn unusable(model: &str, rounds: u32) -> View {
     let compaction = Compaction {
