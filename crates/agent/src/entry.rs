@@ -105,7 +105,7 @@ impl View {
     }
 }
 
-/// How a summary was written.
+/// How a summary was written, if one was.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
@@ -116,6 +116,8 @@ pub enum SummaryMethod {
     Model,
     /// By rule: a line per cycle.
     Digest,
+    /// Not at all: the entries are left out without a summary.
+    Cut,
 }
 
 impl SummaryMethod {
@@ -125,12 +127,12 @@ impl SummaryMethod {
     }
 }
 
-/// The record of a compaction: how the newest summary of a view came about.
+/// The record of a compaction: what a view leaves out, and how its summary came about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
     /// Its number: 1 for the agent's first.
     pub round: u64,
-    /// The first and the last cycle of which entries are left out, counted from 1.
+    /// The first and the last cycle of which entries are left out, counted from 1; of a summary those that it replaces.
     pub cycles: (u64, u64),
     /// The last of these cycles. The next compaction may leave out more of it.
     pub last: CycleId,
@@ -182,8 +184,9 @@ impl Compaction {
     /// Its line for operators.
     pub fn line(&self) -> String {
         let Self { round, tokens_before, tokens_after, entries, .. } = self;
+        let done = if self.method == SummaryMethod::Cut { "left out" } else { "summarized" };
         format!(
-            "[Compaction] Round {round}: {tokens_before} → {tokens_after} tokens ({entries} messages summarized)"
+            "[Compaction] Round {round}: {tokens_before} → {tokens_after} tokens ({entries} messages {done})"
         )
     }
 }

@@ -138,9 +138,36 @@ fn a_digest_of_steps_that_only_call_tools_says_which_with_what_and_what_they_ret
 }
 
 #[test]
-fn without_summaries_only_the_archive_has_what_is_left_out() {
-    let view = digested(&View::whole(), &window(3), without(&View::whole(), 5), 0);
-    assert_eq!((view.summary, view.compaction, view.tail), (None, None, 5));
+fn without_summaries_only_the_archive_has_what_is_left_out_and_the_rounds_and_cycles_are_counted() {
+    let window = window(9);
+    let counted = |view: &View| {
+        let Compaction { round, cycles, method, .. } = view.compaction.clone().unwrap();
+        (round, cycles, method)
+    };
+    let first = digested(&View::whole(), &window, without(&View::whole(), 5), 0);
+    assert_eq!((first.summary.as_deref(), shown(&first), first.tail), (None, None, 5));
+    assert_eq!(counted(&first), (1, (1, 2), SummaryMethod::Cut));
+    let line = "[Compaction] Round 1: 900 → 700 tokens (4 messages left out)";
+    assert_eq!(first.compaction.as_ref().unwrap().line(), line);
+    let second = digested(&first, &window[4..], without(&first, 7), 0);
+    assert_eq!(counted(&second), (2, (1, 3), SummaryMethod::Cut));
+    // Later summaries do not have what was cut.
+    let third = digested(&second, &window[6..], without(&second, 11), 4_000);
+    assert_eq!(counted(&third), (3, (4, 5), SummaryMethod::Digest));
+    assert!(shown(&third).unwrap().starts_with("[COMPACTED MEMORY — cycles 4–5]"));
+    let fourth = digested(&third, &window[10..], without(&third, 13), 4_000);
+    assert_eq!(counted(&fourth), (4, (4, 6), SummaryMethod::Digest));
+    let fifth = digested(&fourth, &window[12..], without(&fourth, 15), 0);
+    assert_eq!((counted(&fifth), fifth.summary), ((5, (1, 7), SummaryMethod::Cut), None));
+}
+
+#[test]
+fn a_summary_after_a_cut_counts_the_cycle_of_which_a_part_was_cut() {
+    let mut window = window(1);
+    window.extend((3..=6).map(|seq| entry(seq, 1, EntryKind::Assistant, ModelMessage::user("step"))));
+    let first = digested(&View::whole(), &window, without(&View::whole(), 4), 0);
+    let second = digested(&first, &window[3..], without(&first, 6), 4_000);
+    assert_eq!([first, second].map(|view| view.compaction.unwrap().cycles), [(1, 1), (1, 1)]);
 }
 
 #[test]

@@ -216,6 +216,8 @@ fn by_config_the_rules_write_it_or_nobody() {
         assert!(matches!(next, Next::Finished(_)));
         let view = &cycle.log.view;
         assert_eq!((view.summary.is_some(), view.tail), (written, 3), "{by}");
+        let method = if written { SummaryMethod::Digest } else { SummaryMethod::Cut };
+        assert_eq!(view.compaction.as_ref().unwrap().method, method);
         assert!(matches!(cycle.next(at(2_000)), Next::Finished(_)));
     }
 }
