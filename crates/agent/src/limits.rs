@@ -243,6 +243,10 @@ pub const DIGEST_LINE_BYTES: usize = 160;
 pub const DIGEST_STEPS_MAX: usize = 8;
 /// Tokens of the instructions in a request for a summary, from above.
 pub const SUMMARY_RULES_TOKENS: u64 = 700;
+/// A model is not asked for a summary of less, in tokens of what is left out: it would cost more than it keeps.
+pub const SUMMARY_ASKED_MIN_TOKENS: u64 = 1_000;
+/// In a small window it is asked for a summary of this percentage of the budget, though that is less.
+pub const SUMMARY_ASKED_MIN_PERCENT: u64 = 10;
 /// Requests for one summary that a model may answer unusably before the digest is used.
 pub const SUMMARY_ATTEMPTS: u32 = 2;
 /// Compactions in a row for which a model is asked although its answers could not be used.

@@ -63,10 +63,10 @@ impl Summarizing {
 impl Cycle {
     /// Goes over to that view; asks a model for the summary first if the config wants it.
     pub(super) fn compact(&self, view: View, must: bool, then: Then, now: Timestamp) -> State {
-        if !self.wants_model(&view) || self.outside.park.is_some() {
+        let gone = compaction::left_out(&self.log.window, &view);
+        if !self.wants_model(&view) || self.outside.park.is_some() || self.is_little(&gone) {
             return self.change_view(view, Usage::default(), then, now);
         }
-        let gone = compaction::left_out(&self.log.window, &view);
         let summarizing = Summarizing { view, gone, attempts: 0, usage: Usage::default(), must, then };
         let rounds = self.unusable_rounds(&summarizing.view);
         if rounds >= limits::SUMMARY_UNUSABLE_ROUNDS && !rounds.is_multiple_of(limits::SUMMARY_ASKED_EVERY) {
@@ -80,6 +80,13 @@ impl Cycle {
     fn wants_model(&self, view: &View) -> bool {
         let by_model = self.pinned.config.history.summary == SummaryBy::Model && !self.summarizer().demo;
         by_model && view.compaction != self.log.view.compaction
+    }
+
+    /// Whether a summary of these entries is not worth a request. They are digested instead, with the summary before.
+    fn is_little(&self, gone: &[Arc<Entry>]) -> bool {
+        let tokens: u64 = gone.iter().map(|entry| u64::from(entry.tokens)).sum();
+        let share = self.pinned.budget(None, 0).tokens * limits::SUMMARY_ASKED_MIN_PERCENT / 100;
+        tokens < share.min(limits::SUMMARY_ASKED_MIN_TOKENS)
     }
 
     /// The view, which must be used at once, with the reason why no model is asked for its summary.

@@ -140,6 +140,24 @@ fn a_digest_without_time_for_a_model_says_so_and_is_no_failure_of_the_model() {
     assert_eq!(failed.failure(), Some("it was empty"));
 }
 
+#[test]
+fn a_model_is_not_asked_for_a_summary_of_little_text() {
+    let config = json!({"history": {"max_entries": 2}});
+    for (tokens, asked) in [(400, false), (600, true)] {
+        let view = View { summary: Some("## Facts\n- old".into()), ..View::whole() };
+        let mut cycle = begin_with(Activation { view, ..with_history(1, tokens, &config) });
+        drive(&mut cycle);
+        let (_, next) = reply_with(&mut cycle, vec![text("done")]);
+        assert_eq!(matches!(next, Next::Summarize(_)), asked, "{tokens}");
+        if !asked {
+            let Compaction { method, refused, .. } = cycle.log.view.compaction.clone().unwrap();
+            assert_eq!((method, refused), (SummaryMethod::Digest, None));
+            let summary = cycle.log.view.summary.clone().unwrap();
+            assert!(summary.starts_with("## Facts\n- old\n\n## Earlier cycles\n"), "{summary}");
+        }
+    }
+}
+
 /// A view with a digest, after so many compactions in a row without a usable answer of that model.
 fn unusable(model: &str, rounds: u32) -> View {
     let compaction = Compaction {
