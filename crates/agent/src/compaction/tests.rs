@@ -226,6 +226,24 @@ fn open_commitments_and_preferences_stay_until_they_are_marked_as_done() {
 }
 
 #[test]
+fn a_line_that_only_begins_with_the_words_of_a_commitment_does_not_replace_it() {
+    let kept = |written: &str| {
+        let previous = "## Open commitments\n- Call Mira";
+        let said = reply(&format!("## Open commitments\n- {written}"));
+        !accepted(&said, Some(previous), &[], 4_000).unwrap().contains("\n- Call Mira\n- ")
+    };
+    for other in
+        ["Call Mira's lawyer", "Call Mira-Anne", "Call Miranda", "Call Mira and Bob", "Call Mira.com"]
+    {
+        assert!(!kept(other), "{other}");
+    }
+    let same = ["Call Mira", "call  Mira.", "Call Mira [done]", "Call Mira, on Friday", "Call Mira (urgent)"];
+    for same in same.into_iter().chain(["Call Mira — today", "Call Mira: she waits. [done]"]) {
+        assert!(kept(same), "{same}");
+    }
+}
+
+#[test]
 fn commitments_that_stay_by_rule_are_bounded() {
     let many: String = (0..200).map(|n| format!("- promise {n}\n")).collect();
     let previous = format!("## Open commitments\n{many}- {}", "x".repeat(5_000));
