@@ -14,6 +14,7 @@ use crate::config::SummaryBy;
 use crate::entry::{Compaction, Entry, UnusableSummaries, View};
 use crate::limits;
 use crate::port::{ModelInfo, Reply};
+use crate::prompt::{Item, Prompt};
 use crate::run::Usage;
 use crate::tokens;
 
@@ -26,7 +27,7 @@ pub(super) struct Summarizing {
     gone: Vec<Arc<Entry>>,
     /// Requests that were answered unusably.
     attempts: u32,
-    /// What they used.
+    /// What the requests used.
     usage: Usage,
     /// Whether the window is so full that the view changes now, with or without a model's summary.
     must: bool,
@@ -48,14 +49,6 @@ impl Summarizing {
         match &self.then {
             Then::Step(step) => Some(step),
             Then::End(_) => None,
-        }
-    }
-
-    /// What follows without the new view: the step (which asks for it again, or ends because of a cancel), or the end.
-    fn dropped(self) -> State {
-        match self.then {
-            Then::Step(step) => State::Ready(step),
-            Then::End(end) => State::Finished(end),
         }
     }
 }
@@ -101,18 +94,23 @@ impl Cycle {
 
     pub(super) fn next_summarizing(&mut self, summarizing: Box<Summarizing>, now: Timestamp) -> Next {
         if self.outside.cancel || self.outside.park.is_some() {
-            self.state = summarizing.dropped();
+            self.state = self.drop_summary(*summarizing, now);
             return self.next(now);
         }
-        let (model, info) = (self.pinned.config.history.summary_model.clone(), self.summarizer());
+        let prompt = self.summary_prompt(&summarizing);
+        let model = self.pinned.config.history.summary_model.clone();
+        let may_wait = summarizing.step().is_none();
+        self.state = State::Summarizing(summarizing);
+        Next::Summarize(Box::new(SummaryRequest { prompt, model, may_wait }))
+    }
+
+    fn summary_prompt(&self, summarizing: &Summarizing) -> Prompt {
+        let info = self.summarizer();
         let (window, output) = (u64::from(info.context_window), u64::from(info.max_output));
         let room =
             tokens::bytes_within(window.saturating_sub(output + limits::SUMMARY_RULES_TOKENS).max(1_024));
         let (previous, bytes) = (self.log.view.summary.as_deref(), self.summary_bytes());
-        let prompt = compaction::prompt(previous, &summarizing.gone, room, bytes, self.open.id);
-        let may_wait = summarizing.step().is_none();
-        self.state = State::Summarizing(summarizing);
-        Next::Summarize(Box::new(SummaryRequest { prompt, model, may_wait }))
+        compaction::prompt(previous, &summarizing.gone, room, bytes, self.open.id)
     }
 
     /// Reports how the request of [`Next::Summarize`] ended.
@@ -120,16 +118,21 @@ impl Cycle {
         let State::Summarizing(mut summarizing) = self.take() else { return };
         let ends_anyway = self.outside.cancel || self.outside.park.is_some();
         summarizing.attempts += 1;
+        if let SummaryEnd::Dropped(Some(output)) = end {
+            // The provider reports no usage for it, so it is estimated.
+            let input = Some(estimate(&self.summary_prompt(&summarizing)));
+            summarizing.usage.add(&Usage { input, output: Some(output), ..Usage::default() });
+        }
         self.state = match end {
             // New work waits: a full window is digested, which takes no time.
-            SummaryEnd::Dropped if summarizing.must && !ends_anyway => {
+            SummaryEnd::Dropped(_) if summarizing.must && !ends_anyway => {
                 self.use_digest(*summarizing, Compaction::NEW_WORK, now)
             }
-            SummaryEnd::Dropped => summarizing.dropped(),
+            SummaryEnd::Dropped(_) => self.drop_summary(*summarizing, now),
             SummaryEnd::Replied(replied) => match *replied {
                 Ok(model_reply) => self.summary_replied(summarizing, &model_reply.reply, now),
                 // The model cannot be reached now; while there is room, a later summary will do.
-                Err(_) if !summarizing.must => summarizing.dropped(),
+                Err(_) if !summarizing.must => self.drop_summary(*summarizing, now),
                 Err(error) => self.use_digest(*summarizing, error.class(), now),
             },
         };
@@ -181,8 +184,23 @@ impl Cycle {
         self.change_view(view, usage, then, now)
     }
 
-    /// Commits the view; the usage is charged to the agent.
+    /// What follows without the new view: the step (which asks for it again, or ends because of a cancel), or the end. What
+    /// the requests used is charged.
+    fn drop_summary(&self, summarizing: Summarizing, now: Timestamp) -> State {
+        let Summarizing { usage, then, .. } = summarizing;
+        match then {
+            Then::Step(step) if usage.is_none() => State::Ready(step),
+            Then::End(end) if usage.is_none() => State::Finished(end),
+            then => self.commit_summary(None, usage, then, now),
+        }
+    }
+
     fn change_view(&self, view: View, usage: Usage, then: Then, now: Timestamp) -> State {
+        self.commit_summary(Some(view), usage, then, now)
+    }
+
+    /// Commits the view, if there is one; the usage is charged to the agent.
+    fn commit_summary(&self, view: Option<View>, usage: Usage, then: Then, now: Timestamp) -> State {
         let mut changes = self.changes(CommitKind::View, now);
         let after = match then {
             Then::Step(step) => After::Ready(step),
@@ -194,11 +212,20 @@ impl Cycle {
         let price = self.summarizer().price;
         changes.cost_micros = price.filter(|_| !usage.is_none()).and_then(|price| cost(price, &usage));
         changes.usage = usage;
-        changes.view = Some(view);
+        changes.view = view;
         State::Committing(Box::new(changes), after)
     }
 
     fn summary_bytes(&self) -> usize {
         self.pinned.budget(None, 0).summary
     }
+}
+
+/// Tokens of a request for a summary, by the estimate.
+fn estimate(prompt: &Prompt) -> u64 {
+    let items = prompt.items.iter().map(|item| match item {
+        Item::Layer(text) => tokens::estimate(text),
+        Item::Entry(entry) => entry.tokens,
+    });
+    items.chain([tokens::estimate(&prompt.system)]).map(u64::from).sum()
 }

@@ -229,6 +229,13 @@ async fn a_person_does_not_wait_for_a_summary_between_two_cycles() {
     let requests = fixture.model.prompts().iter().filter(|prompt| asks_for_summary(prompt)).count() as u64;
     let rounds = view(&fixture, ada).await.compaction.unwrap().round;
     assert!(requests <= 2 * (rounds + 1), "{requests} requests for {rounds} rounds are paid in vain");
+    let card = fixture.world.reader().agent(ada).await.unwrap().unwrap();
+    let of_runs: u64 = fixture.world.runs(ada).await.unwrap().iter().filter_map(|run| run.usage.input).sum();
+    assert!(
+        card.usage.input > Some(of_runs + requests * 500),
+        "dropped requests are charged: {:?}",
+        card.usage
+    );
     let interrupted = |compaction: &Compaction| compaction.refused.as_deref() == Some(Compaction::NEW_WORK);
     assert!(compactions(&updates).iter().any(interrupted));
     let is_alert = |update: &Arc<Published>| matches!(&***update, Update::Alert { .. });

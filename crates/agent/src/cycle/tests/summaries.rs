@@ -89,7 +89,7 @@ fn between_two_cycles_a_model_writes_the_summary_and_is_charged_to_the_agent() {
 
 #[test]
 fn a_summary_that_may_wait_is_dropped_for_new_work_and_for_a_model_that_cannot_be_reached() {
-    for end in [SummaryEnd::Dropped, unreachable()] {
+    for end in [SummaryEnd::Dropped(None), unreachable()] {
         let (mut cycle, next) = after_a_cycle(36, 950, &"word ".repeat(1_000), &json!({}));
         request(next);
         cycle.summarized(end, at(2_000));
@@ -99,12 +99,37 @@ fn a_summary_that_may_wait_is_dropped_for_new_work_and_for_a_model_that_cannot_b
 }
 
 #[test]
+fn a_request_that_is_dropped_is_charged_to_the_agent() {
+    for (cycles, long, view_changes) in [(36, 1_000, false), (40, 6_000, true)] {
+        let (mut cycle, next) = after_a_cycle(cycles, 950, &"word ".repeat(long), &json!({}));
+        let request = request(next);
+        cycle.summarized(SummaryEnd::Dropped(Some(7)), at(2_000));
+        let (commits, next) = drive(&mut cycle);
+        assert_eq!((kinds(&commits), ended(&next).0), (vec![CommitKind::View], Ending::Completed));
+        let Item::Layer(record) = &request.prompt.items[0] else { panic!("wanted the record") };
+        let sent = crate::tokens::estimate(record) + crate::tokens::estimate(&request.prompt.system);
+        let Usage { input, output, .. } = commits[0].usage;
+        assert_eq!((input, output), (Some(u64::from(sent)), Some(7)));
+        assert_eq!((commits[0].view.is_some(), commits[0].run.is_none()), (view_changes, true));
+    }
+    // What was answered unusably before is charged, too.
+    let (mut cycle, next) = after_a_cycle(36, 950, &"word ".repeat(1_000), &json!({}));
+    request(next);
+    let mut unusable = reply(vec![text("")]);
+    unusable.reply.usage = Usage { input: Some(900), output: Some(20), ..Usage::default() };
+    cycle.summarized(SummaryEnd::Replied(Box::new(Ok(unusable))), at(2_000));
+    request(cycle.next(at(2_000)));
+    cycle.summarized(SummaryEnd::Dropped(None), at(2_000));
+    assert_eq!(drive(&mut cycle).0[0].usage.input, Some(900));
+}
+
+#[test]
 fn a_full_window_is_digested_if_no_usable_summary_comes() {
     let long = "x".repeat(limits::SUMMARY_MAX_BYTES + 1);
     let too_long = format!("wanted at most {} bytes, got {}", limits::SUMMARY_MAX_BYTES, long.len());
     let cases = [
         (unreachable(), 1, "auth"),
-        (SummaryEnd::Dropped, 1, "new work came"),
+        (SummaryEnd::Dropped(None), 1, "new work came"),
         (summary(""), 2, "wanted the summary as text, got nothing"),
         (summary(&long), 2, &too_long),
     ];
@@ -306,7 +331,7 @@ fn a_cancel_or_a_stop_ends_the_wait_for_a_summary() {
         } else {
             cancel(&mut cycle)
         }
-        cycle.summarized(SummaryEnd::Dropped, at(2_000));
+        cycle.summarized(SummaryEnd::Dropped(None), at(2_000));
         let (commits, next) = drive(&mut cycle);
         let wanted = if stop { CommitKind::Park } else { CommitKind::Close };
         assert_eq!((kinds(&commits), matches!(next, Next::Finished(_))), (vec![wanted], true));
