@@ -41,18 +41,23 @@ pub fn left_out(window: &[Arc<Entry>], next: &View) -> Vec<Arc<Entry>> {
 /// bytes no summary is kept.
 pub fn digested(view: &View, window: &[Arc<Entry>], next: View, bytes: usize) -> View {
     let gone = left_out(window, &next);
-    if bytes == 0 {
-        return View { summary: None, compaction: None, ..next };
-    }
     if gone.is_empty() {
         return next;
     }
-    let previous = unanswered::added(view.summary.as_deref(), &gone);
-    let summary = digest::merged(previous.as_deref(), &gone, bytes);
+    let summary = (bytes > 0).then(|| {
+        let previous = unanswered::added(view.summary.as_deref(), &gone);
+        digest::merged(previous.as_deref(), &gone, bytes)
+    });
     recorded(view, window, next, summary, &gone)
 }
 
-fn recorded(view: &View, window: &[Arc<Entry>], next: View, summary: String, gone: &[Arc<Entry>]) -> View {
+fn recorded(
+    view: &View,
+    window: &[Arc<Entry>],
+    next: View,
+    summary: Option<String>,
+    gone: &[Arc<Entry>],
+) -> View {
     let before = view.compaction.as_ref();
     let mut cycles = before.map_or((1, 0), |before| before.cycles);
     let mut last = before.map(|before| before.last);
@@ -61,24 +66,33 @@ fn recorded(view: &View, window: &[Arc<Entry>], next: View, summary: String, gon
             (cycles.1, last) = (cycles.1 + 1, Some(entry.cycle));
         }
     }
+    let method = if summary.is_some() { SummaryMethod::Digest } else { SummaryMethod::Cut };
+    cycles.0 = match (method, before.filter(|before| before.method == SummaryMethod::Cut)) {
+        (SummaryMethod::Cut, _) => 1,
+        // What was cut is not in the summary, but a part of its last cycle may be.
+        (_, Some(cut)) => cut.cycles.1 + u64::from(gone.first().is_none_or(|entry| entry.cycle != cut.last)),
+        (_, None) => cycles.0,
+    };
     let tokens = |entries: &mut dyn Iterator<Item = &Arc<Entry>>| -> u64 {
         entries.map(|entry| u64::from(entry.tokens)).sum()
     };
+    let shown = tokens(&mut window.iter().filter(|entry| next.shows(entry.seq)));
     let compaction = Compaction {
         round: before.map_or(1, |before| before.round + 1),
         cycles,
         last: last.unwrap_or(CycleId(uuid::Uuid::nil())),
-        method: SummaryMethod::Digest,
+        method,
         model: None,
         usage: Usage::default(),
         refused: None,
+        unusable: before.and_then(|before| before.unusable.clone()),
         tokens_before: tokens(&mut window.iter()) + size(view.summary.as_deref()),
-        tokens_after: tokens(&mut window.iter().filter(|entry| next.shows(entry.seq))) + size(Some(&summary)),
+        tokens_after: shown + size(summary.as_deref()),
         entries: gone.len() as u64,
     };
     // The text is made of these entries and of the summary before.
     let trust = view::lowest_trust(view, gone).unwrap_or_default();
-    View { summary: Some(summary), compaction: Some(compaction), trust, ..next }
+    View { summary, compaction: Some(compaction), trust, ..next }
 }
 
 /// The digested view with the model's text instead.
@@ -87,6 +101,7 @@ pub fn summarized(digested: View, summary: String, model: &str, usage: Usage) ->
         method: SummaryMethod::Model,
         model: Some(model.to_owned()),
         usage,
+        unusable: None,
         tokens_after: digest.tokens_after.saturating_sub(size(digested.summary.as_deref()))
             + size(Some(&summary)),
         ..digest

@@ -105,7 +105,7 @@ impl View {
     }
 }
 
-/// How a summary was written.
+/// How a summary was written, if one was.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
@@ -116,6 +116,8 @@ pub enum SummaryMethod {
     Model,
     /// By rule: a line per cycle.
     Digest,
+    /// Not at all: the entries are left out without a summary.
+    Cut,
 }
 
 impl SummaryMethod {
@@ -125,12 +127,12 @@ impl SummaryMethod {
     }
 }
 
-/// The record of a compaction: how the newest summary of a view came about.
+/// The record of a compaction: what a view leaves out, and how its summary came about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
     /// Its number: 1 for the agent's first.
     pub round: u64,
-    /// The first and the last cycle of which entries are left out, counted from 1.
+    /// The first and the last cycle of which entries are left out, counted from 1; of a summary those that it replaces.
     pub cycles: (u64, u64),
     /// The last of these cycles. The next compaction may leave out more of it.
     pub last: CycleId,
@@ -145,6 +147,9 @@ pub struct Compaction {
     /// Why the model's last answer was not used, or why there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Whose answers could not be used lately; `None` after a usable one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<UnusableSummaries>,
     /// Tokens of the entries and the summary that the view before showed.
     pub tokens_before: u64,
     /// Tokens of those that this one shows.
@@ -153,12 +158,35 @@ pub struct Compaction {
     pub entries: u64,
 }
 
+/// Compactions in a row without a usable answer of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusableSummaries {
+    /// The model.
+    pub model: String,
+    /// How many, those before which it was not asked included.
+    pub rounds: u32,
+}
+
 impl Compaction {
+    /// A digest was used because an event waits.
+    pub const NEW_WORK: &str = "new work came";
+    /// A digest was used because an event is being processed.
+    pub const NO_TIME: &str = "no time before the first step";
+    /// A digest was used because a request failed.
+    pub const TOO_LONG: &str = "the provider refused a request as too long";
+
+    /// Why the model that was to write the summary failed; `None` if it did not, or had no time.
+    pub fn failure(&self) -> Option<&str> {
+        let refused = self.refused.as_deref();
+        refused.filter(|why| ![Self::NEW_WORK, Self::NO_TIME, Self::TOO_LONG].contains(why))
+    }
+
     /// Its line for operators.
     pub fn line(&self) -> String {
         let Self { round, tokens_before, tokens_after, entries, .. } = self;
+        let done = if self.method == SummaryMethod::Cut { "left out" } else { "summarized" };
         format!(
-            "[Compaction] Round {round}: {tokens_before} → {tokens_after} tokens ({entries} messages summarized)"
+            "[Compaction] Round {round}: {tokens_before} → {tokens_after} tokens ({entries} messages {done})"
         )
     }
 }

@@ -10,13 +10,15 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::call::{CallRow, Effect};
-use crate::changes::{Changes, CommitKind, Glance, Refusal};
+use crate::changes::{Changes, CommitKind, Glance, MemoryChange, Refusal};
 use crate::event::EventState;
 use crate::id::{CallId, CycleId, SpaceId};
 use crate::life::{IdleReason, Lease, OpenCycle, Standing};
+use crate::memory::{self, Memory};
 use crate::port::Denial;
 use crate::run::{Ending, Usage};
 use crate::space::NewMessage;
+use crate::tool::names;
 use crate::waits;
 
 /// The life row, as far as a commit reads and writes it.
@@ -180,6 +182,22 @@ pub fn refusal(message: &NewMessage, denial: &Denial) -> Refusal {
         other => format!("{other}; nothing was posted"),
     };
     Refusal { call: message.call.clone().unwrap_or_else(|| CallId(message.id.to_string())), reason }
+}
+
+/// The refusals if a decision pins more memories than always have room: it was checked before, but an operator may have
+/// pinned others since. `pinned` are the agent's pinned memories with those of the decision.
+pub fn pinned_too_many(pinned: &[Memory], changes: &Changes) -> Option<Vec<Refusal>> {
+    let writes = |change: &MemoryChange| matches!(change, MemoryChange::Set { key, .. } if pinned.iter().any(|memory| memory.key == *key));
+    if !changes.inward.memories.iter().any(writes) {
+        return None;
+    }
+    let wrong = memory::check(&memory::after(pinned, [])).err()?;
+    let inward = || changes.calls.iter().filter(|call| call.effect == Effect::Inward);
+    let named: Vec<_> = inward().filter(|call| call.tool == names::SET_MEMORIES).collect();
+    let blamed = if named.is_empty() { inward().collect() } else { named };
+    let refusal =
+        |call: &CallRow| Refusal { call: call.id.clone(), reason: format!("nothing was set: {wrong}") };
+    Some(blamed.into_iter().map(refusal).collect())
 }
 
 /// The refusals if a change names a row that belongs to another agent. A change does not record its call, so the

@@ -218,6 +218,8 @@ pub const RECENT_LOOK: u64 = 64;
 pub const RECENT_MAX_BYTES: usize = 4 * 1024;
 /// Text of one of them; of a longer one only the beginning.
 pub const RECENT_TEXT_MAX_BYTES: usize = 1024;
+/// The beginning of a long text that is shown however small the window is.
+pub const RECENT_TEXT_MIN_BYTES: usize = 80;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
 /// Context window assumed for a local model that states none, in tokens.
@@ -235,12 +237,22 @@ pub const VIEW_IDLE_PERCENT: u64 = 70;
 pub const SUMMARY_MAX_BYTES: usize = 12 * 1024;
 /// See [`SUMMARY_MAX_BYTES`].
 pub const SUMMARY_SHARE: u64 = 6;
-/// Bytes of what a cycle read, and of what the agent said in it, in a digest.
+/// Bytes of what a cycle read, of what the agent said or did in it, and of what a step did, in a digest.
 pub const DIGEST_LINE_BYTES: usize = 160;
+/// Steps that a digest lists of a part of a cycle in which the agent only called tools: the newest.
+pub const DIGEST_STEPS_MAX: usize = 8;
 /// Tokens of the instructions in a request for a summary, from above.
 pub const SUMMARY_RULES_TOKENS: u64 = 700;
+/// A model is not asked for a summary of less, in tokens of what is left out: it would cost more than it keeps.
+pub const SUMMARY_ASKED_MIN_TOKENS: u64 = 1_000;
+/// In a small window it is asked for a summary of this percentage of the budget, though that is less.
+pub const SUMMARY_ASKED_MIN_PERCENT: u64 = 10;
 /// Requests for one summary that a model may answer unusably before the digest is used.
 pub const SUMMARY_ATTEMPTS: u32 = 2;
+/// Compactions in a row for which a model is asked although its answers could not be used.
+pub const SUMMARY_UNUSABLE_ROUNDS: u32 = 3;
+/// After them it is asked again in each compaction of this number, in case that it has got better.
+pub const SUMMARY_ASKED_EVERY: u32 = 8;
 /// Commitments, and preferences, that stay in a summary whatever the model wrote.
 pub const KEPT_BULLETS_MAX: usize = 24;
 /// A longer one does not stay by rule.

@@ -17,6 +17,8 @@ pub mod names {
     pub const DONE: &str = "done";
     /// Posts a message to a space.
     pub const SEND_MESSAGE: &str = "send_message";
+    /// Writes memories.
+    pub const SET_MEMORIES: &str = "set_memories";
     /// Searches the agent's archive.
     pub const RECALL: &str = "recall";
     /// Reads a cycle of the archive.

@@ -54,7 +54,7 @@ impl AgentState {
 pub enum AlertKind {
     /// A request did not extend the one before, so the provider's cache was of no use.
     PrefixBroken,
-    /// A model was asked for a summary, and a digest by rule was used instead.
+    /// The model that was to write a summary failed, and a digest by rule was used instead.
     SummaryRefused,
 }
 

@@ -405,9 +405,32 @@ mod tests {
         assert!(update.contains("\"four\"") && !update.contains("\"one\""), "{update}");
         let long: Vec<_> = (1..=10).map(|seq| said(seq, &format!("{seq:02}{}", "x".repeat(900)))).collect();
         let newest = show(&long, &[]).unwrap();
-        assert!(newest.contains("\"10xx") && !newest.contains("\"05xx"), "the oldest are left out first");
+        assert!(newest.contains("\"10xx") && !newest.contains("\"03xx"), "the oldest are left out first");
         let none = Moment { parts: &[WorkspacePart::Clock], recent: &three, ..moment(&me, &facts, None) };
         assert!(!none.whole().unwrap().contains("one"));
+    }
+
+    #[test]
+    fn earlier_messages_are_shortened_in_a_small_window_and_those_without_room_are_counted() {
+        let (me, facts) = (entity(1, "ada", EntityKind::Agent), facts());
+        let long: Vec<_> =
+            (1..=10).map(|seq| said(seq, &format!("{seq:02}{}", "x".repeat(60_000)))).collect();
+        // Memories take all the room that the messages leave.
+        let memories = (0..50).map(|n| memory(&format!("k{n}"), &"v".repeat(200))).collect();
+        let facts = Facts { memories, ..facts };
+        let small = crate::tokens::bytes_within(u64::from(limits::WINDOW_LOCAL) / limits::WORKSPACE_SHARE);
+        for (room, shown) in [(0, 1), (small, 2), (limits::WORKSPACE_MAX_BYTES, 5)] {
+            let text = Moment { recent: &long, room, ..moment(&me, &facts, None) }.whole().unwrap();
+            assert!(text.len() <= room.max(600), "{room}: {}", text.len());
+            assert!(text.contains("\"10xx"), "the newest is shown: {text}");
+            let lines = text.matches("bytes left out)").count();
+            assert!(lines >= shown, "{lines} of {room}: {text}");
+            let remark = format!("not shown:\n({} earlier ones left out)\n- ", 10 - lines);
+            assert!(text.contains(&remark), "{room}: {text}");
+        }
+        let two = [said(1, "one"), said(2, "two")];
+        let both = Moment { recent: &two, room: small, ..moment(&me, &facts, None) }.whole().unwrap();
+        assert!(both.contains("\"one\"\n") && both.contains("\"two\""), "{both}");
     }
 
     #[test]

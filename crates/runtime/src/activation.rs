@@ -149,6 +149,11 @@ pub(crate) async fn activate(
         node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
         return Ok(Activated::Full);
     }
+    if node_context.calibration.should_learn(&models.own().name)
+        && let Ok(runs) = ports.lookup.runs(agent, limits::RUNS_SEEN).await
+    {
+        models.names().for_each(|name| node_context.calibration.learn(name, &runs));
+    }
     let tools = Toolset::of(&*ports.toolbox, config.tools.as_deref());
     let setup = Setup {
         tools: Arc::clone(tools.specs()),
@@ -345,7 +350,7 @@ impl<'a> Driver<'a> {
             // A signal may be of an event that the cycle has processed: the store knows whether one waits.
             let _ = self.wakes.due.notified().now_or_never();
             if self.glance().await?.is_none_or(|news| news.glance.waiting > 0) {
-                return Ok(SummaryEnd::Dropped);
+                return Ok(SummaryEnd::Dropped(None));
             }
         }
         failpoint::hit!("summary.asked");
@@ -356,22 +361,25 @@ impl<'a> Driver<'a> {
             let model_call = ModelCall { model, ..self.model_call().0 };
             tokio::select! {
                 biased;
-                ended = model_call.ask(&prompt, &mut memo, &mut draft) => ended,
-                () = wakes.due.notified(), if may_wait => return Ok(SummaryEnd::Dropped),
+                ended = model_call.ask(&prompt, &mut memo, &mut draft) => Some(ended),
+                () = wakes.due.notified(), if may_wait => None,
             }
         };
         match ended {
-            ModelCallEnd::Replied(reply) => {
+            Some(ModelCallEnd::Replied(reply)) => {
                 failpoint::hit!("summary.replied");
-                return Ok(SummaryEnd::Replied(Box::new(reply)));
+                Ok(SummaryEnd::Replied(Box::new(reply)))
             }
-            ModelCallEnd::Interrupted(Interrupt::Canceled(news) | Interrupt::News(news), _) => {
-                self.cycle.looked(Some(news));
+            Some(ModelCallEnd::Interrupted(interrupt, tokens)) => {
+                match interrupt {
+                    Interrupt::Canceled(news) | Interrupt::News(news) => self.cycle.looked(Some(news)),
+                    Interrupt::Stopping => self.cycle.stop(STOPPING),
+                    Interrupt::Suspended => self.cycle.stop("suspended"),
+                }
+                Ok(SummaryEnd::Dropped(tokens))
             }
-            ModelCallEnd::Interrupted(Interrupt::Stopping, _) => self.cycle.stop(STOPPING),
-            ModelCallEnd::Interrupted(Interrupt::Suspended, _) => self.cycle.stop("suspended"),
+            None => Ok(SummaryEnd::Dropped(draft.running_tokens())),
         }
-        Ok(SummaryEnd::Dropped)
     }
 
     async fn handle_model_end(&mut self, prompt: Prompt, ended: ModelCallEnd) {

@@ -1,13 +1,15 @@
 //! How many tokens a model counts where the estimate counts one, learned from the usage that its provider reports. The
 //! machine plans in tokens of the estimate, so a model's window is given to it in these.
 //!
-//! One factor per model and process. It begins at 1: the estimate is 0 to 20 % above the usual tokenizers. Must not know
-//! what is in a request.
+//! One factor per model and process. Nothing is stored for it: the runs of an agent hold the sizes of its last requests by
+//! both counts, so a process learns from them what the one before had learned. Otherwise it begins at 1: the estimate is 0 to
+//! 20 % above the usual tokenizers. Must not know what is in a request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent::port::ModelInfo;
+use agent::run::{Run, StepRecord};
 
 /// Requests below this size say little: what a vendor adds to each request weighs too much.
 const TOKENS_MIN: u64 = 500;
@@ -19,29 +21,64 @@ const FACTOR_MAX: u64 = 4_000;
 /// request, too few only leave room unused: so it rises faster than it falls.
 const RISE: u64 = 4;
 const FALL: u64 = 16;
+/// Activations that look for a model in the runs of their agents, so that one without runs costs no read in each.
+const LOOKS_MAX: u32 = 64;
 
-/// The factors of all models, in thousandths.
+/// The factors of all models.
 #[derive(Default)]
 pub(crate) struct Calibration {
-    factors: Mutex<HashMap<String, u64>>,
+    factors: Mutex<HashMap<String, Factor>>,
+}
+
+struct Factor {
+    thousandths: u64,
+    /// How often it was to be learned from runs; [`LOOKS_MAX`] once it is.
+    looks: u32,
+}
+
+impl Default for Factor {
+    fn default() -> Self {
+        Self { thousandths: ONE, looks: 0 }
+    }
 }
 
 impl Calibration {
     /// A request of that many `estimated` tokens had as many as the provider `reported`.
     pub(crate) fn observe(&self, model: &str, estimated: u64, reported: Option<u64>) {
-        let Some(reported) = reported.filter(|reported| *reported > 0 && estimated >= TOKENS_MIN) else {
-            return;
-        };
-        let seen = (reported.saturating_mul(ONE) / estimated).clamp(FACTOR_MIN, FACTOR_MAX);
+        if let Some(seen) = seen(estimated, reported) {
+            let mut factors = self.lock();
+            let factor = factors.entry(model.to_owned()).or_default();
+            factor.thousandths = moved(factor.thousandths, seen);
+        }
+    }
+
+    /// Whether the next activation with this model should [`learn`](Self::learn) from the runs of its agent.
+    pub(crate) fn should_learn(&self, model: &str) -> bool {
         let mut factors = self.lock();
-        let factor = factors.entry(model.to_owned()).or_insert(ONE);
-        *factor += seen.saturating_sub(*factor).div_ceil(RISE);
-        *factor -= factor.saturating_sub(seen).div_ceil(FALL);
+        let factor = factors.entry(model.to_owned()).or_default();
+        factor.looks += u32::from(factor.looks < LOOKS_MAX);
+        factor.looks < LOOKS_MAX
+    }
+
+    /// Learns the factor of the model from the requests of these runs, the newest first, if it was sent any.
+    pub(crate) fn learn(&self, model: &str, runs: &[Run]) {
+        let of_model = |run: &Run, step: &StepRecord| step.model.as_ref().unwrap_or(&run.model) == model;
+        let steps =
+            runs.iter().rev().flat_map(|run| run.steps.iter().filter(move |step| of_model(run, step)));
+        let mut sent =
+            steps.filter_map(|step| Some((step.sent.as_ref()?.tokens, step.usage.input))).peekable();
+        if sent.peek().is_none() {
+            return;
+        }
+        let add = |factor: Option<u64>, seen| Some(factor.map_or(seen, |factor| moved(factor, seen)));
+        let thousandths = sent.filter_map(|(estimated, reported)| seen(estimated, reported)).fold(None, add);
+        let factor = Factor { thousandths: thousandths.unwrap_or(ONE), looks: LOOKS_MAX };
+        self.lock().insert(model.to_owned(), factor);
     }
 
     /// The model with its window in tokens of the estimate.
     pub(crate) fn in_estimate(&self, info: &ModelInfo) -> ModelInfo {
-        let factor = self.lock().get(&info.name).copied().unwrap_or(ONE);
+        let factor = self.lock().get(&info.name).map_or(ONE, |factor| factor.thousandths);
         let scaled = |tokens: u32| u32::try_from(u64::from(tokens) * ONE / factor).unwrap_or(u32::MAX);
         ModelInfo {
             context_window: scaled(info.context_window),
@@ -50,14 +87,30 @@ impl Calibration {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Factor>> {
         self.factors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// The factor of one request; `None` if it says nothing.
+fn seen(estimated: u64, reported: Option<u64>) -> Option<u64> {
+    let reported = reported.filter(|reported| *reported > 0 && estimated >= TOKENS_MIN)?;
+    Some((reported.saturating_mul(ONE) / estimated).clamp(FACTOR_MIN, FACTOR_MAX))
+}
+
+/// The factor after one more request.
+fn moved(factor: u64, seen: u64) -> u64 {
+    let factor = factor + seen.saturating_sub(factor).div_ceil(RISE);
+    factor - factor.saturating_sub(seen).div_ceil(FALL)
+}
+
 #[cfg(test)]
 mod tests {
+    use agent::id::{AgentId, CycleId};
     use agent::port::ReasoningReplay;
+    use agent::run::{Ending, SentRequest, Usage};
+    use jiff::Timestamp;
+    use uuid::Uuid;
 
     use super::*;
 
@@ -89,6 +142,48 @@ mod tests {
         assert!((52_000..80_000).contains(&grown), "{grown}");
         let converged = after(1_000, 100);
         assert_eq!(converged, 100_000);
+    }
+
+    #[test]
+    fn a_new_process_learns_the_factor_from_the_runs_of_the_one_before() {
+        let step = |model: Option<&str>, tokens, input| StepRecord {
+            model: model.map(str::to_owned),
+            usage: Usage { input, ..Usage::default() },
+            sent: Some(SentRequest { tokens, ..SentRequest::default() }),
+            ..StepRecord::default()
+        };
+        let run = |steps: Vec<StepRecord>| Run {
+            id: CycleId(Uuid::nil()),
+            agent: AgentId(Uuid::nil()),
+            ordinal: 1,
+            woke_for: String::new(),
+            events: 1,
+            opened_at: Timestamp::UNIX_EPOCH,
+            ended_at: Timestamp::UNIX_EPOCH,
+            steps,
+            usage: Usage::default(),
+            cost_micros: None,
+            model: "m".into(),
+            config_rev: 1,
+            ending: Ending::Completed,
+            reason: None,
+            summary: None,
+        };
+        let of_other = run(vec![step(Some("other"), 1_000, Some(4_000))]);
+        let unreported = run(vec![step(None, 1_000, None), step(None, 10, Some(900))]);
+        let newest = run(vec![step(None, 1_000, Some(810)), step(None, 2_000, Some(1_600))]);
+        let calibration = Calibration::default();
+        for _ in 0..3 {
+            assert!(calibration.should_learn("m"), "nothing is known of it");
+            calibration.learn("m", &[]);
+            calibration.learn("m", std::slice::from_ref(&of_other));
+        }
+        assert_eq!(window(&calibration), 100_000);
+        calibration.learn("m", &[newest, of_other, unreported]);
+        assert!((123_000..125_000).contains(&window(&calibration)), "{}", window(&calibration));
+        assert!(!calibration.should_learn("m"));
+        // One that is never called is not looked for in every activation.
+        assert_eq!((0..1_000).filter(|_| calibration.should_learn("unused")).count(), 63);
     }
 
     #[test]

@@ -80,11 +80,11 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, no
     live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Commit { agent, n, cycle, step, kind }));
 }
 
-/// Logs and publishes a compaction, with an alert if a model was to write the summary and did not.
+/// Logs and publishes a compaction, with an alert if a model was to write the summary and failed.
 fn publish_compaction(live: &Live, agent: AgentId, cycle: CycleId, compaction: Compaction) {
     let Compaction { round, method, ref refused, .. } = compaction;
     tracing::info!(%agent, %cycle, method = method.as_str(), refused, "{}", compaction.line());
-    if let Some(why) = refused {
+    if let Some(why) = compaction.failure() {
         let text = format!("summary {round} was written by rule instead of by the model: {why}");
         publish_alert(live, agent, cycle, AlertKind::SummaryRefused, text);
     }

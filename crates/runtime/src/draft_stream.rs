@@ -35,6 +35,8 @@ pub(crate) struct DraftStream {
     calls: u32,
     /// Bytes generated so far, of all kinds.
     bytes: u64,
+    /// Whether a request was sent whose generation is not discarded.
+    sent: bool,
     hidden: bool,
 }
 
@@ -83,6 +85,7 @@ impl DraftStream {
             parts: HashMap::new(),
             calls: 0,
             bytes: 0,
+            sent: false,
             hidden: false,
         }
     }
@@ -110,11 +113,21 @@ impl DraftStream {
         agent::tokens::about(self.bytes)
     }
 
+    /// The request of the generation is sent.
+    pub(crate) fn begin_generation(&mut self) {
+        self.sent = true;
+    }
+
+    /// The same; `None` if no request is running.
+    pub(crate) fn running_tokens(&self) -> Option<u64> {
+        self.sent.then(|| self.generated_tokens())
+    }
+
     /// The generation is discarded: its drafts are withdrawn.
     pub(crate) fn withdraw(&mut self) {
         self.parts.clear();
         self.calls = 0;
-        self.bytes = 0;
+        (self.bytes, self.sent) = (0, false);
         self.live.reset_drafts(self.agent);
     }
 

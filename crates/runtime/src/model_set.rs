@@ -41,6 +41,12 @@ impl ModelSet {
         self.own.info()
     }
 
+    /// The names of all.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let all = std::iter::once(&self.own).chain(self.others.iter().map(|(_, model)| model));
+        all.map(|model| model.info().name.as_str())
+    }
+
     /// The other models, by their names in the config, with their windows in tokens of the estimate.
     pub(crate) fn others(&self, calibration: &Calibration) -> Vec<(String, ModelInfo)> {
         let scaled =

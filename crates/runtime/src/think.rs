@@ -174,6 +174,7 @@ impl ModelCall<'_> {
         let (clock, timeouts) = (&self.ports.clock, &self.config.model_timeouts);
         let began = clock.monotonic_ms();
         let mut first = None;
+        draft.begin_generation();
         let mut stream = self.model.stream(ModelRequest { prompt, memo, timeouts });
         let mut total = clock.sleep(Duration::from_millis(timeouts.total));
         let mut silence = clock.sleep(Duration::from_millis(timeouts.first_byte));

@@ -5,6 +5,7 @@ use agent::changes::{Inward, MemoryChange};
 use agent::limits;
 use agent::memory::{self, Importance};
 use agent::port::{Done, ToolContext, ToolError};
+use agent::tool::names;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -47,7 +48,7 @@ pub(crate) struct SetMemories;
 
 impl PrebuiltTool for SetMemories {
     type Args = SetMemoriesArgs;
-    const NAME: &'static str = "set_memories";
+    const NAME: &'static str = names::SET_MEMORIES;
     const DESCRIPTION: &'static str =
         "Save or overwrite notes by key; you see them when you wake up, pinned ones always.";
 

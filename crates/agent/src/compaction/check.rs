@@ -134,8 +134,7 @@ pub(super) fn with_kept(summary: &str, previous: &str, bytes: usize) -> String {
         let lost: Vec<&str> = bullets(previous, word)
             .into_iter()
             .filter(|bullet| {
-                !bullet.contains("[done]")
-                    && !summary.lines().any(|line| item(line).starts_with(item(bullet)))
+                !bullet.contains("[done]") && !summary.lines().any(|line| is_same(item(line), item(bullet)))
             })
             .collect();
         let mut room = bytes;
@@ -188,6 +187,18 @@ fn item(line: &str) -> &str {
         number.parse::<u8>().ok().map(|_| text)
     });
     text.unwrap_or(line).trim()
+}
+
+/// Whether the line is the bullet, with nothing behind it but a mark or a remark: `[done]`, `(on Friday)`, `, as promised`.
+fn is_same(line: &str, bullet: &str) -> bool {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    let (line, bullet) = (words(line), words(bullet));
+    const ENDS: [char; 5] = ['.', ',', ';', ':', '!'];
+    let Some(rest) = line.strip_prefix(bullet.trim_end_matches(ENDS)) else { return false };
+    let behind = rest.trim_start_matches(ENDS);
+    let ended = behind.len() < rest.len() || behind.trim_start().starts_with(|c: char| !c.is_alphanumeric());
+    // Without a space, `call Mira's lawyer` and `call Mira-Anne` are other commitments than `call Mira`.
+    behind.is_empty() || (behind.starts_with(' ') && ended)
 }
 
 /// The script of most letters of the text; `None` if it has too few letters or is mixed.

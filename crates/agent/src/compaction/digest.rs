@@ -1,5 +1,6 @@
 //! The summary by rule: the previous summary, then a line for each cycle that is left out, with what it read and what the agent
-//! said. If it gets too long, the oldest lines go first.
+//! said or did; for a part of a long cycle in which it only called tools, a line for each of its newest steps. If it gets too
+//! long, the oldest lines go first.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,7 +8,9 @@ use std::sync::Arc;
 use super::check;
 use crate::call::head_and_tail;
 use crate::entry::{Entry, EntryKind};
+use crate::id::CallId;
 use crate::limits;
+use crate::message::Part;
 use crate::quote::one_line;
 use crate::tool::names;
 
@@ -19,7 +22,7 @@ pub(super) fn merged(previous: Option<&str>, gone: &[Arc<Entry>], bytes: usize) 
     let (sections, old_lines) = parted(previous.unwrap_or_default());
     let mut lines: Vec<String> = old_lines.into_iter().map(str::to_owned).collect();
     for cycle in gone.chunk_by(|a, b| a.cycle == b.cycle) {
-        lines.extend(line(cycle));
+        lines.extend(lines_of(cycle));
     }
     // What a model wrote keeps at most two thirds, so that newer cycles always have room.
     let most = bytes * 2 / 3;
@@ -50,20 +53,66 @@ pub(super) fn parted(summary: &str) -> (&str, Vec<&str>) {
     (sections, rest.lines().filter(|line| !line.trim().is_empty()).collect())
 }
 
-/// What a cycle read and what the agent said in it; `None` if neither is in these entries.
-fn line(cycle: &[Arc<Entry>]) -> Option<String> {
+/// What a cycle read, and what the agent said in it or else did; then its newest steps if nothing was read or said.
+fn lines_of(cycle: &[Arc<Entry>]) -> Vec<String> {
+    let Some(first) = cycle.first() else { return Vec::new() };
     let read = cycle.iter().filter(|entry| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection));
     let read: Vec<String> = read.flat_map(|entry| events(&entry.message.text())).collect();
-    let wrote = cycle.iter().filter(|entry| entry.kind == EntryKind::Assistant);
-    let said: Vec<String> =
-        wrote.flat_map(|entry| said(entry).chain(arguments(entry, names::DONE, "summary"))).collect();
-    let part = |name: &str, texts: &[String]| match texts {
+    let wrote: Vec<&Arc<Entry>> = cycle.iter().filter(|entry| entry.kind == EntryKind::Assistant).collect();
+    let words = |entry| said(entry).chain(arguments(entry, names::DONE, "summary"));
+    let said: Vec<String> = wrote.iter().copied().flat_map(words).collect();
+    let did = if said.is_empty() { tools(&wrote) } else { Vec::new() };
+    let part = |name: &str, texts: &[String], between| match texts {
         [] => None,
-        texts => Some(format!("{name} {}", shortened(&texts.join(" | ")))),
+        texts => Some(format!("{name} {}", shortened(&texts.join(between)))),
     };
-    let parts: Vec<String> = [part("read:", &read), part("said:", &said)].into_iter().flatten().collect();
-    let at = cycle.first()?.at.strftime("%Y-%m-%d %H:%M");
-    (!parts.is_empty()).then(|| format!("- {at} {}", parts.join("; ")))
+    let parts = [part("read:", &read, " | "), part("did:", &did, ", "), part("said:", &said, " | ")];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![format!("- {} {}", minute(first), parts.join("; "))];
+    if read.is_empty() && said.is_empty() {
+        let steps: Vec<String> = wrote.iter().filter_map(|entry| step(entry, cycle)).collect();
+        lines.extend_from_slice(&steps[steps.len().saturating_sub(limits::DIGEST_STEPS_MAX)..]);
+    }
+    lines
+}
+
+fn minute(entry: &Entry) -> impl std::fmt::Display {
+    entry.at.strftime("%Y-%m-%d %H:%M")
+}
+
+/// The tools that were called, each with how often, in the order of their first calls.
+fn tools(wrote: &[&Arc<Entry>]) -> Vec<String> {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for name in wrote.iter().flat_map(|entry| calls(entry)).map(|(_, name, _)| name) {
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    counts.into_iter().map(|(name, count)| format!("{name} ×{count}")).collect()
+}
+
+/// The calls of a step with their outcomes; `None` if it has none.
+fn step(entry: &Arc<Entry>, cycle: &[Arc<Entry>]) -> Option<String> {
+    let outcome = |call: &CallId| {
+        cycle.iter().flat_map(|entry| &entry.message.parts).find_map(|part| match part {
+            Part::ToolResult { id, text, .. } if id == call => Some(format!(" → {text}")),
+            _ => None,
+        })
+    };
+    let called = calls(entry)
+        .map(|(id, name, arguments)| format!("{name} {arguments}{}", outcome(id).unwrap_or_default()));
+    let called: Vec<String> = called.collect();
+    let (at, n) = (minute(entry), entry.step);
+    (!called.is_empty()).then(|| format!("- {at} step {n}: {}", shortened(&called.join(" | "))))
+}
+
+/// The calls of an entry that do something: not those that end its cycle.
+fn calls(entry: &Entry) -> impl Iterator<Item = (&CallId, &str, &str)> {
+    entry.message.calls().filter(|(_, name, _)| !matches!(*name, names::DONE | names::SKIP))
 }
 
 /// The lines of an inbox entry that show an event.

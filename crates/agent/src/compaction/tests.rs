@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::entry::EntryKind;
 use crate::id::CallId;
+use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Reply, ReplyPart, StopReason};
 use crate::prompt::{Item, ToolChoice};
@@ -103,9 +104,70 @@ fn a_full_digest_drops_its_oldest_lines_and_keeps_what_a_model_wrote() {
 }
 
 #[test]
-fn without_summaries_only_the_archive_has_what_is_left_out() {
-    let view = digested(&View::whole(), &window(3), without(&View::whole(), 5), 0);
-    assert_eq!((view.summary, view.compaction, view.tail), (None, None, 5));
+fn a_digest_of_steps_that_only_call_tools_says_which_with_what_and_what_they_returned() {
+    let id = |n: u64| CallId(n.to_string());
+    let step = |n: u64| {
+        let arguments = format!(r#"{{"path":"file {n}"}}"#);
+        let call = Part::ToolCall { id: id(n), name: "read_file".into(), arguments };
+        let text = format!("line one\nof file {n} {}", "x".repeat(5_000));
+        let result = Part::ToolResult { id: id(n), name: "read_file".into(), text, error: false };
+        let (wrote, outcomes) = (
+            ModelMessage { role: Role::Assistant, parts: vec![call], native: None },
+            ModelMessage { role: Role::User, parts: vec![result], native: None },
+        );
+        let of_step = |seq, kind, message| {
+            let step = u32::try_from(n).unwrap();
+            Arc::new(Entry { step, ..(*entry(seq, 1, kind, message)).clone() })
+        };
+        [of_step(n * 2, EntryKind::Assistant, wrote), of_step(n * 2 + 1, EntryKind::Outcomes, outcomes)]
+    };
+    let [inbox, _] = cycle(1, "read all files", "");
+    let log: Vec<Arc<Entry>> = std::iter::once(inbox).chain((1..=30).flat_map(step)).collect();
+    // The inbox entry of the cycle stays.
+    let next = View { ranges: vec![(1, 1)], ..without(&View::whole(), 60) };
+    let summary = digested(&View::whole(), &log, next, 8_000).summary.unwrap();
+    let lines: Vec<&str> = summary.lines().collect();
+    assert_eq!(lines[..2], ["## Earlier cycles", "- 1970-01-01 00:00 did: read_file ×29"]);
+    let newest = r#"- 1970-01-01 00:00 step 29: read_file {"path":"file 29"} → line one\nof file 29 xxx"#;
+    assert!(lines.last().unwrap().starts_with(newest), "{summary}");
+    assert_eq!(lines.len(), 2 + limits::DIGEST_STEPS_MAX, "{summary}");
+    assert!(summary.len() < 3_000, "{}", summary.len());
+    // With the whole cycle the line has what was asked for.
+    let whole = digested(&View::whole(), &log, without(&View::whole(), 62), 8_000).summary.unwrap();
+    assert!(whole.contains("\"read all files\"; did: read_file ×30"), "{whole}");
+}
+
+#[test]
+fn without_summaries_only_the_archive_has_what_is_left_out_and_the_rounds_and_cycles_are_counted() {
+    let window = window(9);
+    let counted = |view: &View| {
+        let Compaction { round, cycles, method, .. } = view.compaction.clone().unwrap();
+        (round, cycles, method)
+    };
+    let first = digested(&View::whole(), &window, without(&View::whole(), 5), 0);
+    assert_eq!((first.summary.as_deref(), shown(&first), first.tail), (None, None, 5));
+    assert_eq!(counted(&first), (1, (1, 2), SummaryMethod::Cut));
+    let line = "[Compaction] Round 1: 900 → 700 tokens (4 messages left out)";
+    assert_eq!(first.compaction.as_ref().unwrap().line(), line);
+    let second = digested(&first, &window[4..], without(&first, 7), 0);
+    assert_eq!(counted(&second), (2, (1, 3), SummaryMethod::Cut));
+    // Later summaries do not have what was cut.
+    let third = digested(&second, &window[6..], without(&second, 11), 4_000);
+    assert_eq!(counted(&third), (3, (4, 5), SummaryMethod::Digest));
+    assert!(shown(&third).unwrap().starts_with("[COMPACTED MEMORY — cycles 4–5]"));
+    let fourth = digested(&third, &window[10..], without(&third, 13), 4_000);
+    assert_eq!(counted(&fourth), (4, (4, 6), SummaryMethod::Digest));
+    let fifth = digested(&fourth, &window[12..], without(&fourth, 15), 0);
+    assert_eq!((counted(&fifth), fifth.summary), ((5, (1, 7), SummaryMethod::Cut), None));
+}
+
+#[test]
+fn a_summary_after_a_cut_counts_the_cycle_of_which_a_part_was_cut() {
+    let mut window = window(1);
+    window.extend((3..=6).map(|seq| entry(seq, 1, EntryKind::Assistant, ModelMessage::user("step"))));
+    let first = digested(&View::whole(), &window, without(&View::whole(), 4), 0);
+    let second = digested(&first, &window[3..], without(&first, 6), 4_000);
+    assert_eq!([first, second].map(|view| view.compaction.unwrap().cycles), [(1, 1), (1, 1)]);
 }
 
 #[test]
@@ -161,6 +223,24 @@ fn open_commitments_and_preferences_stay_until_they_are_marked_as_done() {
     let again = accepted(&reply("## Facts\n- c"), Some(&kept), &[], 4_000).unwrap();
     let lines = ["- call Mira on Friday", "- new one", "- Mira likes short answers"];
     assert!(lines.iter().all(|line| again.contains(line)) && !again.contains("book a room"), "{again}");
+}
+
+#[test]
+fn a_line_that_only_begins_with_the_words_of_a_commitment_does_not_replace_it() {
+    let kept = |written: &str| {
+        let previous = "## Open commitments\n- Call Mira";
+        let said = reply(&format!("## Open commitments\n- {written}"));
+        !accepted(&said, Some(previous), &[], 4_000).unwrap().contains("\n- Call Mira\n- ")
+    };
+    for other in
+        ["Call Mira's lawyer", "Call Mira-Anne", "Call Miranda", "Call Mira and Bob", "Call Mira.com"]
+    {
+        assert!(!kept(other), "{other}");
+    }
+    let same = ["Call Mira", "call  Mira.", "Call Mira [done]", "Call Mira, on Friday", "Call Mira (urgent)"];
+    for same in same.into_iter().chain(["Call Mira — today", "Call Mira: she waits. [done]"]) {
+        assert!(kept(same), "{same}");
+    }
 }
 
 #[test]

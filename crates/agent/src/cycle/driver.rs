@@ -84,8 +84,8 @@ pub struct SummaryRequest {
 pub enum SummaryEnd {
     /// A reply, or why there is none.
     Replied(Box<Result<ModelReply, ModelError>>),
-    /// It was dropped.
-    Dropped,
+    /// It was dropped after an estimated number of generated tokens; `None` if it was not sent.
+    Dropped(Option<u64>),
 }
 
 /// A complete generation, with what only the driver knows about it.

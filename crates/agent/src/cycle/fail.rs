@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{After, At, Cycle, State, Step};
 use crate::changes::CommitKind;
+use crate::entry::Compaction;
 use crate::life::IdleReason;
 use crate::limits;
 use crate::port::{Fault, ModelError};
@@ -29,7 +30,8 @@ impl Cycle {
         let (shown, window) = (&self.log.view, &self.log.window);
         let view = match error {
             ModelError::TooLong(_) if self.log.cuts < limits::TOO_LONG_CUTS => {
-                view::halve(shown, window, self.pinned.budget(step.model.as_deref(), 0).summary, cycle)
+                let bytes = self.pinned.budget(step.model.as_deref(), 0).summary;
+                view::halve(shown, window, bytes, cycle).map(|view| self.at_once(view, Compaction::TOO_LONG))
             }
             ModelError::Invalid(_) if !self.log.rebuilt => transcript::rebuilt(shown, window),
             _ => None,

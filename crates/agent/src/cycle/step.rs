@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{ActivationEnd, At, Cycle, State};
 use crate::changes::{Changes, Settlement};
 use crate::config::{Gate, WantedChoice};
-use crate::entry::{Entry, EntryKind};
+use crate::entry::{Compaction, Entry, EntryKind};
 use crate::event::{EventState, Trust, Waiting};
 use crate::guard::Exposure;
 use crate::inbox::{self, Batch};
@@ -150,7 +150,7 @@ impl Cycle {
     pub(super) fn prepare_narrowed(&mut self, step: &mut Step, now: Timestamp) -> Prepared {
         let mut prepared = self.prepare(step, now);
         while let Some(view) = prepared.view.take_if(|_| !self.open.decided) {
-            step.left_out += self.log.narrow(view);
+            step.left_out += self.log.narrow(self.at_once(view, Compaction::NO_TIME));
             prepared = self.prepare(step, now);
         }
         prepared

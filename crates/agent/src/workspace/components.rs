@@ -147,17 +147,28 @@ fn plans(now: &Moment<'_>) -> Vec<Fact> {
     now.facts.plans.iter().map(line).collect()
 }
 
-/// The newest messages that fit, oldest first. Their times are absolute: the same messages are always the same text.
+/// The newest messages, oldest first, and how many older ones have no room. A long one takes at most half of the room that
+/// is left; the newest is shown in any case. Their times are absolute: the same messages are always the same text.
 fn recent(now: &Moment<'_>) -> Vec<Fact> {
     let mut room = (now.room * RECENT_SHARE / 100).min(limits::RECENT_MAX_BYTES);
-    room = room.saturating_sub(RECENT.len() + 4);
+    room = room.saturating_sub(RECENT.len() + 4 + limits::WORKSPACE_REMARK_BYTES);
     let mut lines = Vec::new();
     for message in now.recent.iter().rev() {
-        let text = quote::within(&message.text, limits::RECENT_TEXT_MAX_BYTES);
-        let line = format!("- [space {}] {}, {}: {text}", message.space_handle, sender(message), message.at);
-        let Some(left) = room.checked_sub(line.len() + 1) else { break };
-        room = left;
-        lines.push(Fact::new(line));
+        let head = format!("- [space {}] {}, {}: ", message.space_handle, sender(message), message.at);
+        let text = (room / 2)
+            .saturating_sub(head.len())
+            .clamp(limits::RECENT_TEXT_MIN_BYTES, limits::RECENT_TEXT_MAX_BYTES);
+        let text = quote::within(&message.text, text);
+        let left = room.checked_sub(head.len() + text.len() + 1);
+        if left.is_none() && !lines.is_empty() {
+            break;
+        }
+        room = left.unwrap_or(0);
+        lines.push(Fact { text: format!("{head}{text}"), name: None, pinned: true });
+    }
+    let more = now.recent.len() - lines.len();
+    if more > 0 {
+        lines.push(Fact { text: format!("({more} earlier ones left out)"), name: None, pinned: true });
     }
     lines.reverse();
     lines

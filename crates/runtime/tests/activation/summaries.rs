@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use agent::changes::MemoryChange;
 use agent::config::AgentConfig;
-use agent::entry::{SummaryMethod, View};
+use agent::entry::{Compaction, SummaryMethod, View};
 use agent::id::{AgentId, SpaceId};
-use agent::port::{Delivered, ModelError, ModelInfo, ReasoningReplay};
+use agent::port::{Delivered, ModelError, ModelInfo, Published, ReasoningReplay};
 use agent::prompt::{Item, Prompt};
 use agent::update::{Topic, Update};
 use models::scripted::{Script, Scripted};
@@ -82,6 +82,31 @@ async fn view(fixture: &Fixture, ada: AgentId) -> View {
     fixture.world.reader().view(ada).await.unwrap().unwrap()
 }
 
+type Updates = Arc<Mutex<Vec<Arc<Published>>>>;
+
+/// What watchers are shown from now on.
+fn watched(fixture: &Fixture) -> Updates {
+    let mut watched = fixture.world.ports().live.bus().subscribe(Topic::Server);
+    let updates = Updates::default();
+    let seen = Arc::clone(&updates);
+    tokio::spawn(async move {
+        while let Some(delivered) = watched.next().await {
+            if let Delivered::Update(update) = delivered {
+                seen.lock().unwrap().push(update);
+            }
+        }
+    });
+    updates
+}
+
+fn compactions(updates: &Updates) -> Vec<Compaction> {
+    let compaction = |update: &Arc<Published>| match &***update {
+        Update::Compaction { compaction, .. } => Some(compaction.clone()),
+        _ => None,
+    };
+    updates.lock().unwrap().iter().filter_map(compaction).collect()
+}
+
 #[tokio::test]
 async fn what_a_summary_keeps_is_known_for_ever_and_its_tokens_are_charged() {
     let model = small(|prompt| match asks_for_summary(prompt) {
@@ -94,23 +119,12 @@ async fn what_a_summary_keeps_is_known_for_ever_and_its_tokens_are_charged() {
         false => answers(prompt).usage(100, 0, 1),
     });
     let mut fixture = Fixture::with(model, |store| store);
-    let mut watched = fixture.world.ports().live.bus().subscribe(Topic::Server);
-    let published = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&published);
-    tokio::spawn(async move {
-        while let Some(delivered) = watched.next().await {
-            if let Delivered::Update(update) = delivered
-                && let Update::Compaction { compaction, .. } = &**update
-            {
-                seen.lock().unwrap().push(compaction.clone());
-            }
-        }
-    });
+    let updates = watched(&fixture);
     let (ada, lobby) = talk(&mut fixture, 40, None).await;
     assert_eq!(last_text(&fixture, lobby).await, "known");
     let compaction = view(&fixture, ada).await.compaction.unwrap();
     assert!(compaction.round >= 5, "{compaction:?}");
-    let published = std::mem::take(&mut *published.lock().unwrap());
+    let published = compactions(&updates);
     assert_eq!(published.last(), Some(&compaction), "watchers are told of each");
     assert_eq!(published.len() as u64, compaction.round);
     assert_eq!((compaction.method, compaction.model.as_deref()), (SummaryMethod::Model, Some("small/one")));
@@ -200,6 +214,7 @@ async fn a_person_does_not_wait_for_a_summary_between_two_cycles() {
         false => answers(prompt),
     });
     let fixture = Fixture::with(model, |store| store);
+    let updates = watched(&fixture);
     let husam = fixture.world.human("husam").await.unwrap();
     let ada = fixture.world.agent("ada", config()).await.unwrap();
     let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
@@ -214,6 +229,17 @@ async fn a_person_does_not_wait_for_a_summary_between_two_cycles() {
     let requests = fixture.model.prompts().iter().filter(|prompt| asks_for_summary(prompt)).count() as u64;
     let rounds = view(&fixture, ada).await.compaction.unwrap().round;
     assert!(requests <= 2 * (rounds + 1), "{requests} requests for {rounds} rounds are paid in vain");
+    let card = fixture.world.reader().agent(ada).await.unwrap().unwrap();
+    let of_runs: u64 = fixture.world.runs(ada).await.unwrap().iter().filter_map(|run| run.usage.input).sum();
+    assert!(
+        card.usage.input > Some(of_runs + requests * 500),
+        "dropped requests are charged: {:?}",
+        card.usage
+    );
+    let interrupted = |compaction: &Compaction| compaction.refused.as_deref() == Some(Compaction::NEW_WORK);
+    assert!(compactions(&updates).iter().any(interrupted));
+    let is_alert = |update: &Arc<Published>| matches!(&***update, Update::Alert { .. });
+    assert!(!updates.lock().unwrap().iter().any(is_alert), "the model did not fail");
 }
 
 #[tokio::test]
@@ -254,4 +280,25 @@ async fn a_model_that_counts_more_tokens_than_the_estimate_gets_a_smaller_window
     };
     let (as_estimated, twice) = (rounds(100).await, rounds(200).await);
     assert!(twice > as_estimated, "{twice} compactions, and {as_estimated} with the estimate's count");
+}
+
+#[tokio::test]
+async fn a_restart_does_not_forget_how_a_model_counts() {
+    let model = small(|prompt| match asks_for_summary(prompt) {
+        true => Script::new().text("## Facts"),
+        false => answers(prompt).usage(prompt.tokens * 75 / 100, 0, 10),
+    });
+    let mut fixture = Fixture::with(model, |store| store);
+    let (ada, lobby) = talk(&mut fixture, 40, None).await;
+    let husam = fixture.world.reader().entity("husam".into()).await.unwrap().unwrap().id;
+    let before = view(&fixture, ada).await.compaction.unwrap().round;
+    for n in 0..16 {
+        fixture.world.kill();
+        fixture.world.start();
+        fixture.world.say(husam, lobby, &format!("more {n}: {}", "talk ".repeat(240))).await.unwrap();
+        fixture.world.quiet().await.unwrap();
+        let compaction = view(&fixture, ada).await.compaction.unwrap();
+        assert_eq!((compaction.method, compaction.refused), (SummaryMethod::Model, None), "{n}");
+    }
+    assert!(view(&fixture, ada).await.compaction.unwrap().round > before + 2);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Idle, PlanChange, Tried};
 use agent::config::AgentConfig;
-use agent::entry::{Compaction, EntryKind, SummaryMethod, View};
+use agent::entry::{Compaction, EntryKind, SummaryMethod, UnusableSummaries, View};
 use agent::event::{Cause, Envelope, EventData, EventState, Trust};
 use agent::id::{CycleId, EventId, PlanId, RootId};
 use agent::life::{IdleReason, IdleUntil, Layer, Plan, Schedule, Standing, Window};
@@ -424,6 +424,7 @@ pub async fn a_view_is_stored_separately_and_the_log_stays_complete(b: Backend) 
             model: Some("scripted/one".into()),
             usage: Usage { output: Some(9), ..Usage::default() },
             refused: Some("the output limit cut it".into()),
+            unusable: Some(UnusableSummaries { model: "scripted/one".into(), rounds: 2 }),
             tokens_before: 100,
             tokens_after: 40,
             entries: 2,

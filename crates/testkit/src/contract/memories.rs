@@ -1,11 +1,13 @@
 //! Promises about memories, their order and pins, and about the trust of what is written.
 
-use agent::changes::{CommitKind, MemoryChange};
+use agent::call::CallRow;
+use agent::changes::{CommitKind, CommitOutcome, MemoryChange};
 use agent::entry::{Entry, EntryKind};
 use agent::event::{Cause, Trust};
 use agent::limits;
 use agent::memory::{Importance, Memory};
 use agent::port::{Denial, RegistryError};
+use agent::tool::names;
 
 use super::Backend;
 use super::world::{World, at, world};
@@ -85,6 +87,29 @@ pub async fn an_operator_pins_as_many_memories_as_always_have_room(b: Backend) {
     change(long).await.unwrap();
     change(set("one more", None, Some(true))).await.unwrap();
     assert_eq!(change(MemoryChange::Delete { key: "k1".into() }).await.unwrap(), None);
+}
+
+/// The call is refused with the limit, and nothing is written. Other notes are still accepted.
+pub async fn an_agent_and_an_operator_together_pin_no_more_than_always_has_room(b: Backend) {
+    let w = world(b).await;
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    for n in 0..limits::PINNED_MEMORIES_MAX {
+        w.b.registry.change_memory(w.ada, set(&format!("k{n}"), None, Some(true)), at(5)).await.unwrap();
+    }
+    let mut decision = driver.decision();
+    decision.calls = vec![driver.call(0), CallRow { tool: names::SET_MEMORIES.into(), ..driver.call(1) }];
+    decision.inward.memories = vec![set("one more", None, Some(true))];
+    let CommitOutcome::Refused(refusals) = w.commit(driver.lease, decision.clone()).await else {
+        panic!("wanted a refusal")
+    };
+    assert_eq!((refusals.len(), &refusals[0].call), (1, &driver.call(1).id));
+    let reason = &refusals[0].reason;
+    assert!(reason.contains("wanted at most 64 pinned notes, these would make 65"), "{reason}");
+    assert_eq!(memories(&w).await.len(), limits::PINNED_MEMORIES_MAX);
+    decision.inward.memories = vec![set("one more", None, None), set("k0", None, Some(false))];
+    driver.commit(&w, decision).await;
+    assert_eq!(memories(&w).await.len(), limits::PINNED_MEMORIES_MAX + 1);
 }
 
 /// What an operator writes has the highest, what an agent writes that of its cycle.

@@ -173,6 +173,7 @@ macro_rules! contract_tests {
             lists::a_request_is_noted_once_with_its_subject,
             memories::memories_come_in_the_order_of_pin_importance_and_last_use,
             memories::an_operator_pins_as_many_memories_as_always_have_room,
+            memories::an_agent_and_an_operator_together_pin_no_more_than_always_has_room,
             memories::entries_and_memories_keep_their_trust,
             recall::an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remembers,
             recall::an_agent_finds_nothing_of_another_agent,

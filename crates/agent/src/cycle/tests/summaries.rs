@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::entry::SummaryMethod;
+use crate::entry::{Compaction, SummaryMethod, UnusableSummaries};
 use crate::id::CallId;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::ModelError;
@@ -89,7 +89,7 @@ fn between_two_cycles_a_model_writes_the_summary_and_is_charged_to_the_agent() {
 
 #[test]
 fn a_summary_that_may_wait_is_dropped_for_new_work_and_for_a_model_that_cannot_be_reached() {
-    for end in [SummaryEnd::Dropped, unreachable()] {
+    for end in [SummaryEnd::Dropped(None), unreachable()] {
         let (mut cycle, next) = after_a_cycle(36, 950, &"word ".repeat(1_000), &json!({}));
         request(next);
         cycle.summarized(end, at(2_000));
@@ -99,12 +99,37 @@ fn a_summary_that_may_wait_is_dropped_for_new_work_and_for_a_model_that_cannot_b
 }
 
 #[test]
+fn a_request_that_is_dropped_is_charged_to_the_agent() {
+    for (cycles, long, view_changes) in [(36, 1_000, false), (40, 6_000, true)] {
+        let (mut cycle, next) = after_a_cycle(cycles, 950, &"word ".repeat(long), &json!({}));
+        let request = request(next);
+        cycle.summarized(SummaryEnd::Dropped(Some(7)), at(2_000));
+        let (commits, next) = drive(&mut cycle);
+        assert_eq!((kinds(&commits), ended(&next).0), (vec![CommitKind::View], Ending::Completed));
+        let Item::Layer(record) = &request.prompt.items[0] else { panic!("wanted the record") };
+        let sent = crate::tokens::estimate(record) + crate::tokens::estimate(&request.prompt.system);
+        let Usage { input, output, .. } = commits[0].usage;
+        assert_eq!((input, output), (Some(u64::from(sent)), Some(7)));
+        assert_eq!((commits[0].view.is_some(), commits[0].run.is_none()), (view_changes, true));
+    }
+    // What was answered unusably before is charged, too.
+    let (mut cycle, next) = after_a_cycle(36, 950, &"word ".repeat(1_000), &json!({}));
+    request(next);
+    let mut unusable = reply(vec![text("")]);
+    unusable.reply.usage = Usage { input: Some(900), output: Some(20), ..Usage::default() };
+    cycle.summarized(SummaryEnd::Replied(Box::new(Ok(unusable))), at(2_000));
+    request(cycle.next(at(2_000)));
+    cycle.summarized(SummaryEnd::Dropped(None), at(2_000));
+    assert_eq!(drive(&mut cycle).0[0].usage.input, Some(900));
+}
+
+#[test]
 fn a_full_window_is_digested_if_no_usable_summary_comes() {
     let long = "x".repeat(limits::SUMMARY_MAX_BYTES + 1);
     let too_long = format!("wanted at most {} bytes, got {}", limits::SUMMARY_MAX_BYTES, long.len());
     let cases = [
         (unreachable(), 1, "auth"),
-        (SummaryEnd::Dropped, 1, "new work came"),
+        (SummaryEnd::Dropped(None), 1, "new work came"),
         (summary(""), 2, "wanted the summary as text, got nothing"),
         (summary(&long), 2, &too_long),
     ];
@@ -124,6 +149,101 @@ fn a_full_window_is_digested_if_no_usable_summary_comes() {
 }
 
 #[test]
+fn a_digest_without_time_for_a_model_says_so_and_is_no_failure_of_the_model() {
+    for (config, why) in [
+        (json!({}), Some("no time before the first step")),
+        (json!({"history": {"summary": "digest"}}), None),
+    ] {
+        let mut cycle = begin_with(with_history(46, 950, &config));
+        drive(&mut cycle);
+        let (commits, _) = reply_with(&mut cycle, vec![text("done")]);
+        assert_eq!(kinds(&commits)[..1], [CommitKind::Decide]);
+        let compaction = commits[0].view.clone().unwrap().compaction.unwrap();
+        assert_eq!((compaction.refused.as_deref(), compaction.failure()), (why, None));
+    }
+    let failed = unusable("scripted", 1).compaction.unwrap();
+    assert_eq!(failed.failure(), Some("it was empty"));
+}
+
+#[test]
+fn a_model_is_not_asked_for_a_summary_of_little_text() {
+    let config = json!({"history": {"max_entries": 2}});
+    for (tokens, asked) in [(400, false), (600, true)] {
+        let view = View { summary: Some("## Facts\n- old".into()), ..View::whole() };
+        let mut cycle = begin_with(Activation { view, ..with_history(1, tokens, &config) });
+        drive(&mut cycle);
+        let (_, next) = reply_with(&mut cycle, vec![text("done")]);
+        assert_eq!(matches!(next, Next::Summarize(_)), asked, "{tokens}");
+        if !asked {
+            let Compaction { method, refused, .. } = cycle.log.view.compaction.clone().unwrap();
+            assert_eq!((method, refused), (SummaryMethod::Digest, None));
+            let summary = cycle.log.view.summary.clone().unwrap();
+            assert!(summary.starts_with("## Facts\n- old\n\n## Earlier cycles\n"), "{summary}");
+        }
+    }
+}
+
+/// A view with a digest, after so many compactions in a row without a usable answer of that model.
+fn unusable(model: &str, rounds: u32) -> View {
+    let compaction = Compaction {
+        round: 30,
+        cycles: (1, 1),
+        last: CycleId(Uuid::nil()),
+        method: SummaryMethod::Digest,
+        model: None,
+        usage: Usage::default(),
+        refused: Some("it was empty".into()),
+        unusable: Some(UnusableSummaries { model: model.into(), rounds }),
+        tokens_before: 9,
+        tokens_after: 9,
+        entries: 1,
+    };
+    View { summary: Some("## Facts\n- old".into()), compaction: Some(compaction), ..View::whole() }
+}
+
+#[test]
+fn a_summarizer_without_usable_answers_is_asked_only_now_and_then() {
+    let ask = |view: View, config: &Value| {
+        let mut cycle = begin_with(Activation { view, ..with_history(40, 950, config) });
+        drive(&mut cycle);
+        let (_, next) = reply_with(&mut cycle, vec![text(&"word ".repeat(6_000))]);
+        (cycle, next)
+    };
+    let mut asked = Vec::new();
+    for before in 0..=16 {
+        let (mut cycle, next) = ask(unusable("scripted", before), &json!({}));
+        let view = match next {
+            Next::Summarize(_) => {
+                asked.push(before);
+                for _ in 0..limits::SUMMARY_ATTEMPTS {
+                    cycle.summarized(summary(""), at(2_000));
+                    cycle.next(at(2_000));
+                }
+                changed(&mut cycle).1
+            }
+            _ => cycle.log.view.clone(),
+        };
+        let compaction = view.compaction.unwrap();
+        assert_eq!(
+            compaction.unusable,
+            Some(UnusableSummaries { model: "scripted".into(), rounds: before + 1 })
+        );
+        let why = match asked.last() == Some(&before) {
+            true => "wanted the summary as text, got nothing".to_owned(),
+            false => format!("not asked: it had no usable answer for {before} compactions in a row"),
+        };
+        assert_eq!((compaction.method, compaction.refused), (SummaryMethod::Digest, Some(why)));
+    }
+    assert_eq!(asked, [0, 1, 2, 8, 16]);
+    // A usable answer ends it, and another model begins anew.
+    let (mut cycle, next) = ask(unusable("scripted", 8), &json!({}));
+    request(next);
+    cycle.summarized(summary("## Facts\n- new"), at(2_000));
+    assert_eq!(changed(&mut cycle).1.compaction.unwrap().unusable, None);
+    request(ask(unusable("another", 5), &json!({})).1);
+}
+
+#[test]
 fn a_window_that_is_not_full_is_tried_once_so_that_dropped_requests_cost_little() {
     // Before this cycle the history was over the lower limit already.
     let (cycle, next) = after_a_cycle(38, 950, "done", &json!({}));
@@ -139,6 +259,8 @@ fn by_config_the_rules_write_it_or_nobody() {
         assert!(matches!(next, Next::Finished(_)));
         let view = &cycle.log.view;
         assert_eq!((view.summary.is_some(), view.tail), (written, 3), "{by}");
+        let method = if written { SummaryMethod::Digest } else { SummaryMethod::Cut };
+        assert_eq!(view.compaction.as_ref().unwrap().method, method);
         assert!(matches!(cycle.next(at(2_000)), Next::Finished(_)));
     }
 }
@@ -209,7 +331,7 @@ fn a_cancel_or_a_stop_ends_the_wait_for_a_summary() {
         } else {
             cancel(&mut cycle)
         }
-        cycle.summarized(SummaryEnd::Dropped, at(2_000));
+        cycle.summarized(SummaryEnd::Dropped(None), at(2_000));
         let (commits, next) = drive(&mut cycle);
         let wanted = if stop { CommitKind::Park } else { CommitKind::Close };
         assert_eq!((kinds(&commits), matches!(next, Next::Finished(_))), (vec![wanted], true));

@@ -4,14 +4,14 @@
 use agent::call::CallRow;
 use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange};
 use agent::event::{Cause, Trust};
-use agent::fencing::not_owned;
+use agent::fencing::{not_owned, pinned_too_many};
 use agent::life::{Goal, Plan};
 use agent::memory::Importance;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::facts::memory;
+use super::facts::{memory, pinned_memories};
 use super::queue::note_memory;
 use super::rows::{IMPORTANCES, TRUSTS, bytes, code_of, int, key, ms, run, to_json};
 use crate::sqlite::engine::fault::{Fault, Outcome};
@@ -21,6 +21,11 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
     let Changes { inward, calls, at, .. } = changes;
     for change in &inward.memories {
         change_memory(db, agent, n, *at, changes.cause.trust, change)?;
+    }
+    if !inward.memories.is_empty()
+        && let Some(refusals) = pinned_too_many(&pinned_memories(db, agent)?, changes)
+    {
+        return Err(Fault::Refused(refusals));
     }
     for change in &inward.goals {
         let id = match change {
