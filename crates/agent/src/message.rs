@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CallId, ContentRef};
 
 /// The author of a message in a transcript.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The runtime: inbox entries, injections, notices.
@@ -20,7 +20,7 @@ pub enum Role {
 }
 
 /// One message of a transcript.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelMessage {
     /// The author.
     pub role: Role,
@@ -32,7 +32,7 @@ pub struct ModelMessage {
 }
 
 /// One typed part of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
     /// Plain text.
@@ -84,7 +84,7 @@ pub enum Part {
 }
 
 /// The vendor's block for an assistant message, and the origin for which it is valid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Native {
     /// Wire format and model that produced it; it is sent again only to the same.
     pub origin: Origin,

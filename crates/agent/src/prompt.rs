@@ -4,12 +4,14 @@
 //! Within a cycle each prompt strictly extends the one before (invariant 7): nothing here edits or removes what was
 //! sent, it only appends.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryKind};
 use crate::id::{ContentRef, CycleId};
+use crate::limits;
 use crate::tool::ToolSpec;
 
 /// One element of the transcript.
@@ -81,26 +83,84 @@ impl Prompt {
         ContentRef::of(&hash.finalize()).0[..16].to_owned()
     }
 
+    /// What it shows, part by part.
+    pub fn parts(&self) -> PromptParts {
+        let mut tools = DefaultHasher::new();
+        for ToolSpec { name, description, schema, .. } in self.tools.iter() {
+            (name, description, schema.to_string()).hash(&mut tools);
+        }
+        let parts = self.items.iter().map(|item| match item {
+            Item::Entry(entry) => PromptPart {
+                name: format!("entry {} ({})", entry.seq, entry.kind.as_str()).into(),
+                is_inbox: entry.kind == EntryKind::Inbox && entry.seq > 0,
+                hash: hash_of(&(entry.seq, &entry.message)),
+            },
+            Item::Layer(text) => {
+                let title: String =
+                    text.lines().next().unwrap_or_default().chars().take(limits::PREVIEW_CHARS).collect();
+                PromptPart {
+                    name: format!("the layer `{title}`").into(),
+                    is_inbox: false,
+                    hash: hash_of(text),
+                }
+            }
+        });
+        PromptParts { system: hash_of(&self.system), tools: tools.finish(), parts: parts.collect() }
+    }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a request showed, as hashes: what is kept of it to find out whether the next one extends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptParts {
+    system: u64,
+    tools: u64,
+    parts: Vec<PromptPart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PromptPart {
+    name: Box<str>,
+    is_inbox: bool,
+    hash: u64,
+}
+
+impl PromptParts {
     /// What this request shows differently than the one `before` it, in which case the provider's cache does not serve
     /// what follows. `None` if it extends it.
     pub fn first_difference(&self, before: &Self) -> Option<String> {
         if self.system != before.system {
             return Some("the system text".to_owned());
         }
-        if !Arc::ptr_eq(&self.tools, &before.tools) && self.tools != before.tools {
+        if !self.same_tools(before) {
             return Some("the tools".to_owned());
         }
-        let (at, was) =
-            before.items.iter().enumerate().find(|(at, was)| match (was, self.items.get(*at)) {
-                (Item::Entry(was), Some(Item::Entry(is))) => !Arc::ptr_eq(was, is) && was != is,
-                (Item::Layer(was), Some(Item::Layer(is))) => was != is,
-                _ => true,
-            })?;
-        let name = match was {
-            Item::Entry(entry) => format!("entry {} ({})", entry.seq, entry.kind.as_str()),
-            Item::Layer(text) => format!("the layer `{}`", text.lines().next().unwrap_or_default()),
-        };
-        Some(format!("{name}, item {at}"))
+        let differs = |(at, was): &(usize, &PromptPart)| self.parts.get(*at) != Some(was);
+        let (at, was) = before.parts.iter().enumerate().find(differs)?;
+        Some(format!("{}, item {at}", was.name))
+    }
+
+    /// Whether both have the same tools.
+    pub fn same_tools(&self, other: &Self) -> bool {
+        self.tools == other.tools
+    }
+
+    /// The parts up to the last inbox entry.
+    #[must_use]
+    pub fn until_inbox(mut self) -> Self {
+        let inbox = self.parts.iter().rposition(|part| part.is_inbox);
+        self.parts.truncate(inbox.map_or(0, |at| at + 1));
+        self
+    }
+
+    /// About how many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| size_of::<PromptPart>() + part.name.len()).sum()
     }
 }
 
@@ -110,7 +170,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::entry::EntryKind;
     use crate::message::ModelMessage;
 
     fn entry(seq: u64, text: &str) -> Item {
@@ -138,7 +197,7 @@ mod tests {
     fn the_first_difference_to_the_request_before_is_named() {
         let layer = |text: &str| Item::Layer(text.into());
         let before = prompt("I am", vec![entry(1, "a"), layer("[WORKSPACE]\nx")]);
-        let differs = |system, items| prompt(system, items).first_difference(&before);
+        let differs = |system, items| prompt(system, items).parts().first_difference(&before.parts());
         let longer = vec![entry(1, "a"), layer("[WORKSPACE]\nx"), entry(2, "b")];
         assert_eq!(differs("I am", longer), None);
         assert_eq!(differs("You are", before.items.clone()).unwrap(), "the system text");
@@ -147,6 +206,10 @@ mod tests {
         for changed in [vec![entry(1, "a")], vec![entry(1, "a"), layer("[WORKSPACE]\ny"), entry(2, "b")]] {
             assert_eq!(differs("I am", changed).unwrap(), "the layer `[WORKSPACE]`, item 1");
         }
+        // The next cycle, where workspaces do not stay.
+        let next = prompt("I am", vec![entry(1, "a"), entry(2, "b")]).parts();
+        assert_eq!(next.first_difference(&before.parts()).unwrap(), "the layer `[WORKSPACE]`, item 1");
+        assert_eq!(next.first_difference(&before.parts().until_inbox()), None);
     }
 
     #[test]

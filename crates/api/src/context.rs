@@ -25,6 +25,15 @@ pub struct ContextJson {
     pub layers: Vec<ContextLayer>,
     /// Number of entries in the layer `window`.
     pub entries: usize,
+    /// Position of the first of these entries; `null` if there is none.
+    #[serde(default)]
+    pub first_entry: Option<u64>,
+    /// Number of entries of the history that are not in the layer `window`.
+    #[serde(default)]
+    pub older_entries: u64,
+    /// The summary of what was left out; `null` if nothing was.
+    #[serde(default)]
+    pub summary: Option<String>,
     /// Number of events in the layer `inbox`: those that the agent would process next.
     pub events: usize,
     /// Size of the `window` in tokens above which its oldest cycles are cut off.
@@ -145,6 +154,9 @@ impl ContextJson {
             context_window,
             layers: layers.collect(),
             entries: context.window.len(),
+            first_entry: context.window.first().map(|entry| entry.seq),
+            older_entries: context.head_seq.saturating_sub(context.window.len() as u64),
+            summary: context.summary.clone(),
             events: context.events,
             cut_above: context.cut_above,
             cut_to: context.cut_to,

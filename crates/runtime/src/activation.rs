@@ -6,6 +6,7 @@ use std::time::Duration;
 use agent::call::{CallRow, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome, News};
 use agent::cycle::{ActivationEnd, Cycle, ModelReply, Next, Setup, SummaryEnd, SummaryRequest};
+use agent::entry::EntryKind;
 use agent::id::{AgentId, CycleId};
 use agent::life::Window;
 use agent::limits;
@@ -118,7 +119,7 @@ pub(crate) async fn activate(
     wakes: &Wakes,
 ) -> Result<Activated, StoreFailure> {
     let (ports, agent) = (&node_context.ports, turn.agent);
-    let kept = node_context.warm.take(agent);
+    let mut kept = node_context.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
         return Ok(Activated::Ended(ActivationEnd::Idle));
@@ -132,6 +133,8 @@ pub(crate) async fn activate(
     // A request that is sent before the opening is committed is paid in vain if the store refuses the opening.
     read.clean &= !(turn.careful || node_context.health.refuses());
     let now = ports.clock.now();
+    let requests = kept.as_mut().map(|kept| std::mem::take(&mut kept.requests)).unwrap_or_default();
+    let requests = requests.begin(&read);
     let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
         (Window::Loaded(window), _) => (window, None),
         (Window::Unchanged, Some(kept)) => (kept.window, Some((kept.memo, kept.model))),
@@ -146,7 +149,7 @@ pub(crate) async fn activate(
         let provider = models.own().provider.clone();
         ports.live.begin_wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
         let (memo, model) = models.into_memo();
-        node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
+        node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model, requests });
         return Ok(Activated::Full);
     }
     if node_context.calibration.should_learn(&models.own().name)
@@ -177,7 +180,7 @@ pub(crate) async fn activate(
         outward,
         suspected,
         opened,
-        requests: SentRequests::default(),
+        requests,
         spent,
         began,
         trace,
@@ -388,7 +391,7 @@ impl<'a> Driver<'a> {
                 if let Ok(model_reply) = &mut model_reply {
                     let (model, _) = self.models.select(self.cycle.model());
                     let live = &self.node_context.ports.live;
-                    model_reply.sent = self.requests.note(live, self.agent, model.info(), prompt);
+                    model_reply.sent = self.requests.note(live, self.agent, model.info(), &prompt);
                 }
                 self.show(AgentState::Processing);
                 self.note_answered(&model_reply).await;
@@ -513,6 +516,9 @@ impl<'a> Driver<'a> {
             if matches!(changes.kind, CommitKind::Decide | CommitKind::Close | CommitKind::Park) {
                 self.suspected = None;
             }
+            if changes.entries.iter().any(|entry| entry.kind == EntryKind::Assistant) {
+                self.requests.decided(changes.view.as_ref().map(|view| view.rev));
+            }
             if let Some(run) = &changes.run {
                 self.trace.ended(run);
                 self.spent = Some(Spent::of(run));
@@ -543,7 +549,8 @@ impl<'a> Driver<'a> {
         {
             let (memo, model) = self.models.into_memo();
             let (commit_n, window) = self.cycle.into_warm();
-            self.node_context.warm.keep(self.agent, Kept { commit_n, window, memo, model });
+            let requests = self.requests;
+            self.node_context.warm.keep(self.agent, Kept { commit_n, window, memo, model, requests });
         }
         end
     }

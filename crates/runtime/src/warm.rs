@@ -1,4 +1,5 @@
-//! A cache of agents that were awake recently: their window and, if the history is long enough, encoded fragments.
+//! A cache of agents that were awake recently: their window, hashes of their last request and, if the history is long
+//! enough, encoded fragments.
 //! Bounded in bytes; the least recently used is dropped first. An agent that is not here is read from the store.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,6 +12,8 @@ use agent::limits;
 use agent::message::Part;
 use agent::port::Memo;
 
+use crate::sent_requests::SentRequests;
+
 /// What is kept of one agent.
 pub(crate) struct Kept {
     /// The `commit_n` that the window is valid for.
@@ -21,6 +24,8 @@ pub(crate) struct Kept {
     pub(crate) memo: Memo,
     /// The model that the fragments are for.
     pub(crate) model: String,
+    /// What its last request showed.
+    pub(crate) requests: SentRequests,
 }
 
 struct Slot {
@@ -71,7 +76,7 @@ impl Warm {
             kept.memo = Memo::default();
         }
         let fragments = if kept.memo.0.is_some() { limits::WARM_HEAD_BYTES + history } else { 0 };
-        let bytes = 512 + history + fragments;
+        let bytes = 512 + history + fragments + kept.requests.bytes();
         if bytes > self.bound {
             return;
         }
@@ -110,7 +115,8 @@ mod tests {
     use uuid::Uuid;
 
     fn kept() -> Kept {
-        Kept { commit_n: 1, window: Vec::new(), memo: Memo::default(), model: String::new() }
+        let (window, memo, requests) = (Vec::new(), Memo::default(), SentRequests::default());
+        Kept { commit_n: 1, window, memo, model: String::new(), requests }
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct ContextPreview {
     pub prompt: Prompt,
     /// Entries that the view shows; their tokens are known.
     pub window: Vec<Arc<Entry>>,
+    /// Seq of the last entry of the log, shown or not.
+    pub head_seq: u64,
     /// A summary of the entries that the view does not show.
     pub summary: Option<String>,
     /// The inbox entry that would be processed next; its tokens are not counted yet.
@@ -61,6 +63,7 @@ impl Cycle {
             summary: self.log.summary().map(|summary| summary.to_string()),
             inbox: step.entries.first().filter(|_| !self.open.decided).cloned(),
             events: step.taken.len(),
+            head_seq: self.log.head_seq,
             layers: self.log.layers,
             window: self.log.window,
             cut_above: budget * limits::VIEW_TRIGGER_PERCENT / 100,

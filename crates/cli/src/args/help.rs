@@ -36,7 +36,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["show"], "viv show run ada"),
     (&["show", "run"], "viv show run\n  viv show run ada --json"),
     (&["show", "inbox"], "viv show inbox ada --state waiting"),
-    (&["show", "context"], "viv show context ada --layers"),
+    (&["show", "context"], "viv show context ada --layers\n  viv show context ada --all"),
     (&["doctor"], "viv doctor --model anthropic/claude-sonnet-5-5"),
     (&["agents"], "viv agents --state suspended"),
     (&["agents", "create"], "viv agents create bob -f bob.txt --space home"),

@@ -18,13 +18,16 @@ pub(crate) enum Show {
     },
     /// Show an agent's events, newest first, with their states
     Inbox(InboxArg),
-    /// Show what the agent's model is sent, with tokens per layer
+    /// Show what the agent's model is sent: summary, entries, and tokens per layer
     Context {
         /// The agent, by handle or id [default: the only one]
         agent: Option<String>,
         /// Print only the layers, not the entries
         #[arg(long, conflicts_with = "at")]
         layers: bool,
+        /// Print all entries of the history, also those that are not sent any more
+        #[arg(long, conflicts_with_all = ["at", "layers"])]
+        all: bool,
         /// Print what was sent in this run, by its id
         #[arg(long, value_name = "RUN")]
         at: Option<CycleId>,

@@ -115,6 +115,7 @@ fn context() -> Value {
     let layers: Vec<Value> =
         layers.iter().chain(&rest).map(|(name, tokens)| json!({"name": name, "tokens": tokens})).collect();
     json!({"agent": AGENT, "model": "lab/large", "context_window": 128_000, "layers": layers, "entries": 214,
+        "first_entry": 2, "older_entries": 1, "summary": "[COMPACTED MEMORY — cycles 1–40]\n\nYou found a pear.",
         "events": 1, "cut_above": 86_000, "cut_to": 53_750,
         "trend": {"runs": 20, "growth": 310, "cached_percent": 91},
         "compaction": {"round": 3, "cycles": [1, 40], "last": RUN, "method": "model", "tokens_before": 61_200,
@@ -213,7 +214,12 @@ fn a_run_is_shown_as_a_waterfall() {
 
 #[test]
 fn a_context_is_shown_as_entries_and_layers() {
-    insta::assert_snapshot!("screen_show_context", screens(&["show", "context", "ada"]));
+    let sent = screens(&["show", "context", "ada"]);
+    assert!(sent.contains("You found a pear") && sent.contains("#2 step 0") && !sent.contains("#1 step 0"));
+    insta::assert_snapshot!("screen_show_context", sent);
+    assert!(
+        screens(&["show", "context", "ada", "--all"]).contains("#1 step 0 inbox (30 tokens, not in view)")
+    );
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod poison;
 mod prefix;
 mod random_histories;
 mod recorded;
+mod sent_requests;
 mod shown_events;
 mod stops;
 mod store_wrapper;

@@ -457,7 +457,7 @@ pub async fn layers_are_returned_with_the_open_cycle(b: Backend) {
 }
 
 /// With `workspace.placement: append` they are sent as long as the view shows what they follow.
-pub async fn layers_that_stay_are_returned_from_the_tail_of_the_view_on(b: Backend) {
+pub async fn layers_that_stay_are_returned_as_long_as_the_view_shows_what_they_follow(b: Backend) {
     let config = serde_json::json!({"workspace": {"placement": "append"}});
     let w = world_with(b, AgentConfig::from_json(&config).unwrap()).await;
     let mut shown = Vec::new();
@@ -489,6 +489,17 @@ pub async fn layers_that_stay_are_returned_from_the_tail_of_the_view_on(b: Backe
     let after = sent(1, u64::MAX).await.unwrap().unwrap();
     assert_eq!((after.view.tail, after.layers), (shown[2].after, shown[2..].to_vec()));
     assert_eq!(sent(2, u64::MAX).await.unwrap(), None, "there is no such view");
+    // A cut inside a cycle keeps its inbox entry, which is before the tail.
+    let inbox = shown[0].after;
+    let closing = driver.closing();
+    driver.commit(&w, closing).await;
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    let mut decision = driver.decision();
+    decision.view =
+        Some(View { rev: 2, ranges: vec![(inbox, inbox)], tail: shown[2].after, ..View::whole() });
+    driver.commit(&w, decision).await;
+    assert_eq!(w.wake(w.ada).await.layers, [shown[0].clone(), shown[2].clone()]);
 }
 
 /// Its history stays readable.

@@ -105,7 +105,7 @@ macro_rules! contract_tests {
             life::a_plan_that_finds_the_inbox_full_fires_later,
             life::a_view_is_stored_separately_and_the_log_stays_complete,
             life::layers_are_returned_with_the_open_cycle,
-            life::layers_that_stay_are_returned_from_the_tail_of_the_view_on,
+            life::layers_that_stay_are_returned_as_long_as_the_view_shows_what_they_follow,
             life::a_retired_agent_fires_no_plans_and_accepts_nothing,
             commit::an_outdated_node_is_refused_and_writes_nothing,
             commit::a_repeated_commit_is_recognized_and_written_once,

@@ -40,7 +40,7 @@ fn what_others_change_during_a_cycle_is_shown_at_the_end_and_its_own_changes_are
     };
     let (_, next) = drive_as(&mut cycle, &[], note);
     let Next::Think(second) = next else { panic!("wanted the next step, got {next:?}") };
-    assert_eq!(second.first_difference(&first), None);
+    assert_eq!(second.parts().first_difference(&first.parts()), None);
     assert!(shown(&second).last().unwrap().starts_with("outcomes: "), "{:?}", shown(&second).last());
     let (_, next) = reply_with(&mut cycle, vec![call("note")]);
     let Next::Think(third) = next else { panic!("wanted the next step, got {next:?}") };

@@ -1,5 +1,5 @@
-//! `viv show context`: an agent's consciousness entry by entry, and what its model would be sent now, in
-//! layers; with `--at`, what was sent in a run.
+//! `viv show context`: what an agent's model would be sent now, as summary and entries and in layers; with `--all`, the
+//! whole consciousness; with `--at`, what was sent in a run.
 
 use agent::id::{AgentId, CycleId};
 use agent::message::Part;
@@ -14,40 +14,60 @@ use crate::output::{Screen, Style, counted, wrap};
 use crate::progress::Progress;
 use client::{Client, agent_path, target, typed};
 
+/// Which entries are printed.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Entries {
+    /// None.
+    None,
+    /// Those that the model would be sent.
+    Sent,
+    /// All of the history.
+    All,
+}
+
 pub(super) async fn context(
     client: &Client,
     screen: &Screen,
     wanted: Option<&str>,
-    only_layers: bool,
+    which: Entries,
 ) -> Result<()> {
     let reading = Progress::start(screen, "reading");
     let agent = target::agent(client, wanted).await?;
     let path = agent_path(agent.id, "/context");
     // Without a known model the window is unknown, but the consciousness can still be shown.
-    let (layers, why) = match client.get(&path).await {
-        Ok(layers) => (layers, None),
-        Err(failure) if failure.code == "no_such_model" => (Value::Null, Some(failure.message)),
+    let (answer, context, why) = match client.get(&path).await {
+        Ok(answer) => (answer.clone(), Some(typed::<ContextJson>(&path, answer)?), None),
+        Err(failure) if failure.code == "no_such_model" => (Value::Null, None, Some(failure.message)),
         Err(failure) => return Err(failure.into()),
     };
-    let log = match only_layers && !screen.json {
-        true => None,
-        false => Some(read_all(client, agent.id, usize::MAX).await?),
+    let log = match which {
+        Entries::None if !screen.json => None,
+        Entries::All => Some(read_all(client, agent.id, usize::MAX).await?),
+        Entries::None | Entries::Sent => Some(read_sent(client, agent.id, context.as_ref()).await?),
     };
     drop(reading);
     if screen.json {
-        let log = log.map_or_else(|| json!({}), |log| to_json(agent.id, &log, &layers));
+        let log = log.map_or_else(|| json!({}), |log| to_json(agent.id, &log, &answer));
         screen.json_line(&log);
         return Ok(());
     }
     if let Some(log) = log {
         let (count, tokens) = (log.len(), tokens_of(&log));
+        text(screen, "summary", context.as_ref().and_then(|context| context.summary.as_deref()));
         let mut cycle = None;
         log.iter().for_each(|entry| print_entry(screen, &mut cycle, entry));
-        screen.wrapped(&format!("{count} entries, {tokens} tokens"), 2);
+        let older = context.as_ref().map_or(0, |context| context.older_entries);
+        let older = match older {
+            _ if which == Entries::All => String::new(),
+            0 => String::new(),
+            older => format!(", {older} older ones not sent (`viv show context {} --all`)", agent.name),
+        };
+        screen.wrapped(&format!("{count} entries, {tokens} tokens{older}"), 2);
     }
-    match why {
-        Some(why) => screen.note(&format!("({why})")),
-        None => bars(screen, &typed(&path, layers)?),
+    match (why, context) {
+        (Some(why), _) => screen.note(&format!("({why})")),
+        (None, Some(context)) => bars(screen, &context),
+        (None, None) => {}
     }
     Ok(())
 }
@@ -93,10 +113,21 @@ pub(in crate::commands) async fn read_all(
     Ok(client.list_as(&agent_path(agent, "/consciousness"), most).await?)
 }
 
+/// The entries that the model would be sent.
+async fn read_sent(client: &Client, agent: AgentId, context: Option<&ContextJson>) -> Result<Vec<LogEntry>> {
+    let after = context.and_then(|context| context.first_entry).map_or(0, |first| first.saturating_sub(1));
+    let path = agent_path(agent, &format!("/consciousness?after={after}"));
+    let mut log: Vec<LogEntry> = client.list_as(&path, usize::MAX).await?;
+    log.retain(|entry| entry.in_view);
+    Ok(log)
+}
+
 /// The JSON that scripts rely on: the log and the layers.
 fn to_json(agent: AgentId, log: &[LogEntry], layers: &Value) -> Value {
     let mut json = json!({"agent": agent, "entries": log, "total_tokens": tokens_of(log)});
-    for key in ["model", "context_window", "layers", "events", "cut_above", "cut_to"] {
+    for key in
+        ["model", "context_window", "layers", "events", "cut_above", "cut_to", "summary", "older_entries"]
+    {
         json[key] = layers[key].clone();
     }
     json

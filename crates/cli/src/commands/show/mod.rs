@@ -22,8 +22,13 @@ pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Ex
         Show::Context { agent, at: Some(run), .. } => {
             context::sent(&client, &screen, agent.as_deref(), run).await?
         }
-        Show::Context { agent, layers, at: None } => {
-            context::context(&client, &screen, agent.as_deref(), layers).await?
+        Show::Context { agent, layers, all, at: None } => {
+            let what = match (layers, all) {
+                (true, _) => context::Entries::None,
+                (_, true) => context::Entries::All,
+                _ => context::Entries::Sent,
+            };
+            context::context(&client, &screen, agent.as_deref(), what).await?
         }
     }
     Ok(Exit::Answered)

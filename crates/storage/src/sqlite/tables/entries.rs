@@ -167,22 +167,28 @@ pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec
     })
 }
 
-/// The layers after the entries from `tail` to `last`, and those of the cycle, in the order in which they were sent; from
-/// the last whole workspace on.
+/// The layers after the entries up to `last` that the view shows, and those of the cycle, in the order in which they were
+/// sent; from the last whole workspace on.
 pub(crate) fn layers_since(
     db: &Connection,
     agent: i64,
-    (tail, last): (u64, u64),
+    view: &View,
+    last: u64,
     open: Option<CycleId>,
 ) -> Outcome<Vec<Layer>> {
     let sql =
         "SELECT after, text, cycle FROM layer WHERE agent = ? AND after <= ? ORDER BY request DESC, idx DESC";
+    let first = view.ranges.first().map_or(view.tail, |(from, _)| *from);
     let (mut statement, mut found) = (db.prepare_cached(sql)?, Vec::new());
     let mut rows = statement.query([agent, int(last)])?;
     while let Some(row) = rows.next()? {
         let after = u64_at(row, 0)?;
-        if after < tail && Some(CycleId(uuid_at(row, 2)?)) != open {
+        let of_cycle = Some(CycleId(uuid_at(row, 2)?)) == open;
+        if after < first && !of_cycle {
             break;
+        }
+        if !of_cycle && !view.shows(after) {
+            continue;
         }
         found.push(Layer::new(after, row.get::<_, String>(1)?.into()));
         if found.last().is_some_and(|layer| workspace::is_whole(&layer.text)) {

@@ -101,7 +101,7 @@ pub(super) fn wake(
     let mut calls_ = Vec::new();
     let open = life.open.as_ref().map(|open| open.id);
     let layers_ = match config.workspace.placement {
-        Placement::Append => layers_since(db, row, (view.tail, u64::MAX), open)?,
+        Placement::Append => layers_since(db, row, &view, u64::MAX, open)?,
         Placement::Fresh => open.map(|open| layers(db, row, open)).transpose()?.unwrap_or_default(),
     };
     if let Some(open) = &mut life.open {
