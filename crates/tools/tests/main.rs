@@ -24,5 +24,10 @@ mod declared {
     mod reading;
     mod secrets;
 }
+mod mcp {
+    mod fake;
+    mod process;
+    mod web;
+}
 mod loopback;
 mod world;
