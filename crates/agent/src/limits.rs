@@ -515,6 +515,8 @@ pub const MCP_NAME_MAX_CHARS: usize = 32;
 pub const MCP_START_MS: u64 = 60_000;
 /// Reading the list of its tools or resources, all pages.
 pub const MCP_LIST_MS: u64 = 30_000;
+/// Age of the list of its tools, by which calls are checked, from which it is read again.
+pub const MCP_LIST_AGE_MS: u64 = 5 * 60 * 1000;
 /// Handing one message to its process, which may be busy.
 pub const MCP_WRITE_MS: u64 = 10_000;
 /// One message of an MCP server.

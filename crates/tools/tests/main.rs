@@ -22,7 +22,7 @@ mod declared {
     mod calling;
     mod openapi;
     mod reading;
-    mod secrets;
+    pub(crate) mod secrets;
 }
 mod mcp {
     mod fake;

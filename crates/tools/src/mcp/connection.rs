@@ -9,16 +9,17 @@ use agent::limits;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-    Implementation, JsonObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult,
+    Implementation, JsonObject, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult,
 };
 use rmcp::service::{
-    ClientCacheConfig, ClientInitializeError, Peer, RunningService, ServiceError, serve_client,
+    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, Peer, RunningService, ServiceError,
+    serve_client_with_lifecycle,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rmcp::transport::{DynamicTransportError, Transport};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::McpLimits;
 use super::config::McpServerConfig;
@@ -26,6 +27,7 @@ use super::description::{McpDescription, McpListing, McpResource};
 use super::failure::{Failure, Known};
 use super::gate::{Gate, Gated};
 use super::lines::Lines;
+use super::pages::Pages;
 use super::process::{Program, ServerProcess, Wall};
 use super::values;
 use super::web::{WebClient, WebFailure};
@@ -54,29 +56,45 @@ pub(super) struct Connection {
     gate: Arc<Gate>,
     process: Option<ServerProcess>,
     limits: McpLimits,
-    /// The hashes of its tools, as last read.
-    listed: Mutex<Option<BTreeMap<String, String>>>,
+    /// The hashes of its tools, and when they were read.
+    listed: Mutex<Option<(Instant, BTreeMap<String, String>)>>,
 }
 
 impl Connection {
     pub(super) async fn open(opening: Opening<'_>) -> Result<Self, Failure> {
+        match Self::open_by(&opening, ClientLifecycleMode::Initialize).await {
+            Ok(connection) => Ok(connection),
+            // A server that speaks only the newest version knows no handshake.
+            Err((failure, NotServed::Refused(_))) => {
+                let newest =
+                    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] };
+                Self::open_by(&opening, newest).await.map_err(|_| failure)
+            }
+            Err((failure, _)) => Err(failure),
+        }
+    }
+
+    async fn open_by(
+        opening: &Opening<'_>,
+        lifecycle: ClientLifecycleMode,
+    ) -> Result<Self, (Failure, NotServed)> {
+        let failed = |why: String| {
+            let text = format!("the MCP server `{}` did not start: {why}", opening.server);
+            (Failure::not_sent(text), NotServed::Failed(why))
+        };
         let (server, config) = (opening.server, opening.config);
         let values = if config.url.is_some() { &config.headers } else { &config.env };
-        let opened = values::open(values, opening.secrets).await;
-        let (values, mask) =
-            opened.map_err(|why| Failure::not_sent(format!("the MCP server `{server}`: {why}")))?;
+        let (values, mask) = values::open(values, opening.secrets).await.map_err(failed)?;
         let (mask, gate) = (Arc::new(mask), Gate::new(server));
         let (service, process) = match (&config.command, &config.url) {
             (Some(command), _) => {
                 let (home, wall, mask) = (opening.home, opening.wall, Arc::clone(&mask));
                 let program = Program { server, command, env: &values, home, wall, mask: Arc::clone(&mask) };
-                let started = ServerProcess::start(&program);
-                let (process, output, input) = started.map_err(|why| {
-                    Failure::not_sent(format!("the MCP server `{server}` did not start: {why}"))
-                })?;
+                let (process, output, input) = ServerProcess::start(&program).map_err(failed)?;
                 let lines = Lines::new(output, input, mask, Arc::clone(&gate));
                 (
-                    serve(Gated { inner: lines, gate: Arc::clone(&gate) }, opening.limits.start).await,
+                    serve(Gated { inner: lines, gate: Arc::clone(&gate) }, lifecycle, opening.limits.start)
+                        .await,
                     Some(process),
                 )
             }
@@ -85,24 +103,25 @@ impl Connection {
                 let client = WebClient {
                     connector: Arc::clone(opening.connector),
                     url: url.clone().unwrap_or_default(),
-                    allow: AllowList::new(allow.map_err(Failure::not_sent)?),
+                    allow: AllowList::new(allow.map_err(failed)?),
                     headers: values.into(),
                     mask: Arc::clone(&mask),
                 };
                 let inner = client.transport(config.concurrency);
-                (serve(Gated { inner, gate: Arc::clone(&gate) }, opening.limits.start).await, None)
+                (serve(Gated { inner, gate: Arc::clone(&gate) }, lifecycle, opening.limits.start).await, None)
             }
         };
         let service = match service {
             Ok(service) => service,
-            Err(why) => {
-                let why = end_of(&gate, process.as_ref(), why.is_none()).await.or(why).unwrap_or_default();
+            Err(not_served) => {
+                let is_ended = matches!(not_served, NotServed::Ended);
+                let why = end_of(&gate, process.as_ref(), is_ended).await;
+                let why = why.unwrap_or_else(|| not_served.to_string());
                 let errors = match &process {
                     Some(process) => process.last_words().await,
                     None => String::new(),
                 };
-                let text = mask.hide(format!("the MCP server `{server}` did not start: {why}"));
-                return Err(Failure::not_sent(text).with_errors(errors));
+                return Err((failed(mask.hide(why)).0.with_errors(errors), not_served));
             }
         };
         // What a server allows to be kept must not hide a change.
@@ -120,9 +139,20 @@ impl Connection {
         self.service.peer()
     }
 
-    /// Whether the server says that it has resources.
-    pub(super) fn has_resources(&self) -> bool {
+    /// Whether the server may be asked for resources.
+    pub(super) fn knows_resources(&self) -> bool {
         self.peer().peer_info().is_some_and(|info| info.capabilities.resources.is_some())
+    }
+
+    /// Whether the server has resources, or ways to name some. Several promise them and have none.
+    pub(super) async fn has_resources(&self) -> bool {
+        let asking = async {
+            let listed = self.peer().list_resources(None).await;
+            listed.is_ok_and(|page| !page.resources.is_empty())
+                || (self.peer().list_resource_templates(None).await)
+                    .is_ok_and(|page| !page.resource_templates.is_empty())
+        };
+        self.knows_resources() && timeout(self.limits.list, asking).await.unwrap_or_default()
     }
 
     /// The tools as the server describes them now.
@@ -135,18 +165,22 @@ impl Connection {
             self.gate.set_changed();
         }
         let listing = listing?;
-        *listed = Some(listing.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect());
+        let hashes = listing.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect();
+        *listed = Some((Instant::now(), hashes));
         Ok(listing)
     }
 
     /// An error unless the server describes the tool as it was approved.
     pub(super) async fn check(&self, approved: &McpDescription) -> Result<(), Failure> {
-        if self.gate.is_changed() || self.listed.lock().await.is_none() {
+        // Not every server can say that its tools changed.
+        let age = Duration::from_millis(limits::MCP_LIST_AGE_MS);
+        let is_fresh = (self.listed.lock().await.as_ref()).is_some_and(|(read, _)| read.elapsed() < age);
+        if self.gate.is_changed() || !is_fresh {
             self.list().await?;
         }
         let (server, tool) = (&self.server, &approved.name);
         let listed = self.listed.lock().await;
-        let why = match listed.as_ref().and_then(|listed| listed.get(tool)) {
+        let why = match listed.as_ref().and_then(|(_, hashes)| hashes.get(tool)) {
             Some(hash) if *hash == approved.hash => return Ok(()),
             Some(_) => "describes its tool differently from what was approved",
             None => "no longer offers its tool in a form that can be used",
@@ -243,7 +277,7 @@ impl Connection {
             _ => (Known::Lost, "the connection ended".to_owned()),
         };
         let why = end_of(&self.gate, self.process.as_ref(), self.is_closed()).await.unwrap_or(why);
-        let text = self.mask.hide(format!("the MCP server `{server}` gave no answer: {why}"));
+        let text = self.mask.hide(format!("the MCP server `{server}` failed: {why}"));
         let errors = match &self.process {
             Some(process) if self.is_closed() => process.last_words().await,
             _ => String::new(),
@@ -261,11 +295,23 @@ impl Drop for Connection {
     }
 }
 
-/// Agrees on the protocol. The error is why that failed, `None` if the connection ended.
+/// Why a server did not agree on the protocol.
+#[derive(Debug, thiserror::Error)]
+enum NotServed {
+    #[error("it refused: {0}")]
+    Refused(String),
+    #[error("{0}")]
+    Failed(String),
+    #[error("the connection ended")]
+    Ended,
+}
+
+/// Agrees on the protocol.
 async fn serve<T>(
     transport: T,
+    lifecycle: ClientLifecycleMode,
     time: Duration,
-) -> Result<RunningService<RoleClient, ClientConfig>, Option<String>>
+) -> Result<RunningService<RoleClient, ClientConfig>, NotServed>
 where
     T: Transport<RoleClient> + 'static,
 {
@@ -273,16 +319,15 @@ where
     let config = ClientConfig::new(ClientCapabilities::default(), about)
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
     // Boxed, because it is large.
-    match timeout(time, Box::pin(serve_client(config, transport))).await {
-        Err(_) => Err(Some(format!("it did not agree on the protocol within {} ms", time.as_millis()))),
-        Ok(Ok(service)) => Ok(service),
-        Ok(Err(ClientInitializeError::ConnectionClosed(_))) => Err(None),
-        Ok(Err(ClientInitializeError::TransportError { error, .. })) => Err(Some(sending(&error).1)),
-        Ok(Err(ClientInitializeError::JsonRpcError(error))) => {
-            Err(Some(format!("it refused: {}", error.message)))
-        }
-        Ok(Err(_)) => Err(Some("it does not answer as the protocol says".to_owned())),
-    }
+    let serving = timeout(time, Box::pin(serve_client_with_lifecycle(config, transport, lifecycle))).await;
+    let late =
+        |_| NotServed::Failed(format!("it did not agree on the protocol within {} ms", time.as_millis()));
+    serving.map_err(late)?.map_err(|error| match error {
+        ClientInitializeError::ConnectionClosed(_) => NotServed::Ended,
+        ClientInitializeError::TransportError { error, .. } => NotServed::Failed(sending(&error).1),
+        ClientInitializeError::JsonRpcError(error) => NotServed::Refused(error.message.into_owned()),
+        _ => NotServed::Failed("it does not answer as the protocol says".to_owned()),
+    })
 }
 
 /// Why a connection ended, if it did.
@@ -301,49 +346,9 @@ fn sending(error: &DynamicTransportError) -> (Known, String) {
         Some(StreamableHttpError::SessionExpired) => {
             (Known::Expired, "it does not know this connection any longer".to_owned())
         }
-        Some(StreamableHttpError::Client(failure)) => {
-            let known = if failure.may_have_arrived { Known::Lost } else { Known::NotSent };
-            (known, failure.text.clone())
-        }
+        Some(StreamableHttpError::Client(failure)) => (failure.known, failure.text.clone()),
         Some(StreamableHttpError::TransportChannelClosed) => (Known::Lost, "the connection ended".to_owned()),
         Some(other) => (Known::Lost, other.to_string()),
         None => (Known::Lost, error.error.to_string()),
     }
-}
-
-/// The pages of a list.
-#[derive(Default)]
-struct Pages {
-    count: usize,
-    items: usize,
-    cursor: Option<String>,
-    is_over: bool,
-}
-
-impl Pages {
-    fn next(&mut self, server: &str) -> Result<Option<Option<PaginatedRequestParams>>, Failure> {
-        if self.is_over {
-            return Ok(None);
-        }
-        self.count += 1;
-        if self.count > limits::MCP_PAGES_MAX {
-            return Err(too_long(server, limits::MCP_PAGES_MAX, "pages"));
-        }
-        let page = self.cursor.clone();
-        Ok(Some(page.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))))
-    }
-
-    fn turn(&mut self, server: &str, items: usize, cursor: Option<String>) -> Result<(), Failure> {
-        self.items += items;
-        if self.items > limits::MCP_LISTED_MAX {
-            return Err(too_long(server, limits::MCP_LISTED_MAX, "entries"));
-        }
-        self.is_over = cursor.is_none();
-        self.cursor = cursor;
-        Ok(())
-    }
-}
-
-fn too_long(server: &str, max: usize, what: &str) -> Failure {
-    Failure::not_sent(format!("the MCP server `{server}` has a list of more than {max} {what}"))
 }

@@ -129,7 +129,13 @@ impl Gate {
             ServerNotification::ToolListChangedNotification(_) => self.set_changed(),
             ServerNotification::ProgressNotification(progress) => {
                 let (done, total) = (progress.params.progress, progress.params.total);
-                tracing::debug!(server, done, total, message = ?progress.params.message, "progress of an MCP call");
+                tracing::debug!(
+                    server,
+                    done,
+                    total,
+                    said = progress.params.message,
+                    "progress of an MCP call"
+                );
             }
             _ => tracing::trace!(server, "an MCP server sent a notification that is not used"),
         }
@@ -172,7 +178,18 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Gated<T> {
         item: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.gate.sending(&item);
-        self.inner.send(item)
+        let id = match &item {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let (gate, sending) = (Arc::clone(&self.gate), self.inner.send(item));
+        async move {
+            let sent = sending.await;
+            if let (Err(_), Some(id)) = (&sent, id) {
+                lock(&gate.expected).remove(&id.to_string());
+            }
+            sent
+        }
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {

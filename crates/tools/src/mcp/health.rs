@@ -32,10 +32,10 @@ impl Health {
         }
     }
 
-    /// Counts a failure. `ended` is the connection that ended with it.
-    pub(super) fn failed(&mut self, why: &str, ended: Option<u64>) {
+    /// Counts a failure. `ended` is the connection that ended with it. Returns whether the longest pause began.
+    pub(super) fn failed(&mut self, why: &str, ended: Option<u64>) -> bool {
         if ended.is_some() && std::mem::replace(&mut self.ended, ended) == ended {
-            return;
+            return false;
         }
         self.failures += 1;
         why.clone_into(&mut self.why);
@@ -45,6 +45,7 @@ impl Health {
             count => Duration::from_millis(limits::MCP_PAUSE_MS << (count - 2)),
         };
         self.until = Some(Instant::now() + pause);
+        self.failures >= limits::MCP_FAILURES_MAX
     }
 
     /// The server answered a call.

@@ -13,6 +13,7 @@ mod failure;
 mod gate;
 mod health;
 mod lines;
+mod pages;
 mod process;
 mod server;
 mod tool;

@@ -128,10 +128,10 @@ impl McpServer {
     pub async fn list(&self) -> Result<McpListing, ToolError> {
         let connection = self.connection().await?;
         let listing = connection.list().await;
-        self.note(&connection, listing.as_ref().err());
+        self.note(&connection, listing.as_ref().err()).await;
         let mut listing = listing?;
         let has_own = listing.tools.iter().any(|tool| tool.name == READ_RESOURCE);
-        if connection.has_resources() && !has_own {
+        if !has_own && connection.has_resources().await {
             listing.tools.push(McpDescription::of_resources(&self.name));
         }
         listing.tools.retain(|tool| self.config.allows(&tool.name));
@@ -142,11 +142,11 @@ impl McpServer {
     /// The resources that the server offers now.
     pub async fn resources(&self) -> Result<Vec<McpResource>, ToolError> {
         let connection = self.connection().await?;
-        if !connection.has_resources() {
+        if !connection.knows_resources() {
             return Ok(Vec::new());
         }
         let resources = connection.resources().await;
-        self.note(&connection, resources.as_ref().err());
+        self.note(&connection, resources.as_ref().err()).await;
         Ok(resources?)
     }
 
@@ -207,14 +207,11 @@ impl McpServer {
         let checked = connection.check(tool).await;
         if let Err(failure) = checked {
             // Only the list was asked for.
-            self.note(&connection, Some(&failure));
+            self.note(&connection, Some(&failure)).await;
             return Err(Failure { known: failure.known.before_call(), ..failure });
         }
         let result = connection.call(&tool.name, arguments.clone()).await;
-        self.note(&connection, result.as_ref().err());
-        if result.as_ref().is_err_and(|failure| failure.known == Known::Expired) {
-            self.current.lock().await.take_if(|current| current.number == connection.number);
-        }
+        self.note(&connection, result.as_ref().err()).await;
         Ok((result?, Arc::clone(&connection.mask)))
     }
 
@@ -226,7 +223,7 @@ impl McpServer {
         let _place = self.turns.take(&self.name, now).await.map_err(Failure::not_sent)?;
         let connection = self.connection().await?;
         let result = connection.read(uri).await;
-        self.note(&connection, result.as_ref().err());
+        self.note(&connection, result.as_ref().err()).await;
         Ok((result?, Arc::clone(&connection.mask)))
     }
 
@@ -283,17 +280,21 @@ impl McpServer {
     }
 
     /// Counts the end of a question to the server.
-    fn note(&self, connection: &Connection, failure: Option<&Failure>) {
-        let mut health = lock(&self.health);
-        match failure {
-            None => health.answered(),
-            Some(failure) if failure.known == Known::Answered => health.answered(),
-            // Nothing is wrong with the server.
-            Some(failure) if failure.known == Known::Expired => {}
-            Some(failure) => {
+    async fn note(&self, connection: &Connection, failure: Option<&Failure>) {
+        let is_useless = match failure {
+            Some(failure) if failure.known == Known::Expired => true,
+            Some(failure) if failure.known != Known::Answered => {
                 let ended = connection.is_closed().then_some(connection.number);
-                health.failed(&failure.text, ended);
+                lock(&self.health).failed(&failure.text, ended)
             }
+            _ => {
+                lock(&self.health).answered();
+                false
+            }
+        };
+        if is_useless {
+            // A server that answers nothing any longer may do so after a new start.
+            self.current.lock().await.take_if(|current| current.number == connection.number);
         }
     }
 }

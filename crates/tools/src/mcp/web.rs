@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use reqwest::Method;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
@@ -21,23 +21,43 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Error as SseError, Sse, SseStream};
 
+use super::failure::Known;
 use super::gate::has_too_many_values;
 use super::values::OpenedValue;
 use crate::connector::{AllowList, ConnectError, Connector, Incoming, IncomingBody, Outgoing, TrafficLimits};
 use crate::secret::Mask;
 
 const SESSION: &str = "mcp-session-id";
+/// An id of an event is sent back as a header.
+const EVENT_ID_MAX_BYTES: usize = 1024;
 
 /// Why an exchange gave no message. Its text holds no secrets.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct WebFailure {
     pub(super) text: String,
-    /// Whether the server may have done what it was asked.
-    pub(super) may_have_arrived: bool,
+    pub(super) known: Known,
 }
 
 type WebError = StreamableHttpError<WebFailure>;
+
+/// What was asked by one `POST`.
+struct Asked {
+    /// `None` for what has no answer.
+    id: Option<RequestId>,
+    is_in_session: bool,
+}
+
+impl Asked {
+    fn is_answered_by(&self, message: &ServerJsonRpcMessage) -> bool {
+        let id = match message {
+            ServerJsonRpcMessage::Response(answer) => Some(&answer.id),
+            ServerJsonRpcMessage::Error(answer) => answer.id.as_ref(),
+            _ => None,
+        };
+        id.map(ToString::to_string) == self.id.as_ref().map(ToString::to_string)
+    }
+}
 
 /// What every request has in common.
 #[derive(Clone)]
@@ -63,13 +83,13 @@ impl WebClient {
     }
 
     fn failed(&self, error: &ConnectError) -> WebError {
-        let (text, may_have_arrived) = (self.mask.hide(error.to_string()), error.may_have_arrived());
-        WebError::Client(WebFailure { text, may_have_arrived })
+        let known = if error.may_have_arrived() { Known::Lost } else { Known::NotSent };
+        WebError::Client(WebFailure { text: self.mask.hide(error.to_string()), known })
     }
 
     fn unusable(&self, why: impl Into<String>) -> WebError {
-        let text = self.mask.hide(head_and_tail(&why.into(), limits::FAILURE_SHOWN_BYTES));
-        WebError::Client(WebFailure { text, may_have_arrived: true })
+        let text = head_and_tail(&self.mask.hide(why.into()), limits::FAILURE_SHOWN_BYTES);
+        WebError::Client(WebFailure { text, known: Known::Lost })
     }
 
     async fn send(
@@ -101,21 +121,26 @@ impl WebClient {
     }
 
     /// An answer with a status that is no success.
-    async fn refusal(&self, answer: Incoming) -> Result<ServerJsonRpcMessage, WebError> {
+    async fn refusal(&self, answer: Incoming, asked: Asked) -> Result<ServerJsonRpcMessage, WebError> {
         let status = answer.status;
         let is_json = kind(&answer) == "application/json";
         let most = 8 * limits::FAILURE_SHOWN_BYTES;
         let body = answer.body.at_most(most).collect().await.map_err(|error| self.failed(&error))?;
         let said = self.mask.hide_cut(String::from_utf8_lossy(&body.bytes).into_owned());
-        if is_json && let Ok(error @ ServerJsonRpcMessage::Error(_)) = serde_json::from_str(&said) {
-            return Ok(error);
+        // Some servers say so what the protocol says with 404.
+        if status == 400 && asked.is_in_session && said.to_ascii_lowercase().contains("session") {
+            return Err(WebError::SessionExpired);
+        }
+        if is_json && let Ok(ServerJsonRpcMessage::Error(refusal)) = serde_json::from_str(&said) {
+            // Not every server knows by then which request it refuses.
+            return Ok(ServerJsonRpcMessage::error(refusal.error, asked.id));
         }
         let said = head_and_tail(said.trim(), limits::FAILURE_SHOWN_BYTES / 2);
         let text = if said.is_empty() { String::new() } else { format!(": {said}") };
         // A gateway lost the server's answer; the server may have done what was asked.
-        let may_have_arrived = matches!(status, 502 | 504);
+        let known = if matches!(status, 502 | 504) { Known::Lost } else { Known::Answered };
         let text = format!("the server refused with status {status}{text}");
-        Err(WebError::Client(WebFailure { text, may_have_arrived }))
+        Err(WebError::Client(WebFailure { text, known }))
     }
 
     fn events(&self, body: IncomingBody) -> BoxStream<'static, Result<Sse, SseError>> {
@@ -125,21 +150,22 @@ impl WebClient {
                 Ok(Some(piece)) => Some((Ok(piece), Some(body))),
                 Ok(None) if body.is_cut() => {
                     let text = format!("the answer is longer than {} bytes", limits::MCP_STREAM_MAX_BYTES);
-                    Some((Err(WebFailure { text, may_have_arrived: true }), None))
+                    Some((Err(WebFailure { text, known: Known::Lost }), None))
                 }
                 Ok(None) => None,
-                Err(error) => {
-                    Some((Err(WebFailure { text: error.to_string(), may_have_arrived: true }), None))
-                }
+                Err(error) => Some((Err(WebFailure { text: error.to_string(), known: Known::Lost }), None)),
             }
         });
         let mask = Arc::clone(&self.mask);
         let checked = move |event: Result<Sse, SseError>| {
             let mut event = event?;
+            // A server must not choose that it is asked again without a pause.
+            event.retry = event.retry.map(|ms| ms.clamp(limits::MCP_PAUSE_MS, limits::MCP_PAUSE_MAX_MS));
+            event.id = event.id.filter(|id| id.len() <= EVENT_ID_MAX_BYTES);
             if let Some(data) = event.data.take() {
                 if has_too_many_values(data.as_bytes()) {
                     let text = format!("a message has more than {} values", limits::MCP_MESSAGE_VALUES_MAX);
-                    return Err(SseError::Body(Box::new(WebFailure { text, may_have_arrived: true })));
+                    return Err(SseError::Body(Box::new(WebFailure { text, known: Known::Lost })));
                 }
                 event.data = Some(mask.hide(data));
             }
@@ -162,14 +188,20 @@ impl StreamableHttpClient for WebClient {
     ) -> Result<StreamableHttpPostResponse, WebError> {
         let kinds = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(HeaderName::from_static("accept"), kinds);
+        let id = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let asked = Asked { id, is_in_session: session.is_some() };
         let body = serde_json::to_vec(&message)?;
         let call = Duration::from_millis(limits::LATE_MS);
         let answer =
             self.send(Method::POST, Some(body.into()), session.as_deref(), &headers, traffic(call)).await?;
         let (kind, given) = (kind(&answer), answer.header(SESSION).map(str::to_owned));
         match answer.status {
-            404 if session.is_some() => Err(WebError::SessionExpired),
-            202 | 204 => Ok(StreamableHttpPostResponse::Accepted),
+            404 if asked.is_in_session => Err(WebError::SessionExpired),
+            // Nothing but a request has an answer.
+            200..300 if asked.id.is_none() => Ok(StreamableHttpPostResponse::Accepted),
             200..300 if kind == "text/event-stream" => {
                 Ok(StreamableHttpPostResponse::Sse(self.events(answer.body), given))
             }
@@ -180,19 +212,20 @@ impl StreamableHttpClient for WebClient {
                     return Err(self.unusable("the answer is too large"));
                 }
                 let text = self.mask.hide(String::from_utf8_lossy(&body.bytes).into_owned());
-                let message = serde_json::from_str(&text);
-                let message =
-                    message.map_err(|_| self.unusable(format!("the answer is no message: {text}")))?;
-                Ok(StreamableHttpPostResponse::Json(message, given))
+                match serde_json::from_str(&text) {
+                    Ok(message) if asked.is_answered_by(&message) => {
+                        Ok(StreamableHttpPostResponse::Json(message, given))
+                    }
+                    Ok(_) => Err(self.unusable("it answered something else than it was asked")),
+                    Err(_) => Err(self.unusable(format!("the answer is no message: {text}"))),
+                }
             }
-            200..300 if matches!(message, ClientJsonRpcMessage::Request(_)) => {
-                let kind = kind.chars().take(80).collect::<String>();
-                Err(self.unusable(format!(
-                    "wanted an answer of the protocol, got `{kind}`: is this an MCP server?"
-                )))
+            200..300 => {
+                // Its type is not shown: it may repeat a secret in other letters.
+                Err(self
+                    .unusable("wanted an answer of the protocol, got something else: is this an MCP server?"))
             }
-            200..300 => Ok(StreamableHttpPostResponse::Accepted),
-            _ => Ok(StreamableHttpPostResponse::Json(self.refusal(answer).await?, given)),
+            _ => Ok(StreamableHttpPostResponse::Json(self.refusal(answer, asked).await?, given)),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +83,17 @@ fn serve() {
         let message: Value = serde_json::from_str(&line.expect("text")).expect("JSON");
         let (id, method) = (&message["id"], message["method"].as_str().unwrap_or_default());
         match method {
+            "initialize" if std::env::var("FAKE_MCP").as_deref() == Ok("newest") => {
+                say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "what?"}})
+                    .to_string());
+            }
+            "server/discover" => answer(
+                id,
+                json!({
+                    "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                    "ttlMs": 60_000, "cacheScope": "private",
+                }),
+            ),
             "initialize" => answer(
                 id,
                 json!({
@@ -110,6 +122,7 @@ fn serve() {
                     "spawn",
                     "ask",
                     "waits",
+                    "read",
                     "bad.name/x",
                 ];
                 answer(id, json!({"tools": names.map(|name| tool(name, "Does it."))}));
@@ -159,6 +172,9 @@ fn called(id: &Value, params: &Value, heard: &mut Heard) {
             std::process::exit(3);
         }
         "hang" => {}
+        "read" => {
+            text(id, &format!("{:?}", std::fs::read_to_string(given["text"].as_str().unwrap_or_default())))
+        }
         "flood" => loop {
             say(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}"#);
         },
@@ -215,9 +231,14 @@ pub(super) fn config(behavior: &str, more: Value) -> McpServerConfig {
 }
 
 pub(super) fn server(config: McpServerConfig) -> Arc<McpServer> {
+    server_hiding(config, Vec::new())
+}
+
+/// The same with paths that it must not see.
+pub(super) fn server_hiding(config: McpServerConfig, hidden: Vec<PathBuf>) -> Arc<McpServer> {
     let secrets: Arc<dyn Secrets> =
         Arc::new(std::collections::BTreeMap::from([("key".to_owned(), SecretValue::new(CANARY))]));
-    let server = McpServer::new("fake", config, Arc::new(Connector::default()), secrets, Vec::new());
+    let server = McpServer::new("fake", config, Arc::new(Connector::default()), secrets, hidden);
     let limits = McpLimits { call: Duration::from_secs(60), ..McpLimits::default() };
     Arc::new(server.unwrap_or_else(|wrong| panic!("{wrong:#?}")).with_limits(limits))
 }

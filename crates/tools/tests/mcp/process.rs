@@ -8,15 +8,16 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tools::mcp::{McpDescription, McpLimits};
 
-use super::fake::{CANARY, approved, call, config, server};
+use super::fake::{CANARY, approved, call, config, server, server_hiding};
+use crate::declared::secrets::{Log, assert_clean};
 
 #[tokio::test]
 async fn tools_of_all_pages_are_listed_and_called() {
     let server = server(config("plain", json!({})));
     let tools = approved(&server).await;
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!((names[0], names[1], names.len()), ("echo", "env", 16));
-    assert_eq!(names[15], "read_resource");
+    assert_eq!((names[0], names[1], names.len()), ("echo", "env", 17));
+    assert_eq!(names[16], "read_resource");
 
     let said = call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap();
     assert_eq!((said.status, said.text.as_str()), (OutcomeStatus::Ok, "you said \"hi\""));
@@ -26,6 +27,14 @@ async fn tools_of_all_pages_are_listed_and_called() {
     assert_eq!(refused.model, "the MCP server `fake` refused: not so");
     let wrong = call(&server, &tools, "echo", json!({"text": 5})).await.unwrap_err();
     assert!(wrong.model.contains("the arguments of `fake_echo` do not fit"), "{wrong}");
+}
+
+#[tokio::test]
+async fn a_server_without_a_handshake_is_asked_by_the_newest_version() {
+    let server = server(config("newest", json!({})));
+    let tools = approved(&server).await;
+    let said = call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap();
+    assert_eq!(said.text, "you said \"hi\"");
 }
 
 #[tokio::test]
@@ -85,7 +94,7 @@ async fn a_death_costs_one_call_and_the_next_one_starts_the_server_again() {
     let server = server(config("plain", more));
     let tools = approved(&server).await;
     let error = call(&server, &tools, "die", json!({})).await.unwrap_err();
-    assert_eq!(error.model, "the MCP server `fake` gave no answer: it ended with status 3");
+    assert_eq!(error.model, "the MCP server `fake` failed: it ended with status 3");
     let errors = error.operator.unwrap();
     assert!(errors.contains("a bug with [secret key]"), "{errors}");
     assert!(call(&server, &tools, "echo", json!({})).await.is_ok());
@@ -172,6 +181,8 @@ async fn a_server_sees_few_variables_and_its_secrets_are_hidden_in_what_it_says(
     let tools = approved(&server).await;
     let said = call(&server, &tools, "env", json!({})).await.unwrap().text;
     let mut names: Vec<&str> = said.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    // The wall adds where it starts.
+    names.retain(|name| *name != "PWD");
     names.sort_unstable();
     assert_eq!(names, ["FAKE_MCP", "HOME", "KEY", "LANG", "PATH"]);
     assert!(said.contains("KEY=[secret key]") && !said.contains("canary"), "{said}");
@@ -206,6 +217,42 @@ async fn a_server_that_says_nothing_is_given_up() {
     let server = std::sync::Arc::try_unwrap(server(config("silent", json!({})))).unwrap().with_limits(limits);
     let error = server.list().await.unwrap_err();
     assert!(error.model.contains("did not agree on the protocol within 200 ms"), "{error}");
+}
+
+#[tokio::test]
+async fn behind_a_wall_a_server_sees_neither_hidden_files_nor_other_processes() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("secrets.toml");
+    std::fs::write(&file, "token").unwrap();
+    let server =
+        server_hiding(config("plain", json!({})), vec![data.path().to_owned(), data.path().join("absent")]);
+    let tools = approved(&server).await;
+    let own = format!("/proc/{}/environ", std::process::id());
+    for path in [file.to_str().unwrap(), &own] {
+        let said = call(&server, &tools, "read", json!({"text": path})).await.unwrap().text;
+        // Not every machine can build the wall.
+        assert_eq!(said.starts_with("Err"), server.is_walled().await, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_repeats_is_in_no_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let logging =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    let _logging = tracing::subscriber::set_default(logging.finish());
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    for tool in ["env", "read_resource", "die"] {
+        let said = call(&server, &tools, tool, json!({"uri": "a://b"})).await;
+        assert_clean(&format!("{said:?}"), tool);
+    }
+    let error = super::fake::server(config("exit", json!({}))).list().await.unwrap_err();
+    assert_clean(&format!("{error:?} {server:?}"), "an error");
+    let said = log.text();
+    assert!(said.contains("a bug with [secret key]"), "{said}");
+    assert_clean(&said, "the log");
 }
 
 #[tokio::test]
