@@ -2,7 +2,7 @@
 //!
 //! Prebuilt tools are inward: they only read, and return their changes, which take effect in the commit of
 //! the step that called them. Tools that reach the world are read from declarations and send their requests through
-//! one [`connector`]. This crate depends on neither the runtime nor a store: it reads through
+//! one [`connector`], or are calls to a server of the [`mcp`] protocol. This crate depends on neither the runtime nor a store: it reads through
 //! [`agent::port::Lookup`], which returns only data that the agent may read.
 
 mod arguments;
@@ -14,6 +14,7 @@ mod get_my_runs;
 mod goals;
 pub mod http;
 mod kit;
+pub mod mcp;
 mod memories;
 mod message_lines;
 pub mod openapi;
@@ -25,6 +26,7 @@ pub mod secret;
 mod send_message;
 mod space_ref;
 mod template;
+mod turn;
 mod typed;
 
 pub use kit::{BadTool, ToolKit, prebuilt};

@@ -22,7 +22,12 @@ mod declared {
     mod calling;
     mod openapi;
     mod reading;
-    mod secrets;
+    pub(crate) mod secrets;
+}
+mod mcp {
+    mod fake;
+    mod process;
+    mod web;
 }
 mod loopback;
 mod world;

@@ -111,6 +111,7 @@ fn http_statuses_are_chosen_only_in_problem_rs() {
         "crates/testkit/",
         "crates/tools/src/connector/",
         "crates/tools/src/http/",
+        "crates/tools/src/mcp/web.rs",
         "bench/",
         "e2e/",
     ];

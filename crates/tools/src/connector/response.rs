@@ -98,6 +98,11 @@ impl IncomingBody {
         Ok(CollectedBody { bytes: bytes.freeze(), is_cut: self.is_cut })
     }
 
+    /// Whether the server had more than the limit of bytes.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
     /// Lowers the limit of bytes.
     pub fn at_most(mut self, bytes: usize) -> Self {
         self.left = self.left.min(bytes);

@@ -51,7 +51,9 @@ pub(crate) fn check(declaration: &Declaration, taken: &[String]) -> Vec<Wrong> {
     mistakes.unless(description.len() <= max, "description", || {
         format!("wanted at most {max} bytes, got {}", description.len())
     });
-    check_schema(&declaration.name, &declaration.input, &mut mistakes);
+    if let Err(why) = check_schema(&declaration.name, &declaration.input) {
+        mistakes.add("input", why);
+    }
     check_bounds(declaration, &mut mistakes);
     mistakes.unless(declaration.effect != Effect::Inward, "effect", || {
         "wanted `read_only`, `idempotent` or `unsafe`: only prebuilt tools are `inward`".into()
@@ -76,17 +78,18 @@ fn check_name(name: &str, taken: &[String], mistakes: &mut Mistakes) {
     }
 }
 
-fn check_schema(name: &str, input: &Value, mistakes: &mut Mistakes) {
+/// Checks the schema of a tool's arguments. The error says what is wrong.
+pub(crate) fn check_schema(name: &str, input: &Value) -> Result<Checker, String> {
     let bytes = input.to_string().len();
     let max = limits::TOOL_SCHEMA_MAX_BYTES;
     if input["type"] != "object" {
-        mistakes.add("input", "wanted a JSON Schema with `type = \"object\"`: arguments are named");
+        Err("wanted a JSON Schema with `type = \"object\"`: arguments are named".to_owned())
     } else if !matches!(input.get("properties"), None | Some(Value::Object(_))) {
-        mistakes.add("input", "wanted an object of schemas as its `properties`");
+        Err("wanted an object of schemas as its `properties`".to_owned())
     } else if bytes > max {
-        mistakes.add("input", format!("wanted at most {max} bytes of JSON Schema, got {bytes}"));
-    } else if let Err(error) = Checker::new(name, input) {
-        mistakes.add("input", format!("this is no valid JSON Schema: {error}"));
+        Err(format!("wanted at most {max} bytes of JSON Schema, got {bytes}"))
+    } else {
+        Checker::new(name, input).map_err(|error| format!("this is no valid JSON Schema: {error}"))
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod check;
 mod read;
-mod terms;
+pub(crate) mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::template;
 
-pub(crate) use self::check::{body_slot, check};
+pub(crate) use self::check::{body_slot, check, check_schema};
 pub use self::read::{read_files, read_json, read_toml};
 pub use self::terms::{Rate, RateUnit};
 
@@ -122,10 +122,15 @@ impl Declaration {
     /// Hash of what a model reads of the tool: name, description and arguments. Lower-case hex of SHA-256; the order of
     /// keys does not matter.
     pub fn schema_hash(&self) -> String {
-        let seen = json!({"name": self.name, "description": self.description, "input": self.input});
-        let digest = Sha256::digest(sorted(&seen).to_string().as_bytes());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hash_of(&self.name, &self.description, &self.input)
     }
+}
+
+/// See [`Declaration::schema_hash`].
+pub(crate) fn hash_of(name: &str, description: &str, input: &Value) -> String {
+    let seen = json!({"name": name, "description": description, "input": input});
+    let digest = Sha256::digest(sorted(&seen).to_string().as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl HttpDeclaration {

@@ -92,24 +92,19 @@ impl<'de> Deserialize<'de> for Rate {
 }
 
 /// A span of time as text, such as `30s`, `1500ms`, `5m` or `1h`.
-pub(super) mod span {
+pub(crate) mod span {
     use serde::de::Error as _;
 
     use super::{Deserialize, Deserializer, Duration, Serializer, UNITS};
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        span: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let whole = |(_, unit): &&(&str, u64)| ms.is_multiple_of(*unit);
         let (name, unit) = UNITS.iter().rev().find(whole).unwrap_or(&UNITS[0]);
         serializer.collect_str(&format_args!("{}{name}", ms / unit))
     }
 
-    pub(in super::super) fn deserialize<'de, X: Deserializer<'de>>(
-        deserializer: X,
-    ) -> Result<Duration, X::Error> {
+    pub(crate) fn deserialize<'de, X: Deserializer<'de>>(deserializer: X) -> Result<Duration, X::Error> {
         let text = String::deserialize(deserializer)?;
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);

@@ -70,7 +70,8 @@ pub(super) fn refused(
     }
 }
 
-fn unknown(text: &str) -> Outcome {
+/// The outcome of a call that may have happened, although no answer says so.
+pub(crate) fn unknown(text: &str) -> Outcome {
     let text = format!("{text}\nunknown whether it happened. Find out before you try again.");
     Outcome { status: OutcomeStatus::Unknown, text, detail: None, trust: None }
 }

@@ -3,7 +3,6 @@
 
 mod answer;
 mod plan;
-mod turn;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,11 +14,12 @@ use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
 use serde_json::Value;
 
 use self::answer::Head;
-use self::turn::Turns;
+pub(crate) use self::answer::unknown;
 use crate::arguments::Checker;
 use crate::connector::Connector;
 use crate::declare::{self, Declaration, DeclarationMistake, HttpDeclaration};
 use crate::secret::Secrets;
+use crate::turn::Turns;
 
 /// A tool that sends a request to an HTTP server.
 pub struct HttpTool {

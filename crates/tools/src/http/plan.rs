@@ -14,7 +14,7 @@ use reqwest::{Method, Url};
 
 use crate::connector::{AllowList, ConnectError, Outgoing, TrafficLimits};
 use crate::declare::{Declaration, HttpDeclaration, body_slot};
-use crate::secret::{Mask, SecretValue, Secrets};
+use crate::secret::{self, Mask, SecretValue, Secrets};
 use crate::template::{self, Slot};
 
 /// A request that is ready, and what hides its secrets in the answer.
@@ -183,27 +183,13 @@ async fn open(
         Some(Body::Text(text, _)) => named.extend(template::names(text)),
         None => {}
     }
-    let mut opened = BTreeMap::new();
-    for name in named {
-        // A template may compute a name, but an argument must not choose which secret is sent.
-        if !declared.contains(&name) {
-            return Err(format!(
-                "the declaration does not write out the name of the secret `{name}`, so nothing was sent"
-            ));
-        }
-        let Some(value) = secrets.secret(&name).await else {
-            return Err(format!("there is no secret `{name}`, so nothing was sent; an operator must add it"));
-        };
-        if value.reveal().len() < limits::SECRET_MIN_BYTES {
-            let least = limits::SECRET_MIN_BYTES;
-            return Err(format!(
-                "the secret `{name}` has fewer than {least} bytes, too short to be hidden in an answer, so nothing was \
-                 sent; an operator must replace it"
-            ));
-        }
-        opened.insert(name, value);
+    // A template may compute a name, but an argument must not choose which secret is sent.
+    if let Some(name) = named.iter().find(|name| !declared.contains(*name)) {
+        return Err(format!(
+            "the declaration does not write out the name of the secret `{name}`, so nothing was sent"
+        ));
     }
-    Ok(opened)
+    secret::open(named, secrets).await
 }
 
 /// Puts the secrets in and builds the request.

@@ -6,6 +6,7 @@ mod mask;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use agent::limits;
 use agent::port::BoxFuture;
 
 pub(crate) use self::mask::Mask;
@@ -36,6 +37,28 @@ impl fmt::Debug for SecretValue {
 pub trait Secrets: Send + Sync {
     /// The secret with that name, `None` if there is none. Asked for every call, so that a change counts at once.
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<SecretValue>>;
+}
+
+/// Opens these secrets. The error is for the model.
+pub(crate) async fn open(
+    names: impl IntoIterator<Item = String>,
+    secrets: &dyn Secrets,
+) -> Result<BTreeMap<String, SecretValue>, String> {
+    let mut opened = BTreeMap::new();
+    for name in names {
+        let Some(value) = secrets.secret(&name).await else {
+            return Err(format!("there is no secret `{name}`, so nothing was sent; an operator must add it"));
+        };
+        if value.reveal().len() < limits::SECRET_MIN_BYTES {
+            let least = limits::SECRET_MIN_BYTES;
+            return Err(format!(
+                "the secret `{name}` has fewer than {least} bytes, too short to be hidden in an answer, so nothing was \
+                 sent; an operator must replace it"
+            ));
+        }
+        opened.insert(name, value);
+    }
+    Ok(opened)
 }
 
 /// No secrets at all.

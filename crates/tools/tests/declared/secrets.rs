@@ -13,7 +13,7 @@ use crate::loopback::{Loopback, page, write};
 /// Parts of the secret in every form in which it could appear.
 const TRACES: [&str; 5] = ["canary", "7+x", "7%2Bx", "7%2bx", "x?9"];
 
-fn assert_clean(text: &str, what: &str) {
+pub(crate) fn assert_clean(text: &str, what: &str) {
     for trace in TRACES {
         assert!(!text.contains(trace), "{what} contains `{trace}`: {text}");
     }
@@ -33,7 +33,13 @@ fn said(result: &Result<Outcome, ToolError>) -> String {
 
 /// Keeps everything that is logged while a test runs.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no test panics with it")).into_owned()
+    }
+}
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -96,7 +102,7 @@ async fn a_secret_that_a_server_repeats_is_masked_everywhere() {
         assert_clean(&said(&result), status);
         assert_clean(&format!("{tool:?} {:?}", tool.declaration()), "the tool");
     }
-    assert_clean(&String::from_utf8_lossy(&log.0.lock().unwrap()), "the log");
+    assert_clean(&log.text(), "the log");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Whose turn it is: how many calls of one tool run at once, and how many may begin in a span of time. Must not know what
+//! Whose turn it is: how many calls of one tool or server run at once, and how many may begin in a span of time. Must not know what
 //! the calls do.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::declare::Rate;
 
 /// The turns of one tool.
-pub(super) struct Turns {
+pub(crate) struct Turns {
     places: Semaphore,
     concurrency: u32,
     rate: Option<Rate>,
@@ -24,14 +24,14 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn new(concurrency: u32, rate: Option<Rate>) -> Self {
+    pub(crate) fn new(concurrency: u32, rate: Option<Rate>) -> Self {
         let places = Semaphore::new(concurrency as usize);
         let wait = Duration::from_millis(limits::TOOL_TURN_MS);
         Self { places, concurrency, rate, wait, begun: Mutex::default() }
     }
 
     /// Waits for a place, for a bounded time. The error is for the model; it says when to try again.
-    pub(super) async fn take(&self, tool: &str, now: Timestamp) -> Result<SemaphorePermit<'_>, String> {
+    pub(crate) async fn take(&self, tool: &str, now: Timestamp) -> Result<SemaphorePermit<'_>, String> {
         let wait = self.wait;
         let place = timeout(wait, self.places.acquire()).await.ok().and_then(Result::ok);
         let place = place.ok_or_else(|| {

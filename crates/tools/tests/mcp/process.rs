@@ -1,0 +1,269 @@
+//! Servers that are processes: what they are told, what their answers become, and what remains of them.
+
+use std::time::Duration;
+
+use agent::call::{Effect, OutcomeStatus};
+use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+use tools::mcp::{McpDescription, McpLimits};
+
+use super::fake::{CANARY, approved, call, config, server, server_hiding};
+use crate::declared::secrets::{Log, assert_clean};
+
+#[tokio::test]
+async fn tools_of_all_pages_are_listed_and_called() {
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!((names[0], names[1], names.len()), ("echo", "env", 17));
+    assert_eq!(names[16], "read_resource");
+
+    let said = call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap();
+    assert_eq!((said.status, said.text.as_str()), (OutcomeStatus::Ok, "you said \"hi\""));
+    let failed = call(&server, &tools, "fail", json!({})).await.unwrap();
+    assert_eq!((failed.status, failed.text.as_str()), (OutcomeStatus::Error, "no luck"));
+    let refused = call(&server, &tools, "refuse", json!({})).await.unwrap_err();
+    assert_eq!(refused.model, "the MCP server `fake` refused: not so");
+    let wrong = call(&server, &tools, "echo", json!({"text": 5})).await.unwrap_err();
+    assert!(wrong.model.contains("the arguments of `fake_echo` do not fit"), "{wrong}");
+}
+
+#[tokio::test]
+async fn a_server_without_a_handshake_is_asked_by_the_newest_version() {
+    let server = server(config("newest", json!({})));
+    let tools = approved(&server).await;
+    let said = call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap();
+    assert_eq!(said.text, "you said \"hi\"");
+}
+
+#[tokio::test]
+async fn settings_choose_tools_and_how_they_are_called() {
+    let more = json!({"tools": ["e*", "bad.*"], "timeout": "5s", "tool": {"env": {"effect": "read_only", "timeout": "9s"}}});
+    let server = server(config("plain", more));
+    let tools = approved(&server).await;
+    let (built, mistakes) = server.tools(&tools);
+    assert_eq!(mistakes, []);
+    let specs: Vec<_> = built.iter().map(|tool| tool.spec()).collect();
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["fake_echo", "fake_env", "fake_bad_name_x"]);
+    // What the server hints about an effect is not believed.
+    assert_eq!((specs[0].effect, specs[0].timeout), (Effect::Unsafe, Duration::from_secs(5)));
+    assert_eq!((specs[1].effect, specs[1].timeout), (Effect::ReadOnly, Duration::from_secs(9)));
+    assert_eq!(specs[0].version, tools[0].hash);
+    let said = call(&server, &tools, "bad.name/x", json!({})).await.unwrap();
+    assert_eq!(said.text, "called bad.name/x");
+
+    let twins = [tools[2].clone(), McpDescription { name: "bad/name/x".into(), ..tools[2].clone() }];
+    let (built, mistakes) = server.tools(&twins);
+    assert_eq!((built.len(), mistakes.len()), (1, 1));
+    assert!(mistakes[0].to_string().contains("two tools as `fake_bad_name_x`"), "{}", mistakes[0]);
+}
+
+#[tokio::test]
+async fn resources_are_listed_and_read() {
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    assert_eq!(server.resources().await.unwrap()[0].uri, "a://b");
+    let said = call(&server, &tools, "read_resource", json!({"uri": "a://b"})).await.unwrap();
+    assert_eq!(said.text, "read \"a://b\" [secret key]");
+    assert_eq!(server.read_resource("a://b").await.unwrap(), said.text);
+}
+
+#[tokio::test]
+async fn a_changed_description_is_refused_until_it_is_approved() {
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    assert!(call(&server, &tools, "change", json!({})).await.is_ok());
+    let error = call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap_err();
+    assert!(error.model.contains("viv mcp approve fake") && error.model.contains("`echo`"), "{error}");
+    assert!(call(&server, &tools, "env", json!({})).await.is_ok());
+    let mut gone = tools[0].clone();
+    gone.name = "gone".into();
+    let error = call(&server, &[gone], "gone", json!({})).await.unwrap_err();
+    assert!(error.model.contains("no longer offers"), "{error}");
+
+    let again = approved(&server).await;
+    assert_ne!(again[0].hash, tools[0].hash);
+    assert!(call(&server, &again, "echo", json!({"text": "hi"})).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_death_costs_one_call_and_the_next_one_starts_the_server_again() {
+    let more = json!({"tool": {"die": {"effect": "read_only"}}});
+    let server = server(config("plain", more));
+    let tools = approved(&server).await;
+    let error = call(&server, &tools, "die", json!({})).await.unwrap_err();
+    assert_eq!(error.model, "the MCP server `fake` failed: it ended with status 3");
+    let errors = error.operator.unwrap();
+    assert!(errors.contains("a bug with [secret key]"), "{errors}");
+    assert!(call(&server, &tools, "echo", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_unsafe_call_without_an_answer_has_an_unknown_outcome() {
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    let outcome = call(&server, &tools, "die", json!({})).await.unwrap();
+    assert_eq!(outcome.status, OutcomeStatus::Unknown);
+    assert!(outcome.text.contains("unknown whether it happened"), "{}", outcome.text);
+    assert!(outcome.detail.unwrap().contains("a bug with [secret key]"));
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_failing_is_left_alone() {
+    let server = server(config("plain", json!({"effect": "read_only"})));
+    let tools = approved(&server).await;
+    for _ in 0..2 {
+        assert!(call(&server, &tools, "die", json!({})).await.is_err());
+    }
+    let error = call(&server, &tools, "echo", json!({})).await.unwrap_err();
+    assert!(error.model.contains("failed 2 times in a row, so nothing was sent"), "{error}");
+    assert!(error.model.contains("it ended with status 3"), "{error}");
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_is_cancelled_at_the_server() {
+    let limits = McpLimits { call: Duration::from_millis(300), ..McpLimits::default() };
+    let server = server(config("plain", json!({})));
+    let server = std::sync::Arc::try_unwrap(server).unwrap().with_limits(limits);
+    let server = std::sync::Arc::new(server);
+    let tools = approved(&server).await;
+    let late = call(&server, &tools, "hang", json!({})).await.unwrap();
+    assert_eq!(late.status, OutcomeStatus::Unknown);
+    assert!(late.text.contains("no answer within 300 ms"), "{}", late.text);
+    let told = call(&server, &tools, "waits", json!({})).await.unwrap();
+    assert!(told.text.starts_with("[\""), "{}", told.text);
+    assert!(call(&server, &tools, "echo", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn nonsense_among_the_answers_changes_nothing() {
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    let said = call(&server, &tools, "garbage", json!({})).await.unwrap();
+    assert_eq!(said.text, "after garbage");
+}
+
+#[tokio::test]
+async fn what_a_server_asks_is_refused_and_a_ping_is_answered() {
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    let said = call(&server, &tools, "ask", json!({})).await.unwrap().text;
+    assert_eq!(said.matches("-32601").count(), 2, "{said}");
+    assert!(
+        said.contains(r#"\"id\":\"a\",\"jsonrpc\":\"2.0\",\"result\":{}"#)
+            || said.contains(r#"\"result\":{}"#),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_flood_and_a_line_without_end_cost_one_call() {
+    let server = server(config("plain", json!({"effect": "read_only"})));
+    let tools = approved(&server).await;
+    for (tool, wanted) in [
+        ("flood", "far more than it was asked for"),
+        ("giant", "a line of more than 16777216 bytes"),
+        ("many", "values"),
+    ] {
+        let error = call(&server, &tools, tool, json!({})).await.unwrap_err();
+        assert!(error.model.contains(wanted), "{tool}: {error}");
+        assert!(call(&server, &tools, "echo", json!({})).await.is_ok(), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_sees_few_variables_and_its_secrets_are_hidden_in_what_it_says() {
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    let said = call(&server, &tools, "env", json!({})).await.unwrap().text;
+    let mut names: Vec<&str> = said.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    // The wall adds where it starts.
+    names.retain(|name| *name != "PWD");
+    names.sort_unstable();
+    let wanted = ["FAKE_MCP", "HOME", "KEY", "LANG", "PATH"];
+    assert_eq!(names, wanted);
+    assert!(std::env::vars().any(|(name, _)| !wanted.contains(&name.as_str())), "there is something to hide");
+    assert!(said.contains("KEY=[secret key]") && !said.contains("canary"), "{said}");
+    assert!(!said.contains(&format!("HOME={}\n", std::env::var("HOME").unwrap_or_default())), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_start_says_why_without_secrets() {
+    let server = server(config("exit", json!({})));
+    let error = server.list().await.unwrap_err();
+    assert_eq!(error.model, "the MCP server `fake` did not start: it ended with status 7");
+    let errors = error.operator.unwrap();
+    assert!(errors.contains("cannot open the file; the key is [secret key]"), "{errors}");
+
+    let error = super::fake::server(config("plain", json!({"command": ["no-such-program"]})))
+        .list()
+        .await
+        .unwrap_err();
+    assert!(
+        error.model.contains("no program `no-such-program`") || error.model.contains("did not start"),
+        "{error}"
+    );
+    let missing = json!({"env": {"A": "{{ secret('none') }}"}});
+    let error = super::fake::server(config("plain", missing)).list().await.unwrap_err();
+    assert!(error.model.contains("there is no secret `none`"), "{error}");
+    assert!(!format!("{error:?}").contains(CANARY));
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let limits = McpLimits { start: Duration::from_millis(200), ..McpLimits::default() };
+    let server = std::sync::Arc::try_unwrap(server(config("silent", json!({})))).unwrap().with_limits(limits);
+    let error = server.list().await.unwrap_err();
+    assert!(error.model.contains("did not agree on the protocol within 200 ms"), "{error}");
+}
+
+#[tokio::test]
+async fn behind_a_wall_a_server_sees_neither_hidden_files_nor_other_processes() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("secrets.toml");
+    std::fs::write(&file, "token").unwrap();
+    let server =
+        server_hiding(config("plain", json!({})), vec![data.path().to_owned(), data.path().join("absent")]);
+    let tools = approved(&server).await;
+    let own = format!("/proc/{}/environ", std::process::id());
+    for path in [file.to_str().unwrap(), &own] {
+        let said = call(&server, &tools, "read", json!({"text": path})).await.unwrap().text;
+        // Not every machine can build the wall.
+        assert_eq!(said.starts_with("Err"), server.is_walled().await, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_repeats_is_in_no_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let logging =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    let _logging = tracing::subscriber::set_default(logging.finish());
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    for tool in ["env", "read_resource", "die"] {
+        let said = call(&server, &tools, tool, json!({"uri": "a://b"})).await;
+        assert_clean(&format!("{said:?}"), tool);
+    }
+    let error = super::fake::server(config("exit", json!({}))).list().await.unwrap_err();
+    assert_clean(&format!("{error:?} {server:?}"), "an error");
+    let said = log.text();
+    assert!(said.contains("a bug with [secret key]"), "{said}");
+    assert_clean(&said, "the log");
+}
+
+#[tokio::test]
+async fn dropping_a_server_ends_all_that_it_started() {
+    let server = server(config("plain", json!({})));
+    let tools = approved(&server).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert!(call(&server, &tools, "spawn", json!({"port": port})).await.is_ok());
+    let (mut stream, _) = listener.accept().await.unwrap();
+    drop(server);
+    let end = tokio::time::timeout(Duration::from_secs(30), stream.read(&mut [0; 8])).await;
+    assert!(matches!(end, Ok(Ok(0) | Err(_))), "{end:?}");
+}
