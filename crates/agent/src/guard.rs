@@ -129,6 +129,7 @@ mod tests {
             asynchronous: false,
             version: String::new(),
             labels: labels.iter().copied().collect(),
+            foreign: false,
             counted: OnceLock::new(),
         }
     }

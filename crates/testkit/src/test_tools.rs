@@ -212,6 +212,7 @@ fn test_tool(
         asynchronous: false,
         version: "1".to_owned(),
         labels: agent::tool::ToolLabels::default(),
+        foreign: false,
         counted: OnceLock::new(),
     };
     Arc::new(TestTool { spec, behavior, counters: counters.clone() })

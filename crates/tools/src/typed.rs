@@ -60,6 +60,7 @@ pub(crate) fn typed<T: PrebuiltTool>() -> Arc<dyn Tool> {
         asynchronous: false,
         version: "1".to_owned(),
         labels: agent::tool::ToolLabels::default(),
+        foreign: false,
         counted: OnceLock::new(),
     };
     let checker = Checker::new(T::NAME, &schema).expect("a schema derived from a type compiles");

@@ -340,7 +340,8 @@ impl Cycle {
         let shown = self.trust_of_view(step);
         let memories = self.outside.facts.memories.iter().map(|memory| memory.trust);
         let recent = self.outside.recent.iter().map(|message| message.trust);
-        let lowest = shown.into_iter().chain(memories).chain(recent).min();
+        let foreign = self.pinned.setup.tools.iter().any(|tool| tool.foreign).then_some(Trust::Outside);
+        let lowest = shown.into_iter().chain(memories).chain(recent).chain(foreign).min();
         Exposure { trust: lowest.unwrap_or(Trust::Operator), used: self.life.used }
     }
 

@@ -80,6 +80,7 @@ impl Armed {
                 asynchronous,
                 version: "1".into(),
                 labels: labels.iter().copied().collect::<ToolLabels>(),
+                foreign: false,
                 counted: Default::default(),
             };
             Arc::new(Reaching { spec, outside: outside.clone() }) as Arc<dyn Tool>

@@ -58,6 +58,7 @@ impl HttpTool {
             asynchronous: declaration.asynchronous,
             version: declaration.schema_hash(),
             labels: declaration.labels(),
+            foreign: false,
             counted: OnceLock::new(),
         };
         let turns = Turns::new(declaration.concurrency, declaration.rate);

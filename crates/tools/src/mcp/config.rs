@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use agent::call::Effect;
 use agent::limits;
+use agent::tool::{ToolLabel, ToolLabels, is_named};
 use serde::{Deserialize, Serialize};
 
-use crate::declare::ToolLabel;
 use crate::declare::terms::span;
 use crate::template;
 
@@ -87,33 +87,20 @@ impl Default for McpServerConfig {
 impl McpServerConfig {
     /// Whether the server's tool of this name may be used.
     pub fn allows(&self, tool: &str) -> bool {
-        self.tools.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| fits(pattern, tool)))
+        self.tools.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| is_named(pattern, tool)))
     }
 
     /// What the tool does with what an agent knows.
-    pub fn labels(&self, tool: &str) -> BTreeSet<ToolLabel> {
-        let own = self.tool.get(tool).and_then(|tool| tool.labels.clone());
-        let all = || BTreeSet::from([ToolLabel::Private, ToolLabel::Exfiltrates, ToolLabel::Outside]);
-        own.or_else(|| self.labels.clone()).unwrap_or_else(all)
+    pub fn labels(&self, tool: &str) -> ToolLabels {
+        let own = self.tool.get(tool).and_then(|tool| tool.labels.as_ref());
+        let named = own.or(self.labels.as_ref());
+        named.map_or_else(ToolLabels::all, |labels| labels.iter().copied().collect())
     }
 
     /// The names of the secrets that it uses.
     pub fn secrets(&self) -> BTreeSet<String> {
         self.env.values().chain(self.headers.values()).flat_map(|text| template::written(text)).collect()
     }
-}
-
-/// Whether the name is the pattern, in which `*` stands for any characters.
-fn fits(pattern: &str, name: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = rest.split('*').collect();
-    let last = parts.pop().unwrap_or_default();
-    for part in parts {
-        let Some((_, behind)) = name.split_once(part) else { return false };
-        name = behind;
-    }
-    name.ends_with(last)
 }
 
 mod optional_span {
@@ -146,20 +133,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_fits_names_with_any_characters_in_the_place_of_a_star() {
-        for (pattern, name) in
-            [("read", "read"), ("*", ""), ("get_*", "get_"), ("*_x*_y", "a_x_b_y"), ("a*a", "aa")]
-        {
-            assert!(fits(pattern, name), "{pattern} {name}");
-        }
-        for (pattern, name) in
-            [("read", "reads"), ("get_*", "forget_x"), ("a*a", "a"), ("*x", "xy"), ("", "a")]
-        {
-            assert!(!fits(pattern, name), "{pattern} {name}");
-        }
-    }
-
-    #[test]
     fn settings_are_read_as_a_file_holds_them() {
         let text = r#"
             command = ["npx", "-y", "server"]
@@ -175,8 +148,8 @@ mod tests {
         assert_eq!(config.effect, Effect::Unsafe);
         assert_eq!(config.tool["read_file"].timeout, Some(Duration::from_secs(5)));
         assert_eq!(config.secrets(), BTreeSet::from(["tracker.token".to_owned()]));
-        assert_eq!(config.labels("read_file"), BTreeSet::from([ToolLabel::Private]));
-        assert_eq!(config.labels("read_dir").len(), 3);
+        assert!(config.labels("read_file").iter().eq([ToolLabel::Private]));
+        assert_eq!(config.labels("read_dir"), ToolLabels::all());
         assert!(config.allows("read_dir") && !config.allows("write_file"));
         assert_eq!(toml::from_str::<McpServerConfig>(&toml::to_string(&config).unwrap()).unwrap(), config);
         assert!(toml::from_str::<McpServerConfig>("comand = [\"x\"]").is_err());

@@ -1,6 +1,5 @@
 //! A tool of a server as agents have it: by the description that an operator approved.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -43,6 +42,8 @@ impl McpTool {
             timeout: own.timeout.unwrap_or(config.timeout),
             asynchronous: false,
             version: approved.hash.clone(),
+            labels: config.labels(&approved.name),
+            foreign: config.labels(&approved.name).has(ToolLabel::Outside),
             counted: OnceLock::new(),
         };
         let turns = own.concurrency.map(|count| Turns::new(count, None));
@@ -52,11 +53,6 @@ impl McpTool {
     /// What it was built from.
     pub fn approved(&self) -> &McpDescription {
         &self.approved
-    }
-
-    /// What it does with what an agent knows.
-    pub fn labels(&self) -> BTreeSet<ToolLabel> {
-        self.server.config().labels(&self.approved.name)
     }
 
     async fn run(&self, arguments: &Value, context: &ToolContext<'_>) -> Result<Outcome, ToolError> {

@@ -273,6 +273,7 @@ pub(super) async fn run(tool: &dyn Tool, arguments: Value) -> Result<Outcome, To
         active_space: None,
         root: &root,
         hop: 0,
+        trust: agent::event::Trust::Agent,
         facts: &facts,
         pending: &pending,
         lookup: &lookup,

@@ -119,7 +119,7 @@ impl World {
             active_space: self.pending.active_space.or(self.active),
             root: &root,
             hop: 3,
-            trust: agent::event::Trust::Agent,
+            trust: Trust::Agent,
             facts: &self.facts,
             pending: &self.pending,
             lookup: &self.store,
