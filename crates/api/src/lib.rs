@@ -45,7 +45,9 @@ pub use recall::{ExcerptJson, RecallParams, RecalledJson};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };
-pub use tools::{GuardClearedJson, ToolJson, ToolTrial, ToolTried};
+pub use tools::{
+    GuardClearedJson, McpLeftOut, McpOfferJson, McpServerJson, McpToolJson, ToolJson, ToolTrial, ToolTried,
+};
 pub use watch::{
     AgentNow, AgentSnapshot, Closed, DraftNow, Gap, IdleNow, Recent, RecentItemJson, ServerSnapshot,
     SpaceSnapshot,

@@ -96,3 +96,45 @@ pub struct GuardClearedJson {
     /// Keys of memories that were written after strangers' text was read. They are still shown.
     pub memories: Vec<String>,
 }
+
+/// An MCP server in the settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct McpServerJson {
+    /// Its name in the settings.
+    pub name: String,
+    /// Names of its tools that were approved.
+    pub tools: Vec<String>,
+}
+
+/// What an MCP server offers now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct McpOfferJson {
+    /// Its name in the settings.
+    pub name: String,
+    /// Whether it is kept from files and processes of the machine that do not concern it.
+    pub walled: bool,
+    /// Its tools.
+    pub tools: Vec<McpToolJson>,
+    /// Tools that cannot be used, each with the reason.
+    pub left_out: Vec<McpLeftOut>,
+}
+
+/// A tool of an MCP server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct McpToolJson {
+    /// Name, by which agents list it.
+    pub name: String,
+    /// What it does, as the server describes it now.
+    pub description: String,
+    /// `approved`; `changed` if it was approved with another description or other arguments; `new`.
+    pub state: String,
+}
+
+/// A tool that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct McpLeftOut {
+    /// Name, as the server gives it.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tools::ToolKit;
 use tools::connector::Connector;
+use tools::mcp::{McpServer, McpServerConfig};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::settings::Settings;
@@ -27,17 +28,42 @@ pub(crate) struct LocalServer {
 
 /// The tools that every server has, and what declared ones are run with.
 pub(crate) fn kit(settings: &Settings) -> Result<Arc<ToolKit>> {
-    let mut connector = Connector::default();
-    if let Some(file) = settings.get("ca_file").value.as_str() {
-        let pem = std::fs::read(file).map_err(|error| error.to_string());
-        let trusting = pem.and_then(|pem| connector.trusting(&pem));
-        connector =
-            trusting.map_err(|why| Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}")))?;
-    }
-    let kit = tools::prebuilt().declaring(Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
+    let connector = connector(settings)?;
+    let (connector, secrets) = (Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
+    let servers = settings.mcp.iter().map(|(name, config)| {
+        let server = mcp_server(settings, name, config.clone(), &connector, &secrets)?;
+        Ok(Arc::new(server))
+    });
+    let kit =
+        tools::prebuilt().declaring(connector.clone(), secrets.clone(), servers.collect::<Result<_>>()?);
     #[cfg(feature = "failpoints")]
     let kit = crate::torture::with_counted(kit);
     Ok(Arc::new(kit))
+}
+
+/// The connector of all tools, which also trusts the authorities in `ca_file`.
+pub(crate) fn connector(settings: &Settings) -> Result<Connector> {
+    let connector = Connector::default();
+    let Some(file) = settings.get("ca_file").value.as_str() else { return Ok(connector) };
+    let pem = std::fs::read(file).map_err(|error| error.to_string());
+    pem.and_then(|pem| connector.trusting(&pem))
+        .map_err(|why| Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}")))
+}
+
+/// An MCP server of the settings. Its process does not see the data directory.
+pub(crate) fn mcp_server(
+    settings: &Settings,
+    name: &str,
+    config: McpServerConfig,
+    connector: &Arc<Connector>,
+    secrets: &Arc<ToolSecrets>,
+) -> Result<McpServer> {
+    let hidden = vec![settings.data_dir().to_owned()];
+    let server = McpServer::new(name, config, connector.clone(), secrets.clone(), hidden);
+    server.map_err(|mistakes| {
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        Failure::usage(lines.join("\n"))
+    })
 }
 
 /// The ports over that store.

@@ -1,7 +1,7 @@
 //! Declared tools: kept in the store, used from the next activation on. Must not know what a declaration means.
 
 use agent::limits;
-use agent::port::{StoreError, StoredTool};
+use agent::port::{OfferedTools, StoreError, StoredTool};
 
 use crate::Ports;
 
@@ -43,6 +43,39 @@ pub async fn change_tools(
 pub async fn use_tools(ports: &Ports) -> Result<(), StoreError> {
     let _one_at_a_time = ports.declaring.lock().await;
     use_stored(ports).await
+}
+
+/// Keeps what an MCP server offers now in place of what it offered before. The error of an operator says why it cannot be
+/// asked.
+pub async fn approve_tools(ports: &Ports, server: &str) -> Result<OfferedTools, ApproveError> {
+    let offered = ports.toolbox.offered(server).await.map_err(ApproveError::Server)?;
+    let is_of_server = |tool: &StoredTool| {
+        ports.toolbox.check(&tool.declaration).is_ok_and(|tool| tool.server.as_deref() == Some(server))
+    };
+    let is_offered = |tool: &StoredTool| offered.tools.iter().any(|new| new.name == tool.name);
+    let stored = ports.tool_book.tools().await.map_err(DeclareError::Store)?;
+    let gone = stored.into_iter().filter(|tool| is_of_server(tool) && !is_offered(tool));
+    let gone = gone.map(|tool| tool.name).collect();
+    let at = ports.clock.now();
+    let put = offered.tools.iter().map(|tool| StoredTool {
+        name: tool.name.clone(),
+        declaration: tool.declaration.clone(),
+        file: None,
+        at,
+    });
+    change_tools(ports, put.collect(), gone).await?;
+    Ok(offered)
+}
+
+/// Why what an MCP server offers could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum ApproveError {
+    /// The server cannot be asked.
+    #[error("{0}")]
+    Server(String),
+    /// The tools cannot be kept.
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
 }
 
 async fn use_stored(ports: &Ports) -> Result<(), StoreError> {

@@ -30,7 +30,7 @@ mod tool_runner;
 mod turn;
 mod warm;
 
-pub use declared::{DeclareError, change_tools, use_tools};
+pub use declared::{ApproveError, DeclareError, approve_tools, change_tools, use_tools};
 
 use std::sync::Arc;
 

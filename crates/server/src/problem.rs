@@ -158,6 +158,8 @@ codes! {
     Damaged = "damaged", 500;
     /// The store failed and the server ends: start it again.
     Broken = "broken", 500;
+    /// An MCP server cannot be asked.
+    McpFailed = "mcp_failed", 502;
     /// The server is busy; try again.
     Overloaded = "overloaded", 503;
     /// The server is stopping.

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use agent::port::{DeclaredTool, StoredTool, Tool, Toolbox};
+use agent::port::{BoxFuture, DeclaredTool, OfferedTools, StoredTool, Tool, Toolbox};
 use serde_json::Value;
 
 use crate::connector::Connector;
 use crate::declare::{Declaration, DeclarationMistake, ToolKind, read_json, read_toml};
 use crate::http::HttpTool;
+use crate::mcp::{McpListing, McpServer, McpTool};
 use crate::secret::Secrets;
 use crate::typed::typed;
 use crate::{
@@ -41,6 +42,7 @@ pub struct ToolKit {
 struct DeclaredTools {
     connector: Arc<Connector>,
     secrets: Arc<dyn Secrets>,
+    servers: Vec<Arc<McpServer>>,
     /// In the order of their names.
     tools: RwLock<Arc<[BuiltTool]>>,
 }
@@ -91,9 +93,15 @@ impl ToolKit {
         Ok(self)
     }
 
-    /// Takes declared tools, whose requests go through this connector.
-    pub fn declaring(mut self, connector: Arc<Connector>, secrets: Arc<dyn Secrets>) -> Self {
-        self.declared = Some(Arc::new(DeclaredTools { connector, secrets, tools: RwLock::default() }));
+    /// Takes declared tools: their requests go through this connector, and these MCP servers may offer some.
+    pub fn declaring(
+        mut self,
+        connector: Arc<Connector>,
+        secrets: Arc<dyn Secrets>,
+        servers: Vec<Arc<McpServer>>,
+    ) -> Self {
+        let tools = RwLock::default();
+        self.declared = Some(Arc::new(DeclaredTools { connector, secrets, servers, tools }));
         self
     }
 
@@ -110,12 +118,7 @@ impl ToolKit {
             return Err(vec!["this server takes no declared tools".to_owned()]);
         };
         declared.build(read.clone())?;
-        Ok(DeclaredTool {
-            hash: read.schema_hash(),
-            secrets: read.http.iter().flat_map(|http| http.secrets()).collect(),
-            declaration: serde_json::to_value(&read).map_err(|error| vec![error.to_string()])?,
-            name: read.name,
-        })
+        described_as(&read).map_err(|why| vec![why])
     }
 
     fn declared(&self) -> Arc<[BuiltTool]> {
@@ -135,8 +138,54 @@ impl DeclaredTools {
                 let built = HttpTool::new(declaration, connector, secrets);
                 built.map(|tool| Arc::new(tool) as Arc<dyn Tool>).map_err(texts)
             }
+            ToolKind::Mcp => {
+                let mcp = declaration.mcp.ok_or_else(|| vec!["it names no MCP server".to_owned()])?;
+                let tool = McpTool::new(self.server(&mcp.server)?, mcp.approved).map_err(|why| vec![why])?;
+                Ok(Arc::new(tool))
+            }
         }
     }
+}
+
+impl DeclaredTools {
+    fn server(&self, name: &str) -> Result<Arc<McpServer>, Vec<String>> {
+        let found = self.servers.iter().find(|server| server.name() == name).cloned();
+        found.ok_or_else(|| vec![format!("there is no MCP server `{name}` in the settings")])
+    }
+
+    async fn offered(&self, name: &str, taken: &[String]) -> Result<OfferedTools, String> {
+        let server = self.server(name).map_err(|why| why.join("; "))?;
+        let walled = server.is_walled().await;
+        let listing = server.list().await.map_err(|error| error.operator.unwrap_or(error.model))?;
+        let McpListing { tools: described, mut left_out } = listing;
+        let mut tools: Vec<DeclaredTool> = Vec::new();
+        for description in described {
+            let name = description.name.clone();
+            let declared = McpTool::new(Arc::clone(&server), description).and_then(|tool| {
+                let tool = described_as(&tool.declaration())?;
+                let is_taken =
+                    taken.contains(&tool.name) || tools.iter().any(|other| other.name == tool.name);
+                if is_taken { Err(format!("there is another tool `{}`", tool.name)) } else { Ok(tool) }
+            });
+            match declared {
+                Ok(tool) => tools.push(tool),
+                Err(why) => left_out.push((name, why)),
+            }
+        }
+        Ok(OfferedTools { tools, left_out, walled })
+    }
+}
+
+/// A declaration as operators see it.
+fn described_as(declaration: &Declaration) -> Result<DeclaredTool, String> {
+    let mcp = declaration.mcp.as_ref();
+    Ok(DeclaredTool {
+        hash: mcp.map_or_else(|| declaration.schema_hash(), |mcp| mcp.approved.hash.clone()),
+        secrets: declaration.http.iter().flat_map(|http| http.secrets()).collect(),
+        server: mcp.map(|mcp| mcp.server.clone()),
+        declaration: serde_json::to_value(declaration).map_err(|error| error.to_string())?,
+        name: declaration.name.clone(),
+    })
 }
 
 fn texts(mistakes: Vec<impl ToString>) -> Vec<String> {
@@ -168,6 +217,18 @@ impl Toolbox for ToolKit {
         let nameless = |mistake: DeclarationMistake| DeclarationMistake { file: None, ..mistake }.to_string();
         let read = read_toml("", text, &self.fixed_names());
         self.checked(read.map_err(|wrong| wrong.into_iter().map(nameless).collect::<Vec<_>>())?)
+    }
+
+    fn servers(&self) -> Vec<String> {
+        let servers = self.declared.iter().flat_map(|declared| &declared.servers);
+        servers.map(|server| server.name().to_owned()).collect()
+    }
+
+    fn offered<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<OfferedTools, String>> {
+        Box::pin(async move {
+            let declared = self.declared.as_ref().ok_or("this server has no MCP servers")?;
+            declared.offered(server, &self.fixed_names()).await
+        })
     }
 
     fn declare(&self, declarations: &[StoredTool]) -> Vec<(String, String)> {

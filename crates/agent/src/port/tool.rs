@@ -139,10 +139,29 @@ pub trait Toolbox: Send + Sync {
     fn read_file(&self, _text: &str) -> Result<DeclaredTool, Vec<String>> {
         Err(vec!["this server takes no declared tools".to_owned()])
     }
+    /// Names of the MCP servers in the settings.
+    fn servers(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Asks an MCP server what it offers now; the error is for an operator.
+    fn offered<'a>(&'a self, _server: &'a str) -> BoxFuture<'a, Result<OfferedTools, String>> {
+        Box::pin(async { Err("this server has no MCP servers".to_owned()) })
+    }
     /// Uses exactly these declared tools from the next activation on. Returns those that cannot be used, and why.
     fn declare(&self, _declarations: &[StoredTool]) -> Vec<(String, String)> {
         Vec::new()
     }
+}
+
+/// What a server of tools offers now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfferedTools {
+    /// The tools that can be used.
+    pub tools: Vec<DeclaredTool>,
+    /// Names of those that cannot, each with the reason.
+    pub left_out: Vec<(String, String)>,
+    /// Whether the server is kept from files and processes of this machine that do not concern it.
+    pub walled: bool,
 }
 
 /// A declaration that was checked.
@@ -156,4 +175,6 @@ pub struct DeclaredTool {
     pub hash: String,
     /// Names of the secrets that it uses.
     pub secrets: Vec<String>,
+    /// The MCP server that offers it, by its name in the settings.
+    pub server: Option<String>,
 }

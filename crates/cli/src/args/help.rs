@@ -20,7 +20,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["init", "up", "stop", "logs", "doctor", "models", "config"]),
     ("Talk", &["chat", "say", "event", "cancel"]),
     ("Observe", &["ps", "top", "watch", "tail", "show", "recall"]),
-    ("Manage", &["agents", "memories", "tools", "secrets", "guard", "spaces", "entities", "keys", "dead"]),
+    (
+        "Manage",
+        &["agents", "memories", "tools", "mcp", "secrets", "guard", "spaces", "entities", "keys", "dead"],
+    ),
     ("Data", &["backup", "restore", "verify", "index", "export", "import"]),
     ("Test", &["scenario"]),
     ("More", &["completions", "man", "version"]),
@@ -53,6 +56,11 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["tools", "add"], "viv tools add tools/weather.toml"),
     (&["tools", "try"], "viv tools try weather '{\"city\": \"Rome\"}'"),
     (&["tools", "import"], "viv tools import openapi.json --only getUser,listIssues --to tools"),
+    (
+        &["mcp", "add"],
+        "viv mcp add files --labels private -- npx -y @modelcontextprotocol/server-filesystem /srv/docs",
+    ),
+    (&["mcp", "approve"], "viv mcp approve files"),
     (&["secrets", "set"], "printf %s \"$TOKEN\" | viv secrets set crm_token"),
     (&["guard", "clear"], "viv guard clear ada"),
     (&["index", "rebuild"], "viv index rebuild"),

@@ -30,7 +30,9 @@ pub(crate) use project::{ConfigCommand, EventArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
 pub(crate) use show::{InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
-pub(crate) use tools::{GuardVerb, ImportArgs, SecretsArgs, SecretsVerb, ToolsArgs, ToolsVerb};
+pub(crate) use tools::{
+    GuardVerb, ImportArgs, McpAddArgs, McpArgs, McpVerb, SecretsArgs, SecretsVerb, ToolsArgs, ToolsVerb,
+};
 pub(crate) use up::{LogsArgs, ModelArgs, ToolModeArg, UpArgs};
 pub(crate) use upkeep::{ExportWhat, ImportWhat, IndexVerb, RestoreArgs};
 
@@ -108,6 +110,8 @@ pub(crate) enum Command {
     Recall(SearchArgs),
     /// List the tools that agents can have; declare, show, try or remove one
     Tools(ToolsArgs),
+    /// List the MCP servers; add, ask or approve one
+    Mcp(McpArgs),
     /// List, set or remove secrets of tools, on the machine of the server
     Secrets(SecretsArgs),
     /// Clear an agent's guard

@@ -82,6 +82,61 @@ pub(crate) enum SecretsVerb {
     },
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<McpVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpVerb {
+    /// List the MCP servers with their approved tools, as the command alone does
+    #[command(hide = true, alias = "ls")]
+    List,
+    /// Ask a new MCP server for its tools, and write it into the settings
+    Add(McpAddArgs),
+    /// Ask an MCP server what it offers now
+    Try {
+        /// Its name in the settings
+        server: String,
+    },
+    /// Approve what an MCP server offers now
+    Approve {
+        /// Its name in the settings
+        server: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpAddArgs {
+    /// Its name: a-z, 0-9, `_` and `-`, at most 32 characters
+    pub(crate) name: String,
+    /// Its address, for a server that is reached by streamable HTTP
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    pub(crate) url: Option<String>,
+    /// A variable of its process, or with --url a header; a value may be `{{ secret("NAME") }}`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// What its tools do with what an agent knows [default: all three]
+    #[arg(long, value_delimiter = ',', value_name = "LABEL,…", value_parser = ["private", "exfiltrates", "outside", "none"])]
+    pub(crate) labels: Option<Vec<String>>,
+    /// What repeating a call of its tools does [default: unsafe]
+    #[arg(long, value_name = "EFFECT", value_parser = ["read_only", "idempotent", "unsafe"])]
+    pub(crate) effect: Option<String>,
+    /// Which of its tools there are, by name or with `*` [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "TOOL,…")]
+    pub(crate) tools: Option<Vec<String>>,
+    /// With --url: a target inside that it may reach, such as `127.0.0.1:8000`
+    #[arg(long, value_name = "TARGET")]
+    pub(crate) allow: Vec<String>,
+    /// The program and its arguments, behind `--`
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    pub(crate) command: Vec<String>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum GuardVerb {
     /// Take strangers' text out of what an agent's model reads, and forget which tools it has used

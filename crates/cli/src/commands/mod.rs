@@ -9,6 +9,7 @@ pub(crate) mod entities;
 pub(crate) mod event;
 pub(crate) mod init;
 pub(crate) mod keys;
+pub(crate) mod mcp;
 pub(crate) mod memories;
 pub(crate) mod models;
 pub(crate) mod pages;

@@ -1,6 +1,7 @@
 //! Reads `vivarium.toml`: each value with its line, and all errors at once. Knows the table of keys, not
 //! their meaning.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -11,8 +12,9 @@ use serde::de::IntoDeserializer;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
+use tools::mcp::{McpServerConfig, check_mcp_server};
 
-use super::keys::{self, MODEL, MODELS};
+use super::keys::{self, MCP, MODEL, MODELS};
 use super::{Origin, Setting};
 use crate::errors::{Failure, Result};
 
@@ -24,6 +26,8 @@ pub(crate) struct FileValue {
     pub(crate) server: Vec<Setting>,
     /// The settings in `[models."…"]`, by model.
     pub(crate) models: Vec<(String, Vec<Setting>)>,
+    /// The MCP servers in `[mcp.NAME]`.
+    pub(crate) mcp: BTreeMap<String, McpServerConfig>,
 }
 
 /// The text of a file; `None` if there is no file.
@@ -108,10 +112,35 @@ impl Parser<'_> {
                         parsed.models.push((name.get_ref().to_string(), settings));
                     }
                 }
+                MCP => parsed.mcp = self.servers(name, value),
                 _ => parsed.server.extend(self.setting("", "", name, value, &keys::top_level())),
             }
         }
         parsed
+    }
+
+    /// The MCP servers.
+    fn servers(&mut self, name: &Name<'_>, value: &Content<'_>) -> BTreeMap<String, McpServerConfig> {
+        #[derive(Deserialize)]
+        struct Servers {
+            mcp: BTreeMap<String, McpServerConfig>,
+        }
+        let servers = match toml::from_str::<Servers>(self.text) {
+            Ok(Servers { mcp }) => mcp,
+            Err(error) => {
+                let line = error.span().map_or(self.line(name), |span| line_of(self.text, span.start));
+                self.problems.push((line, format!("in `[{MCP}]`: {}", error.message())));
+                return BTreeMap::new();
+            }
+        };
+        let places = value.get_ref().as_table();
+        for (server, config) in &servers {
+            let place = places.and_then(|places| places.keys().find(|key| key.get_ref().as_ref() == server));
+            let line = self.line(place.unwrap_or(name));
+            let wrong = check_mcp_server(server, config).into_iter();
+            self.problems.extend(wrong.map(|mistake| (line, mistake.to_string())));
+        }
+        servers
     }
 
     /// The settings in the table of a model, which may have these keys.

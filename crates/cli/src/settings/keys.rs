@@ -139,6 +139,8 @@ const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
 pub(crate) const NAME: &str = "model.name";
 /// The table of single models: the keys of `[model]` except `name`, under each model's name.
 pub(crate) const MODELS: &str = "models";
+/// The table of MCP servers.
+pub(crate) const MCP: &str = "mcp";
 pub(crate) const MODEL: &str = "model";
 
 pub(crate) fn known(name: &str) -> Option<&'static Key> {

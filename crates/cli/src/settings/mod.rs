@@ -7,11 +7,14 @@ mod model;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use models::client::display_url;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use tools::mcp::McpServerConfig;
 
 use crate::args::Global;
 use crate::errors::{Failure, Result};
@@ -20,7 +23,7 @@ pub(crate) use file::text;
 use keys::{KEYS, Key, Kind};
 
 /// The file that is looked for in the current directory and above.
-const FILE: &str = "vivarium.toml";
+pub(crate) const FILE: &str = "vivarium.toml";
 /// The variable that names another file.
 const FILE_VARIABLE: &str = "VIV_CONFIG";
 /// The data directory if nothing sets it.
@@ -86,6 +89,8 @@ pub(crate) struct Settings {
     values: Vec<Setting>,
     /// The file's settings of single models, by the model's name.
     models: Vec<(String, Vec<Setting>)>,
+    /// The MCP servers, by name.
+    pub(crate) mcp: BTreeMap<String, McpServerConfig>,
 }
 
 impl Settings {
@@ -100,7 +105,7 @@ impl Settings {
         }
         let config_file = ConfigFile::find(global, env, &[FILE])?;
         let text = config_file.text.as_deref().unwrap_or_default();
-        let FileValue { server, models } = file::read(text, &config_file.shown())?;
+        let FileValue { server, models, mcp } = file::read(text, &config_file.shown())?;
         let root = config_file.root();
         let mut layers = [of_flags(&given)?, of_environment(env)?, Vec::new()];
         for Setting { key, value, origin } in server {
@@ -126,6 +131,7 @@ impl Settings {
             file: config_file.text.is_some().then(|| config_file.file.clone()),
             values: KEYS.iter().map(setting).collect::<Result<_>>()?,
             models,
+            mcp,
         };
         settings.found_by_clients = settings.data_dir_is_from_the_file() && !config_file.named;
         Ok(settings)

@@ -15,6 +15,7 @@ mod events;
 mod guard;
 mod history;
 mod keys;
+mod mcp;
 mod memories;
 pub(crate) mod messages;
 mod meta;
@@ -27,9 +28,9 @@ mod tools;
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
         AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadTool, BadValue, CallOver,
-        CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, MemoriesFull, NameTaken, NoOpenCycle,
-        NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember, PinnedMemoriesFull, SenderRefused,
-        SenderRequired, SpaceClosed, SpaceFull, ToolOfFile,
+        CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpFailed, MemoriesFull, NameTaken,
+        NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember, PinnedMemoriesFull,
+        SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service};
     routes
@@ -69,6 +70,9 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(tools::put_tool), &[BadTool, ToolOfFile])
         .add(Admin, doc!(tools::delete_tool), &[BadTool, ToolOfFile])
         .add(Admin, doc!(tools::try_tool), &[BadTool, BadValue])
+        .add(Admin, doc!(mcp::list_servers), &[])
+        .add(Admin, doc!(mcp::offered), &[McpFailed])
+        .add(Admin, doc!(mcp::approve), &[McpFailed, BadTool])
         .add(Admin, doc!(recent::list), &[NotFound])
         .add(Admin, doc!(streams::server_stream), &[])
         .add(Admin, doc!(streams::agent), &[BadHeader])

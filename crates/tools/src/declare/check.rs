@@ -43,6 +43,13 @@ impl Mistakes {
 pub(crate) fn check(declaration: &Declaration, taken: &[String]) -> Vec<Wrong> {
     let mut mistakes = Mistakes::default();
     check_name(&declaration.name, taken, &mut mistakes);
+    if declaration.kind == ToolKind::Mcp {
+        // Its description was checked when the server was asked, and is checked again where the tool is built.
+        mistakes.unless(declaration.mcp.is_some(), "mcp", || {
+            "wanted `server` and `approved`; `viv mcp approve SERVER` writes them".into()
+        });
+        return mistakes.0;
+    }
     let description = declaration.description.trim();
     mistakes.unless(!description.is_empty(), "description", || {
         "wanted a sentence that tells a model when to call the tool and what it returns".into()
@@ -63,6 +70,7 @@ pub(crate) fn check(declaration: &Declaration, taken: &[String]) -> Vec<Wrong> {
         (ToolKind::Http, None) => {
             mistakes.add("http", "a tool of kind `http` needs a table `[http]` with `method` and `url`");
         }
+        (ToolKind::Mcp, _) => {}
     }
     mistakes.0
 }

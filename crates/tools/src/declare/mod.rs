@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::mcp::McpDescription;
 use crate::template;
 
 pub(crate) use self::check::{body_slot, check, check_schema};
@@ -30,6 +31,8 @@ pub use self::terms::{Rate, RateUnit};
 pub enum ToolKind {
     /// A request to an HTTP server.
     Http,
+    /// A tool of an MCP server, as an operator approved it.
+    Mcp,
 }
 
 /// A tool as an operator declares it. `Default` is an incomplete declaration.
@@ -66,6 +69,19 @@ pub struct Declaration {
     /// The request of a tool of kind `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpDeclaration>,
+    /// The tool of kind `mcp`. What it may do is in the settings of its server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<McpDeclaration>,
+}
+
+/// A tool of an MCP server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpDeclaration {
+    /// The server's name in the settings.
+    pub server: String,
+    /// What a model is told about the tool.
+    pub approved: McpDescription,
 }
 
 /// The request of an HTTP tool. Texts are templates over the arguments.
@@ -109,6 +125,7 @@ impl Default for Declaration {
             rate: None,
             labels: None,
             http: None,
+            mcp: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::answer;
 use super::description::{McpDescription, wire_name};
 use super::server::McpServer;
 use crate::arguments::Checker;
-use crate::declare::{ToolLabel, check_schema};
+use crate::declare::{Declaration, McpDeclaration, ToolKind, ToolLabel, check_schema};
 use crate::turn::Turns;
 
 /// A tool of an MCP server.
@@ -48,6 +48,21 @@ impl McpTool {
         };
         let turns = own.concurrency.map(|count| Turns::new(count, None));
         Ok(Self { server, approved, spec, checker, turns })
+    }
+
+    /// The declaration by which it is kept: under the name that models know.
+    pub fn declaration(&self) -> Declaration {
+        Declaration {
+            name: self.spec.name.clone(),
+            kind: ToolKind::Mcp,
+            description: self.approved.description.clone(),
+            input: self.approved.schema.clone(),
+            mcp: Some(McpDeclaration {
+                server: self.server.name().to_owned(),
+                approved: self.approved.clone(),
+            }),
+            ..Declaration::default()
+        }
     }
 
     /// What it was built from.

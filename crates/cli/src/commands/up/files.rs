@@ -3,12 +3,15 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use agent::port::Toolbox;
+use std::collections::BTreeSet;
+
+use agent::port::{OfferedTools, StoredTool, Toolbox};
 use runtime::clock::SystemClock;
 use serde_json::json;
 
 use super::report;
 use crate::assemble;
+use crate::commands::mcp::NOT_WALLED;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::listen;
@@ -31,7 +34,7 @@ pub(crate) async fn check_start(settings: &Settings) -> Result<(AgentFolder, Str
     super::log_filter(settings.text("log"))?;
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
     let kit = assemble::kit(settings)?;
-    read_tools(settings, &kit)?;
+    read_tools(settings, &kit, &[])?;
     Ok((read(settings, &chosen, kit, false)?, chosen.info.name.clone()))
 }
 
@@ -56,7 +59,7 @@ pub(crate) fn read(
 
 /// Reads and checks the tool files; reports all problems at once. From here on the kit has their tools and those that the
 /// store keeps, so that agent files can name them.
-pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit) -> Result<ToolFolder> {
+pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit, more: &[StoredTool]) -> Result<ToolFolder> {
     let dir = settings.tools_dir();
     if settings.get("tools_dir").origin != Origin::Default && !dir.is_dir() {
         let message = format!("there is no folder of tool files `{}`", shown(dir));
@@ -71,8 +74,43 @@ pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit) -> Result<ToolFolde
     let stored = storage::sqlite::tools(settings.data_dir()).unwrap_or_default();
     let of_api = stored.into_iter().filter(|tool| tool.file.is_none());
     let of_api = of_api.filter(|tool| folder.tools.iter().all(|other| other.name != tool.name));
-    kit.declare(&of_api.chain(folder.tools.iter().cloned()).collect::<Vec<_>>());
+    let all = of_api.chain(folder.tools.iter().cloned()).chain(more.iter().cloned());
+    kit.declare(&all.collect::<Vec<_>>());
     Ok(folder)
+}
+
+/// Asks the MCP servers of which no tool was approved yet, and approves what they offer: whoever wrote the settings names
+/// them. One that cannot be asked is reported.
+pub(super) async fn approve_new_servers(
+    kit: &ToolKit,
+    settings: &Settings,
+    screen: &Screen,
+) -> Vec<StoredTool> {
+    let stored = storage::sqlite::tools(settings.data_dir()).unwrap_or_default();
+    let known: BTreeSet<String> =
+        stored.iter().filter_map(|tool| kit.check(&tool.declaration).ok()?.server).collect();
+    let mut approved = Vec::new();
+    for server in kit.servers().into_iter().filter(|server| !known.contains(server)) {
+        match kit.offered(&server).await {
+            Ok(OfferedTools { tools, left_out, walled }) => {
+                screen.note(&format!("MCP server `{server}`: {} tools, approved as they are", tools.len()));
+                for (tool, why) in left_out {
+                    screen.warning(&format!("`{tool}` of the MCP server `{server}` cannot be used: {why}"));
+                }
+                if !walled {
+                    screen.warning(&format!("the MCP server `{server}`: {NOT_WALLED}"));
+                }
+                approved.extend(tools.into_iter().map(|tool| StoredTool {
+                    name: tool.name,
+                    declaration: tool.declaration,
+                    file: None,
+                    at: jiff::Timestamp::now(),
+                }));
+            }
+            Err(why) => screen.warning(&format!("the MCP server `{server}` has no tools yet: {why}")),
+        }
+    }
+    approved
 }
 
 /// Applies changes of the tool files and prints them; without a terminal, as lines of the log. Runs forever; drop it to

@@ -1,0 +1,172 @@
+//! `viv mcp`: MCP servers in the settings, and what of their tools an operator approved.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::{McpOfferJson, McpServerJson, PageJson};
+use client::{Client, segment, typed};
+use serde_json::{Value, json};
+use tools::mcp::{McpListing, McpServerConfig};
+
+use crate::args::{Global, McpAddArgs, McpArgs, McpVerb};
+use crate::assemble;
+use crate::errors::{Exit, Failure, Result};
+use crate::input;
+use crate::output::Screen;
+use crate::settings::{self, Settings};
+use crate::tool_secrets::ToolSecrets;
+
+pub(super) const NOT_WALLED: &str = "bubblewrap (`bwrap`) was not found: the server's process can read every file that this user can read, \
+                          the data directory included";
+
+pub(crate) async fn run(global: &Global, screen: Screen, args: McpArgs) -> Result<Exit> {
+    let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
+    let path = |server: &str| format!("/v1/mcp/{}", segment(server));
+    match args.verb {
+        None | Some(McpVerb::List) => list(&client()?, &screen).await?,
+        Some(McpVerb::Add(args)) => add(global, &screen, args).await?,
+        Some(McpVerb::Try { server }) => {
+            let answer = client()?.get(&path(&server)).await?;
+            show(&screen, &answer)?;
+        }
+        Some(McpVerb::Approve { server, yes }) => {
+            let client = client()?;
+            let offer: McpOfferJson = typed("offer", client.get(&path(&server)).await?)?;
+            let changed = offer.tools.iter().filter(|tool| tool.state != "approved");
+            let named: Vec<String> =
+                changed.map(|tool| format!("{} ({}): {}", tool.name, tool.state, tool.description)).collect();
+            if !named.is_empty() {
+                named.iter().for_each(|line| screen.note(&screen.clean_line(line)));
+                let what = format!("models will be told this about {} tools of `{server}`", named.len());
+                input::confirm(&screen, &what, yes, None)?;
+            }
+            let answer = client.post_empty(&format!("{}/approve", path(&server))).await?;
+            show(&screen, &answer)?;
+        }
+    }
+    Ok(Exit::Answered)
+}
+
+async fn list(client: &Client, screen: &Screen) -> Result<()> {
+    let PageJson { items, .. }: PageJson<McpServerJson> =
+        typed("list of MCP servers", client.get("/v1/mcp").await?)?;
+    if screen.json {
+        screen.json_list(items);
+        return Ok(());
+    }
+    if items.is_empty() {
+        screen.text("the settings have no MCP servers; `viv mcp add` adds one");
+        return Ok(());
+    }
+    let row = |server: &McpServerJson| vec![screen.clean_line(&server.name), server.tools.join(", ")];
+    screen.table(&["SERVER", "APPROVED TOOLS"], &items.iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn show(screen: &Screen, answer: &Value) -> Result<()> {
+    let offer: McpOfferJson = typed("offer", answer.clone())?;
+    if screen.json {
+        screen.json_line(answer);
+        return Ok(());
+    }
+    let row = |tool: &api::McpToolJson| {
+        let first = tool.description.lines().next().unwrap_or_default();
+        [&tool.name, &tool.state, first].map(|cell| screen.clean_line(cell)).to_vec()
+    };
+    screen.table(&["TOOL", "STATE", "DESCRIPTION"], &offer.tools.iter().map(row).collect::<Vec<_>>());
+    for left in &offer.left_out {
+        screen.warning(&format!("`{}` cannot be used: {}", left.name, left.why));
+    }
+    if !offer.walled {
+        screen.warning(NOT_WALLED);
+    }
+    Ok(())
+}
+
+/// Asks the server from here, with the settings and secrets of this machine, and adds it only if it answers.
+async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
+    let settings = Settings::load(global, &())?;
+    let name = args.name.clone();
+    if settings.mcp.contains_key(&name) {
+        return Err(Failure::usage(format!("the settings have an MCP server `{name}` already"))
+            .hint("give it another name, or edit the file"));
+    }
+    let config = config(args)?;
+    let (connector, secrets) =
+        (Arc::new(assemble::connector(&settings)?), Arc::new(ToolSecrets::of(&settings)));
+    let server = assemble::mcp_server(&settings, &name, config.clone(), &connector, &secrets)?;
+    let walled = server.is_walled().await;
+    let McpListing { tools, left_out } = server.list().await.map_err(|error| {
+        let why = error.operator.unwrap_or(error.model);
+        Failure::new(Exit::Failed, "mcp_failed", why).hint("nothing was added")
+    })?;
+    server.stop().await;
+    let file = settings.file.clone().unwrap_or_else(|| PathBuf::from(settings::FILE));
+    let written = section(&name, &config)?;
+    let opened = fs::OpenOptions::new().create(true).append(true).open(&file);
+    opened.and_then(|mut file| file.write_all(written.as_bytes())).map_err(|error| {
+        let message = format!("cannot write `{}`: {error}", file.display());
+        Failure::new(Exit::Failed, "settings_unwritable", message).hint("nothing was added")
+    })?;
+    for tool in &tools {
+        screen.note(&screen.clean_line(&format!("{name}_{}: {}", tool.name, tool.description)));
+    }
+    for (tool, why) in &left_out {
+        screen.warning(&format!("`{tool}` cannot be used: {why}"));
+    }
+    if !walled {
+        screen.warning(NOT_WALLED);
+    }
+    let names: Vec<&String> = tools.iter().map(|tool| &tool.name).collect();
+    let line = format!(
+        "added `{name}` with {} tools to `{}`: start `viv up` again, and list `{name}:*` in the `tools` of an agent",
+        names.len(),
+        file.display()
+    );
+    screen.result(&json!({"server": name, "tools": names, "file": file, "walled": walled}), &line);
+    Ok(())
+}
+
+fn config(args: McpAddArgs) -> Result<McpServerConfig> {
+    let pairs = args.set.iter().map(|pair| {
+        let (key, value) = input::key_value(pair, "such as TOKEN='{{ secret(\"token\") }}'")?;
+        Ok((key.to_owned(), value.to_owned()))
+    });
+    let set = pairs.collect::<Result<BTreeMap<_, _>>>()?;
+    let labels =
+        args.labels.map(|labels| labels.into_iter().filter(|label| label != "none").collect::<Vec<_>>());
+    let mut value = json!({"allow": args.allow});
+    match args.url {
+        Some(url) => (value["url"], value["headers"]) = (json!(url), json!(set)),
+        None => (value["command"], value["env"]) = (json!(args.command), json!(set)),
+    }
+    let given = [
+        ("labels", labels.map(|labels| json!(labels))),
+        ("effect", args.effect.map(|effect| json!(effect))),
+        ("tools", args.tools.map(|tools| json!(tools))),
+    ];
+    for (key, given) in given {
+        if let Some(given) = given {
+            value[key] = given;
+        }
+    }
+    serde_json::from_value(value).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The table of the server in the settings file: only what differs from the defaults.
+fn section(name: &str, config: &McpServerConfig) -> Result<String> {
+    let failed = |error: String| Failure::new(Exit::Failed, "settings_unwritable", error);
+    let table =
+        |config: &McpServerConfig| toml::Table::try_from(config).map_err(|error| failed(error.to_string()));
+    let (defaults, mut table) = (table(&McpServerConfig::default())?, table(config)?);
+    table.retain(|key, value| defaults.get(key) != Some(value));
+    let whole = toml::Table::from_iter([(
+        "mcp".to_owned(),
+        toml::Value::Table(toml::Table::from_iter([(name.to_owned(), toml::Value::Table(table))])),
+    )]);
+    let text = toml::to_string(&whole).map_err(|error| failed(error.to_string()))?;
+    Ok(format!("\n{text}"))
+}
