@@ -107,6 +107,15 @@ pub enum MemoryChange {
         /// Whether it is pinned; `None`: as before, a new one is not.
         pin: Option<bool>,
     },
+    /// Change how important a note is and whether it is pinned; the note stays as it is.
+    Mark {
+        /// What it is about.
+        key: String,
+        /// How important it is; `None`: as before.
+        importance: Option<Importance>,
+        /// Whether it is pinned; `None`: as before.
+        pin: Option<bool>,
+    },
     /// The agent has found it by searching.
     Used {
         /// What it is about.
@@ -127,7 +136,8 @@ impl MemoryChange {
 
     /// The key of the memory.
     pub fn key(&self) -> &str {
-        let (Self::Set { key, .. } | Self::Used { key } | Self::Delete { key }) = self;
+        let (Self::Set { key, .. } | Self::Mark { key, .. } | Self::Used { key } | Self::Delete { key }) =
+            self;
         key
     }
 }

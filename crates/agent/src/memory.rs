@@ -114,7 +114,8 @@ pub fn after<'a>(
                 all.insert(key, pin.unwrap_or(was_pinned).then(|| shown_bytes(key, value)));
             }
             MemoryChange::Delete { key } => drop(all.remove(key.as_str())),
-            MemoryChange::Used { .. } => {}
+            // Only operators mark memories: `registry::change_memory` knows the note.
+            MemoryChange::Mark { .. } | MemoryChange::Used { .. } => {}
         }
     }
     all

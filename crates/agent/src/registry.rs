@@ -63,21 +63,30 @@ pub fn amend_agent(agent: AgentId, standing: Standing) -> Result<(), Denial> {
     if standing == Standing::Retired { Err(Denial::Retired(agent)) } else { Ok(()) }
 }
 
-/// Whether an operator may change a memory, given whether the agent has it, how many others, and which ones are pinned.
+/// Whether an operator may change a memory, given the one that the agent has, how many others, and which ones are pinned.
 pub fn change_memory(
     agent: AgentId,
     standing: Standing,
     change: &MemoryChange,
-    has: bool,
+    has: Option<&Memory>,
     others: usize,
     pinned: &[Memory],
 ) -> Result<(), Denial> {
+    let fits = |change: &MemoryChange| {
+        memory::check(&memory::after(pinned, [change]))
+            .map_err(|why| Denial::PinnedFull { agent, why: why.to_string() })
+    };
     match change {
         _ if standing == Standing::Retired => Err(Denial::Retired(agent)),
         MemoryChange::Set { .. } if others >= limits::MEMORIES_MAX => Err(Denial::MemoriesFull(agent)),
-        MemoryChange::Delete { key } if !has => Err(Denial::NotFound { what: "memory", name: key.clone() }),
-        MemoryChange::Set { .. } => memory::check(&memory::after(pinned, [change]))
-            .map_err(|why| Denial::PinnedFull { agent, why: why.to_string() }),
+        MemoryChange::Mark { key, .. } | MemoryChange::Delete { key } if has.is_none() => {
+            Err(Denial::NotFound { what: "memory", name: key.clone() })
+        }
+        MemoryChange::Set { .. } => fits(change),
+        MemoryChange::Mark { key, pin, .. } => {
+            let value = has.map(|memory| memory.value.clone()).unwrap_or_default();
+            fits(&MemoryChange::Set { key: key.clone(), value, importance: None, pin: *pin })
+        }
         MemoryChange::Used { .. } | MemoryChange::Delete { .. } => Ok(()),
     }
 }
@@ -224,7 +233,19 @@ mod tests {
     fn an_operator_changes_memories_within_the_agents_limit() {
         let set = MemoryChange::set("tea", "green");
         let delete = MemoryChange::Delete { key: "tea".into() };
-        let check = |standing, change, has, others| change_memory(ADA, standing, change, has, others, &[]);
+        let tea = |value: &str| Memory {
+            key: "tea".into(),
+            value: value.into(),
+            importance: memory::Importance::default(),
+            pinned: false,
+            updated_at: Timestamp::UNIX_EPOCH,
+            used_at: Timestamp::UNIX_EPOCH,
+            trust: crate::event::Trust::Member,
+        };
+        let has = |has: bool| has.then(|| tea("green"));
+        let check = |standing, change, had, others| {
+            change_memory(ADA, standing, change, has(had).as_ref(), others, &[])
+        };
         assert_eq!(check(Active, &set, false, limits::MEMORIES_MAX - 1), Ok(()));
         assert_eq!(check(Active, &set, false, limits::MEMORIES_MAX), Err(Denial::MemoriesFull(ADA)));
         assert_eq!(check(Suspended, &delete, true, limits::MEMORIES_MAX), Ok(()));
@@ -238,9 +259,17 @@ mod tests {
             pin: Some(pin),
         };
         let long = "v".repeat(limits::PINNED_MEMORIES_MAX_BYTES);
-        let refused = change_memory(ADA, Active, &pin(&long, true), false, 0, &[]).unwrap_err();
+        let refused = change_memory(ADA, Active, &pin(&long, true), None, 0, &[]).unwrap_err();
         assert!(matches!(refused, Denial::PinnedFull { agent: ADA, .. }), "{refused}");
-        assert_eq!(change_memory(ADA, Active, &pin(&long, false), false, 0, &[]), Ok(()));
+        assert_eq!(change_memory(ADA, Active, &pin(&long, false), None, 0, &[]), Ok(()));
+        let mark = MemoryChange::Mark { key: "tea".into(), importance: None, pin: Some(true) };
+        assert!(matches!(check(Active, &mark, false, 0), Err(Denial::NotFound { .. })));
+        assert_eq!(check(Active, &mark, true, limits::MEMORIES_MAX), Ok(()));
+        let refused = change_memory(ADA, Active, &mark, Some(&tea(&long)), 0, &[]).unwrap_err();
+        assert!(
+            matches!(refused, Denial::PinnedFull { agent: ADA, .. }),
+            "a note that is too long to be pinned"
+        );
     }
 
     #[test]

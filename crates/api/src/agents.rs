@@ -403,8 +403,9 @@ copied!(memory: Memory => MemoryJson { ..memory => { key, value, importance, pin
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryValue {
-    /// The note, at most 8 KiB.
-    pub value: String,
+    /// The note, at most 8 KiB. Left out: as before; there must be one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
     /// How important it is. Left out: as before, for a new one `normal`.
     #[schema(value_type = Option<names::Importance>)]
     pub importance: Option<Importance>,

@@ -16,12 +16,12 @@ use crate::names;
 pub struct RecallParams {
     /// The words, at most 4 KiB; signs between them mean nothing.
     pub query: String,
-    /// Return only texts of this time or later.
+    /// Return only texts of this time or later: a time, or a date for its beginning, in UTC if it names no zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Timestamp>,
-    /// Return only texts before this time.
+    pub from: Option<String>,
+    /// Return only texts before this time: a time, or a date for its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<Timestamp>,
+    pub to: Option<String>,
     /// Return only messages of this space and texts of cycles about it, by id or handle. The agent must be a member of it or have processed something of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,

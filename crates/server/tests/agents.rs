@@ -160,14 +160,18 @@ async fn an_archive_is_searched_and_what_cannot_be_asked_is_refused() {
     let nothing = json!({"items": [], "next": null, "building": false, "newest_spaces_only": false});
     assert_eq!(world.get(strange).await.json, nothing);
     let too_many = format!("?query=x&limit={}", limits::RECALL_MAX + 1);
-    for bad in ["", "?query=x&kind=dream", "?query=x&from=yesterday", "?query=x&limit=0", &too_many] {
+    for bad in ["", "?query=x&kind=dream", "?query=x&limit=0", &too_many] {
         let refused = world.get(&format!("/v1/agents/muhammad/recall{bad}")).await;
         assert_eq!(refused.status, 400, "{bad}: {refused:?}");
     }
-    for bad in ["x".repeat(5_000), "%00".into()] {
+    for bad in ["x".repeat(5_000), "%00".into(), String::new(), "%20".into(), "x&from=yesterday".into()] {
         let refused = world.get(&format!("/v1/agents/muhammad/recall?query={bad}")).await;
         assert_eq!((refused.status, refused.code()), (422, "bad_value"), "{refused:?}");
     }
+    let by_date = "/v1/agents/muhammad/recall?query=boiler&from=2026-11-01T10:00&to=";
+    let found = world.get(&format!("{by_date}2026-11-21")).await;
+    assert_eq!((found.status, found.json["items"].as_array().unwrap().len()), (200, 1), "{found:?}");
+    assert_eq!(world.get(&format!("{by_date}2026-11-20")).await.json["items"], json!([]));
     assert_eq!(world.get("/v1/agents/nobody/recall?query=x").await.status, 404);
     let refused = world.get("/v1/agents/muhammad/recall?query=x&space=attic").await;
     assert_eq!((refused.status, refused.code()), (404, "not_found"), "{refused:?}");
@@ -295,6 +299,18 @@ async fn a_memory_keeps_its_importance_and_its_pin_until_others_are_given_and_pi
     set("city", json!({"value": "Rome", "importance": "high", "pinned": true})).await;
     let kept = set("city", json!({"value": "Oslo"})).await;
     assert_eq!(of(&kept), (json!("high"), json!(true), json!("operator")), "{kept:?}");
+    // Without a value only what is given changes.
+    let marked = set("city", json!({"pinned": false})).await;
+    let unpinned =
+        kept.json.as_object().unwrap().clone().into_iter().map(|(key, value)| match key.as_str() {
+            "pinned" => (key, json!(false)),
+            _ => (key, value),
+        });
+    assert_eq!(marked.json, serde_json::Value::Object(unpinned.collect()));
+    assert_eq!(set("city", json!({"importance": "low", "pinned": true})).await.json["value"], "Oslo");
+    let nothing = set("city", json!({})).await;
+    assert_eq!((nothing.status, nothing.code()), (422, "bad_value"), "{nothing:?}");
+    assert_eq!(set("town", json!({"pinned": true})).await.status, 404);
     for n in 1..64 {
         assert_eq!(set(&format!("k{n}"), json!({"value": "v", "pinned": true})).await.status, 200);
     }

@@ -244,6 +244,7 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "1",
         "is not a trust level",
     ),
+    ("UPDATE view SET compaction = '{' WHERE 1 AND agent = @ada", "ada", "view", "1", "its compaction"),
     ("UPDATE view SET trust = 9 WHERE 1 AND agent = @ada", "ada", "view", "1", "is not a trust level"),
     ("UPDATE plan SET schedule = 'never' WHERE 1 AND agent = @ada", "ada", "plan", "0", "its schedule"),
     ("UPDATE message SET rev = 99 WHERE seq = 1", "", "message", "0", "above the space's"),

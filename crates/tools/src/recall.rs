@@ -6,11 +6,9 @@ use agent::entry::Entry;
 use agent::id::CycleId;
 use agent::limits;
 use agent::message::Part;
-use agent::port::{Done, Excerpt, RecallError, RecallKind, RecallQuery, ToolContext, ToolError};
+use agent::port::{Done, Excerpt, RecallError, RecallKind, RecallQuery, ToolContext, ToolError, time_limit};
 use agent::tool::names;
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -77,6 +75,7 @@ impl PrebuiltTool for Recall {
                 Kind::Memory => RecallKind::Memory,
                 Kind::Message => RecallKind::Message,
             }),
+            asking: Some(context.cycle),
             limit: limits::RECALL_DEFAULT,
         };
         let found = context.lookup.recall(context.agent, query).await.map_err(refused)?;
@@ -127,12 +126,7 @@ fn line(found: &Excerpt) -> Value {
 }
 
 fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, ToolError> {
-    let Some(text) = text else { return Ok(None) };
-    let day = |day: Date| day.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).ok();
-    let found = text.trim().parse().ok().or_else(|| text.trim().parse::<Date>().ok().and_then(day));
-    let wrong =
-        || format!("`{name}`: wanted a date such as 2026-11-21 or a time such as 2026-11-21T14:03:05Z");
-    found.map(Some).ok_or_else(|| ToolError::new(wrong()))
+    text.map(|text| time_limit(name, text)).transpose().map_err(ToolError::new)
 }
 
 /// Arguments of `read_cycle`.

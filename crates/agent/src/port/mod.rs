@@ -27,7 +27,7 @@ pub use reader::{
     AgentCard, CommitRow, DeadEvents, InboxFilter, InboxRow, LastRun, MessageFilter, Page, PageRequest,
     Reader, RecentItem, RunFilter, ShownLog, Totals,
 };
-pub use recall::{Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled};
+pub use recall::{Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, time_limit};
 pub use registry::{
     CanceledCall, Credential, CredentialRow, Denial, Founding, KeyAdded, KnownRequest, NewAgent,
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,

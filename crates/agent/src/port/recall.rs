@@ -2,6 +2,8 @@
 //! the messages of its spaces. Each query is scoped to the agent. How texts are searched is up to the store; a query is words, not a language.
 
 use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::{BoxFuture, StoreError};
@@ -38,6 +40,26 @@ impl RecallKind {
     }
 }
 
+/// A limit of a search as people and models write it: a time, or a date, of which `from` means the beginning and `to` the
+/// end. Without a zone it is in UTC.
+pub fn time_limit(name: &str, text: &str) -> Result<Timestamp, String> {
+    let text = text.trim();
+    let utc = |at: DateTime| at.to_zoned(TimeZone::UTC).ok().map(|at| at.timestamp());
+    let day = |day: Date| if name == "to" { day.tomorrow().ok() } else { Some(day) };
+    let is_day = !text.contains(['T', 't', ' ']);
+    let at = match text.parse::<Timestamp>() {
+        Ok(at) => Some(at),
+        Err(_) if is_day => text.parse().ok().and_then(day).and_then(|day| utc(day.into())),
+        Err(_) => text.parse().ok().and_then(utc),
+    };
+    let shown: String = text.chars().take(crate::limits::PREVIEW_CHARS).collect();
+    at.ok_or_else(|| {
+        format!(
+            "`{name}`: wanted a date such as 2026-11-21 or a time such as 2026-11-21T14:03:05Z, got `{shown}`"
+        )
+    })
+}
+
 /// What is sought; what is `None` excludes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecallQuery {
@@ -51,6 +73,8 @@ pub struct RecallQuery {
     pub space: Option<String>,
     /// Only texts of this kind.
     pub kind: Option<RecallKind>,
+    /// Not what this cycle was shown: the one that asks knows it.
+    pub asking: Option<CycleId>,
     /// Number of excerpts, at most [`crate::limits::RECALL_MAX`].
     pub limit: u32,
 }
@@ -112,4 +136,27 @@ pub trait Recall: Send + Sync {
     fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, RecallError>>;
     /// The entries of one of the agent's cycles, oldest first; empty if it has no such cycle.
     fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_its_beginning_as_from_and_its_end_as_to_and_other_text_is_refused_with_an_example() {
+        let at = |name, text| time_limit(name, text).map(|at| at.to_string());
+        for (name, text, wanted) in [
+            ("from", "2026-11-25", "2026-11-25T00:00:00Z"),
+            ("to", "2026-11-25", "2026-11-26T00:00:00Z"),
+            ("from", " 2026-11-25T10:00 ", "2026-11-25T10:00:00Z"),
+            ("to", "2026-11-25T10:00", "2026-11-25T10:00:00Z"),
+            ("to", "2026-11-25T10:00:00+02:00", "2026-11-25T08:00:00Z"),
+        ] {
+            assert_eq!(at(name, text), Ok(wanted.to_owned()), "{name} {text}");
+        }
+        for wrong in ["", "yesterday", "2026-11-31", "25.11.2026", "2026-11-25T", "9999-12-31 25:00"] {
+            let refused = at("from", wrong).unwrap_err();
+            assert!(refused.starts_with("`from`: wanted a date such as 2026-11-21"), "{wrong}: {refused}");
+        }
+    }
 }

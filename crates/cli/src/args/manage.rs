@@ -123,10 +123,10 @@ pub(crate) struct SearchArgs {
     /// The words; the rarer, the better
     #[arg(value_name = "QUERY", required = true)]
     pub(crate) query: Vec<String>,
-    /// Only texts since then: `90s`, `10m`, `2h`, `1d` ago or a time such as `2026-11-21T14:03:05Z`
+    /// Only texts since then: `90s`, `10m`, `2h`, `1d` ago, a date or a time such as `2026-11-21T14:03:05Z`
     #[arg(long, value_name = "WHEN")]
     pub(crate) from: Option<String>,
-    /// Only texts before then
+    /// Only texts before then; of a date, before its end
     #[arg(long, value_name = "WHEN")]
     pub(crate) to: Option<String>,
     /// Only messages of this space and texts of cycles about it, by handle or id
@@ -148,9 +148,9 @@ pub(crate) enum MemoriesVerb {
     Set {
         /// What it is about
         key: String,
-        /// The note; `-` reads standard input
-        #[arg(value_name = "TEXT")]
-        value: String,
+        /// The note; `-` reads standard input; with `--pin` or `--importance` it may be left out and stays
+        #[arg(value_name = "TEXT", required_unless_present_any = ["pin", "importance"])]
+        value: Option<String>,
         /// Show it in every cycle, or with `--pin=false` no longer
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
         pin: Option<bool>,

@@ -83,7 +83,7 @@ async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memo
     if memories {
         for memory in memories::all(client, old.id).await? {
             let (importance, pinned) = (Some(memory.importance), Some(memory.pinned));
-            let body = MemoryValue { value: memory.value, importance, pinned };
+            let body = MemoryValue { value: Some(memory.value), importance, pinned };
             memories::put(client, new.id, &memory.key, body).await.map_err(|failure| {
                 let message =
                     format!("`{}` was created, but without all memories: {}", new.name, failure.message);

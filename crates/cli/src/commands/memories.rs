@@ -34,8 +34,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
             }
         }
         Some(MemoriesVerb::Set { key, value, pin: pinned, importance }) => {
-            let value = match value.as_str() {
-                "-" => input::text(limits::MEMORY_VALUE_MAX_BYTES)?,
+            let value = match value.as_deref() {
+                Some("-") => Some(input::text(limits::MEMORY_VALUE_MAX_BYTES)?),
                 _ => value,
             };
             let written = put(&client, agent.id, &key, MemoryValue { value, importance, pinned }).await?;

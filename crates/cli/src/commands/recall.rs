@@ -1,6 +1,7 @@
 //! `viv recall`: searches an agent's archive.
 
 use agent::limits;
+use agent::port::time_limit;
 use api::{ExcerptJson, RecallParams};
 use client::Client;
 use jiff::Timestamp;
@@ -13,7 +14,13 @@ use crate::output::{Screen, Style};
 
 pub(crate) async fn run(client: Client, screen: Screen, args: SearchArgs) -> Result<Exit> {
     let now = Timestamp::now();
-    let time = |option, text: Option<String>| text.map(|text| moment(option, &text, now)).transpose();
+    let time = |name: &str, text: Option<String>| {
+        let at = text.map(|text| match time_limit(name, &text) {
+            Ok(at) => Ok(at.to_string()),
+            Err(_) => moment(&format!("--{name}"), &text, now).map(|at| at.to_string()),
+        });
+        at.transpose()
+    };
     let query = args.query.join(" ");
     let most = limits::RECALL_QUERY_MAX_BYTES;
     if query.trim().is_empty() || query.len() > most {
@@ -22,8 +29,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SearchArgs) -> Res
     }
     let params = RecallParams {
         query,
-        from: time("--from", args.from)?,
-        to: time("--to", args.to)?,
+        from: time("from", args.from)?,
+        to: time("to", args.to)?,
         space: args.space,
         kind: args.kind,
         limit: args.limit,

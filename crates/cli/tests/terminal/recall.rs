@@ -35,6 +35,8 @@ fn an_archive_is_searched_and_its_index_is_rebuilt() {
     assert!(shown.out.contains("memory") && shown.out.contains("leaks since May"), "{}", shown.shown());
     assert_eq!(server.run(&["recall", "bob", "boiler", "--kind", "dream"]).code, 2);
     assert_eq!(server.run(&["recall", "bob", "boiler", "--to", "someday"]).code, 2);
+    let this_year = ["recall", "bob", "boiler", "--from", "2026-01-01", "--to", "9998-01-01T10:00"];
+    assert_eq!(found(&server, &this_year).len(), 1);
     assert_eq!(server.run(&["recall", "nobody", "boiler"]).code, 4);
     let ran = server.run(&["recall", "bob", "boiler", "--space", "attic"]);
     assert!(

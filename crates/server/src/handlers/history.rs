@@ -7,7 +7,7 @@ use agent::entry::View;
 use agent::id::CycleId;
 use agent::life::Window;
 use agent::limits;
-use agent::port::{PageRequest, RecallQuery, Recalled, RunFilter, Toolset};
+use agent::port::{PageRequest, RecallQuery, Recalled, RunFilter, Toolset, time_limit};
 use agent::run::Trend;
 use axum::Json;
 use axum::extract::State;
@@ -113,10 +113,21 @@ pub(super) async fn recall(
 ) -> Result<Json<RecalledJson>, Problem> {
     let RecallParams { query, from, to, space, kind, limit } = params;
     let text = bounded_text("query", query, limits::RECALL_QUERY_MAX_BYTES)?;
+    if text.trim().is_empty() {
+        return Err(Problem::new(
+            Code::BadValue,
+            "`query` is empty: wanted words to search for, such as `boiler`",
+        ));
+    }
+    let time = |name: &str, text: Option<String>| {
+        let at = text.map(|text| time_limit(name, &text)).transpose();
+        at.map_err(|flaw| Problem::new(Code::BadValue, flaw))
+    };
+    let (from, to) = (time("from", from)?, time("to", to)?);
     let agent = find_agent(&app, &name).await?.id;
     // By default as many as the agent itself is shown.
     let limit = limit_of(limit, limits::RECALL_DEFAULT, limits::RECALL_MAX)?;
-    let query = RecallQuery { text, from, to, space, kind, limit };
+    let query = RecallQuery { text, from, to, space, kind, asking: None, limit };
     let Recalled { excerpts, building, newest_spaces_only } = app.ports.lookup.recall(agent, query).await?;
     let items = excerpts.into_iter().map(ExcerptJson::from).collect();
     Ok(Json(RecalledJson { items, next: None, building, newest_spaces_only }))

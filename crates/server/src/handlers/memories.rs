@@ -45,13 +45,22 @@ pub(super) async fn set_memory(
 ) -> Result<Json<MemoryJson>, Problem> {
     let MemoryValue { value, importance, pinned } = body.value;
     let key = key.trim().to_owned();
-    if let Some(flaw) = memory::flaw(&key, &value) {
+    if let Some(flaw) = memory::flaw(&key, value.as_deref().unwrap_or_default()) {
         return Err(Problem::new(Code::BadValue, flaw));
     }
-    let value = bounded_text("value", value, limits::MEMORY_VALUE_MAX_BYTES)?;
+    let set = match value {
+        Some(value) => {
+            let value = bounded_text("value", value, limits::MEMORY_VALUE_MAX_BYTES)?;
+            MemoryChange::Set { key, value, importance, pin: pinned }
+        }
+        None if importance.is_none() && pinned.is_none() => {
+            return Err(Problem::new(Code::BadValue, "wanted `value`, `importance` or `pinned`, got none"));
+        }
+        None => MemoryChange::Mark { key, importance, pin: pinned },
+    };
     let agent = find_agent(&app, &name).await?.id;
     let at = app.ports.clock.now();
-    let written = change(app, agent, MemoryChange::Set { key, value, importance, pin: pinned }, at).await?;
+    let written = change(app, agent, set, at).await?;
     let written = written.ok_or_else(|| Problem::not_found("agent", &name))?;
     Ok(Json(written.into()))
 }

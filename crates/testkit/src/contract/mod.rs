@@ -176,6 +176,7 @@ macro_rules! contract_tests {
             memories::an_agent_and_an_operator_together_pin_no_more_than_always_has_room,
             memories::entries_and_memories_keep_their_trust,
             recall::an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remembers,
+            recall::a_cycle_does_not_find_the_events_that_it_was_woken_for,
             recall::an_agent_finds_nothing_of_another_agent,
             recall::of_a_space_that_it_left_an_agent_finds_what_it_processed,
             recall::messages_of_its_spaces_are_found_and_those_of_other_spaces_are_not,

@@ -95,6 +95,28 @@ pub async fn an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remember
     found(&w, w.ada, query("layla"), 0).await;
 }
 
+/// It has them before its eyes.
+pub async fn a_cycle_does_not_find_the_events_that_it_was_woken_for(b: Backend) {
+    let w = world(b).await;
+    w.post(w.family, "the boiler leaks").await;
+    let mut driver = w.open(w.ada).await;
+    let asking = RecallQuery { asking: Some(driver.open.id), ..query("boiler") };
+    found(&w, w.ada, query("boiler"), 1).await;
+    found(&w, w.ada, asking.clone(), 0).await;
+    let mut decision = driver.decision();
+    decision.entries = vec![
+        driver.entry(1, EntryKind::Inbox, "1. Husam: \"the boiler leaks\""),
+        driver.entry(2, EntryKind::Assistant, "let me look for a boiler"),
+    ];
+    driver.commit(&w, decision).await;
+    found(&w, w.ada, query("boiler"), 2).await;
+    assert_eq!(texts(&found(&w, w.ada, asking.clone(), 1).await), ["let me look for a boiler"]);
+    let closing = driver.closing();
+    driver.commit(&w, closing).await;
+    let later = RecallQuery { asking: Some(CycleId(super::world::fresh())), ..asking };
+    found(&w, w.ada, later, 2).await;
+}
+
 /// Not even by its words' rarity.
 pub async fn an_agent_finds_nothing_of_another_agent(b: Backend) {
     let w = world(b).await;

@@ -58,14 +58,15 @@ async fn an_excerpt_shows_time_kind_cycle_space_and_trust() {
 #[tokio::test]
 async fn a_search_passes_on_its_limits_and_refuses_what_is_no_time() {
     let mut world = World::new();
-    let args = json!({"query": "tea", "from": "2026-11-21", "to": "2026-11-22T08:00:00Z", "space": "family", "kind": "memory"});
+    let args = json!({"query": "tea", "from": "2026-11-21", "to": "2026-11-22", "space": "family", "kind": "memory"});
     assert_eq!(world.reply("recall", args).await, json!({"found": []}));
     let wanted = RecallQuery {
         text: "tea".into(),
         from: Some("2026-11-21T00:00:00Z".parse().unwrap()),
-        to: Some("2026-11-22T08:00:00Z".parse().unwrap()),
+        to: Some("2026-11-23T00:00:00Z".parse().unwrap()),
         space: Some("family".into()),
         kind: Some(RecallKind::Memory),
+        asking: Some(CYCLE),
         limit: limits::RECALL_DEFAULT,
     };
     assert_eq!(*world.store.sought.lock().unwrap(), Some(wanted));

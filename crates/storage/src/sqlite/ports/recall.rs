@@ -83,7 +83,8 @@ impl Sqlite {
             Some(Ok(found)) => found,
         };
         let limit = query.limit.clamp(1, limits::RECALL_MAX) as usize;
-        let read = self.read(Caller::Agents, move |db, _| excerpts(db, row, found, &words, limit));
+        let read =
+            self.read(Caller::Agents, move |db, _| excerpts(db, row, found, &words, (query.asking, limit)));
         Ok(Ok(Recalled { excerpts: read.await?, building: !built, newest_spaces_only }))
     }
 
@@ -184,11 +185,15 @@ fn excerpts(
     agent: i64,
     found: Vec<Found>,
     words: &[String],
-    limit: usize,
+    (asking, limit): (Option<CycleId>, usize),
 ) -> Outcome<Vec<Excerpt>> {
     let mut ranked = Vec::new();
     for mut found in found {
-        let Some(text) = text_of(db, agent, &mut found)? else { continue };
+        let Some(text) = text_of(db, agent, &mut found, asking)? else { continue };
+        let is_shown = matches!(kind_of(found.hit.kind), Some(RecallKind::Inbox | RecallKind::Message));
+        if is_shown && asking.is_some() && found.hit.cycle == asking {
+            continue;
+        }
         let Some(best) = best(&text, words) else { continue };
         let more = |count: usize, weight: f64| count.saturating_sub(1) as f64 * weight;
         let score = found.hit.score * (1.0 + more(best.found, 0.1) + more(best.together, 0.15));
@@ -250,13 +255,21 @@ fn kind_of(code: i64) -> Option<RecallKind> {
 }
 
 /// The text of a document, as it is now. Of a message the store also knows the trust, and the agent's own cycle that
-/// processed or wrote it.
-fn text_of(db: &Connection, agent: i64, found: &mut Found) -> Outcome<Option<String>> {
+/// processed or wrote it; one whose event is taken belongs to the cycle that asks.
+fn text_of(
+    db: &Connection,
+    agent: i64,
+    found: &mut Found,
+    asking: Option<CycleId>,
+) -> Outcome<Option<String>> {
     if let (Some(space), Some(seq)) = (found.hit.posted_in(), found.hit.seq()) {
         let sql = "SELECT m.trust, CASE m.sender WHEN ?1 THEN m.cycle ELSE (SELECT e.cycle FROM event e \
-                   WHERE e.agent = ?1 AND e.id = m.uuid) END FROM message m WHERE m.space = ?2 AND m.seq = ?3";
+                   WHERE e.agent = ?1 AND e.id = m.uuid) END, EXISTS (SELECT 1 FROM event e JOIN waiting w \
+                   ON w.agent = e.agent AND w.seq = e.seq WHERE e.agent = ?1 AND e.id = m.uuid AND w.taken = 1) \
+                   FROM message m WHERE m.space = ?2 AND m.seq = ?3";
         let known = first(db, sql, [agent, space, seq], |row| {
-            Ok((row.get::<_, i64>(0)?, uuid_or_none(row, 1)?.map(CycleId)))
+            let cycle = uuid_or_none(row, 1)?.map(CycleId);
+            Ok((row.get::<_, i64>(0)?, if row.get(2)? { asking } else { cycle }))
         });
         let (trust, cycle) = known?.unzip();
         (found.trust, found.hit.cycle) = (trust, cycle.flatten());

@@ -55,7 +55,7 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
     Ok(!(inward.memories.is_empty() && inward.goals.is_empty() && inward.plans.is_empty()))
 }
 
-/// Changes a memory as of commit `n`. A use is noted in the row as it is: it makes no new version.
+/// Changes a memory as of commit `n`. A use, an importance and a pin are noted in the row as it is: they make no new version.
 pub(crate) fn change_memory(
     db: &Connection,
     agent: i64,
@@ -78,6 +78,14 @@ pub(crate) fn change_memory(
                        to_commit = NULL";
             let (importance, trust) = (code_of(&IMPORTANCES, &importance), code_of(&TRUSTS, &trust));
             run(db, sql, params![agent, key, int(n), ms(at), value, importance, pinned, trust]).map(drop)
+        }
+        MemoryChange::Mark { key, importance, pin } => {
+            note_memory(db, agent, at, key)?;
+            let sql = "UPDATE memory SET importance = coalesce(?3, importance), pinned = coalesce(?4, pinned) \
+                       WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL \
+                       AND from_commit = (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
+            let importance = importance.map(|importance| code_of(&IMPORTANCES, &importance));
+            run(db, sql, params![agent, key, importance, pin]).map(drop)
         }
         MemoryChange::Used { key } => {
             let sql = "UPDATE memory SET used_at = max(used_at, ?3) WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL \

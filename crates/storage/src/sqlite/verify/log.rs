@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent::call::CallState;
-use agent::entry::{Entry, EntryKind};
+use agent::entry::{Compaction, Entry, EntryKind};
 use agent::id::{CallId, CycleId};
 use agent::message::Part;
 use agent::transcript::valid_entries;
@@ -16,7 +16,7 @@ use super::walk::{Walk, gap_before};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::tables::calls::{CALL, call_at};
 use crate::sqlite::tables::entries::{ENTRY, entry_at};
-use crate::sqlite::tables::rows::{bytes, trust_at, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::rows::{bytes, from_json, trust_at, u32_at, u64_at, uuid_at};
 
 /// The first log entry of each step in which the agent was shown something.
 pub(super) type Shown = HashMap<(CycleId, u32), u64>;
@@ -139,21 +139,23 @@ fn check_call_rows(walk: &mut Walk<'_>, life: &Row, known: Option<u64>) {
     }
 }
 
-/// Checks the views: their ranges must be valid.
+/// Checks the views: their ranges must be valid, and the record of their compaction must be readable.
 pub(super) fn views(walk: &mut Walk<'_>, life: &Row) {
     let mut last = 0;
-    let sql = "SELECT rev, commit_n, tail, ranges, trust FROM view WHERE agent = ? ORDER BY rev";
+    let sql = "SELECT rev, commit_n, tail, ranges, trust, compaction FROM view WHERE agent = ? ORDER BY rev";
     walk.each("view", sql, [life.agent], |walk, row| {
         let rev = u64_at(row, 0)?;
         let gap = gap_before(&mut last, rev, "view");
         walk.require(gap.is_none(), "view", rev, || gap.unwrap_or_default());
         let (n, tail) = (u64_at(row, 1)?, u64_at(row, 2)?);
-        let ranges: Vec<(u64, u64)> =
-            crate::sqlite::tables::rows::from_json(&row.get::<_, String>(3)?, "its ranges")?;
+        let ranges: Vec<(u64, u64)> = from_json(&row.get::<_, String>(3)?, "its ranges")?;
         walk.require(n <= life.commit_n, "view", rev, || {
             format!("it is of commit {n}, which does not exist yet")
         });
         trust_at(row, 4)?;
+        if let Some(compaction) = row.get::<_, Option<String>>(5)? {
+            from_json::<Compaction>(&compaction, "its compaction")?;
+        }
         check_ranges(&ranges, tail, life.head_seq)
     });
 }

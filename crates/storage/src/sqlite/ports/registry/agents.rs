@@ -123,16 +123,16 @@ pub(super) fn change_memory(
 ) -> Outcome<Option<Memory>> {
     let row = known_agent(db, agent)?;
     let key = change.key();
-    let sql = "SELECT a.standing, l.commit_n, coalesce(sum(m.key = ?2), 0), coalesce(sum(m.key <> ?2), 0) \
+    let sql = "SELECT a.standing, l.commit_n, coalesce(sum(m.key <> ?2), 0) \
                FROM agent a JOIN life l ON l.agent = a.id \
                LEFT JOIN memory m ON m.agent = a.id AND m.to_commit IS NULL WHERE a.id = ?1";
-    let found = first(db, sql, params![row, key], |row| {
-        Ok((standing_at(row, 0)?, u64_at(row, 1)?, u64_at(row, 2)?, u64_at(row, 3)?))
-    });
+    let found =
+        first(db, sql, params![row, key], |row| Ok((standing_at(row, 0)?, u64_at(row, 1)?, u64_at(row, 2)?)));
     let found = found.map_err(name_agent(agent))?;
-    let (standing, n, has, others) = found.ok_or_else(|| damaged("it has no life"))?;
+    let (standing, n, others) = found.ok_or_else(|| damaged("it has no life"))?;
     let others = usize::try_from(others).unwrap_or(usize::MAX);
-    registry::change_memory(agent, standing, change, has > 0, others, &pinned_memories(db, row)?)?;
+    let has = memory(db, row, key)?;
+    registry::change_memory(agent, standing, change, has.as_ref(), others, &pinned_memories(db, row)?)?;
     notes::change_memory(db, row, n, at, Trust::Operator, change)?;
     touch(db, row)?;
     memory(db, row, key)
