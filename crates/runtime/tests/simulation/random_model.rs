@@ -56,7 +56,8 @@ impl Models for RandomModels {
         let info = ModelInfo {
             name: name.to_owned(),
             provider,
-            context_window: 200_000,
+            // Small enough that a model is asked for summaries of short histories.
+            context_window: if self.env.steady { 200_000 } else { 4_000 },
             max_output: 1_000,
             reasoning_replay: ReasoningReplay::None,
             forced_tool_choice: true,
@@ -321,7 +322,8 @@ impl RandomModel {
     fn summary(&self) -> BoxStream<'static, Result<Piece, ModelError>> {
         let dice = &self.env.dice;
         let (name, arguments) = ("done".to_owned(), "{}".to_owned());
-        let part = match dice.below(6) {
+        let kind = dice.below(8);
+        let part = match kind {
             0 => ReplyPart::Text(String::new()),
             1 => ReplyPart::Text("x".repeat(100_000)),
             2 => ReplyPart::Call { name, arguments },
@@ -331,6 +333,8 @@ impl RandomModel {
         let reply = Reply { parts: vec![part], native: None, usage, stop: StopReason::End };
         let end = if self.env.fault(|faults| faults.model) {
             Err(ModelError::Network("on purpose".to_owned()))
+        } else if kind == 7 {
+            Err(ModelError::Invalid("on purpose".to_owned()))
         } else {
             Ok(Piece::Done(reply))
         };
