@@ -44,6 +44,9 @@ pub struct Agent {
     pub standing: Standing,
     /// Model that the agent uses, as `provider/model`; `null` if neither its config nor the server names one.
     pub model: Option<String>,
+    /// Whether its outward calls are guarded while it has read strangers' text: `strict`, `ask` or `off`.
+    #[serde(default)]
+    pub guard: String,
     /// Current config with every key; left out if the list was requested with `brief`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]

@@ -243,6 +243,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             let damaged = |agent: &Agent| Some(format!("{}: {}", agent.name, agent.damage.as_ref()?));
             checks.extend(quarantine(agents.iter().filter_map(damaged)));
             checks.extend(backing_off(&agents));
+            checks.extend(unguarded(&agents));
         }
         Err(failure) if failure.code == "forbidden" => {}
         Err(failure) => checks.push(Check::of("agents", failure)),
@@ -263,6 +264,16 @@ fn index_lag(since: Timestamp) -> Option<Check> {
     let detail = format!("searches may miss what happened since {since:.0}");
     let hint = "it catches up by itself; if it does not, stop the server and run `viv index rebuild`";
     (behind > i128::from(limits::INDEX_LAG_REPORTED_MS)).then(|| Check::warn("index", detail).hint(hint))
+}
+
+/// Agents whose guard is off.
+fn unguarded(agents: &[Agent]) -> Option<Check> {
+    let off = agents.iter().filter(|agent| agent.guard == "off").map(|agent| agent.name.as_str());
+    let names: Vec<&str> = off.collect();
+    let detail =
+        format!("strangers' text can make these agents give away what is private: {}", names.join(", "));
+    let hint = "set `guard: ask`, or leave the key out";
+    (!names.is_empty()).then(|| Check::warn("guard", detail).hint(hint))
 }
 
 /// Agents that have work and back off, grouped by reason: each provider's message is printed once.

@@ -61,8 +61,9 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
         screen.text("the settings have no MCP servers; `viv mcp add` adds one");
         return Ok(());
     }
-    let row = |server: &McpServerJson| vec![screen.clean_line(&server.name), server.tools.join(", ")];
+    let row = |server: &McpServerJson| vec![screen.clean_line(&server.name), server.tools.len().to_string()];
     screen.table(&["SERVER", "APPROVED TOOLS"], &items.iter().map(row).collect::<Vec<_>>());
+    screen.note("`viv mcp try SERVER` lists what it offers now");
     Ok(())
 }
 

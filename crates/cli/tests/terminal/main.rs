@@ -23,6 +23,7 @@ mod scenarios;
 mod screens;
 mod stub;
 mod talking;
+mod tools;
 mod transfer;
 mod upkeep;
 mod world;

@@ -396,6 +396,7 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
         why,
         standing: card.standing,
         model: model.map(|model| model.info().name.clone()).or(named),
+        guard: <&str>::from(card.config.guard).to_owned(),
         config: card.config.to_json(),
         config_rev: card.config_rev,
         cycle,

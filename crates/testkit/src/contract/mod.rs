@@ -22,13 +22,14 @@ pub mod recall;
 pub mod recent;
 pub mod registry;
 pub mod sample;
+pub mod tools;
 pub mod visible_calls;
 pub mod walks;
 mod world;
 
 use std::sync::Arc;
 
-use agent::port::{BoxFuture, Calls, Lookup, Reader, Registry, Store};
+use agent::port::{BoxFuture, Calls, Lookup, Reader, Registry, Store, ToolBook};
 
 /// A store under test: all its ports, and how to close and reopen it.
 pub struct Backend {
@@ -42,6 +43,8 @@ pub struct Backend {
     pub registry: Arc<dyn Registry>,
     /// Paged queries.
     pub reader: Arc<dyn Reader>,
+    /// Declared tools.
+    pub tool_book: Arc<dyn ToolBook>,
     /// Number of committed transactions that wrote something.
     pub transactions: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Closes the store gracefully.
@@ -185,6 +188,7 @@ macro_rules! contract_tests {
             recall::a_strange_query_finds_words_or_nothing,
             recall::the_rarest_words_decide_what_is_found_first,
             recall::texts_that_say_almost_the_same_do_not_hide_another_one,
+            tools::what_calls_have_used_adds_up_until_it_is_forgotten,
             recent::messages_that_woke_nobody_are_given_with_the_next_event_and_once,
             recent::a_skipped_message_is_given_with_the_next_event,
             recent::messages_that_the_agent_knows_or_will_be_shown_are_not_given,
@@ -220,6 +224,7 @@ macro_rules! contract_tests {
 macro_rules! durable_contract_tests {
     ($make:path) => {
         $crate::promises! { $make =>
+            tools::declared_tools_are_kept_by_name_and_survive_a_restart,
             durable::accepted_messages_and_events_survive_a_crash,
             durable::an_id_is_recognized_even_after_years_and_restarts,
             durable::a_restart_ends_a_backoff_for_a_provider,
