@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::connector::Connector;
 use crate::declare::{Declaration, DeclarationMistake, ToolKind, read_json, read_toml};
+use crate::fetch_page::FetchPage;
 use crate::http::HttpTool;
 use crate::secret::Secrets;
 use crate::typed::typed;
@@ -91,8 +92,9 @@ impl ToolKit {
         Ok(self)
     }
 
-    /// Takes declared tools, whose requests go through this connector.
+    /// Takes declared tools, whose requests go through this connector, and offers the tool that reads pages through it.
     pub fn declaring(mut self, connector: Arc<Connector>, secrets: Arc<dyn Secrets>) -> Self {
+        self.added.push(Arc::new(FetchPage::new(Arc::clone(&connector))));
         self.declared = Some(Arc::new(DeclaredTools { connector, secrets, tools: RwLock::default() }));
         self
     }
