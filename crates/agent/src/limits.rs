@@ -482,6 +482,19 @@ pub const ADDRESSES_TRIED: usize = 8;
 /// Path of a URL that an error shows.
 pub const URL_SHOWN_CHARS: usize = 200;
 
+/// Address of a page that an agent reads, and of a link in it.
+pub const PAGE_URL_MAX_BYTES: usize = 4 * 1024;
+/// HTML of one page; reading stops there.
+pub const PAGE_HTML_MAX_BYTES: usize = 2 * 1024 * 1024;
+/// Text of one page: what is stored of an outcome, with room for a note that it was cut.
+pub const PAGE_TEXT_MAX_BYTES: usize = OUTCOME_STORED_MAX_BYTES - 4 * 1024;
+/// To receive a whole page; shorter than [`TOOL_TIMEOUT_MS`], so that the agent reads why it failed.
+pub const PAGE_MS: u64 = 20_000;
+/// Silence between two pieces of a page.
+pub const PAGE_IDLE_MS: u64 = 10_000;
+/// Pages of a server's agents that are received at once.
+pub const PAGES_AT_ONCE: u32 = 16;
+
 /// Declaration of one tool, as a file.
 pub const DECLARATION_MAX_BYTES: usize = 256 * 1024;
 /// Description of a declared tool.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::connector::Connector;
 use crate::declare::{Declaration, DeclarationMistake, ToolKind, read_json, read_toml};
+use crate::fetch_page::FetchPage;
 use crate::http::HttpTool;
 use crate::mcp::{McpListing, McpServer, McpTool};
 use crate::secret::Secrets;
@@ -94,12 +95,14 @@ impl ToolKit {
     }
 
     /// Takes declared tools: their requests go through this connector, and these MCP servers may offer some.
+    /// The tool that reads pages uses it, too.
     pub fn declaring(
         mut self,
         connector: Arc<Connector>,
         secrets: Arc<dyn Secrets>,
         servers: Vec<Arc<McpServer>>,
     ) -> Self {
+        self.added.push(Arc::new(FetchPage::new(Arc::clone(&connector))));
         let tools = RwLock::default();
         self.declared = Some(Arc::new(DeclaredTools { connector, secrets, servers, tools }));
         self

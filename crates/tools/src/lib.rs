@@ -10,6 +10,7 @@ pub mod connector;
 pub mod declare;
 mod ending;
 mod enter_space;
+pub mod fetch_page;
 mod get_my_runs;
 mod goals;
 pub mod http;

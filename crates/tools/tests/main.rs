@@ -19,7 +19,7 @@ mod connector {
     mod guard;
 }
 mod declared {
-    mod calling;
+    pub(crate) mod calling;
     mod openapi;
     mod reading;
     pub(crate) mod secrets;
@@ -29,5 +29,6 @@ mod mcp {
     mod process;
     mod web;
 }
+mod fetch_page;
 mod loopback;
 mod world;

@@ -121,7 +121,7 @@ impl Connector {
                 let place = if is_address(name) { String::new() } else { format!(" at {address}") };
                 ConnectError::Refused(format!(
                     "`{name}`{place} is {kind}, not the public internet, so nothing was sent\n\
-                     hint: if agents may reach it, an operator can list it under `allow`"
+                     hint: if agents may reach it, an operator can list it under `allow` of an HTTP tool or an MCP server"
                 ))
             })
         };
@@ -177,7 +177,9 @@ impl std::fmt::Debug for Connector {
 
 /// Where a redirect may lead.
 fn follow(request: &Outgoing, target: Url) -> Result<Url, ConnectError> {
-    let (from, to) = (shown(&request.url), shown(&target));
+    let is_named = request.is_open && target.as_str().len() <= limits::PAGE_URL_MAX_BYTES;
+    let to = if is_named { target.to_string() } else { shown(&target) };
+    let from = shown(&request.url);
     let not_followed = |why: &str| {
         Err(ConnectError::Redirected(format!(
             "`{from}` redirects to `{to}`, {why}, so it was not followed\n\

@@ -67,6 +67,8 @@ pub struct Outgoing {
     pub(super) body: Option<Bytes>,
     pub(super) allow: AllowList,
     pub(super) limits: TrafficLimits,
+    /// Whether an error may name the whole address of a redirect.
+    pub(super) is_open: bool,
 }
 
 impl Outgoing {
@@ -85,7 +87,7 @@ impl Outgoing {
         check_url(&url)?;
         url.set_fragment(None);
         let (headers, allow, limits) = (HeaderMap::new(), AllowList::default(), TrafficLimits::default());
-        Ok(Self { method, url, headers, body: None, allow, limits })
+        Ok(Self { method, url, headers, body: None, allow, limits, is_open: false })
     }
 
     /// Adds a header. A header that belongs to the connection (`host`, `content-length`, …) is refused.
@@ -120,6 +122,12 @@ impl Outgoing {
         self
     }
 
+    /// Says that no part of it is secret, so that an error may name the whole address to which a server redirects it.
+    pub fn without_secrets(mut self) -> Self {
+        self.is_open = true;
+        self
+    }
+
     /// The request that follows a redirect: to another address of the same host, without what could be a credential.
     pub(super) fn redirected(&self, url: Url) -> Result<Self, ConnectError> {
         let mut next = Self { method: self.method.clone(), ..Self::to(self.method.clone(), url)? };
@@ -128,6 +136,7 @@ impl Outgoing {
         for name in ["authorization", "cookie", "proxy-authorization"] {
             next.headers.remove(name);
         }
+        next.is_open = self.is_open;
         Ok(next.allow(self.allow.clone()).limits(self.limits))
     }
 }

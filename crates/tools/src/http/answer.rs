@@ -14,23 +14,28 @@ use crate::secret::Mask;
 const KIND_MAX_CHARS: usize = 256;
 
 /// What is known of a call's answer from its head.
-pub(super) struct Head {
+pub(crate) struct AnswerHead {
     status: u16,
     /// The media type as the server writes it, such as `text/html`; it may repeat a secret.
     kind: String,
     retry_after: Option<String>,
 }
 
-impl Head {
-    pub(super) fn of(answer: &Incoming) -> Self {
+impl AnswerHead {
+    pub(crate) fn of(answer: &Incoming) -> Self {
         let kind = answer.header("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
         let kind = kind.trim().chars().take(KIND_MAX_CHARS).collect();
         let retry_after = answer.header("retry-after").map(|text| text.trim().chars().take(80).collect());
         Self { status: answer.status, kind, retry_after }
     }
 
+    /// The media type as the server writes it; empty if it names none.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
     /// Whether the answer is a success, so that its body is what the model wants.
-    pub(super) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
@@ -47,20 +52,13 @@ pub(super) fn failed(error: &ConnectError, effect: Effect, mask: &Mask) -> Resul
 
 /// A status that is no success.
 pub(super) fn refused(
-    head: &Head,
+    head: &AnswerHead,
     body: &CollectedBody,
     effect: Effect,
     now: Timestamp,
     mask: &Mask,
 ) -> Result<Outcome, ToolError> {
-    let mut text = format!("the server refused with status {}", head.status);
-    if matches!(head.status, 429 | 503) && head.retry_after.is_some() {
-        text = format!("the server is busy (status {}); {}", head.status, retry(head, now));
-    }
-    let said = said(head, body, mask);
-    if !said.is_empty() {
-        text.push_str(&format!(": {}", head_and_tail(&said, limits::FAILURE_SHOWN_BYTES)));
-    }
+    let text = refusal(head, &head_and_tail(&said(head, body, mask), limits::FAILURE_SHOWN_BYTES), now);
     let text = mask.hide(text);
     // A gateway lost the server's answer; the server may have done what was asked.
     if effect == Effect::Unsafe && matches!(head.status, 502 | 504) {
@@ -70,13 +68,25 @@ pub(super) fn refused(
     }
 }
 
+/// What a model reads of a status that is no success, with what the server said.
+pub(crate) fn refusal(head: &AnswerHead, said: &str, now: Timestamp) -> String {
+    let mut text = format!("the server refused with status {}", head.status);
+    if matches!(head.status, 429 | 503) && head.retry_after.is_some() {
+        text = format!("the server is busy (status {}); {}", head.status, retry(head, now));
+    }
+    if !said.is_empty() {
+        text.push_str(&format!(": {said}"));
+    }
+    text
+}
+
 /// The outcome of a call that may have happened, although no answer says so.
 pub(crate) fn unknown(text: &str) -> Outcome {
     let text = format!("{text}\nunknown whether it happened. Find out before you try again.");
     Outcome { status: OutcomeStatus::Unknown, text, detail: None, trust: None }
 }
 
-fn retry(head: &Head, now: Timestamp) -> String {
+fn retry(head: &AnswerHead, now: Timestamp) -> String {
     let said = head.retry_after.as_deref().unwrap_or_default();
     let at = || rfc2822::parse(said).ok().map(|at| at.timestamp().duration_since(now).as_secs().max(0));
     let seconds = said.parse::<i64>().ok().or_else(at);
@@ -88,7 +98,7 @@ fn retry(head: &Head, now: Timestamp) -> String {
 
 /// A success: the body, or the part of it to which the pointer leads.
 pub(super) fn succeeded(
-    head: &Head,
+    head: &AnswerHead,
     body: &CollectedBody,
     pointer: Option<&str>,
     mask: &Mask,
@@ -123,7 +133,7 @@ pub(super) fn succeeded(
 }
 
 /// The body as text, without secrets. Of one that is no text only its type and size.
-fn said(head: &Head, body: &CollectedBody, mask: &Mask) -> String {
+fn said(head: &AnswerHead, body: &CollectedBody, mask: &Mask) -> String {
     let kind = if head.kind.is_empty() { "unknown type" } else { &head.kind };
     let text = match std::str::from_utf8(&body.bytes) {
         Ok(text) => text.to_owned(),
@@ -141,8 +151,10 @@ fn said(head: &Head, body: &CollectedBody, mask: &Mask) -> String {
     mask.hide(text)
 }
 
-fn is_text(kind: &str) -> bool {
-    kind.starts_with("text/") || ["json", "xml", "javascript", "csv"].iter().any(|name| kind.contains(name))
+/// Whether a media type in lower case is one of text. Some of office files only contain the name of one.
+pub(crate) fn is_text(kind: &str) -> bool {
+    let names = ["json", "xml", "javascript", "csv", "yaml", "toml"];
+    kind.starts_with("text/") || names.iter().any(|name| kind.ends_with(name))
 }
 
 #[cfg(test)]
@@ -150,10 +162,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_media_type_is_one_of_text_by_its_end() {
+        for kind in ["text/html", "application/ld+json", "image/svg+xml", "application/x-yaml"] {
+            assert!(is_text(kind), "{kind}");
+        }
+        let office = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+        for kind in [office, "image/png", "application/pdf", ""] {
+            assert!(!is_text(kind), "{kind}");
+        }
+    }
+
+    #[test]
     fn the_time_to_wait_is_read_in_both_forms() {
         let now = "2026-11-21T14:03:05Z".parse().unwrap();
         let check = |said: &str, wanted: &str| {
-            let head = Head { status: 429, kind: String::new(), retry_after: Some(said.into()) };
+            let head = AnswerHead { status: 429, kind: String::new(), retry_after: Some(said.into()) };
             assert_eq!(retry(&head, now), format!("it may be asked again {wanted}"), "{said}");
         };
         check("30", "in 30 s");

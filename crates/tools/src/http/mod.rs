@@ -13,8 +13,7 @@ use agent::limits;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
 use serde_json::Value;
 
-use self::answer::Head;
-pub(crate) use self::answer::unknown;
+pub(crate) use self::answer::{AnswerHead, is_text, refusal, unknown};
 use crate::arguments::Checker;
 use crate::connector::Connector;
 use crate::declare::{self, Declaration, DeclarationMistake, HttpDeclaration};
@@ -80,7 +79,7 @@ impl HttpTool {
             Ok(answer) => answer,
             Err(error) => return answer::failed(&error, effect, &mask),
         };
-        let head = Head::of(&answer);
+        let head = AnswerHead::of(&answer);
         // Of a failure only the beginning is quoted; a secret in it is found even if the quotation cuts it.
         let most = if head.is_success() {
             limits::OUTCOME_STORED_MAX_BYTES

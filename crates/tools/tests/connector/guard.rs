@@ -202,7 +202,7 @@ async fn a_refusal_says_what_stands_in_the_way_and_what_to_do() {
     assert!(!error.may_have_arrived());
     insta::assert_snapshot!(error, @r"
     `intranet.example` at 10.1.2.3 is a private address, not the public internet, so nothing was sent
-    hint: if agents may reach it, an operator can list it under `allow`
+    hint: if agents may reach it, an operator can list it under `allow` of an HTTP tool or an MCP server
     ");
 }
 

@@ -7,7 +7,7 @@ use agent::call::{Outcome, OutcomeStatus};
 use agent::changes::Inward;
 use agent::id::{CallId, RootId};
 use agent::life::Facts;
-use agent::port::{Tool as _, ToolContext, ToolError};
+use agent::port::{Tool, ToolContext, ToolError};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tools::connector::Connector;
@@ -40,11 +40,11 @@ pub(crate) fn declared(mut keys: Value) -> HttpTool {
     HttpTool::new(declaration, Arc::new(Connector::default()), Arc::new(secrets)).expect("it was checked")
 }
 
-pub(crate) async fn call(tool: &HttpTool, arguments: Value) -> Result<Outcome, ToolError> {
+pub(crate) async fn call(tool: &dyn Tool, arguments: Value) -> Result<Outcome, ToolError> {
     call_at(tool, arguments, now()).await
 }
 
-pub(crate) async fn call_at(tool: &HttpTool, arguments: Value, now: Timestamp) -> Result<Outcome, ToolError> {
+pub(crate) async fn call_at(tool: &dyn Tool, arguments: Value, now: Timestamp) -> Result<Outcome, ToolError> {
     let call = CallId::derive(SCOUT, CYCLE, 0, 0);
     let (root, facts, pending, lookup) =
         (RootId("root-1".into()), Facts::default(), Inward::default(), Stored::default());
