@@ -106,6 +106,28 @@ async fn damage_that_a_search_meets_is_repaired_while_the_store_is_open() {
 }
 
 #[tokio::test]
+async fn an_index_that_cannot_be_written_is_reported_until_it_can() {
+    let dir = used_store().await;
+    let store = open(&data(&dir));
+    finds(&store, "rains").await;
+    assert_eq!(*store.index_failing().borrow(), None);
+    store.close().await.unwrap();
+    let file = data(&dir).join("index.db");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let store = open(&data(&dir));
+    let mut failing = store.index_failing();
+    let state = tokio::time::timeout(PATIENCE, failing.wait_for(Option::is_some)).await.expect("it fails");
+    let why = state.unwrap().clone().unwrap();
+    assert!(why.contains("index.db") && why.contains("tried again every second"), "{why}");
+    fs::remove_dir(&file).unwrap();
+    let recovered = tokio::time::timeout(PATIENCE, failing.wait_for(Option::is_none)).await;
+    recovered.expect("it recovers").unwrap();
+    assert_eq!(finds(&store, "rains").await, ["It rains."]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_restored_store_is_found_by_an_index_of_its_own() {
     let dir = used_store().await;
     let store = open(&data(&dir));

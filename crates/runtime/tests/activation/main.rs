@@ -31,3 +31,4 @@ mod streaming;
 mod stub_vendor;
 mod summaries;
 mod traces;
+mod wire_prefixes;

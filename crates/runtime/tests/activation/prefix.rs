@@ -227,7 +227,8 @@ pub(crate) fn accepted_by_every_vendor_but(one: Option<Vendor>, prompts: &[Promp
     }
 }
 
-fn taken_by(vendor: Vendor, wire: Arc<dyn Wire>, prompts: &[Prompt], case: &str) -> Vec<Value> {
+/// The requests of these prompts, each of which the vendor must accept.
+pub(crate) fn taken_by(vendor: Vendor, wire: Arc<dyn Wire>, prompts: &[Prompt], case: &str) -> Vec<Value> {
     let model = model(wire);
     let taken = |prompt: &Prompt| {
         let body = model.encode(prompt, &mut Memo::default()).body.concat();

@@ -68,13 +68,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     if lost_frames > 0 {
         tracing::warn!("{}", announce::damaged_log(lost_frames));
     }
-    let indexed = store.clone();
-    tokio::spawn(async move {
-        let why = indexed.index_rebuilding().await;
-        tracing::warn!(
-            "the search index is built anew: {why}; until it is complete, older texts may be missing"
-        );
-    });
+    report::watch_index(&store);
     let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models), kit);
     let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };

@@ -1,7 +1,9 @@
-//! Prints what happened to the agents of files.
+//! Prints what happened to the agents of files, and logs what happens to the search index.
 
 use project::reconcile::{AgentNews, ChangedKey, ReconcileReport};
 use scenario::report::around_difference;
+
+use storage::sqlite::Sqlite;
 
 use crate::output::{Screen, Style, columns, shortened};
 
@@ -16,6 +18,33 @@ pub(super) fn print(report: &ReconcileReport, screen: &Screen) {
         let names = screen.clean_line(&report.unchanged.join(", "));
         screen.line(&format!("{}  {names}", screen.paint(Style::Dim, "unchanged")));
     }
+}
+
+/// Logs when the search index is built anew, when it fails, and when it works again.
+pub(super) fn watch_index(store: &Sqlite) {
+    let (indexed, mut failing) = (store.clone(), store.index_failing());
+    tokio::spawn(async move {
+        let why = indexed.index_rebuilding().await;
+        tracing::warn!(
+            "the search index is built anew: {why}; until it is complete, older texts may be missing"
+        );
+    });
+    tokio::spawn(async move {
+        let mut failed = false;
+        loop {
+            match failing.borrow_and_update().as_deref() {
+                Some(why) => {
+                    tracing::warn!("searches do not find what is new: the search index fails: {why}")
+                }
+                None if failed => tracing::info!("the search index works again"),
+                None => {}
+            }
+            failed = true;
+            if failing.changed().await.is_err() {
+                return;
+            }
+        }
+    });
 }
 
 pub(super) fn print_changes(report: &ReconcileReport, screen: &Screen) {

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use agent::limits;
+use agent::port::StoreError;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::watch;
 
@@ -42,6 +43,8 @@ struct Shared {
     stopping: AtomicBool,
     /// Why the index is being built anew.
     rebuilding: watch::Sender<Option<String>>,
+    /// Why what is new is not indexed.
+    failing: watch::Sender<Option<String>>,
 }
 
 impl Tailer {
@@ -54,6 +57,7 @@ impl Tailer {
             suspect: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             rebuilding: watch::channel(None).0,
+            failing: watch::channel(None).0,
         });
         let (dir, at_work) = (dir.to_owned(), Arc::clone(&shared));
         let work = IndexWriter {
@@ -64,9 +68,11 @@ impl Tailer {
             signal: Arc::clone(&signal),
             rebuilds: 0,
         };
-        let thread =
-            std::thread::Builder::new().name("viv-index".into()).spawn(move || work.run(&woken)).ok();
-        Self { shared, signal, thread: Mutex::new(thread) }
+        let thread = std::thread::Builder::new().name("viv-index".into()).spawn(move || work.run(&woken));
+        if let Err(error) = &thread {
+            shared.failing.send_replace(Some(format!("its thread cannot be started: {error}")));
+        }
+        Self { shared, signal, thread: Mutex::new(thread.ok()) }
     }
 
     /// Connections that read the index; `None` while there is none.
@@ -85,6 +91,11 @@ impl Tailer {
     /// Why the index is being built anew, as soon as it is.
     pub(crate) fn rebuilding(&self) -> watch::Receiver<Option<String>> {
         self.shared.rebuilding.subscribe()
+    }
+
+    /// Why what is new is not indexed; `None` while it is.
+    pub(crate) fn failing(&self) -> watch::Receiver<Option<String>> {
+        self.shared.failing.subscribe()
     }
 
     /// Ends the thread after what it is reading now, and waits for that.
@@ -117,25 +128,48 @@ impl IndexWriter {
     fn run(mut self, woken: &Receiver<()>) {
         let mut index = None;
         loop {
-            let failed = match self.catch_up(&mut index) {
-                Ok(()) => false,
-                Err(Trouble::Index(error)) if is_damage(&error) && self.rebuilds >= REBUILDS_MAX => {
-                    self.close_readers();
-                    return;
-                }
-                Err(Trouble::Index(error)) if is_damage(&error) => {
-                    index = None;
-                    self.clean = false;
-                    true
-                }
-                Err(_) => true,
-            };
-            if self.shared.stopping.load(Ordering::Relaxed) || !wait(woken, failed) {
+            let done = self.catch_up(&mut index);
+            let failed = done.is_err();
+            let goes_on = self.judge(done, &mut index);
+            if !goes_on || self.shared.stopping.load(Ordering::Relaxed) || !wait(woken, failed) {
                 // The last connection to be closed writes the log into the file.
                 self.close_readers();
                 return;
             }
         }
+    }
+
+    /// Keeps for operators why an attempt failed, until one succeeds. Returns whether there is another one.
+    fn judge(&mut self, done: Result<(), Trouble>, index: &mut Option<Connection>) -> bool {
+        let failing = &self.shared.failing;
+        let why = match done {
+            Ok(()) => {
+                failing.send_if_modified(|failing| failing.take().is_some());
+                return true;
+            }
+            Err(Trouble::Index(error)) if is_damage(&error) && self.rebuilds >= REBUILDS_MAX => {
+                let why = format!(
+                    "it was built {REBUILDS_MAX} times and is damaged again ({error}); the next start tries again. Is the \
+                     disk sound?"
+                );
+                failing.send_replace(Some(why));
+                return false;
+            }
+            Err(Trouble::Index(error)) if is_damage(&error) => {
+                *index = None;
+                self.clean = false;
+                return true;
+            }
+            Err(Trouble::Index(error)) => format!("`{}`: {error}", self.dir.join(file::INDEX).display()),
+            Err(Trouble::Store(fault)) => format!("the store cannot be read: {}", StoreError::from(fault)),
+        };
+        let why = format!("{why}; it is tried again every second");
+        failing.send_if_modified(|failing| {
+            let first = failing.is_none();
+            failing.get_or_insert(why);
+            first
+        });
+        true
     }
 
     /// Reads everything that is new.
@@ -172,8 +206,8 @@ impl IndexWriter {
             Ok(db) => db,
             Err(why) => {
                 self.close_readers();
-                self.rebuilds += 1;
                 let db = file::create(&self.dir, state).map_err(Trouble::Index)?;
+                self.rebuilds += 1;
                 // A new store has nothing to build.
                 if state.queue.is_some() || has_entries(store).map_err(Trouble::Store)? {
                     self.shared.rebuilding.send_replace(Some(why));
@@ -225,4 +259,54 @@ fn has_entries(store: &Connection) -> Outcome<bool> {
 
 fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Error;
+    use rusqlite::ffi::{self, SQLITE_CORRUPT, SQLITE_FULL};
+
+    use super::*;
+
+    fn failed(code: i32) -> Result<(), Trouble> {
+        Err(Trouble::Index(Error::SqliteFailure(ffi::Error::new(code), None)))
+    }
+
+    #[test]
+    fn a_failure_is_kept_once_until_it_ends_and_damage_after_many_rebuilds_for_good() {
+        let shared = Arc::new(Shared {
+            readers: RwLock::default(),
+            suspect: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            rebuilding: watch::channel(None).0,
+            failing: watch::channel(None).0,
+        });
+        let mut failing = shared.failing.subscribe();
+        let (dir, file) = (PathBuf::from("data"), PathBuf::from("data/store"));
+        let mut writer = IndexWriter {
+            dir,
+            file,
+            clean: true,
+            shared,
+            signal: Arc::default(),
+            rebuilds: REBUILDS_MAX - 1,
+        };
+        let steps = [
+            (failed(SQLITE_CORRUPT), true, None),
+            (failed(SQLITE_FULL), true, Some("full")),
+            (failed(SQLITE_FULL), true, None),
+            (Ok(()), true, Some("")),
+            (Ok(()), true, None),
+            (failed(SQLITE_FULL), true, Some("full")),
+        ];
+        for (n, (done, goes_on, news)) in steps.into_iter().enumerate() {
+            assert_eq!(writer.judge(done, &mut None), goes_on, "{n}");
+            assert_eq!(failing.has_changed().unwrap(), news.is_some(), "{n}");
+            let why = failing.borrow_and_update().clone().unwrap_or_default();
+            assert!(why.contains(news.unwrap_or_default()), "{n}: {why}");
+        }
+        writer.rebuilds = REBUILDS_MAX;
+        assert!(!writer.judge(failed(SQLITE_CORRUPT), &mut None));
+        assert!(failing.borrow().as_ref().unwrap().contains("the next start tries again"));
+    }
 }

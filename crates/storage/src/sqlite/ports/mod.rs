@@ -199,6 +199,14 @@ impl Sqlite {
         std::future::pending().await
     }
 
+    /// Why what is new cannot be found by searches, for as long as that is so.
+    pub fn index_failing(&self) -> watch::Receiver<Option<String>> {
+        match &self.inner.mode {
+            Mode::Threaded { tailer, .. } => tailer.failing(),
+            Mode::Inline { .. } => watch::channel(None).1,
+        }
+    }
+
     /// When the oldest change was committed that cannot be found yet; `None` if everything can be found.
     pub async fn unindexed_since(&self) -> Result<Option<jiff::Timestamp>, StoreError> {
         if let Mode::Inline { .. } = self.inner.mode {
