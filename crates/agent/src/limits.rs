@@ -493,7 +493,7 @@ pub const PAGE_MS: u64 = 20_000;
 /// Silence between two pieces of a page.
 pub const PAGE_IDLE_MS: u64 = 10_000;
 /// Pages of a server's agents that are received at once.
-pub const PAGES_AT_ONCE: u32 = 16;
+pub const PAGES_AT_ONCE: u32 = 8;
 
 /// Declaration of one tool, as a file.
 pub const DECLARATION_MAX_BYTES: usize = 256 * 1024;

@@ -28,7 +28,7 @@ pub(crate) struct ToolSecrets {
 }
 
 /// The secrets in the file by name. A `BTreeMap` of texts: it must not be printed.
-type Written = BTreeMap<String, String>;
+type WrittenSecrets = BTreeMap<String, String>;
 
 impl ToolSecrets {
     pub(crate) fn of(settings: &Settings) -> Self {
@@ -96,13 +96,13 @@ pub(crate) fn from_environment(name: &str) -> Option<String> {
 }
 
 /// The secrets in the file. An error never quotes what it holds.
-pub(crate) fn read(data_dir: &Path) -> Result<Written> {
+pub(crate) fn read(data_dir: &Path) -> Result<WrittenSecrets> {
     let path = data_dir.join(FILE);
     let shown = path.display();
     let unreadable = |error: io::Error| Failure::usage(format!("cannot read `{shown}`: {error}"));
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Written::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(WrittenSecrets::new()),
         Err(error) => return Err(unreadable(error)),
     };
     let mode = fs::metadata(&path).map_err(unreadable)?.permissions().mode();
@@ -117,7 +117,7 @@ pub(crate) fn read(data_dir: &Path) -> Result<Written> {
 }
 
 /// Changes the file, which is replaced as a whole.
-pub(crate) fn change(data_dir: &Path, change: impl FnOnce(&mut Written)) -> Result<()> {
+pub(crate) fn change(data_dir: &Path, change: impl FnOnce(&mut WrittenSecrets)) -> Result<()> {
     let mut written = read(data_dir)?;
     change(&mut written);
     let path = data_dir.join(FILE);

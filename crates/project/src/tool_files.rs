@@ -21,12 +21,12 @@ use crate::agent_file::{FileProblem, shown};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Changes when a file changes: its size, and when it was last modified.
-type Stamps = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
+type ToolStamps = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
 
 /// The folder of tool files, read.
 pub struct ToolFolder {
     dir: PathBuf,
-    stamps: Stamps,
+    stamps: ToolStamps,
     /// The tools that they declare.
     pub tools: Vec<StoredTool>,
 }
@@ -66,9 +66,9 @@ pub struct FollowedTools {
     dir: PathBuf,
     ports: Ports,
     /// The files at the last scan.
-    before: Stamps,
+    before: ToolStamps,
     /// The files as they were when last applied.
-    seen: Stamps,
+    seen: ToolStamps,
     last_failure: Option<ProjectError>,
 }
 
@@ -144,16 +144,16 @@ fn unreadable(why: impl std::fmt::Display) -> ProjectError {
     ProjectError { code: "tool_files_unreadable", message: why.to_string(), hint }
 }
 
-fn scan(dir: &Path) -> Result<Stamps, FileProblem> {
+fn scan(dir: &Path) -> Result<ToolStamps, FileProblem> {
     let unreadable = |error: std::io::Error| {
         FileProblem::new(&shown(dir), None, format!("cannot read the folder: {error}"))
     };
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Stamps::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(ToolStamps::new()),
         Err(error) => return Err(unreadable(error)),
     };
-    let mut found = Stamps::new();
+    let mut found = ToolStamps::new();
     for entry in entries {
         let path = entry.map_err(unreadable)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -176,7 +176,7 @@ struct Loaded {
     broken: BTreeSet<String>,
 }
 
-fn load(stamps: &Stamps, toolbox: &dyn Toolbox) -> Loaded {
+fn load(stamps: &ToolStamps, toolbox: &dyn Toolbox) -> Loaded {
     let mut loaded = Loaded::default();
     for path in stamps.keys() {
         let file = shown(path);

@@ -90,15 +90,15 @@ fn a_tool_is_declared_and_tried_and_its_secret_is_kept() {
         text.contains("Bearer [secret weather]") && !text.contains(SECRET),
         "an echoed secret is masked: {text}"
     );
-    assert_eq!(server.run(&["tools", "try", "weather", r#"{"town": 1}"#]).code, 2);
+    assert_eq!(server.run(&["tools", "try", "weather", r#"{"town": 1}"#]).code, 3);
     assert_eq!(server.run(&["tools", "try", "weather", "{"]).code, 2);
-    assert_eq!(server.run(&["tools", "try", "send_message"]).code, 2);
+    assert_eq!(server.run(&["tools", "try", "send_message"]).code, 3);
     assert_eq!(server.run(&["tools", "try", "nothing"]).code, 4);
-    assert_eq!(server.run(&["tools", "rm", "done"]).code, 2);
+    assert_eq!(server.run(&["tools", "rm", "done"]).code, 3);
     assert_eq!(server.run(&["agents", "create", "ada"]).code, 0);
     assert_eq!(server.run(&["agents", "set", "ada", "tools=[\"weath*\",\"done\"]"]).code, 0);
     let unknown = server.run(&["agents", "set", "ada", "tools=[\"wind*\"]"]);
-    assert!(unknown.code == 2 && unknown.err.contains("no tool matches `wind*`"), "{}", unknown.shown());
+    assert!(unknown.code == 3 && unknown.err.contains("no tool matches `wind*`"), "{}", unknown.shown());
     assert_eq!(server.run(&["tools", "rm", "weather"]).code, 0);
     assert_eq!(server.run(&["tools", "rm", "weather"]).code, 4);
     let (_, dir) = server.stop();

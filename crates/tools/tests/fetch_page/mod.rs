@@ -57,7 +57,7 @@ async fn bytes(answer: Vec<u8>) -> Loopback {
 fn only_a_server_with_a_connector_offers_it_and_only_to_agents_that_name_it() {
     assert!(tools::prebuilt().tool("fetch_page").is_none());
     let secrets: Arc<dyn Secrets> = Arc::new(std::collections::BTreeMap::new());
-    let kit = tools::prebuilt().declaring(Arc::new(Connector::default()), secrets);
+    let kit = tools::prebuilt().declaring(Arc::new(Connector::default()), secrets, Vec::new());
     let tool = kit.tool("fetch_page").expect("it is offered");
     assert!(!kit.is_prebuilt("fetch_page"));
     let spec = tool.spec();

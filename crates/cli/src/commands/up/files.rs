@@ -81,11 +81,7 @@ pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit, more: &[StoredTool]
 
 /// Asks the MCP servers of which no tool was approved yet, and approves what they offer: whoever wrote the settings names
 /// them. One that cannot be asked is reported.
-pub(super) async fn approve_new_servers(
-    kit: &ToolKit,
-    settings: &Settings,
-    screen: &Screen,
-) -> Vec<StoredTool> {
+pub(super) async fn approve_new_servers(kit: &ToolKit, settings: &Settings) -> Vec<StoredTool> {
     let stored = storage::sqlite::tools(settings.data_dir()).unwrap_or_default();
     let known: BTreeSet<String> =
         stored.iter().filter_map(|tool| kit.check(&tool.declaration).ok()?.server).collect();
@@ -93,12 +89,13 @@ pub(super) async fn approve_new_servers(
     for server in kit.servers().into_iter().filter(|server| !known.contains(server)) {
         match kit.offered(&server).await {
             Ok(OfferedTools { tools, left_out, walled }) => {
-                screen.note(&format!("MCP server `{server}`: {} tools, approved as they are", tools.len()));
+                let count = tools.len();
+                tracing::info!(target: LOG_TARGET, "MCP server `{server}`: {count} tools, approved as they are");
                 for (tool, why) in left_out {
-                    screen.warning(&format!("`{tool}` of the MCP server `{server}` cannot be used: {why}"));
+                    tracing::warn!(target: LOG_TARGET, "`{tool}` of the MCP server `{server}` cannot be used: {why}");
                 }
                 if !walled {
-                    screen.warning(&format!("the MCP server `{server}`: {NOT_WALLED}"));
+                    tracing::warn!(target: LOG_TARGET, "the MCP server `{server}`: {NOT_WALLED}");
                 }
                 approved.extend(tools.into_iter().map(|tool| StoredTool {
                     name: tool.name,
@@ -107,7 +104,9 @@ pub(super) async fn approve_new_servers(
                     at: jiff::Timestamp::now(),
                 }));
             }
-            Err(why) => screen.warning(&format!("the MCP server `{server}` has no tools yet: {why}")),
+            Err(why) => {
+                tracing::warn!(target: LOG_TARGET, "the MCP server `{server}` has no tools yet: {why}")
+            }
         }
     }
     approved

@@ -56,7 +56,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let chosen = model::choose(&settings, clock.clone()).await?;
     drop(progress);
     let kit = assemble::kit(&settings)?;
-    let approved = files::approve_new_servers(&kit, &settings, &screen).await;
+    let approved = files::approve_new_servers(&kit, &settings).await;
     let tools = read_tools(&settings, &kit, &approved)?;
     let files = files::read(&settings, &chosen, kit.clone(), args.prune)?;
     let signals = Signals::new()?;
