@@ -340,8 +340,11 @@ impl Cycle {
         let shown = self.trust_of_view(step);
         let memories = self.outside.facts.memories.iter().map(|memory| memory.trust);
         let recent = self.outside.recent.iter().map(|message| message.trust);
+        // A preview shows their beginnings.
+        let waits = self.outside.waits.oldest.iter().chain(&self.outside.waits.urgent);
+        let waits = waits.map(|waiting| waiting.event.envelope.trust);
         let foreign = self.pinned.setup.tools.iter().any(|tool| tool.foreign).then_some(Trust::Outside);
-        let lowest = shown.into_iter().chain(memories).chain(recent).chain(foreign).min();
+        let lowest = shown.into_iter().chain(memories).chain(recent).chain(waits).chain(foreign).min();
         Exposure { trust: lowest.unwrap_or(Trust::Operator), used: self.life.used }
     }
 

@@ -106,3 +106,14 @@ fn what_was_called_is_remembered_within_the_cycle() {
     let (commits, _) = reply_with(&mut cycle, vec![call("mail")]);
     assert_eq!(refused(&commits), ["mail"]);
 }
+
+#[test]
+fn an_event_that_waits_counts_since_its_beginning_may_be_previewed() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    assert_eq!(cycle.trust_of_messages(), Trust::Agent);
+    let mut waiting = from_outside();
+    waiting[0].seq = 2;
+    cycle.looked(Some(news(waiting)));
+    assert_eq!(cycle.trust_of_messages(), Trust::Outside);
+}
