@@ -75,7 +75,7 @@ names! {
     /// Why an agent sleeps although events may be waiting.
     SleepReason = [
         Idle::Provider.as_str(), Idle::Backoff.as_str(), Idle::Debounce.as_str(), "suspended", "damaged", "place",
-        "requests", "crash", "store", "broke", "retrying",
+        "requests", "crash", "store", "broke", "retrying", "summary",
     ];
 }
 

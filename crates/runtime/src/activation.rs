@@ -26,6 +26,7 @@ use crate::commit::{self, Committed, Submitted, joined};
 use crate::detached_calls::DetachedCalls;
 use crate::draft_stream::DraftStream;
 use crate::health::Health;
+use crate::live::DelayKind;
 use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
@@ -357,7 +358,9 @@ impl<'a> Driver<'a> {
             }
         }
         failpoint::hit!("summary.asked");
-        let mut draft = DraftStream::hidden(&self.cycle, self.agent, &self.node_context.ports.live);
+        let live = &self.node_context.ports.live;
+        live.delayed(self.agent, DelayKind::Summary, "writing a summary of its history".to_owned());
+        let mut draft = DraftStream::hidden(&self.cycle, self.agent, live);
         let model = self.models.named(model.as_deref());
         let (mut memo, wakes) = (Memo::default(), self.wakes);
         let ended = {
