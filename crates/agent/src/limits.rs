@@ -224,6 +224,8 @@ pub const RECENT_TEXT_MIN_BYTES: usize = 80;
 pub const WINDOW_HOSTED: u32 = 128_000;
 /// Context window assumed for a local model that states none, in tokens.
 pub const WINDOW_LOCAL: u32 = 8_192;
+/// Tokens of the history that are shown in any window, so that there is room for one exchange.
+pub const EXCHANGE_MIN_TOKENS: u64 = 512;
 /// Percentage of the budget above which the view is cut.
 pub const VIEW_TRIGGER_PERCENT: u64 = 80;
 /// Percentage of the budget that a cut view may fill.

@@ -56,6 +56,8 @@ pub enum AlertKind {
     PrefixBroken,
     /// The model that was to write a summary failed, and a digest by rule was used instead.
     SummaryRefused,
+    /// What every request has leaves no room for an exchange in the model's window.
+    WindowOverfull,
 }
 
 impl AlertKind {

@@ -29,7 +29,7 @@ impl Budget {
     pub fn of(context_window: u32, max_output: u32, fixed: u64, layers: u64) -> Self {
         let fixed = u64::from(max_output) + fixed + layers;
         // Even a much too small window keeps room for one exchange; the vendor may then refuse the request.
-        let tokens = u64::from(context_window).saturating_sub(fixed).max(512);
+        let tokens = u64::from(context_window).saturating_sub(fixed).max(limits::EXCHANGE_MIN_TOKENS);
         let summary = tokens::bytes_within(tokens / limits::SUMMARY_SHARE).min(limits::SUMMARY_MAX_BYTES);
         Self { tokens, entries: limits::VIEW_ENTRIES_MAX, summary }
     }

@@ -32,7 +32,7 @@ pub struct Agent {
     #[schema(value_type = names::AgentState)]
     pub state: AgentState,
     /// Why the agent sleeps although events may be waiting, or makes no progress: `retrying` after a failed call of
-    /// its model. Left out if there is no special reason.
+    /// its model, `summary` while a model writes the summary of its history. Left out if there is no special reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::SleepReason>)]
     pub reason: Option<String>,

@@ -63,7 +63,7 @@ names! {
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
     /// What an alert is about.
-    AlertKind = of!(agent::update::AlertKind: PrefixBroken SummaryRefused);
+    AlertKind = of!(agent::update::AlertKind: PrefixBroken SummaryRefused WindowOverfull);
     /// How a cycle ended.
     Ending = of!(agent::run::Ending: Completed Skipped Exhausted Canceled Failed);
     /// Whether a call may be repeated after a crash.
@@ -75,7 +75,7 @@ names! {
     /// Why an agent sleeps although events may be waiting.
     SleepReason = [
         Idle::Provider.as_str(), Idle::Backoff.as_str(), Idle::Debounce.as_str(), "suspended", "damaged", "place",
-        "requests", "crash", "store", "broke", "retrying",
+        "requests", "crash", "store", "broke", "retrying", "summary",
     ];
 }
 

@@ -26,6 +26,7 @@ use crate::commit::{self, Committed, Submitted, joined};
 use crate::detached_calls::DetachedCalls;
 use crate::draft_stream::DraftStream;
 use crate::health::Health;
+use crate::live::DelayKind;
 use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
@@ -252,6 +253,9 @@ impl<'a> Driver<'a> {
         let now = self.now();
         let prompt = self.cycle.prompt_while_opening(now);
         self.show_thinking();
+        if prompt.is_some() {
+            self.check_room();
+        }
         let (outcome, ended) = match &prompt {
             Some(prompt) => self.think_while(opening, prompt).await?,
             None => (joined(opening.await)?, None),
@@ -318,6 +322,7 @@ impl<'a> Driver<'a> {
 
     async fn think(&mut self, prompt: &Prompt) -> ModelCallEnd {
         self.show_thinking();
+        self.check_room();
         let node_context = self.node_context;
         let mut draft = DraftStream::of(&self.cycle, self.agent, &node_context.ports.live);
         let (model_call, memo) = self.model_call();
@@ -357,7 +362,9 @@ impl<'a> Driver<'a> {
             }
         }
         failpoint::hit!("summary.asked");
-        let mut draft = DraftStream::hidden(&self.cycle, self.agent, &self.node_context.ports.live);
+        let live = &self.node_context.ports.live;
+        live.delayed(self.agent, DelayKind::Summary, "writing a summary of its history".to_owned());
+        let mut draft = DraftStream::hidden(&self.cycle, self.agent, live);
         let model = self.models.named(model.as_deref());
         let (mut memo, wakes) = (Memo::default(), self.wakes);
         let ended = {
@@ -535,6 +542,10 @@ impl<'a> Driver<'a> {
         if !self.node_context.breakers.refuses(&model.info().provider, self.agent) {
             self.show(AgentState::Thinking);
         }
+    }
+
+    fn check_room(&mut self) {
+        self.requests.check_room(&self.node_context.ports.live, self.agent, &self.cycle);
     }
 
     fn show(&self, state: AgentState) {

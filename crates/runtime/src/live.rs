@@ -37,6 +37,8 @@ pub enum DelayKind {
     Retrying,
     /// As many requests as may be are in flight at the model's provider.
     Requests,
+    /// A model writes the summary of its history.
+    Summary,
 }
 
 impl DelayKind {
@@ -45,6 +47,7 @@ impl DelayKind {
         match self {
             Self::Retrying => "retrying",
             Self::Requests => "requests",
+            Self::Summary => "summary",
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Checks that each request extends the one before, within a cycle and across the cycles of one view, because only then a
-//! provider's cache serves it. Must not know how requests are encoded: each wire's tests assert the same of its bytes.
+//! provider's cache serves it, and that the window has room for the history behind what every request has. Must not know how requests are encoded: each wire's tests assert the same of its bytes.
 //!
 //! Between two activations it is kept with what else is kept of an agent in memory, so there is nothing to compare with after
 //! a restart.
 
 use agent::config::Placement;
+use agent::cycle::Cycle;
 use agent::id::{AgentId, CycleId};
 use agent::life::Activation;
 use agent::port::ModelInfo;
@@ -24,6 +25,8 @@ pub(crate) struct SentRequests {
     last: Option<Sent>,
     /// The last one whose reply was committed, and with it all that it showed.
     decided: Option<Sent>,
+    /// The revision of the config for which operators were warned that the window has no room.
+    warned: Option<u64>,
 }
 
 /// What the system text is made of besides the tools: the revision of the config and the agent's name.
@@ -49,7 +52,17 @@ impl SentRequests {
         let stays = read.config.workspace.placement == Placement::Append;
         let basis =
             Basis { config_rev: read.config_rev, display_name: read.entity.display_name.clone(), stays };
-        Self { basis, last: None, decided: self.decided }
+        Self { basis, last: None, ..self }
+    }
+
+    /// If the window of the step's model has no room for the history, operators are warned, once for each config.
+    pub(crate) fn check_room(&mut self, live: &Live, agent: AgentId, cycle: &Cycle) {
+        let known = self.warned == Some(self.basis.config_rev);
+        let Some(overfull) = cycle.overfull().filter(|_| !known) else { return };
+        self.warned = Some(self.basis.config_rev);
+        let (cycle, text) = (cycle.id(), overfull.to_string());
+        tracing::warn!(%agent, %cycle, "{text}");
+        publish_alert(live, agent, cycle, AlertKind::WindowOverfull, text);
     }
 
     /// What was sent with this request. If it shows the same view as the one before, to the same model, and does not extend
@@ -174,11 +187,7 @@ mod tests {
         let mut broken = Vec::new();
         for (cycle, layers) in cycles {
             let stays = placement == Placement::Append;
-            requests = SentRequests {
-                basis: Basis { stays, ..Basis::default() },
-                last: None,
-                decided: requests.decided,
-            };
+            requests = SentRequests { basis: Basis { stays, ..Basis::default() }, last: None, ..requests };
             let mut prompt = prompt(3, layers);
             prompt.cycle = CycleId(Uuid::from_u128(*cycle));
             prompt.items.insert(1, inbox(prompt.cycle));

@@ -1,5 +1,6 @@
 //! The interface between machine and driver: what to do next, and its result.
 
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use crate::call::CallRow;
 use crate::changes::Changes;
 use crate::id::CycleId;
 use crate::life::IdleReason;
+use crate::limits;
 use crate::port::{ModelError, ModelInfo, Reply};
 use crate::prompt::Prompt;
 use crate::run::{Ending, SentRequest};
@@ -37,6 +39,36 @@ pub enum Next {
     Await,
     /// The activation has ended.
     Finished(ActivationEnd),
+}
+
+/// A window in which what is sent in addition to the entries leaves no room for one exchange. All figures are estimated
+/// tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overfull {
+    /// The model.
+    pub model: String,
+    /// Its window.
+    pub window: u64,
+    /// What its reply may have.
+    pub output: u64,
+    /// System text, tools and examples.
+    pub fixed: u64,
+    /// Workspace and summary.
+    pub layers: u64,
+}
+
+impl fmt::Display for Overfull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { model, window, output, fixed, layers } = self;
+        write!(
+            f,
+            "the window of `{model}` has no room for the history: of its {window} tokens (as estimated) {output} are kept \
+             for the reply, {fixed} are system text, tools and examples, and {layers} workspace and summary. At most {} \
+             tokens of the history are sent all the same, and the provider may refuse the request. Use a model with a larger \
+             window, shorter `instructions` and `examples`, fewer `tools`, or less in `workspace.show`",
+            limits::EXCHANGE_MIN_TOKENS
+        )
+    }
 }
 
 /// How an activation ended.

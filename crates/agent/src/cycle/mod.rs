@@ -42,7 +42,9 @@ mod text_reply;
 mod visible_calls;
 
 pub use context::ContextPreview;
-pub use driver::{ActivationEnd, ActivationInfo, ModelReply, Next, Setup, Span, SummaryEnd, SummaryRequest};
+pub use driver::{
+    ActivationEnd, ActivationInfo, ModelReply, Next, Overfull, Setup, Span, SummaryEnd, SummaryRequest,
+};
 pub use fail::idle_after;
 
 use jiff::Timestamp;

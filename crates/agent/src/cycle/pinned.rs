@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Outside, Setup};
+use super::{Outside, Overfull, Setup};
 use crate::config::{AgentConfig, Example, SummaryBy};
 use crate::entity::Entity;
 use crate::entry::{Entry, EntryKind};
@@ -91,6 +91,14 @@ impl Pinned {
         let history = &self.config.history;
         let summary = if history.summary == SummaryBy::Off { 0 } else { budget.summary };
         Budget { entries: history.max_entries as usize, summary, ..budget }
+    }
+
+    /// That model's window, if what is sent in addition to the entries leaves no room for one exchange in it.
+    pub(super) fn overfull(&self, model: Option<&str>, layers: u64) -> Option<Overfull> {
+        let ModelInfo { name, context_window, max_output, .. } = self.model(model);
+        let (window, output) = (u64::from(*context_window), u64::from(*max_output));
+        let full = window.saturating_sub(output + self.fixed_tokens + layers) < limits::EXCHANGE_MIN_TOKENS;
+        full.then(|| Overfull { model: name.clone(), window, output, fixed: self.fixed_tokens, layers })
     }
 
     pub(super) fn batch_bytes(&self, model: Option<&str>) -> usize {

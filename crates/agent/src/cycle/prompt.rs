@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::summarize::Then;
-use super::{ActivationEnd, After, At, Cycle, Next, State, Step};
+use super::{ActivationEnd, After, At, Cycle, Next, Overfull, State, Step};
 use crate::changes::CommitKind;
 use crate::life::OpenCycle;
 use crate::limits;
@@ -52,6 +52,11 @@ impl Cycle {
         let awareness = self.pinned.config.awareness;
         let shows = awareness.previews() || awareness.injects() || self.open.held_back || self.open.peek > 0;
         shows || awareness == crate::config::Awareness::Interrupt
+    }
+
+    /// The window of the step's model, if nothing of the history has room in it.
+    pub fn overfull(&self) -> Option<Overfull> {
+        self.pinned.overfull(self.model(), self.log.layer_tokens())
     }
 
     /// The request of the step. Within a cycle each request extends the one before.

@@ -281,7 +281,7 @@ fn backing_off(agents: &[Agent]) -> Option<Check> {
     let mut by_why: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
     for agent in agents {
         let Some(class) = agent.reason.as_deref() else { continue };
-        if !matches!(class, "suspended" | "damaged" | "place") {
+        if !matches!(class, "suspended" | "damaged" | "place" | "summary") {
             let why = agent.why.as_deref().unwrap_or(class);
             by_why.entry(why).or_insert((&agent.name, 0)).1 += 1;
         }

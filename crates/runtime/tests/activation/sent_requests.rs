@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::config::AgentConfig;
 use agent::id::AgentId;
-use agent::port::Delivered;
+use agent::port::{Delivered, Listener, ModelInfo, ReasoningReplay};
 use agent::update::{AlertKind, Topic, Update};
 use futures_util::FutureExt;
 use models::scripted::Scripted;
+use serde_json::json;
 
 use crate::fixture::{Fixture, answer};
 use crate::store_wrapper::{Intercept, WakeRead, Wrapped};
@@ -29,6 +30,20 @@ impl Intercept for ChangesLayers {
     }
 }
 
+/// The texts of the alerts of that kind since the last call.
+fn alerts(updates: &mut Box<dyn Listener>, kind: AlertKind) -> Vec<String> {
+    let mut alerts = Vec::new();
+    while let Some(Some(delivered)) = updates.next().now_or_never() {
+        let Delivered::Update(update) = delivered else { panic!("wanted an update, got {delivered:?}") };
+        if let Update::Alert { alert, text, .. } = &**update
+            && *alert == kind
+        {
+            alerts.push(text.clone());
+        }
+    }
+    alerts
+}
+
 #[tokio::test]
 async fn a_prefix_that_breaks_between_two_cycles_is_reported_with_the_first_part_that_differs() {
     let broken = Arc::new(AtomicBool::new(false));
@@ -46,13 +61,7 @@ async fn a_prefix_that_breaks_between_two_cycles_is_reported_with_the_first_part
         fixture.world.say(husam, lobby, text).await.unwrap();
         fixture.world.quiet().await.unwrap();
     }
-    let mut alerts = Vec::new();
-    while let Some(Some(delivered)) = updates.next().now_or_never() {
-        let Delivered::Update(update) = delivered else { panic!("wanted an update, got {delivered:?}") };
-        if let Update::Alert { alert: AlertKind::PrefixBroken, text, .. } = &**update {
-            alerts.push(text.clone());
-        }
-    }
+    let alerts = alerts(&mut updates, AlertKind::PrefixBroken);
     let mut runs = fixture.world.runs(ada).await.unwrap();
     runs.sort_by_key(|run| run.ordinal);
     let of = |run: &agent::run::Run| {
@@ -67,4 +76,44 @@ async fn a_prefix_that_breaks_between_two_cycles_is_reported_with_the_first_part
     );
     assert_eq!(alerts.len(), 2, "{alerts:?}");
     assert!(alerts.iter().all(|text| text.contains(&differs)), "{alerts:?}");
+}
+
+#[tokio::test]
+async fn a_window_without_room_for_the_history_is_reported_once_for_each_config() {
+    let info = ModelInfo {
+        name: "small/one".into(),
+        provider: "small".into(),
+        context_window: 4_096,
+        max_output: 512,
+        reasoning_replay: ReasoningReplay::None,
+        forced_tool_choice: false,
+        price: None,
+        demo: false,
+    };
+    let model = Scripted::answering(|prompt| answer(prompt, "lobby", "hello")).with_info(info);
+    let fixture = Fixture::with(model, |store| store);
+    let husam = fixture.world.human("husam").await.unwrap();
+    let ada = fixture.world.agent("ada", AgentConfig::default()).await.unwrap();
+    fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let lobby = fixture.world.reader().space("lobby".into()).await.unwrap().unwrap().id;
+    let mut updates = fixture.world.ports().live.bus().subscribe(Topic::Agent(ada));
+    let long = "word ".repeat(4_000);
+    for (config, reported) in [
+        (json!({"tools": ["send_message", "done"]}), 0),
+        (json!({"instructions": long}), 1),
+        (json!({}), 0),
+        (json!({"instructions": format!("{long} more")}), 1),
+        (json!({"instructions": "be brief"}), 0),
+    ] {
+        if config != json!({}) {
+            let registry = fixture.world.registry();
+            registry.amend_agent(ada, None, Some(config.clone()), fixture.now()).await.unwrap();
+        }
+        fixture.world.say(husam, lobby, "hi").await.unwrap();
+        fixture.world.quiet().await.unwrap();
+        let alerts = alerts(&mut updates, AlertKind::WindowOverfull);
+        assert_eq!(alerts.len(), reported, "{alerts:?}");
+        let figures = ["`small/one`", "of its 4096 tokens", "512 are kept for the reply", "larger window"];
+        assert!(alerts.iter().all(|text| figures.iter().all(|part| text.contains(part))), "{alerts:?}");
+    }
 }

@@ -12,6 +12,7 @@ use agent::port::{Delivered, ModelError, ModelInfo, Published, ReasoningReplay};
 use agent::prompt::{Item, Prompt};
 use agent::update::{Topic, Update};
 use models::scripted::{Script, Scripted};
+use runtime::live::DelayKind;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -240,6 +241,42 @@ async fn a_person_does_not_wait_for_a_summary_between_two_cycles() {
     assert!(compactions(&updates).iter().any(interrupted));
     let is_alert = |update: &Arc<Published>| matches!(&***update, Update::Alert { .. });
     assert!(!updates.lock().unwrap().iter().any(is_alert), "the model did not fail");
+}
+
+#[tokio::test]
+async fn an_agent_whose_summary_is_written_says_so_until_it_is() {
+    let (written, wait) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (release, wait_too) = (Arc::clone(&wait), Arc::clone(&wait));
+    let asked = Arc::clone(&written);
+    let model = small(move |prompt| match asks_for_summary(prompt) {
+        true => {
+            asked.notify_one();
+            Script::new().wait(Arc::clone(&wait_too)).text("## Facts\n- the code is 4711")
+        }
+        false => answers(prompt),
+    });
+    let fixture = Fixture::with(model, |store| store);
+    let live = Arc::clone(&fixture.world.ports().live);
+    let husam = fixture.world.human("husam").await.unwrap();
+    let ada = fixture.world.agent("ada", config()).await.unwrap();
+    let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let mut delay = None;
+    for n in 0..40 {
+        let text = format!("message {n}: {}", "talk ".repeat(240));
+        fixture.world.say(husam, lobby, &text).await.unwrap();
+        fixture.world.pass(std::time::Duration::from_millis(200)).await.unwrap();
+        delay = live.activity(ada).and_then(|activity| activity.delay);
+        if delay.is_some() {
+            break;
+        }
+    }
+    let delay = delay.expect("a summary is asked for");
+    assert_eq!((delay.kind, delay.why.as_str()), (DelayKind::Summary, "writing a summary of its history"));
+    written.notified().await;
+    release.notify_one();
+    fixture.world.quiet().await.unwrap();
+    assert_eq!(live.activity(ada), None);
+    assert_eq!(view(&fixture, ada).await.compaction.unwrap().method, SummaryMethod::Model);
 }
 
 #[tokio::test]
