@@ -34,7 +34,10 @@ pub async fn change_tools(
     if names.len() > limits::TOOLS_MAX && names.len() > before.len() {
         return Err(DeclareError::TooMany { wanted: names.len() });
     }
-    ports.tool_book.change_tools(put, gone).await?;
+    // A start changes nothing as a rule, and must not need room on the disk for that.
+    if !(put.is_empty() && gone.is_empty()) {
+        ports.tool_book.change_tools(put, gone).await?;
+    }
     use_stored(ports).await?;
     Ok(())
 }

@@ -95,9 +95,9 @@ fn a_tool_is_declared_and_tried_and_its_secret_is_kept() {
     assert_eq!(server.run(&["tools", "try", "send_message"]).code, 3);
     assert_eq!(server.run(&["tools", "try", "nothing"]).code, 4);
     assert_eq!(server.run(&["tools", "rm", "done"]).code, 3);
-    assert_eq!(server.run(&["agents", "create", "ada"]).code, 0);
-    assert_eq!(server.run(&["agents", "set", "ada", "tools=[\"weath*\",\"done\"]"]).code, 0);
-    let unknown = server.run(&["agents", "set", "ada", "tools=[\"wind*\"]"]);
+    assert_eq!(server.run(&["agents", "create", "bob"]).code, 0);
+    assert_eq!(server.run(&["agents", "set", "bob", "tools=[\"weath*\",\"done\"]"]).code, 0);
+    let unknown = server.run(&["agents", "set", "bob", "tools=[\"wind*\"]"]);
     assert!(unknown.code == 3 && unknown.err.contains("no tool matches `wind*`"), "{}", unknown.shown());
     assert_eq!(server.run(&["tools", "rm", "weather"]).code, 0);
     assert_eq!(server.run(&["tools", "rm", "weather"]).code, 4);
@@ -147,16 +147,16 @@ fn tool_files_are_used_while_the_server_runs_and_belong_to_their_files() {
 #[test]
 fn the_guard_of_an_agent_is_cleared_and_one_that_is_off_is_reported() {
     let server = Server::start();
-    assert_eq!(server.run(&["agents", "create", "ada"]).code, 0);
-    assert_eq!(server.run(&["guard", "clear", "ada"]).code, 2, "it must be confirmed");
-    let cleared = server.run(&["guard", "clear", "ada", "--yes", "--json"]);
+    assert_eq!(server.run(&["agents", "create", "bob"]).code, 0);
+    assert_eq!(server.run(&["guard", "clear", "bob"]).code, 2, "it must be confirmed");
+    let cleared = server.run(&["guard", "clear", "bob", "--yes", "--json"]);
     assert_eq!(cleared.json(), json!({"entries": 0, "memories": []}));
     assert_eq!(server.run(&["guard", "clear", "nobody", "--yes"]).code, 4);
     assert!(!server.run(&["doctor"]).out.contains("strangers"));
-    assert_eq!(server.run(&["agents", "set", "ada", "guard=off"]).code, 0);
+    assert_eq!(server.run(&["agents", "set", "bob", "guard=off"]).code, 0);
     let doctor = server.run(&["doctor"]);
     assert!(doctor.out.contains("strangers' text can make these agents give away"), "{}", doctor.shown());
-    assert_eq!(server.run(&["agents", "set", "ada", "guard=no"]).code, 2);
+    assert_eq!(server.run(&["agents", "set", "bob", "guard=no"]).code, 2);
 }
 
 #[test]

@@ -8,4 +8,4 @@ CREATE TABLE tool (
   declaration TEXT NOT NULL,           -- JSON
   file TEXT,                           -- the file that declares it; NULL for the API
   at INTEGER NOT NULL                  -- when it was declared or changed
-) STRICT, WITHOUT ROWID;
+) STRICT;
