@@ -156,7 +156,7 @@ fn the_guard_of_an_agent_is_cleared_and_one_that_is_off_is_reported() {
     assert_eq!(server.run(&["agents", "set", "bob", "guard=off"]).code, 0);
     let doctor = server.run(&["doctor"]);
     assert!(doctor.out.contains("strangers' text can make these agents give away"), "{}", doctor.shown());
-    assert_eq!(server.run(&["agents", "set", "bob", "guard=no"]).code, 2);
+    assert_eq!(server.run(&["agents", "set", "bob", "guard=no"]).code, 3);
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(super) async fn clear(
             let lease = Lease { agent, epoch: activation.life.epoch };
             // Otherwise the agent woke up meanwhile.
             if let CommitOutcome::Committed { n, .. } = app.ports.store.commit(lease, changes).await?.0 {
-                tracing::warn!(%agent, entries, "the guard of `{name}` was cleared");
+                tracing::warn!(%agent, entries, "the guard of an agent was cleared");
                 let update = Update::Commit { agent, n, cycle, step, kind };
                 app.node.live().bus().publish(&[Topic::Agent(agent)], Arc::new(update));
                 return Ok(Json(GuardClearedJson { entries: entries as u64, memories }));
