@@ -65,6 +65,8 @@ pub async fn an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remember
     let change = MemoryChange::set("plumber", "Karim, +963");
     w.b.registry.change_memory(w.ada, change, at(5_000)).await.unwrap();
 
+    // Until the entry is in the index, the message alone is found.
+    found(&w, w.ada, RecallQuery { kind: Some(RecallKind::Inbox), ..query("boiler") }, 1).await;
     let shown = found(&w, w.ada, query("boiler"), 1).await;
     let wanted = Excerpt {
         at: at(1_000),
