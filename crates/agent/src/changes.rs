@@ -244,7 +244,7 @@ pub struct Changes {
     pub call_changes: Vec<CallChange>,
     /// Changes requested by the inward calls.
     pub inward: Inward,
-    /// The cause of the events that the plans in `inward` will create. Its trust is that of the memories in `inward`, too.
+    /// The cause of the events that the plans in `inward` will create. Its trust is that of the memories and goals in `inward`, too.
     pub cause: Cause,
     /// Messages of kind `tool`, one for each new call row of a visible tool. They cause no events and never cause a
     /// refusal: if the agent may not post in the space, the message is left out. Each outcome that is later written

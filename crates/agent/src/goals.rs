@@ -142,7 +142,14 @@ mod tests {
 
     fn goal(n: u128, parent: u128) -> Goal {
         let parent = (parent > 0).then(|| id(parent));
-        Goal { id: id(n), parent, description: n.to_string(), priority: 5, status: GoalStatus::Active }
+        Goal {
+            id: id(n),
+            parent,
+            description: n.to_string(),
+            priority: 5,
+            status: GoalStatus::Active,
+            trust: Default::default(),
+        }
     }
 
     fn finished(n: u128, parent: u128) -> Goal {

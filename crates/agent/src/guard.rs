@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::call::Effect;
-use crate::changes::{Changes, CommitKind};
+use crate::changes::{Changes, CommitKind, GoalChange};
 use crate::compaction;
 use crate::entry::Entry;
 use crate::event::Trust;
 use crate::id::CycleId;
-use crate::life::{Activation, Window};
+use crate::life::{Activation, Goal, Window};
 use crate::tool::{ToolLabel, ToolLabels, ToolSpec};
 
 /// How an agent's outward calls are guarded.
@@ -44,11 +44,13 @@ pub struct Clearing {
     pub changes: Changes,
     /// Entries that the view no longer shows.
     pub entries: usize,
+    /// Goals that were written after strangers' text was read, and are deleted with it: only their agent could do that.
+    pub goals: Vec<String>,
     /// Keys of memories that were written after strangers' text was read: they are still shown.
     pub memories: Vec<String>,
 }
 
-/// Takes strangers' text out of what an agent's model reads, and forgets which tools it has used. Nothing is deleted. For an
+/// Takes strangers' text out of what an agent's model reads, and forgets which tools it has used. The log stays as it is. For an
 /// agent without an open cycle.
 pub fn clear(activation: &Activation, now: Timestamp) -> Clearing {
     let Activation { life, view, window, facts, .. } = activation;
@@ -62,9 +64,12 @@ pub fn clear(activation: &Activation, now: Timestamp) -> Clearing {
     changes.forget_used = true;
     let gone = |entry: &&Arc<Entry>| changes.view.as_ref().is_some_and(|view| !view.shows(entry.seq));
     let entries = window.iter().filter(gone).count();
+    let goals: Vec<&Goal> = facts.goals.iter().filter(|goal| goal.trust == Trust::Outside).collect();
+    changes.inward.goals = goals.iter().map(|goal| GoalChange::Delete(goal.id)).collect();
+    let goals = goals.into_iter().map(|goal| goal.description.clone()).collect();
     let outside = facts.memories.iter().filter(|memory| memory.trust == Trust::Outside);
     let memories = outside.map(|memory| memory.key.clone()).collect();
-    Clearing { changes, entries, memories }
+    Clearing { changes, entries, goals, memories }
 }
 
 /// What an agent's next call could do harm with.

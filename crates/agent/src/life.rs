@@ -391,6 +391,10 @@ pub struct Goal {
     pub priority: i32,
     /// `active`, `completed` or `abandoned`.
     pub status: GoalStatus,
+    /// The lowest trust of what the agent had read when it wrote it; the store sets it. [`Trust::Outside`] in rows of earlier
+    /// versions.
+    #[serde(default)]
+    pub trust: Trust,
 }
 
 /// The state of a goal.

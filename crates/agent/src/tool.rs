@@ -142,10 +142,13 @@ impl ToolSpec {
     }
 }
 
+/// Ends the server in the name of a tool of an MCP server. No other name contains it.
+pub const SERVER_END: &str = "__";
+
 /// Whether an entry of an agent's `tools` names this tool: its name, a pattern with `*` for any characters, or
-/// `server:pattern` for the tools of an MCP server, whose names begin with `server_`.
+/// `server:pattern` for the tools of an MCP server, whose names begin with `server__` and no others do.
 pub fn is_named(pattern: &str, name: &str) -> bool {
-    let pattern = pattern.replacen(':', "_", 1);
+    let pattern = pattern.replacen(':', SERVER_END, 1);
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
     let Some(last) = parts.next_back() else { return rest.is_empty() };
@@ -172,8 +175,10 @@ mod tests {
             ("*_user", "get_user", true),
             ("g*_*r", "get_user", true),
             ("g*r*r", "gr", false),
-            ("github:*", "github_create_issue", true),
-            ("github:create_issue", "github_create_issue", true),
+            ("github:*", "github__create_issue", true),
+            ("github:create_issue", "github__create_issue", true),
+            ("github:*", "github_evil__create", false),
+            ("github:*", "github_create_issue", false),
             ("github:*", "githubcreate", false),
             ("", "look", false),
         ] {

@@ -286,6 +286,7 @@ mod tests {
             description: format!("goal {n}\nforged"),
             priority: 7,
             status,
+            trust: Default::default(),
         };
         let goals = vec![
             goal(1, None, GoalStatus::Completed),
@@ -325,6 +326,7 @@ mod tests {
             description: "g".repeat(200),
             priority: 5,
             status: GoalStatus::Active,
+            trust: Default::default(),
         };
         let memories = (0..50).map(|n| memory(&format!("k{n}"), &"v".repeat(2_000))).collect();
         let facts = Facts { memories, goals: (1..200).map(goal).collect(), ..facts() };

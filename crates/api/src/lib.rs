@@ -46,7 +46,8 @@ pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };
 pub use tools::{
-    GuardClearedJson, McpLeftOut, McpOfferJson, McpServerJson, McpToolJson, ToolJson, ToolTrial, ToolTried,
+    GuardClearedJson, McpApproval, McpLeftOut, McpOfferJson, McpServerJson, McpToolJson, ToolJson, ToolTrial,
+    ToolTried,
 };
 pub use watch::{
     AgentNow, AgentSnapshot, Closed, DraftNow, Gap, IdleNow, Recent, RecentItemJson, ServerSnapshot,

@@ -1,5 +1,7 @@
 //! The JSON of tools.
 
+use std::collections::BTreeMap;
+
 use agent::call::{Effect, OutcomeStatus};
 use agent::port::ToolSpec;
 use serde::{Deserialize, Serialize};
@@ -93,6 +95,8 @@ pub struct ToolTried {
 pub struct GuardClearedJson {
     /// Entries of the log that are no longer shown.
     pub entries: u64,
+    /// Goals that were written after strangers' text was read. They are deleted.
+    pub goals: Vec<String>,
     /// Keys of memories that were written after strangers' text was read. They are still shown.
     pub memories: Vec<String>,
 }
@@ -119,6 +123,14 @@ pub struct McpOfferJson {
     pub left_out: Vec<McpLeftOut>,
 }
 
+/// What an operator approves: all that an MCP server offers, as it was shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpApproval {
+    /// Hash of each tool, by name.
+    pub tools: BTreeMap<String, String>,
+}
+
 /// A tool of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct McpToolJson {
@@ -126,6 +138,11 @@ pub struct McpToolJson {
     pub name: String,
     /// What it does, as the server describes it now.
     pub description: String,
+    /// JSON Schema of its arguments.
+    #[schema(value_type = Object)]
+    pub input: Value,
+    /// Hash of what a model reads of it.
+    pub hash: String,
     /// `approved`; `changed` if it was approved with another description or other arguments; `new`.
     pub state: String,
 }

@@ -53,11 +53,14 @@ impl ToolFolder {
         }
     }
 
-    /// Keeps the tools in the store, in place of those that earlier files declared, and uses them.
-    pub async fn apply(self, ports: &Ports) -> Result<FollowedTools, ProjectError> {
-        apply(ports, &self.tools, &BTreeSet::new()).await?;
+    /// Keeps the tools in the store, in place of those that earlier files declared, and uses them. Returns the files that are
+    /// not used, too.
+    pub async fn apply(self, ports: &Ports) -> Result<(FollowedTools, Vec<FileProblem>), ProjectError> {
+        let news = apply(ports, &self.tools, &BTreeSet::new()).await?;
         let (before, seen) = (self.stamps.clone(), self.stamps);
-        Ok(FollowedTools { dir: self.dir, ports: ports.clone(), before, seen, last_failure: None })
+        let followed =
+            FollowedTools { dir: self.dir, ports: ports.clone(), before, seen, last_failure: None };
+        Ok((followed, news.problems))
     }
 }
 
@@ -104,18 +107,20 @@ impl FollowedTools {
         }
         let found = stamps.clone();
         let read = tokio::task::spawn_blocking(move || load(&found, &*toolbox)).await.map_err(unreadable)?;
-        let (changed, gone) = apply(&self.ports, &read.tools, &read.broken).await?;
+        let mut news = apply(&self.ports, &read.tools, &read.broken).await?;
         self.seen = stamps;
-        Ok(Some(ToolNews { changed, gone, problems: read.problems }))
+        news.problems.extend(read.problems);
+        Ok(Some(news))
     }
 }
 
-/// Makes the store's tools of files those; tools of the files `broken` stay. Returns which changed and which are gone.
+/// Makes the store's tools of files those; tools of the files `broken` stay. A tool that was declared otherwise stays, and its
+/// file is a problem.
 async fn apply(
     ports: &Ports,
     tools: &[StoredTool],
     broken: &BTreeSet<String>,
-) -> Result<(Vec<String>, Vec<String>), ProjectError> {
+) -> Result<ToolNews, ProjectError> {
     let hint = "no tool was changed; it is tried again";
     let failed = |message: String| ProjectError { code: "tool_files", message, hint };
     let stored = ports.tool_book.tools().await.map_err(|error| failed(error.to_string()))?;
@@ -125,7 +130,14 @@ async fn apply(
     };
     let gone: Vec<String> =
         stored.iter().filter(|tool| !is_kept(tool)).map(|tool| tool.name.clone()).collect();
-    let is_new = |new: &&StoredTool| {
+    let taken = |new: &&StoredTool| stored.iter().any(|old| old.name == new.name && old.file.is_none());
+    let (taken, tools): (Vec<&StoredTool>, Vec<&StoredTool>) = tools.iter().partition(taken);
+    let problems = taken.into_iter().map(|tool| {
+        let name = &tool.name;
+        let what = format!("`{name}` is declared without a file already; `viv tools rm {name}` removes that");
+        FileProblem::new(tool.file.as_deref().unwrap_or_default(), None, what)
+    });
+    let is_new = |new: &&&StoredTool| {
         let same = |old: &StoredTool| {
             (&old.name, &old.declaration, &old.file) == (&new.name, &new.declaration, &new.file)
         };
@@ -133,10 +145,10 @@ async fn apply(
     };
     let at = ports.clock.now();
     let put: Vec<StoredTool> =
-        tools.iter().filter(is_new).map(|tool| StoredTool { at, ..tool.clone() }).collect();
+        tools.iter().filter(is_new).map(|tool| StoredTool { at, ..(*tool).clone() }).collect();
     let changed = put.iter().map(|tool| tool.name.clone()).collect();
     runtime::change_tools(ports, put, gone.clone()).await.map_err(|error| failed(error.to_string()))?;
-    Ok((changed, gone))
+    Ok(ToolNews { changed, gone, problems: problems.collect() })
 }
 
 fn unreadable(why: impl std::fmt::Display) -> ProjectError {

@@ -1,5 +1,7 @@
 //! Declared tools: kept in the store, used from the next activation on. Must not know what a declaration means.
 
+use std::collections::BTreeMap;
+
 use agent::limits;
 use agent::port::{OfferedTools, StoreError, StoredTool};
 
@@ -48,10 +50,24 @@ pub async fn use_tools(ports: &Ports) -> Result<(), StoreError> {
     use_stored(ports).await
 }
 
-/// Keeps what an MCP server offers now in place of what it offered before. The error of an operator says why it cannot be
-/// asked.
-pub async fn approve_tools(ports: &Ports, server: &str) -> Result<OfferedTools, ApproveError> {
+/// Keeps what an MCP server offers in place of what it offered before, if it still is what an operator was shown: the hash
+/// of each tool, by name.
+pub async fn approve_tools(
+    ports: &Ports,
+    server: &str,
+    shown: &BTreeMap<String, String>,
+) -> Result<OfferedTools, ApproveError> {
     let offered = ports.toolbox.offered(server).await.map_err(ApproveError::Server)?;
+    if !offered
+        .tools
+        .iter()
+        .map(|tool| (&tool.name, &tool.hash))
+        .collect::<BTreeMap<_, _>>()
+        .into_iter()
+        .eq(shown)
+    {
+        return Err(ApproveError::Changed);
+    }
     let is_of_server = |tool: &StoredTool| {
         ports.toolbox.check(&tool.declaration).is_ok_and(|tool| tool.server.as_deref() == Some(server))
     };
@@ -76,6 +92,9 @@ pub enum ApproveError {
     /// The server cannot be asked.
     #[error("{0}")]
     Server(String),
+    /// It offers something else than was shown.
+    #[error("the server offers something else than what was shown; nothing was approved")]
+    Changed,
     /// The tools cannot be kept.
     #[error(transparent)]
     Declare(#[from] DeclareError),

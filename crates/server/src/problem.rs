@@ -96,6 +96,8 @@ codes! {
     AgentRetired = "agent_retired", 409;
     /// The agent is not running that cycle.
     NoOpenCycle = "no_open_cycle", 409;
+    /// The MCP server offers something else than what was shown.
+    McpChanged = "mcp_changed", 409;
     /// The agent is running a cycle.
     CycleOpen = "cycle_open", 409;
     /// A file declares the tool.

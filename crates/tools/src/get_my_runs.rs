@@ -2,6 +2,7 @@
 
 use agent::call::head_and_tail;
 use agent::changes::Inward;
+use agent::event::Trust;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
 use agent::run::Run;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::message_lines::unreadable;
-use crate::typed::{PrebuiltTool, done, take_fitting};
+use crate::typed::{PrebuiltTool, quoting, take_fitting};
 
 /// Number of runs if the model gives none.
 const RUNS_DEFAULT: u32 = 10;
@@ -45,8 +46,13 @@ impl PrebuiltTool for GetMyRuns {
         if left_out > 0 {
             reply["left_out"] = json!(left_out);
         }
-        Ok(done(&reply, Inward::default()))
+        Ok(quoting(&reply, runs.iter().filter_map(lowest_trust).min(), Inward::default()))
     }
+}
+
+/// The lowest trust of what its model had read when it wrote the summary.
+fn lowest_trust(run: &Run) -> Option<Trust> {
+    run.steps.iter().filter_map(|step| step.sent.as_ref()?.trust).min()
 }
 
 fn summary(run: &Run) -> Value {

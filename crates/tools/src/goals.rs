@@ -162,6 +162,7 @@ impl<'a> Batch<'a> {
             description,
             priority: priority.unwrap_or(limits::GOAL_PRIORITY_DEFAULT),
             status: status.unwrap_or(GoalStatus::Active),
+            trust: agent::event::Trust::default(),
         })
     }
 

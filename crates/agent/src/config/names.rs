@@ -28,11 +28,18 @@ impl AgentConfig {
         named
     }
 
+    /// Entries that name tools of an MCP server, and no tool that is known now.
+    pub fn unmatched_servers(&self, known: &[String]) -> Vec<&str> {
+        let of_servers = self.named_tools().into_iter().filter(|(key, tool)| is_of_server(key, tool));
+        let patterns = of_servers.map(|(_, tool)| tool);
+        patterns.filter(|tool| !known.iter().any(|name| is_named(tool, name))).collect()
+    }
+
     /// The unknown tools among [`AgentConfig::named_tools`], each as key, message and hint.
     pub fn unknown_tools(&self, known: &[String]) -> Vec<(&'static str, String, String)> {
         let unknown = self.named_tools().into_iter().filter(|(key, tool)| {
             let names = |name: &String| if *key == "tools" { is_named(tool, name) } else { name == tool };
-            !known.iter().any(names)
+            !is_of_server(key, tool) && !known.iter().any(names)
         });
         let mut found: Vec<(&'static str, String, String)> = Vec::new();
         for (key, tool) in unknown {
@@ -40,7 +47,7 @@ impl AgentConfig {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => format!("known are `{}`", known.join("`, `")),
             };
-            let what = match tool.contains(['*', ':']) {
+            let what = match tool.contains('*') {
                 true => format!("`{key}`: no tool matches `{tool}`"),
                 false => format!("`{key}`: there is no tool `{tool}`"),
             };
@@ -50,6 +57,11 @@ impl AgentConfig {
         }
         found
     }
+}
+
+/// Whether the entry names tools of an MCP server, as `github:*`. What a server offers may be approved later.
+fn is_of_server(key: &str, tool: &str) -> bool {
+    key == "tools" && tool.contains(':')
 }
 
 #[cfg(test)]
@@ -73,5 +85,11 @@ mod tests {
         assert_eq!(unknown.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), ["tools", "gates"]);
         assert_eq!(unknown[1].1, "`gates`: there is no tool `look`");
         assert_eq!(unknown[1].2, "did you mean `lock`?");
+        let config = AgentConfig::from_json(&json!({"tools": ["git:*", "web:get", "lo*", "x*"]})).unwrap();
+        let known = ["web__get", "lock"].map(str::to_owned);
+        assert_eq!(config.unmatched_servers(&known), ["git:*"]);
+        let unknown = config.unknown_tools(&known);
+        assert_eq!(unknown.len(), 1);
+        assert_eq!(unknown[0].1, "`tools`: no tool matches `x*`");
     }
 }

@@ -82,7 +82,7 @@ impl Cycle {
         let parts = &model_reply.reply.parts;
         let mut verdicts = model_reply.verdicts.iter();
         let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
-        let (guard, exposure) = (self.pinned.config.guard, self.exposure(step));
+        let (guard, mut exposure) = (self.pinned.config.guard, self.exposure(step));
         for (position, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
             let known = |name: &str| self.pinned.setup.tools.iter().any(|tool| tool.name == name);
@@ -104,6 +104,9 @@ impl Cycle {
             let runs_detached = refusal.is_none() && spec.is_some_and(runs_detached);
             let refusal = refusal.or_else(|| if runs_detached { too_many_detached(detached) } else { None });
             detached += usize::from(runs_detached);
+            if let Some(spec) = spec.filter(|_| refusal.is_none()) {
+                exposure.used = exposure.used.with(spec.labels);
+            }
             // Our own words, which add nothing to what the cycle has read.
             let outcome = refusal.map(|why| Outcome { trust: Some(Trust::Operator), ..Outcome::error(why) });
             let index = u32::try_from(index).unwrap_or(u32::MAX);
@@ -234,7 +237,8 @@ impl Cycle {
             open.addressed.push(message.space);
             changes.inward.messages.push((**message).clone());
         }
-        if !changes.inward.plans.is_empty() || !changes.inward.memories.is_empty() {
+        let Inward { plans, memories, goals, .. } = &changes.inward;
+        if !(plans.is_empty() && memories.is_empty() && goals.is_empty()) {
             let trust = self.exposure(step).trust;
             changes.cause = Cause { root: open.root.clone(), hop: open.hop, trust };
         }

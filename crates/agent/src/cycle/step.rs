@@ -338,13 +338,16 @@ impl Cycle {
     /// What a call of this step could do harm with: what its model reads, and what the agent has called before.
     pub(super) fn exposure(&self, step: &Step) -> Exposure {
         let shown = self.trust_of_view(step);
-        let memories = self.outside.facts.memories.iter().map(|memory| memory.trust);
+        let facts = &self.outside.facts;
+        let memories = facts.memories.iter().map(|memory| memory.trust);
+        let goals = facts.goals.iter().map(|goal| goal.trust);
         let recent = self.outside.recent.iter().map(|message| message.trust);
         // A preview shows their beginnings.
         let waits = self.outside.waits.oldest.iter().chain(&self.outside.waits.urgent);
         let waits = waits.map(|waiting| waiting.event.envelope.trust);
         let foreign = self.pinned.setup.tools.iter().any(|tool| tool.foreign).then_some(Trust::Outside);
-        let lowest = shown.into_iter().chain(memories).chain(recent).chain(waits).chain(foreign).min();
+        let lowest =
+            shown.into_iter().chain(memories).chain(goals).chain(recent).chain(waits).chain(foreign).min();
         Exposure { trust: lowest.unwrap_or(Trust::Operator), used: self.life.used }
     }
 

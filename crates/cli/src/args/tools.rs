@@ -112,7 +112,7 @@ pub(crate) enum McpVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct McpAddArgs {
-    /// Its name: a-z, 0-9, `_` and `-`, at most 32 characters
+    /// Its name: a-z, 0-9 and `-`, at most 32 characters
     pub(crate) name: String,
     /// Its address, for a server that is reached by streamable HTTP
     #[arg(long, value_name = "URL", conflicts_with = "command")]

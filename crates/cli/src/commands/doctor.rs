@@ -309,7 +309,7 @@ fn quarantine(damaged: impl Iterator<Item = String>) -> Option<Check> {
 fn agent_files(settings: &Settings, running: bool, chosen: Option<&Chosen>) -> Option<Check> {
     if !running {
         let kit = assemble::kit(settings).ok()?;
-        let wrong = match up::read_tools(settings, &kit, &[]) {
+        let wrong = match up::read_tools(settings, &kit) {
             Ok(_) => up::read_files(settings, chosen?, kit, false).err()?,
             Err(wrong) => wrong,
         };

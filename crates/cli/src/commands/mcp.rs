@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::{McpOfferJson, McpServerJson, PageJson};
+use api::{McpApproval, McpOfferJson, McpServerJson, McpToolJson, PageJson};
 use client::{Client, segment, typed};
 use serde_json::{Value, json};
 use tools::mcp::{McpListing, McpServerConfig};
@@ -19,7 +19,7 @@ use crate::output::Screen;
 use crate::settings::{self, Settings};
 use crate::tool_secrets::ToolSecrets;
 
-pub(super) const NOT_WALLED: &str = "bubblewrap (`bwrap`) was not found: the server's process can read every file that this user can read, \
+const NOT_WALLED: &str = "bubblewrap (`bwrap`) was not found: the server's process can read every file that this user can read, \
                           the data directory included";
 
 pub(crate) async fn run(global: &Global, screen: Screen, args: McpArgs) -> Result<Exit> {
@@ -35,19 +35,30 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: McpArgs) -> Resul
         Some(McpVerb::Approve { server, yes }) => {
             let client = client()?;
             let offer: McpOfferJson = typed("offer", client.get(&path(&server)).await?)?;
-            let changed = offer.tools.iter().filter(|tool| tool.state != "approved");
-            let named: Vec<String> =
-                changed.map(|tool| format!("{} ({}): {}", tool.name, tool.state, tool.description)).collect();
-            if !named.is_empty() {
-                named.iter().for_each(|line| screen.note(&screen.clean_line(line)));
-                let what = format!("models will be told this about {} tools of `{server}`", named.len());
-                input::confirm(&screen, &what, yes, None)?;
+            let changed: Vec<_> = offer.tools.iter().filter(|tool| tool.state != "approved").collect();
+            for tool in changed.iter().filter(|_| !screen.json) {
+                print(&screen, tool);
             }
-            let answer = client.post_empty(&format!("{}/approve", path(&server))).await?;
+            if !changed.is_empty() {
+                let what = format!("models will read this of {} tools of `{server}`", changed.len());
+                input::confirm(&screen, &what, yes, Some("look with `viv mcp try`"))?;
+            }
+            let tools = offer.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect();
+            let path = format!("{}/approve", path(&server));
+            let answer = client.post(&path, &McpApproval { tools }, None).await?;
             show(&screen, &answer)?;
         }
     }
     Ok(Exit::Answered)
+}
+
+/// All that a model reads of a tool.
+fn print(screen: &Screen, tool: &McpToolJson) {
+    screen.line(&screen.clean_line(&format!("{} ({})", tool.name, tool.state)));
+    let schema = serde_json::to_string_pretty(&tool.input).unwrap_or_default();
+    for line in tool.description.lines().chain(schema.lines()) {
+        screen.line(&screen.clean_line(&format!("    {line}")));
+    }
 }
 
 async fn list(client: &Client, screen: &Screen) -> Result<()> {
@@ -73,7 +84,7 @@ fn show(screen: &Screen, answer: &Value) -> Result<()> {
         screen.json_line(answer);
         return Ok(());
     }
-    let row = |tool: &api::McpToolJson| {
+    let row = |tool: &McpToolJson| {
         let first = tool.description.lines().next().unwrap_or_default();
         [&tool.name, &tool.state, first].map(|cell| screen.clean_line(cell)).to_vec()
     };
@@ -113,7 +124,7 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
         Failure::new(Exit::Failed, "settings_unwritable", message).hint("nothing was added")
     })?;
     for tool in &tools {
-        screen.note(&screen.clean_line(&format!("{name}_{}: {}", tool.name, tool.description)));
+        screen.note(&screen.clean_line(&format!("{}: {}", tool.name, tool.description)));
     }
     for (tool, why) in &left_out {
         screen.warning(&format!("`{tool}` cannot be used: {why}"));
@@ -123,7 +134,8 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
     }
     let names: Vec<&String> = tools.iter().map(|tool| &tool.name).collect();
     let line = format!(
-        "added `{name}` with {} tools to `{}`: start `viv up` again, and list `{name}:*` in the `tools` of an agent",
+        "added `{name}` with {} tools to `{}`: start `viv up` again, run `viv mcp approve {name}`, and list `{name}:*` in the \
+         `tools` of an agent",
         names.len(),
         file.display()
     );

@@ -194,8 +194,11 @@ pub(crate) async fn guard(client: Client, screen: Screen, verb: GuardVerb) -> Re
     );
     input::confirm(&screen, &what, yes, None)?;
     let answer = client.post_empty(&agent_path(agent.id, "/guard/clear")).await?;
-    let GuardClearedJson { entries, memories } = typed("answer", answer.clone())?;
+    let GuardClearedJson { entries, goals, memories } = typed("answer", answer.clone())?;
     screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.name));
+    for goal in goals {
+        screen.note(&screen.clean_line(&format!("deleted its goal `{goal}`")));
+    }
     if !memories.is_empty() {
         screen.warning(&format!(
             "these memories were written after strangers' text was read, and it still reads them: {}; look at them, then set \

@@ -128,6 +128,15 @@ fn a_bad_declaration_is_refused_with_every_mistake() {
     assert!(ran.code == 2 && ran.err.contains("version 3"), "{}", ran.shown());
 }
 
+/// A declaration of `wind` that is no tool file.
+fn wind_of_api(dir: &Path) -> String {
+    let path = dir.join("wind.json");
+    let http = json!({"method": "GET", "url": "https://wind.example/"});
+    let text = json!({"name": "wind", "description": "From the API.", "effect": "read_only", "http": http});
+    fs::write(&path, text.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
 #[test]
 fn tool_files_are_used_while_the_server_runs_and_belong_to_their_files() {
     let server = Server::start();
@@ -139,7 +148,14 @@ fn tool_files_are_used_while_the_server_runs_and_belong_to_their_files() {
     let refused = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "demo", "--tools", folder]);
     assert!(refused.code == 2 && refused.err.contains("did you mean `name`?"), "{}", refused.shown());
     fs::write(&file, declaration("weather", echo())).unwrap();
+    // One that was declared otherwise is not replaced without a word.
+    let server = Server::start_in(dir);
+    assert_eq!(server.run(&["tools", "add", &wind_of_api(tools.path())]).code, 0);
+    let (_, dir) = server.stop();
+    fs::write(tools.path().join("wind.toml"), declaration("wind", echo())).unwrap();
     let server = Server::start_with(dir, &["--model", "demo"], &[("VIV_TOOLS_DIR", folder)]);
+    let kept = server.run(&["tools", "show", "wind", "--json"]).json();
+    assert_eq!((kept.get("file"), &kept["description"]), (None, &json!("From the API.")));
     let removed = server.run(&["tools", "rm", "weather"]);
     assert!(removed.code == 3 && removed.err.contains("weather.toml"), "{}", removed.shown());
 }
@@ -150,7 +166,7 @@ fn the_guard_of_an_agent_is_cleared_and_one_that_is_off_is_reported() {
     assert_eq!(server.run(&["agents", "create", "bob"]).code, 0);
     assert_eq!(server.run(&["guard", "clear", "bob"]).code, 2, "it must be confirmed");
     let cleared = server.run(&["guard", "clear", "bob", "--yes", "--json"]);
-    assert_eq!(cleared.json(), json!({"entries": 0, "memories": []}));
+    assert_eq!(cleared.json(), json!({"entries": 0, "goals": [], "memories": []}));
     assert_eq!(server.run(&["guard", "clear", "nobody", "--yes"]).code, 4);
     assert!(!server.run(&["doctor"]).out.contains("strangers"));
     assert_eq!(server.run(&["agents", "set", "bob", "guard=off"]).code, 0);

@@ -36,7 +36,16 @@ impl Vetting {
                 if says_it { format!("`{key}`: {why}") } else { format!("`{key}` names `{model}`: {why}") };
             problems.push(Remark { key, what, warning });
         }
-        problems.extend(unknown_tools(config, &self.toolbox.names()));
+        let known = self.toolbox.names();
+        problems.extend(unknown_tools(config, &known));
+        problems.extend(config.unmatched_servers(&known).into_iter().map(|tool| {
+            let server = tool.split(':').next().unwrap_or_default();
+            let what = format!(
+                "`tools`: no approved tool matches `{tool}`, so the agent has none of it; is the MCP server `{server}` in the \
+                 settings? `viv mcp approve {server}` approves what it offers"
+            );
+            Remark { key: "tools", what, warning: true }
+        }));
         problems
     }
 }

@@ -139,6 +139,10 @@ fn obey(prompt: &Prompt, done: &Mutex<BTreeSet<String>>) -> Script {
                 let value = what.replace('<', "[[do ").replace('>', "]]");
                 Script::new().call("set_memories", &json!({"memories": [{"key": "plan", "value": value}]}))
             }
+            Some(("aim", what)) => {
+                let value = what.replace('<', "[[do ").replace('>', "]]");
+                Script::new().call("set_goals", &json!({"goals": [{"description": value}]}))
+            }
             Some(("tell", what)) => {
                 let text = what.replace('<', "[[do ").replace('>', "]]");
                 Script::new().call("send_message", &json!({"space": "team", "text": text}))
@@ -158,12 +162,22 @@ enum Way {
     FileName,
     Late,
     Memory,
+    Goal,
     Summary,
     OtherAgent,
 }
 
-const WAYS: [Way; 8] =
-    [Way::Event, Way::Page, Way::Error, Way::FileName, Way::Late, Way::Memory, Way::Summary, Way::OtherAgent];
+const WAYS: [Way; 9] = [
+    Way::Event,
+    Way::Goal,
+    Way::Page,
+    Way::Error,
+    Way::FileName,
+    Way::Late,
+    Way::Memory,
+    Way::Summary,
+    Way::OtherAgent,
+];
 
 /// What the text says, with `OUT` for the way out.
 const TEXTS: [&str; 4] = [
@@ -182,7 +196,7 @@ struct Case {
 }
 
 impl Case {
-    async fn new(guard: &str) -> Self {
+    async fn new(guard: &str, way: Way) -> Self {
         let (outside, done) = (Outside::default(), Mutex::default());
         let model = Scripted::answering(move |prompt| obey(prompt, &done));
         let mut fixture = Fixture::with(model, |store| store);
@@ -191,7 +205,10 @@ impl Case {
         let world = &fixture.world;
         let owner = world.human("owner").await.unwrap();
         let config = |tools: Value| {
-            let config = json!({"tools": tools, "guard": guard, "history": {"max_entries": 12}});
+            // Without summaries the goal outlives all else that the stranger said.
+            let (most, summary) = if way == Way::Goal { (4, "off") } else { (12, "model") };
+            let history = json!({"max_entries": most, "summary": summary});
+            let config = json!({"tools": tools, "guard": guard, "history": history});
             AgentConfig::from_json(&config).unwrap()
         };
         let all = json!([
@@ -199,6 +216,7 @@ impl Case {
             "skip",
             "send_message",
             "set_memories",
+            "set_goals",
             "crm",
             "mail",
             "fetch",
@@ -248,6 +266,14 @@ impl Case {
                 self.say("[[do page]]").await;
                 self.say("go on").await;
             }
+            Way::Goal => {
+                let kept = text.replace("[[do ", "<").replace("]]", ">");
+                self.set(&format!("[[do aim {kept}]]"));
+                self.say("[[do page]]").await;
+                for n in 0..4 {
+                    self.say(&format!("message {n}")).await;
+                }
+            }
             Way::Summary => {
                 self.say("[[do page]]").await;
                 for n in 0..8 {
@@ -273,7 +299,7 @@ impl Case {
 }
 
 async fn leaks(guard: &str, way: Way, text: &str, private_first: bool) -> bool {
-    let case = Case::new(guard).await;
+    let case = Case::new(guard, way).await;
     if private_first {
         case.say("[[do crm]]").await;
     }

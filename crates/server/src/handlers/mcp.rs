@@ -9,9 +9,9 @@ use axum::extract::State;
 use runtime::{ApproveError, DeclareError};
 
 use crate::app_state::{AppState, SharedState};
-use crate::extract::{PathParam, Query, run_to_completion};
+use crate::extract::{Body, PathParam, Query, run_to_completion};
 use crate::problem::{Code, Problem};
-use api::{McpLeftOut, McpOfferJson, McpServerJson, McpToolJson, PageJson, PageQuery};
+use api::{McpApproval, McpLeftOut, McpOfferJson, McpServerJson, McpToolJson, PageJson, PageQuery};
 
 /// Lists the MCP servers in the settings with their approved tools.
 #[utoipa::path(get, path = "/v1/mcp", tag = "tools", params(PageQuery),
@@ -43,21 +43,26 @@ pub(super) async fn offered(
     Ok(Json(json(name, offered, &approved(&app).await?)))
 }
 
-/// Approves what an MCP server offers now: agents that list its tools use them from their next cycle on.
-#[utoipa::path(post, path = "/v1/mcp/{server}/approve", tag = "tools",
+/// Approves what an MCP server offers, as it was shown: agents that list its tools use them from their next cycle on.
+#[utoipa::path(post, path = "/v1/mcp/{server}/approve", tag = "tools", request_body = McpApproval,
     params(("server" = String, Path, description = "Name of the server in the settings.")),
     responses((status = 200, description = "What was approved.", body = McpOfferJson)))]
 pub(super) async fn approve(
     State(app): SharedState,
     PathParam(name): PathParam<String>,
+    body: Body<McpApproval>,
 ) -> Result<Json<McpOfferJson>, Problem> {
     known(&app, &name)?;
+    let shown = body.value.tools;
     run_to_completion(async move {
-        let offered = runtime::approve_tools(&app.ports, &name).await.map_err(|error| match error {
-            ApproveError::Server(why) => Problem::new(Code::McpFailed, why),
-            ApproveError::Declare(DeclareError::Store(error)) => error.into(),
-            ApproveError::Declare(error) => Problem::new(Code::BadTool, error.to_string()),
-        })?;
+        let offered =
+            runtime::approve_tools(&app.ports, &name, &shown).await.map_err(|error| match error {
+                ApproveError::Server(why) => Problem::new(Code::McpFailed, why),
+                ApproveError::Changed => Problem::new(Code::McpChanged, error.to_string())
+                    .hint("look at what it offers now, then approve that"),
+                ApproveError::Declare(DeclareError::Store(error)) => error.into(),
+                ApproveError::Declare(error) => Problem::new(Code::BadTool, error.to_string()),
+            })?;
         Ok(Json(json(name, offered, &approved(&app).await?)))
     })
     .await
@@ -87,6 +92,8 @@ fn json(name: String, offered: OfferedTools, approved: &BTreeMap<String, (String
     let tool = |tool: agent::port::DeclaredTool| McpToolJson {
         state: state(&tool.name, &tool.hash).to_owned(),
         description: tool.declaration["description"].as_str().unwrap_or_default().to_owned(),
+        input: tool.declaration["input"].clone(),
+        hash: tool.hash,
         name: tool.name,
     };
     let left_out = left_out.into_iter().map(|(name, why)| McpLeftOut { name, why }).collect();

@@ -28,8 +28,8 @@ mod tools;
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
         AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadTool, BadValue, CallOver,
-        CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpFailed, MemoriesFull, NameTaken,
-        NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember, PinnedMemoriesFull,
+        CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged, McpFailed, MemoriesFull,
+        NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember, PinnedMemoriesFull,
         SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service};
@@ -72,7 +72,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(tools::try_tool), &[BadTool, BadValue])
         .add(Admin, doc!(mcp::list_servers), &[])
         .add(Admin, doc!(mcp::offered), &[McpFailed])
-        .add(Admin, doc!(mcp::approve), &[McpFailed, BadTool])
+        .add(Admin, doc!(mcp::approve), &[McpFailed, McpChanged, BadTool])
         .add(Admin, doc!(recent::list), &[NotFound])
         .add(Admin, doc!(streams::server_stream), &[])
         .add(Admin, doc!(streams::agent), &[BadHeader])

@@ -130,7 +130,14 @@ pub async fn a_refused_commit_names_the_calls_and_writes_nothing(b: Backend) {
 }
 
 fn goal(id: GoalId, description: &str) -> Goal {
-    Goal { id, parent: None, description: description.into(), priority: 1, status: GoalStatus::Active }
+    Goal {
+        id,
+        parent: None,
+        description: description.into(),
+        priority: 1,
+        status: GoalStatus::Active,
+        trust: Default::default(),
+    }
 }
 
 /// An agent cannot change rows of another agent.

@@ -8,7 +8,14 @@ use super::Backend;
 use super::world::{fresh, world};
 
 fn goal(id: GoalId, parent: Option<GoalId>, priority: i32) -> Goal {
-    Goal { id, parent, description: format!("priority {priority}"), priority, status: GoalStatus::Active }
+    Goal {
+        id,
+        parent,
+        description: format!("priority {priority}"),
+        priority,
+        status: GoalStatus::Active,
+        trust: Default::default(),
+    }
 }
 
 /// The highest priority comes first, deleted goals are gone, untouched ones are unchanged. Several writes of

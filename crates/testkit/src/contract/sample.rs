@@ -192,6 +192,7 @@ fn goal() -> Goal {
         description: "know the weather".into(),
         priority: 5,
         status: GoalStatus::Active,
+        trust: Default::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use agent::call::Effect;
 use agent::limits;
 use agent::port::Toolbox as _;
+use agent::tool::SERVER_END;
 use reqwest::Method;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
@@ -43,6 +44,10 @@ impl Mistakes {
 pub(crate) fn check(declaration: &Declaration, taken: &[String]) -> Vec<Wrong> {
     let mut mistakes = Mistakes::default();
     check_name(&declaration.name, taken, &mut mistakes);
+    let of_server = declaration.name.contains(SERVER_END);
+    mistakes.unless(!of_server || declaration.kind == ToolKind::Mcp, "name", || {
+        format!("wanted a name without `{SERVER_END}`: such are those of tools of MCP servers")
+    });
     if declaration.kind == ToolKind::Mcp {
         // Its description was checked when the server was asked, and is checked again where the tool is built.
         mistakes.unless(declaration.mcp.is_some(), "mcp", || {

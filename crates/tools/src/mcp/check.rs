@@ -41,12 +41,11 @@ impl McpMistakes<'_> {
 pub fn check_mcp_server(name: &str, config: &McpServerConfig) -> Vec<DeclarationMistake> {
     let shown: String = name.chars().take(80).collect();
     let mut mistakes = McpMistakes { server: &shown, found: Vec::new() };
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let max = limits::MCP_NAME_MAX_CHARS;
     if !(1..=max).contains(&name.len()) || !name.bytes().all(plain) {
-        let why = format!(
-            "wanted a server's name of 1 to {max} characters from a-z, 0-9, `_` and `-`, got `{shown}`"
-        );
+        let why =
+            format!("wanted a server's name of 1 to {max} characters from a-z, 0-9 and `-`, got `{shown}`");
         mistakes.add("", why);
     }
     match (&config.command, &config.url) {
@@ -188,7 +187,7 @@ mod tests {
         );
         let text = "url = 'https://a.example/mcp'\nallow = ['10.0.0.0/8']\n\
                     headers.authorization = \"Bearer {{ secret('k') }}\"";
-        assert_eq!(wrong("a-1_b", text), Vec::<String>::new());
+        assert_eq!(wrong("a-1b", text), Vec::<String>::new());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the effect of a tool is not read: nobody vouches for it.
 
 use agent::limits;
+use agent::tool::SERVER_END;
 use rmcp::model;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -93,10 +94,10 @@ impl McpListing {
     }
 }
 
-/// The name by which models call a tool: `SERVER_TOOL` in the characters that vendors accept.
+/// The name by which models call a tool: `SERVER__TOOL` in the characters that vendors accept.
 pub(super) fn wire_name(server: &str, tool: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    format!("{server}_{tool}").chars().map(plain).take(64).collect()
+    format!("{server}{SERVER_END}{tool}").chars().map(plain).take(64).collect()
 }
 
 #[cfg(test)]
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn names_become_what_vendors_accept() {
-        assert_eq!(wire_name("files", "read.file/ä b"), "files_read_file___b");
+        assert_eq!(wire_name("files", "read.file/ä b"), "files__read_file___b");
         assert_eq!(wire_name("s", &"x".repeat(100)).len(), 64);
     }
 }

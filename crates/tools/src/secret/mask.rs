@@ -187,20 +187,34 @@ fn forms(secret: &str) -> Vec<Form> {
     forms
 }
 
-/// How servers write a character: as it is, or encoded for a URL, JSON or HTML.
+/// How often an encoded text may be encoded again: a body that was JSON is often repeated as a text within JSON.
+const NESTED: u32 = 3;
+
+/// How servers write a character: as it is, or encoded for a URL, JSON or HTML, also several times.
 fn spellings(character: char) -> Vec<Spelling> {
     let mut buffer = [0; 4];
-    let encoded = character.encode_utf8(&mut buffer).bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let bytes = character.encode_utf8(&mut buffer).as_bytes();
     let mut units = [0; 2];
-    let escaped = character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+    let units = character.encode_utf16(&mut units);
     let code = u32::from(character);
     let mut found = vec![
         Spelling::exact(character),
-        Spelling::any_case(encoded),
-        Spelling::any_case(escaped),
         Spelling::exact(format!("&#{code};")),
         Spelling::any_case(format!("&#x{code:x};")),
     ];
+    for level in 0..NESTED {
+        let percent = format!("%{}", "25".repeat(level as usize));
+        found.push(Spelling::any_case(bytes.iter().map(|byte| format!("{percent}{byte:02X}")).collect()));
+        let slashes = "\\".repeat(1 << level);
+        found.push(Spelling::any_case(units.iter().map(|unit| format!("{slashes}u{unit:04x}")).collect()));
+        match character {
+            // Each time, the quotation mark and every backslash before it get one more.
+            '"' => found.push(Spelling::exact("\\".repeat((2 << level) - 1) + "\"")),
+            '\\' => found.push(Spelling::exact("\\".repeat(2 << level))),
+            '/' => found.push(Spelling::exact(slashes + "/")),
+            _ => {}
+        }
+    }
     let more = match character {
         ' ' => "+",
         '"' => "&quot;",
@@ -212,9 +226,6 @@ fn spellings(character: char) -> Vec<Spelling> {
     };
     if !more.is_empty() {
         found.push(Spelling::exact(more));
-    }
-    if matches!(character, '"' | '\\' | '/') {
-        found.push(Spelling::exact(format!("\\{character}")));
     }
     found
 }
@@ -263,6 +274,13 @@ mod tests {
         let odd = Mask::of([("odd", &SecretValue::new("%25%&x\\u"))].into_iter());
         for echo in ["%25%&x\\u", "%2525%25%26x%5Cu", "%25%&amp;x\\\\u"] {
             assert_eq!(odd.hide(echo.into()), "[secret odd]", "{echo}");
+        }
+        let sharp = Mask::of([("sharp", &SecretValue::new("CANARY\"q\\s<>ä"))].into_iter());
+        let mut text = "CANARY\"q\\s<>ä".to_owned();
+        for _ in 0..NESTED {
+            text = serde_json::json!(text).to_string();
+            let hidden = sharp.hide(text.clone());
+            assert!(hidden.contains("[secret sharp]") && !hidden.contains("CANARY"), "{text}: {hidden}");
         }
         assert!(format!("{mask:?}").len() < 12);
     }

@@ -26,7 +26,7 @@ async fn tools_of_all_pages_are_listed_and_called() {
     let refused = call(&server, &tools, "refuse", json!({})).await.unwrap_err();
     assert_eq!(refused.model, "the MCP server `fake` refused: not so");
     let wrong = call(&server, &tools, "echo", json!({"text": 5})).await.unwrap_err();
-    assert!(wrong.model.contains("the arguments of `fake_echo` do not fit"), "{wrong}");
+    assert!(wrong.model.contains("the arguments of `fake__echo` do not fit"), "{wrong}");
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn settings_choose_tools_and_how_they_are_called() {
     assert_eq!(mistakes, []);
     let specs: Vec<_> = built.iter().map(|tool| tool.spec()).collect();
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    assert_eq!(names, ["fake_echo", "fake_env", "fake_bad_name_x"]);
+    assert_eq!(names, ["fake__echo", "fake__env", "fake__bad_name_x"]);
     // What the server hints about an effect is not believed.
     assert_eq!((specs[0].effect, specs[0].timeout), (Effect::Unsafe, Duration::from_secs(5)));
     assert_eq!((specs[1].effect, specs[1].timeout), (Effect::ReadOnly, Duration::from_secs(9)));
@@ -57,7 +57,7 @@ async fn settings_choose_tools_and_how_they_are_called() {
     let twins = [tools[2].clone(), McpDescription { name: "bad/name/x".into(), ..tools[2].clone() }];
     let (built, mistakes) = server.tools(&twins);
     assert_eq!((built.len(), mistakes.len()), (1, 1));
-    assert!(mistakes[0].to_string().contains("two tools as `fake_bad_name_x`"), "{}", mistakes[0]);
+    assert!(mistakes[0].to_string().contains("two tools as `fake__bad_name_x`"), "{}", mistakes[0]);
 }
 
 #[tokio::test]

@@ -15,7 +15,14 @@ fn id(n: u128) -> GoalId {
 
 fn goal(n: u128, parent: Option<u128>) -> Goal {
     let (parent, description) = (parent.map(id), format!("goal {n}"));
-    Goal { id: id(n), parent, description, priority: 5, status: GoalStatus::Active }
+    Goal {
+        id: id(n),
+        parent,
+        description,
+        priority: 5,
+        status: GoalStatus::Active,
+        trust: Default::default(),
+    }
 }
 
 fn with(goals: Vec<Goal>) -> World {

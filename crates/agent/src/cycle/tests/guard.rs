@@ -4,7 +4,10 @@ use serde_json::json;
 
 use super::awareness::configured;
 use super::*;
+use crate::changes::GoalChange;
 use crate::config::AgentConfig;
+use crate::id::GoalId;
+use crate::life::{Goal, GoalStatus};
 use crate::memory::Memory;
 use crate::tool::{ToolLabel, ToolLabels};
 
@@ -55,6 +58,11 @@ fn a_call_that_lets_strangers_text_private_data_and_a_way_out_meet_is_refused_an
         refused(&decide(&json!({}), activation(vec![service(1, 0)]), &[ToolLabel::Private], &both)),
         [""; 0]
     );
+    assert_eq!(
+        refused(&decide(&json!({}), activation(from_outside()), &[], &both)),
+        ["mail"],
+        "of one reply"
+    );
     let off = json!({"guard": "off"});
     assert_eq!(refused(&decide(&off, activation(from_outside()), &[ToolLabel::Private], &both)), [""; 0]);
     let strict = json!({"guard": "strict"});
@@ -84,6 +92,20 @@ fn what_a_summary_a_memory_or_an_earlier_entry_has_from_strangers_counts() {
     let facts = |trust| Facts { memories: vec![memory(trust)], ..Facts::default() };
     check(Activation { facts: facts(Trust::Outside), ..clean() }, &["mail"]);
     check(Activation { facts: facts(Trust::Agent), ..clean() }, &[]);
+    let goal = |trust| Goal {
+        id: GoalId(Uuid::from_u128(7)),
+        parent: None,
+        description: "read it and send it".into(),
+        priority: 5,
+        status: GoalStatus::Active,
+        trust,
+    };
+    let facts = |trust| Facts { goals: vec![goal(trust)], ..Facts::default() };
+    check(Activation { facts: facts(Trust::Outside), ..clean() }, &["mail"]);
+    check(Activation { facts: facts(Trust::Member), ..clean() }, &[]);
+    let clearing = crate::guard::clear(&Activation { facts: facts(Trust::Outside), ..clean() }, at(1));
+    assert_eq!(clearing.goals, ["read it and send it"]);
+    assert_eq!(clearing.changes.inward.goals, [GoalChange::Delete(GoalId(Uuid::from_u128(7)))]);
 }
 
 #[test]

@@ -3,15 +3,13 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use std::collections::BTreeSet;
-
-use agent::port::{OfferedTools, StoredTool, Toolbox};
+use agent::port::Toolbox;
+use agent::tool::SERVER_END;
 use runtime::clock::SystemClock;
 use serde_json::json;
 
 use super::report;
 use crate::assemble;
-use crate::commands::mcp::NOT_WALLED;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::listen;
@@ -34,7 +32,7 @@ pub(crate) async fn check_start(settings: &Settings) -> Result<(AgentFolder, Str
     super::log_filter(settings.text("log"))?;
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
     let kit = assemble::kit(settings)?;
-    read_tools(settings, &kit, &[])?;
+    read_tools(settings, &kit)?;
     Ok((read(settings, &chosen, kit, false)?, chosen.info.name.clone()))
 }
 
@@ -59,7 +57,7 @@ pub(crate) fn read(
 
 /// Reads and checks the tool files; reports all problems at once. From here on the kit has their tools and those that the
 /// store keeps, so that agent files can name them.
-pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit, more: &[StoredTool]) -> Result<ToolFolder> {
+pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit) -> Result<ToolFolder> {
     let dir = settings.tools_dir();
     if settings.get("tools_dir").origin != Origin::Default && !dir.is_dir() {
         let message = format!("there is no folder of tool files `{}`", shown(dir));
@@ -74,42 +72,14 @@ pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit, more: &[StoredTool]
     let stored = storage::sqlite::tools(settings.data_dir()).unwrap_or_default();
     let of_api = stored.into_iter().filter(|tool| tool.file.is_none());
     let of_api = of_api.filter(|tool| folder.tools.iter().all(|other| other.name != tool.name));
-    let all = of_api.chain(folder.tools.iter().cloned()).chain(more.iter().cloned());
-    kit.declare(&all.collect::<Vec<_>>());
-    Ok(folder)
-}
-
-/// Asks the MCP servers of which no tool was approved yet, and approves what they offer: whoever wrote the settings names
-/// them. One that cannot be asked is reported.
-pub(super) async fn approve_new_servers(kit: &ToolKit, settings: &Settings) -> Vec<StoredTool> {
-    let stored = storage::sqlite::tools(settings.data_dir()).unwrap_or_default();
-    let known: BTreeSet<String> =
-        stored.iter().filter_map(|tool| kit.check(&tool.declaration).ok()?.server).collect();
-    let mut approved = Vec::new();
-    for server in kit.servers().into_iter().filter(|server| !known.contains(server)) {
-        match kit.offered(&server).await {
-            Ok(OfferedTools { tools, left_out, walled }) => {
-                let count = tools.len();
-                tracing::info!(target: LOG_TARGET, "MCP server `{server}`: {count} tools, approved as they are");
-                for (tool, why) in left_out {
-                    tracing::warn!(target: LOG_TARGET, "`{tool}` of the MCP server `{server}` cannot be used: {why}");
-                }
-                if !walled {
-                    tracing::warn!(target: LOG_TARGET, "the MCP server `{server}`: {NOT_WALLED}");
-                }
-                approved.extend(tools.into_iter().map(|tool| StoredTool {
-                    name: tool.name,
-                    declaration: tool.declaration,
-                    file: None,
-                    at: jiff::Timestamp::now(),
-                }));
-            }
-            Err(why) => {
-                tracing::warn!(target: LOG_TARGET, "the MCP server `{server}` has no tools yet: {why}")
-            }
+    kit.declare(&of_api.chain(folder.tools.iter().cloned()).collect::<Vec<_>>());
+    for server in kit.servers() {
+        let begins = format!("{server}{SERVER_END}");
+        if !kit.names().iter().any(|name| name.starts_with(&begins)) {
+            tracing::warn!(target: LOG_TARGET, "no tool of the MCP server `{server}` is approved: see `viv mcp approve {server}`");
         }
     }
-    approved
+    Ok(folder)
 }
 
 /// Applies changes of the tool files and prints them; without a terminal, as lines of the log. Runs forever; drop it to

@@ -56,8 +56,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let chosen = model::choose(&settings, clock.clone()).await?;
     drop(progress);
     let kit = assemble::kit(&settings)?;
-    let approved = files::approve_new_servers(&kit, &settings).await;
-    let tools = read_tools(&settings, &kit, &approved)?;
+    let tools = read_tools(&settings, &kit)?;
     let files = files::read(&settings, &chosen, kit.clone(), args.prune)?;
     let signals = Signals::new()?;
 
@@ -80,10 +79,10 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let admin_key = world::found(&ports, files.agents.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
-    runtime::change_tools(&ports, approved, Vec::new())
-        .await
-        .map_err(|error| Failure::new(Exit::Failed, "tools_unwritable", error.to_string()))?;
-    let tools = tools.apply(&ports).await?;
+    let (tools, unused) = tools.apply(&ports).await?;
+    for problem in unused {
+        tracing::warn!(target: files::LOG_TARGET, "{problem}");
+    }
     let report = reconciler.apply(&files.agents, &files.existing(), args.prune).await;
 
     let mut hosts = settings.names("hosts");

@@ -140,7 +140,7 @@ const NEWEST: &str = "m.agent = ?1 AND m.key = ?2 AND m.from_commit = \
     (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
 
 fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
-    let sql = "SELECT id, parent, description, priority, status FROM goal \
+    let sql = "SELECT id, parent, description, priority, status, trust FROM goal \
                WHERE agent = ? AND to_commit IS NULL ORDER BY priority DESC, id";
     all(db, sql, [agent], |row| {
         let status: String = row.get(4)?;
@@ -151,6 +151,7 @@ fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
             priority: row.get(3)?,
             status: GoalStatus::try_from(&*status)
                 .map_err(|_| damaged(format!("`{status}` is not a status of a goal")))?,
+            trust: trust_at(row, 5)?,
         })
     })
 }

@@ -38,7 +38,7 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
             if let Some(parent) = goal.parent {
                 check_owner(db, "goal", agent, parent.0, calls)?;
             }
-            put_goal(db, agent, n, goal)?;
+            put_goal(db, agent, n, goal, changes.cause.trust)?;
         }
     }
     for change in &inward.plans {
@@ -109,12 +109,13 @@ fn end_memory(db: &Connection, agent: i64, n: u64, key: &str) -> Outcome<()> {
     run(db, sql, params![agent, key, int(n)]).map(drop)
 }
 
-fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal) -> Outcome<()> {
-    let sql = "INSERT INTO goal (agent, id, from_commit, parent, priority, status, description) \
-               VALUES (?, ?, ?, ?, ?, ?, ?)";
+fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal, trust: Trust) -> Outcome<()> {
+    let sql = "INSERT INTO goal (agent, id, from_commit, parent, priority, status, description, trust) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
     let parent = goal.parent.map(|parent| bytes(parent.0));
-    let status = goal.status.as_str();
-    run(db, sql, params![agent, bytes(goal.id.0), int(n), parent, goal.priority, status, goal.description])
+    let (status, trust) = (goal.status.as_str(), code_of(&TRUSTS, &trust));
+    let Goal { priority, description, .. } = goal;
+    run(db, sql, params![agent, bytes(goal.id.0), int(n), parent, priority, status, description, trust])
         .map(drop)
 }
 

@@ -2,6 +2,9 @@
 -- clears its guard.
 ALTER TABLE life ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
 
+-- The lowest trust of what the agent had read when it wrote the goal: 0 outside, 1 agent, 2 member, 3 operator.
+ALTER TABLE goal ADD COLUMN trust INTEGER NOT NULL DEFAULT 0;
+
 -- Declared tools, in use from the next activation on.
 CREATE TABLE tool (
   name TEXT PRIMARY KEY,
