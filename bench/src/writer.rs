@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::call::{CallRow, CallState, Effect, Outcome};
+use agent::call::{CallRow, CallState, Effect, Outcome, Runner};
 use agent::changes::{Changes, CommitKind, CommitOutcome, EventRef};
 use agent::config::AgentConfig;
 use agent::event::Event;
@@ -137,6 +137,8 @@ async fn resumed(data: &Path) -> Result<Metric> {
             arguments: "{}".into(),
             effect: Effect::ReadOnly,
             tool_version: "1".into(),
+            runner: Runner::Node,
+            claim: None,
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok(outcome.clone())),

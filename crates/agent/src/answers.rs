@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use crate::call::{Outcome, head_and_tail};
+use crate::call::{Outcome, OutcomeStatus, head_and_tail};
 use crate::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
 use crate::id::{CallId, CycleId, EventId, RootId};
 use crate::life::Standing;
@@ -29,16 +29,23 @@ pub fn destination(awaited: bool, cycle: CycleId, open: Option<CycleId>, standin
     }
 }
 
+/// Whether a worker's answer still says something, though its call is over: all that is known is that the worker stopped
+/// answering.
+pub fn answers_unknown(known: &Outcome) -> bool {
+    known.status == OutcomeStatus::Unknown
+}
+
 /// The event that delivers an outcome which no cycle waits for any more. Its root and hop are those of the cycle
-/// that decided the call; without them the event is its own root.
+/// that decided the call; without them the event is its own root. `late` if the agent was told another outcome before.
 pub fn event(
     call: &CallId,
     tool: String,
     outcome: &Outcome,
     (root, hop): (RootId, u32),
     at: Timestamp,
+    late: bool,
 ) -> Event {
-    let id = format!("result:{call}");
+    let id = format!("result:{call}{}", if late { ":late" } else { "" });
     let root = if root.0.is_empty() { RootId(id.clone()) } else { root };
     Event {
         id: EventId(id),
@@ -94,7 +101,7 @@ mod tests {
         let call = CallId("c1".into());
         let result_event = |root: &str| {
             let long = Outcome::ok("x".repeat(limits::RESULT_MAX_BYTES * 2));
-            event(&call, "t".into(), &long, (RootId(root.into()), 3), Timestamp::UNIX_EPOCH)
+            event(&call, "t".into(), &long, (RootId(root.into()), 3), Timestamp::UNIX_EPOCH, false)
         };
         let asked = result_event("asked");
         assert_eq!((asked.envelope.root.0.as_str(), asked.envelope.hop), ("asked", 3));

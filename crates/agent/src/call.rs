@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::Trust;
-use crate::id::{CallId, CycleId};
+use crate::id::{CallId, ClaimId, CycleId};
 use crate::limits;
 use crate::quote;
 
@@ -50,6 +50,26 @@ pub enum CallState {
 }
 
 impl CallState {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Who runs a call.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Runner {
+    /// The server.
+    Node,
+    /// A worker: a program outside that claims the call.
+    Worker,
+}
+
+impl Runner {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -131,15 +151,36 @@ impl Outcome {
         Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None, trust: None }
     }
 
+    /// The worker that had the call stopped renewing its claim.
+    pub fn abandoned() -> Self {
+        let text = "the worker that had it stopped answering; unknown whether it happened. Find out before you try again.";
+        Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None, trust: Some(Trust::Operator) }
+    }
+
+    /// No worker took the call.
+    pub fn not_claimed(after_ms: u128) -> Self {
+        let text = format!("no worker took it within {after_ms} ms; nothing of it was done");
+        Self { trust: Some(Trust::Operator), ..Self::error(text) }
+    }
+
     /// The call exceeded even the time allowed to a detached call.
-    pub fn given_up(effect: Effect, after_ms: u128) -> Self {
-        let happened = if effect == Effect::Unsafe { "; unknown whether it happened" } else { "" };
-        Self::error(format!("no answer within {after_ms} ms; given up{happened}"))
+    pub fn given_up(effect: Effect, runner: Runner, after_ms: u128) -> Self {
+        let by_worker = runner == Runner::Worker;
+        let happened =
+            if by_worker || effect == Effect::Unsafe { "; unknown whether it happened" } else { "" };
+        // What a worker says after all is still worth an event.
+        let status = if by_worker { OutcomeStatus::Unknown } else { OutcomeStatus::Error };
+        Self { status, ..Self::error(format!("no answer within {after_ms} ms; given up{happened}")) }
     }
 
     /// An operator canceled the call. The text says what is known about whether it happened.
     pub fn canceled(row: &CallRow) -> Self {
         let known = match (row.effect, row.state) {
+            (Effect::Unsafe, CallState::Planned | CallState::Detached)
+                if row.runner == Runner::Worker && row.claim.is_none() =>
+            {
+                " before a worker took it; nothing of it was done"
+            }
             (Effect::Unsafe, CallState::Planned) => " before it began; nothing of it was done",
             (Effect::Unsafe, _) => " after it had begun; unknown whether it happened",
             (Effect::Idempotent, _) => "; it may have happened already",
@@ -243,6 +284,10 @@ pub struct CallRow {
     pub effect: Effect,
     /// Version of the tool at the time of the decision.
     pub tool_version: String,
+    /// Who runs it; no one else ever does.
+    pub runner: Runner,
+    /// The newest claim, once a worker has claimed it.
+    pub claim: Option<ClaimId>,
     /// Whether the open cycle waits for it. If `false`, its outcome becomes an event.
     pub awaited: bool,
     /// Its state.
@@ -308,6 +353,8 @@ mod tests {
             arguments: "{}".into(),
             effect,
             tool_version: "1".into(),
+            runner: Runner::Node,
+            claim: None,
             awaited: false,
             state: CallState::Detached,
             outcome: None,

@@ -302,6 +302,7 @@ pub fn closes(changes: &Changes) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Runner;
     use crate::changes::Idle;
     use crate::id::{AgentId, EntityId, MessageId};
     use uuid::Uuid;
@@ -451,6 +452,8 @@ mod tests {
             arguments: arguments.into(),
             effect: Effect::Inward,
             tool_version: "1".into(),
+            runner: Runner::Node,
+            claim: None,
             awaited: true,
             state: crate::call::CallState::Done,
             outcome: None,

@@ -134,6 +134,7 @@ mod tests {
             asynchronous: false,
             version: String::new(),
             labels: labels.iter().copied().collect(),
+            worker: None,
             foreign: false,
             counted: OnceLock::new(),
         }

@@ -60,6 +60,10 @@ uuid_id!(
     GoalId
 );
 uuid_id!(
+    /// The right of one worker to run one call, until another worker gets it.
+    ClaimId
+);
+uuid_id!(
     /// An API key; the secret itself is stored as a hash.
     CredentialId
 );

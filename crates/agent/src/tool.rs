@@ -128,6 +128,8 @@ pub struct ToolSpec {
     pub version: String,
     /// What it does with what the agent knows; an inward tool has none.
     pub labels: ToolLabels,
+    /// The version that a worker must have to run it; `None` if the server runs it.
+    pub worker: Option<String>,
     /// Whether strangers wrote its description: then it counts as their text.
     pub foreign: bool,
     /// The result of [`ToolSpec::tokens`]; empty in a new specification.

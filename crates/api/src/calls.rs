@@ -1,6 +1,6 @@
 //! The JSON of tool calls.
 
-use agent::call::{CallRow, CallState, Effect, OutcomeStatus, head_and_tail};
+use agent::call::{CallRow, CallState, Effect, OutcomeStatus, Runner, head_and_tail};
 use agent::id::{AgentId, CallId, CycleId};
 use agent::limits;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,9 @@ pub struct Call {
     /// Whether the call may be repeated after a crash.
     #[schema(value_type = names::Effect)]
     pub effect: Effect,
+    /// Who runs it.
+    #[schema(value_type = names::Runner)]
+    pub runner: Runner,
     /// State of the call.
     #[schema(value_type = names::CallState)]
     pub state: CallState,
@@ -50,6 +53,7 @@ impl Call {
             tool: row.tool,
             arguments: bound(&row.arguments),
             effect: row.effect,
+            runner: row.runner,
             state: row.state,
             status: row.outcome.as_ref().map(|outcome| outcome.status),
             outcome: row.outcome.as_ref().map(|outcome| bound(&outcome.text)),

@@ -32,6 +32,7 @@ mod recall;
 mod spaces;
 mod tools;
 mod watch;
+mod workers;
 
 pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, DeadEventsJson, EventAccepted, FactsJson, LastRunJson,
@@ -52,6 +53,10 @@ pub use tools::{
 pub use watch::{
     AgentNow, AgentSnapshot, Closed, DraftNow, Gap, IdleNow, Recent, RecentItemJson, ServerSnapshot,
     SpaceSnapshot,
+};
+pub use workers::{
+    ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson, ToolWorkersJson, WorkerClaim,
+    WorkerToolJson,
 };
 
 /// The health of the server process.

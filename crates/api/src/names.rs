@@ -70,6 +70,8 @@ names! {
     Effect = of!(agent::call::Effect: Inward ReadOnly Idempotent Unsafe);
     /// The state of a call.
     CallState = of!(agent::call::CallState: Planned Started Detached Done);
+    /// Who runs a call.
+    Runner = of!(agent::call::Runner: Node Worker);
     /// How a call ended.
     OutcomeStatus = of!(agent::call::OutcomeStatus: Ok Error Pending Unknown Canceled);
     /// Why an agent sleeps although events may be waiting.

@@ -55,10 +55,11 @@ pub struct NewEntity {
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
     /// What the key may do: `admin` (everything), `operator:read` (read everything that an admin key may read, and
-    /// change nothing), `person` (whatever the person in `entity` may do) or `service:NAME` (send events as the service
-    /// `NAME`, and nothing else).
+    /// change nothing), `person` (whatever the person in `entity` may do), `service:NAME` (send events as the service
+    /// `NAME`, and nothing else) or `worker:TOOL` (run the calls of the worker tools with this name, or of all that a
+    /// pattern with `*` names, and nothing else).
     #[schema(
-        pattern = "^(admin|operator:read|person|service:.+)$",
+        pattern = "^(admin|operator:read|person|service:.+|worker:.+)$",
         max_length = 208,
         example = "operator:read"
     )]
@@ -101,7 +102,7 @@ pub struct KeyJson {
     /// key: only its hash is stored, so it cannot be shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// What the key may do: `admin`, `operator:read`, `person` or `service:NAME`.
+    /// What the key may do: `admin`, `operator:read`, `person`, `service:NAME` or `worker:TOOL`.
     pub scope: String,
     /// Person that the key belongs to; `null` for all other scopes.
     pub entity: Option<EntityId>,
@@ -123,7 +124,7 @@ impl From<CredentialRow> for KeyJson {
         let Credential { id, scope, label, expires_at, used_at } = credential;
         let entity = match scope {
             Scope::Person(entity) => Some(entity),
-            Scope::Admin | Scope::Read | Scope::Service(_) => None,
+            Scope::Admin | Scope::Read | Scope::Service(_) | Scope::Worker(_) => None,
         };
         let scope = scope.to_string();
         Self { id, secret: None, scope, entity, label, created_at, expires_at, used_at, revoked_at }
@@ -133,7 +134,7 @@ impl From<CredentialRow> for KeyJson {
 /// The key that the request was sent with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Whoami {
-    /// What the key may do: `admin`, `operator:read`, `person` or `service:NAME`.
+    /// What the key may do: `admin`, `operator:read`, `person`, `service:NAME` or `worker:TOOL`.
     pub scope: String,
     /// Person that the key belongs to; left out for all other scopes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

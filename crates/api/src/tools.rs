@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::names;
+use super::{ToolWorkersJson, names};
 
 /// A tool that agents can have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -34,6 +34,9 @@ pub struct ToolJson {
     pub labels: Vec<String>,
     /// Hash of what a model reads of it; a prebuilt tool has a version number.
     pub version: String,
+    /// Calls and waiting workers of a tool that workers run; left out for any other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<ToolWorkersJson>,
     /// Whether every server has it.
     pub prebuilt: bool,
     /// File that declares it; left out if it is prebuilt or was declared through the API.
@@ -58,6 +61,7 @@ impl ToolJson {
             timeout_ms: u64::try_from(spec.timeout.as_millis()).unwrap_or(u64::MAX),
             labels: spec.labels.iter().map(|label| label.as_str().to_owned()).collect(),
             version: spec.version.clone(),
+            workers: None,
             prebuilt: true,
             file: None,
             declaration: None,

@@ -57,6 +57,7 @@ fn spec(name: &str, effect: Effect) -> ToolSpec {
         timeout: TIMEOUT * 2,
         version: "1".to_owned(),
         labels: agent::tool::ToolLabels::default(),
+        worker: None,
         foreign: false,
         counted: OnceLock::new(),
     }

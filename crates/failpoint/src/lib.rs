@@ -35,6 +35,8 @@ pub const POINTS: &[&str] = &[
     "tool.begins",
     "tool.running",
     "tool.done",
+    "worker.claimed",
+    "worker.answered",
     "settle.before",
     "settle.committed",
     "close.before",

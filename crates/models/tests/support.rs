@@ -34,6 +34,7 @@ pub(crate) fn tool(name: &str) -> ToolSpec {
         asynchronous: false,
         version: "1".into(),
         labels: agent::tool::ToolLabels::default(),
+        worker: None,
         foreign: false,
         counted: OnceLock::new(),
     }

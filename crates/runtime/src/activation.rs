@@ -491,10 +491,10 @@ impl<'a> Driver<'a> {
             OutwardEvent::Overdue(work) => {
                 let (call, span) = (work.row.id.clone(), work.span());
                 self.cycle.timed(call.clone(), span);
-                let (timeout, slot) =
-                    (work.context.timeout(&work.row), self.node_context.detached.free_slot());
-                let goes_on = self.cycle.overdue(&call, timeout, slot.is_some());
-                match slot.filter(|_| goes_on) {
+                let (timeout, room) =
+                    (work.context.timeout(&work.row), self.node_context.detached.room(&work.row));
+                let goes_on = self.cycle.overdue(&call, timeout, room.is_some());
+                match room.filter(|_| goes_on) {
                     Some(slot) => self.node_context.detached.adopt(*work, slot),
                     None => work.context.publish_done(
                         &work.row,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use agent::call::{CallRow, Outcome, OutcomeStatus, Recovery, recover};
+use agent::call::{CallRow, Outcome, OutcomeStatus, Recovery, Runner, recover};
 use agent::cycle::Span;
 use agent::id::CallId;
 use agent::limits;
@@ -46,17 +46,24 @@ impl DetachedCalls {
         Arc::new(Self { ports, node, running: Mutex::default(), slots, ended: Notify::new() })
     }
 
-    /// A slot for one more call, if one is free.
-    pub(crate) fn free_slot(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.slots).try_acquire_owned().ok()
+    /// Room for the call, if there is: a slot, or none for a call that a worker runs.
+    pub(crate) fn room(&self, row: &CallRow) -> Option<Option<OwnedSemaphorePermit>> {
+        match row.runner {
+            Runner::Node => Arc::clone(&self.slots).try_acquire_owned().ok().map(Some),
+            Runner::Worker => Some(None),
+        }
     }
 
-    /// Begins a call as soon as a slot is free. One that runs already (its cycle was resumed) is left alone.
+    /// Begins a call as soon as a slot is free; one that a worker runs needs none. One that runs already (its cycle was
+    /// resumed) is left alone.
     pub(crate) fn start(self: &Arc<Self>, context: &CallContext, row: CallRow, step: tracing::Span) {
         let (slots, call_context, call) = (Arc::clone(&self.slots), context.clone(), row.clone());
         let limit = context.detached_timeout(&row);
         self.run(context.clone(), row, async move {
-            let slot = slots.acquire_owned().await;
+            let slot = match call.runner {
+                Runner::Node => Some(slots.acquire_owned().await),
+                Runner::Worker => None,
+            };
             let ended = bounded(OutwardCall::begin(&call_context, call, &step), limit).await;
             drop(slot);
             ended
@@ -64,7 +71,7 @@ impl DetachedCalls {
     }
 
     /// Lets a call run on that exceeded its time-out.
-    pub(crate) fn adopt(self: &Arc<Self>, work: OutwardCall, slot: OwnedSemaphorePermit) {
+    pub(crate) fn adopt(self: &Arc<Self>, work: OutwardCall, slot: Option<OwnedSemaphorePermit>) {
         let (context, row) = (work.context.clone(), work.row.clone());
         context.publish_done(&row, OutcomeStatus::Pending, "", work.span());
         self.run(context, row, async move {
@@ -139,6 +146,12 @@ impl DetachedCalls {
             if self.lock().contains_key(&detached.row.id) {
                 continue;
             }
+            if detached.row.runner == Runner::Worker {
+                // Only a worker runs it; its claim, if it has one, holds.
+                let context = CallContext::resumed(&detached, &self.ports);
+                self.start(&context, detached.row, tracing::Span::none());
+                continue;
+            }
             let times = match self.ports.calls.take_up(detached.row.id.clone()).await {
                 Ok(Some(times)) => times,
                 Ok(None) | Err(CallError::Unknown(_)) => continue,
@@ -168,7 +181,14 @@ async fn bounded(mut work: OutwardCall, limit: Duration) -> (Outcome, Span) {
     tokio::select! {
         biased;
         ended = work.finish() => ended,
-        () = clock.sleep(limit) => (Outcome::given_up(work.row.effect, limit.as_millis()), work.span()),
+        () = clock.sleep(limit) => {
+            let unclaimed = work.row.runner == Runner::Worker && !work.context.was_claimed(&work.row);
+            let outcome = match unclaimed {
+                true => Outcome::not_claimed(limit.as_millis()),
+                false => Outcome::given_up(work.row.effect, work.row.runner, limit.as_millis()),
+            };
+            (outcome, work.span())
+        }
     }
 }
 
@@ -178,14 +198,18 @@ async fn deliver(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome
     let mut attempt = 1;
     loop {
         let Some(this) = detached.upgrade() else { return };
-        let answer =
-            FinishedCall { id: row.id.clone(), outcome: outcome.clone(), at: this.ports.clock.now() };
+        let answer = FinishedCall {
+            id: row.id.clone(),
+            outcome: outcome.clone(),
+            at: this.ports.clock.now(),
+            claim: None,
+        };
         let error = match this.ports.calls.finish(answer).await {
             Ok(Finish::Late(agent, notifications) | Finish::Awaited(agent, notifications)) => {
                 this.node.notify(notifications);
                 return this.node.recheck(agent);
             }
-            Ok(Finish::Already) | Err(CallError::Unknown(_)) => return,
+            Ok(Finish::Already | Finish::NotClaimed) | Err(CallError::Unknown(_)) => return,
             Err(CallError::Store(error)) => error,
         };
         let pause = match &error {

@@ -29,6 +29,7 @@ mod think;
 mod tool_runner;
 mod turn;
 mod warm;
+pub mod workers;
 
 pub use declared::{ApproveError, DeclareError, approve_tools, change_tools, use_tools};
 
@@ -62,6 +63,8 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Entropy: ids and jitter.
     pub ids: Arc<dyn Ids>,
+    /// The calls that wait for workers.
+    pub workers: Arc<workers::Workers>,
     /// Held while declared tools are changed.
     pub declaring: Arc<tokio::sync::Mutex<()>>,
     /// What watchers see, and the bus that carries it.
@@ -93,6 +96,7 @@ impl Ports {
             toolbox,
             clock,
             ids,
+            workers: Arc::default(),
             declaring: Arc::default(),
             live: Arc::default(),
             bounds: Bounds::default(),

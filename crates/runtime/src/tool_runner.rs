@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::call::{CallRow, Effect, Outcome, OutcomeStatus};
+use agent::call::{CallRow, Effect, Outcome, OutcomeStatus, Runner};
 use agent::changes::Inward;
 use agent::cycle::{Cycle, Span};
 use agent::event::Trust;
@@ -69,6 +69,11 @@ impl CallContext {
         }
     }
 
+    /// Whether a worker has or had the call.
+    pub(crate) fn was_claimed(&self, row: &CallRow) -> bool {
+        row.claim.is_some() || self.ports.workers.was_claimed(&row.id)
+    }
+
     /// The clock of the calls.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.ports.clock
@@ -100,19 +105,29 @@ impl CallContext {
             biased;
             done = self.work(row, pending) => done,
             () = self.ports.clock.sleep(timeout) => {
-                Err(ToolError::new(Outcome::given_up(row.effect, timeout.as_millis()).text))
+                Err(ToolError::new(Outcome::given_up(row.effect, row.runner, timeout.as_millis()).text))
             }
         }
     }
 
+    /// What a worker runs is offered until it is answered. A call that a worker has already stays its own, whatever
+    /// happened to the tool.
     async fn work(&self, row: &CallRow, pending: &Inward) -> Result<Done, ToolError> {
-        let Some(tool) = self.tools.tool(&row.tool) else {
+        let tool = self.tools.tool(&row.tool);
+        if row.claim.is_some() {
+            let version = tool.and_then(|tool| tool.spec().worker.as_deref());
+            return self.offered(row, version.unwrap_or_default()).await;
+        }
+        let Some(tool) = tool else {
             return Err(ToolError::new(format!("the tool `{}` no longer exists", row.tool)));
         };
         if tool.spec().version != row.tool_version {
             return Err(ToolError::new(changed(row)));
         }
         let arguments = tool.check(&row.arguments).map_err(ToolError::new)?;
+        if let Some(version) = tool.spec().worker.as_deref().filter(|_| row.runner == Runner::Worker) {
+            return self.offered(row, version).await;
+        }
         let context = ToolContext {
             agent: self.agent,
             cycle: self.cycle,
@@ -127,6 +142,11 @@ impl CallContext {
             lookup: &*self.ports.lookup as &dyn Lookup,
         };
         tool.call(arguments, context).await
+    }
+
+    async fn offered(&self, row: &CallRow, version: &str) -> Result<Done, ToolError> {
+        let outcome = self.ports.workers.run(&*self.ports.clock, self.agent, row, version).await;
+        Ok(Done { outcome, inward: Inward::default() })
     }
 
     /// Runs a call and measures when it ran.

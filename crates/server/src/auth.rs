@@ -34,6 +34,8 @@ pub(crate) enum Access {
     Member,
     /// Admin keys and keys of services; the handler checks the name of the service.
     Service,
+    /// Admin keys and keys of workers; the handler checks the names of the tools.
+    Worker,
     /// Admin keys.
     Admin,
 }
@@ -47,6 +49,7 @@ impl Access {
             Self::Person => "person",
             Self::Member => "member",
             Self::Service => "service",
+            Self::Worker => "worker",
             Self::Admin => "admin",
         }
     }
@@ -58,6 +61,7 @@ impl Access {
             Scope::Read => reads,
             Scope::Person(_) => matches!(self, Self::Public | Self::AnyKey | Self::Person | Self::Member),
             Scope::Service(_) => matches!(self, Self::Public | Self::AnyKey | Self::Service),
+            Scope::Worker(_) => matches!(self, Self::Public | Self::AnyKey | Self::Worker),
         }
     }
 
@@ -66,6 +70,7 @@ impl Access {
         let detail = match scope {
             Scope::Read => "this key may only read",
             Scope::Service(_) => "this key may only send events of its service",
+            Scope::Worker(_) => "this key may only claim and answer calls of its tools",
             Scope::Admin | Scope::Person(_) => "this needs an admin key",
         };
         Problem::new(Code::Forbidden, detail)
@@ -88,7 +93,7 @@ impl Caller {
     pub(crate) fn entity(&self) -> Option<EntityId> {
         match self.credential.scope {
             Scope::Person(entity) => Some(entity),
-            Scope::Admin | Scope::Read | Scope::Service(_) => None,
+            Scope::Admin | Scope::Read | Scope::Service(_) | Scope::Worker(_) => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use agent::config::BadConfig;
 use agent::entity::BadHandle;
-use agent::port::{Denial, RecallError, RegistryError, StoreError};
+use agent::port::{CallError, Denial, RecallError, RegistryError, StoreError};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,10 @@ codes! {
     KeyOver = "key_over", 409;
     /// The call already has its outcome.
     CallOver = "call_over", 409;
+    /// The worker does not have the call any more.
+    ClaimLost = "claim_lost", 409;
+    /// The tool is declared for another version of workers.
+    WorkerVersion = "worker_version", 409;
     /// The body is too large.
     BodyTooLarge = "body_too_large", 413;
     /// The path and query of the request are too long.
@@ -319,6 +323,8 @@ pub(crate) enum WriteResponse<T> {
     Existing(T),
     /// Removed.
     Removed,
+    /// There is nothing to answer with.
+    Nothing,
 }
 
 impl<T: Serialize> IntoResponse for WriteResponse<T> {
@@ -329,7 +335,7 @@ impl<T: Serialize> IntoResponse for WriteResponse<T> {
             }
             Self::CreatedOnce(body) => (StatusCode::CREATED, axum::Json(body)).into_response(),
             Self::Existing(body) => axum::Json(body).into_response(),
-            Self::Removed => StatusCode::NO_CONTENT.into_response(),
+            Self::Removed | Self::Nothing => StatusCode::NO_CONTENT.into_response(),
         }
     }
 }
@@ -349,6 +355,15 @@ impl From<StoreError> for Problem {
                 .hint("`viv verify` lists what is wrong, `viv restore` restores a backup"),
             StoreError::Closed => Self::new(Code::Closing, detail),
             StoreError::Broken(_) => Self::new(Code::Broken, detail).hint("start the server again"),
+        }
+    }
+}
+
+impl From<CallError> for Problem {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Unknown(call) => Self::not_found("call", &call.0),
+            CallError::Store(error) => error.into(),
         }
     }
 }

@@ -31,6 +31,7 @@ struct Usage {
 struct Held {
     requests: usize,
     streams: usize,
+    claims: usize,
     bytes: usize,
 }
 
@@ -41,6 +42,13 @@ pub(crate) struct InFlight {
     key: CredentialId,
     operator: bool,
     bytes: Mutex<usize>,
+}
+
+/// One claim of a worker that waits for a call; dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct WaitingClaim {
+    quotas: Arc<Quotas>,
+    key: CredentialId,
 }
 
 /// One open stream; dropping it ends it.
@@ -87,6 +95,20 @@ impl Quotas {
         Ok(StreamSlot { quotas: Arc::clone(self), key, operator })
     }
 
+    /// Begins to wait for a call. Some requests of the key are left for renewals and answers.
+    pub(crate) fn claim(self: &Arc<Self>, caller: &Caller) -> Result<WaitingClaim, Problem> {
+        let (key, most) = (caller.credential.id, limits::WORKER_CLAIMS_PER_KEY);
+        let mut usage = self.lock();
+        let held = usage.keys.entry(key).or_default();
+        if held.claims >= most {
+            let detail =
+                format!("this key has {most} claims that wait for a call, the most that one key may have");
+            return Err(Problem::new(Code::TooManyRequests, detail).hint("use more keys"));
+        }
+        held.claims += 1;
+        Ok(WaitingClaim { quotas: Arc::clone(self), key })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Usage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,6 +119,7 @@ impl Usage {
         let Some(held) = self.keys.get_mut(&key) else { return };
         held.requests -= what.requests;
         held.streams -= what.streams;
+        held.claims -= what.claims;
         held.bytes -= what.bytes;
         if *held == Held::default() {
             self.keys.remove(&key);
@@ -137,7 +160,13 @@ impl Drop for InFlight {
         let mut usage = self.quotas.lock();
         usage.bytes -= bytes;
         usage.others.bytes -= if self.operator { 0 } else { bytes };
-        usage.release(self.key, Held { requests: 1, streams: 0, bytes });
+        usage.release(self.key, Held { requests: 1, bytes, ..Held::default() });
+    }
+}
+
+impl Drop for WaitingClaim {
+    fn drop(&mut self) {
+        self.quotas.lock().release(self.key, Held { claims: 1, ..Held::default() });
     }
 }
 

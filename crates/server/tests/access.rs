@@ -52,6 +52,7 @@ async fn keys(world: &World) -> Vec<(&'static str, Option<String>)> {
     let (id, revoked) = key(json!({"scope": "admin"})).await;
     assert_eq!(world.ask(Method::DELETE, &format!("/v1/keys/{id}"), ADMIN, None).await.status, 200);
     let service = key(json!({"scope": "service:github"})).await.1;
+    let worker = key(json!({"scope": "worker:resize"})).await.1;
     let read = key(json!({"scope": "operator:read"})).await.1;
     let person = key(json!({"scope": "person", "entity": "you"})).await.1;
     let bearer = |key: &str| Some(format!("Bearer {key}"));
@@ -66,6 +67,7 @@ async fn keys(world: &World) -> Vec<(&'static str, Option<String>)> {
         ("expired", bearer(&expired)),
         ("revoked", bearer(&revoked)),
         ("service", bearer(&service)),
+        ("worker", bearer(&worker)),
         ("operator:read", bearer(&read)),
         ("person", bearer(&person)),
         ("admin", bearer(ADMIN)),
@@ -81,8 +83,8 @@ fn refusal(policy: &str, method: &Method, key: &str) -> Option<&'static str> {
         (_, "expired") => return Some("key_expired"),
         (_, "admin") | ("any_key", _) => true,
         (_, "operator:read") => method == Method::GET,
-        ("person" | "member", "person") | ("service", "service") => true,
-        ("person" | "member" | "service" | "admin", "person" | "service") => false,
+        ("person" | "member", "person") | ("service", "service") | ("worker", "worker") => true,
+        ("person" | "member" | "service" | "worker" | "admin", "person" | "service" | "worker") => false,
         unknown => panic!("no rule for {unknown:?}"),
     };
     (!permitted).then_some("forbidden")

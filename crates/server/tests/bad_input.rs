@@ -76,7 +76,7 @@ async fn every_bad_body_gets_one_clear_error() {
     check("/v1/spaces/home/members", json!({"entity": "nobody"}), 404, "not_found", "`nobody`").await;
     let keys = "/v1/keys";
     check(keys, json!({}), 422, "wrong_type", "missing field `scope`").await;
-    check(keys, json!({"scope": "root"}), 422, "bad_value", "`service:NAME`, got `root`").await;
+    check(keys, json!({"scope": "root"}), 422, "bad_value", "`worker:TOOL`, got `root`").await;
     check(keys, json!({"scope": "person"}), 422, "bad_value", "`entity` is missing").await;
     check(keys, json!({"scope": "person", "entity": "muhammad"}), 422, "not_human", "people").await;
     check(keys, json!({"scope": "person", "entity": "nobody"}), 404, "not_found", "`nobody`").await;

@@ -1,6 +1,6 @@
 //! Tool calls of an agent: list the open ones, cancel one.
 
-use agent::call::{CallRow, CallState, Effect};
+use agent::call::{CallRow, CallState, Effect, Runner};
 use agent::changes::{Changes, CommitKind};
 use agent::entry::EntryKind;
 use agent::id::{CallId, CycleId, MessageId};
@@ -17,7 +17,7 @@ use crate::world::{ADMIN, World, open_cycle};
 const CALLS: &str = "/v1/agents/muhammad/calls";
 
 /// Opens a cycle with a call of a visible tool; returns the call's id.
-async fn open_call(world: &World) -> CallId {
+pub(crate) async fn open_call(world: &World, tool: &str, runner: Runner) -> CallId {
     let cycle = CycleId(Uuid::from_u128(5));
     let sent = json!({"service": "jira", "payload": {"issue": 7}});
     world.post("/v1/agents/muhammad/events", sent).await;
@@ -32,10 +32,12 @@ async fn open_call(world: &World) -> CallId {
         cycle,
         step: 0,
         index: 0,
-        tool: "build".into(),
+        tool: tool.into(),
         arguments: r#"{"target":"all"}"#.into(),
         effect: Effect::Unsafe,
         tool_version: "1".into(),
+        runner,
+        claim: None,
         awaited: true,
         state: CallState::Planned,
         outcome: None,
@@ -78,7 +80,7 @@ async fn open_call(world: &World) -> CallId {
 async fn an_open_call_is_listed_and_canceled_and_streams_get_its_changed_message() {
     let world = World::new().await;
     assert_eq!(world.get(CALLS).await.json, json!({"items": [], "next": null}));
-    let id = open_call(&world).await;
+    let id = open_call(&world, "build", Runner::Node).await;
     let open = world.get(CALLS).await.json["items"].clone();
     assert_eq!((&open[0]["id"], &open[0]["state"]), (&json!(id), &json!("planned")));
     let mut listener = world.ports.live.bus().subscribe(Topic::Space(world.home));

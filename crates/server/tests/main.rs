@@ -18,4 +18,5 @@ mod messages;
 mod reference;
 mod sockets;
 mod streams;
+mod workers;
 mod world;

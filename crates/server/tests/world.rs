@@ -25,7 +25,7 @@ use scenario::clock::{SimClock, SimIds};
 use serde_json::{Value, json};
 use server::{Options, keys, router};
 use storage::sqlite::Sqlite;
-use testkit::test_tools::{Counters, EmptyToolbox, TestToolbox};
+use testkit::test_tools::{Counters, EmptyToolbox, TestToolbox, by_workers, look};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -125,7 +125,9 @@ impl World {
         let (you, agent, home) = (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.id);
         assert!(store.found(founding).await.unwrap());
         let (sender, signals) = mpsc::channel(64);
-        let toolbox = TestToolbox::with_all(Arc::new(EmptyToolbox), &Counters::new());
+        let counters = Counters::new();
+        let toolbox = TestToolbox::with_all(Arc::new(EmptyToolbox), &counters)
+            .with(by_workers("resize", look(&counters)));
         let ports = Ports::new(
             Arc::new(store),
             Arc::new(OneModel),

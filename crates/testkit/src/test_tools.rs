@@ -167,6 +167,13 @@ pub fn asynchronous(name: &str, tool: Arc<dyn Tool>, timeout: Duration) -> Arc<d
     Arc::new(WithSpec { spec, tool })
 }
 
+/// `tool` under that name, run by workers of version 1 in place of the server.
+pub fn by_workers(name: &str, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let (name, worker) = (name.to_owned(), Some("1".to_owned()));
+    let spec = ToolSpec { name, worker, counted: OnceLock::new(), ..tool.spec().clone() };
+    Arc::new(WithSpec { spec, tool })
+}
+
 struct WithSpec {
     spec: ToolSpec,
     tool: Arc<dyn Tool>,
@@ -212,6 +219,7 @@ fn test_tool(
         asynchronous: false,
         version: "1".to_owned(),
         labels: agent::tool::ToolLabels::default(),
+        worker: None,
         foreign: false,
         counted: OnceLock::new(),
     };

@@ -12,6 +12,7 @@ use crate::http::HttpTool;
 use crate::mcp::{McpListing, McpServer, McpTool};
 use crate::secret::Secrets;
 use crate::typed::typed;
+use crate::worker::WorkerTool;
 use crate::{
     ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, read_outcome, recall,
     send_message,
@@ -139,6 +140,10 @@ impl DeclaredTools {
             ToolKind::Http => {
                 let (connector, secrets) = (Arc::clone(&self.connector), Arc::clone(&self.secrets));
                 let built = HttpTool::new(declaration, connector, secrets);
+                built.map(|tool| Arc::new(tool) as Arc<dyn Tool>).map_err(texts)
+            }
+            ToolKind::Worker => {
+                let built = WorkerTool::new(&declaration);
                 built.map(|tool| Arc::new(tool) as Arc<dyn Tool>).map_err(texts)
             }
             ToolKind::Mcp => {

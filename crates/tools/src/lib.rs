@@ -2,7 +2,7 @@
 //!
 //! Prebuilt tools are inward: they only read, and return their changes, which take effect in the commit of
 //! the step that called them. Tools that reach the world are read from declarations and send their requests through
-//! one [`connector`], or are calls to a server of the [`mcp`] protocol. This crate depends on neither the runtime nor a store: it reads through
+//! one [`connector`], are calls to a server of the [`mcp`] protocol, or are run by programs that claim them. This crate depends on neither the runtime nor a store: it reads through
 //! [`agent::port::Lookup`], which returns only data that the agent may read.
 
 mod arguments;
@@ -29,5 +29,6 @@ mod space_ref;
 mod template;
 mod turn;
 mod typed;
+mod worker;
 
 pub use kit::{BadTool, ToolKit, prebuilt};

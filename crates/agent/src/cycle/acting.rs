@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::decide::{done_refusal, finish_step, lowest_trust, outcomes};
 use super::{ActivationEnd, After, At, Cycle, Next, Span, State, names};
-use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
+use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus, Runner};
 use crate::changes::{CallChange, CommitKind};
 use crate::entry::{Entry, EntryKind};
 use crate::id::CallId;
@@ -69,7 +69,8 @@ impl Acting {
     /// Cancels all unsafe calls that have not started; the model reads why.
     pub(super) fn cancel_unsafe(&mut self, why: &str) {
         for row in self.calls.iter().filter(|row| row.effect == Effect::Unsafe) {
-            if row.state == CallState::Planned && row.outcome.is_none() {
+            let runs = self.running.contains(&row.id);
+            if row.state == CallState::Planned && row.outcome.is_none() && !runs {
                 let outcome =
                     Outcome { status: OutcomeStatus::Canceled, text: why.into(), detail: None, trust: None };
                 self.arrived.push((row.id.clone(), outcome));
@@ -153,12 +154,18 @@ impl Cycle {
     }
 
     /// Starts the calls that may run now: repeatable ones in parallel, unsafe ones one at a time. An unsafe call
-    /// is committed as started just before, so a crash leaves at most one with an unknown outcome.
+    /// is committed as started just before, so a crash leaves at most one with an unknown outcome. For the first one of a
+    /// step that a worker runs the claim does that: the decision was committed just before.
     fn start_calls(&mut self, mut acting: Acting, now: Timestamp) -> Next {
         let stopping = self.outside.park.is_some();
         let open = |row: &&CallRow| row.outcome.is_none();
         let next_unsafe = acting.calls.iter().filter(open).find(|row| row.effect == Effect::Unsafe);
-        if let Some(row) = next_unsafe.filter(|row| row.state == CallState::Planned && !stopping) {
+        let first_unsafe = acting.calls.iter().find(|row| row.effect == Effect::Unsafe);
+        let claim_starts = |row: &CallRow| {
+            row.runner == Runner::Worker && first_unsafe.is_some_and(|first| first.id == row.id)
+        };
+        let starts = |row: &&CallRow| row.state == CallState::Planned && !stopping && !claim_starts(row);
+        if let Some(row) = next_unsafe.filter(starts) {
             let change = CallChange { id: row.id.clone(), state: CallState::Started, outcome: None };
             let mut changes = self.changes(CommitKind::Start, now);
             changes.call_changes = vec![change];
@@ -166,7 +173,9 @@ impl Cycle {
             return self.commit(changes, After::Acting(acting));
         }
         let not_started = |row: &&CallRow| row.outcome.is_none() && !acting.running.contains(&row.id);
-        let may_run = |row: &&CallRow| row.effect != Effect::Unsafe || row.state == CallState::Started;
+        let may_run = |row: &&CallRow| {
+            row.effect != Effect::Unsafe || row.state == CallState::Started || claim_starts(row)
+        };
         let rows: Vec<CallRow> = acting.calls.iter().filter(not_started).filter(may_run).cloned().collect();
         if rows.is_empty() || stopping {
             self.state = State::Acting(acting);
@@ -216,7 +225,7 @@ impl Cycle {
         let detaches = room && self.outside.detached < limits::DETACHED_PER_AGENT;
         let outcome = match detaches {
             true => Outcome::overdue(call, timeout.as_millis()),
-            false => Outcome::given_up(row.effect, timeout.as_millis()),
+            false => Outcome::given_up(row.effect, row.runner, timeout.as_millis()),
         };
         let blocks_unsafe = detaches && row.effect == Effect::Unsafe;
         self.outside.detached += usize::from(detaches);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::acting::{self, Acting};
 use super::attempts::{self, End};
 use super::{ActivationEnd, After, At, Cycle, LifeState, Log, Next, Outside, Pinned, Setup, State, Step};
-use crate::call::{CallRow, CallState, Effect, Outcome};
+use crate::call::{CallRow, CallState, Effect, Outcome, Runner};
 use crate::changes::{CommitKind, Settlement, Tried};
 use crate::config::{AgentConfig, Triage};
 use crate::entry::Entry;
@@ -182,7 +182,8 @@ fn resume(mut open: OpenCycle, left: LeftOver, setup: &Setup) -> (OpenCycle, Opt
     open.opening = Some(setup.new_cycle);
     let mut acting = Acting::of(left.calls.into_iter().map(acting::as_reported).collect());
     for row in &acting.calls {
-        if row.state == CallState::Started && row.effect == Effect::Unsafe && !left.canceled {
+        let interrupted = row.runner == Runner::Node && row.effect == Effect::Unsafe;
+        if row.state == CallState::Started && interrupted && !left.canceled {
             // A detached call had started: the process that recovers it reports what is known.
             let outcome = if row.awaited { Outcome::interrupted() } else { Outcome::pending(&row.id) };
             acting.arrived.push((row.id.clone(), outcome));

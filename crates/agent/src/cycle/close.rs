@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::decide::{lowest_trust, outcomes};
 use super::{Acting, ActivationEnd, After, At, Cycle, Next, State, Step};
-use crate::call::{CallRow, CallState, Outcome, OutcomeStatus};
+use crate::call::{CallRow, CallState, Outcome, OutcomeStatus, Runner};
 use crate::changes::{CallChange, Changes, CommitKind, Idle, Settlement};
 use crate::entry::{Entry, EntryKind};
 use crate::event::EventState;
@@ -180,7 +180,7 @@ fn give_up_calls(acting: &Acting) -> (Vec<CallRow>, Vec<CallChange>) {
     for row in rows.iter_mut().filter(|row| row.outcome.is_none()) {
         let arrived = changes.iter().find(|change| change.id == row.id).map(|change| change.outcome.clone());
         row.outcome = arrived.unwrap_or_else(|| {
-            let outcome = Some(canceled_outcome(row.state));
+            let outcome = Some(canceled_outcome(row));
             changes.push(CallChange { id: row.id.clone(), state: CallState::Done, outcome: outcome.clone() });
             outcome
         });
@@ -188,9 +188,12 @@ fn give_up_calls(acting: &Acting) -> (Vec<CallRow>, Vec<CallChange>) {
     (rows, changes)
 }
 
-fn canceled_outcome(state: CallState) -> Outcome {
-    let (status, text) = match state {
-        CallState::Started => (OutcomeStatus::Unknown, "canceled while it ran; unknown whether it happened"),
+fn canceled_outcome(row: &CallRow) -> Outcome {
+    let (status, text) = match (row.state, row.runner) {
+        (CallState::Started, _) => {
+            (OutcomeStatus::Unknown, "canceled while it ran; unknown whether it happened")
+        }
+        (_, Runner::Worker) => (OutcomeStatus::Unknown, "canceled; unknown whether a worker had begun it"),
         _ => (OutcomeStatus::Canceled, "canceled"),
     };
     Outcome { status, text: text.into(), detail: None, trust: None }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::reply_check::{native, stored_arguments, stored_name, unusable};
 use super::text_reply::TextReply;
 use super::{Acting, ActivationEnd, After, At, Cycle, ModelReply, Next, Span, State, Step, names};
-use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
+use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus, Runner};
 use crate::changes::{Changes, CommitKind, EventRef, Inward, Refusal};
 use crate::config::nearest;
 use crate::entry::{Entry, EntryKind};
@@ -120,6 +120,11 @@ impl Cycle {
                     arguments: stored_arguments(&arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
+                    runner: match spec.and_then(|spec| spec.worker.as_ref()) {
+                        Some(_) => Runner::Worker,
+                        None => Runner::Node,
+                    },
+                    claim: None,
                     awaited: !runs_detached || outcome.is_some(),
                     state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
                     outcome,

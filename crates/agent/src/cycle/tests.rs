@@ -78,6 +78,7 @@ fn tool(name: &str, effect: Effect) -> ToolSpec {
         asynchronous: false,
         version: "1".into(),
         labels: ToolLabels::default(),
+        worker: None,
         foreign: false,
         counted: OnceLock::new(),
     }

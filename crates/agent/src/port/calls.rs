@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::{BoxFuture, StoreError};
 use crate::call::{CallRow, Outcome};
 use crate::changes::Notifications;
-use crate::id::{AgentId, CallId, RootId};
+use crate::id::{AgentId, CallId, ClaimId, RootId};
 
 /// The result of answering a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub enum Finish {
     Late(AgentId, Notifications),
     /// The call already had an outcome; nothing was written.
     Already,
+    /// Another worker has claimed the call since, or the claim is of another call; nothing was written.
+    NotClaimed,
 }
 
 /// An answer to a call.
@@ -28,6 +30,17 @@ pub struct FinishedCall {
     pub outcome: Outcome,
     /// When it ended.
     pub at: Timestamp,
+    /// The claim under which a worker ran it; `None` if the answer is not a worker's.
+    pub claim: Option<ClaimId>,
+}
+
+/// A call of a worker tool, with the agent that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerCall {
+    /// The agent.
+    pub agent: AgentId,
+    /// Its row.
+    pub row: CallRow,
 }
 
 /// A call that continues without its cycle.
@@ -65,6 +78,13 @@ pub trait Calls: Send + Sync {
     /// Counts that a detached call is recovered because the process that ran it is gone. Returns how often it was
     /// recovered, or `None` if it is not detached. The count is durable before the call runs again.
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
-    /// Answers a call. Only the first answer counts.
+    /// Gives an open call of a worker tool to a worker, in place of the one that had it. Returns how often it was
+    /// claimed, this time included, or `None` if it is over or not for workers. The claim is durable before the worker
+    /// hears of it.
+    fn claim(&self, call: CallId, claim: ClaimId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
+    /// The call with that id, if workers run it.
+    fn worker_call(&self, call: CallId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>>;
+    /// Answers a call. Only the first answer counts, but for one thing: if all that is known is that the worker stopped
+    /// answering, what that worker says later becomes an event.
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>>;
 }

@@ -249,9 +249,11 @@ pub enum Scope {
     Person(EntityId),
     /// Send events as the service of this name, and nothing else.
     Service(String),
+    /// Run calls of the worker tools with these names, a name or a pattern with `*`, and nothing else.
+    Worker(String),
 }
 
-/// As it is written in the API: `admin`, `operator:read`, `person`, `service:NAME`.
+/// As it is written in the API: `admin`, `operator:read`, `person`, `service:NAME`, `worker:TOOL`.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -259,6 +261,7 @@ impl fmt::Display for Scope {
             Self::Read => f.write_str("operator:read"),
             Self::Person(_) => f.write_str("person"),
             Self::Service(name) => write!(f, "service:{name}"),
+            Self::Worker(tools) => write!(f, "worker:{tools}"),
         }
     }
 }

@@ -306,7 +306,7 @@ pub(crate) enum EntitiesVerb {
 pub(crate) enum KeysVerb {
     /// Create a key; it is printed only once
     Add {
-        /// What it may do: `admin`, `operator:read`, `person` or `service:NAME`
+        /// What it may do: `admin`, `operator:read`, `person`, `service:NAME` or `worker:TOOL`
         scope: String,
         /// The person, by handle or id, of a key with the scope `person`
         #[arg(long, value_name = "NAME|ID")]

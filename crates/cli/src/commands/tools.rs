@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use agent::limits;
-use api::{GuardClearedJson, PageJson, ToolJson, ToolTrial, ToolTried};
+use api::{GuardClearedJson, PageJson, ToolJson, ToolTrial, ToolTried, ToolWorkersJson};
 use client::{Client, agent_path, segment, typed};
 use serde_json::{Value, json};
 use tools::declare::{Declaration, DeclarationMistake, read_json, read_toml};
@@ -80,14 +80,20 @@ fn show(screen: &Screen, tool: &ToolJson) {
     let labels = if tool.labels.is_empty() { "none".to_owned() } else { tool.labels.join(", ") };
     let from =
         tool.file.clone().unwrap_or_else(|| if tool.prebuilt { "prebuilt" } else { "the API" }.to_owned());
-    screen.pairs(&[
+    let mut pairs = vec![
         ("tool", screen.clean_line(&tool.name)),
         ("effect", tool.effect.as_str().to_owned()),
         ("labels", labels),
         ("waits", if tool.asynchronous { "no".to_owned() } else { format!("up to {} ms", tool.timeout_ms) }),
         ("visible", if tool.visible { "yes" } else { "no" }.to_owned()),
         ("from", screen.clean_line(&from)),
-    ]);
+    ];
+    if let Some(workers) = tool.workers {
+        let ToolWorkersJson { waiting_workers, unclaimed_calls, claimed_calls } = workers;
+        pairs.push(("workers", format!("{waiting_workers} wait for a call")));
+        pairs.push(("calls", format!("{unclaimed_calls} wait for a worker, {claimed_calls} have one")));
+    }
+    screen.pairs(&pairs);
     screen.line("");
     screen.text(&tool.description);
     let shown = tool.declaration.as_ref().unwrap_or(&tool.input);

@@ -111,6 +111,7 @@ fn weather() -> ToolSpec {
         asynchronous: false,
         version: "1".to_owned(),
         labels: agent::tool::ToolLabels::default(),
+        worker: None,
         foreign: false,
         counted: OnceLock::new(),
     }

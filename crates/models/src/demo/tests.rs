@@ -56,6 +56,7 @@ fn prompt(items: Vec<Item>) -> Prompt {
         asynchronous: false,
         version: "1".into(),
         labels: agent::tool::ToolLabels::default(),
+        worker: None,
         foreign: false,
         counted: OnceLock::new(),
     };

@@ -80,6 +80,7 @@ impl Armed {
                 asynchronous,
                 version: "1".into(),
                 labels: labels.iter().copied().collect::<ToolLabels>(),
+                worker: None,
                 foreign: false,
                 counted: Default::default(),
             };

@@ -33,3 +33,4 @@ mod stub_vendor;
 mod summaries;
 mod traces;
 mod wire_prefixes;
+mod workers;

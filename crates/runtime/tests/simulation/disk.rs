@@ -11,12 +11,12 @@ use std::time::Duration;
 use agent::call::CallRow;
 use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
 use agent::entry::Entry;
-use agent::id::{AgentId, CallId, CycleId, SpaceId};
+use agent::id::{AgentId, CallId, ClaimId, CycleId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
     Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, DetachedCall, Due, Finish, FinishedCall,
     Lookup, Messages, Recall, RecallError, RecallQuery, Recalled, Registry as _, RequestKey, Store,
-    StoreError, Wakeup,
+    StoreError, Wakeup, WorkerCall,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -363,6 +363,15 @@ impl Calls for Port {
         Box::pin(async move { done.await?.map_err(CallError::Unknown) })
     }
 
+    fn claim(&self, call: CallId, claim: ClaimId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
+        let done = self.write(None, move |sqlite| known(now(sqlite.claim(call, claim))));
+        Box::pin(async move { done.await?.map_err(CallError::Unknown) })
+    }
+
+    fn worker_call(&self, call: CallId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
+        Box::pin(self.read(None, move |sqlite| now(sqlite.worker_call(call))))
+    }
+
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
         let env = Arc::clone(&self.env);
         let done = self.write(None, move |sqlite| {
@@ -372,7 +381,7 @@ impl Calls for Port {
             Ok(match done.await?.map_err(CallError::Unknown)? {
                 Finish::Awaited(agent, echo) => Finish::Awaited(agent, self.echo(echo)),
                 Finish::Late(agent, echo) => Finish::Late(agent, self.echo(echo)),
-                Finish::Already => Finish::Already,
+                other @ (Finish::Already | Finish::NotClaimed) => other,
             })
         })
     }

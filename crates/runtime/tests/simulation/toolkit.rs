@@ -70,6 +70,7 @@ impl Toolkit {
                 asynchronous: asynchronous.is_some(),
                 version: "1".to_owned(),
                 labels: agent::tool::ToolLabels::default(),
+                worker: None,
                 foreign: false,
                 counted: OnceLock::new(),
             };

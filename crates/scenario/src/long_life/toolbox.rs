@@ -60,6 +60,7 @@ fn spec(name: &str, description: &str) -> ToolSpec {
         asynchronous: false,
         version: "1".to_owned(),
         labels: agent::tool::ToolLabels::default(),
+        worker: None,
         foreign: false,
         counted: OnceLock::new(),
     }

@@ -53,7 +53,7 @@ pub(super) async fn create(
 }
 
 async fn read_scope(app: &AppState, scope: &str, entity: Option<&str>) -> Result<Scope, Problem> {
-    let wanted = "`admin`, `operator:read`, `person` or `service:NAME`";
+    let wanted = "`admin`, `operator:read`, `person`, `service:NAME` or `worker:TOOL`";
     let scope = match (scope, entity) {
         ("person", None) => {
             return Err(Problem::new(
@@ -70,12 +70,16 @@ async fn read_scope(app: &AppState, scope: &str, entity: Option<&str>) -> Result
         }
         ("admin", _) => Scope::Admin,
         ("operator:read", _) => Scope::Read,
-        (other, _) => match other.strip_prefix("service:") {
-            Some(name) => {
+        (other, _) => match other.split_once(':') {
+            Some(("service", name)) => {
                 check_service_name("scope", name)?;
                 Scope::Service(name.to_owned())
             }
-            None => {
+            Some(("worker", tools)) => {
+                check_worker_tools(tools)?;
+                Scope::Worker(tools.to_owned())
+            }
+            _ => {
                 let shown: String = other.chars().take(80).collect();
                 return Err(Problem::new(Code::BadValue, format!("`scope` must be {wanted}, got `{shown}`")));
             }
@@ -85,6 +89,17 @@ async fn read_scope(app: &AppState, scope: &str, entity: Option<&str>) -> Result
         None => Ok(scope),
         Some(_) => Err(Problem::new(Code::BadValue, "`entity` is only for keys of the scope `person`")),
     }
+}
+
+fn check_worker_tools(tools: &str) -> Result<(), Problem> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'*');
+    if (1..=64).contains(&tools.len()) && tools.bytes().all(plain) {
+        return Ok(());
+    }
+    let shown: String = tools.chars().take(80).collect();
+    let what =
+        format!("`scope`: wanted `worker:` and the name of a tool, or a pattern with `*`, got `{shown}`");
+    Err(Problem::new(Code::BadValue, what))
 }
 
 /// Checks that a new key is not expired. A repeat of a request asks for no new key: its time may have passed since.

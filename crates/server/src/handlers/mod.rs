@@ -23,16 +23,17 @@ mod recent;
 mod spaces;
 mod streams;
 mod tools;
+mod workers;
 
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
         AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadTool, BadValue, CallOver,
-        CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged, McpFailed, MemoriesFull,
-        NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember, PinnedMemoriesFull,
-        SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile,
+        ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged, McpFailed,
+        MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember,
+        PinnedMemoriesFull, SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
     };
-    use Access::{Admin, AnyKey, Member, Person, Public, Service};
+    use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
     routes
         .add(Public, doc!(meta::health), &[])
         .add(Public, doc!(meta::ready), &[])
@@ -70,6 +71,9 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(tools::put_tool), &[BadTool, ToolOfFile])
         .add(Admin, doc!(tools::delete_tool), &[BadTool, ToolOfFile])
         .add(Admin, doc!(tools::try_tool), &[BadTool, BadValue])
+        .add(Worker, doc!(workers::claim), &[BadTool, BadValue, NotFound, WorkerVersion])
+        .add(Worker, doc!(workers::renew), &[ClaimLost, NotFound])
+        .add(Worker, doc!(workers::finish), &[BadValue, ClaimLost, NotFound])
         .add(Admin, doc!(mcp::list_servers), &[])
         .add(Admin, doc!(mcp::offered), &[McpFailed])
         .add(Admin, doc!(mcp::approve), &[McpFailed, McpChanged, BadTool])

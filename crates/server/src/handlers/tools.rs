@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agent::call::{Effect, Outcome, head_and_tail};
+use agent::call::{Effect, Outcome, Runner, head_and_tail};
 use agent::changes::Inward;
 use agent::event::Trust;
 use agent::id::{AgentId, CallId, CycleId, RootId};
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::app_state::{AppState, SharedState};
 use crate::extract::{Body, PathParam, Query, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
-use api::{PageJson, PageQuery, ToolJson, ToolTrial, ToolTried};
+use api::{PageJson, PageQuery, ToolJson, ToolTrial, ToolTried, ToolWorkersJson};
 
 /// Lists all tools: the prebuilt ones, then the declared ones by name.
 #[utoipa::path(get, path = "/v1/tools", tag = "tools", params(PageQuery),
@@ -107,6 +107,10 @@ pub(super) async fn try_tool(
             format!("`{name}` changes only the agent that calls it, so it cannot be tried without one");
         return Err(Problem::new(Code::BadTool, what).hint("ask an agent to use it"));
     }
+    if spec.worker.is_some() {
+        let what = format!("`{name}` is run by workers, which claim the calls of agents");
+        return Err(Problem::new(Code::BadTool, what).hint("ask an agent to use it"));
+    }
     let arguments = match body.value.arguments {
         Value::Null => String::new(),
         given => given.to_string(),
@@ -135,7 +139,7 @@ pub(super) async fn try_tool(
             Ok(done) => done.outcome,
             Err(error) => Outcome { detail: error.operator, ..Outcome::error(error.model) },
         },
-        () = clock.sleep(spec.timeout) => Outcome::given_up(spec.effect, timeout),
+        () = clock.sleep(spec.timeout) => Outcome::given_up(spec.effect, Runner::Node, timeout),
     };
     Ok(Json(ToolTried {
         status: outcome.status,
@@ -152,7 +156,16 @@ async fn stored(app: &AppState) -> Result<BTreeMap<String, StoredTool>, Problem>
 
 fn tool_json(app: &AppState, name: &str, stored: &BTreeMap<String, StoredTool>) -> Option<ToolJson> {
     let tool = app.ports.toolbox.tool(name)?;
-    let json = ToolJson::prebuilt(tool.spec());
+    let spec = tool.spec();
+    let mut json = ToolJson::prebuilt(spec);
+    json.workers = spec.worker.as_ref().map(|_| {
+        let counts = app.ports.workers.counts(name);
+        ToolWorkersJson {
+            waiting_workers: counts.waiting_workers,
+            unclaimed_calls: counts.unclaimed_calls,
+            claimed_calls: counts.claimed_calls,
+        }
+    });
     Some(match stored.get(name) {
         None => json,
         Some(StoredTool { declaration, file, .. }) => {

@@ -25,6 +25,7 @@ pub mod sample;
 pub mod tools;
 pub mod visible_calls;
 pub mod walks;
+pub mod workers;
 mod world;
 
 use std::sync::Arc;
@@ -161,6 +162,9 @@ macro_rules! contract_tests {
             detached::an_answer_before_the_detachment_is_reported_once,
             detached::a_late_answer_is_shown_shortened_and_stored_in_full,
             detached::a_late_answer_keeps_the_root_and_hop_of_its_call,
+            workers::a_call_of_workers_is_claimed_by_one_at_a_time_and_answered_by_its_newest,
+            workers::only_open_calls_of_workers_can_be_claimed,
+            workers::what_a_worker_says_after_all_is_an_event_if_its_agent_was_told_nothing_better,
             outside::a_call_is_answered_once,
             outside::an_awaited_answer_makes_its_agent_due,
             outside::a_late_answer_becomes_an_event,

@@ -1,7 +1,7 @@
 //! Runs the protocol model and a real store side by side. After each step both must give the same reply and
 //! hold the same data.
 
-use agent::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
+use agent::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus, Runner};
 use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Idle, Settlement, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
@@ -226,6 +226,8 @@ impl<'a> Walk<'a> {
             arguments: "{}".into(),
             effect,
             tool_version: "1".into(),
+            runner: Runner::Node,
+            claim: None,
             awaited: true,
             state: CallState::Planned,
             outcome: None,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent::call::{CallRow, CallState, Effect, Outcome};
+use agent::call::{CallRow, CallState, Effect, Outcome, Runner};
 use agent::changes::{Changes, CommitKind, CommitOutcome, Glance, Idle, News, Notifications, Settlement};
 use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
@@ -305,6 +305,8 @@ impl CycleDriver {
             arguments: "{}".into(),
             effect: Effect::Inward,
             tool_version: "1".into(),
+            runner: Runner::Node,
+            claim: None,
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok("sent")),

@@ -75,8 +75,12 @@ pub(crate) fn check(declaration: &Declaration, taken: &[String]) -> Vec<Wrong> {
         (ToolKind::Http, None) => {
             mistakes.add("http", "a tool of kind `http` needs a table `[http]` with `method` and `url`");
         }
-        (ToolKind::Mcp, _) => {}
+        (ToolKind::Worker, Some(_)) => {
+            mistakes.add("http", "a tool of kind `worker` sends no request of its own");
+        }
+        (ToolKind::Mcp | ToolKind::Worker, _) => {}
     }
+    check_worker(declaration, &mut mistakes);
     mistakes.0
 }
 
@@ -125,6 +129,23 @@ fn check_bounds(declaration: &Declaration, mistakes: &mut Mistakes) {
             format!("wanted 1 to {max} calls in a span, got `{rate}`")
         });
     }
+}
+
+fn check_worker(declaration: &Declaration, mistakes: &mut Mistakes) {
+    if declaration.kind != ToolKind::Worker {
+        return mistakes.unless(declaration.worker.is_none(), "worker", || {
+            "a table `[worker]` needs `kind = \"worker\"`".into()
+        });
+    }
+    let worker = declaration.worker.clone().unwrap_or_default();
+    let max = limits::WORKER_VERSION_MAX_BYTES;
+    mistakes.unless((1..=max).contains(&worker.version.len()), "worker.version", || {
+        format!("wanted 1 to {max} bytes, got {}", worker.version.len())
+    });
+    let own = declaration.rate.is_none() && declaration.concurrency == limits::TOOL_CONCURRENCY;
+    mistakes.unless(own, "concurrency", || {
+        "a tool of kind `worker` has neither `concurrency` nor `rate`: its workers claim as many calls as they can run".into()
+    });
 }
 
 fn check_http(declaration: &Declaration, http: &HttpDeclaration, mistakes: &mut Mistakes) {

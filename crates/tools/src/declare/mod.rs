@@ -33,6 +33,8 @@ pub enum ToolKind {
     Http,
     /// A tool of an MCP server, as an operator approved it.
     Mcp,
+    /// A program outside that claims the calls.
+    Worker,
 }
 
 /// A tool as an operator declares it. `Default` is an incomplete declaration.
@@ -69,9 +71,26 @@ pub struct Declaration {
     /// The request of a tool of kind `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpDeclaration>,
+    /// The programs that run a tool of kind `worker`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerDeclaration>,
     /// The tool of kind `mcp`. What it may do is in the settings of its server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpDeclaration>,
+}
+
+/// The programs that run a tool of kind `worker`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkerDeclaration {
+    /// A program that claims calls must name the same version.
+    pub version: String,
+}
+
+impl Default for WorkerDeclaration {
+    fn default() -> Self {
+        Self { version: "1".to_owned() }
+    }
 }
 
 /// A tool of an MCP server.
@@ -125,6 +144,7 @@ impl Default for Declaration {
             rate: None,
             labels: None,
             http: None,
+            worker: None,
             mcp: None,
         }
     }

@@ -22,6 +22,7 @@ const KEYS: &[&str] = &[
     "rate",
     "labels",
     "http",
+    "worker",
     "mcp",
 ];
 const HTTP_KEYS: &[&str] = &["method", "url", "query", "headers", "body", "json", "outcome", "allow"];

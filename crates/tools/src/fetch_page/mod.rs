@@ -87,6 +87,7 @@ impl FetchPage {
             asynchronous: false,
             version: "1".to_owned(),
             labels: [ToolLabel::Exfiltrates, ToolLabel::Outside].into_iter().collect(),
+            worker: None,
             foreign: false,
             counted: OnceLock::new(),
         };

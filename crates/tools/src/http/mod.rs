@@ -57,6 +57,7 @@ impl HttpTool {
             asynchronous: declaration.asynchronous,
             version: declaration.schema_hash(),
             labels: declaration.labels(),
+            worker: None,
             foreign: false,
             counted: OnceLock::new(),
         };

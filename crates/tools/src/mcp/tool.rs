@@ -43,6 +43,7 @@ impl McpTool {
             asynchronous: false,
             version: approved.hash.clone(),
             labels: config.labels(&approved.name),
+            worker: None,
             foreign: config.labels(&approved.name).has(ToolLabel::Outside),
             counted: OnceLock::new(),
         };

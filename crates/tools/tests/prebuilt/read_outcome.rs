@@ -1,6 +1,6 @@
 //! `read_outcome`.
 
-use agent::call::{CallRow, CallState, Effect, Outcome};
+use agent::call::{CallRow, CallState, Effect, Outcome, Runner};
 use agent::id::CallId;
 use agent::limits;
 use serde_json::json;
@@ -18,6 +18,8 @@ fn with(outcome: Option<Outcome>) -> World {
         arguments: "{}".into(),
         effect: Effect::ReadOnly,
         tool_version: "1".into(),
+        runner: Runner::Node,
+        claim: None,
         awaited: true,
         state: CallState::Done,
         outcome,

@@ -1,6 +1,6 @@
 //! Calls of an agent that have no result yet, as `viv show agent` and `viv show run` list them.
 
-use agent::call::{CallState, OutcomeStatus};
+use agent::call::{CallState, OutcomeStatus, Runner};
 use agent::id::{AgentId, CallId};
 use api::{Call, LoggedEvent, RunJson};
 use serde_json::Value;
@@ -48,8 +48,9 @@ pub(super) async fn late(client: &Client, screen: &Screen, run: &RunJson) -> Res
 }
 
 fn line(screen: &Screen, call: &Call) -> String {
-    let Call { id, tool, arguments, effect, state, .. } = call;
+    let Call { id, tool, arguments, effect, runner, state, .. } = call;
     let status = match state {
+        CallState::Planned if *runner == Runner::Worker => "waits for a worker",
         CallState::Planned if effect.as_str() == "unsafe" => "not started",
         CallState::Planned | CallState::Started => "running",
         CallState::Detached => "running, its cycle does not wait",

@@ -4,10 +4,11 @@ use agent::answers::{self, Destination};
 use agent::call::{CallRow, CallState, Outcome as Answer};
 use agent::changes::Notifications;
 use agent::event::EventState;
-use agent::id::{AgentId, CallId, CycleId, RootId};
+use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, CallError, Calls, CanceledCall, Denial, DetachedCall, Finish, FinishedCall, StoreError, Wakeup,
+    BoxFuture, CallError, Calls, CanceledCall, Denial, DetachedCall, Finish, FinishedCall, StoreError,
+    Wakeup, WorkerCall,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -16,7 +17,7 @@ use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::known_agent;
-use crate::sqlite::tables::calls::{cause_at, detached, of_agent};
+use crate::sqlite::tables::calls::{self, cause_at, detached, of_agent};
 use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
 use crate::sqlite::tables::session::Session;
@@ -42,6 +43,17 @@ impl Calls for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
+    fn claim(&self, call: CallId, claim: ClaimId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
+        let done = self.write(move |db, _| calls::claim(db, &call, claim));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn worker_call(&self, call: CallId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
+        Box::pin(
+            async move { Ok(self.read(Caller::Agents, move |db, _| calls::of_worker(db, &call)).await?) },
+        )
+    }
+
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
         let id = answer.id.clone();
         let done = self.write(move |db, session| finish(db, session, &answer));
@@ -59,11 +71,14 @@ struct FoundCall {
     open: Option<CycleId>,
     standing: Standing,
     cause: (RootId, u32),
+    claim: Option<ClaimId>,
+    known: Option<Answer>,
 }
 
 fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
-    let FinishedCall { id, outcome, at } = answer;
-    let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop FROM call c \
+    let FinishedCall { id, outcome, at, claim: by } = answer;
+    let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop, c.claim, \
+               c.outcome FROM call c \
                JOIN entity e ON e.id = c.agent JOIN agent a ON a.id = c.agent JOIN life l ON l.agent = c.agent \
                WHERE c.id = ?";
     let found = first(db, sql, [&id.0], |row| {
@@ -76,17 +91,26 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
             open: uuid_or_none(row, 5)?.map(CycleId),
             standing: standing_at(row, 6)?,
             cause: cause_at(row, 7)?,
+            claim: uuid_or_none(row, 9)?.map(ClaimId),
+            known: calls::answer_or_none(row, 10)?,
         })
     })?;
-    let Some(FoundCall { row, agent, cycle, tool, awaited, open, standing, cause }) = found else {
+    let Some(FoundCall { row, agent, cycle, tool, awaited, open, standing, cause, claim, known }) = found
+    else {
         return Ok(None);
     };
-    let sql = "UPDATE call SET state = 'done', outcome = ?, outside = 1 WHERE id = ? AND state <> 'done'";
-    if run(db, sql, params![to_json(outcome)?, id.0])? == 0 {
+    if by.is_some_and(|by| claim != Some(by)) {
+        return Ok(Some(Finish::NotClaimed));
+    }
+    // The outcome of a detached call that goes on is "pending"; its state tells whether the call is over.
+    let late = by.is_some() && known.as_ref().is_some_and(answers::answers_unknown);
+    let sql =
+        "UPDATE call SET state = 'done', outcome = ?1, outside = 1 WHERE id = ?2 AND (state <> 'done' OR ?3)";
+    if run(db, sql, params![to_json(outcome)?, id.0, late])? == 0 {
         return Ok(Some(Finish::Already));
     }
     let messages = show::with_sender(db, show::update(db, id)?.into_iter().collect())?;
-    let destination = answers::destination(awaited, cycle, open, standing);
+    let destination = answers::destination(awaited && !late, cycle, open, standing);
     let due = match destination {
         Destination::Cycle => {
             let at = (*at).min(session.now());
@@ -94,7 +118,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         }
         Destination::Inbox => {
             let mut head = Head::read(db, row).map_err(name_agent(agent))?;
-            let event = answers::event(id, tool, outcome, cause, *at);
+            let event = answers::event(id, tool, outcome, cause, *at, late);
             admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?
         }
         Destination::Nobody => None,
@@ -120,13 +144,13 @@ pub(crate) fn cancel(
     let row = known_agent(db, agent)?;
     let missing = || Denial::NotFound { what: "call", name: call.to_string() };
     let found = of_agent(db, row, call)?.ok_or_else(missing)?;
-    let answer = FinishedCall { id: call.clone(), outcome: Answer::canceled(&found), at };
+    let answer = FinishedCall { id: call.clone(), outcome: Answer::canceled(&found), at, claim: None };
     match finish(db, session, &answer)? {
         Some(Finish::Awaited(_, notifications) | Finish::Late(_, notifications)) => {
             let call = CallRow { state: CallState::Done, outcome: Some(answer.outcome), ..found };
             Ok(CanceledCall { call, notifications })
         }
-        Some(Finish::Already) => {
+        Some(Finish::Already | Finish::NotClaimed) => {
             let ended = found.outcome.map_or("over", |outcome| outcome.status.as_str());
             Err(Denial::CallOver { call: call.clone(), ended }.into())
         }

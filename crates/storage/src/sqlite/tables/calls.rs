@@ -1,24 +1,26 @@
 //! Rows of tool calls: inserted with the decision that made them, updated by their outcomes. `agent` decides what
 //! an outcome means.
 
-use agent::call::{CallRow, CallState, Effect, Outcome as Answer};
+use agent::call::{CallRow, CallState, Effect, Outcome as Answer, Runner};
 use agent::changes::{CallChange, Changes};
-use agent::id::{AgentId, CallId, CycleId, RootId};
+use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
 use agent::life::OpenCycle;
 use agent::limits;
-use agent::port::DetachedCall;
+use agent::port::{DetachedCall, WorkerCall};
 use rusqlite::{Connection, Row, params};
 
-use super::rows::{agent_row, all, bytes, first, from_json, key, key_or_none, run, to_json, u32_at, uuid_at};
+use super::rows::{
+    agent_row, all, bytes, first, from_json, key, key_or_none, run, to_json, u32_at, uuid_at, uuid_or_none,
+};
 use crate::sqlite::engine::fault::{Outcome, damaged, damaged_agent};
 
 /// Columns of [`call_at`].
 pub(crate) const CALL: &str =
-    "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome";
+    "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome, runner, claim";
 
 pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
     let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 9)?);
-    let outcome: Option<String> = row.get(at + 10)?;
+    let runner: String = row.get(at + 11)?;
     Ok(CallRow {
         id: CallId(row.get(at)?),
         cycle: CycleId(uuid_at(row, at + 1)?),
@@ -28,18 +30,20 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         arguments: row.get(at + 5)?,
         effect: Effect::try_from(&*effect).map_err(|_| damaged(format!("`{effect}` is not an effect")))?,
         tool_version: row.get(at + 7)?,
+        runner: Runner::try_from(&*runner).map_err(|_| damaged(format!("`{runner}` runs no calls")))?,
+        claim: uuid_or_none(row, at + 12)?.map(ClaimId),
         awaited: row.get(at + 8)?,
         state: CallState::try_from(&*state)
             .map_err(|_| damaged(format!("`{state}` is not a state of a call")))?,
-        outcome: outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()?,
+        outcome: answer_or_none(row, at + 10)?,
     })
 }
 
 /// Inserts call rows. An open call stores the root and hop for its answer, which may come after the cycle.
 pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
-               state, arguments, outcome, root, hop) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               state, arguments, outcome, root, hop, runner) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for call in &changes.calls {
         let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
@@ -58,6 +62,7 @@ pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()>
             outcome,
             cause.map(|open| key(&open.root.0)),
             cause.map(|open| open.hop),
+            call.runner.as_str(),
         ];
         run(db, sql, row)?;
     }
@@ -114,6 +119,25 @@ pub(crate) fn cause_at(row: &Row<'_>, at: usize) -> Outcome<(RootId, u32)> {
     Ok((RootId(key_or_none(row, at)?.unwrap_or_default()), hop))
 }
 
+/// Gives an open call of a worker tool to another claim. Returns how often it was claimed, if it is one.
+pub(crate) fn claim(db: &Connection, call: &CallId, claim: ClaimId) -> Outcome<Option<u32>> {
+    let sql = "UPDATE call SET claim = ?, attempts = attempts + 1, \
+               state = CASE state WHEN 'planned' THEN 'started' ELSE state END \
+               WHERE id = ? AND runner = 'worker' AND state <> 'done' RETURNING attempts";
+    first(db, sql, params![bytes(claim.0), call.0], |row| u32_at(row, 0))
+}
+
+/// The call, if workers run it.
+pub(crate) fn of_worker(db: &Connection, call: &CallId) -> Outcome<Option<WorkerCall>> {
+    let sql = format!(
+        "SELECT {CALL}, (SELECT e.uuid FROM entity e WHERE e.id = c.agent) FROM call c \
+         WHERE c.id = ? AND c.runner = 'worker'"
+    );
+    first(db, &sql, [&call.0], |row| {
+        Ok(WorkerCall { agent: AgentId(uuid_at(row, 13)?), row: call_at(row, 0)? })
+    })
+}
+
 /// How many detached calls an agent has.
 pub(crate) fn count_detached(db: &Connection, agent: i64) -> Outcome<u32> {
     let sql = "SELECT count(*) FROM call WHERE agent = ? AND state = 'detached'";
@@ -150,6 +174,12 @@ pub(crate) fn answered(
     let sql = "SELECT outcome, id FROM call \
                WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
     all(db, sql, params![agent, bytes(cycle.0), step], |row| Ok((CallId(row.get(1)?), answer_at(row, 0)?)))
+}
+
+/// Reads an outcome that a call may not have yet.
+pub(crate) fn answer_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<Answer>> {
+    let outcome = row.get::<_, Option<String>>(at)?;
+    outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()
 }
 
 /// Reads an outcome from its column.

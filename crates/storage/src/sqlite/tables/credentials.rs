@@ -20,6 +20,7 @@ pub(crate) fn credential_row(row: &Row<'_>) -> Outcome<CredentialRow> {
         1 => Some(Scope::Read),
         2 => person,
         3 => row.get::<_, Option<String>>(3)?.map(Scope::Service),
+        4 => row.get::<_, Option<String>>(3)?.map(Scope::Worker),
         _ => None,
     };
     let credential = Credential {

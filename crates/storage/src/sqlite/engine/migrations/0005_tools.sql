@@ -5,6 +5,10 @@ ALTER TABLE life ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
 -- The lowest trust of what the agent had read when it wrote the goal: 0 outside, 1 agent, 2 member, 3 operator.
 ALTER TABLE goal ADD COLUMN trust INTEGER NOT NULL DEFAULT 0;
 
+-- Who runs a call, and the newest claim of a worker. `attempts` of a worker's call counts its claims.
+ALTER TABLE call ADD COLUMN runner TEXT NOT NULL DEFAULT 'node'; -- node, worker
+ALTER TABLE call ADD COLUMN claim BLOB;
+
 -- Declared tools, in use from the next activation on.
 CREATE TABLE tool (
   name TEXT PRIMARY KEY,

@@ -26,6 +26,7 @@ pub(super) fn add(db: &Connection, new: &NewCredential, request: Option<&Request
             (2, Some(entity_row(db, entity.0)?.ok_or_else(denial)?), None)
         }
         Scope::Service(name) => (3, None, Some(name)),
+        Scope::Worker(tools) => (4, None, Some(tools)),
     };
     if *replace_label {
         let sql = "DELETE FROM credential WHERE label = ? AND scope = ? AND entity IS ? AND service IS ?";

@@ -1,0 +1,167 @@
+//! Workers: programs outside that claim calls of tools, run them, and answer.
+
+use std::time::Duration;
+
+use agent::call::Outcome;
+use agent::id::CallId;
+use agent::limits;
+use agent::port::{Scope, WorkerCall};
+use agent::tool::is_named;
+use axum::Json;
+use axum::extract::State;
+use runtime::workers::{self, ClaimedCall, WorkerAnswer, WorkerTool};
+use serde_json::{Map, Value};
+
+use crate::app_state::{AppState, SharedState};
+use crate::auth::Caller;
+use crate::extract::{Body, run_to_completion};
+use crate::problem::{Code, Problem, WriteResponse};
+use api::{ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson, WorkerClaim};
+
+/// How long a claim waits that does not say.
+const WAIT_MS: u64 = 30_000;
+
+/// Claims a call of one of the worker's tools: the oldest that no worker has. Waits for one if there is none.
+///
+/// The call is this worker's until it answers, or stops renewing the claim. Then a call that may be repeated is given to
+/// another worker; of any other the agent is told that it is unknown whether it happened.
+#[utoipa::path(post, path = "/v1/workers/claim", tag = "workers", request_body = WorkerClaim,
+    responses((status = 200, description = "A call to run.", body = ClaimedCallJson),
+              (status = 204, description = "There was no call. Ask again.")))]
+pub(super) async fn claim(
+    State(app): SharedState,
+    caller: Caller,
+    body: Body<WorkerClaim>,
+) -> Result<WriteResponse<ClaimedCallJson>, Problem> {
+    let WorkerClaim { tools, wait_ms } = body.value;
+    let wait_ms = wait_ms.unwrap_or(WAIT_MS);
+    let (max, most) = (limits::WORKER_PATIENCE_MS, limits::WORKER_TOOLS_PER_CLAIM);
+    if wait_ms > max {
+        return Err(Problem::new(Code::BadValue, format!("`wait_ms` must be at most {max}, got {wait_ms}")));
+    }
+    if !(1..=most).contains(&tools.len()) {
+        let what = format!("`tools` must name 1 to {most} tools, got {}", tools.len());
+        return Err(Problem::new(Code::BadValue, what));
+    }
+    let mut wanted: Vec<WorkerTool> = tools.into_iter().map(|tool| (tool.name, tool.version)).collect();
+    wanted.sort();
+    wanted.dedup();
+    wanted.iter().try_for_each(|tool| check_tool(&app, &caller, tool))?;
+    let _waits = app.quotas.claim(&caller)?;
+    let claimed = tokio::select! {
+        claimed = workers::claim(&app.ports, &wanted, Duration::from_millis(wait_ms)) => claimed?,
+        () = app.options.shutdown.cancelled() => {
+            return Err(Problem::new(Code::Closing, "the server is stopping").hint("claim again in a while"));
+        }
+    };
+    Ok(match claimed {
+        Some(claimed) => WriteResponse::Existing(claimed_json(claimed)),
+        None => WriteResponse::Nothing,
+    })
+}
+
+fn claimed_json(claimed: ClaimedCall) -> ClaimedCallJson {
+    let ClaimedCall { claim, agent, row, times } = claimed;
+    // They were checked before the call was offered; nothing written counts as no arguments.
+    let arguments = serde_json::from_str(&row.arguments).unwrap_or_else(|_| Value::Object(Map::new()));
+    ClaimedCallJson {
+        call: row.id,
+        claim,
+        agent,
+        tool: row.tool,
+        arguments,
+        effect: row.effect,
+        times,
+        lease_ms: limits::WORKER_LEASE_MS,
+    }
+}
+
+/// A worker of an earlier version may still run what was decided for it.
+fn check_tool(app: &AppState, caller: &Caller, tool: &WorkerTool) -> Result<(), Problem> {
+    let (name, version) = tool;
+    check_scope(caller, name)?;
+    let declared = app.ports.toolbox.tool(name).ok_or_else(|| Problem::not_found("tool", name))?;
+    match declared.spec().worker.as_deref() {
+        None => {
+            let what = format!("`{name}` is run by the server, not by workers");
+            Err(Problem::new(Code::BadTool, what).hint("declare it with `kind = \"worker\"`"))
+        }
+        Some(wanted) if wanted != version && !app.ports.workers.offers(tool) => {
+            let shown: String = version.chars().take(80).collect();
+            let what =
+                format!("`{name}` is declared in version `{wanted}`, this worker is of version `{shown}`");
+            Err(Problem::new(Code::WorkerVersion, what)
+                .hint("start the worker of that version, or change `version` in the declaration"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn check_scope(caller: &Caller, tool: &str) -> Result<(), Problem> {
+    match &caller.credential.scope {
+        Scope::Worker(pattern) if !is_named(pattern, tool) => {
+            let shown: String = tool.chars().take(80).collect();
+            let what = format!("this key is for workers of `{pattern}`, not of `{shown}`");
+            Err(Problem::new(Code::Forbidden, what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The call, if it is for workers and the key may answer it.
+async fn find_call(app: &AppState, caller: &Caller, id: &CallId) -> Result<WorkerCall, Problem> {
+    let missing = || Problem::not_found("call", &id.0);
+    let call = app.ports.calls.worker_call(id.clone()).await?.ok_or_else(missing)?;
+    // A worker must not learn that a call exists which it may not run.
+    check_scope(caller, &call.row.tool).map_err(|_| missing())?;
+    Ok(call)
+}
+
+fn claim_lost() -> Problem {
+    let what =
+        "this worker does not have the call any more: it is over, was canceled, or another worker has it";
+    Problem::new(Code::ClaimLost, what).hint("stop working on it")
+}
+
+/// Keeps a claimed call for another `lease_ms`.
+#[utoipa::path(post, path = "/v1/workers/renew", tag = "workers", request_body = ClaimRenewal,
+    responses((status = 200, description = "The call is still this worker's.", body = ClaimLease)))]
+pub(super) async fn renew(
+    State(app): SharedState,
+    caller: Caller,
+    body: Body<ClaimRenewal>,
+) -> Result<Json<ClaimLease>, Problem> {
+    let call = find_call(&app, &caller, &body.value.call).await?;
+    if workers::renew(&app.ports, &call, body.value.claim) {
+        Ok(Json(ClaimLease { lease_ms: limits::WORKER_LEASE_MS }))
+    } else {
+        Err(claim_lost())
+    }
+}
+
+/// Answers a claimed call. An answer may be sent again; only the first counts. One that comes after the agent was told
+/// that the outcome is unknown becomes an event of the agent.
+#[utoipa::path(post, path = "/v1/workers/finish", tag = "workers", request_body = ClaimAnswer,
+    responses((status = 200, description = "The answer arrived.", body = ClaimAnswered)))]
+pub(super) async fn finish(
+    State(app): SharedState,
+    caller: Caller,
+    body: Body<ClaimAnswer>,
+) -> Result<Json<ClaimAnswered>, Problem> {
+    let ClaimAnswer { call, claim, output, error } = body.value;
+    let outcome = match (output, error) {
+        (Some(Value::String(text)), None) => Outcome::ok(text),
+        (Some(output), None) => Outcome::ok(output.to_string()),
+        (None, Some(why)) => Outcome::error(why),
+        _ => return Err(Problem::new(Code::BadValue, "wanted either `output` or `error`")),
+    };
+    let call = find_call(&app, &caller, &call).await?;
+    run_to_completion(async move {
+        match workers::finish(&app.ports, &app.node, &call, claim, outcome).await? {
+            WorkerAnswer::Taken => Ok(Json(ClaimAnswered { taken: true })),
+            WorkerAnswer::Over => Ok(Json(ClaimAnswered { taken: false })),
+            WorkerAnswer::NotClaimed => Err(claim_lost()),
+        }
+    })
+    .await
+}

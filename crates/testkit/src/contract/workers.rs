@@ -1,0 +1,92 @@
+//! Promises about calls that workers run: who has one is durable, and only who has it answers it.
+
+use agent::call::{CallRow, CallState, Outcome, OutcomeStatus, Runner};
+use agent::changes::{CallChange, CommitKind};
+use agent::event::{EventData, EventKind};
+use agent::id::{CallId, ClaimId};
+use agent::port::{Finish, FinishedCall};
+use uuid::Uuid;
+
+use super::Backend;
+use super::outside::cycle_with_call;
+use super::world::{CycleDriver, World, at, world};
+
+fn claim(n: u128) -> ClaimId {
+    ClaimId(Uuid::from_u128(n))
+}
+
+/// A cycle with one call that workers run.
+async fn cycle_with_workers_call(w: &World, awaited: bool) -> (CycleDriver, CallId) {
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    let row = CallRow { runner: Runner::Worker, ..driver.outward(0, awaited) };
+    let id = row.id.clone();
+    let decision = driver.decision_with(vec![row]);
+    driver.commit(w, decision).await;
+    (driver, id)
+}
+
+async fn finish(w: &World, call: &CallId, by: ClaimId, text: &str) -> Finish {
+    let (id, outcome) = (call.clone(), Outcome::ok(text));
+    w.b.calls.finish(FinishedCall { id, outcome, at: at(2_000), claim: Some(by) }).await.unwrap()
+}
+
+/// The claim is in the row, so a restart knows it, and the call counts as started.
+pub async fn a_call_of_workers_is_claimed_by_one_at_a_time_and_answered_by_its_newest(b: Backend) {
+    let w = world(b).await;
+    let (_, id) = cycle_with_workers_call(&w, true).await;
+    assert_eq!(w.wake(w.ada).await.calls[0].claim, None);
+    assert_eq!(finish(&w, &id, claim(1), "too early").await, Finish::NotClaimed);
+    assert_eq!(w.b.calls.claim(id.clone(), claim(1)).await.unwrap(), Some(1));
+    let row = w.wake(w.ada).await.calls.remove(0);
+    assert_eq!((row.runner, row.claim, row.state), (Runner::Worker, Some(claim(1)), CallState::Started));
+    let found = w.b.calls.worker_call(id.clone()).await.unwrap().unwrap();
+    assert_eq!((found.agent, found.row), (w.ada, row));
+    assert_eq!(w.b.calls.claim(id.clone(), claim(2)).await.unwrap(), Some(2));
+    assert_eq!(finish(&w, &id, claim(1), "of the first").await, Finish::NotClaimed);
+    assert!(matches!(finish(&w, &id, claim(2), "of the second").await, Finish::Awaited(..)));
+    assert_eq!(finish(&w, &id, claim(2), "again").await, Finish::Already);
+    assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(Outcome::ok("of the second")));
+}
+
+/// A detached call may still be claimed; its answer is an event.
+pub async fn only_open_calls_of_workers_can_be_claimed(b: Backend) {
+    let w = world(b).await;
+    let (mut driver, id) = cycle_with_workers_call(&w, false).await;
+    let change =
+        CallChange { id: id.clone(), state: CallState::Detached, outcome: Some(Outcome::pending(&id)) };
+    let mut settle = driver.changes(CommitKind::Settle);
+    settle.call_changes = vec![change];
+    driver.commit(&w, settle).await;
+    assert_eq!(w.b.calls.claim(id.clone(), claim(1)).await.unwrap(), Some(1));
+    assert_eq!(w.b.calls.worker_call(id.clone()).await.unwrap().unwrap().row.state, CallState::Detached);
+    assert!(matches!(finish(&w, &id, claim(1), "late").await, Finish::Late(..)));
+    assert_eq!(w.b.calls.claim(id, claim(2)).await.unwrap(), None, "it is over");
+    let closing = driver.closing();
+    driver.commit(&w, closing).await;
+    let (_, own) = cycle_with_call(&w, true).await;
+    assert_eq!(w.b.calls.claim(own.clone(), claim(3)).await.unwrap(), None, "the server runs it");
+    assert_eq!(w.b.calls.worker_call(own).await.unwrap(), None);
+    assert_eq!(w.b.calls.claim(CallId("c-nothing".into()), claim(4)).await.unwrap(), None);
+}
+
+/// The agent was told that nobody knows; then the worker answers after all. That counts once.
+pub async fn what_a_worker_says_after_all_is_an_event_if_its_agent_was_told_nothing_better(b: Backend) {
+    let w = world(b).await;
+    let (mut driver, id) = cycle_with_workers_call(&w, true).await;
+    assert_eq!(w.b.calls.claim(id.clone(), claim(1)).await.unwrap(), Some(1));
+    let change = CallChange { id: id.clone(), state: CallState::Done, outcome: Some(Outcome::abandoned()) };
+    let mut settle = driver.changes(CommitKind::Settle);
+    settle.call_changes = vec![change];
+    driver.commit(&w, settle).await;
+    assert_eq!(finish(&w, &id, claim(9), "a stranger").await, Finish::NotClaimed);
+    assert!(matches!(finish(&w, &id, claim(1), "it happened").await, Finish::Late(..)));
+    assert_eq!(finish(&w, &id, claim(1), "again").await, Finish::Already);
+    let closing = driver.closing();
+    driver.commit(&w, closing).await;
+    let waiting = w.wake(w.ada).await.waiting;
+    let late: Vec<_> = waiting.into_iter().filter(|w| w.event.kind == EventKind::ToolResult).collect();
+    let [event] = &late[..] else { panic!("wanted one, got {late:?}") };
+    let EventData::ToolResult { call, text, status, .. } = &event.event.data else { panic!("{event:?}") };
+    assert_eq!((call, text.as_str(), *status), (&id, "it happened", Some(OutcomeStatus::Ok)));
+}
