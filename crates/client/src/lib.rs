@@ -3,7 +3,8 @@
 //!
 //! [`Client::new`] takes an address and a key, [`Client::find`] looks for them as `viv` does. [`Client::get_as`],
 //! [`Client::post`] and the others send requests; the types of their JSON are in the crate `api`. [`listen`] follows a
-//! stream, and a [`Feed`] reduces it to what is happening now. [`AgentWatch`] waits for the outcome of one message.
+//! stream, and a [`Feed`] reduces it to what is happening now. [`AgentWatch`] waits for the outcome of one message. A
+//! [`Worker`] serves tools that agents call; `examples/worker.rs` is one.
 //! Every error is a [`ClientError`], whose class says what a caller can do next.
 //!
 //! `examples/ask.rs` sends a message and prints the reply:
@@ -24,6 +25,7 @@ mod past;
 mod stream;
 mod subject;
 pub mod target;
+mod worker;
 
 pub use credentials::{
     ApiKey, Credentials, key_in_environment, read as read_credentials, remove as remove_credentials,
@@ -37,3 +39,4 @@ pub use outbox::{Outbox, PostOutcome};
 pub use past::{Past, PastItem, PastUpdate};
 pub use stream::{Snapshot, StreamEvent, listen};
 pub use subject::{Source, Subject};
+pub use worker::Worker;

@@ -1,0 +1,210 @@
+//! Serves tools: claims calls, runs them, keeps them while they run, and answers. Must not know what a tool does.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{
+    ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson, WorkerClaim, WorkerToolJson,
+};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::error::{ClientError, ErrorClass, Result};
+use crate::http::{Client, typed};
+
+/// How long one claim waits for a call.
+const WAIT: Duration = Duration::from_secs(30);
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How long an answer is sent again while no server takes it: as long as a server waits for it.
+const ANSWERING: Duration = Duration::from_secs(15 * 60);
+/// A claim is renewed this often within its time.
+const RENEWALS: u32 = 3;
+
+type Running = Pin<Box<dyn Future<Output = std::result::Result<Value, String>> + Send>>;
+type Run = Arc<dyn Fn(ClaimedCallJson) -> Running + Send + Sync>;
+
+/// A program that serves tools of kind `worker`.
+pub struct Worker {
+    client: Arc<Client>,
+    tools: Vec<(WorkerToolJson, Run)>,
+    at_once: usize,
+}
+
+impl Worker {
+    /// A worker that serves nothing yet. The key's scope is `worker:TOOL`, or an admin key.
+    pub fn new(client: Client) -> Self {
+        Self { client: Arc::new(client), tools: Vec::new(), at_once: 1 }
+    }
+
+    /// Serves a tool that is declared with this version. What `run` returns is what the agent reads: a text or any other
+    /// JSON, or why it failed. A call whose claim is lost is dropped where it waits.
+    #[must_use]
+    pub fn tool<F, Fut>(mut self, name: &str, version: &str, run: F) -> Self
+    where
+        F: Fn(ClaimedCallJson) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = std::result::Result<Value, String>> + Send + 'static,
+    {
+        let tool = WorkerToolJson { name: name.to_owned(), version: version.to_owned() };
+        self.tools.push((tool, Arc::new(move |call| Box::pin(run(call)))));
+        self
+    }
+
+    /// Runs as many calls at once; one if this is not said.
+    #[must_use]
+    pub fn at_once(mut self, calls: usize) -> Self {
+        self.at_once = calls.max(1);
+        self
+    }
+
+    /// Serves for ever.
+    ///
+    /// # Errors
+    /// What the server refuses: the key, a tool that is not declared, or one that is declared with another version. A server
+    /// that does not answer is waited for.
+    pub async fn run(self) -> Result<()> {
+        self.run_until(std::future::pending()).await
+    }
+
+    /// Serves until `stop`. Then it claims no more, and ends when the calls that it has are answered.
+    ///
+    /// # Errors
+    /// As [`Worker::run`].
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
+        let (stopping, stopped) = watch::channel(false);
+        let worker = Arc::new(self);
+        let mut loops = JoinSet::new();
+        for _ in 0..worker.at_once {
+            loops.spawn(serve(Arc::clone(&worker), stopped.clone()));
+        }
+        tokio::pin!(stop);
+        let mut first_error = Ok(());
+        loop {
+            let ended = tokio::select! {
+                ended = loops.join_next() => ended,
+                () = &mut stop, if !*stopping.borrow() => {
+                    stopping.send_replace(true);
+                    continue;
+                }
+            };
+            match ended {
+                None => return first_error,
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => {
+                    stopping.send_replace(true);
+                    first_error = first_error.and(Err(error));
+                }
+                Some(Err(error)) => return Err(ClientError::new(ErrorClass::Failed, "worker", error.to_string())),
+            }
+        }
+    }
+
+    async fn claim(&self) -> Result<Option<ClaimedCallJson>> {
+        let tools = self.tools.iter().map(|(tool, _)| tool.clone()).collect();
+        let wait_ms = u64::try_from(WAIT.as_millis()).ok();
+        let answer = self.client.post("/v1/workers/claim", &WorkerClaim { tools, wait_ms }, None).await?;
+        if answer.is_null() { Ok(None) } else { typed("/v1/workers/claim", answer).map(Some) }
+    }
+
+    /// Runs the call while its claim is renewed. `None` if the claim is lost.
+    async fn run_call(&self, call: &ClaimedCallJson) -> Option<std::result::Result<Value, String>> {
+        let run = self.tools.iter().find(|(tool, _)| tool.name == call.tool).map(|(_, run)| Arc::clone(run))?;
+        // A task of its own: a panic is the outcome of this call only.
+        let mut running = JoinSet::new();
+        running.spawn(run(call.clone()));
+        tokio::select! {
+            ended = running.join_next() => Some(match ended? {
+                Ok(result) => result,
+                Err(_) => Err("the worker crashed; unknown whether it happened".to_owned()),
+            }),
+            () = self.keep(call) => None,
+        }
+    }
+
+    /// Renews the claim until it is lost.
+    async fn keep(&self, call: &ClaimedCallJson) {
+        let renewal = ClaimRenewal { call: call.call.clone(), claim: call.claim };
+        let mut lease = Duration::from_millis(call.lease_ms);
+        let mut pause = lease / RENEWALS;
+        loop {
+            tokio::time::sleep(pause).await;
+            let renewed = self.client.post("/v1/workers/renew", &renewal, None).await;
+            match renewed.and_then(|answer| typed::<ClaimLease>("/v1/workers/renew", answer)) {
+                Ok(ClaimLease { lease_ms }) => lease = Duration::from_millis(lease_ms),
+                Err(error) if is_over(&error) => return,
+                // The call goes on: its answer counts unless another worker has it by then.
+                Err(_) => self.client.refresh(),
+            }
+            pause = lease / RENEWALS;
+        }
+    }
+
+    /// Sends the answer until it arrives, or is worth nothing.
+    async fn answer(&self, call: &ClaimedCallJson, result: std::result::Result<Value, String>) -> Result<()> {
+        let (output, error) = match result {
+            Ok(output) => (Some(output), None),
+            Err(why) => (None, Some(why)),
+        };
+        let answer = ClaimAnswer { call: call.call.clone(), claim: call.claim, output, error };
+        let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
+        loop {
+            let sent = self.client.post("/v1/workers/finish", &answer, None).await;
+            let error = match sent.and_then(|json| typed::<ClaimAnswered>("/v1/workers/finish", json)) {
+                Ok(_) => return Ok(()),
+                Err(error) if is_over(&error) => return Ok(()),
+                Err(error) => error,
+            };
+            if !may_pass(&error) || began.elapsed() > ANSWERING {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            self.client.refresh();
+        }
+    }
+}
+
+/// One call after the other.
+async fn serve(worker: Arc<Worker>, mut stopped: watch::Receiver<bool>) -> Result<()> {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        // A claim that is given up here may be on its way: the server takes a call back whose claim it cannot deliver.
+        let claimed = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
+            claimed = worker.claim() => claimed,
+        };
+        match claimed {
+            Ok(None) => pause = PAUSE_FIRST,
+            Ok(Some(call)) => {
+                pause = PAUSE_FIRST;
+                if let Some(result) = worker.run_call(&call).await {
+                    worker.answer(&call, result).await?;
+                }
+            }
+            Err(error) if may_pass(&error) => {
+                tokio::select! {
+                    _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
+                    () = tokio::time::sleep(pause) => {}
+                }
+                pause = (pause * 2).min(PAUSE_MAX);
+                worker.client.refresh();
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether the same request may succeed later.
+fn may_pass(error: &ClientError) -> bool {
+    error.is_temporary() || error.code == "too_many_requests"
+}
+
+/// Whether the call is not this worker's any more.
+fn is_over(error: &ClientError) -> bool {
+    error.code == "claim_lost" || error.class == ErrorClass::NotFound
+}
