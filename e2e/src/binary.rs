@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
+use crate::faults::Variant;
 use crate::{HarnessError, Result};
 
 /// The timeout of a start; far longer than any observed start.
@@ -29,8 +30,8 @@ pub struct Launch {
     pub model_url: String,
     /// The log file, to which all processes append.
     pub log: PathBuf,
-    /// The server that counts effects, for a build with `failpoints`.
-    pub counter: Option<String>,
+    /// Whether it must be the build that is shipped: one with `failpoints` dies at its first point.
+    pub shipped: bool,
 }
 
 /// The faults injected into one process: environment variables.
@@ -54,6 +55,14 @@ pub struct ServerProcess {
     line: Option<oneshot::Receiver<String>>,
     started: Instant,
     log: PathBuf,
+}
+
+/// Finds the binary of that kind of world.
+pub fn of(variant: Variant) -> Result<PathBuf> {
+    match variant {
+        Variant::Plain => find(),
+        Variant::Points | Variant::Power => find_failpoints(),
+    }
 }
 
 /// Finds the build with the feature `failpoints`: `VIV_FAILPOINTS_BIN`, else `viv-failpoints` next to the binary.
@@ -106,7 +115,7 @@ impl Launch {
             .env_remove("ANTHROPIC_API_KEY")
             .env_remove("VIV_URL")
             .env_remove("VIV_KEY")
-            .envs(self.counter.iter().map(|url| ("VIV_COUNTER", url)))
+            .envs(self.shipped.then_some(("VIV_FAILPOINT", "the shipped build has no points")))
             .envs(faults.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

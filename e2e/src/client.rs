@@ -87,6 +87,17 @@ impl HttpClient {
         answer.map(|_| ()).map_err(|error| HarnessError::new(format!("cannot change `{path}`: {error}")))
     }
 
+    /// Sends a PUT request that must succeed.
+    pub async fn put(&self, path: &str, body: &Value) -> Result<()> {
+        let request = self.http.put(format!("{}{path}", self.url)).bearer_auth(&self.key).json(body);
+        let wrong = |why: String| HarnessError::new(format!("cannot put `{path}`: {why}"));
+        let response = request.timeout(REQUEST).send().await.map_err(|error| wrong(error.to_string()))?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(wrong(response.text().await.unwrap_or_default()))
+    }
+
     /// Sends a GET request that must succeed.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.key);

@@ -1,39 +1,48 @@
-//! Stands for the outside world: a server on loopback that counts the effects of tools by the key of each call. It
-//! survives every kill of the binary, and its counts are never undone.
+//! Stands for the outside world: a server on loopback that counts the effects of tools by the ticket in the arguments of
+//! each call. It survives every kill of the binary, and its counts are never undone.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use axum::{Json, Router};
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::counted::KILL_SERVER;
 use crate::{HarnessError, Result};
 
-/// Tools that had an effect, by the key of the call, in order.
-pub type Effects = BTreeMap<String, Vec<String>>;
+/// What happened for each ticket, in order.
+pub type Effects = BTreeMap<String, Vec<CountedEffect>>;
 
 /// The longest time before an effect happens, and the longest time from the effect to the response.
 const TAKES_MS: u64 = 6;
 
-#[derive(Debug, Deserialize)]
-struct Effect {
-    tool: String,
-    key: String,
+/// An effect that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedEffect {
+    /// The tool.
+    pub tool: String,
+    /// The `Idempotency-Key`, if the call had one.
+    pub key: Option<String>,
 }
 
-type CounterState = Arc<Mutex<Effects>>;
+#[derive(Debug, Deserialize)]
+struct ReportedEffect {
+    tool: String,
+    ticket: String,
+}
 
 /// A running counter. Dropping it stops it.
 #[derive(Debug)]
 pub struct Counter {
     url: String,
-    effects: CounterState,
+    effects: Arc<watch::Sender<Effects>>,
     task: JoinHandle<()>,
 }
 
@@ -44,7 +53,7 @@ impl Counter {
             |error: std::io::Error| HarnessError::new(format!("no loopback port for the counter: {error}"));
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(error_of)?;
         let url = format!("http://{}/effects", listener.local_addr().map_err(error_of)?);
-        let effects = CounterState::default();
+        let effects = Arc::new(watch::Sender::new(Effects::new()));
         let router = Router::new().route("/effects", post(count)).with_state(Arc::clone(&effects));
         let task = tokio::spawn(async move {
             // Runs as long as the counter; an earlier error appears as refused connections.
@@ -53,15 +62,28 @@ impl Counter {
         Ok(Self { url, effects, task })
     }
 
-    /// The URL to which tools report their effects.
+    /// The URL to which effects are reported.
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// The effects so far.
     pub fn effects(&self) -> Effects {
-        lock(&self.effects).clone()
+        self.effects.borrow().clone()
     }
+
+    /// Waits until so many more effects happened, or until the timeout. Returns whether they did.
+    pub async fn wait_for_effects(&self, more: usize, timeout: Duration) -> bool {
+        let mut effects = self.effects.subscribe();
+        let goal = total(&effects.borrow()) + more;
+        let reached = effects.wait_for(|effects| total(effects) >= goal);
+        tokio::time::timeout(timeout, reached).await.is_ok()
+    }
+}
+
+/// The number of effects, including repeats.
+pub fn total(effects: &Effects) -> usize {
+    effects.values().map(Vec::len).sum()
 }
 
 impl Drop for Counter {
@@ -70,15 +92,20 @@ impl Drop for Counter {
     }
 }
 
-fn lock(effects: &CounterState) -> MutexGuard<'_, Effects> {
-    effects.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn count(State(effects): State<CounterState>, Json(effect): Json<Effect>) -> StatusCode {
-    // The delays give kills a chance to hit before and after the effect; they are derived from the key.
-    let takes = effect.key.bytes().map(u64::from).sum::<u64>();
+async fn count(
+    State(effects): State<Arc<watch::Sender<Effects>>>,
+    headers: HeaderMap,
+    Json(ReportedEffect { tool, ticket }): Json<ReportedEffect>,
+) -> StatusCode {
+    // The delays give kills a chance to hit before and after the effect; they are derived from the ticket.
+    let takes = ticket.bytes().map(u64::from).sum::<u64>();
     tokio::time::sleep(Duration::from_millis(takes % TAKES_MS)).await;
-    lock(&effects).entry(effect.key).or_default().push(effect.tool);
+    let key = headers.get("idempotency-key").map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
+    let answered = tool != KILL_SERVER;
+    effects.send_modify(|effects| effects.entry(ticket).or_default().push(CountedEffect { tool, key }));
+    if !answered {
+        std::future::pending::<()>().await;
+    }
     tokio::time::sleep(Duration::from_millis(takes / 7 % TAKES_MS)).await;
     StatusCode::OK
 }

@@ -10,9 +10,10 @@ use crate::stub::ModelFailure;
 
 /// In half of the rounds the load lasts so many milliseconds.
 const LOAD_MS: (u64, u64) = (50, 400);
-/// The other rounds end shortly after a commit: the largest number of commits to wait for, the timeout of the wait in
-/// milliseconds, and the longest time in milliseconds from the last commit to the end.
+/// The other rounds end shortly after a commit or an effect outside: the largest number of them to wait for, the timeout
+/// of the wait in milliseconds, and the longest time in milliseconds from the last one to the end.
 const COMMITS: (u64, u64, u64) = (8, 1_500, 12);
+const EFFECTS: (u64, u64, u64) = (6, 1_500, 8);
 /// One in so many processes is killed before it is ready, within so many milliseconds.
 const EARLY: (u64, u64) = (8, 80);
 /// One in so many processes is paused for so many milliseconds.
@@ -26,7 +27,7 @@ const BEFORE_DECISION: [&str; 4] = ["stream.first_byte", "stream.middle", "strea
 /// Which binary runs, on which disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
-    /// The plain binary; faults come from outside only.
+    /// The build that is shipped; faults come from outside only.
     Plain,
     /// The build with `failpoints`: each process ends at a failpoint.
     Points,
@@ -57,20 +58,39 @@ pub enum Sabotage {
     DrainFirst,
     /// Commits are confirmed before they are on disk.
     SyncNormal,
+    /// The declarations of `unsafe` tools say that they only read, so that their calls are repeated.
+    LyingTools,
 }
 
 impl Sabotage {
-    /// The name, as in `VIV_SABOTAGE` and `VIV_FAULTS`.
+    const ALL: [Self; 3] = [Self::DrainFirst, Self::SyncNormal, Self::LyingTools];
+
+    /// The name, as in `VIV_SABOTAGE`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DrainFirst => "drain-first",
             Self::SyncNormal => "sync-normal",
+            Self::LyingTools => "lying-tools",
         }
     }
 
     /// The reverse of [`Sabotage::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::DrainFirst, Self::SyncNormal].into_iter().find(|sabotage| sabotage.as_str() == text)
+        Self::ALL.into_iter().find(|sabotage| sabotage.as_str() == text)
+    }
+
+    /// The fault of the same name in `VIV_FAULTS`, if the sabotage is one inside the binary.
+    pub fn fault(self) -> Option<&'static str> {
+        (self != Self::LyingTools).then(|| self.as_str())
+    }
+
+    /// The kind of world in which it does harm.
+    pub fn variant(self) -> Variant {
+        match self {
+            Self::DrainFirst => Variant::Points,
+            Self::SyncNormal => Variant::Power,
+            Self::LyingTools => Variant::Plain,
+        }
     }
 }
 
@@ -79,10 +99,29 @@ impl Sabotage {
 pub enum LoadLength {
     /// A time in milliseconds.
     Ms(u64),
-    /// Until so many commits were streamed, at most so many milliseconds, and then so many milliseconds more.
-    Commits(usize, u64, u64),
+    /// Until shortly after commits were streamed.
+    Commits(ShortlyAfter),
+    /// Until shortly after tools had effects outside.
+    Effects(ShortlyAfter),
     /// Until it dies by itself, at most so many milliseconds.
     UntilItDies(u64),
+}
+
+/// Shortly after something has happened several times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortlyAfter {
+    /// How often it must happen.
+    pub times: usize,
+    /// The longest wait for that, in milliseconds.
+    pub at_most_ms: u64,
+    /// The time from the last one to the end, in milliseconds.
+    pub then_ms: u64,
+}
+
+impl ShortlyAfter {
+    fn random((most, at_most_ms, longest): (u64, u64, u64), rng: &mut Rng) -> Self {
+        Self { times: rng.between(1, most) as usize, at_most_ms, then_ms: rng.between(0, longest) }
+    }
 }
 
 /// How a process is ended.
@@ -123,17 +162,16 @@ impl FaultPlan {
     ) -> Self {
         let mut rng = Rng::derive(seed, &[round, 99]);
         let early_ms = (round > 0 && rng.one_in(EARLY.0)).then(|| rng.between(0, EARLY.1));
-        let load = if rng.one_in(2) {
-            LoadLength::Ms(rng.between(LOAD_MS.0, LOAD_MS.1))
-        } else {
-            let (most, timeout, after) = COMMITS;
-            LoadLength::Commits(rng.between(1, most) as usize, timeout, rng.between(0, after))
+        let load = match rng.between(0, 3) {
+            2 => LoadLength::Commits(ShortlyAfter::random(COMMITS, &mut rng)),
+            3 => LoadLength::Effects(ShortlyAfter::random(EFFECTS, &mut rng)),
+            _ => LoadLength::Ms(rng.between(LOAD_MS.0, LOAD_MS.1)),
         };
         let halt_ms = rng.one_in(HALT.0).then(|| rng.between(HALT.1.0, HALT.1.1));
         let end = if round > 0 && rng.one_in(TERM_ONE_IN) { End::Term } else { End::Kill };
         // The first process creates the world, which the checks need.
         let sabotage = sabotage.filter(|_| round > 0);
-        let mut faults: Vec<&str> = sabotage.iter().map(|sabotage| sabotage.as_str()).collect();
+        let mut faults: Vec<&str> = sabotage.and_then(Sabotage::fault).into_iter().collect();
         if variant != Variant::Plain {
             // Every checkpoint of the write-ahead log syncs, which would hide the sabotage of missing syncs.
             faults.extend((sabotage != Some(Sabotage::SyncNormal)).then_some("small-log"));
@@ -150,6 +188,10 @@ impl FaultPlan {
                 _ => least_reached(variant, round, hit, &mut rng),
             };
             plan = plan.with_failpoint(point, hit.contains_key(point), &mut rng);
+        }
+        if sabotage == Some(Sabotage::LyingTools) {
+            plan = Self { early_ms: None, halt_ms: None, end: End::Kill, ..plan };
+            plan.load = LoadLength::Effects(ShortlyAfter::random(EFFECTS, &mut rng));
         }
         if !faults.is_empty() {
             plan.faults.push(("VIV_FAULTS", faults.join(",")));

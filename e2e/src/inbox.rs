@@ -29,6 +29,13 @@ const HEADER: &str = "[INBOX — ";
 /// The beginning of an update in the middle of a cycle.
 const MEANWHILE: &str = "[MID-CYCLE UPDATE — ";
 
+/// The handle of the agent whose request this is, as its system text names it.
+pub fn agent(messages: &[Value]) -> Option<String> {
+    let text = messages.first()?["content"].as_str()?.strip_prefix("You are ")?;
+    let (_, rest) = text.split_once("(@")?;
+    rest.split_once(')').map(|(handle, _)| handle.to_owned())
+}
+
 /// Whether the text is an inbox, possibly after a notice.
 pub fn is_inbox(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(HEADER))

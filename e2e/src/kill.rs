@@ -17,8 +17,9 @@ use tokio::task::JoinHandle;
 use crate::binary::{self, Faults, Launch, ServerProcess};
 use crate::check::{self, Breach, BreachKind};
 use crate::client::HttpClient;
-use crate::counter::Counter;
-use crate::faults::{End, FaultPlan, LoadLength, Sabotage, Variant};
+use crate::counted;
+use crate::counter::{self, Counter};
+use crate::faults::{End, FaultPlan, LoadLength, Sabotage, ShortlyAfter, Variant};
 use crate::follow::{Followers, SeenUpdates};
 use crate::history::{self, History};
 use crate::load::{KillRound, Load};
@@ -123,7 +124,7 @@ impl<'a> Harness<'a> {
             data_dir: dir.join("data"),
             model_url: stub.url().to_owned(),
             log: dir.join("log"),
-            counter: (options.variant != Variant::Plain).then(|| counter.url().to_owned()),
+            shipped: options.variant == Variant::Plain,
         };
         Ok(Self {
             options,
@@ -180,7 +181,7 @@ impl<'a> Harness<'a> {
 
     /// The faults that apply to every process, even the last.
     fn permanent_faults(&self) -> Faults {
-        let mut faults: Vec<&str> = self.options.sabotage.iter().map(|sabotage| sabotage.as_str()).collect();
+        let mut faults: Vec<&str> = self.options.sabotage.and_then(Sabotage::fault).into_iter().collect();
         faults.extend((self.options.variant == Variant::Power).then_some("power-loss"));
         if faults.is_empty() { Faults::new() } else { vec![("VIV_FAULTS", faults.join(","))] }
     }
@@ -225,9 +226,14 @@ impl<'a> Harness<'a> {
     async fn run_under_load(&mut self, process: &mut ServerProcess, plan: &FaultPlan) -> Result<()> {
         match plan.load {
             LoadLength::Ms(ms) => pause(ms).await,
-            LoadLength::Commits(commits, timeout, after) => {
-                self.followers.wait_for_commits(commits, Duration::from_millis(timeout)).await;
-                pause(after).await;
+            LoadLength::Commits(ShortlyAfter { times, at_most_ms, then_ms }) => {
+                self.followers.wait_for_commits(times, Duration::from_millis(at_most_ms)).await;
+                pause(then_ms).await;
+            }
+            LoadLength::Effects(ShortlyAfter { times, at_most_ms, then_ms }) => {
+                // With fewer effects the load ends later.
+                let _ = self.counter.wait_for_effects(times, Duration::from_millis(at_most_ms)).await;
+                pause(then_ms).await;
             }
             LoadLength::UntilItDies(ms) => drop(process.wait_for_end(Duration::from_millis(ms)).await?),
         }
@@ -252,8 +258,10 @@ impl<'a> Harness<'a> {
         self.tally.ready.push(took);
         if let Some(key) = ready.admin_key {
             self.key = key;
-            world::create_world(&HttpClient::new(&ready.url, &self.key)?, self.launch.counter.is_some())
-                .await?;
+            let client = HttpClient::new(&ready.url, &self.key)?;
+            let lying = self.options.sabotage == Some(Sabotage::LyingTools);
+            counted::declare(&client, self.counter.url(), lying).await?;
+            world::create_world(&client).await?;
         }
         let client = HttpClient::new(&ready.url, &self.key)?;
         let follow = |agent| tokio::spawn(self.followers.clone().follow(client.clone(), agent));
@@ -393,7 +401,7 @@ impl<'a> Harness<'a> {
             all.filter(|event| event.state == state).count() as u64
         };
         let messages = history.spaces.iter().flat_map(|space| &space.messages);
-        let total = effects.values().map(Vec::len).sum::<usize>();
+        let total = counter::total(&effects);
         let tally = &mut self.tally;
         tally.accepted = ledger.accepted() as u64;
         tally.known = ledger.known() as u64;

@@ -7,6 +7,7 @@
 pub mod binary;
 pub mod check;
 pub mod client;
+pub mod counted;
 pub mod counter;
 pub mod faults;
 pub mod follow;

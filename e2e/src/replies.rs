@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::counted::KILL_SERVER;
 use crate::inbox::{self, From, Shown};
 
 /// A message with this text makes the agent call the tool that kills the server.
@@ -43,7 +44,8 @@ pub fn decide(messages: &[Value], counted: bool) -> Result<PlannedReply, String>
     };
     if step == 0 && text_part.is_some() | !calls.is_empty() && !is_skip(&calls) {
         if counted {
-            calls.extend(effect_calls(&events, hash));
+            let agent = inbox::agent(messages).ok_or("a request that does not say who the agent is")?;
+            calls.extend(effect_calls(&events, hash, &agent));
         }
         calls.extend(invalid_call(hash));
     }
@@ -82,20 +84,24 @@ fn is_skip(calls: &Calls) -> bool {
     calls.first().is_some_and(|(name, _)| *name == "skip")
 }
 
-/// Calls of tools with outside effects of each kind; or of the tool that kills the server, if a message asks for it.
-fn effect_calls(events: &[Shown], hash: u64) -> Calls {
+/// Calls of tools with outside effects of each kind; or of the tool that kills the server, if a message asks for it. The
+/// ticket of a call is its own: an agent decides once about an event, and no two calls of a decision have the same place.
+fn effect_calls(events: &[Shown], hash: u64, agent: &str) -> Calls {
+    let tools: &[&str] = if events.iter().any(|event| event.text.contains(KILL_REQUEST)) {
+        &[KILL_SERVER]
+    } else {
+        match (hash >> 20) % 5 {
+            0 => &["count_unsafe", "count_read"],
+            1 => &["count_idempotent"],
+            2 => &["count_unsafe", "count_idempotent", "count_unsafe"],
+            3 => &["count_read", "count_unsafe"],
+            _ => &[],
+        }
+    };
     let last = relevant(events).iter().filter_map(|event| inbox::tokens(&event.text).pop()).next_back();
-    let call = |name| (name, json!({"note": last.clone().unwrap_or_default()}));
-    if events.iter().any(|event| event.text.contains(KILL_REQUEST)) {
-        return vec![call("kill_server")];
-    }
-    match (hash >> 20) % 5 {
-        0 => vec![call("count_unsafe"), call("count_read")],
-        1 => vec![call("count_idempotent")],
-        2 => vec![call("count_unsafe"), call("count_idempotent"), call("count_unsafe")],
-        3 => vec![call("count_read"), call("count_unsafe")],
-        _ => Vec::new(),
-    }
+    let last = last.unwrap_or_default();
+    let calls = tools.iter().enumerate();
+    calls.map(|(place, tool)| (*tool, json!({"ticket": format!("{agent}/{last}/{place}")}))).collect()
 }
 
 /// Occasionally an invalid call: of an unknown tool, or with arguments that are not JSON.
@@ -234,6 +240,24 @@ mod tests {
         assert!(tokens_of(&messages).contains(&"t-000002-t".to_owned()));
         messages.push(json!({"role": "assistant"}));
         assert!(!tokens_of(&messages).contains(&"t-000002-t".to_owned()), "once");
+    }
+
+    #[test]
+    fn no_two_calls_outside_have_the_same_ticket_whoever_makes_them() {
+        let mut tickets = std::collections::BTreeSet::new();
+        for (n, agent) in (0..40).flat_map(|n| [(n, "ada"), (n, "ben")]) {
+            let line = format!("1. [space a] Mira (@owner, human), just now: \"{}\"", inbox::token(n));
+            let messages = [
+                json!({"role": "system", "content": format!("You are X (@{agent}), an AI agent.")}),
+                json!({"role": "user", "content": format!("[INBOX — 1 new event, now X]\n\n{line}")}),
+            ];
+            let calls = decide(&messages, true).unwrap().calls;
+            for (tool, arguments) in calls.into_iter().filter(|(tool, _)| tool.starts_with("count_")) {
+                let ticket = arguments["ticket"].as_str().unwrap().to_owned();
+                assert!(tickets.insert(ticket), "{tool}: {arguments} was there before");
+            }
+        }
+        assert!(tickets.len() > 40, "{tickets:?}");
     }
 
     #[test]

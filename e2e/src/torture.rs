@@ -19,10 +19,6 @@ const ROUNDS: [(Variant, u64); 3] = [(Variant::Plain, 40), (Variant::Points, 48)
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct TortureSettings {
-    /// The shipped binary.
-    pub plain: PathBuf,
-    /// The build with the feature `failpoints`.
-    pub failpoints: PathBuf,
     /// Start no world after so many minutes.
     pub minutes: Option<u64>,
     /// Start no world after so many deaths of the process; used if `minutes` is not set.
@@ -47,25 +43,20 @@ pub struct TortureOutcome {
 }
 
 impl TortureSettings {
-    /// Reads the settings from the environment: `VIV_BIN`, `VIV_FAILPOINTS_BIN`, `VIV_MINUTES`, `VIV_KILLS` (default
-    /// 200), `VIV_SEED`, `VIV_SABOTAGE`, `VIV_ONLY`.
+    /// Reads the settings from the environment: `VIV_MINUTES`, `VIV_KILLS` (default 200), `VIV_SEED`, `VIV_SABOTAGE`,
+    /// `VIV_ONLY`.
     pub fn from_env() -> Result<Self> {
-        let sabotage = from_variable("VIV_SABOTAGE", "`drain-first` or `sync-normal`", Sabotage::parse)?;
+        let sabotage =
+            from_variable("VIV_SABOTAGE", "`drain-first`, `sync-normal` or `lying-tools`", Sabotage::parse)?;
         let only = from_variable("VIV_ONLY", "`plain`, `points` or `power`", Variant::parse)?;
         let number = |name| from_variable(name, "a number", |text| text.parse().ok());
         Ok(Self {
-            plain: binary::find()?,
-            failpoints: binary::find_failpoints()?,
             minutes: number("VIV_MINUTES")?,
             kills: number("VIV_KILLS")?.unwrap_or(200),
             seed: number("VIV_SEED")?.unwrap_or_else(random::new_seed),
             sabotage,
             // Each sabotage does harm only in one variant.
-            only: only.or(match sabotage {
-                None => None,
-                Some(Sabotage::DrainFirst) => Some(Variant::Points),
-                Some(Sabotage::SyncNormal) => Some(Variant::Power),
-            }),
+            only: only.or(sabotage.map(Sabotage::variant)),
         })
     }
 }
@@ -84,8 +75,10 @@ fn from_variable<T>(name: &str, wanted: &str, read: impl Fn(&str) -> Option<T>) 
 pub async fn run(settings: &TortureSettings, mut say: impl FnMut(&str)) -> Result<TortureOutcome> {
     let begun = Instant::now();
     let mut outcome = TortureOutcome::default();
-    let kinds = ROUNDS.iter().filter(|(variant, _)| settings.only.is_none_or(|only| only == *variant));
-    for (world, (variant, rounds)) in kinds.cycle().enumerate() {
+    let only = |variant| settings.only.is_none_or(|only| only == variant);
+    let kinds = ROUNDS.into_iter().filter(|(variant, _)| only(*variant));
+    let kinds = kinds.map(|(variant, rounds)| Ok((variant, rounds, binary::of(variant)?)));
+    for (world, (variant, rounds, viv)) in kinds.collect::<Result<Vec<_>>>()?.iter().cycle().enumerate() {
         let enough = match settings.minutes {
             Some(minutes) => begun.elapsed() >= Duration::from_secs(minutes * 60),
             None => outcome.tally.deaths() >= settings.kills,
@@ -97,7 +90,6 @@ pub async fn run(settings: &TortureSettings, mut say: impl FnMut(&str)) -> Resul
             0 => settings.seed,
             world => Rng::derive(settings.seed, &[world]).between(1, 999_999_999),
         };
-        let viv = if *variant == Variant::Plain { &settings.plain } else { &settings.failpoints };
         let (variant, sabotage, rounds) = (*variant, settings.sabotage, *rounds);
         let options = WorldOptions { viv: viv.clone(), variant, sabotage, rounds, seed, forget: None };
         let report = kill::run(&options, &outcome.tally.points).await?;
@@ -124,7 +116,7 @@ pub async fn run(settings: &TortureSettings, mut say: impl FnMut(&str)) -> Resul
         outcome.breaches.extend(report.breaches.into_iter().map(|breach| (breach, left.clone())));
     }
     outcome.tally.took = begun.elapsed();
-    let all_points = settings.sabotage.is_none() && settings.only.is_none_or(|only| only == Variant::Points);
+    let all_points = settings.sabotage.is_none() && only(Variant::Points);
     outcome.never_hit = if all_points { outcome.tally.never_hit() } else { Vec::new() };
     Ok(outcome)
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::Result;
 use crate::client::HttpClient;
+use crate::counted::KILL_SERVER;
 
 /// Handles of the agents.
 pub const AGENTS: [&str; 3] = ["ada", "ben", "cora"];
@@ -25,29 +26,20 @@ pub struct WorldSpace {
     pub agents: &'static [&'static str],
 }
 
-/// The tools of agents whose outside effects are counted.
-pub const TOOLS: [&str; 9] = [
-    "send_message",
-    "skip",
-    "done",
-    "set_memories",
-    "delete_memories",
-    "count_read",
-    "count_idempotent",
-    "count_unsafe",
-    "kill_server",
-];
+/// The tools of the agents, those whose outside effects are counted among them.
+pub const TOOLS: [&str; 7] =
+    ["send_message", "skip", "done", "set_memories", "delete_memories", "count_*", KILL_SERVER];
 
-/// Creates everything except what the first start creates: a person, `ada` and `home`. `counted`: whether the binary
-/// has the tools whose effects are counted.
-pub async fn create_world(client: &HttpClient, counted: bool) -> Result<()> {
+/// Creates everything except what the first start creates: a person, `ada` and `home`. The counted tools must be
+/// declared before.
+pub async fn create_world(client: &HttpClient) -> Result<()> {
     client.create("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
     // The model fails at random here, so failures say nothing about the events, even if the same events are hit
     // often. Inboxes must not be full, because events of services would be rejected.
     let limits = json!({"max_attempts": 100, "inbox_max": 1_000_000});
     // Few enough that histories are compacted all the time.
     let history = json!({"max_entries": 24});
-    let config = json!({"limits": limits, "history": history, "tools": counted.then_some(TOOLS)});
+    let config = json!({"limits": limits, "history": history, "tools": TOOLS});
     client.change("/v1/agents/ada", &json!({"config": config})).await?;
     for agent in ["ben", "cora"] {
         client.create("/v1/agents", &json!({"name": agent, "config": config})).await?;

@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use e2e::client::HttpAnswer;
+use e2e::counted::{self, KILL_SERVER};
 use e2e::replies::KILL_REQUEST;
 use e2e::world::TOOLS;
 use serde_json::json;
@@ -16,11 +17,12 @@ use crate::harness::{
 async fn a_tool_that_kills_its_server_is_not_run_again() {
     let mut harness = Harness::new().await;
     let (mut process, client) = harness.start(&vec![]).await;
+    counted::declare(&client, harness.counter.url(), false).await.unwrap();
     client.change("/v1/agents/ada", &json!({"config": {"tools": TOOLS}})).await.unwrap();
     let posted = post(&client, &message_body(&format!("note t-000001-t {KILL_REQUEST}"), 1)).await;
     assert!(matches!(posted, Some(HttpAnswer::Created(_))), "{posted:?}");
-    let ended = process.wait_for_end(TIMEOUT).await.unwrap().expect("the tool kills the server");
-    assert_eq!(ended.signal(), Some(9), "{}", harness.log());
+    assert!(harness.counter.wait_for_effects(1, TIMEOUT).await, "{}", harness.log());
+    assert_eq!(process.kill().unwrap().signal(), Some(9), "{}", harness.log());
     let (mut process, client) = harness.start(&vec![]).await;
     let events = wait_until_settled(&client, 1).await;
     assert_eq!(events[0].state, "processed");
@@ -29,7 +31,10 @@ async fn a_tool_that_kills_its_server_is_not_run_again() {
         |texts: &Vec<String>| texts.iter().any(|words| words.contains("unknown whether it happened"));
     wait_for("what she is texts", texts, unknown).await;
     let killed = harness.counter.effects();
-    assert_eq!(killed.values().flatten().collect::<Vec<_>>(), ["kill_server"]);
+    assert_eq!(
+        killed.values().flatten().map(|effect| effect.tool.as_str()).collect::<Vec<_>>(),
+        [KILL_SERVER]
+    );
     assert_eq!(process.kill().unwrap().signal(), Some(9));
 }
 
@@ -119,4 +124,12 @@ async fn an_event_whose_signal_is_lost_in_a_crash_is_processed_after_the_restart
     let events = wait_until_settled(&client, 1).await;
     assert_eq!((events.len(), events[0].state.as_str()), (1, "processed"));
     process.kill().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_build_with_failpoints_does_not_pass_for_the_shipped_one() {
+    let mut harness = Harness::new().await;
+    harness.launch.shipped = true;
+    assert!(harness.try_start(&vec![]).await.is_none());
+    assert!(harness.log().contains("VIV_FAILPOINT"), "{}", harness.log());
 }

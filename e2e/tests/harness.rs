@@ -30,7 +30,7 @@ impl Harness {
             data_dir: dir.path().join("data"),
             model_url: stub.url().to_owned(),
             log: dir.path().join("log"),
-            counter: Some(counter.url().to_owned()),
+            shipped: false,
         };
         Self { stub, counter, launch, dir, key: String::new() }
     }

@@ -8,11 +8,7 @@ use e2e::faults::{FaultPlan, LoadLength, Sabotage, Variant};
 use e2e::kill::{self, Report, WorldOptions};
 
 async fn run_world(variant: Variant, rounds: u64, change: impl FnOnce(&mut WorldOptions)) -> Report {
-    let viv = match variant {
-        Variant::Plain => binary::find(),
-        Variant::Points | Variant::Power => binary::find_failpoints(),
-    };
-    let viv = viv.unwrap_or_else(|why| panic!("{why}"));
+    let viv = binary::of(variant).unwrap_or_else(|why| panic!("{why}"));
     let seed = e2e::random::new_seed();
     let mut options = WorldOptions { viv, variant, sabotage: None, rounds, seed, forget: None };
     change(&mut options);
@@ -44,7 +40,16 @@ fn caught(report: Report) -> BTreeMap<BreachKind, u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_kills_lose_nothing_and_double_nothing() {
-    assert_kept(&run_world(Variant::Plain, 16, |_| {}).await);
+    let report = run_world(Variant::Plain, 16, |_| {}).await;
+    assert_kept(&report);
+    assert!(report.tally.effects > 0, "no tool of the shipped binary had an effect outside");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declaration_that_lets_an_unsafe_call_be_repeated_is_caught() {
+    let found =
+        caught(run_world(Variant::Plain, 14, |options| options.sabotage = Some(Sabotage::LyingTools)).await);
+    assert!(found.contains_key(&BreachKind::Repeated), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

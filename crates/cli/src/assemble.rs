@@ -36,8 +36,6 @@ pub(crate) fn kit(settings: &Settings) -> Result<Arc<ToolKit>> {
     });
     let kit =
         tools::prebuilt().declaring(connector.clone(), secrets.clone(), servers.collect::<Result<_>>()?);
-    #[cfg(feature = "failpoints")]
-    let kit = crate::torture::with_counted(kit);
     Ok(Arc::new(kit))
 }
 

@@ -19,8 +19,6 @@ mod settings;
 mod signals;
 mod templates;
 mod tool_secrets;
-#[cfg(feature = "failpoints")]
-mod torture;
 mod world;
 
 use std::ffi::OsString;

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use agent::call::Effect;
+use serde_json::Value;
+
 use super::{Breach, BreachKind, Breaches};
-use crate::counter::Effects;
+use crate::counted::{CountedTool, counted};
+use crate::counter::{CountedEffect, Effects};
 use crate::history::{AgentTrace, History};
 
 /// A text in every outcome of which it is unknown whether the call happened.
@@ -12,58 +16,69 @@ const UNKNOWN: &str = "unknown whether it happened";
 /// A call of a tool whose effects are counted.
 struct CountedCall<'a> {
     agent: &'a str,
-    tool: &'a str,
+    id: &'a str,
+    tool: &'static CountedTool,
     /// Whether it failed, and the text of its outcome; `None` if it has no outcome.
     outcome: Option<(bool, &'a str)>,
 }
 
 /// An unsafe effect happened at most once, and exactly once if its outcome is a success. Other effects happened at
-/// least once. No effect happened without a call in a log.
+/// least once, those of an idempotent call under its id as the key. No effect happened without a call in a log.
 pub(super) fn effects(history: &History, effects: &Effects, breaches: &mut Breaches) {
-    let mut calls: BTreeMap<&str, CountedCall<'_>> = BTreeMap::new();
-    for agent in &history.agents {
-        calls.extend(counted_calls(agent));
-    }
-    for (key, tools) in effects {
-        match calls.get(key.as_str()) {
-            Some(call) if tools.iter().all(|tool| tool == call.tool) => {}
-            _ => breaches.add(format!("call {key}: {tools:?} happened outside and are in no log")),
+    let mut calls: BTreeMap<String, CountedCall<'_>> = BTreeMap::new();
+    for (ticket, call) in history.agents.iter().flat_map(counted_calls) {
+        let (agent, id) = (call.agent, call.id);
+        if let Some(other) = calls.insert(ticket.clone(), call) {
+            breaches.doubled(format!("{agent}: `{ticket}` was decided twice, as call {} and {id}", other.id));
         }
     }
-    for (key, call) in calls {
-        let times = effects.get(key).map_or(0, Vec::len);
-        check_call(key, &call, times, breaches);
+    for (ticket, happened) in effects {
+        match calls.get(ticket) {
+            Some(call) if happened.iter().all(|effect| effect.tool == call.tool.name) => {}
+            _ => breaches.add(format!("`{ticket}`: {happened:?} happened outside and are in no log")),
+        }
+    }
+    for (ticket, call) in calls {
+        check_call(&call, effects.get(&ticket).map_or(&[], Vec::as_slice), breaches);
     }
 }
 
-fn check_call(key: &str, call: &CountedCall<'_>, times: usize, breaches: &mut Breaches) {
-    let CountedCall { agent, tool, outcome } = call;
-    let once = matches!(*tool, "count_unsafe" | "kill_server");
+fn check_call(call: &CountedCall<'_>, happened: &[CountedEffect], breaches: &mut Breaches) {
+    let CountedCall { agent, id, tool, outcome } = call;
+    let (name, times) = (tool.name, happened.len());
+    let once = tool.effect == Effect::Unsafe;
     if once && times > 1 {
-        let what = format!("{agent}: call {key} of `{tool}` happened {times} times");
+        let what = format!("{agent}: call {id} of `{name}` happened {times} times");
         breaches.0.push(Breach::new(BreachKind::Repeated, what));
+    }
+    let needs_key = tool.effect == Effect::Idempotent;
+    let wrong = |key: &Option<String>| key.as_deref().map_or(needs_key, |key| key != *id);
+    for CountedEffect { key, .. } in happened.iter().filter(|effect| wrong(&effect.key)) {
+        breaches.doubled(format!("{agent}: call {id} of `{name}` happened under the key {key:?}"));
     }
     match outcome {
         Some((false, _)) if times == 0 => {
-            breaches.lost(format!("{agent}: call {key} of `{tool}` was reported as done and never happened"));
+            breaches.lost(format!("{agent}: call {id} of `{name}` was reported as done and never happened"));
         }
         Some((true, text)) if once && times > 0 && !text.contains(UNKNOWN) => {
-            breaches.add(format!("{agent}: call {key} of `{tool}` happened and was reported as `{text}`"));
+            breaches.add(format!("{agent}: call {id} of `{name}` happened and was reported as `{text}`"));
         }
         Some(_) => {}
-        None => breaches.add(format!("{agent}: call {key} of `{tool}` has no outcome")),
+        None => breaches.add(format!("{agent}: call {id} of `{name}` has no outcome")),
     }
 }
 
-fn counted_calls(agent: &AgentTrace) -> impl Iterator<Item = (&str, CountedCall<'_>)> {
-    let results = agent.log.iter().flat_map(|entry| entry.outcomes.iter().zip(&entry.texts));
+/// The calls of the agent's log, by the tickets in their arguments.
+fn counted_calls(agent: &AgentTrace) -> impl Iterator<Item = (String, CountedCall<'_>)> {
+    let results = agent.log.iter().flat_map(|entry| entry.outcomes.iter().zip(entry.texts.iter()));
     let outcomes: BTreeMap<&str, (bool, &str)> =
         results.map(|((id, failed), text)| (id.as_str(), (*failed, text.as_str()))).collect();
     let calls = agent.log.iter().flat_map(|entry| &entry.calls);
-    let counted = calls.filter(|(_, tool, _)| tool.starts_with("count_") || tool == "kill_server");
-    counted.map(move |(id, tool, _)| {
-        let outcome = outcomes.get(id.as_str()).copied();
-        (id.as_str(), CountedCall { agent: &agent.name, tool, outcome })
+    calls.filter_map(move |(id, tool, arguments)| {
+        let (tool, outcome) = (counted(tool)?, outcomes.get(id.as_str()).copied());
+        let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        let ticket = arguments["ticket"].as_str().unwrap_or_default().to_owned();
+        Some((ticket, CountedCall { agent: &agent.name, id, tool, outcome }))
     })
 }
 

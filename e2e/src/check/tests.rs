@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::counter::CountedEffect;
 use crate::follow::Commit;
 use crate::history::{AgentTrace, HistoryEntry, HistoryMessage, InboxEvent, RunRecord, Timeline};
 use crate::inbox;
@@ -58,8 +59,8 @@ fn cycle(first: u64, cycle: &str, lines: &str, tokens: &str) -> Vec<HistoryEntry
     let calls = vec![
         call("send_message", json!({"space": "s", "text": format!("got {tokens}")})),
         call("set_memories", json!({"memories": [{"key": "k", "value": cycle}]})),
-        call("count_unsafe", json!({})),
-        call("count_idempotent", json!({})),
+        call("count_unsafe", json!({"ticket": format!("{cycle}/0")})),
+        call("count_idempotent", json!({"ticket": format!("{cycle}/1")})),
     ];
     let outcomes = calls.iter().map(|(id, ..)| (id.clone(), false)).collect();
     let texts = calls.iter().map(|_| "{}".to_owned()).collect();
@@ -81,6 +82,11 @@ fn commits(kinds: &[(&str, &str)]) -> Vec<Commit> {
         kind: (*kind).to_owned(),
     };
     kinds.iter().enumerate().map(commit).collect()
+}
+
+/// An effect of a call without a key.
+fn effect(tool: &str) -> CountedEffect {
+    CountedEffect { tool: tool.into(), key: None }
 }
 
 fn world() -> TestWorld {
@@ -134,13 +140,15 @@ fn world() -> TestWorld {
         replayed: SeenUpdates { commits: streamed.commits[4..].to_vec(), errors: Vec::new() },
     };
     let history = History { spaces: vec![space], agents: vec![ada] };
-    let once = |key: &str, tool: &str| (format!("{key}-{tool}"), vec![tool.to_owned()]);
-    let mut effects: Effects = ["c1", "c2"]
-        .iter()
-        .flat_map(|key| [once(key, "count_unsafe"), once(key, "count_idempotent")])
-        .collect();
-    // A kill between the effect and its outcome repeats an idempotent effect.
-    effects.get_mut("c1-count_idempotent").unwrap().push("count_idempotent".to_owned());
+    let of = |cycle: &str| {
+        let key = Some(format!("{cycle}-count_idempotent"));
+        let idempotent = CountedEffect { tool: "count_idempotent".into(), key };
+        [(format!("{cycle}/0"), vec![effect("count_unsafe")]), (format!("{cycle}/1"), vec![idempotent])]
+    };
+    let mut effects: Effects = ["c1", "c2"].into_iter().flat_map(of).collect();
+    // A kill between the effect and its outcome repeats an idempotent effect, under the same key.
+    let again = effects["c1/1"][0].clone();
+    effects.get_mut("c1/1").unwrap().push(again);
     TestWorld { effects, ledger, history, streamed: [("ada".to_owned(), streamed)].into() }
 }
 
@@ -221,17 +229,28 @@ fn doubled_data_is_noticed() {
 
 #[test]
 fn effects_that_do_not_match_the_log_are_noticed() {
-    let twice = |world: &mut TestWorld| {
-        world.effects.get_mut("c1-count_unsafe").unwrap().push("count_unsafe".into());
-    };
+    let twice = |world: &mut TestWorld| world.effects.get_mut("c1/0").unwrap().push(effect("count_unsafe"));
     notices(twice, &["ada: call c1-count_unsafe of `count_unsafe` happened 2 times"]);
     let gone = "was reported as done and never happened";
-    notices(|world| drop(world.effects.remove("c1-count_unsafe")), &[gone]);
-    notices(|world| drop(world.effects.remove("c2-count_idempotent")), &[gone]);
+    notices(|world| drop(world.effects.remove("c1/0")), &[gone]);
+    notices(|world| drop(world.effects.remove("c2/1")), &[gone]);
     notices(
-        |world| drop(world.effects.insert("x".into(), vec!["count_read".into()])),
-        &["call x: [\"count_read\"] happened outside and are in no log"],
+        |world| drop(world.effects.insert("x".into(), vec![effect("count_read")])),
+        &["`x`: [CountedEffect { tool: \"count_read\", key: None }] happened outside and are in no log"],
     );
+    let under = |key: Option<&'static str>| {
+        move |world: &mut TestWorld| {
+            world.effects.get_mut("c1/1").unwrap()[1].key = key.map(str::to_owned);
+        }
+    };
+    let happened = "ada: call c1-count_idempotent of `count_idempotent` happened under the key";
+    notices(under(Some("other")), &[&format!("{happened} Some(\"other\")")]);
+    notices(under(None), &[&format!("{happened} None")]);
+    let same = |world: &mut TestWorld| {
+        let call = &mut ada(world).log[4].calls[2];
+        call.2 = call.2.replace("c2", "c1");
+    };
+    notices(same, &["`c1/0` was decided twice, as call c1-count_unsafe and c2-count_unsafe"]);
     let streamed = |words: &'static str| {
         move |world: &mut TestWorld| {
             ada(world).log[2].outcomes[2].1 = true;

@@ -80,6 +80,8 @@ impl HttpTool {
             Ok(answer) => answer,
             Err(error) => return answer::failed(&error, effect, &mask),
         };
+        // The server has done what was asked, and nobody here knows it yet.
+        failpoint::hit!("tool.running");
         let head = AnswerHead::of(&answer);
         // Of a failure only the beginning is quoted; a secret in it is found even if the quotation cuts it.
         let most = if head.is_success() {
