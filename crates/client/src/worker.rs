@@ -98,7 +98,9 @@ impl Worker {
                     stopping.send_replace(true);
                     first_error = first_error.and(Err(error));
                 }
-                Some(Err(error)) => return Err(ClientError::new(ErrorClass::Failed, "worker", error.to_string())),
+                Some(Err(error)) => {
+                    return Err(ClientError::new(ErrorClass::Failed, "worker", error.to_string()));
+                }
             }
         }
     }
@@ -112,7 +114,8 @@ impl Worker {
 
     /// Runs the call while its claim is renewed. `None` if the claim is lost.
     async fn run_call(&self, call: &ClaimedCallJson) -> Option<std::result::Result<Value, String>> {
-        let run = self.tools.iter().find(|(tool, _)| tool.name == call.tool).map(|(_, run)| Arc::clone(run))?;
+        let run =
+            self.tools.iter().find(|(tool, _)| tool.name == call.tool).map(|(_, run)| Arc::clone(run))?;
         // A task of its own: a panic is the outcome of this call only.
         let mut running = JoinSet::new();
         running.spawn(run(call.clone()));

@@ -47,7 +47,7 @@ pub struct ModelConfig {
     pub tool_mode: Option<ToolMode>,
     /// Its context window in tokens.
     pub context_window: Option<u32>,
-    /// Tokens reserved for a reply.
+    /// Tokens reserved for a reply, at most half of the window; the default is at most a quarter.
     pub max_output: Option<u32>,
     /// Sampling temperature; the default is the vendor's.
     pub temperature: Option<f64>,
@@ -224,6 +224,13 @@ impl ModelBook {
             )));
         }
         let (info, wire) = set_up(provider, wire_format, model, &config);
+        if info.max_output > info.context_window / 2 {
+            return Err(ModelError::NoModel(format!(
+                "wanted a reply to take at most half of the context window of `{}`, which has {} tokens, but {} are kept for \
+                 it: lower `max_output` or the number of tokens in `reasoning`, or set `context_window`",
+                info.name, info.context_window, info.max_output
+            )));
+        }
         let info = ModelInfo { provider: provider_id(provider, &base_url, key.as_ref()), ..info };
         let address = Address { base_url, key, headers: config.headers.clone() };
         Ok(Arc::new(VendorModel::new(info, wire, address, Arc::clone(&self.clients))))
@@ -285,11 +292,11 @@ fn set_up(
 ) -> (ModelInfo, Arc<dyn Wire>) {
     let facts = catalog::facts(provider, model);
     let context_window = config.context_window.unwrap_or(facts.context_window);
-    let room = (context_window / 4).max(1);
+    let room = context_window / 4;
     // The server behind chat completions is unknown, so the larger output limit is not requested.
     let sealed_reasoning = facts.sealed_reasoning && !matches!(wire_format, WireFormat::OpenAiChat(_));
     let usual = if sealed_reasoning { OUTPUT_REASONING } else { OUTPUT_DEFAULT };
-    let mut max_output = config.max_output.unwrap_or(facts.max_output.min(usual)).min(room).max(1);
+    let mut max_output = config.max_output.unwrap_or(facts.max_output.min(usual).min(room)).max(1);
     let tool_mode = config.tool_mode.unwrap_or_default();
     let mut forced_tool_choice = facts.forced_tool_choice;
     let wire: Arc<dyn Wire> = match wire_format {

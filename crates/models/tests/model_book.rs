@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::port::{ModelError, Models as _, ReasoningReplay};
-use models::model_book::{KeyRing, ModelBook, ModelConfig, ToolMode};
+use models::model_book::{KeyRing, ModelBook, ModelConfig, Reasoning, ToolMode};
 use models::scripted::{Script, Scripted};
 use models::secret::Secret;
 
@@ -72,6 +72,33 @@ fn the_output_limit_is_higher_for_models_whose_reasoning_counts() {
     assert_eq!(room("openai/gpt-4o", None), 16_384);
     assert_eq!(room("openai/anything", Some("http://127.0.0.1:1/v1")), 16_384);
     assert_eq!(room("google/gemini-3.8-flash", None), 32_768);
+}
+
+#[test]
+fn a_reply_that_needs_more_than_half_of_the_window_is_refused() {
+    let create = |name: &str, change: fn(&mut ModelConfig)| {
+        let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
+        let mut config = ModelConfig { context_window: Some(20_000), ..ModelConfig::named(name) };
+        change(&mut config);
+        ModelBook::new(config, keys, Arc::new(NoClock)).model(None).map(|model| model.info().max_output)
+    };
+    let claude = "anthropic/claude-sonnet-4-5";
+    assert_eq!(
+        create(claude, |config| config.max_output = Some(10_000)).unwrap(),
+        10_000,
+        "as it was asked for"
+    );
+    let unfit: [fn(&mut ModelConfig); 2] = [
+        |config| config.max_output = Some(10_001),
+        |config| config.reasoning = Some(Reasoning::Budget(1_000_000)),
+    ];
+    for change in unfit {
+        let error = create(claude, change).unwrap_err();
+        assert!(
+            matches!(&error, ModelError::NoModel(text) if text.contains("lower `max_output`")),
+            "{error:?}"
+        );
+    }
 }
 
 #[test]

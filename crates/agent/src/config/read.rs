@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, ValueKind, WantedChoice};
+use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, SummaryBy, ValueKind, WantedChoice};
 use crate::limits;
 use crate::tool::{is_named, names};
 
@@ -150,6 +150,11 @@ impl AgentConfig {
         let mut wrong = |key: &str, why: String| {
             problems.push(BadConfig::WrongType { key: Some(key.to_owned()), why });
         };
+        if self.history.summary_model.is_some() && self.history.summary != SummaryBy::Model {
+            let why =
+                "nobody asks it unless `history.summary` is `model`; leave it out, or set that".to_owned();
+            wrong("history.summary_model", why);
+        }
         for route in &self.routing {
             if route.to.is_some_and(|to| to < route.from) {
                 wrong("routing", format!("a rule cannot end before its first step, {}", route.from));
@@ -616,6 +621,10 @@ mod tests {
             "`gates`: wanted `observe-think-respond` or a list of gates, got \"think\"",
         );
         check(json!({"routing": [{"from": 1}]}), "`routing`: each rule needs a `model`");
+        check(
+            json!({"history": {"summary": "digest", "summary_model": "a/b"}}),
+            "`history.summary_model`: nobody asks it unless `history.summary` is `model`; leave it out, or set that",
+        );
     }
 
     #[test]

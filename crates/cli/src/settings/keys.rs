@@ -115,7 +115,7 @@ pub(crate) const KEYS: [Key; 22] = [
         "The model's context window in tokens, instead of the known one.",
     )
     .set_by("VIV_CONTEXT_WINDOW", "--context-window"),
-    key("model.max_output", Kind::Whole(1), "Tokens kept free for a reply."),
+    key("model.max_output", Kind::Whole(1), "Tokens kept free for a reply, at most half of the window; by default at most a quarter."),
     key("model.temperature", Kind::Temperature, "Sampling temperature."),
     key(
         "model.reasoning",
