@@ -99,7 +99,8 @@ impl Worker {
                     first_error = first_error.and(Err(error));
                 }
                 Some(Err(error)) => {
-                    return Err(ClientError::new(ErrorClass::Failed, "worker", error.to_string()));
+                    let why = format!("a task of the worker crashed: {error}");
+                    return Err(ClientError::new(ErrorClass::Failed, "worker", why));
                 }
             }
         }
