@@ -317,8 +317,8 @@ pub const WORKER_LEASE_MS: u64 = 30_000;
 pub const WORKER_CLAIMS_PER_CALL: u32 = 5;
 /// Tools of one claim.
 pub const WORKER_TOOLS_PER_CLAIM: usize = 32;
-/// Longest wait of a claim for a call.
-pub const WORKER_PATIENCE_MS: u64 = 60_000;
+/// Longest wait of a claim for a call, and its default; shorter than [`REQUEST_MS`].
+pub const WORKER_PATIENCE_MS: u64 = 25_000;
 /// Claims of one key that wait at once; the rest of [`REQUESTS_PER_KEY`] is for renewals and answers.
 pub const WORKER_CLAIMS_PER_KEY: usize = 128;
 /// Longest version of a worker tool.
