@@ -17,6 +17,8 @@ REQUEST_SECONDS = 40
 PAUSE_SECONDS = (0.1, 10.0)
 # How long an answer is sent again while no server takes it: as long as a server waits for it.
 ANSWERING_SECONDS = 15 * 60
+# A server takes no longer body. It answers before it has read one, which urllib does not see.
+BODY_BYTES = 1024 * 1024
 # A claim is renewed this often within its time.
 RENEWALS = 3
 # Codes of refusals that may pass, and of those that say that a call is not this worker's any more.
@@ -134,7 +136,8 @@ class Worker:
         try:
             _, run = self._tools[call.tool]
             answer = {"output": run(call)}
-            json.dumps(answer)
+            if len(json.dumps(answer)) > BODY_BYTES - 1024:
+                raise ValueError(f"it ran, but its output has more than {BODY_BYTES - 1024} bytes as JSON")
         except Exception as error:  # What a tool raises is the outcome of its call, whatever it is.
             log.exception("the call %s of %s failed", call.id, call.tool)
             answer = {"error": f"{type(error).__name__}: {error}"}
@@ -168,7 +171,7 @@ class Worker:
                 if refusal.code in OVER:
                     return
                 if refusal.code not in PASSING:
-                    # Such as an output that is too large: then the agent reads that.
+                    # The agent reads it, if that is not refused, too.
                     if "output" not in body:
                         raise
                     del body["output"]
