@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::limits;
-use api::{Agent, ReadyJson, Whoami};
+use api::{Agent, PageJson, ReadyJson, ToolJson, Whoami};
 use jiff::Timestamp;
 use models::conformance::answers;
 use runtime::clock::SystemClock;
@@ -244,6 +244,10 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             checks.extend(quarantine(agents.iter().filter_map(damaged)));
             checks.extend(backing_off(&agents));
             checks.extend(unguarded(&agents));
+            match client.get_as::<PageJson<ToolJson>>("/v1/tools").await {
+                Ok(tools) => checks.extend(unserved(&tools.items)),
+                Err(failure) => checks.push(Check::of("tools", failure)),
+            }
         }
         Err(failure) if failure.code == "forbidden" => {}
         Err(failure) => checks.push(Check::of("agents", failure)),
@@ -264,6 +268,17 @@ fn index_lag(since: Timestamp) -> Option<Check> {
     let detail = format!("searches may miss what happened since {since:.0}");
     let hint = "it catches up by itself; if it does not, stop the server and run `viv index rebuild`";
     (behind > i128::from(limits::INDEX_LAG_REPORTED_MS)).then(|| Check::warn("index", detail).hint(hint))
+}
+
+/// Tools whose calls no worker takes.
+fn unserved(tools: &[ToolJson]) -> Option<Check> {
+    let waits = |tool: &&ToolJson| {
+        tool.workers.is_some_and(|workers| workers.unclaimed_calls > 0 && workers.waiting_workers == 0)
+    };
+    let names: Vec<&str> = tools.iter().filter(waits).map(|tool| tool.name.as_str()).collect();
+    let detail = format!("calls wait for a worker, and none is there: {}", names.join(", "));
+    let hint = "start the program that serves them; `viv tools show NAME` counts its calls and workers";
+    (!names.is_empty()).then(|| Check::warn("workers", detail).hint(hint))
 }
 
 /// Agents whose guard is off.
@@ -378,6 +393,20 @@ mod tests {
         let check = index_lag(since).unwrap();
         assert_eq!(check.verdict, Verdict::Warn);
         assert_eq!(check.detail, "searches may miss what happened since 2026-11-21T14:03:05Z");
+    }
+
+    #[test]
+    fn calls_that_no_worker_takes_are_a_warning() {
+        let tool = |unclaimed: usize, workers: usize| -> ToolJson {
+            serde_json::from_value(json!({
+                "name": "resize", "description": "", "input": {}, "effect": "unsafe", "visible": false, "async": false,
+                "timeout_ms": 1, "labels": [], "version": "1", "prebuilt": false,
+                "workers": {"waiting_workers": workers, "unclaimed_calls": unclaimed, "claimed_calls": 1},
+            }))
+            .unwrap()
+        };
+        assert!(unserved(&[tool(0, 0), tool(1, 1)]).is_none());
+        assert!(unserved(&[tool(1, 0)]).unwrap().detail.ends_with("none is there: resize"));
     }
 
     #[test]
