@@ -50,8 +50,8 @@ impl DemoModel {
             max_output: 2_048,
             reasoning_replay: ReasoningReplay::None,
             forced_tool_choice: false,
-            price: None,
             demo: true,
+            ..ModelInfo::default()
         };
         Self { info, clock, pause }
     }
