@@ -36,6 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+#[allow(clippy::print_stderr, reason = "an example prints")]
 async fn call(tool: &dyn Tool) -> Result<(), Box<dyn Error>> {
     let fields = tool.spec().schema["properties"].as_object().into_iter().flatten();
     let arguments: Map<String, Value> = fields.map(|(name, schema)| (name.clone(), value(schema))).collect();
