@@ -244,6 +244,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             checks.extend(quarantine(agents.iter().filter_map(damaged)));
             checks.extend(backing_off(&agents));
             checks.extend(unguarded(&agents));
+            checks.extend(cut_tools(&agents));
             match client.get_as::<PageJson<ToolJson>>("/v1/tools").await {
                 Ok(tools) => checks.extend(unserved(&tools.items)),
                 Err(failure) => checks.push(Check::of("tools", failure)),
@@ -289,6 +290,16 @@ fn unguarded(agents: &[Agent]) -> Option<Check> {
         format!("strangers' text can make these agents give away what is private: {}", names.join(", "));
     let hint = "set `guard: ask`, or leave the key out";
     (!names.is_empty()).then(|| Check::warn("guard", detail).hint(hint))
+}
+
+/// Agents that name more tools than their models accept.
+fn cut_tools(agents: &[Agent]) -> Option<Check> {
+    let cut = agents.iter().filter(|agent| !agent.tools_left_out.is_empty());
+    let lines: Vec<String> =
+        cut.map(|agent| format!("{} of {}", agent.tools_left_out.len(), agent.name)).collect();
+    let detail = format!("left out, because they are more than the model accepts: {}", lines.join(", "));
+    let hint = "name fewer in the agent's `tools`; `viv show agent NAME` lists what is left out";
+    (!lines.is_empty()).then(|| Check::warn("tools", detail).hint(hint))
 }
 
 /// Agents that have work and back off, grouped by reason: each provider's message is printed once.
