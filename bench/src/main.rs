@@ -45,7 +45,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 27] = [
+const GROUPS: [Group; 28] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -73,6 +73,7 @@ const GROUPS: [Group; 27] = [
     ("mind.tailer", mind::tailer::measure),
     ("tools.http", tool_calls::http::measure),
     ("tools.many", tool_calls::many::measure),
+    ("tools.claim", tool_calls::claim::measure),
 ];
 
 /// The context of all groups.

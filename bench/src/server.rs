@@ -152,6 +152,16 @@ impl BenchServer {
         self.ports.live.bus().publish(&[topic], Arc::new(update));
     }
 
+    /// The ports.
+    pub(crate) fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// The handle of the running node.
+    pub(crate) fn node(&self) -> &runtime::node::Node {
+        self.keeper.node()
+    }
+
     /// Subscribes to the agent's updates.
     pub(crate) fn listen(&self, agent: AgentId) -> CycleListener {
         CycleListener(self.ports.live.bus().subscribe(Topic::Agent(agent)))

@@ -1,5 +1,6 @@
 //! What tools that reach the world cost beside the work that they ask for, and what many of them cost an agent that uses one.
 
+pub(crate) mod claim;
 pub(crate) mod http;
 pub(crate) mod many;
 
