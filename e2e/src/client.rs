@@ -102,7 +102,12 @@ impl HttpClient {
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.key);
         let answer = request.timeout(REQUEST).send().await.and_then(reqwest::Response::error_for_status);
-        let read = |error: reqwest::Error| HarnessError::new(format!("cannot read `{path}`: {error}"));
+        let read = |error: reqwest::Error| {
+            let mut causes =
+                std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+            let last = causes.by_ref().last().map(ToString::to_string).unwrap_or_default();
+            HarnessError::new(format!("cannot read `{path}`: {error}: {last}"))
+        };
         answer.map_err(read)?.json().await.map_err(read)
     }
 
