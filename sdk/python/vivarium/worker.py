@@ -1,5 +1,6 @@
 """A worker: threads that claim calls, one call each at a time, and renew the claim of a call while it runs."""
 
+import http.client
 import json
 import logging
 import os
@@ -138,7 +139,8 @@ class Worker:
             answer = {"output": run(call)}
             if len(json.dumps(answer)) > BODY_BYTES - 1024:
                 raise ValueError(f"it ran, but its output has more than {BODY_BYTES - 1024} bytes as JSON")
-        except Exception as error:  # What a tool raises is the outcome of its call, whatever it is.
+        # What a tool raises is the outcome of its call, whatever it is; also `sys.exit`, which would end this thread only.
+        except (Exception, SystemExit) as error:
             log.exception("the call %s of %s failed", call.id, call.tool)
             answer = {"error": f"{type(error).__name__}: {error}"}
         finally:
@@ -192,24 +194,30 @@ class Worker:
             headers={"authorization": f"Bearer {self._key}", "content-type": "application/json"},
         )
         try:
-            with self._open(request, timeout=REQUEST_SECONDS) as response:
-                text = response.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read()
-            # A server that is overloaded or stopping is as good as none.
-            if error.code >= 500:
-                raise OSError(f"the server answered {error.code}") from None
+            status, text = self._exchange(request)
+        except (OSError, http.client.HTTPException) as error:
+            raise OSError(str(error) or type(error).__name__) from None
+        # A server that is overloaded or stopping is as good as none.
+        if status >= 500:
+            raise OSError(f"the server answered {status}")
+        if status >= 400:
             try:
                 problem = json.loads(text)
                 raise Refused(problem["code"], problem.get("detail") or problem["code"]) from None
             except (ValueError, KeyError, TypeError):
-                raise OSError(f"the server answered {error.code}, and is not Vivarium") from None
-        except (ConnectionError, TimeoutError, urllib.error.URLError) as error:
-            raise OSError(str(error)) from None
+                raise OSError(f"the server answered {status}, and is not Vivarium") from None
         if not text:
             return None
         try:
             return json.loads(text)
         except ValueError:
             raise OSError("the server's answer is not JSON, and it is not Vivarium") from None
+
+    def _exchange(self, request):
+        """The status and the body of the server's answer."""
+        try:
+            with self._open(request, timeout=REQUEST_SECONDS) as response:
+                return response.status, response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
