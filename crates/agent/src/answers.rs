@@ -29,10 +29,10 @@ pub fn destination(awaited: bool, cycle: CycleId, open: Option<CycleId>, standin
     }
 }
 
-/// Whether a worker's answer still says something, though its call is over: all that is known is that the worker stopped
-/// answering.
+/// Whether a worker's answer still says something, though its call is over: all that is known is that it was given up or
+/// canceled while a worker had it.
 pub fn answers_unknown(known: &Outcome) -> bool {
-    known.status == OutcomeStatus::Unknown
+    matches!(known.status, OutcomeStatus::Unknown | OutcomeStatus::Canceled)
 }
 
 /// The event that delivers an outcome which no cycle waits for any more. Its root and hop are those of the cycle

@@ -151,9 +151,9 @@ impl Outcome {
         Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None, trust: None }
     }
 
-    /// The worker that had the call stopped renewing its claim.
+    /// The worker that has the call did not answer in time, or stopped renewing its claim.
     pub fn abandoned() -> Self {
-        let text = "the worker that had it stopped answering; unknown whether it happened. Find out before you try again.";
+        let text = "the worker that has it did not answer in time; unknown whether it happened. Find out before you try again.";
         Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None, trust: Some(Trust::Operator) }
     }
 

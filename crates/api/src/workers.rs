@@ -17,6 +17,10 @@ pub struct WorkerClaim {
     /// How long to wait for a call, in milliseconds: at most 25000, and that if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
+    /// A random UUID of the worker's own for the claim. If the answer is lost, asking again with it gives the same call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = Uuid)]
+    pub claim: Option<ClaimId>,
 }
 
 /// A tool that a worker runs.

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::id::ClaimId;
 use api::{
     ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson, WorkerClaim, WorkerToolJson,
 };
@@ -14,8 +15,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::error::{ClientError, ErrorClass, Result};
+use crate::exchange::fresh_id;
 use crate::http::{Client, typed};
 
+/// How long one claim waits for a call. A worker that is to stop waits for that, too.
+const WAIT_MS: u64 = 5_000;
+/// Longest text of an error.
+const ERROR_CHARACTERS: usize = 16_000;
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long an answer is sent again while no server takes it: as long as a server waits for it.
@@ -40,7 +46,7 @@ impl Worker {
     }
 
     /// Serves a tool that is declared with this version. What `run` returns is what the agent reads: a text or any other
-    /// JSON, or why it failed. A call whose claim is lost is dropped where it waits.
+    /// JSON, or why it failed.
     #[must_use]
     pub fn tool<F, Fut>(mut self, name: &str, version: &str, run: F) -> Self
     where
@@ -104,27 +110,27 @@ impl Worker {
         }
     }
 
-    async fn claim(&self) -> Result<Option<ClaimedCallJson>> {
+    /// Claims under this id; asking again after a lost answer gives the same call.
+    async fn claim(&self, claim: ClaimId) -> Result<Option<ClaimedCallJson>> {
         let tools = self.tools.iter().map(|(tool, _)| tool.clone()).collect();
-        let claim = WorkerClaim { tools, wait_ms: None };
+        let claim = WorkerClaim { tools, wait_ms: Some(WAIT_MS), claim: Some(claim) };
         let answer = self.client.post("/v1/workers/claim", &claim, None).await?;
         if answer.is_null() { Ok(None) } else { typed("/v1/workers/claim", answer).map(Some) }
     }
 
-    /// Runs the call while its claim is renewed. `None` if the claim is lost.
-    async fn run_call(&self, call: &ClaimedCallJson) -> Option<std::result::Result<Value, String>> {
-        let run =
-            self.tools.iter().find(|(tool, _)| tool.name == call.tool).map(|(_, run)| Arc::clone(run))?;
+    /// Runs the call while its claim is renewed. It goes on if the claim is lost: then the agent was told that nobody knows,
+    /// and its answer says more.
+    async fn run_call(&self, call: &ClaimedCallJson) -> std::result::Result<Value, String> {
+        let Some((_, run)) = self.tools.iter().find(|(tool, _)| tool.name == call.tool) else {
+            return Err(format!("this worker does not serve `{}`; nothing was done", call.tool));
+        };
         // A task of its own: a panic is the outcome of this call only.
-        let mut running = JoinSet::new();
-        running.spawn(run(call.clone()));
-        tokio::select! {
-            ended = running.join_next() => Some(match ended? {
-                Ok(result) => result,
-                Err(_) => Err("the worker crashed; unknown whether it happened".to_owned()),
-            }),
-            () = self.keep(call) => None,
-        }
+        let mut running = tokio::spawn(run(call.clone()));
+        let ended = tokio::select! {
+            ended = &mut running => ended,
+            () = self.keep(call) => running.await,
+        };
+        ended.unwrap_or_else(|_| Err("the worker crashed; unknown whether it happened".to_owned()))
     }
 
     /// Renews the claim until it is lost.
@@ -149,7 +155,7 @@ impl Worker {
     async fn answer(&self, call: &ClaimedCallJson, result: std::result::Result<Value, String>) -> Result<()> {
         let (output, error) = match result {
             Ok(output) => (Some(output), None),
-            Err(why) => (None, Some(why)),
+            Err(why) => (None, Some(why.chars().take(ERROR_CHARACTERS).collect())),
         };
         let mut answer = ClaimAnswer { call: call.call.clone(), claim: call.claim, output, error };
         let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
@@ -166,7 +172,7 @@ impl Worker {
             if !may_pass(&error) {
                 // Such as an output that is too large: then the agent reads that.
                 if answer.output.take().is_none() {
-                    return Err(error);
+                    return Ok(());
                 }
                 answer.error = Some(format!("it ran, but its output was refused: {}", error.message));
                 continue;
@@ -181,20 +187,19 @@ impl Worker {
 /// One call after the other.
 async fn serve(worker: Arc<Worker>, mut stopped: watch::Receiver<bool>) -> Result<()> {
     let mut pause = PAUSE_FIRST;
-    loop {
-        // A claim that is given up here may be on its way: the server takes a call back whose claim it cannot deliver.
-        let claimed = tokio::select! {
-            biased;
-            _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
-            claimed = worker.claim() => claimed,
-        };
+    let mut claim = fresh_claim()?;
+    while !*stopped.borrow() {
+        // Not given up when the worker is to stop: the call may be on its way.
+        let claimed = worker.claim(claim).await;
+        if claimed.is_ok() {
+            claim = fresh_claim()?;
+        }
         match claimed {
             Ok(None) => pause = PAUSE_FIRST,
             Ok(Some(call)) => {
                 pause = PAUSE_FIRST;
-                if let Some(result) = worker.run_call(&call).await {
-                    worker.answer(&call, result).await?;
-                }
+                let result = worker.run_call(&call).await;
+                worker.answer(&call, result).await?;
             }
             Err(error) if may_pass(&error) => {
                 tokio::select! {
@@ -207,6 +212,11 @@ async fn serve(worker: Arc<Worker>, mut stopped: watch::Receiver<bool>) -> Resul
             Err(error) => return Err(error),
         }
     }
+    Ok(())
+}
+
+fn fresh_claim() -> Result<ClaimId> {
+    Ok(ClaimId(fresh_id()?.0))
 }
 
 /// Whether the same request may succeed later.

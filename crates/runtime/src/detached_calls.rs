@@ -182,10 +182,10 @@ async fn bounded(mut work: OutwardCall, limit: Duration) -> (Outcome, Span) {
         biased;
         ended = work.finish() => ended,
         () = clock.sleep(limit) => {
-            let unclaimed = work.row.runner == Runner::Worker && !work.context.was_claimed(&work.row);
-            let outcome = match unclaimed {
-                true => Outcome::not_claimed(limit.as_millis()),
-                false => Outcome::given_up(work.row.effect, work.row.runner, limit.as_millis()),
+            let outcome = match work.row.runner {
+                // The store knows whether that is so.
+                Runner::Worker => Outcome::not_claimed(limit.as_millis()),
+                Runner::Node => Outcome::given_up(work.row.effect, Runner::Node, limit.as_millis()),
             };
             (outcome, work.span())
         }
@@ -196,6 +196,7 @@ async fn bounded(mut work: OutwardCall, limit: Duration) -> (Outcome, Span) {
 /// stays detached, and is resumed by the sweep.
 async fn deliver(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome) {
     let mut attempt = 1;
+    let if_claimed = (row.runner == Runner::Worker).then(Outcome::abandoned);
     loop {
         let Some(this) = detached.upgrade() else { return };
         let answer = FinishedCall {
@@ -203,6 +204,7 @@ async fn deliver(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome
             outcome: outcome.clone(),
             at: this.ports.clock.now(),
             claim: None,
+            if_claimed: if_claimed.clone(),
         };
         let error = match this.ports.calls.finish(answer).await {
             Ok(Finish::Late(agent, notifications) | Finish::Awaited(agent, notifications)) => {

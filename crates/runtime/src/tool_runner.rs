@@ -69,11 +69,6 @@ impl CallContext {
         }
     }
 
-    /// Whether a worker has or had the call.
-    pub(crate) fn was_claimed(&self, row: &CallRow) -> bool {
-        row.claim.is_some() || self.ports.workers.was_claimed(&row.id)
-    }
-
     /// The clock of the calls.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.ports.clock
@@ -115,7 +110,9 @@ impl CallContext {
     async fn work(&self, row: &CallRow, pending: &Inward) -> Result<Done, ToolError> {
         let tool = self.tools.tool(&row.tool);
         if row.claim.is_some() {
-            let version = tool.and_then(|tool| tool.spec().worker.as_deref());
+            // Only a worker of the version that the call was decided for may get it, should its worker be gone.
+            let same = tool.filter(|tool| tool.spec().version == row.tool_version);
+            let version = same.and_then(|tool| tool.spec().worker.as_deref());
             return self.offered(row, version.unwrap_or_default()).await;
         }
         let Some(tool) = tool else {

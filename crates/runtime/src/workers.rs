@@ -123,11 +123,6 @@ impl Workers {
         self.lock().queues.get(tool).is_some_and(|queue| !queue.calls.is_empty())
     }
 
-    /// Whether a worker has or had the call.
-    pub(crate) fn was_claimed(&self, call: &CallId) -> bool {
-        self.lock().calls.get(call).is_some_and(|offered| offered.times > 0)
-    }
-
     /// Offers the call until it is answered from outside, which drops this future. Ends only if the workers that claimed
     /// it are gone and nobody else may run it.
     pub(crate) async fn run(
@@ -170,14 +165,14 @@ impl Workers {
         let offered = Offered {
             agent,
             row: row.clone(),
-            tool,
+            tool: tool.clone(),
             place,
             held,
             times: u32::from(held.is_some()),
             changed: Arc::clone(&changed),
         };
         desk.calls.insert(row.id.clone(), offered);
-        Offer { workers: self, call: row.id.clone(), place, changed }
+        Offer { workers: self, call: row.id.clone(), tool, place, changed }
     }
 
     /// Prolongs a claim. One that has ended is its worker's again if nobody has claimed the call since (`newest`).
@@ -246,6 +241,7 @@ impl Queue {
 struct Offer<'a> {
     workers: &'a Workers,
     call: CallId,
+    tool: WorkerTool,
     place: u64,
     changed: Arc<Notify>,
 }
@@ -253,32 +249,47 @@ struct Offer<'a> {
 impl Drop for Offer<'_> {
     fn drop(&mut self) {
         let mut desk = self.workers.lock();
-        // A resumed cycle may have offered it anew.
-        if desk.calls.get(&self.call).is_none_or(|offered| offered.place != self.place) {
-            return;
-        }
-        let Some(offered) = desk.calls.remove(&self.call) else { return };
-        if let Some(queue) = desk.queues.get_mut(&offered.tool) {
+        if let Some(queue) = desk.queues.get_mut(&self.tool) {
             queue.calls.remove(&self.place);
         }
-        desk.tidy(&offered.tool);
+        // A resumed cycle may have offered the call anew.
+        if desk.calls.get(&self.call).is_some_and(|offered| offered.place == self.place) {
+            desk.calls.remove(&self.call);
+        }
+        desk.tidy(&self.tool);
     }
 }
 
 /// Waits, at most for `patience`, for a call of one of these tools, and claims the oldest. A future that is dropped has
 /// claimed nothing that a worker could have heard of.
-pub async fn claim(
+///
+/// With an id of the worker's own the claim can be asked for again if the answer was lost: it gives the same call.
+///
+/// `admits` is asked when there is a call: the worker's key may have been revoked while it waited.
+pub async fn claim<E: From<CallError>, F: Future<Output = Result<(), E>>>(
     ports: &Ports,
     tools: &[WorkerTool],
     patience: Duration,
-) -> Result<Option<ClaimedCall>, CallError> {
+    claim: Option<ClaimId>,
+    admits: impl Fn() -> F,
+) -> Result<Option<ClaimedCall>, E> {
+    if let Some(claim) = claim
+        && let Some(WorkerCall { agent, row, times }) =
+            ports.calls.claimed(claim).await.map_err(CallError::from)?
+    {
+        let until = ports.clock.monotonic_ms() + limits::WORKER_LEASE_MS;
+        ports.workers.hold(&row.id, Held { claim, until }, true);
+        return Ok(Some(ClaimedCall { claim, agent, row, times }));
+    }
+    let claim = claim.unwrap_or_else(|| ClaimId(ports.ids.uuid()));
     let waiting = WaitingWorker::new(&ports.workers, tools);
     let out_of_patience = ports.clock.sleep(patience);
     tokio::pin!(out_of_patience);
     loop {
         let mut news = waiting.news();
         while let Some(taking) = ports.workers.oldest(tools) {
-            if let Some(claimed) = taking.claim(ports).await? {
+            admits().await?;
+            if let Some(claimed) = taking.claim(ports, claim).await? {
                 return Ok(Some(claimed));
             }
         }
@@ -372,8 +383,7 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     /// `None` if the call was answered or canceled meanwhile.
-    async fn claim(mut self, ports: &Ports) -> Result<Option<ClaimedCall>, CallError> {
-        let claim = ClaimId(ports.ids.uuid());
+    async fn claim(mut self, ports: &Ports, claim: ClaimId) -> Result<Option<ClaimedCall>, CallError> {
         let times = ports.calls.claim(self.row.id.clone(), claim).await?;
         self.taken = true;
         failpoint::hit!("worker.claimed");
@@ -423,8 +433,10 @@ pub async fn finish(
     }
     outcome.text = head_and_tail(&outcome.text, limits::OUTCOME_STORED_MAX_BYTES);
     let (id, at) = (call.row.id.clone(), ports.clock.now());
-    let finished =
-        ports.calls.finish(FinishedCall { id: id.clone(), outcome, at, claim: Some(claim) }).await?;
+    let finished = ports
+        .calls
+        .finish(FinishedCall { id: id.clone(), outcome, at, claim: Some(claim), if_claimed: None })
+        .await?;
     failpoint::hit!("worker.answered");
     Ok(match finished {
         Finish::Awaited(agent, notifications) | Finish::Late(agent, notifications) => {

@@ -9,10 +9,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import uuid
 
 log = logging.getLogger("vivarium")
 
-# How long the client waits for the server's answer to a request; a claim that finds no call is answered after 25 s.
+# How long one claim waits for a call. A worker that is to stop waits for that, too: the call may be on its way.
+WAIT_SECONDS = 5
+# How long the client waits for the server's answer to a request.
 REQUEST_SECONDS = 40
 # Pauses while no server answers: the first, and the longest.
 PAUSE_SECONDS = (0.1, 10.0)
@@ -20,11 +23,24 @@ PAUSE_SECONDS = (0.1, 10.0)
 ANSWERING_SECONDS = 15 * 60
 # A server takes no longer body. It answers before it has read one, which urllib does not see.
 BODY_BYTES = 1024 * 1024
+# Longest text of an error.
+ERROR_CHARACTERS = 16_000
 # A claim is renewed this often within its time.
 RENEWALS = 3
 # Codes of refusals that may pass, and of those that say that a call is not this worker's any more.
 PASSING = {"too_many_requests"}
 OVER = {"claim_lost", "not_found"}
+
+
+def fitting(output):
+    """The answer with that output, or with the reason why it cannot be sent."""
+    try:
+        size = len(json.dumps(output))
+    except (TypeError, ValueError) as error:
+        return {"error": f"it ran, but its output is no JSON: {error}"[:ERROR_CHARACTERS]}
+    if size > BODY_BYTES - 1024:
+        return {"error": f"it ran, but its output has more than {BODY_BYTES - 1024} bytes as JSON"}
+    return {"output": output}
 
 
 class Refused(Exception):
@@ -103,11 +119,11 @@ class Worker:
         self._stopping.set()
 
     def _serve(self, busy):
-        pause = PAUSE_SECONDS[0]
+        pause, claim = PAUSE_SECONDS[0], uuid.uuid4()
         while not self._stopping.is_set():
             try:
-                claimed = self._claim()
-                pause = PAUSE_SECONDS[0]
+                claimed = self._claim(claim)
+                pause, claim = PAUSE_SECONDS[0], uuid.uuid4()
                 if claimed is not None:
                     busy.set()
                     self._run_call(Call(claimed))
@@ -127,26 +143,25 @@ class Worker:
         self._stopping.wait(pause)
         return min(2 * pause, PAUSE_SECONDS[1])
 
-    def _claim(self):
+    def _claim(self, claim):
+        """Claims under this id; asking again after a lost answer gives the same call."""
         tools = [{"name": name, "version": version} for name, (version, _) in self._tools.items()]
-        return self._post("claim", {"tools": tools})
+        return self._post("claim", {"tools": tools, "claim": str(claim), "wait_ms": WAIT_SECONDS * 1000})
 
     def _run_call(self, call):
         over = threading.Event()
         threading.Thread(target=self._keep, args=(call, over), daemon=True).start()
         try:
             _, run = self._tools[call.tool]
-            answer = {"output": run(call)}
-            if len(json.dumps(answer)) > BODY_BYTES - 1024:
-                raise ValueError(f"it ran, but its output has more than {BODY_BYTES - 1024} bytes as JSON")
+            answer = fitting(run(call))
         # What a tool raises is the outcome of its call, whatever it is; also `sys.exit`, which would end this thread only.
         except (Exception, SystemExit) as error:
             log.exception("the call %s of %s failed", call.id, call.tool)
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"error": f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS]}
         finally:
             over.set()
-        if not call.lost.is_set():
-            self._answer(call, answer)
+        # Also if the claim is lost: the agent may have been told that nobody knows.
+        self._answer(call, answer)
 
     def _keep(self, call, over):
         """Renews the claim until the call is over, or lost."""
@@ -175,7 +190,8 @@ class Worker:
                 if refusal.code not in PASSING:
                     # The agent reads it, if that is not refused, too.
                     if "output" not in body:
-                        raise
+                        log.error("the answer to %s is refused: %s", call.id, refusal)
+                        return
                     del body["output"]
                     body["error"] = f"it ran, but its output was refused: {refusal}"
                     continue

@@ -32,6 +32,8 @@ pub struct FinishedCall {
     pub at: Timestamp,
     /// The claim under which a worker ran it; `None` if the answer is not a worker's.
     pub claim: Option<ClaimId>,
+    /// The outcome instead, if a worker has the call: whoever gives it up may not know of a claim that has just been made.
+    pub if_claimed: Option<Outcome>,
 }
 
 /// A call of a worker tool, with the agent that made it.
@@ -41,6 +43,8 @@ pub struct WorkerCall {
     pub agent: AgentId,
     /// Its row.
     pub row: CallRow,
+    /// How often it was claimed.
+    pub times: u32,
 }
 
 /// A call that continues without its cycle.
@@ -82,9 +86,11 @@ pub trait Calls: Send + Sync {
     /// claimed, this time included, or `None` if it is over or not for workers. The claim is durable before the worker
     /// hears of it.
     fn claim(&self, call: CallId, claim: ClaimId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
+    /// The open call whose newest claim this is.
+    fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>>;
     /// The call with that id, if workers run it.
     fn worker_call(&self, call: CallId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>>;
-    /// Answers a call. Only the first answer counts, but for one thing: if all that is known is that the worker stopped
-    /// answering, what that worker says later becomes an event.
+    /// Answers a call. Only the first answer counts, but for one thing: if all that is known is that a worker had the call,
+    /// what that worker says later becomes an event.
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>>;
 }

@@ -130,7 +130,7 @@ fn a_call_is_listed_with_its_agent_and_canceled_by_id() {
     const CALL: &str = "c0123456789abcdef01234567";
     let call = json!({
         "id": CALL, "agent": ADA, "cycle": DEAD, "step": 1, "tool": "build", "arguments": "{\"target\":\"all\"}",
-        "effect": "unsafe", "state": "started",
+        "effect": "unsafe", "runner": "node", "state": "started",
     });
     let mut canceled = call.clone();
     canceled["state"] = json!("done");

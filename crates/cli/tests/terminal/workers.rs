@@ -168,7 +168,7 @@ async fn an_agent_reads_what_a_python_worker_raises() {
     let resizing = Resizing::start().await;
     for (body, wanted) in [
         ("raise ValueError('no image')", "ValueError: no image"),
-        ("return resize", "TypeError: "),
+        ("return resize", "it ran, but its output is no JSON: "),
         ("sys.exit('no more')", "SystemExit: no more"),
     ] {
         let Some(_worker) = resizing.python(&["-c", &serving(body)]) else { return };

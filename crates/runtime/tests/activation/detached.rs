@@ -190,8 +190,13 @@ async fn ten_calls_at_once_are_answered_in_any_order_each_by_one_event() {
     assert_eq!(open.len(), 10);
     for (n, row) in open.iter().rev().enumerate() {
         let at = fixture.now();
-        let answer =
-            FinishedCall { id: row.id.clone(), outcome: Outcome::ok(format!("answer {n}")), at, claim: None };
+        let answer = FinishedCall {
+            id: row.id.clone(),
+            outcome: Outcome::ok(format!("answer {n}")),
+            at,
+            claim: None,
+            if_claimed: None,
+        };
         let finish = fixture.world.ports().calls.finish(answer).await.unwrap();
         let agent::port::Finish::Late(agent, echo) = finish else { panic!("wanted a late result") };
         fixture.world.node().unwrap().answered(agent, row.id.clone(), echo);

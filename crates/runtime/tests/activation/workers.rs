@@ -60,12 +60,16 @@ async fn called(effect: Effect, tool: &'static str) -> (Fixture, AgentId, SpaceI
     (fixture, ada, lobby)
 }
 
+async fn valid() -> Result<(), CallError> {
+    Ok(())
+}
+
 fn of_version(tool: &str, version: &str) -> [WorkerTool; 1] {
     [(tool.to_owned(), version.to_owned())]
 }
 
 async fn claim(fixture: &Fixture, tool: &str) -> Option<ClaimedCall> {
-    workers::claim(fixture.world.ports(), &of_version(tool, "1"), Duration::ZERO).await.unwrap()
+    workers::claim(fixture.world.ports(), &of_version(tool, "1"), Duration::ZERO, None, valid).await.unwrap()
 }
 
 async fn answer(fixture: &Fixture, claimed: &ClaimedCall, text: &str) -> WorkerAnswer {
@@ -114,12 +118,13 @@ async fn a_claim_waits_for_a_call_and_a_worker_of_another_version_gets_none() {
     let patience = Duration::from_secs(3_600);
     let other = {
         let ports = ports.clone();
-        tokio::spawn(async move { workers::claim(&ports, &of_version("slow", "2"), patience).await.unwrap() })
+        tokio::spawn(async move {
+            workers::claim(&ports, &of_version("slow", "2"), patience, None, valid).await.unwrap()
+        })
     };
-    let waits =
-        tokio::spawn(
-            async move { workers::claim(&ports, &of_version("slow", "1"), patience).await.unwrap() },
-        );
+    let waits = tokio::spawn(async move {
+        workers::claim(&ports, &of_version("slow", "1"), patience, None, valid).await.unwrap()
+    });
     fixture.ada().await;
     fixture.world.pass(Duration::from_millis(10)).await.unwrap();
     let claimed = waits.await.unwrap().expect("the call");
@@ -127,6 +132,29 @@ async fn a_claim_waits_for_a_call_and_a_worker_of_another_version_gets_none() {
     assert!(!other.is_finished());
     fixture.world.pass(patience).await.unwrap();
     assert_eq!(other.await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_asked_for_again() {
+    for effect in [Effect::Idempotent, Effect::Unsafe] {
+        let (mut fixture, _, lobby) = called(effect, "slow").await;
+        let own = ClaimId(uuid::Uuid::from_u128(77));
+        let ask = async |fixture: &Fixture, claim: ClaimId| {
+            let tools = of_version("slow", "1");
+            workers::claim(fixture.world.ports(), &tools, Duration::ZERO, Some(claim), valid).await.unwrap()
+        };
+        let first = ask(&fixture, own).await.unwrap();
+        assert_eq!(ask(&fixture, own).await.as_ref().map(|again| (again.claim, again.times)), Some((own, 1)));
+        fixture.dies_with(|inner| Arc::new(ByWorkers(inner)));
+        fixture.world.start();
+        pass(&fixture, 1_000).await;
+        let again = ask(&fixture, own).await.expect("the server died before it could say so");
+        assert_eq!((again.row.id.clone(), again.claim, again.times), (first.row.id, own, 1));
+        assert_eq!(ask(&fixture, ClaimId(uuid::Uuid::from_u128(78))).await, None, "it is another's");
+        assert_eq!(answer(&fixture, &again, "once").await, WorkerAnswer::Taken);
+        assert_eq!(posted(&fixture, lobby).await.last().unwrap(), "once");
+        assert_eq!(ask(&fixture, own).await, None, "it is over");
+    }
 }
 
 #[tokio::test]
@@ -182,7 +210,7 @@ async fn workers_that_all_die_of_a_call_are_not_given_it_for_ever() {
     }
     fixture.world.quiet().await.unwrap();
     assert_eq!(claim(&fixture, "order").await, None);
-    assert!(posted(&fixture, lobby).await[2].contains("stopped answering"));
+    assert!(posted(&fixture, lobby).await[2].contains("did not answer in time"));
 }
 
 #[tokio::test]
@@ -243,9 +271,11 @@ async fn a_worker_learns_that_its_call_was_canceled() {
     cancel(&fixture, ada, &claimed.row.id).await;
     fixture.world.quiet().await.unwrap();
     assert!(!renew(&fixture, &claimed).await);
-    assert_eq!(answer(&fixture, &claimed, "too late").await, WorkerAnswer::Over);
     let texts = posted(&fixture, lobby).await;
     assert!(texts.len() == 3 && texts[2].contains("unknown whether it happened"), "{texts:?}");
+    assert_eq!(answer(&fixture, &claimed, "it had happened").await, WorkerAnswer::Taken);
+    assert_eq!(answer(&fixture, &claimed, "twice").await, WorkerAnswer::Over);
+    assert!(posted(&fixture, lobby).await[3].contains("it had happened"));
 }
 
 /// A store that never confirms a claim.
@@ -271,6 +301,10 @@ impl Calls for SilentCalls {
         })
     }
 
+    fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
+        self.0.claimed(claim)
+    }
+
     fn worker_call(&self, call: CallId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
         self.0.worker_call(call)
     }
@@ -281,12 +315,36 @@ impl Calls for SilentCalls {
 }
 
 #[tokio::test]
+async fn a_key_that_is_not_valid_any_more_when_a_call_comes_claims_nothing() {
+    let (fixture, ..) = called(Effect::Unsafe, "order").await;
+    let refused = async || Err::<(), _>(CallError::Unknown(CallId("revoked".into())));
+    let tools = of_version("order", "1");
+    let answer = workers::claim(fixture.world.ports(), &tools, Duration::ZERO, None, refused).await;
+    assert!(answer.is_err());
+    assert!(claim(&fixture, "order").await.is_some_and(|claimed| claimed.times == 1));
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_while_it_is_claimed_is_unknown_and_never_said_not_to_have_happened() {
+    let (fixture, _, lobby) = called(Effect::Unsafe, "order").await;
+    let ports = fixture.world.ports();
+    let silent = Ports { calls: Arc::new(SilentCalls(Arc::clone(&ports.calls))), ..ports.clone() };
+    let tools = of_version("order", "1");
+    let mut claiming = Box::pin(workers::claim(&silent, &tools, Duration::ZERO, None, valid));
+    assert!(futures_util::poll!(&mut claiming).is_pending(), "durable, and this node does not know it yet");
+    pass(&fixture, 3_700_000).await;
+    fixture.world.quiet().await.unwrap();
+    let texts = posted(&fixture, lobby).await;
+    assert!(texts[2].contains("unknown whether it happened"), "{texts:?}");
+}
+
+#[tokio::test]
 async fn a_claim_whose_request_is_dropped_leaves_the_call_to_others() {
     let (fixture, ..) = called(Effect::Unsafe, "order").await;
     let ports = fixture.world.ports();
     let silent = Ports { calls: Arc::new(SilentCalls(Arc::clone(&ports.calls))), ..ports.clone() };
     let tools = of_version("order", "1");
-    let mut dropped = Box::pin(workers::claim(&silent, &tools, Duration::ZERO));
+    let mut dropped = Box::pin(workers::claim(&silent, &tools, Duration::ZERO, None, valid));
     assert!(futures_util::poll!(&mut dropped).is_pending());
     assert_eq!(claim(&fixture, "order").await, None, "it may be another's");
     drop(dropped);

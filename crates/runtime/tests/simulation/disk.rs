@@ -368,6 +368,10 @@ impl Calls for Port {
         Box::pin(async move { done.await?.map_err(CallError::Unknown) })
     }
 
+    fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
+        Box::pin(self.read(None, move |sqlite| now(sqlite.claimed(claim))))
+    }
+
     fn worker_call(&self, call: CallId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
         Box::pin(self.read(None, move |sqlite| now(sqlite.worker_call(call))))
     }

@@ -1,5 +1,6 @@
 //! Workers: programs outside that claim calls of tools, run them, and answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::Outcome;
@@ -13,7 +14,7 @@ use runtime::workers::{self, ClaimedCall, WorkerAnswer, WorkerTool};
 use serde_json::{Map, Value};
 
 use crate::app_state::{AppState, SharedState};
-use crate::auth::Caller;
+use crate::auth::{Caller, valid_credential};
 use crate::extract::{Body, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson, WorkerClaim};
@@ -30,7 +31,7 @@ pub(super) async fn claim(
     caller: Caller,
     body: Body<WorkerClaim>,
 ) -> Result<WriteResponse<ClaimedCallJson>, Problem> {
-    let WorkerClaim { tools, wait_ms } = body.value;
+    let WorkerClaim { tools, wait_ms, claim } = body.value;
     let (max, most) = (limits::WORKER_PATIENCE_MS, limits::WORKER_TOOLS_PER_CLAIM);
     let wait_ms = wait_ms.unwrap_or(max);
     if wait_ms > max {
@@ -45,12 +46,21 @@ pub(super) async fn claim(
     wanted.dedup();
     wanted.iter().try_for_each(|tool| check_tool(&app, &caller, tool))?;
     let _waits = app.quotas.claim(&caller)?;
+    let patience = Duration::from_millis(wait_ms);
+    let valid = || {
+        let (app, hash) = (Arc::clone(&app), caller.hash.clone());
+        async move { valid_credential(&app, &hash).await.map(drop) }
+    };
     let claimed = tokio::select! {
-        claimed = workers::claim(&app.ports, &wanted, Duration::from_millis(wait_ms)) => claimed?,
+        claimed = workers::claim(&app.ports, &wanted, patience, claim, valid) => claimed?,
         () = app.options.shutdown.cancelled() => {
             return Err(Problem::new(Code::Closing, "the server is stopping").hint("claim again in a while"));
         }
     };
+    // A claim that is asked for again may be of a tool that the key is not for.
+    if let Some(claimed) = &claimed {
+        check_scope(&caller, &claimed.row.tool)?;
+    }
     Ok(match claimed {
         Some(claimed) => WriteResponse::Existing(claimed_json(claimed)),
         None => WriteResponse::Nothing,

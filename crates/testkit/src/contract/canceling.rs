@@ -47,7 +47,8 @@ pub async fn a_canceled_call_is_answered_at_once_and_only_once(b: Backend) {
     assert_eq!(denied(&w, w.bob, &id).await, missing(&id));
     let nothing = CallId("c-nothing".into());
     assert_eq!(denied(&w, w.ada, &nothing).await, missing(&nothing));
-    let late = FinishedCall { id, outcome: Outcome::ok("too late"), at: at(2_000), claim: None };
+    let late =
+        FinishedCall { id, outcome: Outcome::ok("too late"), at: at(2_000), claim: None, if_claimed: None };
     assert_eq!(w.b.calls.finish(late).await.unwrap(), Finish::Already);
 }
 

@@ -23,7 +23,13 @@ async fn detach(w: &World, driver: &mut CycleDriver, call: &CallId) {
 }
 
 async fn finish(w: &World, call: &CallId, text: &str) -> Finish {
-    let answer = FinishedCall { id: call.clone(), outcome: Outcome::ok(text), at: at(2_000), claim: None };
+    let answer = FinishedCall {
+        id: call.clone(),
+        outcome: Outcome::ok(text),
+        at: at(2_000),
+        claim: None,
+        if_claimed: None,
+    };
     w.b.calls.finish(answer).await.unwrap()
 }
 

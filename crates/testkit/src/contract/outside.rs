@@ -23,7 +23,7 @@ pub(super) async fn cycle_with_call(w: &World, awaited: bool) -> (CycleDriver, C
 }
 
 fn answer(id: &CallId, text: &str) -> FinishedCall {
-    FinishedCall { id: id.clone(), outcome: Outcome::ok(text), at: at(2_000), claim: None }
+    FinishedCall { id: id.clone(), outcome: Outcome::ok(text), at: at(2_000), claim: None, if_claimed: None }
 }
 
 /// The first answer wins, also of two concurrent ones.

@@ -137,8 +137,13 @@ pub async fn a_visible_call_shows_every_kind_of_outcome(b: Backend) {
     let call = decision.calls[0].id.clone();
     assert_eq!(decision.calls[0].effect, Effect::Unsafe);
     driver.commit(&w, decision).await;
-    let finished =
-        FinishedCall { id: call.clone(), outcome: Outcome::ok("at last"), at: at(3_000), claim: None };
+    let finished = FinishedCall {
+        id: call.clone(),
+        outcome: Outcome::ok("at last"),
+        at: at(3_000),
+        claim: None,
+        if_claimed: None,
+    };
     w.b.calls.finish(finished).await.unwrap();
     let message = w.b.reader.message(MessageId::of_call(&call)).await.unwrap().unwrap();
     assert_eq!(message.text, "[fetch: complete]");

@@ -28,7 +28,10 @@ async fn cycle_with_workers_call(w: &World, awaited: bool) -> (CycleDriver, Call
 
 async fn finish(w: &World, call: &CallId, by: ClaimId, text: &str) -> Finish {
     let (id, outcome) = (call.clone(), Outcome::ok(text));
-    w.b.calls.finish(FinishedCall { id, outcome, at: at(2_000), claim: Some(by) }).await.unwrap()
+    w.b.calls
+        .finish(FinishedCall { id, outcome, at: at(2_000), claim: Some(by), if_claimed: None })
+        .await
+        .unwrap()
 }
 
 /// The claim is in the row, so a restart knows it, and the call counts as started.
@@ -41,11 +44,14 @@ pub async fn a_call_of_workers_is_claimed_by_one_at_a_time_and_answered_by_its_n
     let row = w.wake(w.ada).await.calls.remove(0);
     assert_eq!((row.runner, row.claim, row.state), (Runner::Worker, Some(claim(1)), CallState::Started));
     let found = w.b.calls.worker_call(id.clone()).await.unwrap().unwrap();
-    assert_eq!((found.agent, found.row), (w.ada, row));
+    assert_eq!((found.agent, found.row, found.times), (w.ada, row, 1));
+    assert_eq!(w.b.calls.claimed(claim(1)).await.unwrap().unwrap().row.id, id);
     assert_eq!(w.b.calls.claim(id.clone(), claim(2)).await.unwrap(), Some(2));
+    assert_eq!(w.b.calls.claimed(claim(1)).await.unwrap(), None, "it has another claim");
     assert_eq!(finish(&w, &id, claim(1), "of the first").await, Finish::NotClaimed);
     assert!(matches!(finish(&w, &id, claim(2), "of the second").await, Finish::Awaited(..)));
     assert_eq!(finish(&w, &id, claim(2), "again").await, Finish::Already);
+    assert_eq!(w.b.calls.claimed(claim(2)).await.unwrap(), None, "it is over");
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(Outcome::ok("of the second")));
 }
 
@@ -68,6 +74,26 @@ pub async fn only_open_calls_of_workers_can_be_claimed(b: Backend) {
     assert_eq!(w.b.calls.claim(own.clone(), claim(3)).await.unwrap(), None, "the server runs it");
     assert_eq!(w.b.calls.worker_call(own).await.unwrap(), None);
     assert_eq!(w.b.calls.claim(CallId("c-nothing".into()), claim(4)).await.unwrap(), None);
+}
+
+/// Whoever gives a call up may not know of a claim that has just been made; the store does.
+pub async fn a_call_that_is_given_up_gets_another_outcome_if_a_worker_has_it(b: Backend) {
+    let w = world(b).await;
+    for claimed in [false, true] {
+        let (mut driver, id) = cycle_with_workers_call(&w, true).await;
+        if claimed {
+            assert_eq!(w.b.calls.claim(id.clone(), claim(1)).await.unwrap(), Some(1));
+        }
+        let (outcome, if_claimed) = (Outcome::not_claimed(5), Some(Outcome::abandoned()));
+        let given_up = FinishedCall { id: id.clone(), outcome, at: at(2_000), claim: None, if_claimed };
+        assert!(matches!(w.b.calls.finish(given_up).await.unwrap(), Finish::Awaited(..)));
+        let expected = if claimed { Outcome::abandoned() } else { Outcome::not_claimed(5) };
+        assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(expected), "{claimed}");
+        let late = finish(&w, &id, claim(1), "after all").await;
+        assert_eq!(matches!(late, Finish::Late(..)), claimed, "{late:?}");
+        let closing = driver.closing();
+        driver.commit(&w, closing).await;
+    }
 }
 
 /// The agent was told that nobody knows; then the worker answers after all. That counts once.

@@ -48,6 +48,10 @@ impl Calls for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
+    fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
+        Box::pin(async move { Ok(self.read(Caller::Agents, move |db, _| calls::of_claim(db, claim)).await?) })
+    }
+
     fn worker_call(&self, call: CallId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
         Box::pin(
             async move { Ok(self.read(Caller::Agents, move |db, _| calls::of_worker(db, &call)).await?) },
@@ -76,7 +80,7 @@ struct FoundCall {
 }
 
 fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
-    let FinishedCall { id, outcome, at, claim: by } = answer;
+    let FinishedCall { id, outcome, at, claim: by, if_claimed } = answer;
     let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop, c.claim, \
                c.outcome FROM call c \
                JOIN entity e ON e.id = c.agent JOIN agent a ON a.id = c.agent JOIN life l ON l.agent = c.agent \
@@ -102,6 +106,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     if by.is_some_and(|by| claim != Some(by)) {
         return Ok(Some(Finish::NotClaimed));
     }
+    let outcome = if_claimed.as_ref().filter(|_| claim.is_some()).unwrap_or(outcome);
     // The outcome of a detached call that goes on is "pending"; its state tells whether the call is over.
     let late = by.is_some() && known.as_ref().is_some_and(answers::answers_unknown);
     let sql =
@@ -144,7 +149,8 @@ pub(crate) fn cancel(
     let row = known_agent(db, agent)?;
     let missing = || Denial::NotFound { what: "call", name: call.to_string() };
     let found = of_agent(db, row, call)?.ok_or_else(missing)?;
-    let answer = FinishedCall { id: call.clone(), outcome: Answer::canceled(&found), at, claim: None };
+    let outcome = Answer::canceled(&found);
+    let answer = FinishedCall { id: call.clone(), outcome, at, claim: None, if_claimed: None };
     match finish(db, session, &answer)? {
         Some(Finish::Awaited(_, notifications) | Finish::Late(_, notifications)) => {
             let call = CallRow { state: CallState::Done, outcome: Some(answer.outcome), ..found };

@@ -7,7 +7,7 @@ use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
 use agent::life::OpenCycle;
 use agent::limits;
 use agent::port::{DetachedCall, WorkerCall};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 
 use super::rows::{
     agent_row, all, bytes, first, from_json, key, key_or_none, run, to_json, u32_at, uuid_at, uuid_or_none,
@@ -129,12 +129,22 @@ pub(crate) fn claim(db: &Connection, call: &CallId, claim: ClaimId) -> Outcome<O
 
 /// The call, if workers run it.
 pub(crate) fn of_worker(db: &Connection, call: &CallId) -> Outcome<Option<WorkerCall>> {
+    worker_call(db, "c.id = ?", [&call.0])
+}
+
+/// The open call whose newest claim this is.
+pub(crate) fn of_claim(db: &Connection, claim: ClaimId) -> Outcome<Option<WorkerCall>> {
+    worker_call(db, "c.claim = ? AND c.state <> 'done'", [bytes(claim.0)])
+}
+
+fn worker_call(db: &Connection, which: &str, values: impl Params) -> Outcome<Option<WorkerCall>> {
     let sql = format!(
-        "SELECT {CALL}, (SELECT e.uuid FROM entity e WHERE e.id = c.agent) FROM call c \
-         WHERE c.id = ? AND c.runner = 'worker'"
+        "SELECT {CALL}, (SELECT e.uuid FROM entity e WHERE e.id = c.agent), attempts FROM call c \
+         WHERE c.runner = 'worker' AND {which}"
     );
-    first(db, &sql, [&call.0], |row| {
-        Ok(WorkerCall { agent: AgentId(uuid_at(row, 13)?), row: call_at(row, 0)? })
+    first(db, &sql, values, |row| {
+        let (agent, times) = (AgentId(uuid_at(row, 13)?), u32_at(row, 14)?);
+        Ok(WorkerCall { agent, row: call_at(row, 0)?, times })
     })
 }
 

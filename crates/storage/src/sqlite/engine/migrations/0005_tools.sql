@@ -8,6 +8,7 @@ ALTER TABLE goal ADD COLUMN trust INTEGER NOT NULL DEFAULT 0;
 -- Who runs a call, and the newest claim of a worker. `attempts` of a worker's call counts its claims.
 ALTER TABLE call ADD COLUMN runner TEXT NOT NULL DEFAULT 'node'; -- node, worker
 ALTER TABLE call ADD COLUMN claim BLOB;
+CREATE INDEX call_claim ON call(claim) WHERE claim IS NOT NULL;
 
 -- Declared tools, in use from the next activation on.
 CREATE TABLE tool (
