@@ -11,8 +11,8 @@ use crate::world::{Server, run};
 
 /// Maximum number of tokens of a request with native tools, and of one with a schema of the reply. The schemas of `recall`
 /// and `read_cycle` take 110 and 260 of them: without these two an agent has nothing but its window.
-const NATIVE_MAX: u32 = 1_610;
-const SCHEMA_MAX: u32 = 2_285;
+const NATIVE_MAX: u32 = 1_860;
+const SCHEMA_MAX: u32 = 2_560;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_message_costs_the_recorded_tokens_and_one_request_with_native_tools() {
