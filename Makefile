@@ -88,7 +88,7 @@ api-fuzz: viv ## Ask a server thousands of generated requests with every kind of
 # Ends with one line of counts, and fails where a promise broke. VIV_SEED=n runs a seed again.
 torture: needs ## Kill it in many ways for MINUTES=n or KILLS=n deaths (200), look for anything lost or doubled
 	$(call with-failpoints,--release,release)
-	$(CARGO) build --locked --release --workspace --bin viv --bin torture
+	$(CARGO) build --locked --release --workspace --bin viv --bin torture --bin counting-worker
 	@VIV_BIN=$(VIV_RELEASE) VIV_MINUTES=$(MINUTES) VIV_KILLS=$(KILLS) VIV_SABOTAGE=$(SABOTAGE) \
 		exec $(abspath $(TARGET_DIR))/release/torture
 

@@ -8,8 +8,10 @@ use agent::changes::CommitKind;
 use agent::config::{AgentConfig, Limits};
 use anyhow::{Context, Result};
 use models::model_book::{KeyRing, ModelBook, ModelConfig};
+use runtime::Bounds;
 use serde_json::json;
 use tokio::runtime::Runtime;
+use tools::ToolKit;
 
 use crate::Bench;
 use crate::measure::{Samples, short, us};
@@ -32,11 +34,12 @@ const CYCLES: usize = 9;
 const WARM_UP: usize = 2;
 
 /// An agent with a history.
-struct AgentHistory {
+pub(crate) struct AgentHistory {
     home: Home,
     listener: CycleListener,
-    cpu: Samples,
-    wall: Samples,
+    /// CPU and time of its steps, in microseconds.
+    pub(crate) cpu: Samples,
+    pub(crate) wall: Samples,
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
@@ -48,16 +51,11 @@ pub(crate) fn compared(bench: &Bench, metric: &'static str, config: &AgentConfig
     let dir = bench.scratch()?;
     let threads = server::threads()?;
     let stub = Stub::start()?;
-    let server = build(&threads, &stub, dir.path())?;
-    let mut short_history = build_history(&threads, &server, &stub, "young", SHORT, config)?;
+    let server = build(&threads, &stub, dir.path(), tools::prebuilt())?;
+    let config = AgentConfig { tools: Some(vec!["put".to_owned()]), ..config.clone() };
+    let mut short_history = build_history(&threads, &server, &stub, "young", SHORT, config.clone())?;
     let mut long_history = build_history(&threads, &server, &stub, "old", LONG, config)?;
-    for round in 0..WARM_UP + CYCLES {
-        // In turns, so that other load on the machine affects both equally.
-        for history in [&mut short_history, &mut long_history] {
-            let counts = round >= WARM_UP;
-            measure_steps(&threads, &server, &stub, history, counts)?;
-        }
-    }
+    alternate(&threads, &server, &stub, [&mut short_history, &mut long_history])?;
     threads.block_on(server.stop())?;
     let note = format!(
         "CPU of the process from the settled step to the first byte of the next request at the model, {LONG}k \
@@ -72,9 +70,25 @@ pub(crate) fn compared(bench: &Bench, metric: &'static str, config: &AgentConfig
     Ok(vec![Metric::new(metric, value, floor, Goal::RatioAtMost(1.3), note)])
 }
 
-fn build(threads: &Runtime, stub: &Stub, dir: &Path) -> Result<BenchServer> {
+/// Measures the steps of two agents in turns, so that other load on the machine affects both equally.
+pub(crate) fn alternate(
+    threads: &Runtime,
+    server: &BenchServer,
+    stub: &Stub,
+    mut agents: [&mut AgentHistory; 2],
+) -> Result<()> {
+    for round in 0..WARM_UP + CYCLES {
+        for history in &mut agents {
+            measure_steps(threads, server, stub, history, round >= WARM_UP)?;
+        }
+    }
+    Ok(())
+}
+
+/// A server whose agents have the tools of this kit, and `put`.
+pub(crate) fn build(threads: &Runtime, stub: &Stub, dir: &Path, kit: ToolKit) -> Result<BenchServer> {
     let _in = threads.enter();
-    BenchServer::build(&dir.join("data"), |clock| {
+    BenchServer::with_kit(&dir.join("data"), Bounds::default(), kit, |clock| {
         let model = ModelConfig {
             base_url: Some(stub.url()),
             context_window: Some(1_000_000),
@@ -85,17 +99,16 @@ fn build(threads: &Runtime, stub: &Stub, dir: &Path) -> Result<BenchServer> {
 }
 
 /// Runs cycles until the agent has a history of so many thousand tokens.
-fn build_history(
+pub(crate) fn build_history(
     threads: &Runtime,
     server: &BenchServer,
     stub: &Stub,
     name: &str,
     thousands: usize,
-    config: &AgentConfig,
+    config: AgentConfig,
 ) -> Result<AgentHistory> {
     let limits = Limits { max_steps: 1_000, token_budget: 10_000_000, ..Limits::default() };
-    let tools = Some(vec!["put".to_owned()]);
-    let config = AgentConfig { limits, tools, ..config.clone() };
+    let config = AgentConfig { limits, ..config };
     let home = threads.block_on(server.home(name, config))?;
     let mut listener = server.listen(home.agent);
     for cycle in 0..thousands / FILL {

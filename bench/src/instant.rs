@@ -31,9 +31,8 @@ pub(crate) fn models(
         context_window: 1_000_000,
         max_output: 4_096,
         reasoning_replay: ReasoningReplay::None,
-        forced_tool_choice: false,
-        price: None,
         demo: true,
+        ..ModelInfo::default()
     };
     let model = Arc::new(Instant { info, author: Box::new(author) });
     let book = ModelBook::new(ModelConfig::named(NAME), KeyRing::default(), clock);

@@ -3,7 +3,7 @@
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
 //! goal, met}` with a `note` on how it was measured. With names of groups (`wake`, `accepts`, `cycles`,
-//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair`, `density` and `mind` and
+//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair`, `density`, `mind` and `tools` and
 //! their parts) as arguments it measures only those and writes no file.
 //!
 //! Each group has a module. `server` builds a server as `viv up` does; `watched` and `stub` record when
@@ -29,6 +29,7 @@ mod steps;
 mod stream;
 mod stub;
 mod talk;
+mod tool_calls;
 mod wake;
 mod watched;
 mod weight;
@@ -44,7 +45,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 25] = [
+const GROUPS: [Group; 28] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -70,6 +71,9 @@ const GROUPS: [Group; 25] = [
     ("mind.life", mind::life::measure),
     ("mind.recall", mind::recall::measure),
     ("mind.tailer", mind::tailer::measure),
+    ("tools.http", tool_calls::http::measure),
+    ("tools.many", tool_calls::many::measure),
+    ("tools.claim", tool_calls::claim::measure),
 ];
 
 /// The context of all groups.

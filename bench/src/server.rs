@@ -22,6 +22,7 @@ use storage::sqlite::{Sqlite, Stats};
 use testkit::test_tools::{Counters, TestToolbox, fire, look, put};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tools::ToolKit;
 
 use crate::watched::{Marks, Watched, WatchedModels};
 
@@ -68,12 +69,22 @@ impl BenchServer {
         bounds: Bounds,
         models: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>,
     ) -> Result<Self> {
+        Self::with_kit(dir, bounds, tools::prebuilt(), models)
+    }
+
+    /// Builds a server with this kit and the test tools.
+    pub(crate) fn with_kit(
+        dir: &Path,
+        bounds: Bounds,
+        kit: ToolKit,
+        models: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>,
+    ) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Sqlite::open(dir, Arc::clone(&clock)).context("the store does not open")?;
         let marks = Arc::new(Marks::default());
         let watched = Arc::new(Watched::new(store.clone(), Arc::clone(&marks)));
         let counters = Counters::new();
-        let toolbox = TestToolbox::new(Arc::new(tools::prebuilt()));
+        let toolbox = TestToolbox::new(Arc::new(kit));
         let toolbox = toolbox.with(look(&counters)).with(put(&counters)).with(fire(&counters));
         let models = Arc::new(WatchedModels { inner: models(Arc::clone(&clock)), marks: Arc::clone(&marks) });
         let shared = Arc::new(store.clone());
@@ -139,6 +150,16 @@ impl BenchServer {
     /// Publishes an update to the subscribers of the topic.
     pub(crate) fn publish(&self, topic: Topic, update: Update) {
         self.ports.live.bus().publish(&[topic], Arc::new(update));
+    }
+
+    /// The ports.
+    pub(crate) fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// The handle of the running node.
+    pub(crate) fn node(&self) -> &runtime::node::Node {
+        self.keeper.node()
     }
 
     /// Subscribes to the agent's updates.

@@ -28,9 +28,15 @@ impl HttpConnection {
 
     /// The bytes of a POST with a JSON body.
     pub(crate) fn post(&self, path: &str, key: &str, body: &str) -> Vec<u8> {
+        self.request("POST", path, key, body)
+    }
+
+    /// The bytes of a request with a JSON body; `null` is none.
+    pub(crate) fn request(&self, method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
+        let body = if body == "null" { "" } else { body };
         let (host, length) = (self.address, body.len());
         format!(
-            "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .into_bytes()
@@ -45,16 +51,31 @@ impl HttpConnection {
 
     /// Reads the answer to the last request.
     pub(crate) fn answer(&mut self) -> Result<()> {
-        let first = read_message(&mut self.input)?;
+        self.body().map(drop)
+    }
+
+    /// The body of the answer to the last request.
+    pub(crate) fn body(&mut self) -> Result<Vec<u8>> {
+        let (first, body) = read_whole(&mut self.input)?;
         if !first.contains(" 200 ") && !first.contains(" 201 ") {
             bail!("wanted success, got `{}`", first.trim());
         }
-        Ok(())
+        Ok(body)
+    }
+
+    /// The socket, for an answer that nobody reads.
+    pub(crate) fn into_socket(self) -> TcpStream {
+        self.out
     }
 }
 
 /// Reads one message, head and body; returns the rest of its first line.
 pub(crate) fn read_message(input: &mut impl BufRead) -> Result<String> {
+    Ok(read_whole(input)?.0)
+}
+
+/// Reads one message; returns the rest of its first line, and its body.
+fn read_whole(input: &mut impl BufRead) -> Result<(String, Vec<u8>)> {
     let mut first = String::new();
     input.read_line(&mut first).context("the peer closed the connection")?;
     let mut length = 0u64;
@@ -71,9 +92,10 @@ pub(crate) fn read_message(input: &mut impl BufRead) -> Result<String> {
             length = value.trim().parse().context("the content length is not a number")?;
         }
     }
-    let body = std::io::copy(&mut input.take(length), &mut std::io::sink())?;
-    if body < length {
-        bail!("wanted a body of {length} bytes, got {body}");
+    let mut body = Vec::new();
+    let got = input.take(length).read_to_end(&mut body)? as u64;
+    if got < length {
+        bail!("wanted a body of {length} bytes, got {got}");
     }
-    Ok(first)
+    Ok((first, body))
 }

@@ -11,6 +11,8 @@ use crate::{HarnessError, Result};
 
 /// Far longer than any response of a running server; a dead one refuses the connection at once.
 const REQUEST: Duration = Duration::from_secs(30);
+/// A connection that was idle for longer is not used again: the server closes it after twice that time.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// A client with the administrator's key.
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ impl HttpClient {
     pub fn new(url: &str, key: &str) -> Result<Self> {
         // Fails only if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build();
+        let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(IDLE).build();
         let http =
             http.map_err(|error| HarnessError::new(format!("cannot create an HTTP client: {error}")))?;
         Ok(Self { http, url: url.to_owned(), key: key.to_owned() })
@@ -102,7 +104,12 @@ impl HttpClient {
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.key);
         let answer = request.timeout(REQUEST).send().await.and_then(reqwest::Response::error_for_status);
-        let read = |error: reqwest::Error| HarnessError::new(format!("cannot read `{path}`: {error}"));
+        let read = |error: reqwest::Error| {
+            let mut causes =
+                std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+            let last = causes.by_ref().last().map(ToString::to_string).unwrap_or_default();
+            HarnessError::new(format!("cannot read `{path}`: {error}: {last}"))
+        };
         answer.map_err(read)?.json().await.map_err(read)
     }
 

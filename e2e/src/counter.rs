@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::counted::KILL_SERVER;
+use crate::counted::{BY_WORKER, KILL_SERVER};
 use crate::{HarnessError, Result};
 
 /// What happened for each ticket, in order.
@@ -30,12 +30,16 @@ pub struct CountedEffect {
     pub tool: String,
     /// The `Idempotency-Key`, if the call had one.
     pub key: Option<String>,
+    /// How often workers had claimed the call by then; 0 if the server ran it.
+    pub claims: u32,
 }
 
 #[derive(Debug, Deserialize)]
 struct ReportedEffect {
     tool: String,
     ticket: String,
+    #[serde(default)]
+    claims: u32,
 }
 
 /// A running counter. Dropping it stops it.
@@ -74,9 +78,22 @@ impl Counter {
 
     /// Waits until so many more effects happened, or until the timeout. Returns whether they did.
     pub async fn wait_for_effects(&self, more: usize, timeout: Duration) -> bool {
+        self.wait_for(total, more, timeout).await
+    }
+
+    /// The same for effects of workers.
+    pub async fn wait_for_effects_by_workers(&self, more: usize, timeout: Duration) -> bool {
+        let by_workers = |effects: &Effects| {
+            let all = effects.values().flatten();
+            all.filter(|effect| effect.tool.ends_with(BY_WORKER)).count()
+        };
+        self.wait_for(by_workers, more, timeout).await
+    }
+
+    async fn wait_for(&self, counted: impl Fn(&Effects) -> usize, more: usize, timeout: Duration) -> bool {
         let mut effects = self.effects.subscribe();
-        let goal = total(&effects.borrow()) + more;
-        let reached = effects.wait_for(|effects| total(effects) >= goal);
+        let goal = counted(&effects.borrow()) + more;
+        let reached = effects.wait_for(|effects| counted(effects) >= goal);
         tokio::time::timeout(timeout, reached).await.is_ok()
     }
 }
@@ -95,14 +112,15 @@ impl Drop for Counter {
 async fn count(
     State(effects): State<Arc<watch::Sender<Effects>>>,
     headers: HeaderMap,
-    Json(ReportedEffect { tool, ticket }): Json<ReportedEffect>,
+    Json(ReportedEffect { tool, ticket, claims }): Json<ReportedEffect>,
 ) -> StatusCode {
     // The delays give kills a chance to hit before and after the effect; they are derived from the ticket.
     let takes = ticket.bytes().map(u64::from).sum::<u64>();
     tokio::time::sleep(Duration::from_millis(takes % TAKES_MS)).await;
     let key = headers.get("idempotency-key").map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
     let answered = tool != KILL_SERVER;
-    effects.send_modify(|effects| effects.entry(ticket).or_default().push(CountedEffect { tool, key }));
+    effects
+        .send_modify(|effects| effects.entry(ticket).or_default().push(CountedEffect { tool, key, claims }));
     if !answered {
         std::future::pending::<()>().await;
     }

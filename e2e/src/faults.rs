@@ -20,6 +20,11 @@ const EARLY: (u64, u64) = (8, 80);
 const HALT: (u64, (u64, u64)) = (4, (20, 400));
 /// One in so many processes is stopped by SIGTERM.
 const TERM_ONE_IN: u64 = 6;
+/// A worker dies while one in so many processes is under load, one in so many of those is only paused. Half of them do so
+/// shortly after an effect of a worker (bounds as of `EFFECTS`), the others within so many milliseconds.
+const WORKER: (u64, u64) = (3, 4);
+const WORKER_EFFECTS: (u64, u64, u64) = (4, 500, 4);
+const WORKER_MS: u64 = 150;
 
 /// Failpoints between the opening of a cycle and its decision: there the sabotage `drain-first` loses events.
 const BEFORE_DECISION: [&str; 4] = ["stream.first_byte", "stream.middle", "stream.done", "decide.before"];
@@ -133,6 +138,15 @@ pub enum End {
     Term,
 }
 
+/// The end of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerEnd {
+    /// SIGKILL.
+    Kill,
+    /// SIGSTOP: it continues when the agents have given it up.
+    Pause,
+}
+
 /// The faults of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
@@ -150,6 +164,8 @@ pub struct FaultPlan {
     pub faults: Faults,
     /// How its model fails, and whether only once.
     pub model_failure: Option<(ModelFailure, bool)>,
+    /// When and how one of its workers ends: shortly after effects of workers, of which there may be none.
+    pub worker: Option<(ShortlyAfter, WorkerEnd)>,
 }
 
 impl FaultPlan {
@@ -180,8 +196,9 @@ impl FaultPlan {
         if variant == Variant::Power {
             faults.push("power-loss");
         }
+        let (point, model_failure, worker) = (None, None, worker_fault(seed, round));
         let mut plan =
-            Self { early_ms, load, halt_ms, end, point: None, faults: Faults::new(), model_failure: None };
+            Self { early_ms, load, halt_ms, end, point, faults: Faults::new(), model_failure, worker };
         if variant == Variant::Points || (variant == Variant::Power && round > 0 && rng.one_in(3)) {
             let point = match sabotage {
                 Some(Sabotage::DrainFirst) => *rng.pick(&BEFORE_DECISION),
@@ -231,6 +248,20 @@ impl FaultPlan {
         self.faults.push(("VIV_FAILPOINT", format!("{point}@{}+{after}", rng.between(1, most))));
         self
     }
+}
+
+/// When and how a worker ends in this round. Drawn apart: the other choices of a seed are the same without workers.
+fn worker_fault(seed: u64, round: u64) -> Option<(ShortlyAfter, WorkerEnd)> {
+    let mut rng = Rng::derive(seed, &[round, 98]);
+    if !rng.one_in(WORKER.0) {
+        return None;
+    }
+    let end = if rng.one_in(WORKER.1) { WorkerEnd::Pause } else { WorkerEnd::Kill };
+    let after = match rng.between(0, 1) {
+        0 => ShortlyAfter { times: 0, at_most_ms: 0, then_ms: rng.between(0, WORKER_MS) },
+        _ => ShortlyAfter::random(WORKER_EFFECTS, &mut rng),
+    };
+    Some((after, end))
 }
 
 /// A failpoint that was reached least often. Only the first process migrates the store, and it gets only this point.

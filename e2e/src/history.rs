@@ -91,6 +91,19 @@ pub struct InboxEvent {
     pub message: Option<String>,
     /// The payload of a service's event.
     pub payload: Option<String>,
+    /// The late result of a call.
+    pub result: Option<LateResult>,
+}
+
+/// A result that came when no cycle waited for it any more.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LateResult {
+    /// The call.
+    pub call: String,
+    /// Whether it failed.
+    pub failed: bool,
+    /// What the agent reads.
+    pub text: String,
 }
 
 /// An entry of a consciousness.
@@ -204,12 +217,16 @@ fn inbox_event(event: LoggedEvent) -> InboxEvent {
         EventState::Processed { cycle, .. } => Some(cycle.to_string()),
         _ => None,
     };
-    let (message, payload) = match event.data {
-        EventData::Message { message, .. } => (Some(message.to_string()), None),
-        EventData::Service { payload, .. } => (None, Some(payload.to_string())),
-        _ => (None, None),
-    };
-    InboxEvent { id: event.id.0, seq: event.seq, state, cycle, message, payload }
+    let (mut message, mut payload, mut result) = (None, None, None);
+    match event.data {
+        EventData::Message { message: id, .. } => message = Some(id.to_string()),
+        EventData::Service { payload: sent, .. } => payload = Some(sent.to_string()),
+        EventData::ToolResult { call, text, error, .. } => {
+            result = Some(LateResult { call: call.0, failed: error, text });
+        }
+        _ => {}
+    }
+    InboxEvent { id: event.id.0, seq: event.seq, state, cycle, message, payload, result }
 }
 
 fn entry(entry: LogEntry) -> HistoryEntry {

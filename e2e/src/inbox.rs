@@ -11,6 +11,8 @@ pub enum From {
     Agent,
     /// A service.
     Service,
+    /// The agent's own call, whose result came late.
+    Tool,
 }
 
 /// An event as the model is shown it.
@@ -18,9 +20,9 @@ pub enum From {
 pub struct Shown {
     /// The sender.
     pub from: From,
-    /// The handle of the space to reply in.
+    /// The handle of the space to reply in; empty for a result.
     pub space: String,
-    /// The text of the message, or the token of a service's event.
+    /// The text of the message, the token of a service's event, or the call of a result and its text.
     pub text: String,
 }
 
@@ -62,6 +64,11 @@ fn event(line: &str) -> Option<Shown> {
         let text = |name: &str| payload[name].as_str().map(str::to_owned);
         return Some(Shown { from: From::Service, space: text("space")?, text: text("token")? });
     }
+    if let Some(rest) = rest.strip_prefix("tool result ") {
+        let (call, rest) = rest.split_once(" | call: ")?.1.split_once("] ")?;
+        let text: String = serde_json::from_str(rest.split_once(": ")?.1).ok()?;
+        return Some(Shown { from: From::Tool, space: String::new(), text: result(call, &text) });
+    }
     let (space, rest) = rest.strip_prefix("space ")?.split_once("] ")?;
     let (from, rest) = match (rest.split_once(", human), "), rest.split_once(", agent), ")) {
         (Some((_, rest)), _) => (From::Human, rest),
@@ -70,6 +77,11 @@ fn event(line: &str) -> Option<Shown> {
     };
     let (_, quoted) = rest.split_once(": ")?;
     Some(Shown { from, space: space.to_owned(), text: serde_json::from_str(quoted).ok()? })
+}
+
+/// What identifies a late result: an agent may be told first that nothing is known, then what came of it.
+pub fn result(call: &str, text: &str) -> String {
+    format!("{call}: {text}")
 }
 
 /// The token of an item with that number.
@@ -100,6 +112,7 @@ mod tests {
             1. [space 0192] Mira (@owner, human), 2.1 s ago, mentions you: \"SKIP t-000001-t: \\\"x\\\"\"\n\
             2. [space 0192] Ben (@ben, agent), just now: \"got t-000002-t\"\n\
             3. [service \"kill\"] 4.0 s ago: {\"token\":\"t-000003-t\",\"space\":\"desk\"}\n\
+            4. [tool result \"count_read\" | call: c1] failed 4.0 s ago: \"no: \\\"x\\\"\"\n\
             You may address these in any order. Consider priorities and how they relate.";
         assert!(is_inbox(text));
         let shown = |from, space: &str, text: &str| Shown { from, space: space.into(), text: text.into() };
@@ -109,6 +122,7 @@ mod tests {
                 shown(From::Human, "0192", "SKIP t-000001-t: \"x\""),
                 shown(From::Agent, "0192", "got t-000002-t"),
                 shown(From::Service, "desk", "t-000003-t"),
+                shown(From::Tool, "", "c1: no: \"x\""),
             ]
         );
         assert!(events("[INBOX — 1 new event, now X]\n\n1. what").is_err());

@@ -8,7 +8,8 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::Agent;
+use agent::call::Runner;
+use api::{Agent, Call, PageJson};
 use failpoint::POINTS;
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -18,13 +19,15 @@ use crate::binary::{self, Faults, Launch, ServerProcess};
 use crate::check::{self, Breach, BreachKind};
 use crate::client::HttpClient;
 use crate::counted;
-use crate::counter::{self, Counter};
-use crate::faults::{End, FaultPlan, LoadLength, Sabotage, ShortlyAfter, Variant};
+use crate::counter::{self, CountedEffect, Counter};
+use crate::faults::{End, FaultPlan, LoadLength, Sabotage, ShortlyAfter, Variant, WorkerEnd};
 use crate::follow::{Followers, SeenUpdates};
+use crate::gateway::Gateway;
 use crate::history::{self, History};
 use crate::load::{KillRound, Load};
 use crate::stub::ModelServer;
 use crate::tally::Tally;
+use crate::workers::WorkerPool;
 use crate::world::{self, AGENTS, SPACES};
 use crate::{HarnessError, Result};
 
@@ -56,6 +59,8 @@ pub struct WorldOptions {
     pub seed: u64,
     /// A sabotage from outside: the data directory is reset to its state before this round.
     pub forget: Option<u64>,
+    /// Whether workers run some of the counted tools, and are killed too.
+    pub workers: bool,
 }
 
 /// The outcome of a world.
@@ -77,6 +82,8 @@ struct Harness<'a> {
     counter: Counter,
     load: Arc<Load>,
     followers: Followers,
+    gateway: Gateway,
+    workers: Option<WorkerPool>,
     key: String,
     tally: Tally,
     /// Deaths at each failpoint in earlier worlds.
@@ -119,11 +126,15 @@ impl<'a> Harness<'a> {
         before: &'a BTreeMap<&'static str, u64>,
     ) -> Result<Harness<'a>> {
         let (stub, counter) = (ModelServer::start().await?, Counter::start().await?);
+        let gateway = Gateway::start().await?;
+        let log = dir.join("log");
+        let workers =
+            options.workers.then(|| WorkerPool::new(gateway.url(), counter.url(), &log)).transpose()?;
         let launch = Launch {
             viv: options.viv.clone(),
             data_dir: dir.join("data"),
             model_url: stub.url().to_owned(),
-            log: dir.join("log"),
+            log,
             shipped: options.variant == Variant::Plain,
         };
         Ok(Self {
@@ -133,6 +144,8 @@ impl<'a> Harness<'a> {
             counter,
             load: Arc::default(),
             followers: Followers::default(),
+            gateway,
+            workers,
             key: String::new(),
             tally: Tally { worlds: 1, ..Tally::default() },
             before,
@@ -161,10 +174,17 @@ impl<'a> Harness<'a> {
         let (mut process, client, followers) = self.begin(&faults).await?.ready()?;
         self.load.settle(&client).await;
         self.wait_until_idle(&client).await?;
+        if let Some(workers) = &mut self.workers {
+            workers.end_paused().await?;
+            self.wait_until_idle(&client).await?;
+        }
         self.release_held(&client).await?;
         self.kill(&mut process, followers, None).await?;
         let (mut process, client, followers) = self.begin(&faults).await?.ready()?;
         self.wait_until_idle(&client).await?;
+        if let Some(workers) = &mut self.workers {
+            workers.end_all().await?;
+        }
         let history = history::read(&client).await?;
         self.wait_for_followers(&history).await;
         self.kill(&mut process, followers, None).await?;
@@ -214,12 +234,29 @@ impl<'a> Harness<'a> {
             Started::Dead(process, status) => return self.record_death(&process, status, plan.point),
         };
         let load = tokio::spawn(Arc::clone(&self.load).run(client, KillRound { seed, number }));
+        if let Some((after, end)) = plan.worker {
+            self.end_worker(after, end).await?;
+        }
         self.run_under_load(&mut process, &plan).await?;
         match plan.end {
             End::Kill => self.kill(&mut process, followers, plan.point).await?,
             End::Term => self.stop(&mut process, followers, plan.point).await?,
         }
         load.await.map_err(|error| HarnessError::new(format!("a producer panicked: {error}")))
+    }
+
+    /// Ends a worker, and starts another.
+    async fn end_worker(&mut self, after: ShortlyAfter, end: WorkerEnd) -> Result<()> {
+        let Some(workers) = &mut self.workers else { return Ok(()) };
+        let ShortlyAfter { times, at_most_ms, then_ms } = after;
+        self.counter.wait_for_effects_by_workers(times, Duration::from_millis(at_most_ms)).await;
+        pause(then_ms).await;
+        workers.end_one(end)?;
+        match end {
+            WorkerEnd::Kill => self.tally.worker_kills += 1,
+            WorkerEnd::Pause => self.tally.worker_pauses += 1,
+        }
+        Ok(())
     }
 
     /// The time under load.
@@ -256,11 +293,16 @@ impl<'a> Harness<'a> {
             return Ok(Started::Dead(process, status));
         };
         self.tally.ready.push(took);
+        self.gateway.lead_to(&ready.url);
         if let Some(key) = ready.admin_key {
             self.key = key;
             let client = HttpClient::new(&ready.url, &self.key)?;
             let lying = self.options.sabotage == Some(Sabotage::LyingTools);
-            counted::declare(&client, self.counter.url(), lying).await?;
+            counted::declare(&client, Runner::Node, self.counter.url(), lying).await?;
+            if let Some(workers) = &mut self.workers {
+                counted::declare(&client, Runner::Worker, self.counter.url(), lying).await?;
+                workers.start(&client).await?;
+            }
             world::create_world(&client).await?;
         }
         let client = HttpClient::new(&ready.url, &self.key)?;
@@ -323,7 +365,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Waits until no event waits and no cycle is open.
+    /// Waits until no event waits, no cycle is open and no call has no result.
     async fn wait_until_idle(&self, client: &HttpClient) -> Result<()> {
         #[derive(Deserialize)]
         struct Now {
@@ -333,13 +375,15 @@ impl<'a> Harness<'a> {
         let (mut last, mut since) = (u64::MAX, Instant::now());
         loop {
             poll.tick().await;
+            // In this order: a call that ends becomes an event at once.
+            let open_calls = open_calls(client).await?;
             let now: Now = client.get("/v1/ready").await?;
             let agent::port::Totals { waiting, open_cycles, .. } = now.totals;
-            if waiting == 0 && open_cycles == 0 {
+            if waiting == 0 && open_cycles == 0 && open_calls == 0 {
                 return Ok(());
             }
-            if waiting < last {
-                (last, since) = (waiting, Instant::now());
+            if waiting + open_calls < last {
+                (last, since) = (waiting + open_calls, Instant::now());
             }
             // A store that loses events can leave a cycle open that has none: it would be open for ever.
             let sabotaged = self.options.sabotage.is_some();
@@ -349,7 +393,7 @@ impl<'a> Harness<'a> {
             if since.elapsed() > STALL_TIMEOUT {
                 let log = binary::tail(&self.launch.log);
                 return Err(HarnessError::new(format!(
-                    "{waiting} events still wait, {open_cycles} cycles are open; the end of its log:\n{log}"
+                    "{waiting} events still wait, {open_cycles} cycles and {open_calls} calls are open; the end of its log:\n{log}"
                 )));
             }
         }
@@ -411,7 +455,10 @@ impl<'a> Harness<'a> {
             (events("processed"), events("skipped"), events("dead"));
         tally.replies = messages.filter(|message| message.call.is_some()).count() as u64;
         (tally.effects, tally.repeats) = (total as u64, (total - effects.len()) as u64);
-        tally.unknown = check::unknown(history) as u64;
+        let (unknown, late) = check::unknown(history);
+        (tally.unknown, tally.answered_late) = (unknown as u64, late as u64);
+        let again = |effects: &&Vec<CountedEffect>| effects.iter().any(|effect| effect.claims > 1);
+        tally.claimed_again = effects.values().filter(again).count() as u64;
         tally.add_model(&counts);
         breaches
     }
@@ -434,6 +481,16 @@ impl Started {
             }
         }
     }
+}
+
+/// The number of calls that have no result yet.
+async fn open_calls(client: &HttpClient) -> Result<u64> {
+    let mut open = 0;
+    for agent in AGENTS {
+        let calls: PageJson<Call> = client.get(&format!("/v1/agents/{agent}/calls")).await?;
+        open += calls.items.len() as u64;
+    }
+    Ok(open)
 }
 
 /// Waits for the followers, which end with the server's streams.

@@ -11,6 +11,7 @@ pub mod counted;
 pub mod counter;
 pub mod faults;
 pub mod follow;
+pub mod gateway;
 pub mod history;
 pub mod inbox;
 pub mod kill;
@@ -21,6 +22,7 @@ pub mod replies;
 pub mod stub;
 pub mod tally;
 pub mod torture;
+pub mod workers;
 pub mod world;
 
 /// Why the harness itself cannot continue. A promise that the binary breaks is a [`check::Breach`].

@@ -24,9 +24,9 @@ pub struct PlannedReply {
     pub hash: u64,
 }
 
-/// Decides the reply. `counted`: whether the tools whose effects are counted are offered. The error describes what is
-/// wrong with the request.
-pub fn decide(messages: &[Value], counted: bool) -> Result<PlannedReply, String> {
+/// Decides the reply. `counted`: the offered tools whose effects are counted. The error describes what is wrong with the
+/// request.
+pub fn decide(messages: &[Value], counted: &[&str]) -> Result<PlannedReply, String> {
     let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
     let is = |message: &Value, role: &str| message["role"] == role;
     let at = messages
@@ -43,9 +43,10 @@ pub fn decide(messages: &[Value], counted: bool) -> Result<PlannedReply, String>
         calls_for(&events, hash, step)
     };
     if step == 0 && text_part.is_some() | !calls.is_empty() && !is_skip(&calls) {
-        if counted {
+        if !counted.is_empty() {
             let agent = inbox::agent(messages).ok_or("a request that does not say who the agent is")?;
-            calls.extend(effect_calls(&events, hash, &agent));
+            let planned = effect_calls(&events, hash, &agent).into_iter();
+            calls.extend(planned.filter(|(tool, _)| counted.contains(tool)));
         }
         calls.extend(invalid_call(hash));
     }
@@ -90,11 +91,13 @@ fn effect_calls(events: &[Shown], hash: u64, agent: &str) -> Calls {
     let tools: &[&str] = if events.iter().any(|event| event.text.contains(KILL_REQUEST)) {
         &[KILL_SERVER]
     } else {
-        match (hash >> 20) % 5 {
+        match (hash >> 20) % 7 {
             0 => &["count_unsafe", "count_read"],
-            1 => &["count_idempotent"],
+            1 => &["count_idempotent", "count_read_by_worker"],
             2 => &["count_unsafe", "count_idempotent", "count_unsafe"],
-            3 => &["count_read", "count_unsafe"],
+            3 => &["count_read", "count_unsafe", "count_idempotent_by_worker"],
+            4 => &["count_unsafe_by_worker", "count_idempotent_by_worker"],
+            5 => &["count_unsafe_by_worker", "count_unsafe"],
             _ => &[],
         }
     };
@@ -132,13 +135,14 @@ fn calls_for(events: &[Shown], hash: u64, step: usize) -> (Calls, Option<String>
     }
 }
 
-/// The events that the agent replies to: not those from other agents.
+/// The events that the agent replies to: not those from other agents, and no late results of its own calls.
 fn relevant(events: &[Shown]) -> Vec<&Shown> {
-    events.iter().filter(|event| event.from != From::Agent).collect()
+    events.iter().filter(|event| !matches!(event.from, From::Agent | From::Tool)).collect()
 }
 
 fn is_idle(event: &Shown) -> bool {
-    event.from == From::Agent || (event.from == From::Human && event.text.contains("SKIP"))
+    matches!(event.from, From::Agent | From::Tool)
+        || (event.from == From::Human && event.text.contains("SKIP"))
 }
 
 /// One message to each space with events, which quotes every token of that space once.
@@ -182,6 +186,7 @@ fn hash_of(events: &[Shown]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counted::COUNTED;
 
     fn reply_to(lines: &[&str], steps: usize) -> PlannedReply {
         let lines: Vec<String> =
@@ -195,7 +200,7 @@ mod tests {
             messages.push(json!({"role": "assistant", "content": null}));
             messages.push(json!({"role": "tool", "content": "{}"}));
         }
-        decide(&messages, false).unwrap()
+        decide(&messages, &[]).unwrap()
     }
 
     #[test]
@@ -234,7 +239,7 @@ mod tests {
         let mut messages =
             vec![user(inbox), json!({"role": "assistant"}), json!({"role": "tool"}), user(later)];
         let tokens_of = |messages: &[Value]| {
-            let calls = decide(messages, false).unwrap().calls;
+            let calls = decide(messages, &[]).unwrap().calls;
             calls.iter().flat_map(|(_, arguments)| inbox::tokens(&arguments.to_string())).collect::<Vec<_>>()
         };
         assert!(tokens_of(&messages).contains(&"t-000002-t".to_owned()));
@@ -251,7 +256,7 @@ mod tests {
                 json!({"role": "system", "content": format!("You are X (@{agent}), an AI agent.")}),
                 json!({"role": "user", "content": format!("[INBOX — 1 new event, now X]\n\n{line}")}),
             ];
-            let calls = decide(&messages, true).unwrap().calls;
+            let calls = decide(&messages, &COUNTED.map(|tool| tool.name)).unwrap().calls;
             for (tool, arguments) in calls.into_iter().filter(|(tool, _)| tool.starts_with("count_")) {
                 let ticket = arguments["ticket"].as_str().unwrap().to_owned();
                 assert!(tickets.insert(ticket), "{tool}: {arguments} was there before");
@@ -267,6 +272,6 @@ mod tests {
             "[space b] Mia (@mia, human), just now: \"SKIP t-900000-t\"",
         ];
         assert_eq!(reply_to(&idle, 0).calls[0].0, "skip");
-        assert!(decide(&[json!({"role": "user", "content": "hello"})], false).is_err());
+        assert!(decide(&[json!({"role": "user", "content": "hello"})], &[]).is_err());
     }
 }

@@ -19,6 +19,7 @@ use testkit::stubs::rules::check_openai;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::counted::counted;
 use crate::replies::{self, PlannedReply};
 use crate::{HarnessError, Result, inbox};
 
@@ -131,11 +132,12 @@ async fn respond(State(shared): State<Arc<StubState>>, body: Bytes) -> Response 
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let offered = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let counted = offered.iter().any(|tool| tool["function"]["name"] == "count_unsafe");
+    let names = offered.iter().filter_map(|tool| tool["function"]["name"].as_str());
+    let counted: Vec<&str> = names.filter(|name| counted(name).is_some()).collect();
     let valid = check_openai(&request).map_err(|why| format!("which violates the API: {why}"));
     let planned = |()| match offered {
         [] => Ok(replies::summary(messages)),
-        _ => replies::decide(messages, counted),
+        _ => replies::decide(messages, &counted),
     };
     let reply = match valid.and_then(planned) {
         Ok(reply) => reply,

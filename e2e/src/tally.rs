@@ -46,6 +46,14 @@ pub struct Tally {
     pub repeats: u64,
     /// Calls whose outcome was reported to the agent as unknown.
     pub unknown: u64,
+    /// Of those, the ones whose outcome was reported after all.
+    pub answered_late: u64,
+    /// SIGKILLs of workers.
+    pub worker_kills: u64,
+    /// SIGSTOPs of workers, which continue when their calls were given up.
+    pub worker_pauses: u64,
+    /// Calls that a second worker ran, because the first was gone.
+    pub claimed_again: u64,
     /// Requests to the model.
     pub requests: u64,
     /// Model streams that were cut off and model requests that were rejected, on purpose.
@@ -65,6 +73,7 @@ impl Tally {
             other;
         let Self { cycles, resumed, replies, effects, repeats, unknown, requests, model_failures, .. } =
             other;
+        let Self { answered_late, worker_kills, worker_pauses, claimed_again, .. } = other;
         let pairs = [
             (&mut self.worlds, worlds),
             (&mut self.kills, kills),
@@ -82,6 +91,10 @@ impl Tally {
             (&mut self.effects, effects),
             (&mut self.repeats, repeats),
             (&mut self.unknown, unknown),
+            (&mut self.answered_late, answered_late),
+            (&mut self.worker_kills, worker_kills),
+            (&mut self.worker_pauses, worker_pauses),
+            (&mut self.claimed_again, claimed_again),
             (&mut self.requests, requests),
             (&mut self.model_failures, model_failures),
         ];
@@ -124,6 +137,7 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { worlds, kills, early, halts, terms, accepted, known, processed, skipped, dead, .. } = self;
         let Self { cycles, resumed, replies, effects, repeats, unknown, requests, model_failures, .. } = self;
+        let Self { answered_late, worker_kills, worker_pauses, claimed_again, .. } = self;
         let mut ready = self.ready.clone();
         ready.sort_unstable();
         let ms = |at: usize| ready.get(at).map_or(0, Duration::as_millis);
@@ -135,7 +149,9 @@ impl fmt::Display for Tally {
             "{worlds} worlds: {kills} SIGKILL ({early} before ready), {hits} deaths at {points} of {} points, {halts} SIGSTOP, \
              {terms} SIGTERM; {accepted} accepted ({known} repeats recognized), {processed} events processed, {skipped} skipped, \
              {dead} dead, {cycles} cycles ({resumed} continued after a death), {replies} replies; {effects} outside effects \
-             ({repeats} idempotent ones repeated, {unknown} reported as unknown); {requests} model requests ({model_failures} \
+             ({repeats} idempotent ones repeated, {unknown} reported as unknown, {answered_late} of those answered late); \
+             {worker_kills} SIGKILL and {worker_pauses} SIGSTOP of workers, {claimed_again} calls taken by a second worker; \
+             {requests} model requests ({model_failures} \
              failed on purpose); ready in {median} ms \
              (median; at most {most}); lost {}, doubled {}, unsafe repeated {}, invalid histories {}; {:.0} s",
             POINTS.len(),

@@ -91,7 +91,10 @@ pub async fn run(settings: &TortureSettings, mut say: impl FnMut(&str)) -> Resul
             world => Rng::derive(settings.seed, &[world]).between(1, 999_999_999),
         };
         let (variant, sabotage, rounds) = (*variant, settings.sabotage, *rounds);
-        let options = WorldOptions { viv: viv.clone(), variant, sabotage, rounds, seed, forget: None };
+        // The sabotages of the store are caught without workers, whose calls it would lose for good.
+        let workers = sabotage.is_none_or(|sabotage| sabotage == Sabotage::LyingTools);
+        let options =
+            WorldOptions { viv: viv.clone(), variant, sabotage, rounds, seed, forget: None, workers };
         let report = kill::run(&options, &outcome.tally.points).await?;
         let (found, name) = (report.breaches.len(), variant.as_str());
         for breach in &report.breaches {

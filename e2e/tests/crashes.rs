@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
+use agent::call::Runner;
 use e2e::client::HttpAnswer;
 use e2e::counted::{self, KILL_SERVER};
 use e2e::replies::KILL_REQUEST;
@@ -17,7 +18,7 @@ use crate::harness::{
 async fn a_tool_that_kills_its_server_is_not_run_again() {
     let mut harness = Harness::new().await;
     let (mut process, client) = harness.start(&vec![]).await;
-    counted::declare(&client, harness.counter.url(), false).await.unwrap();
+    counted::declare(&client, Runner::Node, harness.counter.url(), false).await.unwrap();
     client.change("/v1/agents/ada", &json!({"config": {"tools": TOOLS}})).await.unwrap();
     let posted = post(&client, &message_body(&format!("note t-000001-t {KILL_REQUEST}"), 1)).await;
     assert!(matches!(posted, Some(HttpAnswer::Created(_))), "{posted:?}");

@@ -10,7 +10,8 @@ use e2e::kill::{self, Report, WorldOptions};
 async fn run_world(variant: Variant, rounds: u64, change: impl FnOnce(&mut WorldOptions)) -> Report {
     let viv = binary::of(variant).unwrap_or_else(|why| panic!("{why}"));
     let seed = e2e::random::new_seed();
-    let mut options = WorldOptions { viv, variant, sabotage: None, rounds, seed, forget: None };
+    let mut options =
+        WorldOptions { viv, variant, sabotage: None, rounds, seed, forget: None, workers: false };
     change(&mut options);
     println!("seed {seed}: repeat it with `make torture VIV_ONLY={} VIV_SEED={seed}`", variant.as_str());
     let report = kill::run(&options, &BTreeMap::new()).await.unwrap_or_else(|why| panic!("{why}"));
@@ -40,7 +41,7 @@ fn caught(report: Report) -> BTreeMap<BreachKind, u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_kills_lose_nothing_and_double_nothing() {
-    let report = run_world(Variant::Plain, 16, |_| {}).await;
+    let report = run_world(Variant::Plain, 16, |options| options.workers = true).await;
     assert_kept(&report);
     assert!(report.tally.effects > 0, "no tool of the shipped binary had an effect outside");
 }
@@ -54,7 +55,10 @@ async fn a_declaration_that_lets_an_unsafe_call_be_repeated_is_caught() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deaths_at_every_failpoint_lose_nothing_and_double_nothing() {
-    let report = run_world(Variant::Points, failpoint::POINTS.len() as u64, |_| {}).await;
+    let report = {
+        let rounds = failpoint::POINTS.len() as u64;
+        run_world(Variant::Points, rounds, |options| options.workers = true).await
+    };
     assert_kept(&report);
     assert_eq!(report.tally.never_hit(), [""; 0], "failpoints that were never reached");
 }

@@ -61,9 +61,8 @@ impl Models for Paced {
             context_window: 1_000_000,
             max_output: 4_096,
             reasoning_replay: ReasoningReplay::None,
-            forced_tool_choice: false,
-            price: None,
             demo: true,
+            ..ModelInfo::default()
         };
         Ok(Arc::new(PacedModel { info, delay: delay.map(answer), asked: self.asked.clone() }))
     }

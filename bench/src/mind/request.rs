@@ -143,9 +143,7 @@ fn model() -> VendorModel {
         context_window: WINDOW,
         max_output: 4_096,
         reasoning_replay: ReasoningReplay::None,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     };
     let address = Address { base_url: "http://127.0.0.1:9".to_owned(), key: None, headers: BTreeMap::new() };
     VendorModel::new(info, Arc::new(wire), address, Arc::new(Clients::default()))

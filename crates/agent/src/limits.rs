@@ -315,8 +315,8 @@ pub const WORKER_LEASE_MS: u64 = 30_000;
 pub const WORKER_CLAIMS_PER_CALL: u32 = 5;
 /// Tools of one claim.
 pub const WORKER_TOOLS_PER_CLAIM: usize = 32;
-/// Longest wait of a claim for a call.
-pub const WORKER_PATIENCE_MS: u64 = 60_000;
+/// Longest wait of a claim for a call, and its default; shorter than [`REQUEST_MS`].
+pub const WORKER_PATIENCE_MS: u64 = 25_000;
 /// Claims of one key that wait at once; the rest of [`REQUESTS_PER_KEY`] is for renewals and answers.
 pub const WORKER_CLAIMS_PER_KEY: usize = 128;
 /// Longest version of a worker tool.
@@ -527,6 +527,8 @@ pub const TOOL_RATE_MAX: u32 = 10_000;
 pub const TOOL_TURN_MS: u64 = 10_000;
 /// Declared tools of a server.
 pub const TOOLS_MAX: usize = 1_000;
+/// Agents whose left-out tools were written to the log; of more agents nothing is.
+pub const LEFT_OUT_REPORTS_MAX: usize = 10_000;
 /// Work of one template, in instructions.
 pub const TEMPLATE_FUEL: u64 = 200_000;
 /// What one template may write.
@@ -580,6 +582,8 @@ pub const MCP_PAGES_MAX: usize = 100;
 pub const MCP_FAILURES_MAX: u32 = 5;
 /// Pause after the second failure in a row; it doubles each time. The first one has none.
 pub const MCP_PAUSE_MS: u64 = 1_000;
+/// Shortest pause before a stream is opened again that a server may ask for.
+pub const MCP_RETRY_MIN_MS: u64 = 100;
 /// The longest of these pauses.
 pub const MCP_PAUSE_MAX_MS: u64 = 60_000;
 /// Standard error of one MCP process that is logged; the rest is only read.

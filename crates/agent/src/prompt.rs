@@ -66,11 +66,6 @@ impl Prompt {
             hash.update(text);
         };
         text(&self.system);
-        for tool in self.tools.iter() {
-            text(&tool.name);
-            text(&tool.description);
-            text(&tool.schema.to_string());
-        }
         for item in &self.items {
             match item {
                 // Examples are no entries of the log.
@@ -79,6 +74,9 @@ impl Prompt {
                 Item::Layer(layer) => text(layer),
             }
         }
+        for tool in self.tools.iter() {
+            hash.update(tool.hash());
+        }
         hash.update(self.reasoning_from.to_le_bytes());
         ContentRef::of(&hash.finalize()).0[..16].to_owned()
     }
@@ -86,9 +84,7 @@ impl Prompt {
     /// What it shows, part by part.
     pub fn parts(&self) -> PromptParts {
         let mut tools = DefaultHasher::new();
-        for ToolSpec { name, description, schema, .. } in self.tools.iter() {
-            (name, description, schema.to_string()).hash(&mut tools);
-        }
+        self.tools.iter().for_each(|tool| tool.hash().hash(&mut tools));
         let parts = self.items.iter().map(|item| match item {
             Item::Entry(entry) => PromptPart {
                 name: format!("entry {} ({})", entry.seq, entry.kind.as_str()).into(),

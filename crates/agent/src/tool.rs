@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::call::Effect;
 use crate::tokens;
@@ -132,15 +133,33 @@ pub struct ToolSpec {
     pub worker: Option<String>,
     /// Whether strangers wrote its description: then it counts as their text.
     pub foreign: bool,
-    /// The result of [`ToolSpec::tokens`]; empty in a new specification.
-    pub counted: OnceLock<u32>,
+    /// The results of [`ToolSpec::tokens`] and [`ToolSpec::hash`]; empty in a new specification.
+    pub counted: OnceLock<CountedSpec>,
+}
+
+/// What is computed once of what a model reads of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedSpec {
+    tokens: u32,
+    hash: [u8; 32],
 }
 
 impl ToolSpec {
     /// Tokens of what a model reads of it, estimated once.
     pub fn tokens(&self) -> u32 {
-        let count = || tokens::estimate(&format!("{}\n{}\n{}\n", self.name, self.description, self.schema));
-        *self.counted.get_or_init(count)
+        self.counted().tokens
+    }
+
+    /// A hash of what a model reads of it, computed once: an agent may have many tools, and each request shows all.
+    pub fn hash(&self) -> &[u8; 32] {
+        &self.counted().hash
+    }
+
+    fn counted(&self) -> &CountedSpec {
+        self.counted.get_or_init(|| {
+            let text = format!("{}\n{}\n{}\n", self.name, self.description, self.schema);
+            CountedSpec { tokens: tokens::estimate(&text), hash: Sha256::digest(&text).into() }
+        })
     }
 }
 

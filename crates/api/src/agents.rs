@@ -48,6 +48,10 @@ pub struct Agent {
     /// Whether its outward calls are guarded while it has read strangers' text: `strict`, `ask` or `off`.
     #[serde(default)]
     pub guard: String,
+    /// Tools that its config names and that its model is not offered, because they would be more than the model accepts;
+    /// left out if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools_left_out: Vec<String>,
     /// Current config with every key; left out if the list was requested with `brief`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]

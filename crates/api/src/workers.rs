@@ -2,7 +2,7 @@
 
 use agent::call::Effect;
 use agent::id::{AgentId, CallId, ClaimId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -14,7 +14,7 @@ use super::names;
 pub struct WorkerClaim {
     /// The tools that the worker runs, at most 32.
     pub tools: Vec<WorkerToolJson>,
-    /// How long to wait for a call, in milliseconds: at most 60000, and 30000 if left out.
+    /// How long to wait for a call, in milliseconds: at most 25000, and that if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
 }
@@ -86,13 +86,18 @@ pub struct ClaimAnswer {
     /// The claim.
     #[schema(value_type = String, format = Uuid)]
     pub claim: ClaimId,
-    /// What the agent reads: a text, or any other JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    /// What the agent reads: a text, or any other JSON; `null` if there is nothing to say.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     pub output: Option<Value>,
     /// Why it failed, as the agent reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// `null` is an output, too.
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
 }
 
 /// What became of an answer.

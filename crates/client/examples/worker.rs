@@ -7,12 +7,17 @@
 use client::{Client, Worker};
 use serde_json::json;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> client::Result<()> {
-    let worker = Worker::new(Client::find(".viv".into())?).tool("resize", "1", |call| async move {
+/// A worker of this server.
+pub(crate) fn resizer(client: Client) -> Worker {
+    Worker::new(client).tool("resize", "1", |call| async move {
         let width = call.arguments["width"].as_u64().ok_or("wanted a width")?;
         // The call's id is the same if the call is repeated: use it as the key of what is done.
         Ok(json!({"url": format!("https://images.example/{}-{width}.png", call.call)}))
-    });
-    worker.run().await
+    })
+}
+
+#[tokio::main(flavor = "current_thread")]
+#[allow(dead_code, reason = "a test uses only `resizer`")]
+async fn main() -> client::Result<()> {
+    resizer(Client::find(".viv".into())?).run().await
 }

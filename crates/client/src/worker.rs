@@ -16,8 +16,6 @@ use tokio::time::Instant;
 use crate::error::{ClientError, ErrorClass, Result};
 use crate::http::{Client, typed};
 
-/// How long one claim waits for a call.
-const WAIT: Duration = Duration::from_secs(30);
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long an answer is sent again while no server takes it: as long as a server waits for it.
@@ -108,8 +106,8 @@ impl Worker {
 
     async fn claim(&self) -> Result<Option<ClaimedCallJson>> {
         let tools = self.tools.iter().map(|(tool, _)| tool.clone()).collect();
-        let wait_ms = u64::try_from(WAIT.as_millis()).ok();
-        let answer = self.client.post("/v1/workers/claim", &WorkerClaim { tools, wait_ms }, None).await?;
+        let claim = WorkerClaim { tools, wait_ms: None };
+        let answer = self.client.post("/v1/workers/claim", &claim, None).await?;
         if answer.is_null() { Ok(None) } else { typed("/v1/workers/claim", answer).map(Some) }
     }
 
@@ -153,7 +151,7 @@ impl Worker {
             Ok(output) => (Some(output), None),
             Err(why) => (None, Some(why)),
         };
-        let answer = ClaimAnswer { call: call.call.clone(), claim: call.claim, output, error };
+        let mut answer = ClaimAnswer { call: call.call.clone(), claim: call.claim, output, error };
         let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
         loop {
             let sent = self.client.post("/v1/workers/finish", &answer, None).await;
@@ -162,8 +160,16 @@ impl Worker {
                 Err(error) if is_over(&error) => return Ok(()),
                 Err(error) => error,
             };
-            if !may_pass(&error) || began.elapsed() > ANSWERING {
+            if began.elapsed() > ANSWERING {
                 return Err(error);
+            }
+            if !may_pass(&error) {
+                // Such as an output that is too large: then the agent reads that.
+                if answer.output.take().is_none() {
+                    return Err(error);
+                }
+                answer.error = Some(format!("it ran, but its output was refused: {}", error.message));
+                continue;
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);

@@ -40,6 +40,8 @@ pub struct Provider {
     pub keyless: bool,
     /// Whether it runs models on the user's machine: a small window and no price are assumed.
     pub local: bool,
+    /// The most tools in one request, as its documentation or its refusals state it.
+    pub max_tools: Option<u32>,
 }
 
 const HOSTED: Provider = Provider {
@@ -50,6 +52,7 @@ const HOSTED: Provider = Provider {
     also_key_env: None,
     keyless: false,
     local: false,
+    max_tools: None,
 };
 const LOCAL: Provider =
     Provider { wire_format: WireFormat::OpenAiChat(Dialect::LOCAL), keyless: true, local: true, ..HOSTED };
@@ -58,6 +61,7 @@ const OPENAI: Provider = Provider {
     wire_format: WireFormat::OpenAiResponses,
     base_url: Some("https://api.openai.com/v1"),
     key_env: "OPENAI_API_KEY",
+    max_tools: Some(128),
     ..HOSTED
 };
 
@@ -77,6 +81,7 @@ pub const PROVIDERS: [Provider; 14] = [
         base_url: Some("https://generativelanguage.googleapis.com/v1beta"),
         key_env: "GEMINI_API_KEY",
         also_key_env: Some("GOOGLE_API_KEY"),
+        max_tools: Some(512),
         ..HOSTED
     },
     Provider {
@@ -91,12 +96,14 @@ pub const PROVIDERS: [Provider; 14] = [
         wire_format: WireFormat::OpenAiChat(Dialect::DEEPSEEK),
         base_url: Some("https://api.deepseek.com/v1"),
         key_env: "DEEPSEEK_API_KEY",
+        max_tools: Some(128),
         ..HOSTED
     },
     Provider {
         name: "groq",
         base_url: Some("https://api.groq.com/openai/v1"),
         key_env: "GROQ_API_KEY",
+        max_tools: Some(128),
         ..HOSTED
     },
     Provider {
@@ -106,7 +113,13 @@ pub const PROVIDERS: [Provider; 14] = [
         key_env: "MISTRAL_API_KEY",
         ..HOSTED
     },
-    Provider { name: "xai", base_url: Some("https://api.x.ai/v1"), key_env: "XAI_API_KEY", ..HOSTED },
+    Provider {
+        name: "xai",
+        base_url: Some("https://api.x.ai/v1"),
+        key_env: "XAI_API_KEY",
+        max_tools: Some(200),
+        ..HOSTED
+    },
     Provider {
         name: "ollama",
         base_url: Some("http://127.0.0.1:11434/v1"),
@@ -140,6 +153,12 @@ impl Provider {
             return WireFormat::OpenAiChat(Dialect::OPENAI);
         }
         self.wire_format
+    }
+
+    /// The most tools in one request at `base_url`: the vendor's bound says nothing about other servers.
+    pub fn max_tools_at(&self, base_url: &str) -> Option<u32> {
+        let own = self.base_url == Some(base_url) || (self.key_env == OPENAI.key_env && is_openai(base_url));
+        self.max_tools.filter(|_| own)
     }
 
     /// The names of the environment variables that may hold its key.
@@ -318,6 +337,15 @@ mod tests {
         let at = |name: &str| provider(name).unwrap().wire_format_at("http://127.0.0.1:1/v1");
         assert_eq!(at("openai-responses"), WireFormat::OpenAiResponses);
         assert_eq!(at("openai-chat"), WireFormat::OpenAiChat(Dialect::OPENAI));
+    }
+
+    #[test]
+    fn the_bound_of_tools_is_that_of_the_vendors_own_address() {
+        let max = |name: &str, url: &str| provider(name).unwrap().max_tools_at(url);
+        let own = |name: &str| max(name, provider(name).unwrap().base_url.unwrap());
+        assert_eq!((own("openai"), own("google"), own("anthropic")), (Some(128), Some(512), None));
+        assert_eq!(max("openai", "https://eu.api.openai.com/v1"), Some(128));
+        assert_eq!(max("openai", "http://127.0.0.1:1/v1"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Its answer is a pure function of the prompt; only its pauses need a clock.
 
 mod reading;
+mod tool_use;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,9 +50,8 @@ impl DemoModel {
             context_window: limits::WINDOW_HOSTED,
             max_output: 2_048,
             reasoning_replay: ReasoningReplay::None,
-            forced_tool_choice: false,
-            price: None,
             demo: true,
+            ..ModelInfo::default()
         };
         Self { info, clock, pause }
     }
@@ -65,7 +65,7 @@ impl Model for DemoModel {
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
         let mut script = Script::new();
         for call in tool_calls(request.prompt) {
-            script = script.call_in(call.tool, call.pieces()).paced(&self.clock, self.pause);
+            script = script.call_in(&call.tool, call.pieces()).paced(&self.clock, self.pause);
         }
         script.play()
     }
@@ -74,7 +74,7 @@ impl Model for DemoModel {
 /// One call that the demo model makes.
 #[derive(Clone, Debug, PartialEq)]
 struct ToolCall {
-    tool: &'static str,
+    tool: String,
     arguments: serde_json::Value,
 }
 
@@ -97,12 +97,19 @@ fn tool_calls(prompt: &Prompt) -> Vec<ToolCall> {
 
 fn all_calls(prompt: &Prompt) -> Vec<ToolCall> {
     let lines = unread(prompt);
-    let messages: Vec<&ReadMessage> =
-        lines.iter().filter_map(Line::message).filter(|message| is_for_me(message)).collect();
+    let for_me = lines.iter().filter_map(Line::message).filter(|message| is_for_me(message));
+    let wanted = |message: &ReadMessage| tool_use::wanted(&message.text, &prompt.tools);
+    let (asking, messages): (Vec<_>, Vec<&ReadMessage>) =
+        for_me.partition(|message| wanted(message).is_some());
     let others = lines.iter().any(|line| !matches!(line, Line::Message(_)));
     let has_acted = prompt.items.iter().filter_map(entry).any(|e| is_step(prompt, e));
     let service = answer_service(prompt, &lines);
-    if messages.is_empty() && service.is_none() {
+    let mut calls: Vec<_> = asking.into_iter().filter_map(wanted).collect();
+    let entries = prompt.items.iter().rev().filter_map(entry).take_while(|e| !is_step(prompt, e));
+    let outcomes = entries.filter(|e| e.cycle == prompt.cycle).find(|e| e.kind == EntryKind::Outcomes);
+    let space = layers(prompt).find_map(reading::active_space);
+    calls.extend(tool_use::answer(outcomes, space, &prompt.tools));
+    if messages.is_empty() && service.is_none() && calls.is_empty() {
         let skips = !has_acted && !others && !lines.is_empty();
         let summary =
             if has_acted { "Everyone who spoke to me is answered." } else { "Nobody asked me anything." };
@@ -110,15 +117,17 @@ fn all_calls(prompt: &Prompt) -> Vec<ToolCall> {
     }
     let memories = memories(prompt);
     let notes: Vec<_> = messages.iter().copied().filter_map(memory_request).collect();
-    let mut calls = Vec::new();
     if !notes.is_empty() {
         let notes: Vec<_> = notes.iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
-        calls.push(ToolCall { tool: "set_memories", arguments: json!({ "memories": notes }) });
+        calls.push(ToolCall { tool: "set_memories".to_owned(), arguments: json!({ "memories": notes }) });
     }
     let first_time = !prompt.items.iter().filter_map(entry).any(|e| e.kind == EntryKind::Assistant);
     for (space, messages) in by_space(&messages) {
         let text = answer(&messages, &memories, first_time);
-        calls.push(ToolCall { tool: "send_message", arguments: json!({ "space": space, "text": text }) });
+        calls.push(ToolCall {
+            tool: "send_message".to_owned(),
+            arguments: json!({ "space": space, "text": text }),
+        });
     }
     calls.extend(service);
     calls
@@ -146,15 +155,15 @@ fn answer_service(prompt: &Prompt, lines: &[Line]) -> Option<ToolCall> {
     };
     let space = layers(prompt).find_map(reading::active_space).filter(|_| !events.is_empty())?;
     let text = format!("An event woke me: {most}{more}. (The demo model: scripted, no language model.)");
-    Some(ToolCall { tool: "send_message", arguments: json!({ "space": space, "text": text }) })
+    Some(ToolCall { tool: "send_message".to_owned(), arguments: json!({ "space": space, "text": text }) })
 }
 
 fn skip() -> ToolCall {
-    ToolCall { tool: "skip", arguments: json!({"reason": "agents talking among themselves"}) }
+    ToolCall { tool: "skip".to_owned(), arguments: json!({"reason": "agents talking among themselves"}) }
 }
 
 fn done(summary: &str) -> ToolCall {
-    ToolCall { tool: "done", arguments: json!({ "summary": summary }) }
+    ToolCall { tool: "done".to_owned(), arguments: json!({ "summary": summary }) }
 }
 
 fn entry(item: &Item) -> Option<&agent::entry::Entry> {

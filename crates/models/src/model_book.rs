@@ -49,6 +49,8 @@ pub struct ModelConfig {
     pub context_window: Option<u32>,
     /// Tokens reserved for a reply, at most half of the window; the default is at most a quarter.
     pub max_output: Option<u32>,
+    /// The most tools in one request, instead of the vendor's bound.
+    pub max_tools: Option<u32>,
     /// Sampling temperature; the default is the vendor's.
     pub temperature: Option<f64>,
     /// Its key, instead of the one in the key ring.
@@ -231,7 +233,11 @@ impl ModelBook {
                 info.name, info.context_window, info.max_output
             )));
         }
-        let info = ModelInfo { provider: provider_id(provider, &base_url, key.as_ref()), ..info };
+        let info = ModelInfo {
+            provider: provider_id(provider, &base_url, key.as_ref()),
+            max_tools: config.max_tools.or(provider.max_tools_at(&base_url)),
+            ..info
+        };
         let address = Address { base_url, key, headers: config.headers.clone() };
         Ok(Arc::new(VendorModel::new(info, wire, address, Arc::clone(&self.clients))))
     }
@@ -338,7 +344,7 @@ fn set_up(
         reasoning_replay: wire.replay(),
         forced_tool_choice,
         price: config.price.or(facts.price),
-        demo: false,
+        ..ModelInfo::default()
     };
     (info, wire)
 }

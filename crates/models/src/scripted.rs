@@ -9,8 +9,8 @@ use std::time::Duration;
 use agent::limits;
 use agent::message::{Native, Origin};
 use agent::port::{
-    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, ReasoningReplay, Reply,
-    ReplyPart, StopReason,
+    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, Reply, ReplyPart,
+    StopReason,
 };
 use agent::prompt::Prompt;
 use agent::run::Usage;
@@ -232,10 +232,8 @@ impl Scripted {
                 provider: "scripted".to_owned(),
                 context_window: limits::WINDOW_HOSTED,
                 max_output: 4_096,
-                reasoning_replay: ReasoningReplay::Cycle,
                 forced_tool_choice: true,
-                price: None,
-                demo: false,
+                ..ModelInfo::default()
             },
             queue: Mutex::new(scripts.into_iter().collect()),
             author: None,

@@ -133,6 +133,7 @@ fn models_are_created_once_and_have_correct_info() {
     let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
     let book = book("deepseek/deepseek-reasoner", keys).with(ModelConfig {
         context_window: Some(2_000),
+        max_tools: Some(7),
         key: Some(Secret::new("own")),
         ..ModelConfig::named("llamacpp/tiny")
     });
@@ -141,6 +142,7 @@ fn models_are_created_once_and_have_correct_info() {
     assert_eq!(first.info().reasoning_replay, ReasoningReplay::All);
     let tiny = book.model(Some("llamacpp/tiny")).unwrap();
     assert_eq!((tiny.info().context_window, tiny.info().max_output), (2_000, 500));
+    assert_eq!((tiny.info().max_tools, first.info().max_tools), (Some(7), Some(128)));
     let hosted = book.model(Some("openrouter/any/thing")).unwrap();
     assert_eq!((hosted.info().context_window, hosted.info().price), (128_000, None));
     let priced = book.model(Some("anthropic/claude-opus-5-5")).unwrap();

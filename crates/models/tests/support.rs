@@ -234,9 +234,7 @@ pub(crate) fn model_with_wire(wire: impl Wire + 'static, url: &str) -> VendorMod
         context_window: 100_000,
         max_output: 1_000,
         reasoning_replay: wire.replay(),
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..agent::port::ModelInfo::default()
     };
     let address = Address { base_url: url.into(), key: None, headers: BTreeMap::new() };
     VendorModel::new(info, Arc::new(wire), address, Arc::new(Clients::default()))

@@ -10,7 +10,7 @@ use agent::entry::EntryKind;
 use agent::id::{AgentId, CycleId};
 use agent::life::Window;
 use agent::limits;
-use agent::port::{BoxFuture, Fault, Memo, ModelError, ModelRequest, StoreError, Toolset};
+use agent::port::{AgentTools, BoxFuture, Fault, Memo, ModelError, ModelRequest, StoreError, Toolset};
 use agent::prompt::Prompt;
 use agent::run::Spent;
 use agent::update::AgentState;
@@ -26,6 +26,7 @@ use crate::commit::{self, Committed, Submitted, joined};
 use crate::detached_calls::DetachedCalls;
 use crate::draft_stream::DraftStream;
 use crate::health::Health;
+use crate::left_out::LeftOut;
 use crate::live::DelayKind;
 use crate::model_set::ModelSet;
 use crate::node::Node;
@@ -51,6 +52,7 @@ pub(crate) struct NodeContext {
     pub(crate) breakers: Breakers,
     pub(crate) calibration: Calibration,
     pub(crate) answered: Answered,
+    pub(crate) left_out: LeftOut,
     /// Calls that outlive their cycle.
     pub(crate) detached: Arc<DetachedCalls>,
     pub(crate) stopping: CancellationToken,
@@ -158,7 +160,9 @@ pub(crate) async fn activate(
     {
         models.names().for_each(|name| node_context.calibration.learn(name, &runs));
     }
-    let tools = Toolset::of(&*ports.toolbox, config.tools.as_deref());
+    let tools = AgentTools::of(&*ports.toolbox, &*ports.models, &config);
+    node_context.left_out.report(agent, &tools.left_out);
+    let tools = Toolset::from(tools);
     let setup = Setup {
         tools: Arc::clone(tools.specs()),
         model: node_context.calibration.in_estimate(models.own()),

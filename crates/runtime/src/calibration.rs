@@ -121,9 +121,7 @@ mod tests {
             context_window: 100_000,
             max_output: 1_000,
             reasoning_replay: ReasoningReplay::None,
-            forced_tool_choice: false,
-            price: None,
-            demo: false,
+            ..ModelInfo::default()
         };
         calibration.in_estimate(&info).context_window
     }

@@ -114,13 +114,13 @@ impl DetachedCalls {
         self.ended.notify_waiters();
     }
 
-    /// Waits until no call runs.
+    /// Waits until no call runs here. Those that workers run go on beside the next process.
     pub(crate) async fn idle(&self) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.lock().is_empty() {
+            if self.lock().values().all(|call| call.row.runner == Runner::Worker) {
                 return;
             }
             ended.await;

@@ -21,6 +21,7 @@ mod draft_stream;
 mod failure;
 mod health;
 mod keeper;
+mod left_out;
 mod model_set;
 mod permits;
 mod ready_queue;

@@ -84,9 +84,7 @@ fn unavailable(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
         context_window: limits::WINDOW_HOSTED,
         max_output: 0,
         reasoning_replay: ReasoningReplay::None,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     };
     Arc::new(Unavailable { info, error })
 }

@@ -69,8 +69,7 @@ impl ScriptedModel {
             max_output: 4_096,
             reasoning_replay: ReasoningReplay::None,
             forced_tool_choice: true,
-            price: None,
-            demo: false,
+            ..ModelInfo::default()
         };
         Self { info, rules, clock }
     }

@@ -1,10 +1,12 @@
 //! Agents: create, change, suspend, resume, retire; their derived state.
 
 use agent::changes::{Changes, CommitKind};
+use agent::config::AgentConfig;
 use agent::event::Principal;
-use agent::id::CycleId;
+use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Requester};
 use agent::limits;
+use agent::port::NewAgent;
 use agent::run::{Ending, Run, Usage};
 use agent::update::AgentState;
 use axum::http::Method;
@@ -35,6 +37,19 @@ async fn an_agent_is_created_with_defaults_and_a_change_is_merged() {
     assert_eq!((rejected.status, rejected.code()), (422, "no_such_tool"));
     assert_eq!(world.get("/v1/agents/helper").await.json, amended.json);
     assert_eq!(world.get("/v1/agents").await.json["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn tools_above_the_bound_of_the_model_are_named() {
+    let world = World::new().await;
+    // The tools were fewer when the config was checked.
+    let config = AgentConfig::from_json(&json!({"tools": ["*", "fail"], "model": "narrow"})).unwrap();
+    let id = AgentId(world.ports.ids.uuid());
+    let new = NewAgent::new(id, "many", config, world.ports.clock.now());
+    world.ports.registry.create_agent(new).await.unwrap();
+    let agent = world.get("/v1/agents/many").await.json;
+    assert_eq!(agent["tools_left_out"], json!(["put", "fire", "panics"]));
+    assert_eq!(world.get("/v1/agents/muhammad").await.json.get("tools_left_out"), None);
 }
 
 #[tokio::test]

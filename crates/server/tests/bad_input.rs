@@ -58,6 +58,8 @@ async fn every_bad_body_gets_one_clear_error() {
     check(agents, json!({"name": "a", "config": {"tools": "x"}}), 422, "bad_config", "").await;
     check(agents, json!({"name": "a", "config": {"model": "x/y"}}), 422, "no_such_model", "`x/y`").await;
     check(agents, json!({"name": "a", "config": {"tools": ["fier"]}}), 422, "no_such_tool", "`fire`").await;
+    let many = json!({"name": "a", "config": {"tools": ["*"], "model": "narrow"}});
+    check(agents, many, 422, "bad_config", "at most 2 tools for the model `narrow`").await;
     check(agents, json!({"name": "a", "display_name": "x".repeat(201)}), 422, "bad_value", "200").await;
     check("/v1/agents/nobody/suspend", json!({}), 404, "not_found", "agent").await;
     check("/v1/agents/you/suspend", json!({}), 404, "not_found", "agent").await;

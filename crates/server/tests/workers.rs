@@ -71,7 +71,7 @@ async fn a_claim_that_asks_for_what_no_worker_runs_says_so() {
         (json!({"tools": [{"name": "resize", "version": "2"}]}), "worker_version", "version `1`"),
         (json!({"tools": []}), "bad_value", "1 to 32"),
         (json!({"tools": many}), "bad_value", "1 to 32"),
-        (json!({"tools": [{"name": "resize"}], "wait_ms": 60_001}), "bad_value", "at most 60000"),
+        (json!({"tools": [{"name": "resize"}], "wait_ms": 25_001}), "bad_value", "at most 25000"),
         (json!({"tools": [{"name": "resize"}], "wait": 1}), "unknown_field", "wait"),
     ] {
         let answer = post(&world, "claim", ADMIN, body.clone()).await;
@@ -103,6 +103,26 @@ async fn an_answer_is_the_outcome_and_may_be_sent_twice() {
     let row = world.ports.calls.worker_call(call).await.unwrap().unwrap().row;
     let outcome = row.outcome.unwrap();
     assert_eq!((outcome.text.as_str(), outcome.failed()), (r#"{"width":10}"#, false));
+}
+
+#[tokio::test]
+async fn every_json_value_is_an_output_and_a_failure_is_a_text() {
+    for (answer, text, failed) in [
+        (json!({"output": null}), "done; it has no output", false),
+        (json!({"output": ""}), "", false),
+        (json!({"output": [1, 2]}), "[1,2]", false),
+        (json!({"output": 0}), "0", false),
+        (json!({"error": "no such image"}), "no such image", true),
+    ] {
+        let world = World::new().await;
+        let (call, claim) = claimed(&world).await;
+        let mut body = answer.clone();
+        body["call"] = json!(call);
+        body["claim"] = json!(claim);
+        assert_eq!(post(&world, "finish", ADMIN, body).await.json, json!({"taken": true}), "{answer}");
+        let outcome = world.ports.calls.worker_call(call).await.unwrap().unwrap().row.outcome.unwrap();
+        assert_eq!((outcome.text.as_str(), outcome.failed()), (text, failed), "{answer}");
+    }
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ fn next_key() -> [u8; 32] {
     [COUNT.fetch_add(1, Ordering::Relaxed); 32]
 }
 
-/// Has the model `demo`; the model `bug` panics.
+/// Has the model `demo`; `narrow` accepts two tools; the model `bug` panics.
 struct OneModel;
 
 impl Models for OneModel {
@@ -96,9 +96,13 @@ impl Models for OneModel {
                 max_output: 1_024,
                 reasoning_replay: ReasoningReplay::None,
                 forced_tool_choice: true,
-                price: None,
                 demo: true,
+                ..ModelInfo::default()
             }))),
+            "narrow" => {
+                let name = "narrow".to_owned();
+                Ok(Arc::new(StubModel(ModelInfo { name, max_tools: Some(2), ..ModelInfo::default() })))
+            }
             "bug" => panic!("a bug in a model"),
             other => Err(ModelError::NoModel(format!("`{other}` is not known"))),
         }

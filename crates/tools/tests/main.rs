@@ -21,6 +21,7 @@ mod connector {
 }
 mod declared {
     pub(crate) mod calling;
+    mod forge;
     mod openapi;
     mod reading;
     pub(crate) mod secrets;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Breaches;
 use super::promises::AllMessages;
 use crate::follow::SeenUpdates;
-use crate::history::{AgentTrace, History, HistoryEntry, HistoryMessage, InboxEvent, Timeline};
+use crate::history::{AgentTrace, History, HistoryEntry, HistoryMessage, InboxEvent, LateResult, Timeline};
 use crate::inbox::{self, From};
 
 impl AgentTrace {
@@ -63,17 +63,20 @@ pub(super) fn log(agent: &AgentTrace, breaches: &mut Breaches) {
     breaches.expect(!open, || format!("{name}: the last calls of its log have no outcomes"));
 }
 
-/// The text that identifies an event in an inbox: the token of a person or a service, or the text of an agent.
+/// The text that identifies an event in an inbox: the token of a person or a service, the text of an agent, or a result.
 fn mark(event: &InboxEvent, messages: &AllMessages<'_>) -> Option<String> {
     if let Some(payload) = &event.payload {
         return inbox::tokens(payload).pop();
+    }
+    if let Some(LateResult { call, text, .. }) = &event.result {
+        return Some(inbox::result(call, text));
     }
     let (message, _) = messages.get(event.message.as_deref()?)?;
     mark_of(message.call.is_some(), &message.text)
 }
 
-fn mark_of(by_agent: bool, text: &str) -> Option<String> {
-    if by_agent { Some(text.to_owned()) } else { inbox::tokens(text).into_iter().next() }
+fn mark_of(whole: bool, text: &str) -> Option<String> {
+    if whole { Some(text.to_owned()) } else { inbox::tokens(text).into_iter().next() }
 }
 
 /// Inbox entries show exactly the processed events, each in the cycle that processed it, and no event twice.
@@ -84,7 +87,8 @@ pub(super) fn shown(agent: &AgentTrace, messages: &AllMessages<'_>, breaches: &m
         match inbox::events(&entry.text) {
             Ok(events) => {
                 for event in events {
-                    let mark = mark_of(event.from == From::Agent, &event.text).unwrap_or_default();
+                    let whole = matches!(event.from, From::Agent | From::Tool);
+                    let mark = mark_of(whole, &event.text).unwrap_or_default();
                     shown.entry(mark).or_default().push(&entry.cycle);
                 }
             }

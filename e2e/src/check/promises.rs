@@ -132,7 +132,8 @@ pub(super) fn replies(history: &History, breaches: &mut Breaches) {
     }
 }
 
-/// An agent's inbox has one event for everything that concerns the agent, and each is processed or skipped.
+/// An agent's inbox has one event for everything that concerns the agent, and each is processed or skipped. Late results
+/// are checked with the calls.
 pub(super) fn events(agent: &AgentTrace, ledger: &Ledger, history: &History, breaches: &mut Breaches) {
     let name = &agent.name;
     let mut seqs: Vec<u64> = agent.events.iter().map(|event| event.seq).collect();
@@ -148,7 +149,7 @@ pub(super) fn events(agent: &AgentTrace, ledger: &Ledger, history: &History, bre
         let id = event.id.as_str();
         if !known.insert(id) {
             breaches.doubled(format!("{name}: event {id} exists twice"));
-        } else if !wanted.remove(id) {
+        } else if event.result.is_none() && !wanted.remove(id) {
             breaches.add(format!("{name}: event {id} refers to nothing that was accepted for this agent"));
         }
         if !matches!(event.state.as_str(), "processed" | "skipped") {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::counter::CountedEffect;
 use crate::follow::Commit;
-use crate::history::{AgentTrace, HistoryEntry, HistoryMessage, InboxEvent, RunRecord, Timeline};
+use crate::history::{AgentTrace, HistoryEntry, HistoryMessage, InboxEvent, LateResult, RunRecord, Timeline};
 use crate::inbox;
 use crate::ledger::{LedgerItem, Promise, SentTo};
 
@@ -45,6 +45,7 @@ fn event(seq: u64, id: &str, cycle: Option<&str>) -> InboxEvent {
         message: id.starts_with('m').then(|| id.to_owned()),
         payload: (!id.starts_with('m'))
             .then(|| json!({"token": inbox::token(4), "space": "home"}).to_string()),
+        result: None,
     }
 }
 
@@ -86,7 +87,7 @@ fn commits(kinds: &[(&str, &str)]) -> Vec<Commit> {
 
 /// An effect of a call without a key.
 fn effect(tool: &str) -> CountedEffect {
-    CountedEffect { tool: tool.into(), key: None }
+    CountedEffect { tool: tool.into(), key: None, claims: 0 }
 }
 
 fn world() -> TestWorld {
@@ -142,7 +143,7 @@ fn world() -> TestWorld {
     let history = History { spaces: vec![space], agents: vec![ada] };
     let of = |cycle: &str| {
         let key = Some(format!("{cycle}-count_idempotent"));
-        let idempotent = CountedEffect { tool: "count_idempotent".into(), key };
+        let idempotent = CountedEffect { key, ..effect("count_idempotent") };
         [(format!("{cycle}/0"), vec![effect("count_unsafe")]), (format!("{cycle}/1"), vec![idempotent])]
     };
     let mut effects: Effects = ["c1", "c2"].into_iter().flat_map(of).collect();
@@ -236,7 +237,9 @@ fn effects_that_do_not_match_the_log_are_noticed() {
     notices(|world| drop(world.effects.remove("c2/1")), &[gone]);
     notices(
         |world| drop(world.effects.insert("x".into(), vec![effect("count_read")])),
-        &["`x`: [CountedEffect { tool: \"count_read\", key: None }] happened outside and are in no log"],
+        &[
+            "`x`: [CountedEffect { tool: \"count_read\", key: None, claims: 0 }] happened outside and are in no log",
+        ],
     );
     let under = |key: Option<&'static str>| {
         move |world: &mut TestWorld| {
@@ -261,7 +264,46 @@ fn effects_that_do_not_match_the_log_are_noticed() {
     let mut honest = world();
     streamed("interrupted; unknown whether it happened")(&mut honest);
     assert_eq!(check(&honest.ledger, &honest.history, &honest.streamed, &honest.effects), []);
-    assert_eq!(unknown(&honest.history), 1);
+    assert_eq!(unknown(&honest.history), (1, 0));
+}
+
+/// Lets a call of the first cycle end with these results after the cycle.
+fn answered_late(world: &mut TestWorld, call: &str, results: &[(bool, &str)]) {
+    for (n, (failed, text)) in results.iter().enumerate() {
+        let (call, text, failed) = (call.to_owned(), (*text).to_owned(), *failed);
+        let result = Some(LateResult { call, failed, text });
+        let late = event(5 + n as u64, &format!("result:{n}"), None);
+        ada(world).events.insert(0, InboxEvent { result, payload: None, ..late });
+    }
+}
+
+#[test]
+fn a_call_has_one_outcome_and_one_more_only_if_nothing_was_known() {
+    const CALL: &str = "c1-count_unsafe";
+    const UNKNOWN: (bool, &str) = (true, "unknown whether it happened");
+    let pending = |results: &'static [(bool, &'static str)]| {
+        move |world: &mut TestWorld| {
+            ada(world).log[2].texts[2] = json!({"call": CALL, "status": "pending"}).to_string();
+            answered_late(world, CALL, results);
+        }
+    };
+    for results in [&[(false, "ok")] as &[_], &[UNKNOWN], &[UNKNOWN, (false, "ok")]] {
+        let mut world = world();
+        pending(results)(&mut world);
+        assert_eq!(check(&world.ledger, &world.history, &world.streamed, &world.effects), [], "{results:?}");
+    }
+    notices(pending(&[]), &["ada: call c1-count_unsafe of `count_unsafe` has no outcome"]);
+    let twice = "ada: call c1-count_unsafe of `count_unsafe` has the outcomes";
+    notices(pending(&[(false, "ok"), (false, "ok")]), &[twice]);
+    notices(pending(&[UNKNOWN, (false, "ok"), (false, "ok")]), &[twice]);
+    notices(|world| answered_late(world, CALL, &[(false, "ok")]), &[twice]);
+    notices(pending(&[(true, "no")]), &["happened and was reported as `no`"]);
+    notices(|world| answered_late(world, "c9", &[(false, "ok")]), &["result of call c9, which is in no log"]);
+    let shown = |world: &mut TestWorld| {
+        pending(&[(false, "ok")])(world);
+        ada(world).events[0].cycle = Some("c1".into());
+    };
+    notices(shown, &["(c1-count_unsafe: ok) is skipped by [\"c1\"] and shown in []"]);
 }
 
 #[test]

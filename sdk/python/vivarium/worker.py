@@ -1,5 +1,6 @@
 """A worker: threads that claim calls, one call each at a time, and renew the claim of a call while it runs."""
 
+import http.client
 import json
 import logging
 import os
@@ -11,13 +12,14 @@ import urllib.request
 
 log = logging.getLogger("vivarium")
 
-# How long one claim waits for a call, and how long the client waits for the server's answer to a request.
-WAIT_SECONDS = 30
+# How long the client waits for the server's answer to a request; a claim that finds no call is answered after 25 s.
 REQUEST_SECONDS = 40
 # Pauses while no server answers: the first, and the longest.
 PAUSE_SECONDS = (0.1, 10.0)
 # How long an answer is sent again while no server takes it: as long as a server waits for it.
 ANSWERING_SECONDS = 15 * 60
+# A server takes no longer body. It answers before it has read one, which urllib does not see.
+BODY_BYTES = 1024 * 1024
 # A claim is renewed this often within its time.
 RENEWALS = 3
 # Codes of refusals that may pass, and of those that say that a call is not this worker's any more.
@@ -127,7 +129,7 @@ class Worker:
 
     def _claim(self):
         tools = [{"name": name, "version": version} for name, (version, _) in self._tools.items()]
-        return self._post("claim", {"tools": tools, "wait_ms": WAIT_SECONDS * 1000})
+        return self._post("claim", {"tools": tools})
 
     def _run_call(self, call):
         over = threading.Event()
@@ -135,8 +137,10 @@ class Worker:
         try:
             _, run = self._tools[call.tool]
             answer = {"output": run(call)}
-            json.dumps(answer)
-        except Exception as error:  # What a tool raises is the outcome of its call, whatever it is.
+            if len(json.dumps(answer)) > BODY_BYTES - 1024:
+                raise ValueError(f"it ran, but its output has more than {BODY_BYTES - 1024} bytes as JSON")
+        # What a tool raises is the outcome of its call, whatever it is; also `sys.exit`, which would end this thread only.
+        except (Exception, SystemExit) as error:
             log.exception("the call %s of %s failed", call.id, call.tool)
             answer = {"error": f"{type(error).__name__}: {error}"}
         finally:
@@ -169,7 +173,12 @@ class Worker:
                 if refusal.code in OVER:
                     return
                 if refusal.code not in PASSING:
-                    raise
+                    # The agent reads it, if that is not refused, too.
+                    if "output" not in body:
+                        raise
+                    del body["output"]
+                    body["error"] = f"it ran, but its output was refused: {refusal}"
+                    continue
             except OSError as error:
                 log.warning("the answer to %s waits for a server: %s", call.id, error)
             if time.monotonic() - began > ANSWERING_SECONDS:
@@ -185,24 +194,30 @@ class Worker:
             headers={"authorization": f"Bearer {self._key}", "content-type": "application/json"},
         )
         try:
-            with self._open(request, timeout=REQUEST_SECONDS) as response:
-                text = response.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read()
-            # A server that is overloaded or stopping is as good as none.
-            if error.code >= 500:
-                raise OSError(f"the server answered {error.code}") from None
+            status, text = self._exchange(request)
+        except (OSError, http.client.HTTPException) as error:
+            raise OSError(str(error) or type(error).__name__) from None
+        # A server that is overloaded or stopping is as good as none.
+        if status >= 500:
+            raise OSError(f"the server answered {status}")
+        if status >= 400:
             try:
                 problem = json.loads(text)
                 raise Refused(problem["code"], problem.get("detail") or problem["code"]) from None
             except (ValueError, KeyError, TypeError):
-                raise OSError(f"the server answered {error.code}, and is not Vivarium") from None
-        except (ConnectionError, TimeoutError, urllib.error.URLError) as error:
-            raise OSError(str(error)) from None
+                raise OSError(f"the server answered {status}, and is not Vivarium") from None
         if not text:
             return None
         try:
             return json.loads(text)
         except ValueError:
             raise OSError("the server's answer is not JSON, and it is not Vivarium") from None
+
+    def _exchange(self, request):
+        """The status and the body of the server's answer."""
+        try:
+            with self._open(request, timeout=REQUEST_SECONDS) as response:
+                return response.status, response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()

@@ -73,16 +73,9 @@ pub fn accepted(
     Ok(with_kept(&harmless(text), &previous, bytes / 4))
 }
 
-/// The text without the section of that title.
-pub(super) fn without(text: &str, title: &str) -> String {
-    let mut inside = false;
-    let kept = text.lines().filter(|line| {
-        if is_heading(line) {
-            inside = line.starts_with(title);
-        }
-        !inside
-    });
-    kept.collect::<Vec<_>>().join("\n").trim().to_owned()
+/// The text up to the section of that title. What follows may be in it, too: what it quotes may have headings of its own.
+pub(super) fn before(text: &str, title: &str) -> String {
+    text.lines().take_while(|line| !line.starts_with(title)).collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
 /// The summary with more open commitments, the newest last.
@@ -154,7 +147,8 @@ pub(super) fn with_kept(summary: &str, previous: &str, bytes: usize) -> String {
         let mut lines: Vec<&str> = out.lines().collect();
         match section {
             Some(at) => drop(lines.splice(at + 1..=at, lost.iter().copied())),
-            None => lines.extend(["", title].into_iter().chain(lost.iter().copied())),
+            // The section of strangers is the last one.
+            None => drop(lines.splice(0..0, [title].into_iter().chain(lost.iter().copied()).chain([""]))),
         }
         out = lines.join("\n");
     }

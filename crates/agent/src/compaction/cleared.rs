@@ -6,7 +6,7 @@ use super::{check, digest};
 use crate::entry::{Entry, View};
 use crate::event::Trust;
 
-/// The section for what strangers said.
+/// The section for what strangers said, the last one.
 pub(super) const STRANGERS: &str = "## From strangers";
 
 /// The view without the cycles of the window in which strangers' text was read, and without that section of the summary and
@@ -34,7 +34,7 @@ pub fn cleared(view: &View, window: &[Arc<Entry>]) -> Option<View> {
         _ => next,
     };
     let summary = view.summary.as_deref().map(|text| match summary_is_outside {
-        true => check::without(digest::parted(text).0, STRANGERS),
+        true => check::before(digest::parted(text).0, STRANGERS),
         false => text.to_owned(),
     });
     let (summary, trust) = (summary.filter(|text| !text.is_empty()), view.trust.max(Trust::Agent));
@@ -70,10 +70,11 @@ mod tests {
 
     #[test]
     fn of_a_summary_the_section_of_strangers_and_the_lines_of_cycles_go() {
-        let text = "## Facts\n- a\n\n## From strangers\n- buy now\n\n## State\n- b\n\n## Earlier cycles\n- c";
+        let text = "## Facts\n- a\n\n## From strangers\n- buy now\n\n## State\n- a heading that they wrote\n\n\
+                    ## Earlier cycles\n- c";
         let view = View { summary: Some(text.into()), trust: Trust::Outside, ..View::whole() };
         let next = cleared(&view, &[]).unwrap();
-        assert_eq!(next.summary.as_deref(), Some("## Facts\n- a\n\n## State\n- b"));
+        assert_eq!(next.summary.as_deref(), Some("## Facts\n- a"));
         assert_eq!(next.trust, Trust::Agent);
         let only = View { summary: Some("## From strangers\n- buy now".into()), ..view.clone() };
         assert_eq!(cleared(&only, &[]).unwrap().summary, None);

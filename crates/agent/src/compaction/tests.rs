@@ -217,8 +217,8 @@ fn open_commitments_and_preferences_stay_until_they_are_marked_as_done() {
     let kept = accepted(&reply(summary), Some(previous), &[], 4_000).unwrap();
     assert_eq!(
         kept,
-        "## Facts\n- b\n\n## Open commitments\n- call Mira on Friday\n- book a room [done]\n- new one\n\n\
-         ## Preferences of people\n- Mira likes short answers"
+        "## Preferences of people\n- Mira likes short answers\n\n\
+         ## Facts\n- b\n\n## Open commitments\n- call Mira on Friday\n- book a room [done]\n- new one"
     );
     let again = accepted(&reply("## Facts\n- c"), Some(&kept), &[], 4_000).unwrap();
     let lines = ["- call Mira on Friday", "- new one", "- Mira likes short answers"];

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::decide::{lowest_trust, outcomes};
 use super::{Acting, ActivationEnd, After, At, Cycle, Next, State, Step};
-use crate::call::{CallRow, CallState, Outcome, OutcomeStatus, Runner};
+use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus, Runner};
 use crate::changes::{CallChange, Changes, CommitKind, Idle, Settlement};
 use crate::entry::{Entry, EntryKind};
 use crate::event::EventState;
@@ -193,7 +193,9 @@ fn canceled_outcome(row: &CallRow) -> Outcome {
         (CallState::Started, _) => {
             (OutcomeStatus::Unknown, "canceled while it ran; unknown whether it happened")
         }
-        (_, Runner::Worker) => (OutcomeStatus::Unknown, "canceled; unknown whether a worker had begun it"),
+        (_, Runner::Worker) if row.effect == Effect::Unsafe => {
+            (OutcomeStatus::Unknown, "canceled; unknown whether a worker had begun it")
+        }
         _ => (OutcomeStatus::Canceled, "canceled"),
     };
     Outcome { status, text: text.into(), detail: None, trust: None }

@@ -30,7 +30,7 @@ use crate::entry::{Entry, EntryKind, View};
 use crate::event::{Channel, Envelope, Event, EventData, EventKind, EventState, Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, EntityId, EventId};
 use crate::life::{Activation, Life, Standing, Window};
-use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason};
+use crate::port::{ModelInfo, Reply, ReplyPart, StopReason};
 use crate::run::{Ending, SentRequest, Usage};
 use crate::tool::{ToolLabel, ToolLabels, ToolSpec};
 
@@ -148,10 +148,7 @@ fn begin_after(activation: Activation, panicked: bool) -> Cycle {
         provider: "scripted".into(),
         context_window: 100_000,
         max_output: 1_000,
-        reasoning_replay: ReasoningReplay::Cycle,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     };
     let window = match &activation.window {
         Window::Loaded(window) => window.clone(),

@@ -33,5 +33,7 @@ pub use registry::{
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
-pub use tool::{DeclaredTool, Done, OfferedTools, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset};
+pub use tool::{
+    AgentTools, DeclaredTool, Done, OfferedTools, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset,
+};
 pub use tool_book::{StoredTool, ToolBook};

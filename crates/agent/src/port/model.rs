@@ -35,7 +35,7 @@ pub struct Price {
 }
 
 /// Facts about a model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelInfo {
     /// Its name as `provider/model`, as runs and people see it.
     pub name: String,
@@ -50,6 +50,8 @@ pub struct ModelInfo {
     pub reasoning_replay: ReasoningReplay,
     /// Whether `tool_choice: required` may be used.
     pub forced_tool_choice: bool,
+    /// The most tools that one request may offer it; `None` if its vendor states no bound.
+    pub max_tools: Option<u32>,
     /// Its price, if known.
     pub price: Option<Price>,
     /// Whether it is scripted; it is then shown as the demo model.

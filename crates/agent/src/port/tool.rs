@@ -5,9 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{BoxFuture, Lookup, StoredTool};
+use super::{BoxFuture, Lookup, Models, StoredTool};
 use crate::call::{Effect, Outcome};
 use crate::changes::Inward;
+use crate::config::AgentConfig;
 use crate::event::Trust;
 use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use crate::life::Facts;
@@ -93,17 +94,10 @@ impl Toolset {
     /// The tools with these names, in a stable order. Without a list they are the prebuilt ones: a tool that reaches outside
     /// must be named. An agent with one that does can also read what was left out of a large outcome.
     pub fn of(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Self {
-        let has = |name: &String| match wanted {
-            Some(wanted) => wanted.iter().any(|pattern| tool::is_named(pattern, name)),
-            None => toolbox.is_prebuilt(name),
-        };
-        let names = toolbox.names().into_iter().filter(has);
-        let mut tools: Vec<Arc<dyn Tool>> = names.filter_map(|name| toolbox.tool(&name)).collect();
-        let listed = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
-        // Outcomes of inward tools are bounded.
-        if tools.iter().any(|tool| tool.spec().effect != Effect::Inward) && !listed(names::READ_OUTCOME) {
-            tools.extend(toolbox.tool(names::READ_OUTCOME));
-        }
+        Self::new(named(toolbox, wanted))
+    }
+
+    fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
         let spec = |tool: &Arc<dyn Tool>| {
             // Counted in the original, so that the copies of all activations have it.
             tool.spec().tokens();
@@ -121,6 +115,80 @@ impl Toolset {
     pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.iter().find(|tool| tool.spec().name == name)
     }
+}
+
+/// The tools that an agent's config names, within what its models accept.
+pub struct AgentTools {
+    tools: Vec<Arc<dyn Tool>>,
+    /// Names of those that are above the bound, in order.
+    pub left_out: Vec<String>,
+    bound: Option<(u32, String)>,
+}
+
+impl AgentTools {
+    /// The tools of an agent with this config. More than each of its models accepts happen only if tools were declared or
+    /// approved, or the models changed, after the config was checked: then those go first that a pattern names, the last
+    /// ones first.
+    pub fn of(toolbox: &dyn Toolbox, models: &dyn Models, config: &AgentConfig) -> Self {
+        let wanted = config.tools.as_deref();
+        let mut tools = named(toolbox, wanted);
+        let bound = bound(models, config);
+        let max = bound.as_ref().map_or(usize::MAX, |(max, _)| *max as usize);
+        let is_exact = |tool: &Arc<dyn Tool>| {
+            let name = &tool.spec().name;
+            name == names::READ_OUTCOME || wanted.is_some_and(|wanted| wanted.contains(name))
+        };
+        let mut left_out = Vec::new();
+        while tools.len() > max {
+            let last = tools.iter().rposition(|tool| !is_exact(tool)).unwrap_or(tools.len() - 1);
+            left_out.push(tools.remove(last).spec().name.clone());
+        }
+        left_out.reverse();
+        Self { tools, left_out, bound }
+    }
+
+    /// Why a config with these tools is refused, and what to do.
+    pub fn too_many(&self) -> Option<(String, &'static str)> {
+        let (max, model) = self.bound.as_ref().filter(|_| !self.left_out.is_empty())?;
+        let all = self.tools.len() + self.left_out.len();
+        Some((
+            format!("`tools`: wanted at most {max} tools for the model `{model}`, the agent names {all}"),
+            "name fewer, or narrower patterns; if its vendor accepts more, set `max_tools` in the model's settings",
+        ))
+    }
+}
+
+impl From<AgentTools> for Toolset {
+    fn from(tools: AgentTools) -> Self {
+        Self::new(tools.tools)
+    }
+}
+
+fn named(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Vec<Arc<dyn Tool>> {
+    let has = |name: &String| match wanted {
+        Some(wanted) => wanted.iter().any(|pattern| tool::is_named(pattern, name)),
+        None => toolbox.is_prebuilt(name),
+    };
+    let names = toolbox.names().into_iter().filter(has);
+    let mut tools: Vec<Arc<dyn Tool>> = names.filter_map(|name| toolbox.tool(&name)).collect();
+    let listed = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
+    // Outcomes of inward tools are bounded.
+    if tools.iter().any(|tool| tool.spec().effect != Effect::Inward) && !listed(names::READ_OUTCOME) {
+        tools.extend(toolbox.tool(names::READ_OUTCOME));
+    }
+    tools
+}
+
+/// The smallest bound among the models that may be offered the agent's tools, and that model. A model that cannot be had
+/// has none.
+fn bound(models: &dyn Models, config: &AgentConfig) -> Option<(u32, String)> {
+    let others = config.routing.iter().map(|route| &route.model).chain(&config.fallback);
+    let all = std::iter::once(config.model.as_deref()).chain(others.map(|model| Some(model.as_str())));
+    let bounds = all.filter_map(|name| {
+        let model = models.model(name).ok()?;
+        Some((model.info().max_tools?, model.info().name.clone()))
+    });
+    bounds.min()
 }
 
 /// All tools of a server, by name.

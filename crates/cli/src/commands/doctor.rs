@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::limits;
-use api::{Agent, ReadyJson, Whoami};
+use api::{Agent, PageJson, ReadyJson, ToolJson, Whoami};
 use jiff::Timestamp;
 use models::conformance::answers;
 use runtime::clock::SystemClock;
@@ -244,6 +244,11 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             checks.extend(quarantine(agents.iter().filter_map(damaged)));
             checks.extend(backing_off(&agents));
             checks.extend(unguarded(&agents));
+            checks.extend(cut_tools(&agents));
+            match client.get_as::<PageJson<ToolJson>>("/v1/tools").await {
+                Ok(tools) => checks.extend(unserved(&tools.items)),
+                Err(failure) => checks.push(Check::of("tools", failure)),
+            }
         }
         Err(failure) if failure.code == "forbidden" => {}
         Err(failure) => checks.push(Check::of("agents", failure)),
@@ -266,6 +271,17 @@ fn index_lag(since: Timestamp) -> Option<Check> {
     (behind > i128::from(limits::INDEX_LAG_REPORTED_MS)).then(|| Check::warn("index", detail).hint(hint))
 }
 
+/// Tools whose calls no worker takes.
+fn unserved(tools: &[ToolJson]) -> Option<Check> {
+    let waits = |tool: &&ToolJson| {
+        tool.workers.is_some_and(|workers| workers.unclaimed_calls > 0 && workers.waiting_workers == 0)
+    };
+    let names: Vec<&str> = tools.iter().filter(waits).map(|tool| tool.name.as_str()).collect();
+    let detail = format!("calls wait for a worker, and none is there: {}", names.join(", "));
+    let hint = "start the program that serves them; `viv tools show NAME` counts its calls and workers";
+    (!names.is_empty()).then(|| Check::warn("workers", detail).hint(hint))
+}
+
 /// Agents whose guard is off.
 fn unguarded(agents: &[Agent]) -> Option<Check> {
     let off = agents.iter().filter(|agent| agent.guard == "off").map(|agent| agent.name.as_str());
@@ -274,6 +290,16 @@ fn unguarded(agents: &[Agent]) -> Option<Check> {
         format!("strangers' text can make these agents give away what is private: {}", names.join(", "));
     let hint = "set `guard: ask`, or leave the key out";
     (!names.is_empty()).then(|| Check::warn("guard", detail).hint(hint))
+}
+
+/// Agents that name more tools than their models accept.
+fn cut_tools(agents: &[Agent]) -> Option<Check> {
+    let cut = agents.iter().filter(|agent| !agent.tools_left_out.is_empty());
+    let lines: Vec<String> =
+        cut.map(|agent| format!("{} of {}", agent.tools_left_out.len(), agent.name)).collect();
+    let detail = format!("left out, because they are more than the model accepts: {}", lines.join(", "));
+    let hint = "name fewer in the agent's `tools`; `viv show agent NAME` lists what is left out";
+    (!lines.is_empty()).then(|| Check::warn("tools", detail).hint(hint))
 }
 
 /// Agents that have work and back off, grouped by reason: each provider's message is printed once.
@@ -378,6 +404,20 @@ mod tests {
         let check = index_lag(since).unwrap();
         assert_eq!(check.verdict, Verdict::Warn);
         assert_eq!(check.detail, "searches may miss what happened since 2026-11-21T14:03:05Z");
+    }
+
+    #[test]
+    fn calls_that_no_worker_takes_are_a_warning() {
+        let tool = |unclaimed: usize, workers: usize| -> ToolJson {
+            serde_json::from_value(json!({
+                "name": "resize", "description": "", "input": {}, "effect": "unsafe", "visible": false, "async": false,
+                "timeout_ms": 1, "labels": [], "version": "1", "prebuilt": false,
+                "workers": {"waiting_workers": workers, "unclaimed_calls": unclaimed, "claimed_calls": 1},
+            }))
+            .unwrap()
+        };
+        assert!(unserved(&[tool(0, 0), tool(1, 1)]).is_none());
+        assert!(unserved(&[tool(1, 0)]).unwrap().detail.ends_with("none is there: resize"));
     }
 
     #[test]

@@ -171,16 +171,22 @@ fn imported(args: &ImportArgs) -> Result<Vec<Declaration>> {
     import_openapi(&document, &import).map_err(refused)
 }
 
-/// Writes a file for each tool; none that exists is overwritten.
+/// Writes a file for each tool, or none if one cannot be written as TOML; none that exists is overwritten.
 fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Result<()> {
     let failed = |path: &Path, why: String| {
         let message = format!("cannot write `{}`: {why}", path.display());
         Failure::new(Exit::Failed, "tool_files_unwritable", message)
     };
-    fs::create_dir_all(dir).map_err(|error| failed(dir, error.to_string()))?;
-    for declaration in declarations {
+    let text = |declaration: &Declaration| {
         let path = dir.join(format!("{}.toml", declaration.name));
-        let text = toml::to_string_pretty(declaration).map_err(|error| failed(&path, error.to_string()))?;
+        let text = toml::to_string_pretty(declaration).map_err(|error| {
+            failed(&path, error.to_string()).hint("leave out `--to` to declare it at a running server")
+        })?;
+        Ok((path, text))
+    };
+    let texts: Vec<_> = declarations.iter().map(text).collect::<Result<_>>()?;
+    fs::create_dir_all(dir).map_err(|error| failed(dir, error.to_string()))?;
+    for (path, text) in texts {
         let created = fs::OpenOptions::new().write(true).create_new(true).open(&path);
         created.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => failed(&path, "it exists already".to_owned()).hint("remove it first"),

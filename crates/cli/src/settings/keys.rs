@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) const KEYS: [Key; 22] = [
+pub(crate) const KEYS: [Key; 23] = [
     key("listen", Kind::Text, "Address to listen on; port 0 picks a free port.")
         .or("127.0.0.1:7878")
         .set_by("VIV_LISTEN", "--listen"),
@@ -116,6 +116,11 @@ pub(crate) const KEYS: [Key; 22] = [
     )
     .set_by("VIV_CONTEXT_WINDOW", "--context-window"),
     key("model.max_output", Kind::Whole(1), "Tokens kept free for a reply, at most half of the window; by default at most a quarter."),
+    key(
+        "model.max_tools",
+        Kind::Whole(1),
+        "The most tools that one request may offer the model, instead of its vendor's bound.",
+    ),
     key("model.temperature", Kind::Temperature, "Sampling temperature."),
     key(
         "model.reasoning",

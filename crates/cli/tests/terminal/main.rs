@@ -26,4 +26,5 @@ mod talking;
 mod tools;
 mod transfer;
 mod upkeep;
+mod workers;
 mod world;

@@ -157,7 +157,7 @@ fn a_message_of_an_agent_is_answered_only_if_it_mentions_the_demo_model() {
 fn it_calls_done_after_its_answer() {
     let items = vec![inbox(1, 1, &[&message_from("Husam", "hi")]), step(2, 1)];
     let after = tool_calls(&prompt(items));
-    assert_eq!((after.len(), after[0].tool), (1, "done"));
+    assert_eq!((after.len(), after[0].tool.as_str()), (1, "done"));
     // A step of an earlier cycle does not count.
     let items = vec![
         inbox(1, 9, &[&message_from("Husam", "old")]),
@@ -226,7 +226,7 @@ fn events_of_services_get_one_message_in_the_active_space() {
     let event = "[service \"ops\"] 4 s ago: {\"text\":\"deploy: done\"}";
     let spoken = |marks: &str, lines: &[&str]| {
         let calls = tool_calls(&prompt(vec![inbox(1, 1, lines), workspace(marks)]));
-        assert_eq!((calls.len(), calls[0].tool), (1, "send_message"), "{calls:?}");
+        assert_eq!((calls.len(), calls[0].tool.as_str()), (1, "send_message"), "{calls:?}");
         let of = |key: &str| calls[0].arguments[key].as_str().unwrap().to_owned();
         (of("space"), of("text"))
     };
@@ -239,7 +239,39 @@ fn events_of_services_get_one_message_in_the_active_space() {
     let bare = event.replace("{\"text\":\"deploy: done\"}", "null");
     assert!(spoken("", &[&bare]).1.starts_with("An event woke me: `ops`. (The demo model"));
     let nowhere = tool_calls(&prompt(vec![inbox(1, 1, &[event])]));
-    assert_eq!((nowhere.len(), nowhere[0].tool), (1, "done"));
+    assert_eq!((nowhere.len(), nowhere[0].tool.as_str()), (1, "done"));
     let after = tool_calls(&prompt(vec![inbox(1, 1, &[event]), step(2, 1), workspace("")]));
-    assert_eq!((after.len(), after[0].tool), (1, "done"), "it is reported once");
+    assert_eq!((after.len(), after[0].tool.as_str()), (1, "done"), "it is reported once");
+}
+
+#[test]
+fn it_calls_a_tool_that_reaches_outside_when_somebody_says_so_and_tells_its_outcome() {
+    let said = message_from("Husam", "call weather {\"city\": \"Rome\"}");
+    let asking = || vec![inbox(1, 1, &[&said])];
+    let with_tool = |items: Vec<Item>| {
+        let mut prompt = prompt(items);
+        let weather =
+            ToolSpec { name: "weather".into(), effect: Effect::ReadOnly, ..prompt.tools[0].clone() };
+        prompt.tools = prompt.tools.iter().cloned().chain([weather]).collect();
+        tool_calls(&prompt)
+    };
+    let calls = with_tool(asking());
+    assert_eq!((calls.len(), calls[0].tool.as_str()), (1, "weather"));
+    assert_eq!(calls[0].arguments, json!({"city": "Rome"}));
+    // Without the tool it is a message like any other.
+    assert_eq!(tool_calls(&prompt(asking()))[0].tool, "send_message");
+    let result = Part::ToolResult {
+        id: agent::id::CallId("c".into()),
+        name: "weather".into(),
+        text: "{\"degrees\":17}".into(),
+        error: false,
+    };
+    let outcomes = ModelMessage { role: Role::Tool, parts: vec![result], native: None };
+    let workspace = Item::Layer(Arc::from("Your spaces:\n- home, active\n"));
+    let so_far = [asking(), vec![step(2, 1), item(3, 1, EntryKind::Outcomes, outcomes), workspace]].concat();
+    let calls = with_tool(so_far.clone());
+    assert_eq!((calls.len(), calls[0].tool.as_str()), (1, "send_message"));
+    assert_eq!(calls[0].arguments["text"], "`weather` says: {\"degrees\":17}");
+    assert_eq!(calls[0].arguments["space"], "home");
+    assert_eq!(with_tool([so_far, vec![step(4, 1)]].concat())[0].tool, "done");
 }

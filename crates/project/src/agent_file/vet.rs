@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::config::AgentConfig;
-use agent::port::{ModelError, Models, Toolbox};
+use agent::port::{AgentTools, ModelError, Models, Toolbox};
 
 use super::Remark;
 
@@ -45,6 +45,12 @@ impl Vetting {
                  settings? `viv mcp approve {server}` approves what it offers"
             );
             Remark { key: "tools", what, warning: true }
+        }));
+        let too_many = AgentTools::of(&*self.toolbox, &*self.models, config).too_many();
+        problems.extend(too_many.map(|(what, hint)| Remark {
+            key: "tools",
+            what: format!("{what}; {hint}"),
+            warning: false,
         }));
         problems
     }

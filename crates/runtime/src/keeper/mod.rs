@@ -29,6 +29,7 @@ use crate::breaker::Breakers;
 use crate::calibration::Calibration;
 use crate::detached_calls::DetachedCalls;
 use crate::health::Health;
+use crate::left_out::LeftOut;
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
 use crate::turn::{Turn, Watch};
@@ -82,6 +83,7 @@ pub fn start(ports: Ports) -> Keeper {
         breakers,
         calibration: Calibration::default(),
         answered: Answered::default(),
+        left_out: LeftOut::default(),
         detached,
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),

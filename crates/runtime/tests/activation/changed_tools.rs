@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use agent::call::Effect;
 use agent::config::AgentConfig;
-use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
-use models::scripted::Script;
+use agent::port::{BoxFuture, Done, ModelInfo, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
+use models::scripted::{Script, Scripted};
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, done, send, step};
+use crate::fixture::{Fixture, answer, done, send, step};
 
 /// A toolbox in which one tool has another version and says so in its description.
 struct Changed {
@@ -91,6 +91,32 @@ async fn a_tool_that_changes_in_a_cycle_is_used_as_changed_from_the_next_one_on(
     let seen: Vec<String> = fixture.model.prompts().iter().map(described).collect();
     assert_eq!(seen, ["version 1", "version 1", "version 1", "version 2", "version 2", "version 2"]);
     assert_eq!(fixture.counters.calls("look"), 4, "no call was refused");
+}
+
+#[tokio::test]
+async fn a_model_is_offered_no_more_tools_than_it_accepts() {
+    let info = ModelInfo {
+        name: "small/one".into(),
+        provider: "small".into(),
+        context_window: 100_000,
+        max_output: 1_000,
+        max_tools: Some(3),
+        ..ModelInfo::default()
+    };
+    let model = Scripted::answering(|prompt| answer(prompt, "lobby", "hello")).with_info(info);
+    let fixture = Fixture::with(model, |store| store);
+    let husam = fixture.world.human("husam").await.unwrap();
+    let tools = json!({"tools": ["*", "send_message", "done"]});
+    let ada = fixture.world.agent("ada", AgentConfig::from_json(&tools).unwrap()).await.unwrap();
+    let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    fixture.world.say(husam, lobby, "hi").await.unwrap();
+    fixture.world.quiet().await.unwrap();
+    let prompts = fixture.model.prompts();
+    assert!(!prompts.is_empty());
+    for prompt in prompts {
+        let names: Vec<&str> = prompt.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["send_message", "done", "read_outcome"]);
+    }
 }
 
 #[tokio::test]

@@ -297,9 +297,7 @@ fn info(provider: &str) -> ModelInfo {
         context_window: 100_000,
         max_output: 1_000,
         reasoning_replay: ReasoningReplay::None,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     }
 }
 

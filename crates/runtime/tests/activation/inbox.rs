@@ -112,10 +112,7 @@ async fn a_small_window_never_overflows() {
         provider: "small".into(),
         context_window: 4_096,
         max_output: 512,
-        reasoning_replay: agent::port::ReasoningReplay::Cycle,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..agent::port::ModelInfo::default()
     };
     let model = models::scripted::Scripted::answering(|prompt| answer(prompt, "lobby", &"word ".repeat(60)));
     let fixture = Fixture::with(model.with_info(info), |store| store);

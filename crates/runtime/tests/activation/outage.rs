@@ -87,9 +87,7 @@ async fn a_fallback_of_another_provider_is_used_meanwhile() {
         context_window: 100_000,
         max_output: 1_000,
         reasoning_replay: ReasoningReplay::None,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     };
     let down = ModelError::Network("refused".into());
     let own = Scripted::answering(move |_| Script::fails(down.clone())).with_info(info("own"));

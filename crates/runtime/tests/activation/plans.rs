@@ -170,7 +170,8 @@ async fn an_agent_plans_for_itself_and_is_woken_with_the_root_and_trust_of_the_c
     });
     let world = &fixture.world;
     let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
-    let mut event = Event::of_service(EventId("e-1".into()), "web", "deploy", json!({"ok": true}), fixture.now());
+    let mut event =
+        Event::of_service(EventId("e-1".into()), "web", "deploy", json!({"ok": true}), fixture.now());
     event.envelope.trust = Trust::Outside;
     world.ports().store.accept(Accept::Event(ada, event), None).await.unwrap();
     world.quiet().await.unwrap();

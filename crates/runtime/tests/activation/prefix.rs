@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use agent::changes::Changes;
 use agent::config::AgentConfig;
 use agent::life::Lease;
-use agent::port::{Memo, ModelInfo, ReasoningReplay, Store};
+use agent::port::{Memo, ModelInfo, Store};
 use agent::prompt::Prompt;
 use models::client::{Address, Clients, VendorModel};
 use models::scripted::{Script, Scripted};
@@ -166,10 +166,7 @@ pub(crate) fn model(wire: Arc<dyn Wire>) -> VendorModel {
         provider: "checked".into(),
         context_window: 100_000,
         max_output: 1_000,
-        reasoning_replay: ReasoningReplay::Cycle,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     };
     let address = Address { base_url: "http://127.0.0.1:9".into(), key: None, headers: BTreeMap::new() };
     VendorModel::new(info, wire, address, Arc::new(Clients::default()))

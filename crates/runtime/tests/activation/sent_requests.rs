@@ -86,9 +86,7 @@ async fn a_window_without_room_for_the_history_is_reported_once_for_each_config(
         context_window: 4_096,
         max_output: 512,
         reasoning_replay: ReasoningReplay::None,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     };
     let model = Scripted::answering(|prompt| answer(prompt, "lobby", "hello")).with_info(info);
     let fixture = Fixture::with(model, |store| store);

@@ -8,7 +8,7 @@ use agent::changes::MemoryChange;
 use agent::config::AgentConfig;
 use agent::entry::{Compaction, SummaryMethod, View};
 use agent::id::{AgentId, SpaceId};
-use agent::port::{Delivered, ModelError, ModelInfo, Published, ReasoningReplay};
+use agent::port::{Delivered, ModelError, ModelInfo, Published};
 use agent::prompt::{Item, Prompt};
 use agent::update::{Topic, Update};
 use models::scripted::{Script, Scripted};
@@ -26,10 +26,7 @@ fn small(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Scripted
         provider: "small".into(),
         context_window: 4_096,
         max_output: 512,
-        reasoning_replay: ReasoningReplay::Cycle,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     })
 }
 

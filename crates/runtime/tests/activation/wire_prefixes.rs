@@ -11,7 +11,7 @@ use agent::config::AgentConfig;
 use agent::entry::EntryKind;
 use agent::limits;
 use agent::message::Part;
-use agent::port::{Memo, ModelInfo, ReasoningReplay};
+use agent::port::{Memo, ModelInfo};
 use agent::prompt::{Item, Prompt};
 use agent::run::Ending;
 use models::scripted::{Script, Scripted};
@@ -26,10 +26,7 @@ fn with_window(context_window: u32, author: impl Fn(&Prompt) -> Script + Send + 
         provider: "window".into(),
         context_window,
         max_output: 512,
-        reasoning_replay: ReasoningReplay::Cycle,
-        forced_tool_choice: false,
-        price: None,
-        demo: false,
+        ..ModelInfo::default()
     })
 }
 

@@ -211,6 +211,19 @@ async fn after_a_restart_a_claimed_call_is_still_its_workers_and_an_unclaimed_on
 }
 
 #[tokio::test]
+async fn a_stop_does_not_wait_for_calls_that_workers_run() {
+    for claimed in [false, true] {
+        let (mut fixture, ..) = called(Effect::Unsafe, "order").await;
+        let claim = if claimed { claim(&fixture, "order").await } else { None };
+        assert_eq!(claim.is_some(), claimed);
+        let clock = Arc::clone(&fixture.world.ports().clock);
+        let before = clock.monotonic_ms();
+        fixture.world.stop().await.unwrap();
+        assert_eq!(clock.monotonic_ms() - before, 0, "the next process waits for them");
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_nobody_takes_is_given_up_and_the_agent_learns_that_nothing_was_done() {
     let (fixture, _, lobby) = called(Effect::Unsafe, "slow").await;
     pass(&fixture, limits::TOOL_TIMEOUT_MS).await;

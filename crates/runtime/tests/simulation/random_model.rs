@@ -61,8 +61,7 @@ impl Models for RandomModels {
             max_output: 1_000,
             reasoning_replay: ReasoningReplay::None,
             forced_tool_choice: true,
-            price: None,
-            demo: false,
+            ..ModelInfo::default()
         };
         let (env, liveness, sent) =
             (Arc::clone(&self.env), Arc::clone(&self.liveness), Arc::clone(&self.sent));

@@ -72,8 +72,7 @@ impl LifeModels {
                 max_output: MAX_OUTPUT,
                 reasoning_replay: ReasoningReplay::None,
                 forced_tool_choice: true,
-                price: None,
-                demo: false,
+                ..ModelInfo::default()
             };
             let (life, requests) = (Arc::clone(life), Arc::clone(requests));
             Arc::new(LifeModel { info, life, summarizer, requests })

@@ -9,7 +9,7 @@ use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::Standing;
 use agent::limits;
-use agent::port::{AgentCard, Denial, KnownRequest, RegistryError, StoreError};
+use agent::port::{AgentCard, AgentTools, Denial, KnownRequest, RegistryError, StoreError};
 use agent::update::AgentState;
 use axum::Json;
 use axum::extract::State;
@@ -386,6 +386,7 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
     let cycle = cycle_of(app, &card);
     let named = card.config.model.clone();
     let model = app.ports.models.model(named.as_deref()).ok();
+    let tools = AgentTools::of(&*app.ports.toolbox, &*app.ports.models, &card.config);
     Agent {
         id: card.id,
         name: card.entity.name,
@@ -397,6 +398,7 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
         standing: card.standing,
         model: model.map(|model| model.info().name.clone()).or(named),
         guard: <&str>::from(card.config.guard).to_owned(),
+        tools_left_out: tools.left_out,
         config: card.config.to_json(),
         config_rev: card.config_rev,
         cycle,
@@ -425,8 +427,11 @@ fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem> {
             return Err(Problem::new(Code::NoSuchModel, format!("`{key}` names `{model}`: {error}")));
         }
     }
-    match config.unknown_tools(&app.ports.toolbox.names()).into_iter().next() {
-        Some((_, what, hint)) => Err(Problem::new(Code::NoSuchTool, what).hint(hint)),
+    if let Some((_, what, hint)) = config.unknown_tools(&app.ports.toolbox.names()).into_iter().next() {
+        return Err(Problem::new(Code::NoSuchTool, what).hint(hint));
+    }
+    match AgentTools::of(&*app.ports.toolbox, &*app.ports.models, config).too_many() {
+        Some((what, hint)) => Err(Problem::new(Code::BadConfig, what).hint(hint)),
         None => Ok(()),
     }
 }

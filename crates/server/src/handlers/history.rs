@@ -7,7 +7,7 @@ use agent::entry::View;
 use agent::id::CycleId;
 use agent::life::Window;
 use agent::limits;
-use agent::port::{PageRequest, RecallQuery, Recalled, RunFilter, Toolset, time_limit};
+use agent::port::{AgentTools, PageRequest, RecallQuery, Recalled, RunFilter, Toolset, time_limit};
 use agent::run::Trend;
 use axum::Json;
 use axum::extract::State;
@@ -171,9 +171,9 @@ pub(super) async fn context(
         Window::Loaded(window) => window,
         Window::Unchanged => Vec::new(),
     };
-    let tools = Arc::clone(Toolset::of(&**toolbox, activation.config.tools.as_deref()).specs());
+    let tools = Toolset::from(AgentTools::of(&**toolbox, &**models, &activation.config));
     let setup = Setup {
-        tools,
+        tools: Arc::clone(tools.specs()),
         model: model.clone(),
         others: Vec::new(),
         new_cycle: CycleId(ids.uuid()),

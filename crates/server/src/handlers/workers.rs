@@ -18,9 +18,6 @@ use crate::extract::{Body, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson, WorkerClaim};
 
-/// How long a claim waits that does not say.
-const WAIT_MS: u64 = 30_000;
-
 /// Claims a call of one of the worker's tools: the oldest that no worker has. Waits for one if there is none.
 ///
 /// The call is this worker's until it answers, or stops renewing the claim. Then a call that may be repeated is given to
@@ -34,8 +31,8 @@ pub(super) async fn claim(
     body: Body<WorkerClaim>,
 ) -> Result<WriteResponse<ClaimedCallJson>, Problem> {
     let WorkerClaim { tools, wait_ms } = body.value;
-    let wait_ms = wait_ms.unwrap_or(WAIT_MS);
     let (max, most) = (limits::WORKER_PATIENCE_MS, limits::WORKER_TOOLS_PER_CLAIM);
+    let wait_ms = wait_ms.unwrap_or(max);
     if wait_ms > max {
         return Err(Problem::new(Code::BadValue, format!("`wait_ms` must be at most {max}, got {wait_ms}")));
     }
@@ -151,6 +148,7 @@ pub(super) async fn finish(
     let ClaimAnswer { call, claim, output, error } = body.value;
     let outcome = match (output, error) {
         (Some(Value::String(text)), None) => Outcome::ok(text),
+        (Some(Value::Null), None) => Outcome::ok("done; it has no output"),
         (Some(output), None) => Outcome::ok(output.to_string()),
         (None, Some(why)) => Outcome::error(why),
         _ => return Err(Problem::new(Code::BadValue, "wanted either `output` or `error`")),

@@ -320,7 +320,8 @@ fn every_limit_is_used() {
         let Some(name) = text.code.strip_prefix("pub const ").and_then(|rest| rest.split(':').next()) else {
             continue;
         };
-        let users = sources.iter().filter(|source| ![LIMITS, TIDY].iter().any(|own| source.path.starts_with(own)));
+        let users =
+            sources.iter().filter(|source| ![LIMITS, TIDY].iter().any(|own| source.path.starts_with(own)));
         let used =
             users.into_iter().any(|source| source.shipped().any(|(_, text)| has_word(&text.code, name)));
         if !used && !UNUSED_LIMITS.contains(&name) {

@@ -160,7 +160,7 @@ impl WebClient {
         let checked = move |event: Result<Sse, SseError>| {
             let mut event = event?;
             // A server must not choose that it is asked again without a pause.
-            event.retry = event.retry.map(|ms| ms.clamp(limits::MCP_PAUSE_MS, limits::MCP_PAUSE_MAX_MS));
+            event.retry = event.retry.map(|ms| ms.clamp(limits::MCP_RETRY_MIN_MS, limits::MCP_PAUSE_MAX_MS));
             event.id = event.id.filter(|id| id.len() <= EVENT_ID_MAX_BYTES);
             if let Some(data) = event.data.take() {
                 if has_too_many_values(data.as_bytes()) {

@@ -90,7 +90,7 @@ impl<'a> Copier<'a> {
             copied.insert(key.to_owned(), value);
         }
         keep_required(&mut copied);
-        if map.get("nullable") == Some(&Value::Bool(true)) {
+        if take_null(&mut copied) || map.get("nullable") == Some(&Value::Bool(true)) {
             allow_null(&mut copied);
         }
         Value::Object(copied)
@@ -144,14 +144,44 @@ fn keep_required(schema: &mut Map<String, Value>) {
     schema.insert("required".to_owned(), Value::Array(required));
 }
 
+/// Takes `null` out of the values that a schema lists, since a TOML file cannot hold it. Returns whether one of them was.
+fn take_null(schema: &mut Map<String, Value>) -> bool {
+    if schema.get("default").is_some_and(has_null) {
+        schema.shift_remove("default");
+    }
+    if schema.get("const") == Some(&Value::Null) {
+        schema.shift_remove("const");
+        schema.insert("type".to_owned(), json!("null"));
+    }
+    let Some(Value::Array(values)) = schema.get_mut("enum") else { return false };
+    let all = values.len();
+    values.retain(|value| !value.is_null());
+    values.len() < all
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(values) => values.iter().any(has_null),
+        Value::Object(map) => map.values().any(has_null),
+        _ => false,
+    }
+}
+
 /// `nullable` of version 3.0.
 fn allow_null(schema: &mut Map<String, Value>) {
-    if let Some(Value::String(kind)) = schema.get("type").cloned() {
-        schema.insert("type".to_owned(), json!([kind, "null"]));
-    }
-    if let Some(Value::Array(values)) = schema.get_mut("enum")
-        && !values.contains(&Value::Null)
-    {
-        values.push(Value::Null);
+    let is_listed = ["enum", "allOf"].iter().any(|key| schema.contains_key(*key));
+    match (schema.get("type").cloned(), schema.get_mut("anyOf")) {
+        (Some(Value::String(kind)), None) if !is_listed => {
+            schema.insert("type".to_owned(), json!([kind, "null"]));
+        }
+        (None, Some(Value::Array(parts))) if !is_listed => parts.push(json!({"type": "null"})),
+        (None, None) if !is_listed => {}
+        _ => {
+            let description = schema.shift_remove("description");
+            let other = Value::Object(std::mem::take(schema));
+            schema.extend(description.map(|text| ("description".to_owned(), text)));
+            schema.insert("anyOf".to_owned(), json!([other, {"type": "null"}]));
+        }
     }
 }

@@ -69,6 +69,33 @@ fn what_is_not_said_has_a_careful_default() {
 }
 
 #[test]
+fn a_tool_of_workers_has_a_version_and_none_of_what_its_workers_decide() {
+    let worker = "name = 't'\nkind = 'worker'\ndescription = 'd'\n";
+    assert_eq!(read_toml("t", worker, &[]).unwrap().worker, None, "version 1");
+    let versioned = format!("{worker}[worker]\nversion = '2'\n");
+    let read = read_toml("t", &versioned, &[]).unwrap();
+    assert_eq!(read.worker.as_ref().unwrap().version, "2");
+    assert_eq!(read_json(&serde_json::to_value(&read).unwrap(), &[]).unwrap(), read);
+    for (text, wanted) in [
+        (format!("{worker}rate = '10/min'\n"), "`concurrency`: a tool of kind `worker` has neither"),
+        (format!("{worker}concurrency = 2\n"), "`concurrency`: a tool of kind `worker` has neither"),
+        (
+            format!("{worker}http = {{ method = 'GET', url = 'https://a.example' }}\n"),
+            "`http`: a tool of kind `worker` sends no",
+        ),
+        (format!("{worker}[worker]\nversion = ''\n"), "`worker.version`: wanted 1 to 64 bytes"),
+        (format!("{worker}[worker]\nversoin = '2'\n"), "versoin"),
+        (
+            format!("{ISSUES}\n[worker]\nversion = '2'\n"),
+            "`worker`: a table `[worker]` needs `kind = \"worker\"`",
+        ),
+    ] {
+        let wrong = mistakes(&text);
+        assert!(wrong.iter().any(|found| found.contains(wanted)), "{text}: wanted `{wanted}` in {wrong:#?}");
+    }
+}
+
+#[test]
 fn a_schema_can_be_json_in_a_string() {
     let text = ISSUES
         .replace("[input]\ntype = \"object\"\nrequired = [\"title\"]\nadditionalProperties = false\n", "");
@@ -103,7 +130,11 @@ fn each_mistake_names_its_file_and_its_key() {
         "`name`: `read_outcome` is the name of another tool",
     );
     check("name = \"create_issue\"", "", "`name`: wanted 1 to 64 characters");
-    check("kind = \"http\"", "kind = \"htp\"", "`kind`: unknown variant `htp`, expected `http`");
+    check(
+        "kind = \"http\"",
+        "kind = \"htp\"",
+        "`kind`: unknown variant `htp`, expected one of `http`, `mcp`, `worker`",
+    );
     check("Creates an issue and returns its number.", " ", "`description`: wanted a sentence");
     check(
         "effect = \"idempotent\"",

@@ -1,7 +1,7 @@
 //! Servers that are reached by streamable HTTP: through the connector and its rules, like every other request.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::call::OutcomeStatus;
@@ -42,6 +42,8 @@ struct Memory {
     /// Whether its tool is another one by now, and a stream on which it says so.
     is_changed: AtomicBool,
     change: Notify,
+    /// An answer that is given only on a stream that is opened again.
+    later: Mutex<String>,
 }
 
 /// Answers as a server with one tool, which repeats its arguments and all headers.
@@ -51,6 +53,10 @@ async fn answer(request: String, mut stream: TcpStream, memory: Arc<Memory>) {
     if head.starts_with("GET ") {
         let begin = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: open\n\n";
         let _ = stream.write_all(begin.as_bytes()).await;
+        if head.contains("last-event-id: 7") {
+            let later = memory.later.lock().expect("no test panics with it").clone();
+            let _ = stream.write_all(format!("id: 8\ndata: {later}\n\n").as_bytes()).await;
+        }
         memory.change.notified().await;
         let said = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         let _ = stream.write_all(format!("data: {said}\n\n").as_bytes()).await;
@@ -86,6 +92,11 @@ async fn answer(request: String, mut stream: TcpStream, memory: Arc<Memory>) {
                 Some("lost") => return drop(stream),
                 Some("cut") => {
                     reply("200 OK", "content-type: text/event-stream\r\n", ": nothing follows\n\n")
+                }
+                Some("later") => {
+                    *memory.later.lock().expect("no test panics with it") = data;
+                    let begin = "id: 7\nretry: 100\ndata:\n\n";
+                    reply("200 OK", "content-type: text/event-stream\r\n", begin)
                 }
                 Some("gateway") => reply("502 Bad Gateway", "", CANARY),
                 Some("page") => reply("200 OK", "content-type: text/html\r\n", "<p>hello"),
@@ -159,6 +170,16 @@ async fn a_failed_call_is_an_error_or_unknown_by_what_may_have_happened() {
     assert!(error.model.contains("status 403: not with [secret key]"), "{error}");
     let error = call(&server, &tools, "repeat", json!({"how": "invalid"})).await.unwrap_err();
     assert_eq!(error.model, "the MCP server `fake` refused: not so");
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_before_its_answer_is_opened_again_where_it_ended() {
+    let (loopback, server) = fake(json!({})).await;
+    let tools = approved(&server).await;
+    let said = call(&server, &tools, "repeat", json!({"how": "later"})).await.unwrap().text;
+    assert!(said.starts_with(r#"{"how":"later"}"#), "{said}");
+    let calls = loopback.requests().into_iter().filter(|request| request.contains("tools/call"));
+    assert_eq!(calls.count(), 1, "nothing is called again");
 }
 
 #[tokio::test]

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use agent::call::Effect;
-use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset};
-use serde_json::Value;
+use agent::config::AgentConfig;
+use agent::port::{
+    AgentTools, BoxFuture, BoxStream, Done, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, Tool,
+    ToolContext, ToolError, ToolSpec, Toolbox, Toolset,
+};
+use serde_json::{Value, json};
 use tools::BadTool;
 
 /// A tool with this name.
@@ -83,6 +87,64 @@ fn an_agent_has_an_added_tool_only_if_it_names_it_and_then_reads_large_outcomes(
     assert_eq!(has(Some(&["fetch", "done"])), ["done", "fetch", "read_outcome"]);
     assert_eq!(has(Some(&["fetch", "read_outcome"])), ["read_outcome", "fetch"]);
     assert_eq!(has(Some(&[])), [] as [&str; 0]);
+}
+
+/// A model that accepts as many tools as its name says.
+struct Narrow(ModelInfo);
+
+impl Model for Narrow {
+    fn info(&self) -> &ModelInfo {
+        &self.0
+    }
+
+    fn stream(&self, _request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
+        unreachable!("no test asks it")
+    }
+}
+
+struct NarrowModels;
+
+impl Models for NarrowModels {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        let name = name.unwrap_or("any");
+        let info = ModelInfo { name: name.to_owned(), max_tools: name.parse().ok(), ..ModelInfo::default() };
+        Ok(Arc::new(Narrow(info)))
+    }
+}
+
+#[test]
+fn an_agent_with_more_tools_than_its_models_accept_is_refused_and_loses_the_last_that_patterns_name() {
+    let outward = |spec: &mut ToolSpec| spec.effect = Effect::ReadOnly;
+    let names = ["git__a", "git__b", "git__c", "zeta"];
+    let add = |kit: tools::ToolKit, name| kit.with(changed(name, outward)).unwrap();
+    let kit = names.into_iter().fold(tools::prebuilt(), add);
+    let of = |config: Value| {
+        let config = AgentConfig::from_json(&config).unwrap();
+        let tools = AgentTools::of(&kit, &NarrowModels, &config);
+        let (refused, left_out) = (tools.too_many(), tools.left_out.clone());
+        let specs = Toolset::from(tools).specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
+        (specs, left_out, refused.map(|(why, _)| why))
+    };
+    let wanted = json!(["done", "git:*", "zeta"]);
+    let all = ["done", "git__a", "git__b", "git__c", "zeta", "read_outcome"];
+    for config in [json!({"tools": wanted}), json!({"tools": wanted, "model": "6", "routing": []})] {
+        let (specs, left_out, refused) = of(config);
+        assert_eq!((specs, left_out, refused), (all.map(str::to_owned).to_vec(), vec![], None));
+    }
+    let smallest =
+        json!({"tools": wanted, "model": "5", "fallback": ["4"], "history": {"summary_model": "1"}});
+    let (specs, left_out, refused) = of(smallest);
+    assert_eq!(specs, ["done", "git__a", "zeta", "read_outcome"]);
+    assert_eq!(left_out, ["git__b", "git__c"]);
+    let why = "`tools`: wanted at most 4 tools for the model `4`, the agent names 6";
+    assert_eq!(refused.as_deref(), Some(why));
+    let (specs, ..) = of(json!({"tools": ["done", "zeta"], "model": "1"}));
+    assert_eq!(specs, ["done"]);
+    let (specs, left_out, _) = of(json!({"model": "2"}));
+    assert_eq!(
+        (&*specs, left_out.len()),
+        (&tools::prebuilt().names()[..2], tools::prebuilt().names().len() - 3)
+    );
 }
 
 #[test]

@@ -32,6 +32,7 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
         ("state", Some(state_of(&agent))),
         ("why", agent.why.as_deref().map(line)),
         ("model", Some(agent.model.as_deref().map_or_else(|| "the server's default".to_owned(), line))),
+        ("left out", left_out(&agent).as_deref().map(line)),
         ("config", Some(format!("revision {}", agent.config_rev))),
         ("inbox", Some(format!("waiting {}, held {}", agent.waiting, agent.held))),
         ("dead", dead::notice(&agent).as_deref().map(line)),
@@ -51,6 +52,12 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     section(screen, "plans", facts.plans.iter().map(plan_line).collect());
     section(screen, "open calls", calls::lines(client, screen, agent.id).await?);
     Ok(())
+}
+
+/// Tools that the agent's model is not offered.
+fn left_out(agent: &Agent) -> Option<String> {
+    let tools = agent.tools_left_out.join(", ");
+    (!tools.is_empty()).then(|| format!("{tools} (more tools than its model accepts)"))
 }
 
 fn state_of(agent: &Agent) -> String {

@@ -1,0 +1,231 @@
+//! The libraries for workers, in Rust and Python, beside a real server: their examples, and what an agent reads of a worker
+//! that fails. Without `python3` the tests of that library are skipped.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use client::{ApiKey, Client, Credentials, Worker};
+use serde_json::Value;
+use testkit::stubs::{Answer, Stub, Vendor};
+use tokio::sync::oneshot;
+
+use crate::world::Server;
+
+#[path = "../../../client/examples/worker.rs"]
+mod example;
+
+const PAGE: &str = include_str!("../../../../docs/tools.md");
+const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python");
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A server with the tool `resize` of the documentation and an agent that calls it.
+struct Resizing {
+    server: Server,
+    stub: Stub,
+    key: String,
+}
+
+impl Resizing {
+    async fn start() -> Self {
+        let stub = Stub::start(Vendor::OpenAi).await;
+        let url = stub.url();
+        let model = ["--model", "openai/stub", "--context-window", "32768", "--base-url", &url];
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start_with(dir, &model, &[("OPENAI_API_KEY", "test")]);
+        let (_, declaration) = PAGE.split_once("```toml file=tools/resize.toml\n").unwrap();
+        let file = server.dir.path().join("resize.toml");
+        std::fs::write(&file, declaration.split_once("```").unwrap().0).unwrap();
+        for command in [
+            &["tools", "add", file.to_str().unwrap()] as &[&str],
+            &["agents", "set", "ada", "tools=[\"resize\",\"send_message\",\"done\"]"],
+        ] {
+            let ran = server.run(command);
+            assert_eq!(ran.code, 0, "{}", ran.shown());
+        }
+        let added = server.run(&["keys", "add", "worker:resize", "--json"]);
+        let key = added.json()["secret"].as_str().unwrap_or_else(|| panic!("{}", added.shown())).to_owned();
+        Self { server, stub, key }
+    }
+
+    /// Lets the agent call the tool; returns what it reads of the outcome.
+    async fn call(&self) -> String {
+        let arguments = r#"{"url":"https://images.example/a.png","width":80}"#;
+        self.stub.push(Answer::new().call("call_1", "resize", arguments, 9));
+        self.stub.push(Answer::new().text("that was all"));
+        let asked = self.stub.requests().len();
+        let said = self.server.run(&["say", "make it smaller"]);
+        assert_eq!(said.code, 0, "{}", said.shown());
+        tokio::time::timeout(TIMEOUT, self.stub.asked(asked + 2)).await.expect("it reads the outcome");
+        let requests = self.stub.requests();
+        let messages = requests.last().unwrap().body["messages"].clone();
+        let outcome = messages.as_array().unwrap().iter().rfind(|message| message["role"] == "tool");
+        let text = outcome.and_then(|outcome| outcome["content"].as_str());
+        text.unwrap_or_else(|| panic!("no outcome in {messages:#}")).to_owned()
+    }
+
+    fn client(&self) -> Client {
+        let credentials = Credentials { url: self.server.url().to_owned(), key: ApiKey::new(&self.key) };
+        Client::new(credentials).unwrap()
+    }
+
+    /// Lets the agent call the tool while this worker serves it.
+    async fn call_beside(&self, worker: Worker) -> String {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(worker.run_until(async move {
+            let _ = stopped.await;
+        }));
+        let read = self.call().await;
+        stop.send(()).unwrap();
+        tokio::time::timeout(TIMEOUT, serving).await.unwrap().unwrap().unwrap();
+        read
+    }
+
+    fn python(&self, arguments: &[&str]) -> Option<PythonWorker> {
+        PythonWorker::start(self.server.url(), &self.key, arguments)
+    }
+}
+
+/// A worker in Python. Dropping it kills it.
+struct PythonWorker(Child);
+
+impl PythonWorker {
+    /// `None` if there is no Python.
+    #[allow(clippy::print_stdout, reason = "a test that skips something says so")]
+    fn start(url: &str, key: &str, arguments: &[&str]) -> Option<Self> {
+        let mut command = Command::new("python3");
+        command.args(arguments).env("PYTHONPATH", PYTHON).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("VIV_URL", url).env("VIV_KEY", key);
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        if started.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            println!("skipped: there is no `python3`");
+            return None;
+        }
+        Some(Self(started.unwrap()))
+    }
+
+    fn output(&mut self) -> BufReader<ChildStdout> {
+        BufReader::new(self.0.stdout.take().unwrap())
+    }
+}
+
+impl Drop for PythonWorker {
+    fn drop(&mut self) {
+        // It may already have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program that serves `resize` with this body of its function.
+fn serving(body: &str) -> String {
+    format!(
+        "import sys\nfrom vivarium import Worker\nworker = Worker()\n\
+         @worker.tool('resize')\ndef resize(call):\n    {body}\nworker.run()\n"
+    )
+}
+
+#[track_caller]
+fn assert_resized(read: &str) {
+    let output: Value = serde_json::from_str(read).unwrap_or_else(|error| panic!("{error}: {read}"));
+    let url = output["url"].as_str().unwrap_or_default();
+    assert!(url.starts_with("https://images.example/") && url.ends_with("-80.png"), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_reads_what_the_rust_example_returns() {
+    let resizing = Resizing::start().await;
+    assert_resized(&resizing.call_beside(example::resizer(resizing.client())).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_reads_what_the_python_example_returns() {
+    let resizing = Resizing::start().await;
+    let script = format!("{PYTHON}/examples/resize.py");
+    assert!(Path::new(&script).is_file());
+    let Some(_worker) = resizing.python(&[&script]) else { return };
+    assert_resized(&resizing.call().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_reads_that_a_rust_worker_failed_or_panicked() {
+    let resizing = Resizing::start().await;
+    let failing = Worker::new(resizing.client()).tool("resize", "1", |_| async { Err("no image".into()) });
+    assert_eq!(resizing.call_beside(failing).await, "no image");
+    let panicking = Worker::new(resizing.client()).tool("resize", "1", |call| async move {
+        assert!(call.arguments.is_null(), "they are never null");
+        Ok(Value::Null)
+    });
+    let read = resizing.call_beside(panicking).await;
+    assert_eq!(read, "the worker crashed; unknown whether it happened");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_reads_what_a_python_worker_raises() {
+    let resizing = Resizing::start().await;
+    for (body, wanted) in [
+        ("raise ValueError('no image')", "ValueError: no image"),
+        ("return resize", "TypeError: "),
+        ("sys.exit('no more')", "SystemExit: no more"),
+    ] {
+        let Some(_worker) = resizing.python(&["-c", &serving(body)]) else { return };
+        let read = resizing.call().await;
+        assert!(read.starts_with(wanted), "{body}: {read}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_python_worker_ends_after_sigterm_when_its_call_is_answered() {
+    let resizing = Resizing::start().await;
+    // It says when it runs, and goes on when it is told to.
+    let body = "print('runs', flush=True); return sys.stdin.readline().strip()";
+    let Some(mut worker) = resizing.python(&["-c", &serving(body)]) else { return };
+    let mut output = worker.output();
+    let ending = std::thread::spawn(move || {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "runs\n");
+        let pid = rustix::process::Pid::from_child(&worker.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        worker.0.stdin.take().unwrap().write_all(b"smaller\n").unwrap();
+        worker.0.wait().unwrap()
+    });
+    assert_eq!(resizing.call().await, "smaller");
+    let status = tokio::task::spawn_blocking(|| ending.join().unwrap());
+    assert!(tokio::time::timeout(TIMEOUT, status).await.unwrap().unwrap().success());
+}
+
+#[test]
+fn a_python_worker_goes_on_after_answers_that_were_cut_off() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, claims) = mpsc::channel();
+    std::thread::spawn(move || {
+        let cut = [
+            "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{",
+            "HTTP/1.1 409 Conflict\r\ncontent-length: 99\r\n\r\n{",
+            "HTTP/1.1 2",
+            "",
+        ];
+        for answer in cut.into_iter().chain(std::iter::repeat("HTTP/1.1 204 No Content\r\n\r\n")) {
+            let (mut stream, _) = listener.accept().unwrap();
+            // The whole request is in the first segments: a head, and a body that ends with `}`.
+            let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+            while !request.ends_with(b"}") {
+                let read = stream.read(&mut buffer).unwrap();
+                request.extend_from_slice(&buffer[..read]);
+            }
+            stream.write_all(answer.as_bytes()).unwrap();
+            if sender.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    let Some(_worker) = PythonWorker::start(&url, "k", &["-c", &serving("return 1")]) else { return };
+    for number in 1..=6 {
+        assert!(claims.recv_timeout(TIMEOUT).is_ok(), "it claims no more after {} answers", number - 1);
+    }
+}
