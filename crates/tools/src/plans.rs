@@ -5,7 +5,7 @@
 use agent::changes::{Inward, PlanChange};
 use agent::id::PlanId;
 use agent::limits;
-use agent::plan::{self, Missed, Plan, PlanSource, PlanTerms};
+use agent::plan::{self, Plan, PlanSource, PlanTerms};
 use agent::port::{Done, ToolContext, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,35 +35,12 @@ pub(crate) struct PlanArg {
     cron: Option<String>,
     /// Default: UTC.
     zone: Option<String>,
-    /// Default: once.
-    missed: Option<MissedArg>,
-}
-
-/// A [`Missed`] as the model writes it.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub(crate) enum MissedArg {
-    Once,
-    Skip,
-    All,
-}
-
-impl From<MissedArg> for Missed {
-    fn from(missed: MissedArg) -> Self {
-        match missed {
-            MissedArg::Once => Self::Once,
-            MissedArg::Skip => Self::Skip,
-            MissedArg::All => Self::All,
-        }
-    }
 }
 
 impl PlanArg {
     fn terms(self) -> PlanTerms {
-        let Self { id: _, name, instruction, at, after, every, cron, zone, missed } = self;
-        let missed = missed.map(Missed::from);
-        PlanTerms { name, instruction, at, after, every, cron, zone, missed, ..PlanTerms::default() }
+        let Self { id: _, name, instruction, at, after, every, cron, zone } = self;
+        PlanTerms { name, instruction, at, after, every, cron, zone, ..PlanTerms::default() }
     }
 }
 

@@ -71,9 +71,11 @@ async fn add(client: &Client, screen: &Screen, args: AddPlanArgs) -> Result<()> 
 
 /// Prints the next times of a plan, in its own zone.
 fn next(screen: &Screen, plan: &PlanJson, count: usize) -> Result<()> {
-    let Some(first) = plan.next_at else { return Ok(screen.json_list(Vec::<Timestamp>::new())) };
-    let mut found = vec![first];
-    found.extend(times(&plan.schedule, first, count - 1).map_err(|why| Failure::usage(why.to_string()))?);
+    let mut found: Vec<Timestamp> = plan.next_at.into_iter().collect();
+    if let Some(first) = plan.next_at {
+        let more = times(&plan.schedule, first, count - 1);
+        found.extend(more.map_err(|why| Failure::usage(why.to_string()))?);
+    }
     if screen.json {
         screen.json_list(found);
         return Ok(());
@@ -97,7 +99,10 @@ async fn find(client: &Client, agent: &Agent, wanted: &str) -> Result<PlanJson> 
     let list = format!("`viv plans list {}` lists its plans with their ids", agent.name);
     match (found.next(), found.next()) {
         (Some(plan), None) => Ok(plan.clone()),
-        (None, _) => Err(Failure::usage(format!("`{}` has no plan `{wanted}`", agent.name)).hint(list)),
+        (None, _) => {
+            let message = format!("`{}` has no plan `{wanted}`", agent.name);
+            Err(Failure::new(Exit::NotFound, "not_found", message).hint(list))
+        }
         _ => Err(Failure::usage(format!("`{}` has several plans `{wanted}`", agent.name)).hint(list)),
     }
 }
