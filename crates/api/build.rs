@@ -3,7 +3,7 @@
 use utoipa_config::Config;
 
 fn main() {
-    let uuids = ["AgentId", "CredentialId", "CycleId", "EntityId", "MessageId", "SpaceId"];
+    let uuids = ["AgentId", "CredentialId", "CycleId", "EntityId", "MessageId", "PlanId", "SpaceId"];
     let texts = ["CallId", "EventId", "RootId"];
     let config = uuids.iter().fold(Config::new(), |config, id| config.alias_for(id, "uuid::Uuid"));
     let config = texts.iter().fold(config, |config, id| config.alias_for(id, "String"));

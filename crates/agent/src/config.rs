@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardMode;
 use crate::limits;
+use crate::plan::PlanTerms;
 
 pub use keys::{Bound, ConfigKey, KEYS, TakesEffect, ValueKind};
 pub use policy::{Awareness, Gate, Gates, Route, Triage, Urgency, WantedChoice};
@@ -66,6 +67,8 @@ pub struct AgentConfig {
     pub wake_on: WakeOn,
     /// Agent-to-agent messages per causal root before further ones are held, 1 to 1 000.
     pub hop_limit: u32,
+    /// Plans that the agent has as long as they are here; at most 100.
+    pub plans: Vec<PlanTerms>,
     /// Whether the agent is retired after its first cycle.
     pub ephemeral: bool,
 }
@@ -95,6 +98,7 @@ impl Default for AgentConfig {
             debounce: 0,
             wake_on: WakeOn::default(),
             hop_limit: limits::HOP_LIMIT,
+            plans: Vec::new(),
             ephemeral: false,
         }
     }

@@ -10,12 +10,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::call::Effect;
-use crate::changes::{Changes, CommitKind, GoalChange};
+use crate::changes::{Changes, CommitKind, GoalChange, PlanChange};
 use crate::compaction;
 use crate::entry::Entry;
 use crate::event::Trust;
 use crate::id::CycleId;
 use crate::life::{Activation, Goal, Window};
+use crate::plan::Plan;
 use crate::tool::{ToolLabel, ToolLabels, ToolSpec};
 
 /// How an agent's outward calls are guarded.
@@ -46,6 +47,8 @@ pub struct Clearing {
     pub entries: usize,
     /// Goals that were written after strangers' text was read, and are deleted with it: only their agent could do that.
     pub goals: Vec<String>,
+    /// Names of plans that were set after strangers' text was read, and are deleted with it.
+    pub plans: Vec<String>,
     /// Keys of memories that were written after strangers' text was read: they are still shown.
     pub memories: Vec<String>,
 }
@@ -67,9 +70,12 @@ pub fn clear(activation: &Activation, now: Timestamp) -> Clearing {
     let goals: Vec<&Goal> = facts.goals.iter().filter(|goal| goal.trust == Trust::Outside).collect();
     changes.inward.goals = goals.iter().map(|goal| GoalChange::Delete(goal.id)).collect();
     let goals = goals.into_iter().map(|goal| goal.description.clone()).collect();
+    let plans: Vec<&Plan> = facts.plans.iter().filter(|plan| plan.trust == Trust::Outside).collect();
+    changes.inward.plans = plans.iter().map(|plan| PlanChange::Delete(plan.id)).collect();
+    let plans = plans.into_iter().map(|plan| plan.name.clone()).collect();
     let outside = facts.memories.iter().filter(|memory| memory.trust == Trust::Outside);
     let memories = outside.map(|memory| memory.key.clone()).collect();
-    Clearing { changes, entries, goals, memories }
+    Clearing { changes, entries, goals, plans, memories }
 }
 
 /// What an agent's next call could do harm with.

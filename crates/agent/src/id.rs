@@ -104,6 +104,19 @@ impl GoalId {
     }
 }
 
+impl PlanId {
+    /// The id of the plan that a call creates at this index of its list. It is the same however often the call is
+    /// replayed.
+    pub fn of_call(call: &CallId, index: usize) -> Self {
+        Self(hashed_uuid(&["plan", &call.0, &index.to_string()]))
+    }
+
+    /// The id of the plan with this name in an agent's config.
+    pub fn of_config(agent: AgentId, name: &str) -> Self {
+        Self(hashed_uuid(&["plan of config", &agent.to_string(), name]))
+    }
+}
+
 /// Identity of an accepted event, unique per agent, forever: a message's id, `plan:<id>:<time>`, `result:<call id>`,
 /// `api:<hash of the sender and its Idempotency-Key>` or a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -10,9 +10,10 @@ use crate::config::AgentConfig;
 use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{NamedMessage, Principal, Trust, Waiting};
-use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
+use crate::id::{AgentId, CallId, CycleId, GoalId, RootId, SpaceId};
 use crate::limits::STEP_RECORDS_KEPT_MAX;
 use crate::memory::Memory;
+use crate::plan::Plan;
 use crate::run::{StepRecord, Usage};
 use crate::tokens;
 use crate::tool::ToolLabels;
@@ -417,39 +418,6 @@ impl GoalStatus {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
-}
-
-/// When a plan fires.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Schedule {
-    /// Once.
-    At {
-        /// When.
-        at: Timestamp,
-    },
-    /// Repeatedly.
-    Cron {
-        /// Five fields.
-        expression: String,
-        /// IANA zone.
-        zone: String,
-    },
-}
-
-/// A scheduled activation that the agent planned for itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
-    /// Identity.
-    pub id: PlanId,
-    /// Its name.
-    pub name: String,
-    /// What to do when it fires.
-    pub instruction: String,
-    /// When.
-    pub schedule: Schedule,
-    /// The next slot; `None` once it never fires again.
-    pub next_at: Option<Timestamp>,
 }
 
 /// A space as a member sees it.

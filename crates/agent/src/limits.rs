@@ -1,6 +1,10 @@
 //! All limits of the system in one place (invariant 9). Names that end in `_MS` are durations in milliseconds; names
 //! that end in `_BYTES` are sizes in bytes.
 
+mod plans;
+
+pub use plans::*;
+
 /// Longest handle of an entity or a space, in characters.
 pub const HANDLE_MAX: usize = 40;
 /// Longest display name, in bytes.
@@ -103,12 +107,6 @@ pub const REFUSALS_MAX: u32 = 8;
 pub const HOP_LIMIT: u32 = 8;
 /// How long an event is held before it is released automatically.
 pub const HELD_MS: u64 = 10 * 60 * 1000;
-/// Plans that one command fires; the next sweep follows at once and fires more.
-pub const PLANS_FIRED_MAX: u32 = 20;
-/// Slots that one event of a plan lists.
-pub const PLAN_SLOTS_MAX: usize = 100;
-/// How long a plan is postponed if its agent's inbox is full.
-pub const PLAN_POSTPONED_MS: i64 = 60_000;
 /// Held events that one command releases; the next sweep releases more.
 pub const RELEASE_MAX: u32 = 50;
 /// Agent-to-agent messages per causal root up to which held events are released automatically, as a multiple of

@@ -1,66 +1,329 @@
-//! When plans fire. The next slot is computed from the previous slot, never from "now", so that a clock jump neither
-//! repeats nor drops a slot.
+//! Plans: what they are, and when they fire. The next slot is computed from the previous slot, never from "now", so that
+//! a clock jump neither repeats nor drops a slot.
 
-use std::str::FromStr;
+mod slots;
+mod terms;
 
-use croner::Cron;
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use std::fmt;
 
-use crate::event::{Cause, Channel, Envelope, Event, EventData, EventKind, Principal};
-use crate::id::{EventId, RootId};
-use crate::life::{Plan, Schedule};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::changes::PlanChange;
+use crate::event::{Cause, Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+use crate::id::{AgentId, EventId, PlanId, RootId};
 use crate::limits;
 
-/// Why a schedule never fires.
+use slots::Slots;
+pub use slots::{next_after, times};
+pub use terms::PlanTerms;
+
+/// When a plan fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Schedule {
+    /// Once.
+    At {
+        /// When.
+        at: Timestamp,
+    },
+    /// Again and again, whatever the clocks on the wall do.
+    Every {
+        /// Milliseconds between two slots.
+        every_ms: u64,
+        /// A slot, from which the others are counted.
+        from: Timestamp,
+    },
+    /// At times of the day in a zone.
+    Cron {
+        /// Five fields.
+        expression: String,
+        /// IANA zone.
+        zone: String,
+    },
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At { at } => write!(f, "once at {at}"),
+            Self::Every { every_ms, from } => write!(f, "every {} from {from}", span_text(*every_ms)),
+            Self::Cron { expression, zone } => write!(f, "cron `{expression}` in {zone}"),
+        }
+    }
+}
+
+/// What becomes of slots at which a plan could not fire, because the server was down or its agent was suspended.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Missed {
+    /// One event lists them.
+    #[default]
+    Once,
+    /// They are dropped.
+    Skip,
+    /// Each becomes an event.
+    All,
+}
+
+impl Missed {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Who set a plan, and so who may change it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum PlanSource {
+    /// The agent itself.
+    #[default]
+    Agent,
+    /// An operator.
+    Operator,
+    /// The agent's config.
+    Config,
+}
+
+impl PlanSource {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// A scheduled activation of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Identity.
+    pub id: PlanId,
+    /// Its name.
+    pub name: String,
+    /// What to do when it fires.
+    pub instruction: String,
+    /// When.
+    pub schedule: Schedule,
+    /// What becomes of slots at which it could not fire.
+    #[serde(default)]
+    pub missed: Missed,
+    /// A slot that could not fire within so many milliseconds is dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_late_ms: Option<u64>,
+    /// The next slot; `None` once it never fires again.
+    pub next_at: Option<Timestamp>,
+    /// Who set it.
+    #[serde(default)]
+    pub source: PlanSource,
+    /// The lowest trust of what had been read when it was set; the store sets it.
+    #[serde(default)]
+    pub trust: Trust,
+}
+
+impl Plan {
+    /// A plan of the agent itself that has no next slot yet.
+    pub fn new(id: PlanId, name: &str, instruction: &str, schedule: Schedule) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            instruction: instruction.to_owned(),
+            schedule,
+            missed: Missed::default(),
+            max_late_ms: None,
+            next_at: None,
+            source: PlanSource::Agent,
+            trust: Trust::default(),
+        }
+    }
+
+    /// The longest time after a slot at which it still fires.
+    fn lateness(&self) -> Option<SignedDuration> {
+        let skips = (self.missed == Missed::Skip).then_some(limits::PLAN_SKIPS_AFTER_MS);
+        self.max_late_ms.or(skips).map(|ms| SignedDuration::from_millis(ms.cast_signed()))
+    }
+}
+
+/// Why a plan is refused. Each is said to whoever wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadSchedule {
+pub enum BadPlan {
+    /// A text is missing.
+    #[error("a plan needs its `{0}`")]
+    Missing(&'static str),
+    /// A text is too long.
+    #[error("`{key}`: wanted at most {max} bytes, got {got}")]
+    TooLong {
+        /// Which.
+        key: &'static str,
+        /// The limit.
+        max: usize,
+        /// Its length.
+        got: usize,
+    },
+    /// Nothing says when.
+    #[error("wanted one of `at`, `after`, `every` and `cron`, got none")]
+    NoKind,
+    /// More than one thing says when.
+    #[error("wanted one of `at`, `after`, `every` and `cron`, got `{}`", .0.join("` and `"))]
+    Kinds(Vec<&'static str>),
+    /// A key that the kind does not use.
+    #[error("`{key}` (`{value}`) is only used with `{of}`; leave it out")]
+    Unused {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// The kind that uses it.
+        of: &'static str,
+    },
+    /// A span counts from now, and a file is read at every start.
+    #[error("`after` counts from now, and a config is read again and again; use `at`, `every` or `cron`")]
+    AfterInFile,
     /// The expression is invalid.
-    #[error("`{0}` is not a cron expression of five fields")]
-    Expression(String),
+    #[error(
+        "`{0}` is not a cron expression of five fields (minute, hour, day, month, weekday), such as `30 9 * * 1-5`"
+    )]
+    Cron(String),
+    /// The expression names a day that does not exist.
+    #[error("`{0}` never fires: no such day comes")]
+    NeverFires(String),
     /// The zone is unknown.
-    #[error("`{0}` is not an IANA time zone")]
+    #[error("`{0}` is not an IANA time zone; {like}", like = terms::zone_like(.0))]
     Zone(String),
+    /// Not a time.
+    #[error("`{key}`: wanted a time such as `2026-03-01T09:00:00Z`, got `{got}`")]
+    Time {
+        /// Which.
+        key: &'static str,
+        /// What was given.
+        got: String,
+    },
+    /// A local time whose zone is unknown.
+    #[error("`{key}`: {got} has no offset; add one such as `Z`, or give a `zone`")]
+    NoZone {
+        /// Which.
+        key: &'static str,
+        /// What was given.
+        got: String,
+    },
+    /// Not a span.
+    #[error("`{key}`: wanted a span such as `30m`, `2h` or `1d`, got `{got}`")]
+    Span {
+        /// Which.
+        key: &'static str,
+        /// What was given.
+        got: String,
+    },
+    /// A span that is too short.
+    #[error("`{key}`: wanted at least {least}, got `{got}`")]
+    TooShort {
+        /// Which.
+        key: &'static str,
+        /// The least.
+        least: String,
+        /// What was given.
+        got: String,
+    },
+    /// A time or a span that is too long.
+    #[error("wanted a time or span within 10 years; put it off until later")]
+    TooFar,
+    /// The only slot has passed.
+    #[error("`at` must be ahead: {at} is not after now, {now}")]
+    Past {
+        /// The slot.
+        at: Timestamp,
+        /// Now.
+        now: Timestamp,
+    },
     /// The schedule has no slot after that time.
     #[error("the schedule never fires after {0}")]
     Never(Timestamp),
 }
 
-/// The first slot after `after`.
-pub fn next_after(schedule: &Schedule, after: Timestamp) -> Result<Timestamp, BadSchedule> {
-    Slots::of(schedule)?.after(after)
-}
-
-/// A parsed schedule. Parsing costs more than computing a slot, so it is done once.
-enum Slots {
-    At(Timestamp),
-    Cron(Box<Cron>, TimeZone),
-}
-
-impl Slots {
-    fn of(schedule: &Schedule) -> Result<Self, BadSchedule> {
-        match schedule {
-            Schedule::At { at } => Ok(Self::At(*at)),
-            Schedule::Cron { expression, zone } => {
-                let cron =
-                    Cron::from_str(expression).map_err(|_| BadSchedule::Expression(expression.clone()))?;
-                let zone = TimeZone::get(zone).map_err(|_| BadSchedule::Zone(zone.clone()))?;
-                Ok(Self::Cron(Box::new(cron), zone))
-            }
+/// A span in words such as `1d 12h`.
+pub fn span_text(ms: u64) -> String {
+    const UNITS: [(&str, u64); 5] =
+        [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let mut rest = ms;
+    let mut parts = Vec::new();
+    for (unit, length) in UNITS {
+        if rest >= length {
+            parts.push(format!("{}{unit}", rest / length));
+            rest %= length;
         }
     }
+    if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
+}
 
-    fn after(&self, after: Timestamp) -> Result<Timestamp, BadSchedule> {
-        match self {
-            Self::At(at) if *at > after => Ok(*at),
-            Self::At(_) => Err(BadSchedule::Never(after)),
-            Self::Cron(cron, zone) => {
-                let from = after.to_zoned(zone.clone());
-                let next = cron.find_next_occurrence(&from, false).map_err(|_| BadSchedule::Never(after))?;
-                Ok(next.timestamp())
+/// Changes that bring an agent's plans in line with its config. Plans that it or an operator has set stay, and so does a
+/// plan whose terms are the same: its next slot is not computed again.
+pub fn of_config(agent: AgentId, wanted: &[PlanTerms], current: &[Plan], now: Timestamp) -> Vec<PlanChange> {
+    let mut changes = Vec::new();
+    let of_config = || current.iter().filter(|plan| plan.source == PlanSource::Config);
+    let mut kept = Vec::new();
+    for terms in wanted {
+        let id = PlanId::of_config(agent, terms.name.as_deref().unwrap_or_default().trim());
+        kept.push(id);
+        let before = of_config().find(|plan| plan.id == id);
+        let anchor = before.filter(|_| terms.from.is_none()).and_then(|before| match before.schedule {
+            Schedule::Every { from, .. } => Some(from.to_string()),
+            _ => None,
+        });
+        let terms = match (&terms.every, anchor) {
+            (Some(_), Some(anchor)) => PlanTerms { from: Some(anchor), ..terms.clone() },
+            _ => terms.clone(),
+        };
+        // A time that has passed is not set again.
+        let Ok(new) = terms.plan(id, None, PlanSource::Config, now) else { continue };
+        match before {
+            Some(before) if same_terms(before, &new) => {}
+            Some(before) if before.schedule == new.schedule => {
+                changes.push(PlanChange::Set(Plan { next_at: before.next_at, ..new }));
             }
+            _ => changes.push(PlanChange::Set(new)),
         }
     }
+    let gone = of_config().filter(|plan| !kept.contains(&plan.id));
+    changes.extend(gone.map(|plan| PlanChange::Delete(plan.id)));
+    changes
+}
+
+/// Whether two versions of a plan differ in nothing that is written in a config.
+fn same_terms(a: &Plan, b: &Plan) -> bool {
+    let terms = |plan: &Plan| (plan.name.clone(), plan.instruction.clone(), plan.missed, plan.max_late_ms);
+    a.schedule == b.schedule && terms(a) == terms(b)
+}
+
+/// The plans after these changes.
+pub fn amended(plans: &[Plan], changes: &[PlanChange]) -> Vec<Plan> {
+    let mut plans = plans.to_vec();
+    for change in changes {
+        match change {
+            PlanChange::Set(plan) => match plans.iter_mut().find(|known| known.id == plan.id) {
+                Some(known) => *known = plan.clone(),
+                None => plans.push(plan.clone()),
+            },
+            PlanChange::Delete(id) => plans.retain(|plan| plan.id != *id),
+        }
+    }
+    plans
+}
+
+/// How many of these count against [`limits::PLANS_MAX`].
+pub fn counted(plans: &[Plan]) -> usize {
+    plans.iter().filter(|plan| plan.source != PlanSource::Config).count()
 }
 
 /// How a due plan fires.
@@ -76,8 +339,8 @@ pub enum Firing {
 
 impl Firing {
     /// `waits`: the plan's last event waits and no cycle has taken it. `waiting`: number of the agent's waiting events.
-    pub fn of(waits: bool, waiting: u32, inbox_max: u32) -> Self {
-        match waits {
+    pub fn of(missed: Missed, waits: bool, waiting: u32, inbox_max: u32) -> Self {
+        match waits && missed != Missed::All {
             true => Self::Extend,
             false if waiting >= inbox_max => Self::Postpone,
             false => Self::Event,
@@ -85,27 +348,63 @@ impl Firing {
     }
 }
 
-/// The event of a due plan, and the plan after firing. Several missed slots become one event that lists them. Its id is
-/// `plan:<id>:<first slot in ms>`, so that a second firing is a duplicate. Its trust is that of the cause for which the
-/// agent made the plan.
-pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<(Event, Plan)> {
-    let first = plan.next_at.filter(|at| *at <= now)?;
+/// What a due plan does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fired {
+    /// The event that it creates; `None` if all due slots are dropped.
+    pub event: Option<Event>,
+    /// The plan afterwards.
+    pub plan: Plan,
+}
+
+/// What a due plan does; `None` if it is not due. Several missed slots become one event that lists them, unless the plan
+/// wants another thing. The event's id is `plan:<id>:<first slot in ms>`, so that a second firing is a duplicate. Its trust is that
+/// of the cause for which the plan was set.
+pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<Fired> {
+    let stored = plan.next_at.filter(|at| *at <= now)?;
     let schedule = Slots::of(&plan.schedule).ok();
-    let after = |slot| schedule.as_ref().and_then(|schedule| schedule.after(slot).ok());
+    let after = |slot| schedule.as_ref().and_then(|schedule| schedule.after(slot));
+    let from = |at| schedule.as_ref().and_then(|schedule| schedule.from(at));
+    let dropped = |next| Some(Fired { event: None, plan: Plan { next_at: next, ..plan.clone() } });
+    // The rules of a zone may have changed since the slot was computed.
+    let moved = from(stored).filter(|slot| *slot > now && is_shifted(stored, *slot));
+    if moved.is_some() {
+        return dropped(moved);
+    }
+    let oldest = plan.lateness().and_then(|late| now.checked_sub(late).ok());
+    let first = match oldest.filter(|oldest| stored < *oldest) {
+        Some(oldest) => from(oldest),
+        None => Some(stored),
+    };
+    let Some(first) = first.filter(|slot| *slot <= now) else { return dropped(first) };
     let mut slots = vec![first];
     let mut next = after(first);
-    while let Some(slot) = next.filter(|slot| *slot <= now) {
-        if slots.len() == limits::PLAN_SLOTS_MAX {
-            // The server was down for very long: skip to the first slot after now.
-            next = after(now);
-            break;
+    if plan.missed != Missed::All {
+        while let Some(slot) = next.filter(|slot| *slot <= now) {
+            if slots.len() == limits::PLAN_SLOTS_MAX {
+                // The server was down for very long: skip to the first slot after now.
+                next = after(now);
+                break;
+            }
+            slots.push(slot);
+            next = after(slot);
         }
-        slots.push(slot);
-        next = after(slot);
     }
-    let id = format!("plan:{}:{}", plan.id, first.as_millisecond());
+    let event = event_of(plan, cause, slots, now);
+    Some(Fired { event: Some(event), plan: Plan { next_at: next, ..plan.clone() } })
+}
+
+/// Whether a slot is the stored one by newer rules of its zone.
+fn is_shifted(stored: Timestamp, slot: Timestamp) -> bool {
+    let later = SignedDuration::from_millis(limits::PLAN_SHIFT_MAX_MS.cast_signed());
+    slot > stored && slot.duration_since(stored) <= later
+}
+
+fn event_of(plan: &Plan, cause: &Cause, slots: Vec<Timestamp>, now: Timestamp) -> Event {
+    let first = slots.first().map_or(0, |slot| slot.as_millisecond());
+    let id = format!("plan:{}:{first}", plan.id);
     let root = if cause.root.0.is_empty() { RootId(id.clone()) } else { cause.root.clone() };
-    let event = Event {
+    Event {
         id: EventId(id),
         kind: EventKind::Plan,
         urgent: false,
@@ -124,8 +423,7 @@ pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<(Event, Plan)>
             slots,
         },
         cites: None,
-    };
-    Some((event, Plan { next_at: next, ..plan.clone() }))
+    }
 }
 
 /// The data of a waiting event after its plan has fired again: the slots of both, up to the limit.
@@ -140,8 +438,6 @@ pub fn extended(mut waits: EventData, fired: EventData) -> EventData {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Trust;
-    use crate::id::PlanId;
     use uuid::Uuid;
 
     fn at(text: &str) -> Timestamp {
@@ -149,21 +445,22 @@ mod tests {
     }
 
     fn hourly() -> Plan {
-        Plan {
-            id: PlanId(Uuid::from_u128(1)),
-            name: "health".into(),
-            instruction: "check".into(),
-            schedule: Schedule::Cron { expression: "0 * * * *".into(), zone: "UTC".into() },
-            next_at: Some(at("2026-03-01T10:00:00Z")),
-        }
+        let schedule = Schedule::Cron { expression: "0 * * * *".into(), zone: "UTC".into() };
+        let next_at = Some(at("2026-03-01T10:00:00Z"));
+        Plan { next_at, ..Plan::new(PlanId(Uuid::from_u128(1)), "health", "check", schedule) }
     }
 
     #[test]
     fn missed_slots_become_one_event_that_lists_them() {
-        let (event, plan) = fire(&hourly(), &Cause::default(), at("2026-03-01T12:30:00Z")).unwrap();
+        let (event, plan) = fired(&hourly(), &Cause::default(), at("2026-03-01T12:30:00Z"));
         assert_eq!(slots(&event.data).len(), 3);
         assert_eq!(plan.next_at, Some(at("2026-03-01T13:00:00Z")));
         assert_eq!(fire(&plan, &Cause::default(), at("2026-03-01T12:59:59Z")), None);
+    }
+
+    fn fired(plan: &Plan, cause: &Cause, now: Timestamp) -> (Event, Plan) {
+        let Fired { event, plan } = fire(plan, cause, now).unwrap();
+        (event.unwrap(), plan)
     }
 
     fn slots(data: &EventData) -> &[Timestamp] {
@@ -174,12 +471,12 @@ mod tests {
     #[test]
     fn a_waiting_event_gets_later_slots_up_to_a_limit() {
         let cause = Cause::default();
-        let (first, plan) = fire(&hourly(), &cause, at("2026-03-01T10:30:00Z")).unwrap();
-        let (second, plan) = fire(&plan, &cause, at("2026-03-01T12:30:00Z")).unwrap();
+        let (first, plan) = fired(&hourly(), &cause, at("2026-03-01T10:30:00Z"));
+        let (second, plan) = fired(&plan, &cause, at("2026-03-01T12:30:00Z"));
         let both = extended(first.data, second.data);
         let hours = ["2026-03-01T10:00:00Z", "2026-03-01T11:00:00Z", "2026-03-01T12:00:00Z"];
         assert_eq!(slots(&both), hours.map(at));
-        let (late, plan) = fire(&plan, &cause, at("2026-04-01T00:00:00Z")).unwrap();
+        let (late, plan) = fired(&plan, &cause, at("2026-04-01T00:00:00Z"));
         assert_eq!(plan.next_at, Some(at("2026-04-01T01:00:00Z")));
         let all = extended(both, late.data);
         assert_eq!((slots(&all).len(), slots(&all)[0]), (limits::PLAN_SLOTS_MAX, at(hours[0])));
@@ -194,13 +491,13 @@ mod tests {
             (true, 1, Firing::Extend),
             (true, 10, Firing::Extend),
         ] {
-            assert_eq!(Firing::of(waits, waiting, 10), firing, "{waits} {waiting}");
+            assert_eq!(Firing::of(Missed::Once, waits, waiting, 10), firing, "{waits} {waiting}");
         }
     }
 
     #[test]
     fn the_event_of_a_plan_has_the_root_and_trust_of_its_cause() {
-        let fired = |cause: Cause| fire(&hourly(), &cause, at("2026-03-01T10:00:00Z")).unwrap().0;
+        let fired = |cause: Cause| fired(&hourly(), &cause, at("2026-03-01T10:00:00Z")).0;
         let cause = Cause { root: RootId("request".into()), hop: 3, trust: Trust::Agent };
         let envelope = fired(cause).envelope;
         assert_eq!((envelope.root.0.as_str(), envelope.hop, envelope.trust), ("request", 3, Trust::Agent));
@@ -209,19 +506,75 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_keeps_its_local_time_when_summer_time_starts() {
-        let schedule = Schedule::Cron { expression: "30 9 * * *".into(), zone: "Europe/Berlin".into() };
-        let before = next_after(&schedule, at("2026-03-28T00:00:00Z")).unwrap();
-        let after = next_after(&schedule, before).unwrap();
-        assert_eq!(before, at("2026-03-28T08:30:00Z"));
-        assert_eq!(after, at("2026-03-29T07:30:00Z"));
+    fn a_plan_that_skips_fires_only_for_slots_that_are_not_late() {
+        let skip = Plan { missed: Missed::Skip, ..hourly() };
+        let fired = |plan: &Plan, now: &str| fire(plan, &Cause::default(), at(now)).unwrap();
+        let late = fired(&skip, "2026-03-01T12:30:00Z");
+        assert_eq!((late.event, late.plan.next_at), (None, Some(at("2026-03-01T13:00:00Z"))));
+        let event = fired(&skip, "2026-03-01T12:00:59Z").event.unwrap();
+        assert_eq!(slots(&event.data), [at("2026-03-01T12:00:00Z")]);
+        let patient = Plan { max_late_ms: Some(3_600_000), ..hourly() };
+        let event = fired(&patient, "2026-03-01T12:30:00Z").event.unwrap();
+        assert_eq!(slots(&event.data), [at("2026-03-01T12:00:00Z")]);
+        let far = fired(&skip, "2036-03-01T12:30:00Z");
+        assert_eq!(far.plan.next_at, Some(at("2036-03-01T13:00:00Z")));
+        let once = Schedule::At { at: at("2026-03-01T10:00:00Z") };
+        let once = Plan { schedule: once, ..skip };
+        let over = fired(&once, "2026-03-01T12:00:00Z");
+        assert_eq!((over.event, over.plan.next_at), (None, None));
     }
 
     #[test]
-    fn a_schedule_that_never_fires_is_an_error_with_the_reason() {
-        let bad = Schedule::Cron { expression: "every day".into(), zone: "UTC".into() };
-        assert!(matches!(next_after(&bad, Timestamp::UNIX_EPOCH), Err(BadSchedule::Expression(_))));
-        let past = Schedule::At { at: at("2020-01-01T00:00:00Z") };
-        assert!(matches!(next_after(&past, at("2026-01-01T00:00:00Z")), Err(BadSchedule::Never(_))));
+    fn a_plan_that_wants_all_fires_once_for_each_slot() {
+        let mut plan = Plan { missed: Missed::All, ..hourly() };
+        for hour in 10..13 {
+            let fired = fire(&plan, &Cause::default(), at("2026-03-01T12:30:00Z")).unwrap();
+            let slot = at(&format!("2026-03-01T{hour}:00:00Z"));
+            assert_eq!(slots(&fired.event.unwrap().data), [slot]);
+            plan = fired.plan;
+        }
+        assert_eq!(fire(&plan, &Cause::default(), at("2026-03-01T12:30:00Z")), None);
+    }
+
+    #[test]
+    fn a_slot_that_the_rules_of_its_zone_have_moved_fires_at_its_new_time() {
+        let daily = Schedule::Cron { expression: "0 9 * * *".into(), zone: "Europe/Berlin".into() };
+        let stored = |next: &str| Plan { schedule: daily.clone(), next_at: Some(at(next)), ..hourly() };
+        let early =
+            fire(&stored("2026-03-01T07:00:00Z"), &Cause::default(), at("2026-03-01T07:00:01Z")).unwrap();
+        assert_eq!((early.event, early.plan.next_at), (None, Some(at("2026-03-01T08:00:00Z"))));
+        let late =
+            fire(&stored("2026-03-01T09:00:00Z"), &Cause::default(), at("2026-03-01T09:00:01Z")).unwrap();
+        assert_eq!((late.event.is_some(), late.plan.next_at), (true, Some(at("2026-03-02T08:00:00Z"))));
+    }
+
+    #[test]
+    fn the_plans_of_a_config_follow_it_and_leave_the_others_alone() {
+        let terms = |name: &str, instruction: &str| PlanTerms {
+            name: Some(name.into()),
+            instruction: Some(instruction.into()),
+            every: Some("1h".into()),
+            ..PlanTerms::default()
+        };
+        let agent = AgentId(Uuid::from_u128(9));
+        let now = at("2026-03-01T10:00:00Z");
+        let later = at("2026-03-01T10:40:00Z");
+        let wanted = [terms("health", "check"), terms("mail", "read")];
+        let set = amended(&[hourly()], &of_config(agent, &wanted, &[hourly()], now));
+        assert_eq!((set.len(), counted(&set)), (3, 1));
+        assert_eq!(of_config(agent, &wanted, &set, later), [], "nothing has changed");
+        let wanted = [terms("health", "look")];
+        let set = amended(&set, &of_config(agent, &wanted, &set, later));
+        assert_eq!(set.len(), 2);
+        assert_eq!((set[0].clone(), set[1].instruction.as_str()), (hourly(), "look"));
+        assert_eq!(set[1].next_at, Some(at("2026-03-01T11:00:00Z")), "it keeps its anchor");
+        let past = PlanTerms { at: Some("2026-01-01T00:00:00Z".into()), every: None, ..terms("past", "x") };
+        assert_eq!(of_config(agent, &[past], &[], now), []);
+    }
+
+    #[test]
+    fn spans_are_shown_in_the_largest_units() {
+        let shown = [0, 1, 61_000, 86_400_000, 129_600_000].map(span_text);
+        assert_eq!(shown, ["0s", "1ms", "1m 1s", "1d", "1d 12h"]);
     }
 }

@@ -5,13 +5,14 @@
 
 use uuid::Uuid;
 
-use crate::changes::MemoryChange;
+use crate::changes::{MemoryChange, PlanChange};
 use crate::delivery::room_for;
 use crate::event::{Event, EventState};
 use crate::id::{AgentId, CycleId, EventId, SpaceId};
 use crate::life::Standing;
 use crate::limits;
 use crate::memory::{self, Memory};
+use crate::plan::{Plan, PlanSource, counted};
 use crate::port::Denial;
 
 /// The effect of setting a new standing.
@@ -88,6 +89,28 @@ pub fn change_memory(
             fits(&MemoryChange::Set { key: key.clone(), value, importance: None, pin: *pin })
         }
         MemoryChange::Used { .. } | MemoryChange::Delete { .. } => Ok(()),
+    }
+}
+
+/// Whether an operator may change a plan, given those that will fire.
+pub fn change_plan(
+    agent: AgentId,
+    standing: Standing,
+    change: &PlanChange,
+    current: &[Plan],
+) -> Result<(), Denial> {
+    if standing == Standing::Retired {
+        return Err(Denial::Retired(agent));
+    }
+    let id = match change {
+        PlanChange::Set(plan) => plan.id,
+        PlanChange::Delete(id) => *id,
+    };
+    match (current.iter().find(|plan| plan.id == id), change) {
+        (Some(plan), _) if plan.source == PlanSource::Config => Err(Denial::PlanOfConfig(plan.name.clone())),
+        (None, PlanChange::Delete(id)) => Err(Denial::NotFound { what: "plan", name: id.to_string() }),
+        (None, PlanChange::Set(_)) if counted(current) >= limits::PLANS_MAX => Err(Denial::PlansFull(agent)),
+        _ => Ok(()),
     }
 }
 

@@ -28,6 +28,7 @@ mod calls;
 mod context;
 pub mod names;
 mod people;
+mod plans;
 mod recall;
 mod spaces;
 mod tools;
@@ -42,6 +43,7 @@ pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
+pub use plans::{NewPlanJson, PlanJson};
 pub use recall::{ExcerptJson, RecallParams, RecalledJson};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,

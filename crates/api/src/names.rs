@@ -60,6 +60,10 @@ names! {
     Trust = ["outside", "agent", "member", "operator"];
     /// How important a memory is.
     Importance = of!(agent::memory::Importance: Low Normal High);
+    /// What becomes of times at which a plan could not fire.
+    Missed = of!(agent::plan::Missed: Once Skip All);
+    /// Who has set a plan.
+    PlanSource = of!(agent::plan::PlanSource: Agent Operator Config);
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
     /// What an alert is about.

@@ -101,6 +101,9 @@ pub struct GuardClearedJson {
     pub entries: u64,
     /// Goals that were written after strangers' text was read. They are deleted.
     pub goals: Vec<String>,
+    /// Names of plans that were set after strangers' text was read. They are deleted.
+    #[serde(default)]
+    pub plans: Vec<String>,
     /// Keys of memories that were written after strangers' text was read. They are still shown.
     pub memories: Vec<String>,
 }

@@ -92,6 +92,10 @@ codes! {
     MemoriesFull = "memories_full", 409;
     /// The pinned memories of the agent would be too many or too long.
     PinnedMemoriesFull = "pinned_memories_full", 409;
+    /// The agent has as many plans as it can have.
+    PlansFull = "plans_full", 409;
+    /// The plan is one of the agent's config.
+    PlanOfConfig = "plan_of_config", 409;
     /// The agent is retired.
     AgentRetired = "agent_retired", 409;
     /// The agent is not running that cycle.
@@ -128,6 +132,8 @@ codes! {
     BadValue = "bad_value", 422;
     /// The declaration of a tool is not valid.
     BadTool = "bad_tool", 422;
+    /// The plan is not valid.
+    BadPlan = "bad_plan", 422;
     /// A handle is not valid.
     BadHandle = "bad_handle", 422;
     /// A client may not choose this message id.
@@ -379,6 +385,8 @@ impl From<Denial> for Problem {
             Denial::SpaceFull(_) => Code::SpaceFull,
             Denial::MemoriesFull(_) => Code::MemoriesFull,
             Denial::PinnedFull { .. } => Code::PinnedMemoriesFull,
+            Denial::PlansFull(_) => Code::PlansFull,
+            Denial::PlanOfConfig(_) => Code::PlanOfConfig,
             Denial::Retired(_) => Code::AgentRetired,
             Denial::InboxFull(_) => Code::InboxFull,
             Denial::MessageIdTaken => Code::IdTaken,

@@ -15,6 +15,7 @@ mod keys;
 mod limits;
 mod logs;
 mod messages;
+mod plans;
 mod reference;
 mod sockets;
 mod streams;

@@ -14,8 +14,8 @@ use crate::secret::Secrets;
 use crate::typed::typed;
 use crate::worker::WorkerTool;
 use crate::{
-    ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, read_outcome, recall,
-    send_message,
+    ending, enter_space, get_my_runs, goals, memories, peek_inbox, plans, read_messages, read_outcome,
+    recall, send_message,
 };
 
 /// Why a tool cannot be added.
@@ -76,6 +76,9 @@ pub fn prebuilt() -> ToolKit {
             typed::<get_my_runs::GetMyRuns>(),
             typed::<recall::Recall>(),
             typed::<recall::ReadCycle>(),
+            typed::<plans::SetPlans>(),
+            typed::<plans::DeletePlans>(),
+            typed::<plans::SetReminder>(),
         ],
     }
 }

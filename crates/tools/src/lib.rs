@@ -20,6 +20,7 @@ mod memories;
 mod message_lines;
 pub mod openapi;
 mod peek_inbox;
+mod plans;
 mod read_messages;
 mod read_outcome;
 mod recall;

@@ -8,6 +8,7 @@ mod prebuilt {
     mod goals;
     mod kit;
     mod memories;
+    mod plans;
     mod read_messages;
     mod read_outcome;
     mod recall;

@@ -45,6 +45,8 @@ pub enum ValueKind {
     Routes,
     /// Exchanges of a message and a reply.
     Examples,
+    /// Plans.
+    Plans,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -81,6 +83,7 @@ impl fmt::Display for ValueKind {
             Self::Gates => "`observe-think-respond` or list of gates",
             Self::Routes => "list of rules",
             Self::Examples => "list of exchanges",
+            Self::Plans => "list of plans",
             Self::OneOf(words) => return f.write_str(&words.join(" or ")),
         })
     }
@@ -141,12 +144,12 @@ const fn key(
 
 use Bound::{Bytes, Range};
 use TakesEffect::{AtOnce, NextCycle};
-use ValueKind::{Examples, Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Routes, Text, Whole};
+use ValueKind::{Examples, Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Plans, Routes, Text, Whole};
 
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 41] = [
+pub const KEYS: [ConfigKey; 42] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -385,6 +388,13 @@ pub const KEYS: [ConfigKey; 41] = [
         AtOnce,
         "Messages between agents that may descend from one root before further ones to this agent are held.",
     ),
+    key(
+        "plans",
+        Plans,
+        Bound::None,
+        AtOnce,
+        "Up to 100 plans that wake the agent: `name`, `instruction`, and one of `at`, `every` (with `from`) and `cron` (with `zone`); also `missed`, `max_lateness`.",
+    ),
     key("ephemeral", Flag, Bound::None, NextCycle, "Whether the agent is retired after its first cycle."),
 ];
 
@@ -420,7 +430,7 @@ mod tests {
                 MaybeText | MaybeNames => default.is_null(),
                 Flag => default.is_boolean(),
                 Whole => default.as_u64().is_some_and(|given| key.bound.accepts(given)),
-                Names | Gates | Routes | Examples => default.is_array(),
+                Names | Gates | Routes | Examples | Plans => default.is_array(),
                 OneOf(words) => default.as_str().is_some_and(|word| words.contains(&word)),
             };
             assert!(fits, "`{}` is {} and by default {default}", key.name, key.kind);

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, SummaryBy, ValueKind, WantedChoice};
 use crate::limits;
+use crate::plan::PlanTerms;
 use crate::tool::{is_named, names};
 
 /// Why a value is not an agent's config.
@@ -119,6 +120,7 @@ impl AgentConfig {
             }
         }
         self.check_examples(problems);
+        self.check_plans(problems);
         self.check_policies(problems);
         self.check_endings(problems);
     }
@@ -141,6 +143,26 @@ impl AgentConfig {
         let is_empty = |text: &str| text.trim().is_empty();
         if self.examples.iter().any(|example| is_empty(&example.message) || is_empty(&example.reply)) {
             wrong("each needs a `message` and a `reply`".to_owned());
+        }
+    }
+
+    fn check_plans(&self, problems: &mut Vec<BadConfig>) {
+        let mut wrong = |why: String| {
+            problems.push(BadConfig::WrongType { key: Some("plans".to_owned()), why });
+        };
+        if self.plans.len() > limits::PLANS_MAX {
+            wrong(format!("at most {} are set, got {}", limits::PLANS_MAX, self.plans.len()));
+        }
+        let name = |plan: &PlanTerms| plan.name.as_deref().unwrap_or_default().trim().to_owned();
+        let mut names = Vec::new();
+        for (position, plan) in self.plans.iter().enumerate() {
+            let name = name(plan);
+            if let Err(why) = plan.check() {
+                wrong(format!("plan {}: {why}", position + 1));
+            } else if names.contains(&name) {
+                wrong(format!("two plans have the name `{name}`; give one another name"));
+            }
+            names.push(name);
         }
     }
 
@@ -600,6 +622,32 @@ mod tests {
         ] {
             assert!(AgentConfig::from_json(&fine).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn plans_that_cannot_be_right_are_refused_with_their_position() {
+        let daily =
+            json!({"name": "daily", "instruction": "look", "cron": "0 9 * * *", "zone": "Europe/Berlin"});
+        let past = json!({"name": "past", "instruction": "look", "at": "2020-01-01T00:00:00Z"});
+        assert!(AgentConfig::from_json(&json!({"plans": [daily, past]})).is_ok());
+        let after = json!({"name": "soon", "instruction": "look", "after": "5m"});
+        check(
+            json!({"plans": [daily, after]}),
+            "`plans`: plan 2: `after` counts from now, and a config is read again and again; use `at`, `every` or `cron`",
+        );
+        check(
+            json!({"plans": [daily, daily]}),
+            "`plans`: two plans have the name `daily`; give one another name",
+        );
+        check(
+            json!({"plans": [{"name": "x", "instruction": "y", "every": "1s"}]}),
+            "`plans`: plan 1: `every`: wanted at least 1m, got `1s`",
+        );
+        let refused = AgentConfig::from_json(&json!({"plans": [{"name": "x", "when": "now"}]})).unwrap_err();
+        assert!(refused.to_string().ends_with("unknown field `when`"), "{refused}");
+        let many: Vec<_> =
+            (0..101).map(|n| json!({"name": n.to_string(), "instruction": "x", "every": "1h"})).collect();
+        check(json!({"plans": many}), "`plans`: at most 100 are set, got 101");
     }
 
     #[test]

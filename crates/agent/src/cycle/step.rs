@@ -341,13 +341,14 @@ impl Cycle {
         let facts = &self.outside.facts;
         let memories = facts.memories.iter().map(|memory| memory.trust);
         let goals = facts.goals.iter().map(|goal| goal.trust);
+        let plans = facts.plans.iter().map(|plan| plan.trust);
         let recent = self.outside.recent.iter().map(|message| message.trust);
         // A preview shows their beginnings.
         let waits = self.outside.waits.oldest.iter().chain(&self.outside.waits.urgent);
         let waits = waits.map(|waiting| waiting.event.envelope.trust);
         let foreign = self.pinned.setup.tools.iter().any(|tool| tool.foreign).then_some(Trust::Outside);
-        let lowest =
-            shown.into_iter().chain(memories).chain(goals).chain(recent).chain(waits).chain(foreign).min();
+        let notes = memories.chain(goals).chain(plans);
+        let lowest = shown.into_iter().chain(notes).chain(recent).chain(waits).chain(foreign).min();
         Exposure { trust: lowest.unwrap_or(Trust::Operator), used: self.life.used }
     }
 

@@ -14,9 +14,10 @@ use crate::config::AgentConfig;
 use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Event, EventKind, EventProgress, EventState};
-use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
+use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, PlanId, SpaceId};
 use crate::life::{Facts, IdleReason, IdleUntil, Layer, OpenCycle, Standing};
 use crate::memory::Memory;
+use crate::plan::Plan;
 use crate::run::{Ending, Run, Usage};
 use crate::space::{Message, MessageKind};
 
@@ -266,6 +267,10 @@ pub trait Reader: Send + Sync {
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>>;
     /// An agent's memories, by key.
     fn memories(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Memory>, StoreError>>;
+    /// An agent's plans that will fire, the next one first: few.
+    fn plans(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<Plan>, StoreError>>;
+    /// A plan of the agent, also one that has ended: it has no next slot.
+    fn plan(&self, agent: AgentId, id: PlanId) -> BoxFuture<'_, Result<Option<Plan>, StoreError>>;
     /// Keys, also revoked ones, the newest first.
     fn credentials(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<CredentialRow>, StoreError>>;
     /// Entities by name, of one kind or of both.

@@ -9,12 +9,13 @@ use uuid::Uuid;
 
 use super::{BoxFuture, RequestKey, StoreError, Wakeup};
 use crate::call::CallRow;
-use crate::changes::{MemoryChange, Notifications};
+use crate::changes::{MemoryChange, Notifications, PlanChange};
 use crate::config::{AgentConfig, BadConfig, WakeOn};
 use crate::entity::{Entity, Space};
 use crate::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use crate::life::Standing;
 use crate::memory::Memory;
+use crate::plan::Plan;
 
 /// Why a request is denied. Each reason has one stable code (see `server/problem.rs`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +67,12 @@ pub enum Denial {
         /// The limit, and what to do.
         why: String,
     },
+    /// The agent has the maximum number of plans.
+    #[error("the agent `{0}` has the maximum number of plans")]
+    PlansFull(AgentId),
+    /// The plan is one of the agent's config.
+    #[error("the plan `{0}` is in the agent's config")]
+    PlanOfConfig(String),
     /// The message id is used by another message.
     #[error("the message id is taken by another message")]
     MessageIdTaken,
@@ -365,10 +372,10 @@ pub trait Registry: Send + Sync {
     /// Creates a person. The handle of a retired agent is free: that agent keeps a
     /// [`crate::registry::former_name`].
     fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>>;
-    /// Creates an agent with its entity and config revision 1. The handle of a retired agent is free, as for a person.
+    /// Creates an agent with its entity, config revision 1 and the plans of its config. The handle of a retired agent is free, as for a person.
     fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>>;
     /// Changes an agent's display name and config (the patch is merged into the newest revision). Returns the
-    /// revision now in force. A patch that changes nothing creates no revision. A retired agent is not changed.
+    /// revision now in force. The plans of the config follow it. A patch that changes nothing creates no revision. A retired agent is not changed.
     fn amend_agent(
         &self,
         agent: AgentId,
@@ -385,6 +392,13 @@ pub trait Registry: Send + Sync {
         change: MemoryChange,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<Option<Memory>, RegistryError>>;
+    /// Sets or deletes a plan for an operator, as of the agent's newest commit. Those of the agent's config follow that.
+    /// Returns the plan as it is now.
+    fn change_plan(
+        &self,
+        agent: AgentId,
+        change: PlanChange,
+    ) -> BoxFuture<'_, Result<Option<Plan>, RegistryError>>;
     /// Suspends, resumes or retires an agent. Retiring is final and cancels pending plans. Resuming also ends a
     /// backoff, even of an agent that was not suspended: it runs now.
     fn set_standing(

@@ -4,9 +4,10 @@
 use crate::config::{WakeOn, WorkspacePart};
 use crate::goals::{self, Branch};
 use crate::inbox::sender;
-use crate::life::{GoalStatus, PendingCall, Plan, Schedule, SpaceFacts};
+use crate::life::{GoalStatus, PendingCall, SpaceFacts};
 use crate::limits;
 use crate::memory::Memory;
+use crate::plan::{Plan, Schedule};
 use crate::quote::{self, quoted};
 
 use super::Moment;
@@ -136,11 +137,9 @@ fn memories(now: &Moment<'_>) -> Vec<Fact> {
 
 fn plans(now: &Moment<'_>) -> Vec<Fact> {
     let line = |plan: &Plan| {
-        let when = match &plan.schedule {
-            Schedule::At { at } => format!("at {at}"),
-            Schedule::Cron { expression, zone } => format!("cron {} in {zone}", quoted(expression)),
-        };
-        let next = plan.next_at.map(|at| format!(", next {at}")).unwrap_or_default();
+        let when = quoted(&plan.schedule.to_string());
+        let next = plan.next_at.filter(|_| !matches!(plan.schedule, Schedule::At { .. }));
+        let next = next.map(|at| format!(", next {at}")).unwrap_or_default();
         let (name, instruction) = (quoted(&plan.name), quoted(&plan.instruction));
         Fact::new(format!("- {name} | id: {} | {when}{next}: {instruction}", plan.id))
     };

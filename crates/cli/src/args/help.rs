@@ -22,7 +22,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Observe", &["ps", "top", "watch", "tail", "show", "recall"]),
     (
         "Manage",
-        &["agents", "memories", "tools", "mcp", "secrets", "guard", "spaces", "entities", "keys", "dead"],
+        &[
+            "agents", "memories", "plans", "tools", "mcp", "secrets", "guard", "spaces", "entities", "keys",
+            "dead",
+        ],
     ),
     ("Data", &["backup", "restore", "verify", "index", "export", "import"]),
     ("Test", &["scenario"]),
@@ -48,6 +51,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["memories"], "viv memories ada"),
     (&["memories", "set"], "viv memories ada set city Rome"),
+    (&["plans"], "viv plans list ada"),
+    (
+        &["plans", "add"],
+        "viv plans add ada report \"post a summary\" --cron \"30 9 * * 1-5\" --zone Europe/Berlin\n  \
+         viv plans add ada tea \"the tea is ready\" --after 4m",
+    ),
+    (&["plans", "next"], "viv plans next ada report -n 10"),
     (
         &["recall"],
         "viv recall ada boiler plumber\n  viv recall ada boiler --from 30d --space home --kind inbox",

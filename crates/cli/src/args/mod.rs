@@ -5,6 +5,7 @@ mod help;
 mod live;
 mod manage;
 mod models;
+mod plans;
 mod project;
 mod scenario;
 mod show;
@@ -26,6 +27,7 @@ pub(crate) use manage::{
     MemoriesVerb, OpenSpaceArgs, ReadArgs, SearchArgs, SpacesArgs, SpacesVerb, StateArgs,
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
+pub(crate) use plans::{AddPlanArgs, PlansVerb};
 pub(crate) use project::{ConfigCommand, EventArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
 pub(crate) use show::{InboxArg, Show};
@@ -106,6 +108,9 @@ pub(crate) enum Command {
     Agents(AgentsArgs),
     /// List, set or delete what an agent remembers
     Memories(MemoriesArgs),
+    /// List, set or delete an agent's plans: when it is woken, and what it does then
+    #[command(subcommand)]
+    Plans(PlansVerb),
     /// Search all that an agent ever saw, wrote or remembers, and the messages of its spaces
     Recall(SearchArgs),
     /// List the tools that agents can have; declare, show, try or remove one

@@ -13,6 +13,7 @@ pub(crate) mod mcp;
 pub(crate) mod memories;
 pub(crate) mod models;
 pub(crate) mod pages;
+pub(crate) mod plans;
 pub(crate) mod ps;
 pub(crate) mod recall;
 pub(crate) mod say;

@@ -206,10 +206,13 @@ pub(crate) async fn guard(client: Client, screen: Screen, verb: GuardVerb) -> Re
     );
     input::confirm(&screen, &what, yes, None)?;
     let answer = client.post_empty(&agent_path(agent.id, "/guard/clear")).await?;
-    let GuardClearedJson { entries, goals, memories } = typed("answer", answer.clone())?;
+    let GuardClearedJson { entries, goals, plans, memories } = typed("answer", answer.clone())?;
     screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.name));
     for goal in goals {
         screen.note(&screen.clean_line(&format!("deleted its goal `{goal}`")));
+    }
+    for plan in plans {
+        screen.note(&screen.clean_line(&format!("deleted its plan `{plan}`")));
     }
     if !memories.is_empty() {
         screen.warning(&format!(

@@ -166,7 +166,7 @@ fn the_guard_of_an_agent_is_cleared_and_one_that_is_off_is_reported() {
     assert_eq!(server.run(&["agents", "create", "bob"]).code, 0);
     assert_eq!(server.run(&["guard", "clear", "bob"]).code, 2, "it must be confirmed");
     let cleared = server.run(&["guard", "clear", "bob", "--yes", "--json"]);
-    assert_eq!(cleared.json(), json!({"entries": 0, "goals": [], "memories": []}));
+    assert_eq!(cleared.json(), json!({"entries": 0, "goals": [], "plans": [], "memories": []}));
     assert_eq!(server.run(&["guard", "clear", "nobody", "--yes"]).code, 4);
     assert!(!server.run(&["doctor"]).out.contains("strangers"));
     assert_eq!(server.run(&["agents", "set", "bob", "guard=off"]).code, 0);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use agent::call::{Effect, Outcome};
 use agent::changes::{Inward, PlanChange};
 use agent::id::{CallId, PlanId};
-use agent::life::{Plan, Schedule};
 use agent::limits;
+use agent::plan::{Plan, Schedule};
 use agent::port::{BoxFuture, Done, Ids as _, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ impl WorldTool {
         // In the steady world it is always the same plan.
         let id = PlanId(if env.steady { Uuid::nil() } else { env.ids.uuid() });
         let (name, instruction) = ("alarm".to_owned(), "see to it".to_owned());
-        let plan = Plan { id, name, instruction, schedule, next_at };
+        let plan = Plan { next_at, ..Plan::new(id, &name, &instruction, schedule) };
         let inward = Inward { plans: vec![PlanChange::Set(plan)], ..Inward::default() };
         Done { outcome: Outcome::ok("{\"success\":true}"), inward }
     }

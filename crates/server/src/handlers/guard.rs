@@ -16,7 +16,7 @@ use crate::extract::{PathParam, run_to_completion};
 use crate::problem::{Code, Problem};
 use api::GuardClearedJson;
 
-/// Takes strangers' text out of what the agent's model reads, and forgets which tools it has used. The log stays as it is; goals of that time are deleted. Read
+/// Takes strangers' text out of what the agent's model reads, and forgets which tools it has used. The log stays as it is; goals and plans of that time are deleted. Read
 /// first what there is: text that tricked the agent may have got into other sections of its summary.
 #[utoipa::path(post, path = "/v1/agents/{agent}/guard/clear", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
@@ -35,7 +35,7 @@ pub(super) async fn clear(
                 let what = format!("`{name}` runs a cycle now, whose model has read what would be left out");
                 return Err(Problem::new(Code::CycleOpen, what).hint("wait for its end, or cancel it"));
             }
-            let Clearing { changes, entries, goals, memories } = guard::clear(&activation, now);
+            let Clearing { changes, entries, goals, plans, memories } = guard::clear(&activation, now);
             let Changes { cycle, step, kind, .. } = changes;
             let lease = Lease { agent, epoch: activation.life.epoch };
             // Otherwise the agent woke up meanwhile.
@@ -43,7 +43,7 @@ pub(super) async fn clear(
                 tracing::warn!(%agent, entries, "the guard of an agent was cleared");
                 let update = Update::Commit { agent, n, cycle, step, kind };
                 app.node.live().bus().publish(&[Topic::Agent(agent)], Arc::new(update));
-                return Ok(Json(GuardClearedJson { entries: entries as u64, goals, memories }));
+                return Ok(Json(GuardClearedJson { entries: entries as u64, goals, plans, memories }));
             }
         }
         let what = format!("`{name}` kept waking up");

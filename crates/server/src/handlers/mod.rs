@@ -19,6 +19,7 @@ mod mcp;
 mod memories;
 pub(crate) mod messages;
 mod meta;
+mod plans;
 mod recent;
 mod spaces;
 mod streams;
@@ -28,10 +29,11 @@ mod workers;
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadTool, BadValue, CallOver,
-        ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged, McpFailed,
-        MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember,
-        PinnedMemoriesFull, SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
+        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
+        CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
+        McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
+        NotMember, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SpaceClosed,
+        SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
     routes
@@ -65,6 +67,10 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(memories::list_memories), &[])
         .add(Admin, doc!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
         .add(Admin, doc!(memories::delete_memory), &[AgentRetired])
+        .add(Admin, doc!(plans::list_plans), &[])
+        .add(Admin, doc!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
+        .add(Admin, doc!(plans::get_plan), &[])
+        .add(Admin, doc!(plans::delete_plan), &[AgentRetired, PlanOfConfig])
         .add(Admin, doc!(guard::clear), &[CycleOpen])
         .add(Admin, doc!(tools::list_tools), &[])
         .add(Admin, doc!(tools::get_tool), &[])
@@ -125,6 +131,7 @@ async fn denied(app: &AppState, denial: Denial) -> Problem {
         Denial::Retired(agent)
         | Denial::InboxFull(agent)
         | Denial::MemoriesFull(agent)
+        | Denial::PlansFull(agent)
         | Denial::PinnedFull { agent, .. }
         | Denial::NoOpenCycle(agent)
         | Denial::OtherCycle(agent) => (Some(agent.entity()), None),

@@ -10,7 +10,8 @@ use agent::entity::EntityKind;
 use agent::entry::EntryKind;
 use agent::event::{Event, EventData, EventState, Trust, Waiting};
 use agent::id::{CallId, EntityId, GoalId, PlanId};
-use agent::life::{Goal, GoalStatus, Lease, Plan, Schedule, Standing};
+use agent::life::{Goal, GoalStatus, Lease, Standing};
+use agent::plan::{Plan, Schedule};
 use agent::port::{Accepted, InboxFilter, InboxRow, MessageFilter, PageRequest, RunFilter};
 use agent::run::Usage;
 use agent::space::NewMessage;
@@ -145,13 +146,8 @@ pub async fn a_goal_or_plan_of_another_agent_is_refused(b: Backend) {
     let w = world(b).await;
     w.post(w.team, "hello").await;
     let (goal_id, plan_id) = (GoalId(fresh()), PlanId(fresh()));
-    let plan = Plan {
-        id: plan_id,
-        name: "mine".into(),
-        instruction: "do".into(),
-        schedule: Schedule::At { at: at(9_000) },
-        next_at: Some(at(9_000)),
-    };
+    let plan =
+        Plan { next_at: Some(at(9_000)), ..Plan::new(plan_id, "mine", "do", Schedule::At { at: at(9_000) }) };
     let mut ada = w.open(w.ada).await;
     let mut decision = ada.decision();
     decision.inward.goals = vec![GoalChange::Set(goal(goal_id, "hers"))];

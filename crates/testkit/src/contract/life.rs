@@ -5,16 +5,17 @@ use std::sync::Arc;
 use agent::changes::{Changes, CommitKind, CommitOutcome, Idle, PlanChange, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{Compaction, EntryKind, SummaryMethod, UnusableSummaries, View};
-use agent::event::{Cause, Envelope, EventData, EventState, Trust};
-use agent::id::{CycleId, EventId, PlanId, RootId};
-use agent::life::{IdleReason, IdleUntil, Layer, Plan, Schedule, Standing, Window};
+use agent::event::{EventState, Trust};
+use agent::id::{CycleId, PlanId};
+use agent::life::{IdleReason, IdleUntil, Layer, Standing, Window};
+use agent::plan::{Plan, Schedule};
 use agent::port::{Accepted, InboxFilter};
 use agent::run::Usage;
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::Backend;
-use super::world::{AHEAD, CycleDriver, World, at, everything, fresh, service, world, world_with};
+use super::world::{AHEAD, CycleDriver, at, everything, fresh, service, world, world_with};
 
 /// Events are processed by the decision. The log, the run and the audit rows record everything.
 pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
@@ -308,96 +309,6 @@ pub async fn a_warm_activation_reads_no_window(b: Backend) {
     assert!(w.b.store.wake(agent::id::AgentId(fresh()), at(0), None).await.unwrap().is_none());
 }
 
-/// An hourly plan that Ada sets in a cycle.
-async fn planned(w: &World) -> Plan {
-    w.post(w.family, "remind me").await;
-    let mut driver = w.open(w.ada).await;
-    let plan = Plan {
-        id: PlanId(fresh()),
-        name: "health".into(),
-        instruction: "check".into(),
-        schedule: Schedule::Cron { expression: "0 * * * *".into(), zone: "UTC".into() },
-        next_at: Some(at(HOUR)),
-    };
-    let mut decision = driver.decision();
-    decision.inward.plans = vec![PlanChange::Set(plan.clone())];
-    decision.cause = Cause { root: RootId("asked".into()), hop: 3, trust: Trust::Agent };
-    driver.commit(w, decision).await;
-    assert_eq!(w.facts(driver.lease).await.plans, std::slice::from_ref(&plan));
-    let closing = driver.closing();
-    driver.commit(w, closing).await;
-    plan
-}
-
-const HOUR: i64 = 3_600_000;
-
-/// The number of slots in each waiting plan event.
-async fn slots(w: &World, now: Timestamp) -> Vec<usize> {
-    let waiting = w.b.store.wake(w.ada, now, None).await.unwrap().unwrap().waiting;
-    let slots = waiting.into_iter().map(|waiting| match waiting.event.data {
-        EventData::Plan { slots, .. } => slots.len(),
-        other => panic!("wanted a plan's event, got {other:?}"),
-    });
-    slots.collect()
-}
-
-/// Missed slots become one event. Slots that are due while it waits are added to it. Firing again adds nothing.
-pub async fn a_due_plan_fires_one_event_once(b: Backend) {
-    let w = world(b).await;
-    planned(&w).await;
-    assert_eq!(w.b.store.next_due(at(0)).await.unwrap(), Some(at(HOUR)));
-    assert_eq!(w.b.store.fire_due(at(HOUR - 1), 10).await.unwrap(), []);
-    let now = at(3 * HOUR + 60_000);
-    let woken = w.b.store.fire_due(now, 10).await.unwrap();
-    assert_eq!(woken.iter().map(|wakeup| wakeup.agent).collect::<Vec<_>>(), [w.ada]);
-    assert_eq!(w.b.store.fire_due(now, 10).await.unwrap(), []);
-    assert_eq!(slots(&w, now).await, [3]);
-    let waiting = w.b.store.wake(w.ada, now, None).await.unwrap().unwrap().waiting;
-    let Envelope { root, hop, trust, .. } = &waiting[0].event.envelope;
-    assert_eq!(
-        (root.0.as_str(), *hop, *trust),
-        ("asked", 3, Trust::Agent),
-        "from the cycle that set the plan"
-    );
-    let pending = w.b.reader.facts(w.ada).await.unwrap().unwrap().plans;
-    assert!(pending[0].next_at > Some(now), "{pending:?}");
-    let later = at(5 * HOUR);
-    assert_eq!(w.b.store.fire_due(later, 10).await.unwrap(), []);
-    assert_eq!(slots(&w, later).await, [5]);
-}
-
-/// Until then they are not due.
-pub async fn plans_of_a_suspended_agent_fire_once_when_it_is_resumed(b: Backend) {
-    let w = world(b).await;
-    planned(&w).await;
-    w.b.registry.set_standing(w.ada, Standing::Suspended, at(20)).await.unwrap();
-    for hours in 1..4 {
-        assert_eq!(w.b.store.fire_due(at(hours * HOUR), 10).await.unwrap(), []);
-        assert_eq!(w.b.store.next_due(at(hours * HOUR)).await.unwrap(), None);
-    }
-    let now = at(4 * HOUR);
-    w.b.registry.set_standing(w.ada, Standing::Active, now).await.unwrap();
-    assert_eq!(w.b.store.fire_due(now, 10).await.unwrap().len(), 1);
-    assert_eq!(slots(&w, now).await, [4]);
-}
-
-/// It fires once there is room, with all slots until then.
-pub async fn a_plan_that_finds_the_inbox_full_fires_later(b: Backend) {
-    let config = AgentConfig::from_json(&serde_json::json!({"limits": {"inbox_max": 10}})).unwrap();
-    let w = world_with(b, config).await;
-    planned(&w).await;
-    for n in 0..10 {
-        w.event(w.ada, service(&format!("bell-{n}"))).await;
-    }
-    assert_eq!(w.b.store.fire_due(at(HOUR), 10).await.unwrap(), []);
-    for n in 0..10 {
-        w.b.registry.cancel_event(w.ada, EventId(format!("bell-{n}"))).await.unwrap();
-    }
-    assert_eq!(w.b.store.fire_due(at(HOUR + 1), 10).await.unwrap(), []);
-    assert_eq!(w.b.store.fire_due(at(2 * HOUR), 10).await.unwrap().len(), 1);
-    assert_eq!(slots(&w, at(2 * HOUR)).await, [2]);
-}
-
 /// An activation reads what the view shows, a reader reads the whole log.
 pub async fn a_view_is_stored_separately_and_the_log_stays_complete(b: Backend) {
     let w = world(b).await;
@@ -508,11 +419,8 @@ pub async fn a_retired_agent_fires_no_plans_and_accepts_nothing(b: Backend) {
     w.post(w.family, "remind me once").await;
     let mut driver = w.open(w.ada).await;
     let plan = Plan {
-        id: PlanId(fresh()),
-        name: "once".into(),
-        instruction: "then".into(),
-        schedule: Schedule::At { at: at(9_000) },
         next_at: Some(at(9_000)),
+        ..Plan::new(PlanId(fresh()), "once", "then", Schedule::At { at: at(9_000) })
     };
     let mut decision = driver.decision();
     decision.inward.plans = vec![PlanChange::Set(plan)];

@@ -18,6 +18,7 @@ pub mod life;
 pub mod lists;
 pub mod memories;
 pub mod outside;
+pub mod plans;
 pub mod recall;
 pub mod recent;
 pub mod registry;
@@ -104,9 +105,6 @@ macro_rules! contract_tests {
             life::resuming_an_agent_ends_its_wait,
             life::a_quarantined_agent_keeps_its_events_until_it_is_resumed,
             life::a_warm_activation_reads_no_window,
-            life::a_due_plan_fires_one_event_once,
-            life::plans_of_a_suspended_agent_fire_once_when_it_is_resumed,
-            life::a_plan_that_finds_the_inbox_full_fires_later,
             life::a_view_is_stored_separately_and_the_log_stays_complete,
             life::layers_are_returned_with_the_open_cycle,
             life::layers_that_stay_are_returned_as_long_as_the_view_shows_what_they_follow,
@@ -134,6 +132,15 @@ macro_rules! contract_tests {
             continued::the_parked_cycle_of_a_retired_agent_is_due_and_can_be_closed,
             goals::goals_are_versioned_and_the_last_write_wins,
             goals::a_sub_goal_of_another_agents_goal_is_refused,
+            plans::a_due_plan_fires_one_event_once,
+            plans::plans_of_a_suspended_agent_fire_once_when_it_is_resumed,
+            plans::a_plan_that_finds_the_inbox_full_fires_later,
+            plans::a_plan_that_skips_what_it_missed_fires_for_no_late_slot,
+            plans::a_plan_that_wants_all_its_slots_gets_an_event_for_each,
+            plans::a_plan_that_has_fired_for_the_last_time_has_ended,
+            plans::an_operator_sets_and_deletes_plans_within_the_limit,
+            plans::an_agent_cannot_change_a_plan_that_an_operator_has_set,
+            plans::the_plans_of_a_config_follow_it,
             held::messages_that_reach_no_other_agent_do_not_count_towards_the_limit,
             held::a_persons_message_releases_the_held_events_of_its_space_in_order,
             held::time_releases_held_events_and_wakes_their_agent,

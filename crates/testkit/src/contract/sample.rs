@@ -6,8 +6,9 @@ use agent::changes::{CallChange, CommitKind, GoalChange, Idle, MemoryChange, Pla
 use agent::entry::{Entry, EntryKind, View};
 use agent::event::EventState;
 use agent::id::{GoalId, PlanId};
-use agent::life::{Goal, GoalStatus, IdleReason, Layer, OpenCycle, Plan, Schedule};
+use agent::life::{Goal, GoalStatus, IdleReason, Layer, OpenCycle};
 use agent::message::{ModelMessage, Part, Role};
+use agent::plan::{Plan, Schedule};
 use agent::port::{Credential, NewCredential, Scope};
 use agent::run::StepRecord;
 
@@ -198,10 +199,7 @@ fn goal() -> Goal {
 
 fn plan() -> Plan {
     Plan {
-        id: PlanId(fresh()),
-        name: "look out".into(),
-        instruction: "tell the weather".into(),
-        schedule: Schedule::At { at: at(86_400_000) },
         next_at: Some(at(86_400_000)),
+        ..Plan::new(PlanId(fresh()), "look out", "tell the weather", Schedule::At { at: at(86_400_000) })
     }
 }

@@ -110,7 +110,7 @@ pub async fn what_a_worker_says_after_all_is_an_event_if_its_agent_was_told_noth
     assert_eq!(finish(&w, &id, claim(1), "again").await, Finish::Already);
     let closing = driver.closing();
     driver.commit(&w, closing).await;
-    let waiting = w.wake(w.ada).await.waiting;
+    let waiting = w.b.store.wake(w.ada, at(3_000), None).await.unwrap().unwrap().waiting;
     let late: Vec<_> = waiting.into_iter().filter(|w| w.event.kind == EventKind::ToolResult).collect();
     let [event] = &late[..] else { panic!("wanted one, got {late:?}") };
     let EventData::ToolResult { call, text, status, .. } = &event.event.data else { panic!("{event:?}") };

@@ -6,7 +6,7 @@ use super::*;
 use crate::changes::PlanChange;
 use crate::event::Cause;
 use crate::id::PlanId;
-use crate::life::{Plan, Schedule};
+use crate::plan::{Plan, Schedule};
 use crate::prompt::Item;
 
 pub(super) fn configured(config: &Value, waiting: Vec<Waiting>) -> Cycle {
@@ -363,7 +363,7 @@ fn a_plan_gets_the_cause_of_its_cycle_and_the_lowest_trust_that_the_cycle_read()
         let id = PlanId(Uuid::from_u128(7));
         let schedule = Schedule::At { at: at(9_000) };
         let next_at = Some(at(9_000));
-        let plan = Plan { id, name: "look".into(), instruction: "out".into(), schedule, next_at };
+        let plan = Plan { next_at, ..Plan::new(id, "look", "out", schedule) };
         let inward = Inward { plans: vec![PlanChange::Set(plan)], ..Inward::default() };
         Ok(Done { outcome: Outcome::ok("planned"), inward })
     };

@@ -4,11 +4,12 @@ use serde_json::json;
 
 use super::awareness::configured;
 use super::*;
-use crate::changes::GoalChange;
+use crate::changes::{GoalChange, PlanChange};
 use crate::config::AgentConfig;
-use crate::id::GoalId;
+use crate::id::{GoalId, PlanId};
 use crate::life::{Goal, GoalStatus};
 use crate::memory::Memory;
+use crate::plan::{Plan, Schedule};
 use crate::tool::{ToolLabel, ToolLabels};
 
 fn used(labels: &[ToolLabel]) -> ToolLabels {
@@ -106,6 +107,17 @@ fn what_a_summary_a_memory_or_an_earlier_entry_has_from_strangers_counts() {
     let clearing = crate::guard::clear(&Activation { facts: facts(Trust::Outside), ..clean() }, at(1));
     assert_eq!(clearing.goals, ["read it and send it"]);
     assert_eq!(clearing.changes.inward.goals, [GoalChange::Delete(GoalId(Uuid::from_u128(7)))]);
+    let id = PlanId(Uuid::from_u128(8));
+    let schedule = Schedule::At { at: at(9_000) };
+    let plan = |trust| Plan { trust, ..Plan::new(id, "later", "read it and send it", schedule.clone()) };
+    let facts = |trust| Facts { plans: vec![plan(trust)], ..Facts::default() };
+    check(Activation { facts: facts(Trust::Outside), ..clean() }, &["mail"]);
+    check(Activation { facts: facts(Trust::Operator), ..clean() }, &[]);
+    let clearing = crate::guard::clear(&Activation { facts: facts(Trust::Outside), ..clean() }, at(1));
+    assert_eq!(
+        (clearing.plans, clearing.changes.inward.plans),
+        (vec!["later".to_owned()], vec![PlanChange::Delete(id)])
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `viv show agent`: an agent's state, spaces, memories, goals, plans and open calls.
 
 use agent::goals::Branch;
-use agent::life::{Goal, Schedule, Standing};
+use agent::life::{Goal, Standing};
 use api::{Agent, FactsJson};
 use jiff::Timestamp;
 use serde_json::json;
@@ -87,10 +87,6 @@ fn goal_lines(goals: &[Goal]) -> Vec<String> {
     agent::goals::tree(goals).into_iter().map(line).collect()
 }
 
-fn plan_line(plan: &agent::life::Plan) -> String {
-    let when = match &plan.schedule {
-        Schedule::At { at } => format!("at {at}"),
-        Schedule::Cron { expression, zone } => format!("`{expression}` {zone}"),
-    };
-    format!("{} ({when}): {}", plan.name, plan.instruction)
+fn plan_line(plan: &agent::plan::Plan) -> String {
+    format!("{} ({}): {}", plan.name, plan.schedule, plan.instruction)
 }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
-use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
+use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, PlanId, SpaceId};
 use agent::life::{Facts, IdleUntil, Standing};
 use agent::limits;
 use agent::memory::Memory;
+use agent::plan::Plan;
 use agent::port::{
     AgentCard, BoxFuture, CommitRow, CredentialRow, InboxFilter, InboxRow, MessageFilter, Page, PageRequest,
     Reader, RecentItem, RunFilter, ShownLog, StoreError, Totals,
@@ -33,6 +34,7 @@ use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
 use crate::sqlite::tables::entries::{ENTRY, entry_at, layers_since, shown, view, view_until};
 use crate::sqlite::tables::facts::{MEMORY, facts, members, memory_at};
 use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by, space_head};
+use crate::sqlite::tables::plans::{plan, plans};
 use crate::sqlite::tables::rows::{
     ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, id_or_name, int, kind_code, ms,
     page_of, row_bytes, space_at, space_row,
@@ -231,6 +233,20 @@ impl Reader for Sqlite {
             );
             let found = page_of(db, &sql, given, bounds, row_bytes, memory_at)?;
             Ok(paged(found, |memory| memory.key.clone()))
+        })
+    }
+
+    fn plans(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<Plan>, StoreError>> {
+        self.query_many(move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => plans(db, row),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn plan(&self, agent: AgentId, id: PlanId) -> BoxFuture<'_, Result<Option<Plan>, StoreError>> {
+        self.query_many(move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => plan(db, row, id),
+            None => Ok(None),
         })
     }
 

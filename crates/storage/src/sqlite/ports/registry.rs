@@ -7,11 +7,12 @@ mod spaces;
 
 use std::sync::Arc;
 
-use agent::changes::MemoryChange;
+use agent::changes::{MemoryChange, PlanChange};
 use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
 use agent::memory::Memory;
+use agent::plan::Plan;
 use agent::port::{
     BoxFuture, CanceledCall, Credential, CredentialRow, Founding, KeyAdded, KnownRequest, NewAgent,
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, RequestKey, Rotation, SentAgain, SpaceChange,
@@ -87,6 +88,14 @@ impl Registry for Sqlite {
     ) -> BoxFuture<'_, Result<Option<Memory>, RegistryError>> {
         let session = Arc::clone(&self.inner.session);
         self.administer(move |db| agents::change_memory(db, agent, &change, at.min(session.now())))
+    }
+
+    fn change_plan(
+        &self,
+        agent: AgentId,
+        change: PlanChange,
+    ) -> BoxFuture<'_, Result<Option<Plan>, RegistryError>> {
+        self.administer(move |db| agents::change_plan(db, agent, &change))
     }
 
     fn set_standing(

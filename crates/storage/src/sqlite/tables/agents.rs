@@ -6,7 +6,7 @@ use agent::registry::former_name;
 use rusqlite::{Connection, params};
 
 use super::facts::touch_entity;
-use super::notes::hold_plans;
+use super::plans::hold_plans;
 use super::rows::{agent_row, first, run, uuid_at};
 use crate::sqlite::engine::fault::Outcome;
 

@@ -1,17 +1,18 @@
 //! An agent's facts: its spaces with their members, and its current memories, goals and plans.
 
 use agent::entity::Member;
-use agent::id::{CallId, GoalId, PlanId};
-use agent::life::{Facts, Goal, GoalStatus, PendingCall, Plan, SpaceFacts};
+use agent::id::{CallId, GoalId};
+use agent::life::{Facts, Goal, GoalStatus, PendingCall, SpaceFacts};
 use agent::limits::{
     EVENTS_PER_CYCLE, MEMBERS_SHOWN_MAX, MEMORIES_MAX, SPACES_COUNTED_MAX, SPACES_LOOK, SPACES_SHOWN_MAX,
 };
 use agent::memory::Memory;
 use rusqlite::{Connection, Row, params};
 
+use super::plans::plans;
 use super::rows::{
-    ENTITY, SPACE, all, entity_at, first, from_json, importance_at, int, run, space_at, time_at,
-    time_or_none, to_json, trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
+    ENTITY, SPACE, all, entity_at, first, importance_at, int, run, space_at, time_at, to_json, trust_at,
+    u32_at, u64_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
@@ -153,24 +154,6 @@ fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
                 .map_err(|_| damaged(format!("`{status}` is not a status of a goal")))?,
             trust: trust_at(row, 5)?,
         })
-    })
-}
-
-fn plans(db: &Connection, agent: i64) -> Outcome<Vec<Plan>> {
-    let sql = "SELECT id, name, instruction, schedule, next_at FROM plan \
-               WHERE agent = ? AND to_commit IS NULL AND next_at IS NOT NULL ORDER BY next_at, id";
-    all(db, sql, [agent], |row| plan_at(row, 0))
-}
-
-/// Reads a plan from five columns: id, name, instruction, schedule, next_at.
-pub(crate) fn plan_at(row: &Row<'_>, at: usize) -> Outcome<Plan> {
-    let schedule: String = row.get(at + 3)?;
-    Ok(Plan {
-        id: PlanId(uuid_at(row, at)?),
-        name: row.get(at + 1)?,
-        instruction: row.get(at + 2)?,
-        schedule: from_json(&schedule, "a schedule")?,
-        next_at: time_or_none(row, at + 4)?,
     })
 }
 

@@ -3,17 +3,18 @@
 
 use agent::call::CallRow;
 use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange};
-use agent::event::{Cause, Trust};
+use agent::event::Trust;
 use agent::fencing::{not_owned, pinned_too_many};
-use agent::life::{Goal, Plan};
+use agent::life::Goal;
 use agent::memory::Importance;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use super::facts::{memory, pinned_memories};
+use super::plans::{end_plan, is_kept, put_plan};
 use super::queue::note_memory;
-use super::rows::{IMPORTANCES, TRUSTS, bytes, code_of, int, key, ms, run, to_json};
+use super::rows::{IMPORTANCES, TRUSTS, bytes, code_of, int, ms, run};
 use crate::sqlite::engine::fault::{Fault, Outcome};
 
 /// Writes the notes that a commit's inward calls change; returns whether there were any.
@@ -33,7 +34,7 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
             GoalChange::Delete(id) => id.0,
         };
         check_owner(db, "goal", agent, id, calls)?;
-        end_current(db, "goal", agent, id, n)?;
+        end_goal(db, agent, id, n)?;
         if let GoalChange::Set(goal) = change {
             if let Some(parent) = goal.parent {
                 check_owner(db, "goal", agent, parent.0, calls)?;
@@ -43,13 +44,16 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
     }
     for change in &inward.plans {
         let id = match change {
-            PlanChange::Set(plan) => plan.id.0,
-            PlanChange::Delete(id) => id.0,
+            PlanChange::Set(plan) => plan.id,
+            PlanChange::Delete(id) => *id,
         };
-        check_owner(db, "plan", agent, id, calls)?;
+        check_owner(db, "plan", agent, id.0, calls)?;
+        if is_kept(db, agent, id)? {
+            return Err(Fault::Refused(not_owned("plan", &id.to_string(), calls)));
+        }
         match change {
             PlanChange::Set(plan) => put_plan(db, agent, n, plan, &changes.cause, None)?,
-            PlanChange::Delete(_) => end_current(db, "plan", agent, id, n)?,
+            PlanChange::Delete(_) => end_plan(db, agent, n, id)?,
         }
     }
     Ok(!(inward.memories.is_empty() && inward.goals.is_empty() && inward.plans.is_empty()))
@@ -119,60 +123,13 @@ fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal, trust: Trust) -> O
         .map(drop)
 }
 
-/// Writes a plan as of commit `n`. `fired` is the seq of its last event since it was set.
-pub(crate) fn put_plan(
-    db: &Connection,
-    agent: i64,
-    n: u64,
-    plan: &Plan,
-    cause: &Cause,
-    fired: Option<i64>,
-) -> Outcome<()> {
-    end_current(db, "plan", agent, plan.id.0, n)?;
-    let sql = "INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction, root, hop, trust, \
-               fired, fire_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
-               (SELECT ?4 FROM agent WHERE id = ?1 AND standing = 0))";
-    let row = params![
-        agent,
-        bytes(plan.id.0),
-        int(n),
-        plan.next_at.map(ms),
-        plan.name,
-        to_json(&plan.schedule)?,
-        plan.instruction,
-        key(&cause.root.0),
-        cause.hop,
-        code_of(&TRUSTS, &cause.trust),
-        fired,
-    ];
-    run(db, sql, row).map(drop)
-}
-
-/// Stops the plans of an agent that may not run: until it may, no query finds them.
-pub(crate) fn hold_plans(db: &Connection, agent: i64) -> Outcome<()> {
-    run(db, "UPDATE plan SET fire_at = NULL WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
-}
-
-/// Lets the agent's plans fire again, including for the times that they have missed.
-pub(crate) fn resume_plans(db: &Connection, agent: i64) -> Outcome<()> {
-    run(db, "UPDATE plan SET fire_at = next_at WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
-}
-
 /// Ends the valid row, which is the newest. A row that this same commit wrote is deleted.
-fn end_current(db: &Connection, table: &str, agent: i64, id: Uuid, n: u64) -> Outcome<()> {
-    let sql = format!("DELETE FROM {table} WHERE agent = ?1 AND id = ?2 AND from_commit = ?3");
-    run(db, &sql, params![agent, bytes(id), int(n)])?;
-    let sql = format!(
-        "UPDATE {table} SET to_commit = ?3 WHERE agent = ?1 AND id = ?2 AND to_commit IS NULL \
-         AND from_commit = (SELECT max(from_commit) FROM {table} WHERE agent = ?1 AND id = ?2)"
-    );
-    run(db, &sql, params![agent, bytes(id), int(n)]).map(drop)
-}
-
-/// Ends all plans of an agent that is retired.
-pub(crate) fn end_plans(db: &Connection, agent: i64, n: u64) -> Outcome<()> {
-    let sql = "UPDATE plan SET to_commit = ?2 WHERE agent = ?1 AND to_commit IS NULL";
-    run(db, sql, params![agent, int(n)]).map(drop)
+fn end_goal(db: &Connection, agent: i64, id: Uuid, n: u64) -> Outcome<()> {
+    let sql = "DELETE FROM goal WHERE agent = ?1 AND id = ?2 AND from_commit = ?3";
+    run(db, sql, params![agent, bytes(id), int(n)])?;
+    let sql = "UPDATE goal SET to_commit = ?3 WHERE agent = ?1 AND id = ?2 AND to_commit IS NULL \
+               AND from_commit = (SELECT max(from_commit) FROM goal WHERE agent = ?1 AND id = ?2)";
+    run(db, sql, params![agent, bytes(id), int(n)]).map(drop)
 }
 
 /// Refuses the calls if the row belongs to another agent: an agent can change only its own rows.

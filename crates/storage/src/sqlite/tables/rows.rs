@@ -93,7 +93,7 @@ pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str, what: &str) 
 }
 
 /// A member of a closed set from its index in `all`.
-fn from_code<T: Copy>(all: &[T], at: i64, what: &str) -> Outcome<T> {
+pub(crate) fn from_code<T: Copy>(all: &[T], at: i64, what: &str) -> Outcome<T> {
     usize::try_from(at)
         .ok()
         .and_then(|at| all.get(at).copied())

@@ -3,7 +3,7 @@
 
 use agent::changes::CommitKind;
 use agent::id::CycleId;
-use agent::life::{GoalStatus, OpenCycle, Schedule};
+use agent::life::{GoalStatus, OpenCycle};
 use agent::run::StepRecord;
 use rusqlite::types::Value;
 
@@ -14,7 +14,8 @@ use crate::sqlite::engine::fault::damaged;
 use crate::sqlite::tables::configs::config_of;
 use crate::sqlite::tables::entries;
 use crate::sqlite::tables::facts::{MEMORY, memory_at};
-use crate::sqlite::tables::rows::{from_json, trust_at, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::plans::{PLAN, plan_at};
+use crate::sqlite::tables::rows::{from_json, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::runs::{RUN, run_at};
 
 pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
@@ -146,16 +147,17 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
             .map(drop)
             .ok_or_else(|| damaged(format!("`{status}` is no status of a goal")))
     });
-    let sql = "SELECT id, schedule, hop, trust, to_commit IS NULL AND next_at IS NOT NULL, fire_at IS NOT NULL \
-               FROM plan WHERE agent = ?";
-    walk.each("plan", sql, [life.agent], |walk, row| {
-        u32_at(row, 2)?;
-        trust_at(row, 3)?;
-        let (current, looked_at): (bool, bool) = (row.get(4)?, row.get(5)?);
+    let sql = format!(
+        "SELECT {PLAN}, hop, to_commit IS NULL AND next_at IS NOT NULL, fire_at IS NOT NULL \
+         FROM plan p WHERE agent = ?"
+    );
+    walk.each("plan", &sql, [life.agent], |walk, row| {
+        u32_at(row, 9)?;
+        let (current, looked_at): (bool, bool) = (row.get(10)?, row.get(11)?);
         walk.require(!current || life.active == looked_at, "plan", name_of(row), || {
             "its `fire_at` does not fit its agent's standing".into()
         });
-        from_json::<Schedule>(&row.get::<_, String>(1)?, "its schedule").map(drop)
+        plan_at(row, 0).map(drop)
     });
 }
 

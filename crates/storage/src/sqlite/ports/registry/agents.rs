@@ -1,13 +1,14 @@
 //! Creates and changes people and agents, suspends, resumes and retires agents, and cancels their cycles.
 //! `agent::registry` decides what is allowed.
 
-use agent::changes::MemoryChange;
+use agent::changes::{MemoryChange, PlanChange};
 use agent::config::{AgentConfig, Urgency};
 use agent::entity::{Entity, EntityKind};
 use agent::event::Trust;
 use agent::id::{AgentId, CycleId};
 use agent::life::Standing;
 use agent::memory::Memory;
+use agent::plan::Plan;
 use agent::port::{Denial, NewAgent, NewHuman};
 use agent::registry::{self, StandingChange, cancel_cycle, change_standing};
 use jiff::Timestamp;
@@ -20,7 +21,8 @@ use crate::sqlite::tables::configs::config_of;
 use crate::sqlite::tables::events::cancel_all;
 use crate::sqlite::tables::facts::{memory, pinned_memories, touch, touch_entity};
 use crate::sqlite::tables::life::open_at;
-use crate::sqlite::tables::notes::{self, end_plans, hold_plans, resume_plans};
+use crate::sqlite::tables::notes;
+use crate::sqlite::tables::plans::{self, end_plans, follow_config, hold_plans, resume_plans};
 use crate::sqlite::tables::rows::{
     STANDINGS, bytes, code_of, entity_row, first, int, kind_code, ms, run, standing_at, to_json, u64_at,
     uuid_or_none, wake_on_code,
@@ -79,7 +81,12 @@ fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: T
     let (inbox_max, debounce) = (config.limits.inbox_max, int(config.debounce));
     let urgency = Some(&config.urgency).filter(|urgency| **urgency != Urgency::default());
     let urgency = urgency.map(to_json).transpose()?;
-    run(db, sql, params![int(rev), wake_on, config.hop_limit, inbox_max, debounce, urgency, agent]).map(drop)
+    run(db, sql, params![int(rev), wake_on, config.hop_limit, inbox_max, debounce, urgency, agent])?;
+    let n = first(db, "SELECT commit_n FROM life WHERE agent = ?", [agent], |row| u64_at(row, 0))?;
+    if follow_config(db, agent, n.unwrap_or(0), &config.plans, at)? {
+        touch(db, agent)?;
+    }
+    Ok(())
 }
 
 pub(super) fn amend_agent(
@@ -136,6 +143,20 @@ pub(super) fn change_memory(
     notes::change_memory(db, row, n, at, Trust::Operator, change)?;
     touch(db, row)?;
     memory(db, row, key)
+}
+
+pub(super) fn change_plan(db: &Connection, agent: AgentId, change: &PlanChange) -> Outcome<Option<Plan>> {
+    let row = known_agent(db, agent)?;
+    let sql = "SELECT a.standing, l.commit_n FROM agent a JOIN life l ON l.agent = a.id WHERE a.id = ?";
+    let found = first(db, sql, [row], |row| Ok((standing_at(row, 0)?, u64_at(row, 1)?)));
+    let (standing, n) = found.map_err(name_agent(agent))?.ok_or_else(|| damaged("it has no life"))?;
+    registry::change_plan(agent, standing, change, &plans::plans(db, row)?)?;
+    plans::change_plan(db, row, n, change)?;
+    touch(db, row)?;
+    match change {
+        PlanChange::Set(plan) => plans::plan(db, row, plan.id),
+        PlanChange::Delete(_) => Ok(None),
+    }
 }
 
 pub(super) fn set_standing(

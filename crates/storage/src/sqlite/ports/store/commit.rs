@@ -18,6 +18,7 @@ use crate::sqlite::tables::facts::{facts, touch};
 use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::{Life, open_at, write};
 use crate::sqlite::tables::messages::space_heads;
+use crate::sqlite::tables::plans::end_plans;
 use crate::sqlite::tables::progress::{ProgressLog, settle};
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
@@ -199,7 +200,7 @@ fn conclude(
     }
     if changes.retire {
         run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;
-        notes::end_plans(db, life.agent, n)?;
+        end_plans(db, life.agent, n)?;
     }
     let now = session.now();
     let (mut inbox, due) = fencing::inbox_after(&life.inbox, &row, changes, now);

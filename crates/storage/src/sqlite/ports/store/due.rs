@@ -3,21 +3,19 @@
 use agent::delivery::is_urgent;
 use agent::event::{Cause, Event, EventData, EventState};
 use agent::id::{AgentId, RootId};
-use agent::life::Plan;
 use agent::limits;
-use agent::plan::{self, Firing};
+use agent::plan::{self, Fired, Firing, Plan};
 use agent::port::{Due, Wakeup};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, damaged_agent};
 use crate::sqlite::tables::events::{Head, admit};
-use crate::sqlite::tables::facts::{plan_at, touch};
+use crate::sqlite::tables::facts::touch;
 use crate::sqlite::tables::held::release;
-use crate::sqlite::tables::notes::put_plan;
+use crate::sqlite::tables::plans::{PLAN, end_plan, plan_at, put_plan};
 use crate::sqlite::tables::rows::{
-    agent_row, all, bytes, first, from_json, key_at, ms, run, time, time_at, to_json, trust_at, u32_at,
-    u64_at, uuid_at,
+    agent_row, all, bytes, first, from_json, key_at, ms, run, time, time_at, to_json, u32_at, u64_at, uuid_at,
 };
 use crate::sqlite::tables::session::Session;
 
@@ -29,8 +27,7 @@ const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
 /// When the next plan is due.
 const NEXT_PLAN: &str = "SELECT min(fire_at) FROM plan WHERE to_commit IS NULL AND fire_at > ?";
 /// Due plans of agents that may run.
-const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at, \
-    p.root, p.hop, p.trust, p.fired FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
+const PLANS: &str = "FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
     WHERE p.to_commit IS NULL AND p.fire_at <= ? ORDER BY p.fire_at LIMIT ?";
 
 /// When the next held event is released by itself.
@@ -65,7 +62,8 @@ pub(super) fn fire_due(
     limit: u32,
 ) -> Outcome<Vec<Wakeup>> {
     let most = limit.min(limits::PLANS_FIRED_MAX);
-    let mut plans = all(db, PLANS, params![ms(now), most + 1], |row| {
+    let sql = format!("SELECT p.agent, e.uuid, l.commit_n, p.root, p.hop, p.fired, {PLAN} {PLANS}");
+    let mut plans = all(db, &sql, params![ms(now), most + 1], |row| {
         let agent = AgentId(uuid_at(row, 1)?);
         DuePlan::at(row, agent).map_err(damaged_agent(agent))
     })?;
@@ -106,20 +104,24 @@ struct DuePlan {
 
 impl DuePlan {
     fn at(row: &Row<'_>, agent: AgentId) -> Outcome<Self> {
-        let cause = Cause { root: RootId(key_at(row, 8)?), hop: u32_at(row, 9)?, trust: trust_at(row, 10)? };
-        let (n, plan) = (u64_at(row, 2)?, plan_at(row, 3)?);
-        Ok(Self { row: row.get(0)?, agent, n, plan, cause, fired: row.get(11)? })
+        let plan = plan_at(row, 6)?;
+        let cause = Cause { root: RootId(key_at(row, 3)?), hop: u32_at(row, 4)?, trust: plan.trust };
+        Ok(Self { row: row.get(0)?, agent, n: u64_at(row, 2)?, plan, cause, fired: row.get(5)? })
     }
 
     fn fire(&self, db: &Connection, session: &Session, now: Timestamp) -> Outcome<Option<Wakeup>> {
-        let Some((event, after)) = plan::fire(&self.plan, &self.cause, now) else {
+        let Some(Fired { event, plan: after }) = plan::fire(&self.plan, &self.cause, now) else {
             // It is not due yet.
             return self.postpone(db, self.plan.next_at.map_or(i64::MAX, ms)).map(|()| None);
+        };
+        let Some(event) = event else {
+            self.put(db, &after, self.fired, now)?;
+            return Ok(None);
         };
         let mut head = Head::read(db, self.row)?;
         let waits = self.fired.map(|seq| waiting(db, self.row, seq)).transpose()?.flatten();
         let (mut fired, mut wake) = (self.fired, None);
-        match (Firing::of(waits.is_some(), head.waiting, head.inbox_max), waits) {
+        match (Firing::of(self.plan.missed, waits.is_some(), head.waiting, head.inbox_max), waits) {
             (Firing::Postpone, _) => {
                 return self.postpone(db, ms(now) + limits::PLAN_POSTPONED_MS).map(|()| None);
             }
@@ -138,9 +140,17 @@ impl DuePlan {
                     .transpose()?;
             }
         }
-        put_plan(db, self.row, self.n, &after, &self.cause, fired)?;
-        touch(db, self.row)?;
+        self.put(db, &after, fired, now)?;
         Ok(wake)
+    }
+
+    /// Writes the plan as it is after firing.
+    fn put(&self, db: &Connection, after: &Plan, fired: Option<i64>, now: Timestamp) -> Outcome<()> {
+        touch(db, self.row)?;
+        let Some(next) = after.next_at else { return end_plan(db, self.row, self.n, after.id) };
+        put_plan(db, self.row, self.n, after, &self.cause, fired)?;
+        // It is due again at once, after the others.
+        if next <= now { self.postpone(db, ms(now) + 1) } else { Ok(()) }
     }
 
     /// Postpones the plan to that time.
@@ -168,7 +178,8 @@ mod tests {
     use agent::config::AgentConfig;
     use agent::event::Trust;
     use agent::id::PlanId;
-    use agent::life::{Schedule, Standing};
+    use agent::life::Standing;
+    use agent::plan::Schedule;
     use agent::port::{Clock, InboxFilter, NewAgent, PageRequest, Reader, Registry, Store};
     use scenario::clock::SimClock;
     use serde_json::json;
@@ -191,7 +202,7 @@ mod tests {
             (DUE, "inbox_due"),
             (NEXT_AGENT, "inbox_due"),
             (NEXT_PLAN, "plan_due"),
-            (PLANS, "plan_due"),
+            (&format!("SELECT 1 {PLANS}"), "plan_due"),
             (NEXT_RELEASE, "event_release"),
             (RELEASE, "event_release"),
             (HELD, "event_held_in"),
@@ -234,7 +245,7 @@ mod tests {
             let schedule = Schedule::Cron { expression: "* * * * *".into(), zone: "UTC".into() };
             let next_at = plan::next_after(&schedule, self.clock.now()).ok();
             let id = PlanId(Uuid::from_u128(n));
-            let plan = Plan { id, name: "look".into(), instruction: "look out".into(), schedule, next_at };
+            let plan = Plan { next_at, ..Plan::new(id, "look", "look out", schedule) };
             let cause = Cause { root: RootId("asked".into()), hop: 3, trust: Trust::Agent };
             self.store.write(move |db, _| put_plan(db, 1, 0, &plan, &cause, None)).await.unwrap();
         }
@@ -359,5 +370,51 @@ mod tests {
             }
         }
         assert_eq!(sizes, [20, 20, 10]);
+    }
+    #[tokio::test]
+    async fn ten_thousand_plans_of_a_hundred_agents_at_one_instant_fire_once_each_within_half_a_second() {
+        let world = World::new(0).await;
+        let agents: Vec<i64> = {
+            for n in 2..=100_u128 {
+                let config: AgentConfig =
+                    serde_json::from_value(json!({"limits": {"inbox_max": 200}})).unwrap();
+                let (id, name, at) = (AgentId(Uuid::from_u128(n)), format!("agent-{n}"), world.clock.now());
+                world
+                    .store
+                    .create_agent(NewAgent { id, name, display_name: String::new(), config, at })
+                    .await
+                    .unwrap();
+            }
+            (1..=100).collect()
+        };
+        world.sql("UPDATE agent SET inbox_max = 200").await;
+        let next_at = Some(world.clock.now() + MINUTE);
+        world
+            .store
+            .write(move |db, _| {
+                for (agent, n) in agents.iter().flat_map(|agent| (0..100_u128).map(move |n| (*agent, n))) {
+                    let id = PlanId(Uuid::from_u128(agent as u128 * 1_000 + n));
+                    let schedule = Schedule::Cron { expression: "* * * * *".into(), zone: "UTC".into() };
+                    let plan = Plan { next_at, ..Plan::new(id, "look", "look out", schedule) };
+                    put_plan(db, agent, 0, &plan, &Cause::default(), None)?;
+                }
+                Ok(())
+            })
+            .await
+            .unwrap();
+        world.clock.advance(MINUTE);
+        let mut woken = 0;
+        for _ in 0..500 {
+            let found = world.store.fire_due(world.clock.now(), 256).await.unwrap().len();
+            assert!(found <= limits::PLANS_FIRED_MAX as usize);
+            woken += found;
+            world.clock.advance(Duration::from_millis(1));
+        }
+        assert_eq!(woken, 10_000);
+        let sql = "SELECT count(*), count(DISTINCT id || '/' || agent) FROM event WHERE state = 0";
+        let counts = world
+            .store
+            .write(move |db, _| first(db, sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))));
+        assert_eq!(counts.await.unwrap(), Some((10_000, 10_000)));
     }
 }
