@@ -10,8 +10,8 @@ use testkit::stubs::{Answer, Stub, Vendor};
 use crate::world::{Server, run};
 
 /// Maximum number of tokens of a request with native tools, and of one with a schema of the reply. The schemas of `recall`
-/// and `read_cycle` take 110 and 260 of them: without these two an agent has nothing but its window. Those of the three tools for plans take 330 and 456: without them
-/// an agent acts only when it is spoken to.
+/// and `read_cycle` take 110 and 260 of them: without these two an agent has nothing but its window. Those of the three tools
+/// for plans take 330 and 456: without them an agent acts only when somebody speaks to it.
 const NATIVE_MAX: u32 = 1_940;
 const SCHEMA_MAX: u32 = 2_742;
 
