@@ -48,7 +48,7 @@ async fn tools_above_the_bound_of_the_model_are_named() {
     let new = NewAgent::new(id, "many", config, world.ports.clock.now());
     world.ports.registry.create_agent(new).await.unwrap();
     let agent = world.get("/v1/agents/many").await.json;
-    assert_eq!(agent["tools_left_out"], json!(["put", "fire", "panics"]));
+    assert_eq!(agent["tools_left_out"], json!(["put", "fire", "panics", "resize"]));
     assert_eq!(world.get("/v1/agents/muhammad").await.json.get("tools_left_out"), None);
 }
 
