@@ -103,14 +103,13 @@ class Worker:
         if signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: self.stop())
-        running = [threading.Event() for _ in range(max(1, at_once))]
-        for busy in running:
-            threading.Thread(target=self._serve, args=(busy,), daemon=True).start()
-        # Waits in pieces, so that signals are handled.
-        while not self._stopping.wait(0.5):
-            pass
-        while any(busy.is_set() for busy in running):
-            time.sleep(0.05)
+        threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(max(1, at_once))]
+        for thread in threads:
+            thread.start()
+        # Each ends after its claim, which may bring a call. Waits in pieces, so that signals are handled.
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.5)
         if self._refusal:
             raise self._refusal
 
@@ -118,14 +117,13 @@ class Worker:
         """Claims no more calls."""
         self._stopping.set()
 
-    def _serve(self, busy):
+    def _serve(self):
         pause, claim = PAUSE_SECONDS[0], uuid.uuid4()
         while not self._stopping.is_set():
             try:
                 claimed = self._claim(claim)
                 pause, claim = PAUSE_SECONDS[0], uuid.uuid4()
                 if claimed is not None:
-                    busy.set()
                     self._run_call(Call(claimed))
             except Refused as refusal:
                 if refusal.code not in PASSING:
@@ -136,8 +134,6 @@ class Worker:
             except OSError as error:
                 log.warning("no server answers at %s: %s", self.url, error)
                 pause = self._rest(pause)
-            finally:
-                busy.clear()
 
     def _rest(self, pause):
         self._stopping.wait(pause)
