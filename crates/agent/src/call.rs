@@ -145,6 +145,13 @@ impl Outcome {
         Self { status: OutcomeStatus::Pending, text, detail: None, trust: None }
     }
 
+    /// Its requester sent an urgent event before the call began.
+    pub fn held_back() -> Self {
+        let text = "not started: an urgent event from the requester of this work arrived first and is shown to you \
+                    next. Nothing was done; decide again.";
+        Self { status: OutcomeStatus::Canceled, text: text.into(), detail: None, trust: None }
+    }
+
     /// The process died after the call had started, and the call must not happen twice.
     pub fn interrupted() -> Self {
         let text = "interrupted; unknown whether it happened. Find out before you try again.";

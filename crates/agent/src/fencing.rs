@@ -96,6 +96,11 @@ pub fn admission(life: &LifeRow, lease: Lease, changes: &Changes) -> Admission {
     if canceled { Admission::Canceled } else { Admission::Write }
 }
 
+/// Whether a call of this cycle may begin: not if it is over or canceled, or its agent may not run.
+pub fn may_begin(life: &LifeRow, cycle: CycleId) -> bool {
+    life.open == Some(cycle) && life.cancel != Some(cycle) && life.standing == Standing::Active
+}
+
 /// Whether a requested cancel refuses this commit. Commits that start something, or end the cycle without regard to the
 /// cancel, are refused. Commits that only record what has already happened are not.
 fn is_refused_by_cancel(changes: &Changes) -> bool {

@@ -2,8 +2,10 @@
 //! that end in `_BYTES` are sizes in bytes.
 
 mod plans;
+mod workers;
 
 pub use plans::*;
+pub use workers::*;
 
 /// Longest handle of an entity or a space, in characters.
 pub const HANDLE_MAX: usize = 40;
@@ -309,18 +311,6 @@ pub const LATE_MS: u64 = 15 * 60 * 1000;
 pub const DETACHED_BATCH: u32 = 32;
 /// Server starts that run a detached call again before it is abandoned.
 pub const DETACHED_ATTEMPTS: u32 = 3;
-/// How long a worker keeps a call without renewing its claim.
-pub const WORKER_LEASE_MS: u64 = 30_000;
-/// Claims of one call that can be repeated, before it is given up.
-pub const WORKER_CLAIMS_PER_CALL: u32 = 5;
-/// Tools of one claim.
-pub const WORKER_TOOLS_PER_CLAIM: usize = 32;
-/// Longest wait of a claim for a call, and its default; shorter than [`REQUEST_MS`].
-pub const WORKER_PATIENCE_MS: u64 = 25_000;
-/// Claims of one key that wait at once; the rest of [`REQUESTS_PER_KEY`] is for renewals and answers.
-pub const WORKER_CLAIMS_PER_KEY: usize = 128;
-/// Longest version of a worker tool.
-pub const WORKER_VERSION_MAX_BYTES: usize = 64;
 /// Text of an outcome in an event; the call's row has the full text.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 

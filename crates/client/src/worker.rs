@@ -69,7 +69,7 @@ impl Worker {
     ///
     /// # Errors
     /// What the server refuses: the key, a tool that is not declared, or one that is declared with another version. A server
-    /// that does not answer is waited for.
+    /// that does not answer is waited for, and so is a tool that was declared before.
     pub async fn run(self) -> Result<()> {
         self.run_until(std::future::pending()).await
     }
@@ -188,11 +188,12 @@ impl Worker {
 async fn serve(worker: Arc<Worker>, mut stopped: watch::Receiver<bool>) -> Result<()> {
     let mut pause = PAUSE_FIRST;
     let mut claim = fresh_claim()?;
+    let mut served = false;
     while !*stopped.borrow() {
         // Not given up when the worker is to stop: the call may be on its way.
         let claimed = worker.claim(claim).await;
         if claimed.is_ok() {
-            claim = fresh_claim()?;
+            (claim, served) = (fresh_claim()?, true);
         }
         match claimed {
             Ok(None) => pause = PAUSE_FIRST,
@@ -201,7 +202,7 @@ async fn serve(worker: Arc<Worker>, mut stopped: watch::Receiver<bool>) -> Resul
                 let result = worker.run_call(&call).await;
                 worker.answer(&call, result).await?;
             }
-            Err(error) if may_pass(&error) => {
+            Err(error) if may_pass(&error) || (served && error.class == ErrorClass::NotFound) => {
                 tokio::select! {
                     _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
                     () = tokio::time::sleep(pause) => {}

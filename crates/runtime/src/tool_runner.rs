@@ -23,6 +23,7 @@ use tracing::Instrument;
 
 use crate::Ports;
 use crate::trace;
+use crate::workers::WantedCall;
 
 /// The context of a cycle's calls; owned, so that outward calls can run beside the loop.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub(crate) struct CallContext {
     root: RootId,
     hop: u32,
     trust: Trust,
+    /// Whether an urgent event of a requester keeps a call that cannot be repeated from beginning.
+    barrier: bool,
     facts: Arc<Facts>,
     tools: Toolset,
     ports: Ports,
@@ -48,6 +51,7 @@ impl CallContext {
             root: root.clone(),
             hop,
             trust: cycle.trust_of_messages(),
+            barrier: cycle.barrier(),
             facts: Arc::new(cycle.facts().clone()),
             tools: tools.clone(),
             ports: ports.clone(),
@@ -63,6 +67,7 @@ impl CallContext {
             root: detached.root.clone(),
             hop: detached.hop,
             trust: Trust::Outside,
+            barrier: false,
             facts: Arc::default(),
             tools: Toolset::of(&*ports.toolbox, Some(std::slice::from_ref(&detached.row.tool))),
             ports: ports.clone(),
@@ -142,7 +147,8 @@ impl CallContext {
     }
 
     async fn offered(&self, row: &CallRow, version: &str) -> Result<Done, ToolError> {
-        let outcome = self.ports.workers.run(&*self.ports.clock, self.agent, row, version).await;
+        let wanted = WantedCall { agent: self.agent, row, version, barrier: self.barrier };
+        let outcome = self.ports.workers.run(&*self.ports.clock, wanted).await;
         Ok(Done { outcome, inward: Inward::default() })
     }
 

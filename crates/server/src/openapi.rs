@@ -27,7 +27,7 @@ step, posts messages in spaces and sleeps again.\n\n\
 Where a path contains an agent, an entity or a space, use its id or its handle. Lists are paged: pass `next` of \
 one page as `cursor`, with the same filters, to get the next page. Every error is a problem document with a stable \
 `code`; every response has the id of its request in `x-request-id`, which is also in the server's log.\n\n\
-**Repeating a request.** Every `POST` takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
+**Repeating a request.** Every `POST` but those of workers takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
 client. The same request with the same key takes effect once, and the repeat is answered from what the first one did, \
 as it is now. The same key with another request is refused (`key_reused`), also at the same time, and also if the \
 first one failed. Keys are remembered for as long as the store exists, apart \
@@ -102,7 +102,8 @@ pub(crate) fn finish(mut document: OpenApi, version: &str) -> Bytes {
 
 /// Adds bounds, the header for repeats, and the responses of an operation.
 fn complete(operation: &mut Value, path: &str, method: &str) {
-    if method == "post" {
+    // A claim has an id of its own, and the others change nothing the second time.
+    if method == "post" && !path.starts_with("/v1/workers/") {
         add_idempotency(operation);
     }
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {

@@ -3,6 +3,7 @@
 use agent::call::Runner;
 use agent::id::{CallId, ClaimId};
 use agent::limits;
+use agent::port::Claimed;
 use axum::http::Method;
 use runtime::node::Signal;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ async fn worker_key(world: &World, tools: &str) -> String {
 /// A call that a worker has claimed.
 async fn claimed(world: &World) -> (CallId, ClaimId) {
     let (call, claim) = (open_call(world, "resize", Runner::Worker).await, ClaimId(world.ports.ids.uuid()));
-    assert_eq!(world.ports.calls.claim(call.clone(), claim).await.unwrap(), Some(1));
+    assert_eq!(world.ports.calls.claim(call.clone(), claim, true).await.unwrap(), Claimed::Given(1));
     (call, claim)
 }
 

@@ -84,6 +84,8 @@ class Worker:
         self._tools = {}
         self._stopping = threading.Event()
         self._refusal = None
+        # Whether the server has ever let this worker claim: then a tool that is not found is being declared anew.
+        self._served = False
         # No proxy from the environment: it would see the key.
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
@@ -122,14 +124,16 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 claimed = self._claim(claim)
-                pause, claim = PAUSE_SECONDS[0], uuid.uuid4()
+                pause, claim, self._served = PAUSE_SECONDS[0], uuid.uuid4(), True
                 if claimed is not None:
                     self._run_call(Call(claimed))
             except Refused as refusal:
-                if refusal.code not in PASSING:
+                declared_anew = self._served and refusal.code == "not_found"
+                if refusal.code not in PASSING and not declared_anew:
                     self._refusal = refusal
                     self.stop()
                     return
+                log.warning("no call is claimed at %s: %s", self.url, refusal)
                 pause = self._rest(pause)
             except OSError as error:
                 log.warning("no server answers at %s: %s", self.url, error)

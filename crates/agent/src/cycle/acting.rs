@@ -194,18 +194,21 @@ impl Cycle {
     /// An urgent event of a requester arrived before an unsafe call started: no unsafe call starts, and the model
     /// decides again after reading the event.
     pub(super) fn hold_back(&mut self, mut acting: Acting) -> State {
-        let text = "not started: an urgent event from the requester of this work arrived first and is shown to you \
-                    next. Nothing was done; decide again.";
-        acting.cancel_unsafe(text);
+        acting.cancel_unsafe(&Outcome::held_back().text);
         self.open.held_back = true;
         self.open.finishing = None;
         State::Acting(acting)
     }
 
-    /// Reports the outcome of an outward call.
+    /// Reports the outcome of an outward call. A canceled one was held back before a worker could claim it.
     pub fn settled(&mut self, call: CallId, outcome: Outcome) {
+        let held_back = outcome.status == OutcomeStatus::Canceled;
         if let State::Acting(acting) = &mut self.state {
             acting.settled(call, outcome);
+            if held_back {
+                let acting = std::mem::take(acting);
+                self.state = self.hold_back(acting);
+            }
         }
     }
 

@@ -176,6 +176,11 @@ impl Cycle {
         self.step_now().map_or(Trust::Outside, |step| self.trust_of_message(step))
     }
 
+    /// Whether an urgent event of a requester keeps a call that cannot be repeated from beginning.
+    pub fn barrier(&self) -> bool {
+        self.pinned.config.barrier
+    }
+
     /// The model of the current step, as the config names it; `None` is the agent's own model.
     pub fn model(&self) -> Option<&str> {
         self.step_now()?.model.as_deref()

@@ -21,6 +21,17 @@ pub enum Finish {
     NotClaimed,
 }
 
+/// What claiming a call for a worker did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// It is the worker's; how often it was claimed, this time included.
+    Given(u32),
+    /// Nothing was written: it is over, it is not for workers, or its agent may not begin a call now.
+    Refused,
+    /// Nothing was written: before it began, its requester sent an urgent event, which the agent must read first.
+    HeldBack,
+}
+
 /// An answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCall {
@@ -82,10 +93,11 @@ pub trait Calls: Send + Sync {
     /// Counts that a detached call is recovered because the process that ran it is gone. Returns how often it was
     /// recovered, or `None` if it is not detached. The count is durable before the call runs again.
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
-    /// Gives an open call of a worker tool to a worker, in place of the one that had it. Returns how often it was
-    /// claimed, this time included, or `None` if it is over or not for workers. The claim is durable before the worker
-    /// hears of it.
-    fn claim(&self, call: CallId, claim: ClaimId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
+    /// Gives an open call of a worker tool to a worker, in place of the one that had it. The claim is durable before the
+    /// worker hears of it. A call of an open cycle that has not begun is refused if the agent is suspended or the cycle
+    /// is canceled, and an unsafe one is held back if `barrier` and its requester has sent an urgent event.
+    fn claim(&self, call: CallId, claim: ClaimId, barrier: bool)
+    -> BoxFuture<'_, Result<Claimed, CallError>>;
     /// The open call whose newest claim this is.
     fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>>;
     /// The call with that id, if workers run it.

@@ -14,7 +14,7 @@ mod tool;
 mod tool_book;
 
 pub use bus::{Bus, Delivered, Listener, Published};
-pub use calls::{CallError, Calls, DetachedCall, Finish, FinishedCall, WorkerCall};
+pub use calls::{CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, WorkerCall};
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;

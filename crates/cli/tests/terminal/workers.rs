@@ -2,7 +2,7 @@
 //! that fails. Without `python3` the tests of that library are skipped.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
@@ -198,34 +198,103 @@ async fn a_python_worker_ends_after_sigterm_when_its_call_is_answered() {
     assert!(tokio::time::timeout(TIMEOUT, status).await.unwrap().unwrap().success());
 }
 
+/// The next request, whole: its head, and a body that ends with `}`.
+fn next_request(listener: &TcpListener) -> (TcpStream, String) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    while !request.ends_with(b"}") {
+        let read = stream.read(&mut buffer).unwrap();
+        request.extend_from_slice(&buffer[..read]);
+    }
+    (stream, String::from_utf8(request).unwrap())
+}
+
+/// The server has given it the call already; nobody else would run it.
 #[test]
-fn a_python_worker_goes_on_after_answers_that_were_cut_off() {
+fn a_python_worker_that_is_told_to_stop_runs_the_call_that_is_on_its_way() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, claims) = mpsc::channel();
+    let Some(mut worker) = PythonWorker::start(&url, "k", &["-c", &serving("return 'small'")]) else {
+        return;
+    };
+    let pid = rustix::process::Pid::from_child(&worker.0);
+    let (sender, finished) = mpsc::channel();
     std::thread::spawn(move || {
-        let cut = [
-            "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{",
-            "HTTP/1.1 409 Conflict\r\ncontent-length: 99\r\n\r\n{",
-            "HTTP/1.1 2",
-            "",
-        ];
-        for answer in cut.into_iter().chain(std::iter::repeat("HTTP/1.1 204 No Content\r\n\r\n")) {
-            let (mut stream, _) = listener.accept().unwrap();
-            // The whole request is in the first segments: a head, and a body that ends with `}`.
-            let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
-            while !request.ends_with(b"}") {
-                let read = stream.read(&mut buffer).unwrap();
-                request.extend_from_slice(&buffer[..read]);
-            }
+        let mut signal = Some(rustix::process::Signal::TERM);
+        loop {
+            let (mut stream, request) = next_request(&listener);
+            let body = match request.lines().next().unwrap_or_default() {
+                "POST /v1/workers/finish HTTP/1.1" => r#"{"taken":true}"#,
+                "POST /v1/workers/claim HTTP/1.1" => {
+                    let signal = signal.take().expect("it claims no more");
+                    rustix::process::kill_process(pid, signal).unwrap();
+                    r#"{"call":"c-1","claim":"k-1","agent":"a-1","tool":"resize","arguments":{},"effect":"unsafe",
+                        "times":1,"lease_ms":30000}"#
+                }
+                other => panic!("{other}"),
+            };
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
             stream.write_all(answer.as_bytes()).unwrap();
-            if sender.send(()).is_err() {
+            if request.contains("/finish") && sender.send(request).is_err() {
                 return;
             }
         }
     });
-    let Some(_worker) = PythonWorker::start(&url, "k", &["-c", &serving("return 1")]) else { return };
-    for number in 1..=6 {
+    let request = finished.recv_timeout(TIMEOUT).expect("it answers the call");
+    assert!(request.contains(r#""call": "c-1""#) && request.contains(r#""output": "small""#), "{request}");
+    assert!(worker.0.wait().unwrap().success());
+}
+
+/// A server whose answers are cut off, or say that a tool which was there is gone: its declaration is being replaced.
+/// Tells of each claim.
+fn unsteady_server() -> (String, mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, claims) = mpsc::channel();
+    std::thread::spawn(move || {
+        let none = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+        let answers = [
+            "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{",
+            "HTTP/1.1 409 Conflict\r\ncontent-length: 99\r\n\r\n{",
+            "HTTP/1.1 2",
+            "",
+            none,
+            "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: 51\r\n\r\n\
+             {\"code\":\"not_found\",\"detail\":\"no tool\",\"status\":404}",
+        ];
+        for answer in answers.into_iter().chain(std::iter::repeat(none)) {
+            let (mut stream, _) = next_request(&listener);
+            // The worker may be gone.
+            if stream.write_all(answer.as_bytes()).is_err() || sender.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    (url, claims)
+}
+
+fn assert_claims(claims: &mpsc::Receiver<()>) {
+    for number in 1..=8 {
         assert!(claims.recv_timeout(TIMEOUT).is_ok(), "it claims no more after {} answers", number - 1);
+    }
+}
+
+#[test]
+fn a_python_worker_goes_on_after_answers_that_say_nothing() {
+    let (url, claims) = unsteady_server();
+    let Some(_worker) = PythonWorker::start(&url, "k", &["-c", &serving("return 1")]) else { return };
+    assert_claims(&claims);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rust_worker_goes_on_after_answers_that_say_nothing() {
+    let (url, claims) = unsteady_server();
+    let client = Client::new(Credentials { url, key: ApiKey::new("k") }).unwrap();
+    let worker = Worker::new(client).tool("resize", "1", |_| async { Ok(Value::Null) });
+    let claimed = tokio::task::spawn_blocking(move || assert_claims(&claims));
+    tokio::select! {
+        ended = worker.run() => panic!("it ended: {ended:?}"),
+        claimed = claimed => claimed.unwrap(),
     }
 }

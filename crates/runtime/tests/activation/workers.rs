@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use agent::call::{CallState, Effect, Outcome};
 use agent::id::{AgentId, CallId, ClaimId, SpaceId};
+use agent::life::Standing;
 use agent::limits;
 use agent::port::{
-    BoxFuture, CallError, Calls, DetachedCall, Finish, FinishedCall, StoreError, Tool, Toolbox, WorkerCall,
+    BoxFuture, CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, StoreError, Tool, Toolbox,
+    WorkerCall,
 };
 use agent::prompt::Prompt;
 use models::scripted::Script;
@@ -294,9 +296,14 @@ impl Calls for SilentCalls {
         self.0.take_up(call)
     }
 
-    fn claim(&self, call: CallId, claim: ClaimId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
+    fn claim(
+        &self,
+        call: CallId,
+        claim: ClaimId,
+        barrier: bool,
+    ) -> BoxFuture<'_, Result<Claimed, CallError>> {
         Box::pin(async move {
-            self.0.claim(call, claim).await?;
+            self.0.claim(call, claim, barrier).await?;
             std::future::pending().await
         })
     }
@@ -350,4 +357,35 @@ async fn a_claim_whose_request_is_dropped_leaves_the_call_to_others() {
     drop(dropped);
     let claimed = claim(&fixture, "order").await.expect("nobody heard of the first claim");
     assert_eq!(answer(&fixture, &claimed, "ok").await, WorkerAnswer::Taken);
+}
+
+/// Whoever asked for it may take it back as long as no worker has it.
+#[tokio::test]
+async fn an_unsafe_call_is_held_back_from_workers_by_an_urgent_event_of_its_requester() {
+    let (fixture, ada, lobby) = called(Effect::Unsafe, "slow").await;
+    let husam = fixture.world.messages(lobby).await.unwrap()[0].sender;
+    fixture.world.say(husam, lobby, "stop!").await.unwrap();
+    assert_eq!(claim(&fixture, "slow").await, None);
+    fixture.world.quiet().await.unwrap();
+    let open = fixture.world.reader().open_calls(ada).await.unwrap();
+    assert_eq!(open, [], "the agent decides again");
+    assert_eq!(fixture.world.ports().workers.counts("slow"), Default::default());
+    assert!(posted(&fixture, lobby).await.iter().any(|text| text.contains("not started: an urgent event")));
+}
+
+/// A call that has not begun waits until its agent may run again.
+#[tokio::test]
+async fn workers_get_no_call_of_a_suspended_agent_until_it_is_resumed() {
+    let (fixture, ada, _) = called(Effect::Unsafe, "slow").await;
+    let (ports, node) = (fixture.world.ports(), fixture.world.node().unwrap());
+    ports.registry.set_standing(ada, Standing::Suspended, ports.clock.now()).await.unwrap();
+    node.suspend(ada);
+    for _ in 0..3 {
+        assert_eq!(claim(&fixture, "slow").await, None);
+        pass(&fixture, 2 * limits::WORKER_REFUSED_MS).await;
+    }
+    ports.registry.set_standing(ada, Standing::Active, ports.clock.now()).await.unwrap();
+    node.resume(ada);
+    pass(&fixture, 2 * limits::WORKER_REFUSED_MS).await;
+    assert_eq!(claim(&fixture, "slow").await.map(|claimed| claimed.times), Some(1));
 }

@@ -14,9 +14,9 @@ use agent::entry::Entry;
 use agent::id::{AgentId, CallId, ClaimId, CycleId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
-    Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, DetachedCall, Due, Finish, FinishedCall,
-    Lookup, Messages, Recall, RecallError, RecallQuery, Recalled, Registry as _, RequestKey, Store,
-    StoreError, Wakeup, WorkerCall,
+    Accept, Accepted, BoxFuture, CallError, Calls, Claimed, Clock as _, DetachedCall, Due, Finish,
+    FinishedCall, Lookup, Messages, Recall, RecallError, RecallQuery, Recalled, Registry as _, RequestKey,
+    Store, StoreError, Wakeup, WorkerCall,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -363,8 +363,13 @@ impl Calls for Port {
         Box::pin(async move { done.await?.map_err(CallError::Unknown) })
     }
 
-    fn claim(&self, call: CallId, claim: ClaimId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
-        let done = self.write(None, move |sqlite| known(now(sqlite.claim(call, claim))));
+    fn claim(
+        &self,
+        call: CallId,
+        claim: ClaimId,
+        barrier: bool,
+    ) -> BoxFuture<'_, Result<Claimed, CallError>> {
+        let done = self.write(None, move |sqlite| known(now(sqlite.claim(call, claim, barrier))));
         Box::pin(async move { done.await?.map_err(CallError::Unknown) })
     }
 

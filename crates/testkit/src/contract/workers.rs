@@ -2,9 +2,10 @@
 
 use agent::call::{CallRow, CallState, Outcome, OutcomeStatus, Runner};
 use agent::changes::{CallChange, CommitKind};
-use agent::event::{EventData, EventKind};
+use agent::event::{EventData, EventKind, Principal};
 use agent::id::{CallId, ClaimId};
-use agent::port::{Finish, FinishedCall};
+use agent::life::{Requester, Standing};
+use agent::port::{Claimed, Finish, FinishedCall};
 use uuid::Uuid;
 
 use super::Backend;
@@ -40,13 +41,13 @@ pub async fn a_call_of_workers_is_claimed_by_one_at_a_time_and_answered_by_its_n
     let (_, id) = cycle_with_workers_call(&w, true).await;
     assert_eq!(w.wake(w.ada).await.calls[0].claim, None);
     assert_eq!(finish(&w, &id, claim(1), "too early").await, Finish::NotClaimed);
-    assert_eq!(w.b.calls.claim(id.clone(), claim(1)).await.unwrap(), Some(1));
+    assert_eq!(w.b.calls.claim(id.clone(), claim(1), true).await.unwrap(), Claimed::Given(1));
     let row = w.wake(w.ada).await.calls.remove(0);
     assert_eq!((row.runner, row.claim, row.state), (Runner::Worker, Some(claim(1)), CallState::Started));
     let found = w.b.calls.worker_call(id.clone()).await.unwrap().unwrap();
     assert_eq!((found.agent, found.row, found.times), (w.ada, row, 1));
     assert_eq!(w.b.calls.claimed(claim(1)).await.unwrap().unwrap().row.id, id);
-    assert_eq!(w.b.calls.claim(id.clone(), claim(2)).await.unwrap(), Some(2));
+    assert_eq!(w.b.calls.claim(id.clone(), claim(2), true).await.unwrap(), Claimed::Given(2));
     assert_eq!(w.b.calls.claimed(claim(1)).await.unwrap(), None, "it has another claim");
     assert_eq!(finish(&w, &id, claim(1), "of the first").await, Finish::NotClaimed);
     assert!(matches!(finish(&w, &id, claim(2), "of the second").await, Finish::Awaited(..)));
@@ -64,16 +65,41 @@ pub async fn only_open_calls_of_workers_can_be_claimed(b: Backend) {
     let mut settle = driver.changes(CommitKind::Settle);
     settle.call_changes = vec![change];
     driver.commit(&w, settle).await;
-    assert_eq!(w.b.calls.claim(id.clone(), claim(1)).await.unwrap(), Some(1));
+    assert_eq!(w.b.calls.claim(id.clone(), claim(1), true).await.unwrap(), Claimed::Given(1));
     assert_eq!(w.b.calls.worker_call(id.clone()).await.unwrap().unwrap().row.state, CallState::Detached);
     assert!(matches!(finish(&w, &id, claim(1), "late").await, Finish::Late(..)));
-    assert_eq!(w.b.calls.claim(id, claim(2)).await.unwrap(), None, "it is over");
+    assert_eq!(w.b.calls.claim(id, claim(2), true).await.unwrap(), Claimed::Refused, "it is over");
     let closing = driver.closing();
     driver.commit(&w, closing).await;
     let (_, own) = cycle_with_call(&w, true).await;
-    assert_eq!(w.b.calls.claim(own.clone(), claim(3)).await.unwrap(), None, "the server runs it");
+    assert_eq!(
+        w.b.calls.claim(own.clone(), claim(3), true).await.unwrap(),
+        Claimed::Refused,
+        "the server runs it"
+    );
     assert_eq!(w.b.calls.worker_call(own).await.unwrap(), None);
-    assert_eq!(w.b.calls.claim(CallId("c-nothing".into()), claim(4)).await.unwrap(), None);
+    assert_eq!(w.b.calls.claim(CallId("c-nothing".into()), claim(4), true).await.unwrap(), Claimed::Refused);
+}
+
+/// What refuses the start of a call in this process refuses its claim. One that has begun stays its worker's.
+pub async fn a_call_that_may_not_begin_is_given_to_no_worker(b: Backend) {
+    let w = world(b).await;
+    let (mut driver, id) = cycle_with_workers_call(&w, true).await;
+    let claimed = async |n, barrier| w.b.calls.claim(id.clone(), claim(n), barrier).await.unwrap();
+    w.b.registry.set_standing(w.ada, Standing::Suspended, at(1_500)).await.unwrap();
+    assert_eq!(claimed(1, true).await, Claimed::Refused, "its agent is suspended");
+    w.b.registry.set_standing(w.ada, Standing::Active, at(1_600)).await.unwrap();
+    let requester = Requester { principal: Principal::Entity(w.husam), space: Some(w.family) };
+    driver.open.requesters = vec![requester];
+    let settle = driver.changes(CommitKind::Settle);
+    driver.commit(&w, settle).await;
+    w.post(w.family, "stop!").await;
+    assert_eq!(claimed(2, true).await, Claimed::HeldBack);
+    assert_eq!(w.wake(w.ada).await.calls[0].state, CallState::Planned, "nothing was written");
+    assert_eq!(claimed(3, false).await, Claimed::Given(1), "the agent has no barrier");
+    assert_eq!(claimed(4, true).await, Claimed::Given(2), "it has begun");
+    w.b.registry.set_standing(w.ada, Standing::Suspended, at(1_700)).await.unwrap();
+    assert_eq!(claimed(5, true).await, Claimed::Given(3), "it has begun");
 }
 
 /// Whoever gives a call up may not know of a claim that has just been made; the store does.
@@ -82,7 +108,7 @@ pub async fn a_call_that_is_given_up_gets_another_outcome_if_a_worker_has_it(b: 
     for claimed in [false, true] {
         let (mut driver, id) = cycle_with_workers_call(&w, true).await;
         if claimed {
-            assert_eq!(w.b.calls.claim(id.clone(), claim(1)).await.unwrap(), Some(1));
+            assert_eq!(w.b.calls.claim(id.clone(), claim(1), true).await.unwrap(), Claimed::Given(1));
         }
         let (outcome, if_claimed) = (Outcome::not_claimed(5), Some(Outcome::abandoned()));
         let given_up = FinishedCall { id: id.clone(), outcome, at: at(2_000), claim: None, if_claimed };
@@ -100,7 +126,7 @@ pub async fn a_call_that_is_given_up_gets_another_outcome_if_a_worker_has_it(b: 
 pub async fn what_a_worker_says_after_all_is_an_event_if_its_agent_was_told_nothing_better(b: Backend) {
     let w = world(b).await;
     let (mut driver, id) = cycle_with_workers_call(&w, true).await;
-    assert_eq!(w.b.calls.claim(id.clone(), claim(1)).await.unwrap(), Some(1));
+    assert_eq!(w.b.calls.claim(id.clone(), claim(1), true).await.unwrap(), Claimed::Given(1));
     let change = CallChange { id: id.clone(), state: CallState::Done, outcome: Some(Outcome::abandoned()) };
     let mut settle = driver.changes(CommitKind::Settle);
     settle.call_changes = vec![change];

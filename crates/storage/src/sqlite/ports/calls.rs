@@ -1,14 +1,15 @@
 //! Outcomes from outside the cycle: compare-and-set on the call row, so the first one wins.
 
 use agent::answers::{self, Destination};
-use agent::call::{CallRow, CallState, Outcome as Answer};
+use agent::call::{CallRow, CallState, Effect, Outcome as Answer};
 use agent::changes::Notifications;
 use agent::event::EventState;
+use agent::fencing;
 use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, CallError, Calls, CanceledCall, Denial, DetachedCall, Finish, FinishedCall, StoreError,
-    Wakeup, WorkerCall,
+    BoxFuture, CallError, Calls, CanceledCall, Claimed, Denial, DetachedCall, Finish, FinishedCall,
+    StoreError, Wakeup, WorkerCall,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -19,9 +20,10 @@ use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::calls::{self, cause_at, detached, of_agent};
 use crate::sqlite::tables::events::{Head, admit};
+use crate::sqlite::tables::life::Life;
 use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{show, waits};
+use crate::sqlite::tables::{show, urgent, waits};
 
 impl Calls for Sqlite {
     fn detached(
@@ -43,8 +45,16 @@ impl Calls for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn claim(&self, call: CallId, claim: ClaimId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
-        let done = self.write(move |db, _| calls::claim(db, &call, claim));
+    fn claim(
+        &self,
+        call: CallId,
+        claim: ClaimId,
+        barrier: bool,
+    ) -> BoxFuture<'_, Result<Claimed, CallError>> {
+        let done = self.write(move |db, _| match may_be_claimed(db, &call, barrier)? {
+            Some(refusal) => Ok(refusal),
+            None => Ok(calls::claim(db, &call, claim)?.map_or(Claimed::Refused, Claimed::Given)),
+        });
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -63,6 +73,24 @@ impl Calls for Sqlite {
         let done = self.write(move |db, session| finish(db, session, &answer));
         Box::pin(async move { done.await?.ok_or(CallError::Unknown(id)) })
     }
+}
+
+/// What stands in the way of a worker that wants the call. One that has begun, or that no cycle waits for, goes on.
+fn may_be_claimed(db: &Connection, call: &CallId, barrier: bool) -> Outcome<Option<Claimed>> {
+    let sql = "SELECT e.uuid, c.cycle, c.effect FROM call c JOIN entity e ON e.id = c.agent \
+               WHERE c.id = ? AND c.state = 'planned'";
+    let planned = first(db, sql, [&call.0], |row| {
+        let effect: String = row.get(2)?;
+        Ok((AgentId(uuid_at(row, 0)?), CycleId(uuid_at(row, 1)?), effect == Effect::Unsafe.as_str()))
+    })?;
+    let Some((agent, cycle, is_unsafe)) = planned else { return Ok(None) };
+    let Some(life) = Life::read(db, agent)? else { return Ok(Some(Claimed::Refused)) };
+    if !fencing::may_begin(&life.row, cycle) {
+        return Ok(Some(Claimed::Refused));
+    }
+    let held_back =
+        barrier && is_unsafe && urgent::waits_of(db, &life, &urgent::requesters(db, life.agent)?)?;
+    Ok(held_back.then_some(Claimed::HeldBack))
 }
 
 /// A call, with what is needed of its agent.

@@ -8,6 +8,7 @@ use agent::life::Requester;
 use agent::limits;
 use rusqlite::{Connection, Row, params};
 
+use super::life::Life;
 use super::rows::{all, first, from_json, int, principal_at, principal_columns, u32_at, u64_at};
 use super::sums;
 use crate::sqlite::engine::fault::Outcome;
@@ -44,10 +45,7 @@ pub(crate) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<i64>>
     if urgent.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = "SELECT requesters FROM life WHERE agent = ?";
-    let requesters = first(db, sql, [agent], |row| Ok(row.get::<_, Option<String>>(0)?))?.flatten();
-    let requesters: Vec<Requester> =
-        requesters.map(|text| from_json(&text, "requesters")).transpose()?.unwrap_or_default();
+    let requesters = requesters(db, agent)?;
     let near = all(db, NEAR, params![agent, limits::URGENT_LOOK_MAX], seq_and_hash_at)?;
     let senders = urgent.iter().map(|(seq, sender)| (*seq, sender));
     let (mut found, mut bytes) = (Vec::new(), 0);
@@ -83,6 +81,22 @@ fn seq_and_hash_at(row: &Row<'_>) -> Outcome<(u64, i64)> {
     Ok((u64_at(row, 0)?, row.get(1)?))
 }
 
+/// Whether an urgent event waits, not taken, from one of these requesters of the open cycle.
+pub(crate) fn waits_of(db: &Connection, life: &Life, requesters: &[Requester]) -> Outcome<bool> {
+    if life.inbox.waiting <= life.inbox.taken || !any(db, life.agent)? {
+        return Ok(false);
+    }
+    let senders: Vec<&Principal> = requesters.iter().map(|requester| &requester.principal).collect();
+    any_of(db, life.agent, &senders)
+}
+
+/// For whom the open cycle works.
+pub(crate) fn requesters(db: &Connection, agent: i64) -> Outcome<Vec<Requester>> {
+    let sql = "SELECT requesters FROM life WHERE agent = ?";
+    let requesters = first(db, sql, [agent], |row| Ok(row.get::<_, Option<String>>(0)?))?.flatten();
+    Ok(requesters.map(|text| from_json(&text, "requesters")).transpose()?.unwrap_or_default())
+}
+
 /// Whether an urgent event waits that is not taken.
 pub(crate) fn any(db: &Connection, agent: i64) -> Outcome<bool> {
     Ok(db.prepare_cached(ANY)?.exists([agent])?)
@@ -90,7 +104,7 @@ pub(crate) fn any(db: &Connection, agent: i64) -> Outcome<bool> {
 
 /// Whether an urgent event of one of these senders waits that is not taken. This reads the rows and not a list of
 /// waiting events: a list is bounded, and a "stop" beyond its end would be missed.
-pub(crate) fn any_of(db: &Connection, agent: i64, senders: &[&Principal]) -> Outcome<bool> {
+fn any_of(db: &Connection, agent: i64, senders: &[&Principal]) -> Outcome<bool> {
     let mut statement = db.prepare_cached(ANY_OF)?;
     for sender in senders {
         let (kind, principal) = principal_columns(sender);

@@ -2,7 +2,6 @@
 //! `post` write the parts. `agent::fencing` decides who may write, and the new values of the rows.
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Glance, News, Notifications};
-use agent::event::Principal;
 use agent::fencing::{self, Admission, AuditRow, DueFrom, Post, was_written};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Standing};
@@ -39,8 +38,11 @@ pub(super) fn commit(
         Admission::Lost => return Err(Fault::Lost),
         Admission::Canceled => return Err(Fault::Canceled),
     }
-    if changes.barrier && barred(db, &life, changes)? {
-        return Err(Fault::Barred);
+    if changes.barrier {
+        let requesters = changes.open.as_ref().map_or(&[][..], |open| &open.requesters);
+        if urgent::waits_of(db, &life, requesters)? {
+            return Err(Fault::Barred);
+        }
     }
     let answered = calls::answered_before(db, life.agent, &changes.call_changes)?;
     if !answered.is_empty() {
@@ -81,16 +83,6 @@ pub(super) fn commit(
     }
     let notifications = Notifications { messages: show::with_sender(db, messages)?, wake, progress: moved };
     Ok((CommitOutcome::Committed { n, glance }, notifications))
-}
-
-/// Whether an urgent event waits, not taken, from a sender whose event the open cycle processes.
-fn barred(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
-    if life.inbox.waiting <= life.inbox.taken || !urgent::any(db, life.agent)? {
-        return Ok(false);
-    }
-    let requesters = changes.open.as_ref().map_or(&[][..], |open| &open.requesters);
-    let senders: Vec<&Principal> = requesters.iter().map(|requester| &requester.principal).collect();
-    urgent::any_of(db, life.agent, &senders)
 }
 
 /// For a commit that was perhaps written before: the audit shows whether it was.
