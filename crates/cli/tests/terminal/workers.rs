@@ -260,7 +260,7 @@ fn unsteady_server() -> (String, mpsc::Receiver<()>) {
             "HTTP/1.1 2",
             "",
             none,
-            "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: 51\r\n\r\n\
+            "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: 52\r\n\r\n\
              {\"code\":\"not_found\",\"detail\":\"no tool\",\"status\":404}",
         ];
         for answer in answers.into_iter().chain(std::iter::repeat(none)) {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use agent::limits;
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-    Implementation, JsonObject, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
+    Implementation, JsonObject, PingRequest, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, Peer, RunningService, ServiceError,
@@ -19,7 +19,7 @@ use rmcp::service::{
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rmcp::transport::{DynamicTransportError, Transport};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::McpLimits;
 use super::config::McpServerConfig;
@@ -226,22 +226,64 @@ impl Connection {
     }
 
     /// Calls a tool. Dropping the future tells the server that nobody waits any longer.
-    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, Failure> {
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        patience: Duration,
+    ) -> Result<CallToolResult, Failure> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let calling = timeout(self.limits.call, self.peer().call_tool_once(params)).await;
-        match self.understood(calling.map_err(|_| self.late("answer", self.limits.call))?).await? {
+        match self.answered(self.peer().call_tool_once(params), patience).await? {
             CallToolResponse::Complete(result) => Ok(result),
             _ => Err(self.wants_more()),
         }
     }
 
     /// Reads a resource.
-    pub(super) async fn read(&self, uri: &str) -> Result<ReadResourceResult, Failure> {
+    pub(super) async fn read(&self, uri: &str, patience: Duration) -> Result<ReadResourceResult, Failure> {
         let params = ReadResourceRequestParams::new(uri);
-        let reading = timeout(self.limits.call, self.peer().read_resource_once(params)).await;
-        match self.understood(reading.map_err(|_| self.late("answer", self.limits.call))?).await? {
+        match self.answered(self.peer().read_resource_once(params), patience).await? {
             ReadResourceResponse::Complete(result) => Ok(result),
             _ => Err(self.wants_more()),
+        }
+    }
+
+    /// Waits for an answer, which may take long. After `patience` the server is asked again and again whether it lives: one
+    /// that does not even answer that is given up.
+    async fn answered<T>(
+        &self,
+        asking: impl Future<Output = Result<T, ServiceError>>,
+        patience: Duration,
+    ) -> Result<T, Failure> {
+        let hung = async {
+            loop {
+                sleep(patience).await;
+                let ping = self.peer().send_request(ClientRequest::PingRequest(PingRequest::default()));
+                // An error is an answer, too.
+                if timeout(self.limits.ping, ping).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let answer = tokio::select! {
+            answer = timeout(self.limits.call, asking) => answer,
+            () = hung => {
+                let text = format!(
+                    "the MCP server `{}` hangs: it gave no answer within {} ms, and does not say that it lives; it is \
+                     started again for the next call",
+                    self.server,
+                    patience.as_millis()
+                );
+                return Err(Failure::new(Known::Hung, text));
+            }
+        };
+        self.understood(answer.map_err(|_| self.late("answer", self.limits.call))?).await
+    }
+
+    /// Ends its process.
+    pub(super) fn end(&self) {
+        if let Some(process) = &self.process {
+            process.end();
         }
     }
 
@@ -289,9 +331,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // The task that reads from the process ends later.
-        if let Some(process) = &self.process {
-            process.end();
-        }
+        self.end();
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) enum Known {
     Expired,
     /// It may have happened, but no answer came.
     Lost,
+    /// As [`Known::Lost`], and the server does not even say that it lives.
+    Hung,
     /// The server answered.
     Answered,
 }
@@ -22,7 +24,7 @@ pub(super) enum Known {
 impl Known {
     /// The same of a call, if the question before it failed.
     pub(super) fn before_call(self) -> Self {
-        if self == Self::Lost { Self::NotSent } else { self }
+        if matches!(self, Self::Lost | Self::Hung) { Self::NotSent } else { self }
     }
 }
 
@@ -52,7 +54,7 @@ impl Failure {
 
     /// What the model reads: an error, or an unknown outcome if the effect must not happen twice and may have happened.
     pub(super) fn outcome(self, effect: Effect) -> Result<Outcome, ToolError> {
-        if effect == Effect::Unsafe && self.known == Known::Lost {
+        if effect == Effect::Unsafe && matches!(self.known, Known::Lost | Known::Hung) {
             let operator = self.operator.map(|errors| format!("{}\n{errors}", self.text));
             return Ok(Outcome { detail: operator, ..http::unknown(&self.text) });
         }

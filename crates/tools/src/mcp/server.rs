@@ -37,6 +37,8 @@ pub struct McpLimits {
     pub list: Duration,
     /// To answer one call. A cycle stops waiting after the tool's own time-out, but a late answer still becomes an event.
     pub call: Duration,
+    /// To say that it lives, when a call takes longer than the tool's time-out.
+    pub ping: Duration,
 }
 
 impl Default for McpLimits {
@@ -45,6 +47,7 @@ impl Default for McpLimits {
             start: Duration::from_millis(limits::MCP_START_MS),
             list: Duration::from_millis(limits::MCP_LIST_MS),
             call: Duration::from_millis(limits::LATE_MS),
+            ping: Duration::from_millis(limits::MCP_PING_MS),
         }
     }
 }
@@ -152,7 +155,7 @@ impl McpServer {
 
     /// The text of a resource.
     pub async fn read_resource(&self, uri: &str) -> Result<String, ToolError> {
-        let (result, mask) = self.read(uri, Timestamp::now()).await?;
+        let (result, mask) = self.read(uri, self.limits.list, Timestamp::now()).await?;
         Ok(super::answer::resource(result, &mask))
     }
 
@@ -183,17 +186,21 @@ impl McpServer {
         self.current.lock().await.take();
     }
 
-    /// Calls a tool of the server, if it still describes it as it was approved.
+    /// Calls a tool of the server, if it still describes it as it was approved. Whoever calls waits for `patience`; after
+    /// that the server is asked whether it lives.
     pub(super) async fn call(
         &self,
         tool: &McpDescription,
         arguments: &JsonObject,
+        patience: Duration,
         now: Timestamp,
     ) -> Result<(CallToolResult, Arc<Mask>), Failure> {
         let _place = self.turns.take(&self.name, now).await.map_err(Failure::not_sent)?;
-        let first = self.call_once(tool, arguments).await;
+        let first = self.call_once(tool, arguments, patience).await;
         match first {
-            Err(failure) if failure.known == Known::Expired => self.call_once(tool, arguments).await,
+            Err(failure) if failure.known == Known::Expired => {
+                self.call_once(tool, arguments, patience).await
+            }
             other => other,
         }
     }
@@ -202,6 +209,7 @@ impl McpServer {
         &self,
         tool: &McpDescription,
         arguments: &JsonObject,
+        patience: Duration,
     ) -> Result<(CallToolResult, Arc<Mask>), Failure> {
         let connection = self.connection().await?;
         let checked = connection.check(tool).await;
@@ -210,7 +218,7 @@ impl McpServer {
             self.note(&connection, Some(&failure)).await;
             return Err(Failure { known: failure.known.before_call(), ..failure });
         }
-        let result = connection.call(&tool.name, arguments.clone()).await;
+        let result = connection.call(&tool.name, arguments.clone(), patience).await;
         self.note(&connection, result.as_ref().err()).await;
         Ok((result?, Arc::clone(&connection.mask)))
     }
@@ -218,11 +226,12 @@ impl McpServer {
     pub(super) async fn read(
         &self,
         uri: &str,
+        patience: Duration,
         now: Timestamp,
     ) -> Result<(ReadResourceResult, Arc<Mask>), Failure> {
         let _place = self.turns.take(&self.name, now).await.map_err(Failure::not_sent)?;
         let connection = self.connection().await?;
-        let result = connection.read(uri).await;
+        let result = connection.read(uri, patience).await;
         self.note(&connection, result.as_ref().err()).await;
         Ok((result?, Arc::clone(&connection.mask)))
     }
@@ -283,6 +292,11 @@ impl McpServer {
     async fn note(&self, connection: &Connection, failure: Option<&Failure>) {
         let is_useless = match failure {
             Some(failure) if failure.known == Known::Expired => true,
+            Some(failure) if failure.known == Known::Hung => {
+                lock(&self.health).failed(&failure.text, Some(connection.number));
+                connection.end();
+                true
+            }
             Some(failure) if failure.known != Known::Answered => {
                 let ended = connection.is_closed().then_some(connection.number);
                 lock(&self.health).failed(&failure.text, ended)

@@ -114,6 +114,7 @@ fn serve() {
                     "refuse",
                     "die",
                     "hang",
+                    "stop",
                     "flood",
                     "garbage",
                     "giant",
@@ -172,6 +173,12 @@ fn called(id: &Value, params: &Value, heard: &mut Heard) {
             std::process::exit(3);
         }
         "hang" => {}
+        "stop" => {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            loop {
+                std::thread::park();
+            }
+        }
         "read" => {
             text(id, &format!("{:?}", std::fs::read_to_string(given["text"].as_str().unwrap_or_default())))
         }

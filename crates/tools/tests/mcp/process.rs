@@ -16,8 +16,8 @@ async fn tools_of_all_pages_are_listed_and_called() {
     let server = server(config("plain", json!({})));
     let tools = approved(&server).await;
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!((names[0], names[1], names.len()), ("echo", "env", 17));
-    assert_eq!(names[16], "read_resource");
+    assert_eq!((names[0], names[1], names.len()), ("echo", "env", 18));
+    assert_eq!(names[17], "read_resource");
 
     let said = call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap();
     assert_eq!((said.status, said.text.as_str()), (OutcomeStatus::Ok, "you said \"hi\""));
@@ -135,6 +135,26 @@ async fn a_call_that_nobody_waits_for_is_cancelled_at_the_server() {
     let told = call(&server, &tools, "waits", json!({})).await.unwrap();
     assert!(told.text.starts_with("[\""), "{}", told.text);
     assert!(call(&server, &tools, "echo", json!({})).await.is_ok());
+}
+
+/// A call may take longer than its time-out, but not beside a server that has stopped to answer anything.
+#[tokio::test]
+async fn a_server_that_hangs_is_ended_and_started_again_for_the_next_call() {
+    let limits = McpLimits { ping: Duration::from_millis(300), ..McpLimits::default() };
+    let server = server(config("plain", json!({"timeout": "100ms"})));
+    let server = std::sync::Arc::new(std::sync::Arc::try_unwrap(server).unwrap().with_limits(limits));
+    let tools = approved(&server).await;
+    let (hung, other) =
+        tokio::join!(call(&server, &tools, "stop", json!({})), call(&server, &tools, "hang", json!({})));
+    for ended in [hung.unwrap(), other.unwrap()] {
+        assert_eq!(ended.status, OutcomeStatus::Unknown);
+        assert!(
+            ended.text.contains("hangs: it gave no answer within 100 ms") || ended.text.contains("failed:"),
+            "{}",
+            ended.text
+        );
+    }
+    assert_eq!(call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap().text, "you said \"hi\"");
 }
 
 #[tokio::test]
