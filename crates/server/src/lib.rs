@@ -29,6 +29,7 @@ mod refusal;
 mod routes;
 mod serve;
 mod stream;
+mod takeover;
 
 pub use app_state::{KeySource, Options};
 pub use serve::serve;

@@ -26,7 +26,7 @@ use crate::gate::Refused;
 use crate::problem::Problem;
 use crate::quota::Crowded;
 use crate::refusal::{Exchanges, RefusalSocket, until_written};
-use crate::stream::{OpenedStream, SocketTakeover};
+use crate::takeover::{OwnsSocket, SocketTakeover};
 
 /// Serves until `shutdown`. Then it accepts no more connections, gives requests in progress a bounded time to
 /// finish, and returns.
@@ -86,19 +86,18 @@ fn handle_connection(
     let _ = stream.set_nodelay(true);
     let http = Box::pin(serve_http(stream, router, (shutdown, abort.clone()), crowded));
     async move {
-        let Some((opened, head, stream)) = http.await else { return };
-        let streaming = Box::pin(opened.serve(head, stream));
+        let Some((owner, head, stream)) = http.await else { return };
         tokio::select! {
-            () = streaming => {}
+            () = owner.serve(head, stream) => {}
             () = abort.cancelled() => {}
         }
     }
 }
 
-/// A stream that takes over its connection, the head of its response, and the socket.
-type Handover = (OpenedStream, Parts, TcpStream);
+/// What takes over a connection, the head of its response, and the socket.
+type Handover = (Box<dyn OwnsSocket>, Parts, TcpStream);
 
-/// Serves HTTP requests until the connection ends or a stream takes it over.
+/// Serves HTTP requests until the connection ends or a response takes it over.
 async fn serve_http(
     stream: TcpStream,
     router: Router,
@@ -140,43 +139,44 @@ async fn serve_http(
     tokio::select! {
         // A broken connection is not an error of the server.
         _ = &mut connection => return None,
-        (opened, head) = &mut taken => {
-            return Some((opened, head, connection.into_parts().io.into_inner().into_inner()));
+        (owner, head) = &mut taken => {
+            return Some((owner, head, connection.into_parts().io.into_inner().into_inner()));
         }
         () = abort.cancelled() => return None,
         () = shutdown.cancelled() => Pin::new(&mut connection).graceful_shutdown(),
     }
     tokio::select! {
         _ = &mut connection => None,
-        (opened, head) = taken => Some((opened, head, connection.into_parts().io.into_inner().into_inner())),
+        (owner, head) = taken => Some((owner, head, connection.into_parts().io.into_inner().into_inner())),
         () = abort.cancelled() => None,
     }
 }
 
-/// Sends the stream that takes over the connection.
-type HandoverSender = oneshot::Sender<(OpenedStream, Parts)>;
+/// Sends what takes over the connection.
+type HandoverSender = oneshot::Sender<(Box<dyn OwnsSocket>, Parts)>;
 
-/// The router's response. If a stream takes over the connection, the future never ends.
+/// The router's response. If it takes over the connection, the future never ends.
 fn respond(
     router: Router,
     mut request: Request<Incoming>,
     first: &Mutex<Option<HandoverSender>>,
 ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
     let sender = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // A response to `HEAD` has no body.
     let takeover =
-        sender.filter(|_| request.method() == Method::GET).map(|sender| (sender, SocketTakeover::default()));
+        sender.filter(|_| request.method() != Method::HEAD).map(|sender| (sender, SocketTakeover::default()));
     if let Some((_, takeover)) = &takeover {
         request.extensions_mut().insert(takeover.clone());
     }
     let router = TowerToHyperService::new(router);
     async move {
         let response = router.call(request).await?;
-        let Some((sender, opened)) = takeover.and_then(|(sender, takeover)| Some((sender, takeover.take()?)))
+        let Some((sender, owner)) = takeover.and_then(|(sender, takeover)| Some((sender, takeover.take()?)))
         else {
             return Ok(response);
         };
         // The receiver drops this future with the connection; without one it is closed already.
-        let _ = sender.send((opened, response.into_parts().0));
+        let _ = sender.send((owner, response.into_parts().0));
         std::future::pending().await
     }
 }

@@ -200,13 +200,3 @@ async fn keys_of_people_and_of_administrators_are_apart() {
     assert_eq!(theirs.status, 201, "{theirs:?}");
     assert_eq!(post_as(&world, &yours, messages, "k", &json!({"text": "hi"})).await.status, 200);
 }
-
-#[tokio::test]
-async fn every_post_documents_the_header() {
-    let world = World::new().await;
-    for (path, item) in world.document()["paths"].as_object().unwrap() {
-        let Some(post) = item.get("post") else { continue };
-        let headers = post["parameters"].as_array().unwrap().iter();
-        assert_eq!(headers.filter(|one| one["name"] == "idempotency-key").count(), 1, "{path}");
-    }
-}

@@ -14,14 +14,14 @@ use uuid::Uuid;
 
 use crate::world::{ADMIN, World};
 
-struct Served {
-    world: Arc<World>,
+pub(crate) struct Served {
+    pub(crate) world: Arc<World>,
     address: std::net::SocketAddr,
     server: tokio::task::JoinHandle<std::io::Result<()>>,
-    shutdown: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
 }
 
-async fn served() -> Served {
+pub(crate) async fn served() -> Served {
     let world = Arc::new(World::new().await);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -31,14 +31,14 @@ async fn served() -> Served {
     Served { world, address, server, shutdown }
 }
 
-async fn connect(served: &Served, head: &str) -> BufReader<TcpStream> {
+pub(crate) async fn connect(served: &Served, head: &str) -> BufReader<TcpStream> {
     let mut socket = TcpStream::connect(served.address).await.unwrap();
     socket.write_all(head.as_bytes()).await.unwrap();
     BufReader::new(socket)
 }
 
 /// Reads lines until one begins with `prefix`, and returns it.
-async fn line_with(socket: &mut BufReader<TcpStream>, prefix: &str) -> String {
+pub(crate) async fn line_with(socket: &mut BufReader<TcpStream>, prefix: &str) -> String {
     let mut line = String::new();
     loop {
         line.clear();

@@ -7,8 +7,11 @@ use agent::port::Claimed;
 use axum::http::Method;
 use runtime::node::Signal;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, BufReader};
+use tokio::net::TcpStream;
 
 use crate::calls::open_call;
+use crate::sockets::{Served, connect, line_with, served};
 use crate::world::{ADMIN, Answer, World};
 
 async fn post(world: &World, route: &str, key: &str, body: Value) -> Answer {
@@ -146,4 +149,47 @@ async fn the_claims_of_one_key_that_wait_are_bounded_and_end_when_the_server_sto
     world.shutdown.cancel();
     assert!(claims.await.iter().all(|answer| answer.code() == "closing"));
     assert_eq!(world.ports.workers.counts("resize"), Default::default());
+}
+
+/// A claim of `resize` on a socket.
+async fn claim_on_socket(served: &Served, wait_ms: u64) -> BufReader<TcpStream> {
+    let body = json!({"tools": [{"name": "resize"}], "wait_ms": wait_ms}).to_string();
+    let head = format!(
+        "POST /v1/workers/claim HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connect(served, &head).await
+}
+
+async fn waiting_workers(served: &Served, number: usize) {
+    while served.world.ports.workers.counts("resize").waiting_workers != number {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// While it waits it has no HTTP connection, but answers as one does.
+#[tokio::test]
+async fn a_claim_that_waits_on_a_socket_answers_there_and_ends_with_its_client() {
+    let served = served().await;
+    let mut at_once = claim_on_socket(&served, 0).await;
+    line_with(&mut at_once, "HTTP/1.1 204").await;
+    let gone = claim_on_socket(&served, 25_000).await;
+    waiting_workers(&served, 1).await;
+    drop(gone);
+    waiting_workers(&served, 0).await;
+    let mut waits = claim_on_socket(&served, 25_000).await;
+    waiting_workers(&served, 1).await;
+    served.shutdown.cancel();
+    let mut answer = String::new();
+    waits.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    for part in
+        ["HTTP/1.1 503 ", "connection: close", "x-request-id: ", "content-type: application/problem+json"]
+    {
+        assert!(head.contains(part), "{part}: {head}");
+    }
+    assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+    assert_eq!(serde_json::from_str::<Value>(body).unwrap()["code"], "closing");
+    assert_eq!(served.world.ports.workers.counts("resize"), Default::default());
 }

@@ -11,7 +11,8 @@ use crate::auth::{Caller, InSpace};
 use crate::extract::PathParam;
 use crate::frames::{AgentFrame, ServerFrame, SpaceFrame};
 use crate::problem::Problem;
-use crate::stream::{SocketTakeover, Subject, last_seen, open};
+use crate::stream::{Subject, last_seen, open};
+use crate::takeover::SocketTakeover;
 
 /// Streams everything that happens on the server (`text/event-stream`). The first event is a `snapshot` with the
 /// agents that are running a cycle. It is followed by the events of all streams of spaces and agents, except

@@ -1,25 +1,36 @@
 //! Workers: programs outside that claim calls of tools, run them, and answer.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use agent::call::Outcome;
-use agent::id::CallId;
+use agent::id::{CallId, ClaimId};
 use agent::limits;
-use agent::port::{Scope, WorkerCall};
+use agent::port::{BoxFuture, Scope, WorkerCall};
 use agent::tool::is_named;
-use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::response::Parts;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use jiff::Timestamp;
 use runtime::workers::{self, ClaimedCall, WorkerAnswer, WorkerTool};
 use serde_json::{Map, Value};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, valid_credential};
 use crate::extract::{Body, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
+use crate::quota::WaitingClaim;
+use crate::takeover::{OwnsSocket, SocketTakeover, client_left, head_bytes};
 use api::{ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson, WorkerClaim};
 
-/// Claims a call of one of the worker's tools: the oldest that no worker has. Waits for one if there is none.
+/// Claims a call of one of the worker's tools: the oldest that no worker has. Waits for one if there is none. The
+/// connection of a claim that waited is closed after the answer.
 ///
 /// The call is this worker's until it answers, or stops renewing the claim. Then a call that may be repeated is given to
 /// another worker; of any other the agent is told that it is unknown whether it happened.
@@ -29,6 +40,7 @@ use api::{ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson,
 pub(super) async fn claim(
     State(app): SharedState,
     caller: Caller,
+    takeover: Option<Extension<SocketTakeover>>,
     body: Body<WorkerClaim>,
 ) -> Result<WriteResponse<ClaimedCallJson>, Problem> {
     let WorkerClaim { tools, wait_ms, claim } = body.value;
@@ -45,26 +57,76 @@ pub(super) async fn claim(
     wanted.sort();
     wanted.dedup();
     wanted.iter().try_for_each(|tool| check_tool(&app, &caller, tool))?;
-    let _waits = app.quotas.claim(&caller)?;
+    let slot = app.quotas.claim(&caller)?;
+    let worker = WaitingWorker { app, caller, tools: wanted, claim, _slot: slot };
     let patience = Duration::from_millis(wait_ms);
-    let valid = || {
-        let (app, hash) = (Arc::clone(&app), caller.hash.clone());
-        async move { valid_credential(&app, &hash).await.map(drop) }
-    };
-    let claimed = tokio::select! {
-        claimed = workers::claim(&app.ports, &wanted, patience, claim, valid) => claimed?,
-        () = app.options.shutdown.cancelled() => {
-            return Err(Problem::new(Code::Closing, "the server is stopping").hint("claim again in a while"));
-        }
-    };
-    // A claim that is asked for again may be of a tool that the key is not for.
-    if let Some(claimed) = &claimed {
-        check_scope(&caller, &claimed.row.tool)?;
+    let Some(Extension(takeover)) = takeover else { return worker.claim(patience).await };
+    let at_once = worker.claim(Duration::ZERO).await?;
+    if patience > Duration::ZERO && matches!(at_once, WriteResponse::Nothing) {
+        takeover.set(Box::new(WaitingOnSocket { worker, patience }));
     }
-    Ok(match claimed {
-        Some(claimed) => WriteResponse::Existing(claimed_json(claimed)),
-        None => WriteResponse::Nothing,
-    })
+    Ok(at_once)
+}
+
+/// A worker that asks for a call.
+struct WaitingWorker {
+    app: Arc<AppState>,
+    caller: Caller,
+    tools: Vec<WorkerTool>,
+    claim: Option<ClaimId>,
+    _slot: WaitingClaim,
+}
+
+impl WaitingWorker {
+    async fn claim(&self, patience: Duration) -> Result<WriteResponse<ClaimedCallJson>, Problem> {
+        let Self { app, caller, tools, claim, .. } = self;
+        let valid = || async { valid_credential(app, &caller.hash).await.map(drop) };
+        let claimed = tokio::select! {
+            claimed = workers::claim(&app.ports, tools, patience, *claim, valid) => claimed?,
+            () = app.options.shutdown.cancelled() => {
+                return Err(Problem::new(Code::Closing, "the server is stopping").hint("claim again in a while"));
+            }
+        };
+        let Some(claimed) = claimed else { return Ok(WriteResponse::Nothing) };
+        // A claim that is asked for again may be of a tool that the key is not for.
+        check_scope(caller, &claimed.row.tool)?;
+        Ok(WriteResponse::Existing(claimed_json(claimed)))
+    }
+}
+
+/// A worker that waits on the socket of its request.
+struct WaitingOnSocket {
+    worker: WaitingWorker,
+    patience: Duration,
+}
+
+impl OwnsSocket for WaitingOnSocket {
+    fn serve(self: Box<Self>, head: Parts, socket: TcpStream) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let claimed = tokio::select! {
+                claimed = self.worker.claim(self.patience) => claimed,
+                () = poll_fn(|cx| if client_left(&socket, cx) { Poll::Ready(()) } else { Poll::Pending }) => return,
+            };
+            let clock = &self.worker.app.ports.clock;
+            let answer = answer_bytes(head, claimed.into_response(), &clock.now()).await;
+            let mut socket = socket;
+            tokio::select! {
+                // Whoever is gone does not read it.
+                _ = socket.write_all(&answer) => {}
+                () = clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS)) => {}
+            }
+        })
+    }
+}
+
+/// The whole response, with the headers that it was begun with.
+async fn answer_bytes(mut head: Parts, response: Response, now: &Timestamp) -> Vec<u8> {
+    let (parts, body) = response.into_parts();
+    head.status = parts.status;
+    head.headers.extend(parts.headers);
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let length = (head.status != StatusCode::NO_CONTENT).then_some(body.len());
+    [head_bytes(head, length, now), body].concat()
 }
 
 fn claimed_json(claimed: ClaimedCall) -> ClaimedCallJson {

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use crate::app_state::AppState;
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
+use crate::takeover::SocketTakeover;
 
 pub(crate) mod ends;
 mod frame;
@@ -26,7 +27,7 @@ mod takeover;
 
 use outbox::{Outbox, OutboxReader};
 pub(crate) use subject::Subject;
-pub(crate) use takeover::{OpenedStream, SocketTakeover};
+use takeover::OpenedStream;
 
 /// Responds with the stream of a subject, unless too many streams are open.
 pub(crate) fn open(
@@ -46,7 +47,7 @@ pub(crate) fn open(
     let pump = pump::Pump::new(app, (caller, slot), subject, Arc::clone(&outbox), shared);
     let body = match takeover {
         Some(takeover) => {
-            takeover.open(OpenedStream { pump, subscription, last_seen, reader });
+            takeover.set(Box::new(OpenedStream { pump, subscription, last_seen, reader }));
             Body::empty()
         }
         None => {

@@ -1,15 +1,15 @@
-//! A stream that takes over the socket of its request: one task receives updates and writes them, with only the
+//! A stream that has taken over the socket of its request: one task receives updates and writes them, with only the
 //! bounded buffer in between. Must not know the content of frames, nor how requests are read.
 
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use agent::limits;
+use agent::port::BoxFuture;
 use axum::http::response::Parts;
-use axum::http::{HeaderValue, header};
 use bytes::{Buf, Bytes};
 use tokio::net::TcpStream;
 
@@ -17,23 +17,7 @@ use super::outbox::OutboxReader;
 use super::pump::Pump;
 use super::relay::Subscription;
 use super::subscriber::Subscriber;
-
-/// Lets the stream of a request take over the request's socket. An HTTP connection would hold 16 KiB of buffers and
-/// need a second task for each write.
-#[derive(Clone, Default)]
-pub(crate) struct SocketTakeover(Arc<Mutex<Option<OpenedStream>>>);
-
-impl SocketTakeover {
-    /// Takes the stream, if the request opened one.
-    pub(crate) fn take(&self) -> Option<OpenedStream> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Sets the stream that takes over the socket.
-    pub(super) fn open(&self, opened: OpenedStream) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
-    }
-}
+use crate::takeover::{OwnsSocket, client_left, head_bytes};
 
 /// A stream that is subscribed and not yet running.
 pub(crate) struct OpenedStream {
@@ -43,17 +27,23 @@ pub(crate) struct OpenedStream {
     pub(super) reader: OutboxReader,
 }
 
+impl OwnsSocket for OpenedStream {
+    fn serve(self: Box<Self>, head: Parts, socket: TcpStream) -> BoxFuture<'static, ()> {
+        Box::pin(self.run(head, socket))
+    }
+}
+
 impl OpenedStream {
     /// Writes `head` and then the stream to its end. The response has no length: it ends with the connection. Not an
     /// `async fn`, which would hold the memory of its arguments in each of thousands of streams.
-    pub(crate) fn serve(self, head: Parts, socket: TcpStream) -> impl Future<Output = ()> {
+    fn run(self, head: Parts, socket: TcpStream) -> impl Future<Output = ()> + use<> {
         let Self { pump, subscription, last_seen, reader } = self;
         let clock = Arc::clone(pump.clock());
         let socket = Arc::new(socket);
         let subscriber = Arc::clone(subscription.subscriber());
         subscriber.connect(Arc::clone(&socket));
         let mut writer =
-            SocketWriter { socket, subscriber, reader, unwritten: head_bytes(head, &clock.now()) };
+            SocketWriter { socket, subscriber, reader, unwritten: head_bytes(head, None, &clock.now()) };
         let pump = pump.run(subscription, last_seen);
         async move {
             if run_pump(pump, &mut writer).await.is_err() {
@@ -101,7 +91,7 @@ struct SocketWriter {
 impl SocketWriter {
     /// Writes everything that is buffered; pending while the socket takes no more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        if self.client_left(cx) {
+        if client_left(&self.socket, cx) {
             return Poll::Ready(Err(Gone));
         }
         if self.unwritten.is_empty() {
@@ -132,37 +122,4 @@ impl SocketWriter {
             }
         }
     }
-
-    /// Whether the client closed the connection. Bytes that it sends are ignored.
-    fn client_left(&self, cx: &mut Context<'_>) -> bool {
-        let mut ignored = [0; 256];
-        while let Poll::Ready(ready) = self.socket.poll_read_ready(cx) {
-            match ready.and_then(|()| self.socket.try_read(&mut ignored)) {
-                Ok(0) => return true,
-                Ok(_) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(_) => return true,
-            }
-        }
-        false
-    }
-}
-
-/// The head of the response as bytes.
-fn head_bytes(mut head: Parts, now: &jiff::Timestamp) -> Bytes {
-    // The length is that of the empty placeholder body.
-    head.headers.remove(header::CONTENT_LENGTH);
-    head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(now);
-    if let Some(date) = date.ok().and_then(|date| HeaderValue::try_from(date).ok()) {
-        head.headers.insert(header::DATE, date);
-    }
-    let mut bytes = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
-    for (name, value) in &head.headers {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes.into()
 }
