@@ -4,6 +4,7 @@
 //! Within a cycle each prompt strictly extends the one before (invariant 7): nothing here edits or removes what was
 //! sent, it only appends.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -83,25 +84,43 @@ impl Prompt {
 
     /// What it shows, part by part.
     pub fn parts(&self) -> PromptParts {
+        self.parts_beside(None)
+    }
+
+    /// The same, if it is known what an earlier prompt showed: what both have in memory is not read again.
+    pub fn parts_after(&self, earlier: &Self, known: &PromptParts) -> PromptParts {
+        self.parts_beside(Some((earlier, known)))
+    }
+
+    fn parts_beside(&self, known: Option<(&Self, &PromptParts)>) -> PromptParts {
         let mut tools = DefaultHasher::new();
         self.tools.iter().for_each(|tool| tool.hash().hash(&mut tools));
-        let parts = self.items.iter().map(|item| match item {
-            Item::Entry(entry) => PromptPart {
-                name: format!("entry {} ({})", entry.seq, entry.kind.as_str()).into(),
-                is_inbox: entry.kind == EntryKind::Inbox && entry.seq > 0,
-                hash: hash_of(&(entry.seq, &entry.message)),
-            },
-            Item::Layer(text) => {
-                let title: String =
-                    text.lines().next().unwrap_or_default().chars().take(limits::PREVIEW_CHARS).collect();
-                PromptPart {
-                    name: format!("the layer `{title}`").into(),
-                    is_inbox: false,
-                    hash: hash_of(text),
-                }
-            }
-        });
-        PromptParts { system: hash_of(&self.system), tools: tools.finish(), parts: parts.collect() }
+        let system = match known {
+            Some((earlier, known)) if Arc::ptr_eq(&earlier.system, &self.system) => known.system,
+            _ => hash_of(&self.system),
+        };
+        let part = |(at, item): (usize, &Item)| {
+            let same = |(earlier, known): (&Self, &PromptParts)| {
+                earlier.items.get(at)?.is_same(item).then(|| known.parts.get(at).cloned())?
+            };
+            known.and_then(same).unwrap_or_else(|| PromptPart::of(item))
+        };
+        PromptParts {
+            system,
+            tools: tools.finish(),
+            parts: self.items.iter().enumerate().map(part).collect(),
+        }
+    }
+}
+
+impl Item {
+    /// Whether both are one value in memory.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Entry(one), Self::Entry(other)) => Arc::ptr_eq(one, other),
+            (Self::Layer(one), Self::Layer(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
     }
 }
 
@@ -121,9 +140,43 @@ pub struct PromptParts {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PromptPart {
-    name: Box<str>,
-    is_inbox: bool,
+    what: Part,
     hash: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Entry(u64, EntryKind),
+    /// Its first line.
+    Layer(Arc<str>),
+}
+
+impl PromptPart {
+    fn of(item: &Item) -> Self {
+        match item {
+            Item::Entry(entry) => {
+                Self { what: Part::Entry(entry.seq, entry.kind), hash: hash_of(&(entry.seq, &entry.message)) }
+            }
+            Item::Layer(text) => {
+                let title: String =
+                    text.lines().next().unwrap_or_default().chars().take(limits::PREVIEW_CHARS).collect();
+                Self { what: Part::Layer(title.into()), hash: hash_of(text) }
+            }
+        }
+    }
+
+    fn is_inbox(&self) -> bool {
+        matches!(self.what, Part::Entry(seq, EntryKind::Inbox) if seq > 0)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry(seq, kind) => write!(f, "entry {seq} ({})", kind.as_str()),
+            Self::Layer(title) => write!(f, "the layer `{title}`"),
+        }
+    }
 }
 
 impl PromptParts {
@@ -138,7 +191,7 @@ impl PromptParts {
         }
         let differs = |(at, was): &(usize, &PromptPart)| self.parts.get(*at) != Some(was);
         let (at, was) = before.parts.iter().enumerate().find(differs)?;
-        Some(format!("{}, item {at}", was.name))
+        Some(format!("{}, item {at}", was.what))
     }
 
     /// Whether both have the same tools.
@@ -149,14 +202,18 @@ impl PromptParts {
     /// The parts up to the last inbox entry.
     #[must_use]
     pub fn until_inbox(mut self) -> Self {
-        let inbox = self.parts.iter().rposition(|part| part.is_inbox);
+        let inbox = self.parts.iter().rposition(PromptPart::is_inbox);
         self.parts.truncate(inbox.map_or(0, |at| at + 1));
         self
     }
 
     /// About how many bytes it takes.
     pub fn bytes(&self) -> usize {
-        self.parts.iter().map(|part| size_of::<PromptPart>() + part.name.len()).sum()
+        let title = |part: &PromptPart| match &part.what {
+            Part::Entry(..) => 0,
+            Part::Layer(title) => title.len(),
+        };
+        self.parts.iter().map(|part| size_of::<PromptPart>() + title(part)).sum()
     }
 }
 
@@ -206,6 +263,20 @@ mod tests {
         let next = prompt("I am", vec![entry(1, "a"), entry(2, "b")]).parts();
         assert_eq!(next.first_difference(&before.parts()).unwrap(), "the layer `[WORKSPACE]`, item 1");
         assert_eq!(next.first_difference(&before.parts().until_inbox()), None);
+    }
+
+    #[test]
+    fn parts_after_an_earlier_prompt_are_those_that_are_read_anew() {
+        let layer = || Item::Layer("[WORKSPACE]".into());
+        let before = prompt("I am", vec![entry(1, "a"), layer(), entry(2, "b")]);
+        let mut changed = before.clone();
+        changed.items[0] = entry(1, "A");
+        let shorter = prompt("You are", vec![before.items[1].clone()]);
+        let longer =
+            Prompt { items: [&before.items[..], &[layer(), entry(3, "c")]].concat(), ..before.clone() };
+        for next in [before.clone(), changed, shorter, longer] {
+            assert_eq!(next.parts_after(&before, &before.parts()), next.parts());
+        }
     }
 
     #[test]

@@ -84,6 +84,7 @@ pub struct ClaimLease {
 /// Answers a claimed call: with `output`, or with `error` if it failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"call": "c-7", "claim": "0199a1b2-0000-7000-8000-000000000001", "output": {"width": 80}}))]
 pub struct ClaimAnswer {
     /// Id of the call.
     pub call: CallId,

@@ -564,7 +564,7 @@ impl<'a> Driver<'a> {
         {
             let (memo, model) = self.models.into_memo();
             let (commit_n, window) = self.cycle.into_warm();
-            let requests = self.requests;
+            let requests = self.requests.kept();
             self.node_context.warm.keep(self.agent, Kept { commit_n, window, memo, model, requests });
         }
         end

@@ -102,8 +102,7 @@ pub(crate) fn finish(mut document: OpenApi, version: &str) -> Bytes {
 
 /// Adds bounds, the header for repeats, and the responses of an operation.
 fn complete(operation: &mut Value, path: &str, method: &str) {
-    // A claim has an id of its own, and the others change nothing the second time.
-    if method == "post" && !path.starts_with("/v1/workers/") {
+    if takes_idempotency_key(path, method) {
         add_idempotency(operation);
     }
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -152,7 +151,7 @@ fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
         Code::NotFound => path.contains('{'),
         Code::BadJson | Code::TooDeep | Code::BodyTooLarge | Code::BodySlow | Code::NotJson => has_body,
         Code::WrongType | Code::BadValue => has_body,
-        Code::BadHeader | Code::KeyReused => method == "post",
+        Code::BadHeader | Code::KeyReused => takes_idempotency_key(path, method),
         Code::NoSpace => method != "get",
         other => other.is_limit(),
     }
@@ -186,6 +185,11 @@ fn header_refs(names: &[&str]) -> Value {
         .iter()
         .map(|name| ((*name).to_owned(), json!({"$ref": format!("#/components/headers/{name}")})));
     Value::Object(refs.collect())
+}
+
+/// What workers post does not take one: a claim has an id of its own, and the rest changes nothing the second time.
+fn takes_idempotency_key(path: &str, method: &str) -> bool {
+    method == "post" && !path.starts_with("/v1/workers/")
 }
 
 fn add_idempotency(operation: &mut Value) {

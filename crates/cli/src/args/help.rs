@@ -87,7 +87,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["keys"], "viv keys list"),
     (
         &["keys", "add"],
-        "viv keys add person --entity husam --label laptop\n  viv keys add service:github --expires 90d",
+        "viv keys add person --entity husam --label laptop\n  viv keys add service:github --expires 90d\n  viv keys add worker:resize",
     ),
     (&["keys", "rotate"], "viv keys rotate 0199a1b2-0000-7000-8000-000000000001 --overlap 24h"),
     (&["keys", "admin"], "viv keys admin --reset --data-dir .viv"),

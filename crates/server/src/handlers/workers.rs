@@ -222,8 +222,8 @@ pub(super) async fn finish(
         (Some(Value::String(text)), None) => Outcome::ok(text),
         (Some(Value::Null), None) => Outcome::ok("done; it has no output"),
         (Some(output), None) => Outcome::ok(output.to_string()),
-        (None, Some(why)) => Outcome::error(why),
-        _ => return Err(Problem::new(Code::BadValue, "wanted either `output` or `error`")),
+        (None, Some(why)) if !why.trim().is_empty() => Outcome::error(why),
+        _ => return Err(Problem::new(Code::BadValue, "wanted either `output`, or `error` with the reason")),
     };
     let call = find_call(&app, &caller, &call).await?;
     run_to_completion(async move {
