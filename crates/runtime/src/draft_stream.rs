@@ -77,7 +77,7 @@ impl DraftStream {
             agent,
             cycle: cycle.id(),
             step: cycle.step(),
-            facts: Arc::new(cycle.facts().clone()),
+            facts: Arc::clone(cycle.facts()),
             callable: cycle.callable_tools(),
             visible: cycle.visible_tools(),
             active: cycle.active_space(),

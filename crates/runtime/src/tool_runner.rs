@@ -52,7 +52,7 @@ impl CallContext {
             hop,
             trust: cycle.trust_of_messages(),
             barrier: cycle.barrier(),
-            facts: Arc::new(cycle.facts().clone()),
+            facts: Arc::clone(cycle.facts()),
             tools: tools.clone(),
             ports: ports.clone(),
         }

@@ -47,6 +47,8 @@ pub use driver::{
 };
 pub use fail::idle_after;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use self::acting::Acting;
@@ -187,12 +189,12 @@ impl Cycle {
     }
 
     /// Spaces, members and memories, as last read.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &Arc<Facts> {
         &self.outside.facts
     }
 
     /// `commit_n` and the window, to be kept in memory for the next activation.
-    pub fn into_warm(self) -> (u64, Vec<std::sync::Arc<crate::entry::Entry>>) {
+    pub fn into_warm(self) -> (u64, Vec<Arc<crate::entry::Entry>>) {
         (self.life.commit_n, self.log.window)
     }
 
@@ -289,7 +291,7 @@ impl Cycle {
             acting.answered(news.answered);
         }
         if let Some(facts) = news.facts {
-            self.outside.facts = facts;
+            self.outside.facts = Arc::new(facts);
         }
     }
 

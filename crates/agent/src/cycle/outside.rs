@@ -1,5 +1,7 @@
 //! What happened outside the cycle, as the last glance reported it.
 
+use std::sync::Arc;
+
 use crate::changes::{Glance, Inward, News};
 use crate::config::WorkspacePart;
 use crate::event::NamedMessage;
@@ -11,7 +13,7 @@ use crate::prepare::Unread;
 pub(super) struct Outside {
     /// Waiting events, apart from those that are taken.
     pub(super) waits: Unread,
-    pub(super) facts: Facts,
+    pub(super) facts: Arc<Facts>,
     /// Messages before the taken events that the agent was not shown.
     pub(super) recent: Vec<NamedMessage>,
     /// Parts of the workspace that the last decision changed.
@@ -39,7 +41,7 @@ impl Outside {
         let waits = Unread::default();
         Self {
             waits,
-            facts,
+            facts: Arc::new(facts),
             recent,
             own_changes: Vec::new(),
             detached: 0,
