@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use tools::connector::AllowedTarget;
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolsArgs {
@@ -54,9 +55,16 @@ pub(crate) struct ImportArgs {
     /// Address of the API, instead of the one in the document
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
+    /// Address inside that the tools may reach, such as `127.0.0.1:8080` or `10.0.0.0/8`
+    #[arg(long, value_name = "TARGET", value_parser = allowed_target)]
+    pub(crate) allow: Vec<String>,
     /// Write a file for each tool into this folder, instead of declaring them at the server
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
+}
+
+fn allowed_target(text: &str) -> Result<String, String> {
+    text.parse::<AllowedTarget>().map(|_| text.to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -168,7 +168,10 @@ fn refused(mistakes: Vec<DeclarationMistake>) -> Failure {
 fn imported(args: &ImportArgs) -> Result<Vec<Declaration>> {
     let document = text_of(&args.file, limits::OPENAPI_MAX_BYTES)?;
     let import = OpenApiImport { only: &args.only, server: args.server.as_deref() };
-    import_openapi(&document, &import).map_err(refused)
+    let mut declarations = import_openapi(&document, &import).map_err(refused)?;
+    let requests = declarations.iter_mut().filter_map(|declaration| declaration.http.as_mut());
+    requests.for_each(|http| http.allow.clone_from(&args.allow));
+    Ok(declarations)
 }
 
 /// Writes a file for each tool, or none if one cannot be written as TOML; none that exists is overwritten.
