@@ -161,6 +161,16 @@ pub enum PlanChange {
     Delete(PlanId),
 }
 
+impl PlanChange {
+    /// When the plan fires next.
+    pub fn next_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Set(plan) => plan.next_at,
+            Self::Delete(_) => None,
+        }
+    }
+}
+
 /// Changes requested by inward calls. They take effect in the decision's commit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inward {

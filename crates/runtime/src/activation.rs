@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
-use agent::changes::{Changes, CommitKind, CommitOutcome, News};
+use agent::changes::{Changes, CommitKind, CommitOutcome, News, PlanChange};
 use agent::cycle::{ActivationEnd, Cycle, ModelReply, Next, Setup, SummaryEnd, SummaryRequest};
 use agent::entry::EntryKind;
 use agent::id::{AgentId, CycleId};
@@ -535,6 +535,8 @@ impl<'a> Driver<'a> {
                 self.spent = Some(Spent::of(run));
             }
             self.node_context.node.signal(&notifications.wake);
+            let slots = changes.inward.plans.iter().filter_map(PlanChange::next_at);
+            self.node_context.node.planned(slots.min());
             commit::publish(&self.node_context.ports.live, self.agent, n, changes, notifications);
         }
         outcome

@@ -7,6 +7,7 @@ use agent::changes::Notifications;
 use agent::id::{AgentId, CallId};
 use agent::port::Wakeup;
 use agent::update::{Topic, Update};
+use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
 
 use crate::live::Live;
@@ -22,6 +23,8 @@ pub enum Signal {
     Resume(AgentId),
     /// The call was answered from outside: the task that runs it can stop.
     Answered(CallId),
+    /// A plan was set that fires at this time.
+    Planned(Timestamp),
 }
 
 /// A cheap handle on a running node. Signals are hints: a lost one costs time, never correctness.
@@ -81,6 +84,13 @@ impl Node {
         for wakeup in wake {
             // A full channel means that the keeper is busy; its sweep finds the work by index.
             let _ = self.signals.try_send(Signal::Due(*wakeup));
+        }
+    }
+
+    /// Signals the keeper that a plan was set, with its next slot. Never waits.
+    pub fn planned(&self, at: Option<Timestamp>) {
+        if let Some(at) = at.filter(|_| !failpoint::on!("signals-lost")) {
+            let _ = self.signals.try_send(Signal::Planned(at));
         }
     }
 

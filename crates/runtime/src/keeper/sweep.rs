@@ -111,7 +111,7 @@ impl KeeperLoop {
 
     /// Sweeps at that time, if it is before the next sweep; but not at once again, so that many times close together
     /// need one sweep.
-    fn sweep_at(&mut self, at: Timestamp) {
+    pub(super) fn sweep_at(&mut self, at: Timestamp) {
         let ahead = self.ahead(at).max(limits::SWEEP_LEAST_MS);
         self.next_sweep = self.next_sweep.min(self.clock_ms() + ahead);
     }

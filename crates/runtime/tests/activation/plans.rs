@@ -186,3 +186,24 @@ async fn an_agent_plans_for_itself_and_is_woken_with_the_root_and_trust_of_the_c
     assert!(everything(&last).contains("did it work?"));
     assert_eq!(world.reader().plans(ada).await.unwrap(), []);
 }
+
+/// The keeper does not wait for its next sweep.
+#[tokio::test]
+async fn a_reminder_within_seconds_comes_in_time() {
+    let fixture = Fixture::new(|prompt| match (inbox(prompt).contains("tea"), step(prompt)) {
+        (false, 0) => Script::new().call("set_reminder", &json!({"after": "2s", "reason": "tea"})),
+        _ => done(),
+    });
+    let ada = fixture.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let husam = fixture.world.human("husam").await.unwrap();
+    let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    for lead_ms in [0, 1_700] {
+        fixture.world.pass(Duration::from_millis(lead_ms)).await.unwrap();
+        let before = fired(&fixture.world, ada).await.len();
+        fixture.world.say(husam, lobby, "hi").await.unwrap();
+        fixture.world.pass(Duration::from_millis(1_900)).await.unwrap();
+        assert_eq!(fired(&fixture.world, ada).await.len(), before, "too early");
+        fixture.world.pass(Duration::from_millis(200)).await.unwrap();
+        assert_eq!(fired(&fixture.world, ada).await.len(), before + 1, "in time");
+    }
+}

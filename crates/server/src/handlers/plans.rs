@@ -58,7 +58,11 @@ pub(super) async fn set_plan(
         let make = |id| async move {
             let plan = new(id, app.ports.clock.now())?;
             let set = match app.ports.registry.change_plan(agent, PlanChange::Set(plan.clone())).await {
-                Ok(set) => set.unwrap_or(plan),
+                Ok(set) => {
+                    let set = set.unwrap_or(plan);
+                    app.node.planned(set.next_at);
+                    set
+                }
                 Err(error) => return Err(refused(app, error).await),
             };
             Ok(WriteResponse::Created(format!("/v1/agents/{agent}/plans/{}", set.id), set.into()))
