@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardMode;
 use crate::limits;
-use crate::plan::PlanTerms;
+use crate::plan::{HeartbeatTerms, PlanTerms};
 
 pub use keys::{Bound, ConfigKey, KEYS, TakesEffect, ValueKind};
 pub use policy::{Awareness, Gate, Gates, Route, Triage, Urgency, WantedChoice};
@@ -69,6 +69,8 @@ pub struct AgentConfig {
     pub hop_limit: u32,
     /// Plans that the agent has as long as they are here; at most 100.
     pub plans: Vec<PlanTerms>,
+    /// When the agent is woken to look around; `None` is never.
+    pub heartbeat: Option<HeartbeatTerms>,
     /// Whether the agent is retired after its first cycle.
     pub ephemeral: bool,
 }
@@ -99,6 +101,7 @@ impl Default for AgentConfig {
             wake_on: WakeOn::default(),
             hop_limit: limits::HOP_LIMIT,
             plans: Vec::new(),
+            heartbeat: None,
             ephemeral: false,
         }
     }

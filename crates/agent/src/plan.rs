@@ -1,19 +1,23 @@
 //! Plans: what they are, and when they fire. The next slot is computed from the previous slot, never from "now", so that
 //! a clock jump neither repeats nor drops a slot.
 
+mod heartbeat;
 mod slots;
 mod terms;
 
 use std::fmt;
 
+use jiff::civil::Time;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::changes::PlanChange;
+use crate::config::AgentConfig;
 use crate::event::{Cause, Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
 use crate::id::{AgentId, EventId, PlanId, RootId};
 use crate::limits;
 
+pub use heartbeat::HeartbeatTerms;
 use slots::Slots;
 pub use slots::{next_after, times};
 pub use terms::PlanTerms;
@@ -41,6 +45,17 @@ pub enum Schedule {
         /// IANA zone.
         zone: String,
     },
+    /// Again and again from one time of each day on, until another one.
+    Hours {
+        /// Milliseconds between two slots of a day.
+        every_ms: u64,
+        /// The first slot of each day.
+        from: Time,
+        /// No slot is at this time or later.
+        to: Time,
+        /// IANA zone.
+        zone: String,
+    },
 }
 
 impl fmt::Display for Schedule {
@@ -49,6 +64,9 @@ impl fmt::Display for Schedule {
             Self::At { at } => write!(f, "once at {at}"),
             Self::Every { every_ms, from } => write!(f, "every {} from {from}", span_text(*every_ms)),
             Self::Cron { expression, zone } => write!(f, "cron `{expression}` in {zone}"),
+            Self::Hours { every_ms, from, to, zone } => {
+                write!(f, "every {} from {from} to {to} in {zone}", span_text(*every_ms))
+            }
         }
     }
 }
@@ -97,6 +115,8 @@ pub enum PlanSource {
     Operator,
     /// The agent's config.
     Config,
+    /// The heartbeat in the agent's config: it fires only if there is something to look at.
+    Heartbeat,
 }
 
 impl PlanSource {
@@ -218,6 +238,22 @@ pub enum BadPlan {
         /// What was given.
         got: String,
     },
+    /// Not a time of the day.
+    #[error("`{key}`: wanted a time of the day such as `09:00`, got `{got}`")]
+    TimeOfDay {
+        /// Which.
+        key: &'static str,
+        /// What was given.
+        got: String,
+    },
+    /// A heartbeat without hours.
+    #[error("`from` ({from}) must be before `to` ({to})")]
+    NoHours {
+        /// When it begins.
+        from: Time,
+        /// When it ends.
+        to: Time,
+    },
     /// Not a span.
     #[error("`{key}`: wanted a span such as `30m`, `2h` or `1d`, got `{got}`")]
     Span {
@@ -269,7 +305,8 @@ pub fn span_text(ms: u64) -> String {
 
 /// Changes that bring an agent's plans in line with its config. Plans that it or an operator has set stay, and so does a
 /// plan whose terms are the same: its next slot is not computed again.
-pub fn of_config(agent: AgentId, wanted: &[PlanTerms], current: &[Plan], now: Timestamp) -> Vec<PlanChange> {
+pub fn of_config(agent: AgentId, config: &AgentConfig, current: &[Plan], now: Timestamp) -> Vec<PlanChange> {
+    let wanted = &config.plans;
     let mut changes = Vec::new();
     let of_config = || current.iter().filter(|plan| plan.source == PlanSource::Config);
     let mut kept = Vec::new();
@@ -297,6 +334,14 @@ pub fn of_config(agent: AgentId, wanted: &[PlanTerms], current: &[Plan], now: Ti
     }
     let gone = of_config().filter(|plan| !kept.contains(&plan.id));
     changes.extend(gone.map(|plan| PlanChange::Delete(plan.id)));
+    let before = current.iter().find(|plan| plan.source == PlanSource::Heartbeat);
+    let heartbeat = config.heartbeat.as_ref().and_then(|terms| terms.plan(agent, before, now).ok());
+    match (before, heartbeat) {
+        (Some(before), None) => changes.push(PlanChange::Delete(before.id)),
+        (Some(before), Some(new)) if same_terms(before, &new) => {}
+        (_, Some(new)) => changes.push(PlanChange::Set(new)),
+        (None, None) => {}
+    }
     changes
 }
 
@@ -323,7 +368,8 @@ pub fn amended(plans: &[Plan], changes: &[PlanChange]) -> Vec<Plan> {
 
 /// How many of these count against [`limits::PLANS_MAX`].
 pub fn counted(plans: &[Plan]) -> usize {
-    plans.iter().filter(|plan| plan.source != PlanSource::Config).count()
+    let is_counted = |plan: &&Plan| matches!(plan.source, PlanSource::Agent | PlanSource::Operator);
+    plans.iter().filter(is_counted).count()
 }
 
 /// How a due plan fires.
@@ -404,9 +450,16 @@ fn event_of(plan: &Plan, cause: &Cause, slots: Vec<Timestamp>, now: Timestamp) -
     let first = slots.first().map_or(0, |slot| slot.as_millisecond());
     let id = format!("plan:{}:{first}", plan.id);
     let root = if cause.root.0.is_empty() { RootId(id.clone()) } else { cause.root.clone() };
+    let (kind, data) = match plan.source {
+        PlanSource::Heartbeat => (EventKind::Heartbeat, EventData::Heartbeat),
+        _ => {
+            let (name, instruction) = (plan.name.clone(), plan.instruction.clone());
+            (EventKind::Plan, EventData::Plan { plan: plan.id, name, instruction, slots })
+        }
+    };
     Event {
         id: EventId(id),
-        kind: EventKind::Plan,
+        kind,
         urgent: false,
         at: now,
         envelope: Envelope {
@@ -416,12 +469,7 @@ fn event_of(plan: &Plan, cause: &Cause, slots: Vec<Timestamp>, now: Timestamp) -
             root,
             hop: cause.hop,
         },
-        data: EventData::Plan {
-            plan: plan.id,
-            name: plan.name.clone(),
-            instruction: plan.instruction.clone(),
-            slots,
-        },
+        data,
         cites: None,
     }
 }
@@ -548,6 +596,23 @@ mod tests {
         assert_eq!((late.event.is_some(), late.plan.next_at), (true, Some(at("2026-03-02T08:00:00Z"))));
     }
 
+    fn with(plans: &[PlanTerms]) -> AgentConfig {
+        AgentConfig { plans: plans.to_vec(), ..AgentConfig::default() }
+    }
+
+    #[test]
+    fn a_heartbeat_follows_the_config_and_counts_as_no_plan_of_the_agent() {
+        let (agent, now) = (AgentId(Uuid::from_u128(9)), at("2026-03-01T10:00:00Z"));
+        let beating = AgentConfig::from_json(&serde_json::json!({"heartbeat": {"every": "1h"}})).unwrap();
+        let set = amended(&[hourly()], &of_config(agent, &beating, &[hourly()], now));
+        assert_eq!((set.len(), counted(&set), set[1].source), (2, 1, PlanSource::Heartbeat));
+        assert_eq!(of_config(agent, &beating, &set, at("2026-03-01T10:30:00Z")), [], "nothing has changed");
+        let Fired { event, plan } = fire(&set[1], &Cause::default(), at("2026-03-01T11:00:00Z")).unwrap();
+        assert_eq!(event.unwrap().data, EventData::Heartbeat);
+        assert_eq!(plan.next_at, Some(at("2026-03-01T12:00:00Z")));
+        assert_eq!(amended(&set, &of_config(agent, &with(&[]), &set, now)), [hourly()]);
+    }
+
     #[test]
     fn the_plans_of_a_config_follow_it_and_leave_the_others_alone() {
         let terms = |name: &str, instruction: &str| PlanTerms {
@@ -560,16 +625,16 @@ mod tests {
         let now = at("2026-03-01T10:00:00Z");
         let later = at("2026-03-01T10:40:00Z");
         let wanted = [terms("health", "check"), terms("mail", "read")];
-        let set = amended(&[hourly()], &of_config(agent, &wanted, &[hourly()], now));
+        let set = amended(&[hourly()], &of_config(agent, &with(&wanted), &[hourly()], now));
         assert_eq!((set.len(), counted(&set)), (3, 1));
-        assert_eq!(of_config(agent, &wanted, &set, later), [], "nothing has changed");
+        assert_eq!(of_config(agent, &with(&wanted), &set, later), [], "nothing has changed");
         let wanted = [terms("health", "look")];
-        let set = amended(&set, &of_config(agent, &wanted, &set, later));
+        let set = amended(&set, &of_config(agent, &with(&wanted), &set, later));
         assert_eq!(set.len(), 2);
         assert_eq!((set[0].clone(), set[1].instruction.as_str()), (hourly(), "look"));
         assert_eq!(set[1].next_at, Some(at("2026-03-01T11:00:00Z")), "it keeps its anchor");
         let past = PlanTerms { at: Some("2026-01-01T00:00:00Z".into()), every: None, ..terms("past", "x") };
-        assert_eq!(of_config(agent, &[past], &[], now), []);
+        assert_eq!(of_config(agent, &with(&[past]), &[], now), []);
     }
 
     #[test]

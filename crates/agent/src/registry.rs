@@ -107,7 +107,9 @@ pub fn change_plan(
         PlanChange::Delete(id) => *id,
     };
     match (current.iter().find(|plan| plan.id == id), change) {
-        (Some(plan), _) if plan.source == PlanSource::Config => Err(Denial::PlanOfConfig(plan.name.clone())),
+        (Some(plan), _) if matches!(plan.source, PlanSource::Config | PlanSource::Heartbeat) => {
+            Err(Denial::PlanOfConfig(plan.name.clone()))
+        }
         (None, PlanChange::Delete(id)) => Err(Denial::NotFound { what: "plan", name: id.to_string() }),
         (None, PlanChange::Set(_)) if counted(current) >= limits::PLANS_MAX => Err(Denial::PlansFull(agent)),
         _ => Ok(()),

@@ -63,7 +63,7 @@ names! {
     /// What becomes of times at which a plan could not fire.
     Missed = of!(agent::plan::Missed: Once Skip All);
     /// Who has set a plan.
-    PlanSource = of!(agent::plan::PlanSource: Agent Operator Config);
+    PlanSource = of!(agent::plan::PlanSource: Agent Operator Config Heartbeat);
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
     /// What an alert is about.

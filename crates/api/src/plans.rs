@@ -19,8 +19,8 @@ pub struct PlanJson {
     pub name: String,
     /// What the agent does when it fires.
     pub instruction: String,
-    /// When it fires: `kind` is `at` (with `at`), `every` (with `every_ms` and `from`) or `cron` (with `expression` and
-    /// `zone`).
+    /// When it fires: `kind` is `at` (with `at`), `every` (with `every_ms` and `from`), `cron` (with `expression` and
+    /// `zone`), or `hours` of a heartbeat (with `every_ms`, `from`, `to` and `zone`).
     #[schema(value_type = Object)]
     pub schedule: Schedule,
     /// What becomes of times at which it could not fire: `once`, `skip` or `all`.

@@ -47,6 +47,8 @@ pub enum ValueKind {
     Examples,
     /// Plans.
     Plans,
+    /// [`HeartbeatTerms`](crate::plan::HeartbeatTerms), or null.
+    Heartbeat,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -84,6 +86,7 @@ impl fmt::Display for ValueKind {
             Self::Routes => "list of rules",
             Self::Examples => "list of exchanges",
             Self::Plans => "list of plans",
+            Self::Heartbeat => "`every`, `from`, `to`, `zone`, or null",
             Self::OneOf(words) => return f.write_str(&words.join(" or ")),
         })
     }
@@ -144,12 +147,14 @@ const fn key(
 
 use Bound::{Bytes, Range};
 use TakesEffect::{AtOnce, NextCycle};
-use ValueKind::{Examples, Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Plans, Routes, Text, Whole};
+use ValueKind::{
+    Examples, Flag, Gates, Heartbeat, MaybeNames, MaybeText, Names, OneOf, Plans, Routes, Text, Whole,
+};
 
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 42] = [
+pub const KEYS: [ConfigKey; 43] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -395,6 +400,13 @@ pub const KEYS: [ConfigKey; 42] = [
         AtOnce,
         "Up to 100 plans that wake the agent: `name`, `instruction`, and one of `at`, `every` (with `from`) and `cron` (with `zone`); also `missed`, `max_lateness`.",
     ),
+    key(
+        "heartbeat",
+        Heartbeat,
+        Bound::None,
+        AtOnce,
+        "Wakes the agent at intervals, if it has open goals or something around it has changed: `every`; also `from` and `to`, times of the day in `zone`.",
+    ),
     key("ephemeral", Flag, Bound::None, NextCycle, "Whether the agent is retired after its first cycle."),
 ];
 
@@ -427,7 +439,7 @@ mod tests {
             let default = key.default();
             let fits = match key.kind {
                 Text => default.is_string(),
-                MaybeText | MaybeNames => default.is_null(),
+                MaybeText | MaybeNames | Heartbeat => default.is_null(),
                 Flag => default.is_boolean(),
                 Whole => default.as_u64().is_some_and(|given| key.bound.accepts(given)),
                 Names | Gates | Routes | Examples | Plans => default.is_array(),

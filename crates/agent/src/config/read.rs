@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, SummaryBy, ValueKind, WantedChoice};
 use crate::limits;
-use crate::plan::PlanTerms;
+use crate::plan::{HeartbeatTerms, PlanTerms};
 use crate::tool::{is_named, names};
 
 /// Why a value is not an agent's config.
@@ -147,6 +147,9 @@ impl AgentConfig {
     }
 
     fn check_plans(&self, problems: &mut Vec<BadConfig>) {
+        if let Some(Err(why)) = self.heartbeat.as_ref().map(HeartbeatTerms::check) {
+            problems.push(BadConfig::WrongType { key: Some("heartbeat".to_owned()), why: why.to_string() });
+        }
         let mut wrong = |why: String| {
             problems.push(BadConfig::WrongType { key: Some("plans".to_owned()), why });
         };

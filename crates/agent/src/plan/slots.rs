@@ -3,9 +3,11 @@
 use std::str::FromStr;
 
 use croner::Cron;
+use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use super::terms::zone_of;
 use super::{BadPlan, Schedule};
 
 /// The first slot after `after`.
@@ -24,6 +26,7 @@ pub(super) enum Slots {
     At(Timestamp),
     Every(i64, Timestamp),
     Cron(Box<Cron>, TimeZone),
+    Hours(SignedDuration, Time, Time, TimeZone),
 }
 
 impl Slots {
@@ -35,7 +38,11 @@ impl Slots {
             }
             Schedule::Cron { expression, zone } => {
                 let cron = Cron::from_str(expression).map_err(|_| BadPlan::Cron(expression.clone()))?;
-                Self::Cron(Box::new(cron), TimeZone::get(zone).map_err(|_| BadPlan::Zone(zone.clone()))?)
+                Self::Cron(Box::new(cron), zone_of(zone)?)
+            }
+            Schedule::Hours { every_ms, from, to, zone } => {
+                let every = SignedDuration::from_millis(i64::try_from(*every_ms).unwrap_or(i64::MAX).max(1));
+                Self::Hours(every, *from, *to, zone_of(zone)?)
             }
         })
     }
@@ -53,6 +60,19 @@ impl Slots {
             Self::Cron(cron, zone) => {
                 let from = after.to_zoned(zone.clone());
                 Some(cron.find_next_occurrence(&from, false).ok()?.timestamp())
+            }
+            Self::Hours(every, from, to, zone) => {
+                let today = after.to_zoned(zone.clone()).date();
+                let in_day = |date: Date| {
+                    let at =
+                        |time| date.to_datetime(time).to_zoned(zone.clone()).ok().map(|at| at.timestamp());
+                    let (from, to) = (at(*from)?, at(*to)?);
+                    let passed = after.duration_since(from).as_millis().div_euclid(every.as_millis()) + 1;
+                    let ahead = every.as_millis().checked_mul(passed.max(0))?;
+                    let ahead = SignedDuration::from_millis(i64::try_from(ahead).ok()?);
+                    from.checked_add(ahead).ok().filter(|slot| *slot < to)
+                };
+                in_day(today).or_else(|| in_day(today.tomorrow().ok()?))
             }
         }
     }

@@ -145,7 +145,7 @@ impl PlanTerms {
 }
 
 /// An optional text. Some models send an empty text instead of none.
-fn given(text: &Option<String>) -> Option<&str> {
+pub(super) fn given(text: &Option<String>) -> Option<&str> {
     text.as_deref().map(str::trim).filter(|text| !text.is_empty())
 }
 
@@ -203,7 +203,7 @@ fn time(key: &'static str, text: &str, zone: Option<&str>) -> Result<Timestamp, 
 }
 
 /// A span such as `30m`, `2 hours` or `1d 12h`, in milliseconds. A day is 24 hours.
-fn span(key: &'static str, text: &str, least: u64) -> Result<u64, BadPlan> {
+pub(super) fn span(key: &'static str, text: &str, least: u64) -> Result<u64, BadPlan> {
     let wrong = || BadPlan::Span { key, got: shown(text) };
     if text.len() > limits::PLAN_WHEN_MAX_BYTES {
         return Err(wrong());
@@ -223,8 +223,13 @@ fn whole(at: Timestamp) -> Timestamp {
 }
 
 /// What was given, shortened.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().take(60).collect()
+}
+
+/// The zone with this name.
+pub(super) fn zone_of(name: &str) -> Result<TimeZone, BadPlan> {
+    TimeZone::get(name).map_err(|_| BadPlan::Zone(shown(name)))
 }
 
 /// The zone that is most like this one.

@@ -7,7 +7,7 @@ use crate::inbox::sender;
 use crate::life::{GoalStatus, PendingCall, SpaceFacts};
 use crate::limits;
 use crate::memory::Memory;
-use crate::plan::{Plan, Schedule};
+use crate::plan::{Plan, PlanSource, Schedule};
 use crate::quote::{self, quoted};
 
 use super::Moment;
@@ -143,7 +143,8 @@ fn plans(now: &Moment<'_>) -> Vec<Fact> {
         let (name, instruction) = (quoted(&plan.name), quoted(&plan.instruction));
         Fact::new(format!("- {name} | id: {} | {when}{next}: {instruction}", plan.id))
     };
-    now.facts.plans.iter().map(line).collect()
+    // A heartbeat says nothing that the agent could use.
+    now.facts.plans.iter().filter(|plan| plan.source != PlanSource::Heartbeat).map(line).collect()
 }
 
 /// The newest messages, oldest first, and how many older ones have no room. A long one takes at most half of the room that

@@ -207,3 +207,29 @@ async fn a_reminder_within_seconds_comes_in_time() {
         assert_eq!(fired(&fixture.world, ada).await.len(), before + 1, "in time");
     }
 }
+
+/// Ten agents with a heartbeat and nothing to do cost nothing for a day. One whose space gets a new member is asked once.
+#[tokio::test]
+async fn heartbeats_of_idle_agents_ask_no_model() {
+    let fixture = Fixture::new(|_| done());
+    let world = &fixture.world;
+    let husam = world.human("husam").await.unwrap();
+    let config = AgentConfig::from_json(&json!({"heartbeat": {"every": "5m"}})).unwrap();
+    let mut spaces = Vec::new();
+    for n in 0..10 {
+        let agent = world.agent(&format!("ada{n}"), config.clone()).await.unwrap();
+        let space = world.space(&format!("lobby{n}"), &[husam, agent.entity()]).await.unwrap();
+        world.say(husam, space, "hi").await.unwrap();
+        spaces.push(space);
+    }
+    world.quiet().await.unwrap();
+    let asked = fixture.model.prompts().len();
+    world.pass(Duration::from_secs(DAY)).await.unwrap();
+    assert_eq!(fixture.model.prompts().len(), asked, "nothing has changed");
+    let vera = world.human("vera").await.unwrap();
+    world.registry().add_member(spaces[3], vera, "member".into(), fixture.now()).await.unwrap();
+    world.pass(Duration::from_secs(DAY)).await.unwrap();
+    let prompts = fixture.model.prompts();
+    assert_eq!(prompts.len(), asked + 1);
+    assert!(inbox(prompts.last().unwrap()).contains("[heartbeat]"));
+}

@@ -141,6 +141,7 @@ macro_rules! contract_tests {
             plans::an_operator_sets_and_deletes_plans_within_the_limit,
             plans::an_agent_cannot_change_a_plan_that_an_operator_has_set,
             plans::the_plans_of_a_config_follow_it,
+            plans::a_heartbeat_fires_only_if_its_agent_has_something_to_look_at,
             held::messages_that_reach_no_other_agent_do_not_count_towards_the_limit,
             held::a_persons_message_releases_the_held_events_of_its_space_in_order,
             held::time_releases_held_events_and_wakes_their_agent,

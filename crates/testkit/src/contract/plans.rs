@@ -1,10 +1,10 @@
 //! Promises about plans: when they fire, once for each slot, and who may change them.
 
-use agent::changes::{CommitOutcome, PlanChange};
+use agent::changes::{CommitKind, CommitOutcome, GoalChange, PlanChange};
 use agent::config::AgentConfig;
 use agent::event::{Cause, Envelope, EventData, Trust};
-use agent::id::{EventId, PlanId, RootId};
-use agent::life::Standing;
+use agent::id::{EventId, GoalId, PlanId, RootId};
+use agent::life::{Goal, GoalStatus, Standing};
 use agent::limits;
 use agent::plan::{Missed, Plan, PlanSource, Schedule};
 use agent::port::{Denial, RegistryError};
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::Backend;
-use super::world::{World, at, fresh, service, world, world_with};
+use super::world::{CycleDriver, World, at, fresh, service, world, world_with};
 
 /// An hourly plan that Ada sets in a cycle.
 async fn planned(w: &World) -> Plan {
@@ -217,4 +217,51 @@ pub async fn the_plans_of_a_config_follow_it(b: Backend) {
     assert!(kept.contains(&hourly) && kept.contains(&own), "{kept:?}");
     w.b.registry.amend_agent(w.ada, None, Some(json!({"plans": []})), now).await.unwrap();
     assert_eq!(plans(&w).await, [own]);
+}
+
+/// Nothing waits, nothing changed and no goal is open: then no model needs to look.
+pub async fn a_heartbeat_fires_only_if_its_agent_has_something_to_look_at(b: Backend) {
+    let w = world(b).await;
+    let patch = json!({"heartbeat": {"every": "1h"}});
+    w.b.registry.amend_agent(w.ada, None, Some(patch), at(0)).await.unwrap();
+    let fires = async |hour: i64| !w.b.store.fire_due(at(hour * HOUR), 10).await.unwrap().is_empty();
+    assert!(!fires(1).await, "she has never lived");
+    w.post(w.family, "hello").await;
+    assert!(!fires(2).await, "she is awake for what waits");
+    let lives = async |goals: Vec<GoalChange>| {
+        let activation = w.b.store.wake(w.ada, at(100 * HOUR), None).await.unwrap().unwrap();
+        let mut driver = CycleDriver::about_to_open(w.ada, &activation);
+        let open = driver.changes(CommitKind::Open);
+        driver.commit(&w, open).await;
+        let mut decision = driver.decision();
+        decision.inward.goals = goals;
+        driver.commit(&w, decision).await;
+        let closing = driver.closing();
+        driver.commit(&w, closing).await;
+    };
+    lives(Vec::new()).await;
+    assert!(!fires(3).await && !fires(4).await, "nothing has changed since");
+    w.b.registry.add_member(w.family, w.bob.entity(), "guest".into(), at(4 * HOUR + 1)).await.unwrap();
+    assert!(fires(5).await, "somebody joined a space of hers");
+    assert!(!fires(6).await, "the last one waits");
+    let waiting = w.b.store.wake(w.ada, at(6 * HOUR), None).await.unwrap().unwrap().waiting;
+    assert_eq!(
+        waiting.iter().map(|waiting| &waiting.event.data).collect::<Vec<_>>(),
+        [&EventData::Heartbeat]
+    );
+    let goal = Goal {
+        id: GoalId(fresh()),
+        parent: None,
+        description: "tidy up".into(),
+        priority: 1,
+        status: GoalStatus::Active,
+        trust: Trust::Member,
+    };
+    lives(vec![GoalChange::Set(goal.clone())]).await;
+    assert!(fires(7).await, "she has an open goal");
+    lives(vec![GoalChange::Set(Goal { status: GoalStatus::Completed, ..goal })]).await;
+    assert!(!fires(8).await, "the goal is reached");
+    w.b.registry.amend_agent(w.ada, None, Some(json!({"heartbeat": null})), at(8 * HOUR)).await.unwrap();
+    w.b.registry.remove_member(w.family, w.bob.entity()).await.unwrap();
+    assert!(!fires(9).await, "she has none any more");
 }

@@ -1,5 +1,7 @@
 //! What of the workspace a cycle is shown, and when.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::awareness::{configured, shown};
@@ -8,7 +10,7 @@ use crate::life::Layer;
 use crate::memory::{Importance, Memory};
 
 fn remember(cycle: &mut Cycle, value: &str) {
-    cycle.outside.facts.memories = vec![Memory {
+    Arc::make_mut(&mut cycle.outside.facts).memories = vec![Memory {
         key: "tea".into(),
         value: value.into(),
         importance: Importance::Normal,
@@ -110,7 +112,7 @@ fn what_the_agent_pinned_is_shown_again_when_the_outcome_that_said_so_is_left_ou
     };
     cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     remember(&mut cycle, "at 6");
-    cycle.outside.facts.memories[0].pinned = true;
+    Arc::make_mut(&mut cycle.outside.facts).memories[0].pinned = true;
     let (_, next) = drive_as(&mut cycle, &[], note);
     let Next::Think(second) = next else { panic!("{next:?}") };
     assert!(!shown(&second).iter().any(|text| text.contains("at 6")), "it knows what it changed");

@@ -1,7 +1,7 @@
 //! The rows `life` and `inbox_head` of an agent, as a commit reads and writes them.
 
 use agent::changes::{Changes, CommitKind};
-use agent::fencing::{InboxHead, LifeRow};
+use agent::fencing::{self, InboxHead, LifeRow};
 use agent::id::{AgentId, CycleId};
 use agent::life::OpenCycle;
 use rusqlite::{Connection, Row, params};
@@ -82,7 +82,9 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
                active_space = coalesce(?, active_space), failures = ?, usage_input = ?, \
                usage_cached = ?, usage_output = ?, usage_reasoning = ?, \
                cost_micros = coalesce(cost_micros + ?, ?, cost_micros), unpriced = unpriced + ?, open_cycle = ?, \
-               step = ?, boot = coalesce(?, boot), requesters = ?, notice = ?, used = CASE WHEN ? THEN 0 ELSE used END | ?, open = ? WHERE agent = ?";
+               step = ?, boot = coalesce(?, boot), requesters = ?, notice = ?, used = CASE WHEN ? THEN 0 ELSE used END | ?, open = ?, \
+               facts_seen = CASE WHEN ? THEN (SELECT facts_rev FROM agent WHERE id = life.agent) ELSE facts_seen END \
+               WHERE agent = ?";
     let values = params![
         int(row.epoch),
         int(row.commit_n),
@@ -106,6 +108,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
         changes.forget_used,
         changes.used.bits(),
         open.map(to_json).transpose()?,
+        fencing::closes(changes),
         life.agent,
     ];
     run(db, sql, values)?;

@@ -1,9 +1,10 @@
 //! Plans: each row is valid from one commit of the agent to another. A plan that has ended keeps its last row.
 
 use agent::changes::PlanChange;
+use agent::config::AgentConfig;
 use agent::event::{Cause, Trust};
 use agent::id::{AgentId, PlanId, RootId};
-use agent::plan::{Missed, Plan, PlanSource, PlanTerms, of_config};
+use agent::plan::{Missed, Plan, PlanSource, of_config};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
@@ -15,7 +16,8 @@ use super::rows::{
 use crate::sqlite::engine::fault::Outcome;
 
 const MISSED: [Missed; 3] = [Missed::Once, Missed::Skip, Missed::All];
-const SOURCES: [PlanSource; 3] = [PlanSource::Agent, PlanSource::Operator, PlanSource::Config];
+const SOURCES: [PlanSource; 4] =
+    [PlanSource::Agent, PlanSource::Operator, PlanSource::Config, PlanSource::Heartbeat];
 
 /// The columns of [`plan_at`].
 pub(crate) const PLAN: &str =
@@ -117,12 +119,12 @@ pub(crate) fn follow_config(
     db: &Connection,
     agent: i64,
     n: u64,
-    wanted: &[PlanTerms],
+    config: &AgentConfig,
     now: Timestamp,
 ) -> Outcome<bool> {
     let current = plans(db, agent)?;
     let uuid = first(db, "SELECT uuid FROM entity WHERE id = ?", [agent], |row| uuid_at(row, 0))?;
-    let changes = of_config(AgentId(uuid.unwrap_or(Uuid::nil())), wanted, &current, now);
+    let changes = of_config(AgentId(uuid.unwrap_or(Uuid::nil())), config, &current, now);
     changes.iter().try_for_each(|change| change_plan(db, agent, n, change))?;
     Ok(!changes.is_empty())
 }

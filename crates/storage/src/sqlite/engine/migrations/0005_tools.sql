@@ -8,7 +8,10 @@ ALTER TABLE goal ADD COLUMN trust INTEGER NOT NULL DEFAULT 0;
 -- Plans that an operator or the agent's config has set, and what becomes of slots at which they could not fire.
 ALTER TABLE plan ADD COLUMN missed INTEGER NOT NULL DEFAULT 0; -- 0 once, 1 skip, 2 all
 ALTER TABLE plan ADD COLUMN max_late INTEGER;                  -- ms; NULL: as late as it may be
-ALTER TABLE plan ADD COLUMN source INTEGER NOT NULL DEFAULT 0; -- 0 agent, 1 operator, 2 config
+ALTER TABLE plan ADD COLUMN source INTEGER NOT NULL DEFAULT 0; -- 0 agent, 1 operator, 2 config, 3 heartbeat
+
+-- The revision of the agent's facts at the end of its last cycle; NULL before the first one.
+ALTER TABLE life ADD COLUMN facts_seen INTEGER;
 
 -- Who runs a call, and the newest claim of a worker. `attempts` of a worker's call counts its claims.
 ALTER TABLE call ADD COLUMN runner TEXT NOT NULL DEFAULT 'node'; -- node, worker

@@ -83,7 +83,7 @@ fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: T
     let urgency = urgency.map(to_json).transpose()?;
     run(db, sql, params![int(rev), wake_on, config.hop_limit, inbox_max, debounce, urgency, agent])?;
     let n = first(db, "SELECT commit_n FROM life WHERE agent = ?", [agent], |row| u64_at(row, 0))?;
-    if follow_config(db, agent, n.unwrap_or(0), &config.plans, at)? {
+    if follow_config(db, agent, n.unwrap_or(0), config, at)? {
         touch(db, agent)?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use agent::delivery::is_urgent;
 use agent::event::{Cause, Event, EventData, EventState};
 use agent::id::{AgentId, RootId};
 use agent::limits;
-use agent::plan::{self, Fired, Firing, Plan};
+use agent::plan::{self, Fired, Firing, Plan, PlanSource};
 use agent::port::{Due, Wakeup};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -114,7 +114,8 @@ impl DuePlan {
             // It is not due yet.
             return self.postpone(db, self.plan.next_at.map_or(i64::MAX, ms)).map(|()| None);
         };
-        let Some(event) = event else {
+        let nothing_new = self.plan.source == PlanSource::Heartbeat && !has_news(db, self.row)?;
+        let Some(event) = event.filter(|_| !nothing_new) else {
             self.put(db, &after, self.fired, now)?;
             return Ok(None);
         };
@@ -146,7 +147,10 @@ impl DuePlan {
 
     /// Writes the plan as it is after firing.
     fn put(&self, db: &Connection, after: &Plan, fired: Option<i64>, now: Timestamp) -> Outcome<()> {
-        touch(db, self.row)?;
+        // The agent is not shown its heartbeat.
+        if self.plan.source != PlanSource::Heartbeat {
+            touch(db, self.row)?;
+        }
         let Some(next) = after.next_at else { return end_plan(db, self.row, self.n, after.id) };
         put_plan(db, self.row, self.n, after, &self.cause, fired)?;
         // It is due again at once, after the others.
@@ -159,6 +163,15 @@ impl DuePlan {
                    AND from_commit = (SELECT max(from_commit) FROM plan WHERE agent = ?2 AND id = ?3)";
         run(db, sql, params![at, self.row, bytes(self.plan.id.0)]).map(drop)
     }
+}
+
+/// Whether an agent that sleeps has something to look at: an open goal, or facts that changed since its last cycle.
+/// Whoever has waiting events is awake for those.
+fn has_news(db: &Connection, agent: i64) -> Outcome<bool> {
+    let sql = "SELECT h.waiting = 0 AND (ifnull(a.facts_rev <> l.facts_seen, 0) OR EXISTS (SELECT 1 FROM goal g \
+               WHERE g.agent = a.id AND g.to_commit IS NULL AND g.status = 'active')) \
+               FROM agent a JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
+    Ok(first(db, sql, [agent], |row| Ok(row.get(0)?))?.unwrap_or(false))
 }
 
 /// The data of an event, if it waits and no cycle has taken it.
