@@ -140,12 +140,12 @@ pub struct PromptParts {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PromptPart {
-    what: Part,
+    origin: PartOrigin,
     hash: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum PartOrigin {
     Entry(u64, EntryKind),
     /// Its first line.
     Layer(Arc<str>),
@@ -154,23 +154,24 @@ enum Part {
 impl PromptPart {
     fn of(item: &Item) -> Self {
         match item {
-            Item::Entry(entry) => {
-                Self { what: Part::Entry(entry.seq, entry.kind), hash: hash_of(&(entry.seq, &entry.message)) }
-            }
+            Item::Entry(entry) => Self {
+                origin: PartOrigin::Entry(entry.seq, entry.kind),
+                hash: hash_of(&(entry.seq, &entry.message)),
+            },
             Item::Layer(text) => {
                 let title: String =
                     text.lines().next().unwrap_or_default().chars().take(limits::PREVIEW_CHARS).collect();
-                Self { what: Part::Layer(title.into()), hash: hash_of(text) }
+                Self { origin: PartOrigin::Layer(title.into()), hash: hash_of(text) }
             }
         }
     }
 
     fn is_inbox(&self) -> bool {
-        matches!(self.what, Part::Entry(seq, EntryKind::Inbox) if seq > 0)
+        matches!(self.origin, PartOrigin::Entry(seq, EntryKind::Inbox) if seq > 0)
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for PartOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entry(seq, kind) => write!(f, "entry {seq} ({})", kind.as_str()),
@@ -191,7 +192,7 @@ impl PromptParts {
         }
         let differs = |(at, was): &(usize, &PromptPart)| self.parts.get(*at) != Some(was);
         let (at, was) = before.parts.iter().enumerate().find(differs)?;
-        Some(format!("{}, item {at}", was.what))
+        Some(format!("{}, item {at}", was.origin))
     }
 
     /// Whether both have the same tools.
@@ -209,9 +210,9 @@ impl PromptParts {
 
     /// About how many bytes it takes.
     pub fn bytes(&self) -> usize {
-        let title = |part: &PromptPart| match &part.what {
-            Part::Entry(..) => 0,
-            Part::Layer(title) => title.len(),
+        let title = |part: &PromptPart| match &part.origin {
+            PartOrigin::Entry(..) => 0,
+            PartOrigin::Layer(title) => title.len(),
         };
         self.parts.iter().map(|part| size_of::<PromptPart>() + title(part)).sum()
     }

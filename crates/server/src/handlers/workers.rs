@@ -11,7 +11,6 @@ use agent::limits;
 use agent::port::{BoxFuture, Scope, WorkerCall};
 use agent::tool::is_named;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::response::Parts;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
@@ -125,7 +124,8 @@ async fn answer_bytes(mut head: Parts, response: Response, now: &Timestamp) -> V
     head.status = parts.status;
     head.headers.extend(parts.headers);
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
-    let length = (head.status != StatusCode::NO_CONTENT).then_some(body.len());
+    // Without a call there is no body, and no length of one.
+    let length = (!body.is_empty()).then_some(body.len());
     [head_bytes(head, length, now), body].concat()
 }
 
