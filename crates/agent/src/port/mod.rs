@@ -4,6 +4,7 @@
 mod bus;
 mod calls;
 mod clock;
+mod hooks;
 mod lookup;
 mod model;
 mod reader;
@@ -18,6 +19,10 @@ pub use calls::{CallError, Calls, DetachedCall, Finish, FinishedCall, WorkerCall
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;
+pub use hooks::{
+    DeclaredHook, DeliveryId, HookAccepted, HookBook, HookDelivery, HookEvent, HookOutcome, HookReading,
+    HookRefusal, Hooks, NewHookDelivery, NoHooks, RawDelivery, StoredHook,
+};
 pub use lookup::{Lookup, Messages};
 pub use model::{
     Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, PartKind, Piece, Price, ReasoningReplay,

@@ -2,6 +2,7 @@
 //! is one command or one query. `agent` makes the decisions; `tables` knows how rows are stored.
 
 mod calls;
+mod hooks;
 mod lookup;
 mod quarantine;
 pub(crate) mod reader;

@@ -22,3 +22,24 @@ CREATE TABLE tool (
   file TEXT,                           -- the file that declares it; NULL for the API
   at INTEGER NOT NULL                  -- when it was declared or changed
 ) STRICT;
+
+-- Hooks, through which services outside send events.
+CREATE TABLE hook (
+  name TEXT PRIMARY KEY,
+  declaration TEXT NOT NULL,           -- JSON
+  agents BLOB NOT NULL,                -- who gets its events: ids, 16 bytes each
+  at INTEGER NOT NULL                  -- when it was declared or changed
+) STRICT;
+
+-- The last deliveries of each hook. That a delivery is accepted once is known from the ids of its events.
+CREATE TABLE hook_delivery (
+  n INTEGER PRIMARY KEY,
+  hook TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  delivery TEXT,                       -- the sender's id of it
+  outcome INTEGER NOT NULL,            -- 0 accepted, 1 duplicate, 2 answered, 3 refused
+  detail TEXT,                         -- why it was refused
+  event TEXT,                          -- the same for all agents
+  agents BLOB                          -- who got it: ids, 16 bytes each
+) STRICT;
+CREATE INDEX hook_delivery_of ON hook_delivery(hook, outcome, n);
