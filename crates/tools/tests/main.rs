@@ -32,5 +32,6 @@ mod mcp {
     mod web;
 }
 mod fetch_page;
+mod hooks;
 mod loopback;
 mod world;

@@ -11,7 +11,7 @@ pub const HOOK_TEMPLATE_MAX_BYTES: usize = 16 * 1024;
 /// How old, or how far ahead, the signed time of a delivery may be.
 pub const HOOK_WINDOW_MS: u64 = 5 * 60 * 1000;
 /// How long a secret of a hook is kept in memory: a changed one counts after that.
-pub const HOOK_SECRET_AGE_MS: u64 = 5_000;
+pub const HOOK_SECRET_AGE_MS: u64 = 10_000;
 /// Signatures of one delivery that are looked at.
 pub const HOOK_SIGNATURES_MAX: usize = 16;
 /// Deliveries of one hook that are listed, of each outcome.
