@@ -26,6 +26,7 @@ macro_rules! copied {
 mod agents;
 mod calls;
 mod context;
+mod hooks;
 pub mod names;
 mod people;
 mod plans;
@@ -41,6 +42,7 @@ pub use agents::{
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
+pub use hooks::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
 pub use plans::{NewPlanJson, PlanJson};

@@ -62,6 +62,10 @@ names! {
     Importance = of!(agent::memory::Importance: Low Normal High);
     /// What becomes of times at which a plan could not fire.
     Missed = of!(agent::plan::Missed: Once Skip All);
+    /// What verifies the deliveries of a hook.
+    HookKind = of!(agent::port::HookKind: Standard Github Stripe Slack SharedSecret Key);
+    /// What became of a delivery.
+    HookOutcome = of!(agent::port::HookOutcome: Accepted Duplicate Answered Refused);
     /// Who has set a plan.
     PlanSource = of!(agent::plan::PlanSource: Agent Operator Config);
     /// Where a text of an archive was found.

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tools::ToolKit;
 use tools::connector::Connector;
+use tools::hook::ServerHooks;
 use tools::mcp::{McpServer, McpServerConfig};
 
 use crate::errors::{Exit, Failure, Result};
@@ -62,6 +63,11 @@ pub(crate) fn mcp_server(
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         Failure::usage(lines.join("\n"))
     })
+}
+
+/// What verifies the deliveries of hooks, with the secrets of this server.
+pub(crate) fn hooks(settings: &Settings, clock: Arc<dyn Clock>) -> Arc<ServerHooks> {
+    Arc::new(ServerHooks::new(Arc::new(ToolSecrets::of(settings)), clock))
 }
 
 /// The ports over that store.

@@ -37,7 +37,9 @@ pub use declared::{ApproveError, DeclareError, approve_tools, change_tools, use_
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{Calls, Clock, Ids, Lookup, Models, Reader, Registry, Store, ToolBook, Toolbox};
+use agent::port::{
+    Calls, Clock, HookBook, Hooks, Ids, Lookup, Models, NoHooks, Reader, Registry, Store, ToolBook, Toolbox,
+};
 
 pub use keeper::{Keeper, start};
 
@@ -56,6 +58,10 @@ pub struct Ports {
     pub reader: Arc<dyn Reader>,
     /// Where declared tools are kept.
     pub tool_book: Arc<dyn ToolBook>,
+    /// Where hooks and their deliveries are kept.
+    pub hook_book: Arc<dyn HookBook>,
+    /// What verifies and reads deliveries.
+    pub hooks: Arc<dyn Hooks>,
     /// The models.
     pub models: Arc<dyn Models>,
     /// The tools.
@@ -66,7 +72,7 @@ pub struct Ports {
     pub ids: Arc<dyn Ids>,
     /// The calls that wait for workers.
     pub workers: Arc<workers::Workers>,
-    /// Held while declared tools are changed.
+    /// Held while declared tools or hooks are changed.
     pub declaring: Arc<tokio::sync::Mutex<()>>,
     /// What watchers see, and the bus that carries it.
     pub live: Arc<live::Live>,
@@ -75,7 +81,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The ports over one store, with a new bus and the default bounds.
+    /// The ports over one store, with a new bus, the default bounds and no hooks.
     pub fn new<S>(
         store: Arc<S>,
         models: Arc<dyn Models>,
@@ -84,7 +90,7 @@ impl Ports {
         ids: Arc<dyn Ids>,
     ) -> Self
     where
-        S: Store + Calls + Lookup + Registry + Reader + ToolBook + 'static,
+        S: Store + Calls + Lookup + Registry + Reader + ToolBook + HookBook + 'static,
     {
         Self {
             calls: Arc::<S>::clone(&store),
@@ -92,6 +98,8 @@ impl Ports {
             registry: Arc::<S>::clone(&store),
             reader: Arc::<S>::clone(&store),
             tool_book: Arc::<S>::clone(&store),
+            hook_book: Arc::<S>::clone(&store),
+            hooks: Arc::new(NoHooks),
             store,
             models,
             toolbox,

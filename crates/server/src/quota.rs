@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::id::CredentialId;
+use agent::id::{CredentialId, hashed_uuid};
 use agent::limits;
 
 use crate::auth::Caller;
@@ -62,14 +62,22 @@ pub(crate) struct StreamSlot {
 impl Quotas {
     /// Begins a request.
     pub(crate) fn request(self: &Arc<Self>, caller: &Caller) -> Result<InFlight, Problem> {
-        let (key, operator) = (caller.credential.id, caller.is_operator());
+        self.begin(caller.credential.id, caller.is_operator(), "key")
+    }
+
+    /// Begins a delivery to a hook, which counts as a key of its own.
+    pub(crate) fn delivery(self: &Arc<Self>, hook: &str) -> Result<InFlight, Problem> {
+        self.begin(CredentialId(hashed_uuid(&["hook", hook])), false, "hook")
+    }
+
+    fn begin(self: &Arc<Self>, key: CredentialId, operator: bool, whose: &str) -> Result<InFlight, Problem> {
         let mut usage = self.lock();
         let held = usage.keys.entry(key).or_default();
         if held.requests >= limits::REQUESTS_PER_KEY {
             let most = limits::REQUESTS_PER_KEY;
             return Err(Problem::new(
                 Code::TooManyRequests,
-                format!("this key has {most} requests in flight, the most that one key may have"),
+                format!("this {whose} has {most} requests in flight, the most that one {whose} may have"),
             ));
         }
         held.requests += 1;

@@ -10,6 +10,7 @@ mod calls;
 mod dead_letters;
 mod document;
 mod entities;
+mod hooks;
 mod idempotency;
 mod keys;
 mod limits;

@@ -139,6 +139,9 @@ impl World {
             Arc::new(clock.clone()),
             Arc::new(ids),
         );
+        let secrets = Arc::new(crate::hooks::secrets());
+        let hooks = Arc::new(tools::hook::ServerHooks::new(secrets, Arc::new(clock.clone())));
+        let ports = Ports { hooks, ..ports };
         let node = Node::new(sender, Arc::clone(&ports.live));
         let shutdown = CancellationToken::new();
         let options = Options {

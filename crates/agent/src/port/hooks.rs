@@ -2,11 +2,40 @@
 //! arrives, or how a signature is made.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{BoxFuture, Denial, RequestKey, StoreError, Wakeup};
 use crate::event::Event;
 use crate::id::{AgentId, EventId};
+
+/// What verifies the deliveries of a hook. There is no kind that verifies nothing.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum HookKind {
+    /// A signature as in Standard Webhooks.
+    Standard,
+    /// A signature as GitHub makes it.
+    Github,
+    /// A signature as Stripe makes it.
+    Stripe,
+    /// A signature as Slack makes it.
+    Slack,
+    /// A secret in a header.
+    SharedSecret,
+    /// A key of this server.
+    Key,
+}
+
+impl HookKind {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
 
 /// A hook as it is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +58,7 @@ pub enum HookOutcome {
     Accepted,
     /// It was accepted before.
     Duplicate,
-    /// It asked for an answer and is no event.
+    /// It only asked whether the hook is there.
     Answered,
     /// It was refused.
     Refused,
@@ -154,8 +183,8 @@ pub struct HookEvent {
 pub enum HookReading {
     /// It becomes an event.
     Event(HookEvent),
-    /// It only wants this answer.
-    Answer(Value),
+    /// It only asks whether the hook is there; the text that it wants back, if any.
+    Question(Option<String>),
 }
 
 /// Why a delivery is refused. The texts are for its sender: they name no secret.

@@ -23,8 +23,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Manage",
         &[
-            "agents", "memories", "plans", "tools", "mcp", "secrets", "guard", "spaces", "entities", "keys",
-            "dead",
+            "agents", "memories", "plans", "tools", "mcp", "hooks", "secrets", "guard", "spaces", "entities",
+            "keys", "dead",
         ],
     ),
     ("Data", &["backup", "restore", "verify", "index", "export", "import"]),
@@ -71,6 +71,10 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         "viv mcp add files --labels private -- npx -y @modelcontextprotocol/server-filesystem /srv/docs",
     ),
     (&["mcp", "approve"], "viv mcp approve files"),
+    (&["hooks"], "viv hooks"),
+    (&["hooks", "add"], "viv hooks add ci --kind github --secret ci_hook --to ops"),
+    (&["hooks", "send"], "viv hooks send ci"),
+    (&["hooks", "log"], "viv hooks log ci"),
     (&["secrets", "set"], "printf %s \"$TOKEN\" | viv secrets set crm_token"),
     (&["guard", "clear"], "viv guard clear ada"),
     (&["index", "rebuild"], "viv index rebuild"),

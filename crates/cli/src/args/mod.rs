@@ -2,6 +2,7 @@
 
 mod dead;
 mod help;
+mod hooks;
 mod live;
 mod manage;
 mod models;
@@ -21,6 +22,7 @@ use clap_complete::Shell;
 
 pub(crate) use dead::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use help::{WELCOME, command};
+pub(crate) use hooks::{AddHookArgs, HooksArgs, HooksVerb, SendHookArgs};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, KindArgs, MemoriesArgs,
@@ -117,7 +119,9 @@ pub(crate) enum Command {
     Tools(ToolsArgs),
     /// List the MCP servers; add, ask or approve one
     Mcp(McpArgs),
-    /// List, set or remove secrets of tools, on the machine of the server
+    /// List the hooks, through which services outside send events; add, show, try or remove one
+    Hooks(HooksArgs),
+    /// List, set or remove secrets of tools and hooks, on the machine of the server
     Secrets(SecretsArgs),
     /// Clear an agent's guard
     #[command(subcommand)]

@@ -7,6 +7,7 @@ pub(crate) mod dead;
 pub(crate) mod doctor;
 pub(crate) mod entities;
 pub(crate) mod event;
+pub(crate) mod hooks;
 pub(crate) mod init;
 pub(crate) mod keys;
 pub(crate) mod mcp;

@@ -14,6 +14,7 @@ mod entities;
 mod events;
 mod guard;
 mod history;
+pub(crate) mod hooks;
 mod keys;
 mod mcp;
 mod memories;
@@ -29,13 +30,14 @@ mod workers;
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
-        CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
-        McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
-        NotMember, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SpaceClosed,
-        SpaceFull, ToolOfFile, WorkerVersion,
+        AgentRetired, BadConfig, BadDelivery, BadHandle, BadHeader, BadHook, BadId, BadMention, BadPlan,
+        BadTool, BadValue, CallOver, ClaimLost, CycleOpen, EventState, EventTaken, Forbidden, HookTemplate,
+        HookUnready, IdTaken, InboxFull, KeyExpired, KeyInvalid, KeyMissing, KeyOver, McpChanged, McpFailed,
+        MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember,
+        PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SignatureInvalid,
+        SignatureMissing, SignatureOld, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
     };
-    use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
+    use Access::{Admin, AnyKey, Member, Person, Public, Service, Signed, Worker};
     routes
         .add(Public, doc!(meta::health), &[])
         .add(Public, doc!(meta::ready), &[])
@@ -83,6 +85,29 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(mcp::list_servers), &[])
         .add(Admin, doc!(mcp::offered), &[McpFailed])
         .add(Admin, doc!(mcp::approve), &[McpFailed, McpChanged, BadTool])
+        .add(Admin, doc!(hooks::list_hooks), &[])
+        .add(Admin, doc!(hooks::get_hook), &[])
+        .add(Admin, doc!(hooks::put_hook), &[BadHook, BadHandle, NotFound])
+        .add(Admin, doc!(hooks::delete_hook), &[])
+        .add(Admin, doc!(hooks::list_deliveries), &[])
+        .add(
+            Signed,
+            doc!(hooks::deliver),
+            &[
+                SignatureMissing,
+                SignatureInvalid,
+                SignatureOld,
+                KeyMissing,
+                KeyInvalid,
+                KeyExpired,
+                Forbidden,
+                BadDelivery,
+                HookTemplate,
+                HookUnready,
+                AgentRetired,
+                InboxFull,
+            ],
+        )
         .add(Admin, doc!(recent::list), &[NotFound])
         .add(Admin, doc!(streams::server_stream), &[])
         .add(Admin, doc!(streams::agent), &[BadHeader])

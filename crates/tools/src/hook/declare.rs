@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent::limits;
+use agent::port::HookKind;
 use reqwest::header::HeaderName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,42 +16,16 @@ pub(super) const WHOLE_BODY: &str = "{{ body }}";
 /// What a template may use.
 const PARTS: [&str; 2] = ["body", "headers"];
 /// The header with a shared secret, if a declaration names none.
-const SECRET_HEADER: &str = "x-webhook-secret";
+pub(super) const SECRET_HEADER: &str = "x-webhook-secret";
 
-/// What verifies the deliveries of a hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum HookKind {
-    /// A signature as in Standard Webhooks.
-    Standard,
-    /// A signature as GitHub makes it.
-    Github,
-    /// A signature as Stripe makes it.
-    Stripe,
-    /// A signature as Slack makes it.
-    Slack,
-    /// A secret in a header.
-    SharedSecret,
-    /// A key of this server.
-    Key,
-}
-
-impl HookKind {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// How its services sign; `None` if they do not.
-    pub fn scheme(self) -> Option<SignatureScheme> {
-        match self {
-            Self::Standard => Some(SignatureScheme::Standard),
-            Self::Github => Some(SignatureScheme::Github),
-            Self::Stripe => Some(SignatureScheme::Stripe),
-            Self::Slack => Some(SignatureScheme::Slack),
-            Self::SharedSecret | Self::Key => None,
-        }
+/// How services of this kind sign; `None` if they do not.
+pub(super) fn scheme(kind: HookKind) -> Option<SignatureScheme> {
+    match kind {
+        HookKind::Standard => Some(SignatureScheme::Standard),
+        HookKind::Github => Some(SignatureScheme::Github),
+        HookKind::Stripe => Some(SignatureScheme::Stripe),
+        HookKind::Slack => Some(SignatureScheme::Slack),
+        HookKind::SharedSecret | HookKind::Key => None,
     }
 }
 
@@ -115,7 +90,7 @@ impl HookDeclaration {
             }
             names => SecretNames(names),
         };
-        Ok(match self.kind.scheme() {
+        Ok(match scheme(self.kind) {
             Some(scheme) => Verifier::Signature(scheme, names),
             None => {
                 let header = self.header.as_deref().unwrap_or(SECRET_HEADER);

@@ -11,17 +11,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{BoxFuture, Clock, DeclaredHook, HookReading, HookRefusal, Hooks, RawDelivery};
+use agent::port::{BoxFuture, Clock, DeclaredHook, HookKind, HookReading, HookRefusal, Hooks, RawDelivery};
+use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::sync::Mutex;
 
-pub use self::declare::{HookDeclaration, HookKind};
+pub use self::declare::HookDeclaration;
 pub use self::sign::SignatureScheme;
 
-use self::declare::{SecretNames, Verifier};
+use self::declare::{SECRET_HEADER, SecretNames, Verifier, scheme};
 use self::reading::Verified;
 use crate::secret::{SecretValue, Secrets};
 
@@ -106,6 +107,28 @@ impl ServerHooks {
     }
 }
 
+/// The headers with which a delivery of this kind comes. The error says what is wrong with the secret, without it.
+pub fn signed_headers(
+    kind: HookKind,
+    header: Option<&str>,
+    secret: Option<&SecretValue>,
+    id: &str,
+    now: Timestamp,
+    body: &[u8],
+) -> Result<Vec<(String, String)>, String> {
+    let secret = || secret.ok_or_else(|| "there is none".to_owned());
+    let named = |(name, value): (&str, String)| (name.to_owned(), value);
+    let key = ("idempotency-key", id.to_owned());
+    Ok(match scheme(kind) {
+        Some(scheme) => scheme.sign(secret()?, id, now, body)?.into_iter().map(named).collect(),
+        None if kind == HookKind::Key => vec![named(key)],
+        None => {
+            let header = header.unwrap_or(SECRET_HEADER);
+            vec![named((header, secret()?.reveal().to_owned())), named(key)]
+        }
+    })
+}
+
 /// The hash of a shared secret: texts of different length are compared in the same time.
 fn shared(secret: &SecretValue) -> Result<[u8; 32], String> {
     if secret.reveal().len() < limits::SECRET_MIN_BYTES {
@@ -133,7 +156,7 @@ impl Hooks for ServerHooks {
             let Ok(hook) = stored(declaration) else { return Vec::new() };
             let mut missing = Vec::new();
             for name in &hook.secrets {
-                let why = match (self.secret(name).await, hook.kind.scheme()) {
+                let why = match (self.secret(name).await, scheme(hook.kind)) {
                     (None, _) => Err("it is not set".to_owned()),
                     (Some(secret), Some(scheme)) => scheme.key(&secret).map(drop),
                     (Some(secret), None) => shared(&secret).map(drop),

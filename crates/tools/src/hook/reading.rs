@@ -1,11 +1,11 @@
 //! What a verified delivery says: its id, its answer, and the event that the templates make of it. Must not know secrets.
 
 use agent::limits;
-use agent::port::{DeliveryId, HookEvent, HookReading, HookRefusal, RawDelivery};
+use agent::port::{DeliveryId, HookEvent, HookKind, HookReading, HookRefusal, RawDelivery};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
-use super::declare::{HookDeclaration, HookKind, WHOLE_BODY};
+use super::declare::{HookDeclaration, WHOLE_BODY};
 use super::sign::one;
 use crate::arguments::bounded_json;
 use crate::template::{self, Slot};
@@ -65,8 +65,8 @@ pub(super) fn read(
         }
         BodyType::Form => form(body)?,
     };
-    if let Some(answer) = answer(hook.kind, &body, delivery) {
-        return Ok(HookReading::Answer(answer));
+    if is_question(hook.kind, &body, delivery) {
+        return Ok(HookReading::Question(body["challenge"].as_str().map(str::to_owned)));
     }
     let id = delivery_id(hook.kind, &body, delivery)?;
     let is_seen = |name: &str| !HIDDEN.contains(&name) && Some(name) != secret_header.as_deref();
@@ -108,16 +108,12 @@ fn written(
     Ok((payload, urgent))
 }
 
-/// What services ask to see that a hook is there.
-fn answer(kind: HookKind, body: &Value, delivery: &RawDelivery<'_>) -> Option<Value> {
+/// Whether the service only asks if the hook is there.
+fn is_question(kind: HookKind, body: &Value, delivery: &RawDelivery<'_>) -> bool {
     match kind {
-        HookKind::Github if one(delivery.headers, "x-github-event") == Some("ping") => {
-            Some(json!({"outcome": "answered"}))
-        }
-        HookKind::Slack if body["type"] == "url_verification" => {
-            Some(json!({"challenge": body["challenge"]}))
-        }
-        _ => None,
+        HookKind::Github => one(delivery.headers, "x-github-event") == Some("ping"),
+        HookKind::Slack => body["type"] == "url_verification",
+        _ => false,
     }
 }
 
