@@ -8,6 +8,7 @@ mod client_crate;
 mod damaged;
 mod dead_letters;
 mod hints;
+mod hooks;
 mod json;
 mod keys;
 mod live;
