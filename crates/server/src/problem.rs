@@ -344,6 +344,8 @@ pub(crate) enum WriteResponse<T> {
     Created(String, T),
     /// Created; it cannot be read again later.
     CreatedOnce(T),
+    /// Accepted: what it leads to happens later.
+    Accepted(T),
     /// It existed before.
     Existing(T),
     /// Removed.
@@ -359,6 +361,7 @@ impl<T: Serialize> IntoResponse for WriteResponse<T> {
                 (StatusCode::CREATED, [(header::LOCATION, location)], axum::Json(body)).into_response()
             }
             Self::CreatedOnce(body) => (StatusCode::CREATED, axum::Json(body)).into_response(),
+            Self::Accepted(body) => (StatusCode::ACCEPTED, axum::Json(body)).into_response(),
             Self::Existing(body) => axum::Json(body).into_response(),
             Self::Removed | Self::Nothing => StatusCode::NO_CONTENT.into_response(),
         }

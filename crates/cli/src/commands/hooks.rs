@@ -71,7 +71,7 @@ async fn add(client: &Client, screen: &Screen, args: AddHookArgs) -> Result<()> 
     let hook: HookJson = typed("hook", answer.clone())?;
     let line = format!("`{}` takes deliveries at {}{}", hook.name, client.url(), path(&hook.name));
     screen.result(&answer, &screen.clean_line(&line));
-    for (name, why) in &hook.missing_secrets {
+    for (name, why) in hook.missing_secrets.iter().filter(|_| !screen.json) {
         screen
             .warning(&format!("the secret `{name}` cannot be used: {why}; `viv secrets set {name}` sets it"));
     }

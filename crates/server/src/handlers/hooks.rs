@@ -12,7 +12,7 @@ use agent::port::{
 };
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -171,7 +171,7 @@ pub(super) async fn deliver(
     PathParam(name): PathParam<String>,
     idempotency: Idempotency,
     request: Request,
-) -> Result<(StatusCode, Json<HookAnswer>), Problem> {
+) -> Result<WriteResponse<HookAnswer>, Problem> {
     let hook = find(&app, &name).await?;
     let in_flight = Arc::new(app.quotas.delivery(&hook.name)?);
     let name = hook.name.clone();
@@ -192,7 +192,7 @@ async fn take(
     idempotency: Idempotency,
     mut request: Request,
     in_flight: &Arc<crate::quota::InFlight>,
-) -> Result<(StatusCode, Json<HookAnswer>), Problem> {
+) -> Result<WriteResponse<HookAnswer>, Problem> {
     let key = check_key(app, request.headers(), &hook.name).await;
     let headers = texts(request.headers());
     request.extensions_mut().insert(Arc::clone(in_flight));
@@ -203,7 +203,7 @@ async fn take(
         Ok(HookReading::Question(challenge)) => {
             note(app, hook.name, HookOutcome::Answered, None).await;
             let outcome = HookOutcome::Answered.as_str().to_owned();
-            Ok((StatusCode::OK, Json(HookAnswer { outcome, challenge })))
+            Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }))
         }
         Ok(HookReading::Event(event)) => {
             let new = new_delivery(app, hook, event, &idempotency, &raw);
@@ -258,31 +258,31 @@ fn new_delivery(
     NewHookDelivery { hook: name, delivery, agents, event, request }
 }
 
-async fn accept(app: Arc<AppState>, new: NewHookDelivery) -> Result<(StatusCode, Json<HookAnswer>), Problem> {
+async fn accept(app: Arc<AppState>, new: NewHookDelivery) -> Result<WriteResponse<HookAnswer>, Problem> {
     run_to_completion(async move {
         let id = new.event.id.clone();
-        let (status, outcome) = match app.ports.hook_book.deliver(new).await? {
+        let of = |outcome: HookOutcome| HookAnswer { outcome: outcome.as_str().to_owned(), challenge: None };
+        match app.ports.hook_book.deliver(new).await? {
             HookAccepted::Fresh { agents, wake } => {
                 failpoint::hit!("accept.committed");
                 app.node.signal(&wake);
                 for agent in agents {
                     publish_progress(&app, agent, id.clone(), EventProgress::Waiting);
                 }
-                (StatusCode::ACCEPTED, HookOutcome::Accepted)
+                Ok(WriteResponse::Accepted(of(HookOutcome::Accepted)))
             }
-            HookAccepted::Duplicate => (StatusCode::OK, HookOutcome::Duplicate),
-            HookAccepted::Conflict => return Err(key_reused()),
+            HookAccepted::Duplicate => Ok(WriteResponse::Existing(of(HookOutcome::Duplicate))),
+            HookAccepted::Conflict => Err(key_reused()),
             // The sender is not told which agents there are.
             HookAccepted::Denied(Denial::InboxFull(_)) => {
                 let why = "an agent of this hook has no room for more events now";
-                return Err(Problem::new(Code::InboxFull, why).hint("deliver it again later"));
+                Err(Problem::new(Code::InboxFull, why).hint("deliver it again later"))
             }
             HookAccepted::Denied(_) => {
                 let why = "no agent of this hook takes events any more";
-                return Err(Problem::new(Code::AgentRetired, why));
+                Err(Problem::new(Code::AgentRetired, why))
             }
-        };
-        Ok((status, Json(HookAnswer { outcome: outcome.as_str().to_owned(), challenge: None })))
+        }
     })
     .await
 }

@@ -30,15 +30,14 @@ mod workers;
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadDelivery, BadHandle, BadHeader, BadHook, BadId, BadMention, BadPlan,
-        BadTool, BadValue, CallOver, ClaimLost, CycleOpen, EventState, EventTaken, Forbidden, HookTemplate,
-        HookUnready, IdTaken, InboxFull, KeyExpired, KeyInvalid, KeyMissing, KeyOver, McpChanged, McpFailed,
-        MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember,
-        PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SignatureInvalid,
-        SignatureMissing, SignatureOld, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
+        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
+        CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
+        McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
+        NotMember, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SpaceClosed,
+        SpaceFull, ToolOfFile, WorkerVersion,
     };
-    use Access::{Admin, AnyKey, Member, Person, Public, Service, Signed, Worker};
-    routes
+    use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
+    hooks(routes)
         .add(Public, doc!(meta::health), &[])
         .add(Public, doc!(meta::ready), &[])
         .add(Public, doc!(meta::document), &[])
@@ -85,29 +84,6 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(mcp::list_servers), &[])
         .add(Admin, doc!(mcp::offered), &[McpFailed])
         .add(Admin, doc!(mcp::approve), &[McpFailed, McpChanged, BadTool])
-        .add(Admin, doc!(hooks::list_hooks), &[])
-        .add(Admin, doc!(hooks::get_hook), &[])
-        .add(Admin, doc!(hooks::put_hook), &[BadHook, BadHandle, NotFound])
-        .add(Admin, doc!(hooks::delete_hook), &[])
-        .add(Admin, doc!(hooks::list_deliveries), &[])
-        .add(
-            Signed,
-            doc!(hooks::deliver),
-            &[
-                SignatureMissing,
-                SignatureInvalid,
-                SignatureOld,
-                KeyMissing,
-                KeyInvalid,
-                KeyExpired,
-                Forbidden,
-                BadDelivery,
-                HookTemplate,
-                HookUnready,
-                AgentRetired,
-                InboxFull,
-            ],
-        )
         .add(Admin, doc!(recent::list), &[NotFound])
         .add(Admin, doc!(streams::server_stream), &[])
         .add(Admin, doc!(streams::agent), &[BadHeader])
@@ -146,6 +122,39 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Member, doc!(messages::list), &[])
         .add(Person, doc!(messages::get), &[])
         .add(Member, doc!(streams::space), &[BadHeader])
+}
+
+/// Adds the routes of hooks.
+fn hooks(routes: Routes) -> Routes {
+    use crate::problem::Code::{
+        AgentRetired, BadDelivery, BadHandle, BadHook, Forbidden, HookTemplate, HookUnready, InboxFull,
+        KeyExpired, KeyInvalid, KeyMissing, NotFound, SignatureInvalid, SignatureMissing, SignatureOld,
+    };
+    use Access::{Admin, Signed};
+    routes
+        .add(Admin, doc!(hooks::list_hooks), &[])
+        .add(Admin, doc!(hooks::get_hook), &[])
+        .add(Admin, doc!(hooks::put_hook), &[BadHook, BadHandle, NotFound])
+        .add(Admin, doc!(hooks::delete_hook), &[])
+        .add(Admin, doc!(hooks::list_deliveries), &[])
+        .add(
+            Signed,
+            doc!(hooks::deliver),
+            &[
+                SignatureMissing,
+                SignatureInvalid,
+                SignatureOld,
+                KeyMissing,
+                KeyInvalid,
+                KeyExpired,
+                Forbidden,
+                BadDelivery,
+                HookTemplate,
+                HookUnready,
+                AgentRetired,
+                InboxFull,
+            ],
+        )
 }
 
 /// The problem of a denied request, with handles in place of ids: people know agents and spaces by those.
