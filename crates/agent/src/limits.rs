@@ -3,9 +3,11 @@
 
 mod hooks;
 mod plans;
+mod targets;
 
 pub use hooks::*;
 pub use plans::*;
+pub use targets::*;
 
 /// Longest handle of an entity or a space, in characters.
 pub const HANDLE_MAX: usize = 40;

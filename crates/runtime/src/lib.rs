@@ -25,6 +25,7 @@ mod left_out;
 mod model_set;
 mod permits;
 mod ready_queue;
+pub mod sender;
 mod sent_requests;
 mod think;
 mod tool_runner;
@@ -38,7 +39,8 @@ use std::sync::Arc;
 
 use agent::limits;
 use agent::port::{
-    Calls, Clock, HookBook, Hooks, Ids, Lookup, Models, NoHooks, Reader, Registry, Store, ToolBook, Toolbox,
+    Calls, Clock, Courier, HookBook, Hooks, Ids, Lookup, Models, NoCourier, NoHooks, Reader, Registry, Store,
+    TargetBook, ToolBook, Toolbox,
 };
 
 pub use keeper::{Keeper, start};
@@ -62,6 +64,10 @@ pub struct Ports {
     pub hook_book: Arc<dyn HookBook>,
     /// What verifies and reads deliveries.
     pub hooks: Arc<dyn Hooks>,
+    /// Where targets are kept, with what waits to be sent to them.
+    pub target_book: Arc<dyn TargetBook>,
+    /// What sends it.
+    pub courier: Arc<dyn Courier>,
     /// The models.
     pub models: Arc<dyn Models>,
     /// The tools.
@@ -72,7 +78,7 @@ pub struct Ports {
     pub ids: Arc<dyn Ids>,
     /// The calls that wait for workers.
     pub workers: Arc<workers::Workers>,
-    /// Held while declared tools or hooks are changed.
+    /// Held while declared tools, hooks or targets are changed.
     pub declaring: Arc<tokio::sync::Mutex<()>>,
     /// What watchers see, and the bus that carries it.
     pub live: Arc<live::Live>,
@@ -81,7 +87,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The ports over one store, with a new bus, the default bounds and no hooks.
+    /// The ports over one store, with a new bus, the default bounds, no hooks and no courier.
     pub fn new<S>(
         store: Arc<S>,
         models: Arc<dyn Models>,
@@ -90,7 +96,7 @@ impl Ports {
         ids: Arc<dyn Ids>,
     ) -> Self
     where
-        S: Store + Calls + Lookup + Registry + Reader + ToolBook + HookBook + 'static,
+        S: Store + Calls + Lookup + Registry + Reader + ToolBook + HookBook + TargetBook + 'static,
     {
         Self {
             calls: Arc::<S>::clone(&store),
@@ -100,6 +106,8 @@ impl Ports {
             tool_book: Arc::<S>::clone(&store),
             hook_book: Arc::<S>::clone(&store),
             hooks: Arc::new(NoHooks),
+            target_book: Arc::<S>::clone(&store),
+            courier: Arc::new(NoCourier),
             store,
             models,
             toolbox,

@@ -8,6 +8,7 @@
 
 mod arguments;
 pub mod connector;
+pub mod courier;
 pub mod declare;
 mod ending;
 mod enter_space;

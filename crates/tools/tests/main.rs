@@ -31,6 +31,7 @@ mod mcp {
     mod process;
     mod web;
 }
+mod courier;
 mod fetch_page;
 mod hooks;
 mod loopback;

@@ -11,6 +11,7 @@ mod reader;
 mod recall;
 mod registry;
 mod store;
+mod targets;
 mod tool;
 mod tool_book;
 
@@ -38,6 +39,10 @@ pub use registry::{
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
+pub use targets::{
+    AfterFailure, Courier, NewsKind, NewsOf, NoCourier, SendFailure, StoredTarget, TargetBook,
+    TargetDelivery, TargetState,
+};
 pub use tool::{
     AgentTools, DeclaredTool, Done, OfferedTools, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset,
 };

@@ -53,7 +53,7 @@ impl SignatureScheme {
     }
 
     /// The key of a secret. The error says what is wrong, without the secret.
-    pub(super) fn key(self, secret: &SecretValue) -> Result<hmac::Key, String> {
+    pub(crate) fn key(self, secret: &SecretValue) -> Result<hmac::Key, String> {
         let text = secret.reveal();
         if self != Standard {
             return match text.len() {

@@ -9,6 +9,7 @@ pub(crate) mod reader;
 mod recall;
 mod registry;
 mod store;
+mod target_book;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod tool_book;
