@@ -32,6 +32,7 @@ mod people;
 mod plans;
 mod recall;
 mod spaces;
+mod targets;
 mod tools;
 mod watch;
 mod workers;
@@ -50,6 +51,7 @@ pub use recall::{ExcerptJson, RecallParams, RecalledJson};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };
+pub use targets::{DeadDelivery, DeliveriesRetried, DeliveryRetry, NewTargetJson, TargetJson};
 pub use tools::{
     GuardClearedJson, McpApproval, McpLeftOut, McpOfferJson, McpServerJson, McpToolJson, ToolJson, ToolTrial,
     ToolTried,

@@ -66,6 +66,8 @@ names! {
     HookKind = of!(agent::port::HookKind: Standard Github Stripe Slack SharedSecret Key);
     /// What became of a delivery.
     HookOutcome = of!(agent::port::HookOutcome: Accepted Duplicate Answered Refused);
+    /// What a target can be told.
+    NewsKind = of!(agent::port::NewsKind: Message CycleEnded Alert);
     /// Who has set a plan.
     PlanSource = of!(agent::plan::PlanSource: Agent Operator Config);
     /// Where a text of an archive was found.

@@ -144,6 +144,8 @@ codes! {
     BadDelivery = "bad_delivery", 422;
     /// The hook's template cannot be written with this delivery.
     HookTemplate = "hook_template", 422;
+    /// The target is not valid.
+    BadTarget = "bad_target", 422;
     /// The plan is not valid.
     BadPlan = "bad_plan", 422;
     /// A handle is not valid.

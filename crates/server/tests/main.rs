@@ -20,5 +20,6 @@ mod plans;
 mod reference;
 mod sockets;
 mod streams;
+mod targets;
 mod workers;
 mod world;

@@ -23,8 +23,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Manage",
         &[
-            "agents", "memories", "plans", "tools", "mcp", "hooks", "secrets", "guard", "spaces", "entities",
-            "keys", "dead",
+            "agents", "memories", "plans", "tools", "mcp", "hooks", "targets", "secrets", "guard", "spaces",
+            "entities", "keys", "dead",
         ],
     ),
     ("Data", &["backup", "restore", "verify", "index", "export", "import"]),
@@ -75,6 +75,10 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["hooks", "add"], "viv hooks add ci --kind github --secret ci_hook --to ops"),
     (&["hooks", "send"], "viv hooks send ci"),
     (&["hooks", "log"], "viv hooks log ci"),
+    (&["targets"], "viv targets"),
+    (&["targets", "add"], "viv targets add board https://example.com/viv --space home --secret news"),
+    (&["targets", "dead"], "viv targets dead board"),
+    (&["targets", "retry"], "viv targets retry board"),
     (&["secrets", "set"], "printf %s \"$TOKEN\" | viv secrets set crm_token"),
     (&["guard", "clear"], "viv guard clear ada"),
     (&["index", "rebuild"], "viv index rebuild"),

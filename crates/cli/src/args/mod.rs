@@ -11,6 +11,7 @@ mod project;
 mod scenario;
 mod show;
 mod talk;
+mod targets;
 mod tools;
 mod up;
 mod upkeep;
@@ -34,6 +35,7 @@ pub(crate) use project::{ConfigCommand, EventArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
 pub(crate) use show::{InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
+pub(crate) use targets::{AddTargetArgs, TargetsArgs, TargetsVerb};
 pub(crate) use tools::{
     GuardVerb, ImportArgs, McpAddArgs, McpArgs, McpVerb, SecretsArgs, SecretsVerb, ToolsArgs, ToolsVerb,
 };
@@ -121,7 +123,9 @@ pub(crate) enum Command {
     Mcp(McpArgs),
     /// List the hooks, through which services outside send events; add, show, try or remove one
     Hooks(HooksArgs),
-    /// List, set or remove secrets of tools and hooks, on the machine of the server
+    /// List the targets, which are told what happens; add or remove one, send dead deliveries again
+    Targets(TargetsArgs),
+    /// List, set or remove secrets of tools, hooks and targets, on the machine of the server
     Secrets(SecretsArgs),
     /// Clear an agent's guard
     #[command(subcommand)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::limits;
-use api::{Agent, HookJson, PageJson, ReadyJson, ToolJson, Whoami};
+use api::{Agent, HookJson, PageJson, ReadyJson, TargetJson, ToolJson, Whoami};
 use jiff::Timestamp;
 use models::conformance::answers;
 use runtime::clock::SystemClock;
@@ -249,6 +249,10 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
                 Ok(hooks) => checks.extend(unready_hooks(&hooks.items)),
                 Err(failure) => checks.push(Check::of("hooks", failure)),
             }
+            match client.get_as::<PageJson<TargetJson>>("/v1/targets").await {
+                Ok(targets) => checks.extend(untold(&targets.items)),
+                Err(failure) => checks.push(Check::of("targets", failure)),
+            }
             match client.get_as::<PageJson<ToolJson>>("/v1/tools").await {
                 Ok(tools) => checks.extend(unserved(&tools.items)),
                 Err(failure) => checks.push(Check::of("tools", failure)),
@@ -288,6 +292,16 @@ fn unready_hooks(hooks: &[HookJson]) -> Option<Check> {
     let hint =
         "set it with `viv secrets set NAME`; until then the hook answers 503, or uses its other secrets";
     (!lines.is_empty()).then(|| Check::new("hooks", verdict, detail).hint(hint))
+}
+
+/// Targets that are told nothing.
+fn untold(targets: &[TargetJson]) -> Option<Check> {
+    let why = |target: &TargetJson| target.off.clone().or_else(|| target.unusable_secret.clone());
+    let lines: Vec<String> =
+        targets.iter().filter_map(|target| Some(format!("{}: {}", target.name, why(target)?))).collect();
+    let detail = format!("told nothing: {}", lines.join("; "));
+    let hint = "correct the target and add it again, or remove it with `viv targets rm NAME`";
+    (!lines.is_empty()).then(|| Check::warn("targets", detail).hint(hint))
 }
 
 /// Tools whose calls no worker takes.

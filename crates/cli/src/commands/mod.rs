@@ -23,6 +23,7 @@ pub(crate) mod secrets;
 pub(crate) mod show;
 pub(crate) mod spaces;
 pub(crate) mod tail;
+pub(crate) mod targets;
 pub(crate) mod tools;
 pub(crate) mod top;
 pub(crate) mod transfer;

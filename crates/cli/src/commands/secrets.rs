@@ -1,4 +1,4 @@
-//! `viv secrets`: the secrets of tools and hooks, on the machine of the server. Values are read, never printed.
+//! `viv secrets`: the secrets of tools, hooks and targets, on the machine of the server. Values are read, never printed.
 
 use std::path::Path;
 

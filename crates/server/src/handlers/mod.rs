@@ -24,6 +24,7 @@ mod plans;
 mod recent;
 mod spaces;
 mod streams;
+mod targets;
 mod tools;
 mod workers;
 
@@ -37,7 +38,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
-    hooks(routes)
+    targets(hooks(routes))
         .add(Public, doc!(meta::health), &[])
         .add(Public, doc!(meta::ready), &[])
         .add(Public, doc!(meta::document), &[])
@@ -155,6 +156,19 @@ fn hooks(routes: Routes) -> Routes {
                 InboxFull,
             ],
         )
+}
+
+/// Adds the routes of targets.
+fn targets(routes: Routes) -> Routes {
+    use crate::problem::Code::{BadHandle, BadTarget, NotFound};
+    use Access::Admin;
+    routes
+        .add(Admin, doc!(targets::list_targets), &[])
+        .add(Admin, doc!(targets::get_target), &[])
+        .add(Admin, doc!(targets::put_target), &[BadTarget, BadHandle, NotFound])
+        .add(Admin, doc!(targets::delete_target), &[])
+        .add(Admin, doc!(targets::list_dead), &[])
+        .add(Admin, doc!(targets::retry_dead), &[])
 }
 
 /// The problem of a denied request, with handles in place of ids: people know agents and spaces by those.

@@ -68,9 +68,9 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         tracing::warn!("{}", announce::damaged_log(lost_frames));
     }
     report::watch_index(&store);
-    let hooks = assemble::hooks(&settings, clock.clone());
+    let (hooks, courier) = (assemble::hooks(&settings, clock.clone()), assemble::courier(&settings)?);
     let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models), kit);
-    let ports = Ports { bounds: settings.bounds(), hooks, ..ports };
+    let ports = Ports { bounds: settings.bounds(), hooks, courier, ..ports };
     report::unready_hooks(&ports).await;
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
