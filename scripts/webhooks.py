@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Delivers to a running server what the vendors' own packages sign, and what they do not.
+"""Delivers to a running server what the vendors' own packages sign, and what they do not; then verifies what it tells others.
 
     python3 -m venv /tmp/v && /tmp/v/bin/pip install standardwebhooks stripe
     /tmp/v/bin/python scripts/webhooks.py VIV
@@ -12,18 +12,21 @@ import datetime
 import hashlib
 import hmac
 import http.client
+import http.server
 import json
 import os
+import queue
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
 import stripe
-from standardwebhooks.webhooks import Webhook
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 SECRETS = {
     "standard": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
@@ -112,6 +115,7 @@ def check(viv, data, url):
         expect(f"{kind}, 10 MB", announce(hook, 10_000_000, headers), (413, "body_too_large"))
         expect(f"{kind}, plain text", post(hook, body, {**headers, "content-type": "text/plain"}), (415, "not_json"))
         run("hooks", "send", kind)
+    tell(run)
     said = run("hooks", "log", "standard") + run("hooks") + run("show", "inbox", "ops")
     kept = [open(os.path.join(data, name), "rb").read() for name in os.listdir(data)
             if name.startswith("vivarium.db")]
@@ -119,6 +123,43 @@ def check(viv, data, url):
         if secret in said or any(secret.encode() in file for file in kept):
             sys.exit("a secret was written where it must not be")
     print("ok    no secret in answers or in the store")
+
+
+def tell(run):
+    """Posts messages and verifies what a target is told with the package of Standard Webhooks."""
+    told, answers = queue.Queue(), [500, 200, 200]
+
+    class Target(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            told.put((body, dict(self.headers)))
+            self.send_response(answers.pop(0))
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Target)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    inside = "127.0.0.1:%d" % server.server_port
+    arguments = ["targets", "add", "board", f"http://{inside}/viv", "--space", "home", "--secret", "standard"]
+    run(*arguments, "--allow", inside)
+    for text in ("one", "two"):
+        run("say", text, "--space", "home")
+    got = [told.get(timeout=30) for _ in range(3)]
+    for body, headers in got:
+        Webhook(SECRETS["standard"]).verify(body, headers)
+        try:
+            Webhook(SECRETS["standard"]).verify(body.replace(b"one", b"two").replace(b"two", b"six"), headers)
+            sys.exit("a changed delivery was verified")
+        except WebhookVerificationError:
+            pass
+    texts = [json.loads(body)["data"]["text"] for body, _ in got]
+    ids = {headers["webhook-id"] for _, headers in got}
+    if texts != ["one", "one", "two"] or len(ids) != 2:
+        sys.exit(f"told {texts} with {len(ids)} ids")
+    print("ok    a target that failed once is told each message in order, and each delivery verifies")
+    server.shutdown()
 
 
 def main():

@@ -24,6 +24,7 @@ mod scenarios;
 mod screens;
 mod stub;
 mod talking;
+mod targets;
 mod tools;
 mod transfer;
 mod upkeep;

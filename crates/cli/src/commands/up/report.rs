@@ -48,7 +48,7 @@ pub(super) fn watch_index(store: &Sqlite) {
 }
 
 /// Logs the secrets of hooks that cannot be used.
-pub(super) async fn unready_hooks(ports: &Ports) {
+pub(super) async fn unready_hooks(ports: Ports) {
     for hook in ports.hook_book.hooks().await.unwrap_or_default() {
         for (secret, why) in ports.hooks.missing_secrets(&hook.declaration).await {
             let name = &hook.name;

@@ -81,8 +81,9 @@ fn put(db: &Connection, target: &StoredTarget) -> Outcome<()> {
     let allow = to_json(&target.allow)?;
     let StoredTarget { name, url, secret, off, at, .. } = target;
     run(db, sql, params![name, url, secret, allow, kinds, space, agent, off, ms(*at)])?;
-    let sql =
-        "UPDATE outgoing SET next_at = 0 WHERE dead = 0 AND target = (SELECT id FROM target WHERE name = ?)";
+    // Only the first one that waits was ever tried.
+    let sql = "UPDATE outgoing SET next_at = 0 WHERE n = (SELECT min(n) FROM outgoing WHERE dead = 0 \
+               AND target = (SELECT id FROM target WHERE name = ?))";
     run(db, sql, [name]).map(drop)
 }
 
