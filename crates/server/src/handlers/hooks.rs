@@ -1,6 +1,7 @@
 //! Hooks: declare, list and remove them, and take their deliveries. Only what the hook's verifier has let pass is read.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::event::{Event, EventProgress};
@@ -147,10 +148,11 @@ pub(super) async fn list_deliveries(
         let HookDelivery { at, delivery, outcome, detail, event, agents: ids } = line;
         let mut agents = Vec::new();
         for id in ids {
-            if !handles.contains_key(&id) {
-                handles.insert(id, handle_of(&app, id).await?);
-            }
-            agents.push(handles[&id].clone());
+            let handle = match handles.entry(id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(vacant) => vacant.insert(handle_of(&app, id).await?),
+            };
+            agents.push(handle.clone());
         }
         let outcome = outcome.as_str().to_owned();
         items.push(HookDeliveryJson { at, delivery, outcome, detail, event, agents });

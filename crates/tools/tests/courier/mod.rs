@@ -43,7 +43,7 @@ async fn send(target: &StoredTarget) -> Result<(), SendFailure> {
         attempts: 0,
         why: None,
     };
-    courier().send(target, &delivery, Timestamp::from_second(1_700_000_000).unwrap()).await
+    courier().send(target, &delivery, Timestamp::from_second(1_700_000_000).expect("a time")).await
 }
 
 /// The outcome of a delivery to a server that says this.

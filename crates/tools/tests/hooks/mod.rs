@@ -36,7 +36,9 @@ const SLACK: &[(&str, &str)] = &[
     ("x-slack-request-timestamp", "1700000000"),
     ("x-slack-signature", "v0=d4e08eaaa40b92705bb3348fb746405f4af49bfed8dc2eb18b183a2fa24618e0"),
 ];
-const SIGNED: [(&str, &str, &[(&str, &str)]); 4] = [
+/// The kind, the delivery's id, and its headers.
+type Signed = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+const SIGNED: [Signed; 4] = [
     ("standard", "msg_1", STANDARD),
     ("stripe", "evt_1", STRIPE),
     ("github", "gh-1", GITHUB),
@@ -73,7 +75,7 @@ async fn send(
 ) -> Result<HookReading, HookRefusal> {
     let headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let now = Timestamp::from_second(at).unwrap();
+    let now = Timestamp::from_second(at).expect("a time");
     hooks().read(hook, RawDelivery { headers: &headers, body, now, by_key: false }).await
 }
 
