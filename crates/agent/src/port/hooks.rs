@@ -65,7 +65,7 @@ pub enum HookOutcome {
 }
 
 impl HookOutcome {
-    /// Every outcome, in declaration order.
+    /// Every outcome, in declaration order. Stores keep the position: new ones come last.
     pub const ALL: [Self; 4] = [Self::Accepted, Self::Duplicate, Self::Answered, Self::Refused];
 
     /// The name used in JSON.

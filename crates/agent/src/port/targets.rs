@@ -36,7 +36,7 @@ pub enum NewsKind {
 }
 
 impl NewsKind {
-    /// Every kind, in declaration order.
+    /// Every kind, in declaration order. Stores keep the position: new ones come last.
     pub const ALL: [Self; 3] = [Self::Message, Self::CycleEnded, Self::Alert];
 
     /// The name used in JSON.
