@@ -38,10 +38,13 @@ enum Answers {
 /// An attempt: the target, what it was told, and whether it took it.
 type Made = (String, String, bool);
 
+/// How the target with a name answers.
+type Answering = Box<dyn Fn(&str) -> Answers + Send>;
+
 /// Makes attempts as the test says, and notes them.
 #[derive(Clone)]
 struct FakeCourier {
-    answers: Arc<Mutex<Box<dyn Fn(&str) -> Answers + Send>>>,
+    answers: Arc<Mutex<Answering>>,
     made: Arc<Mutex<Vec<Made>>>,
 }
 
@@ -87,7 +90,7 @@ impl Told {
     async fn new(targets: &[&str], answers: impl Fn(&str) -> Answers + Send + 'static) -> Self {
         let mut fixture = Fixture::new(|_| Script::new().call("skip", &json!({})));
         fixture.world.kill();
-        let (answers, made) = (Arc::new(Mutex::new(Box::new(answers) as Box<_>)), Arc::default());
+        let (answers, made) = (Arc::new(Mutex::new(Box::new(answers) as Answering)), Arc::default());
         let courier = FakeCourier { answers, made };
         let ports = Ports { courier: Arc::new(courier.clone()), ..fixture.world.ports().clone() };
         let at = ports.clock.now();
