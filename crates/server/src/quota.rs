@@ -224,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn the_deliveries_of_a_hook_have_limits_of_their_own() {
+        let quotas = Arc::<Quotas>::default();
+        let deliveries: Vec<_> =
+            (0..limits::REQUESTS_PER_KEY).map(|_| quotas.delivery("ci").unwrap()).collect();
+        let refused = quotas.delivery("ci").unwrap_err();
+        assert_eq!(refused.code(), Code::TooManyRequests);
+        assert!(refused.detail().contains("this hook has 256 requests"), "{refused:?}");
+        assert_eq!((code(quotas.delivery("shop")), code(quotas.request(&caller(1, false)))), (None, None));
+        drop(deliveries);
+        assert_eq!(code(quotas.delivery("ci")), None);
+        assert!(quotas.lock().keys.is_empty());
+    }
+
+    #[test]
     fn administrators_have_a_reserve_of_streams_and_bytes() {
         let quotas = Arc::<Quotas>::default();
         let people = |of| (1..).map(move |n| caller(n, false)).take(of);
