@@ -3,13 +3,14 @@
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
 //! goal, met}` with a `note` on how it was measured. With names of groups (`wake`, `accepts`, `cycles`,
-//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair`, `density`, `mind` and `tools` and
-//! their parts) as arguments it measures only those and writes no file.
+//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair`, `density`, `mind`, `tools` and `alarms`
+//! and their parts) as arguments it measures only those and writes no file.
 //!
 //! Each group has a module. `server` builds a server as `viv up` does; `watched` and `stub` record when
 //! requests pass them; `measure` and `machine` hold the clocks and measure the disk.
 
 mod accepts;
+mod alarms;
 mod crowd;
 mod cycles;
 mod density;
@@ -45,7 +46,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 28] = [
+const GROUPS: [Group; 29] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -74,6 +75,7 @@ const GROUPS: [Group; 28] = [
     ("tools.http", tool_calls::http::measure),
     ("tools.many", tool_calls::many::measure),
     ("tools.claim", tool_calls::claim::measure),
+    ("alarms.hook", alarms::hook::measure),
 ];
 
 /// The context of all groups.

@@ -49,6 +49,17 @@ impl Running {
         Ok(self.resident_mb("RssAnon")? * 1e6)
     }
 
+    /// The CPU that it has used, in microseconds; counted by the kernel in hundredths of a second.
+    pub(crate) fn cpu_us(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .context("the process has ended")?;
+        // The name in brackets may have spaces.
+        let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+        let ticks: f64 = ticks.sum::<std::result::Result<_, _>>().context("`/proc/PID/stat` has no times")?;
+        Ok(ticks * 1e4)
+    }
+
     /// The number of its threads.
     pub(crate) fn threads(&self) -> Result<usize> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));

@@ -57,7 +57,7 @@ impl HttpConnection {
     /// The body of the answer to the last request.
     pub(crate) fn body(&mut self) -> Result<Vec<u8>> {
         let (first, body) = read_whole(&mut self.input)?;
-        if !first.contains(" 200 ") && !first.contains(" 201 ") {
+        if ![" 200 ", " 201 ", " 202 "].iter().any(|status| first.contains(status)) {
             bail!("wanted success, got `{}`", first.trim());
         }
         Ok(body)

@@ -239,6 +239,15 @@ impl Event {
             id,
         }
     }
+
+    /// An event that the hook with that name made of a delivery. Anybody may have written what it says.
+    pub fn of_hook(id: EventId, hook: &str, payload: Value, urgent: bool, at: Timestamp) -> Self {
+        let mut event = Self::of_service(id, "", hook, payload, at);
+        event.envelope.principal = Principal::Webhook(hook.to_owned());
+        event.envelope.channel = Channel::Webhook;
+        event.envelope.trust = Trust::Outside;
+        Self { urgent, ..event }
+    }
 }
 
 /// The state of an accepted event in the ledger.

@@ -30,6 +30,7 @@ pub mod fencing;
 pub mod goals;
 pub mod guard;
 pub mod inbox;
+pub mod news;
 pub mod partial;
 pub mod plan;
 pub mod prepare;

@@ -1,12 +1,16 @@
 //! All limits of the system in one place (invariant 9). Names that end in `_MS` are durations in milliseconds; names
 //! that end in `_BYTES` are sizes in bytes.
 
+mod hooks;
 mod mcp;
 mod plans;
+mod targets;
 mod workers;
 
+pub use hooks::*;
 pub use mcp::*;
 pub use plans::*;
+pub use targets::*;
 pub use workers::*;
 
 /// Longest handle of an entity or a space, in characters.

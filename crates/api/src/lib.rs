@@ -26,11 +26,13 @@ macro_rules! copied {
 mod agents;
 mod calls;
 mod context;
+mod hooks;
 pub mod names;
 mod people;
 mod plans;
 mod recall;
 mod spaces;
+mod targets;
 mod tools;
 mod watch;
 mod workers;
@@ -41,6 +43,7 @@ pub use agents::{
 };
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
+pub use hooks::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
 pub use plans::{NewPlanJson, PlanJson};
@@ -48,6 +51,7 @@ pub use recall::{ExcerptJson, RecallParams, RecalledJson};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };
+pub use targets::{DeadDelivery, DeliveriesRetried, DeliveryRetry, NewTargetJson, TargetJson};
 pub use tools::{
     GuardClearedJson, McpApproval, McpLeftOut, McpOfferJson, McpServerJson, McpToolJson, ToolJson, ToolTrial,
     ToolTried,

@@ -62,6 +62,12 @@ names! {
     Importance = of!(agent::memory::Importance: Low Normal High);
     /// What becomes of times at which a plan could not fire.
     Missed = of!(agent::plan::Missed: Once Skip All);
+    /// What verifies the deliveries of a hook.
+    HookKind = of!(agent::port::HookKind: Standard Github Stripe Slack SharedSecret Key);
+    /// What became of a delivery.
+    HookOutcome = of!(agent::port::HookOutcome: Accepted Duplicate Answered Refused);
+    /// What a target can be told.
+    NewsKind = of!(agent::port::NewsKind: Message CycleEnded Alert);
     /// Who has set a plan.
     PlanSource = of!(agent::plan::PlanSource: Agent Operator Config Heartbeat);
     /// Where a text of an archive was found.

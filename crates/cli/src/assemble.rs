@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agent::limits;
 use agent::port::{Clock, Models};
 use runtime::clock::SystemIds;
+use runtime::sender::Sender;
 use runtime::{Keeper, Ports};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::Options;
@@ -13,6 +14,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tools::ToolKit;
 use tools::connector::Connector;
+use tools::courier::SignedCourier;
+use tools::hook::ServerHooks;
 use tools::mcp::{McpServer, McpServerConfig};
 
 use crate::errors::{Exit, Failure, Result};
@@ -22,6 +25,7 @@ use crate::tool_secrets::ToolSecrets;
 pub(crate) struct LocalServer {
     store: Sqlite,
     keeper: Keeper,
+    sender: Sender,
     ports: Ports,
     options: Options,
 }
@@ -64,6 +68,17 @@ pub(crate) fn mcp_server(
     })
 }
 
+/// What verifies the deliveries of hooks, with the secrets of this server.
+pub(crate) fn hooks(settings: &Settings, clock: Arc<dyn Clock>) -> Arc<ServerHooks> {
+    Arc::new(ServerHooks::new(Arc::new(ToolSecrets::of(settings)), clock))
+}
+
+/// What sends targets what they are told, through a connector of its own.
+pub(crate) fn courier(settings: &Settings) -> Result<Arc<SignedCourier>> {
+    let (connector, secrets) = (Arc::new(connector(settings)?), Arc::new(ToolSecrets::of(settings)));
+    Ok(Arc::new(SignedCourier::new(connector, secrets)))
+}
+
 /// The ports over that store.
 pub(crate) fn ports(
     store: &Sqlite,
@@ -78,6 +93,7 @@ impl LocalServer {
     /// Starts the keeper; the API stays closed until [`LocalServer::serve_api`].
     pub(crate) fn start(store: Sqlite, ports: Ports, hosts: Vec<String>) -> Self {
         let keeper = runtime::start(ports.clone());
+        let sender = Sender::start(ports.clone());
         let options = Options {
             hosts,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -88,7 +104,7 @@ impl LocalServer {
                 random
             })
         };
-        Self { store, keeper, ports, options }
+        Self { store, keeper, sender, ports, options }
     }
 
     pub(crate) fn serve_api(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
@@ -104,6 +120,7 @@ impl LocalServer {
     /// Closes the API, lets the current steps end, closes the store.
     pub(crate) async fn stop(self) -> Result<()> {
         self.options.shutdown.cancel();
+        self.sender.stop().await;
         self.keeper.stop().await;
         self.store.close().await.map_err(|error| {
             Failure::new(Exit::Failed, "store_failed", format!("the store did not close cleanly: {error}"))

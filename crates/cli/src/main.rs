@@ -118,6 +118,8 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Plans(verb) => commands::plans::run(client()?, screen, verb).await,
         Command::Tools(args) => commands::tools::run(client, screen, args).await,
         Command::Mcp(args) => commands::mcp::run(&cli.global, screen, args).await,
+        Command::Hooks(args) => commands::hooks::run(&cli.global, screen, args).await,
+        Command::Targets(args) => commands::targets::run(client()?, screen, args).await,
         Command::Secrets(args) => commands::secrets::run(&cli.global, &screen, args),
         Command::Guard(verb) => commands::tools::guard(client()?, screen, verb).await,
         Command::Recall(args) => commands::recall::run(client()?, screen, args).await,

@@ -1,4 +1,4 @@
-//! Secrets of tools: from the environment (`VIV_SECRET_NAME`), else from `tool-secrets.toml` in the data directory, which only
+//! Secrets of tools and hooks: from the environment (`VIV_SECRET_NAME`), else from `tool-secrets.toml` in the data directory, which only
 //! its owner may read, else from a program that the settings name. Asked for each call, so that a change counts at once;
 //! never printed, never stored elsewhere, never in a backup.
 

@@ -140,6 +140,29 @@ impl Client {
         self.ask(Method::POST, path, Some(body), key).await
     }
 
+    /// Sends a body to a hook as its service would: with these headers, and with the key of this client only if that is what
+    /// the hook wants.
+    pub async fn deliver(
+        &self,
+        path: &str,
+        headers: &[(String, String)],
+        body: String,
+        with_key: bool,
+    ) -> Result<Value> {
+        let server = self.server();
+        let mut request = self.http.post(format!("{}{path}", server.url)).body(body);
+        request = request.header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if with_key {
+            request = request.bearer_auth(server.key.open());
+        }
+        let response = self.send(request, &server).await?;
+        let bytes = response.bytes().await.map_err(|error| unreachable(&server.url, &error))?;
+        serde_json::from_slice(&bytes).map_err(|_| not_vivarium(&server.url, "its answer is not JSON"))
+    }
+
     /// A POST request without a body.
     pub async fn post_empty(&self, path: &str) -> Result<Value> {
         self.ask(Method::POST, path, NO_BODY, None).await

@@ -25,6 +25,7 @@ mod left_out;
 mod model_set;
 mod permits;
 mod ready_queue;
+pub mod sender;
 mod sent_requests;
 mod think;
 mod tool_runner;
@@ -37,7 +38,10 @@ pub use declared::{ApproveError, DeclareError, approve_tools, change_tools, use_
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{Calls, Clock, Ids, Lookup, Models, Reader, Registry, Store, ToolBook, Toolbox};
+use agent::port::{
+    Calls, Clock, Courier, HookBook, Hooks, Ids, Lookup, Models, NoCourier, NoHooks, Reader, Registry, Store,
+    TargetBook, ToolBook, Toolbox,
+};
 
 pub use keeper::{Keeper, start};
 
@@ -56,6 +60,14 @@ pub struct Ports {
     pub reader: Arc<dyn Reader>,
     /// Where declared tools are kept.
     pub tool_book: Arc<dyn ToolBook>,
+    /// Where hooks and their deliveries are kept.
+    pub hook_book: Arc<dyn HookBook>,
+    /// What verifies and reads deliveries.
+    pub hooks: Arc<dyn Hooks>,
+    /// Where targets are kept, with what waits to be sent to them.
+    pub target_book: Arc<dyn TargetBook>,
+    /// What sends it.
+    pub courier: Arc<dyn Courier>,
     /// The models.
     pub models: Arc<dyn Models>,
     /// The tools.
@@ -66,7 +78,7 @@ pub struct Ports {
     pub ids: Arc<dyn Ids>,
     /// The calls that wait for workers.
     pub workers: Arc<workers::Workers>,
-    /// Held while declared tools are changed.
+    /// Held while declared tools, hooks or targets are changed.
     pub declaring: Arc<tokio::sync::Mutex<()>>,
     /// What watchers see, and the bus that carries it.
     pub live: Arc<live::Live>,
@@ -75,7 +87,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The ports over one store, with a new bus and the default bounds.
+    /// The ports over one store, with a new bus, the default bounds, no hooks and no courier.
     pub fn new<S>(
         store: Arc<S>,
         models: Arc<dyn Models>,
@@ -84,7 +96,7 @@ impl Ports {
         ids: Arc<dyn Ids>,
     ) -> Self
     where
-        S: Store + Calls + Lookup + Registry + Reader + ToolBook + 'static,
+        S: Store + Calls + Lookup + Registry + Reader + ToolBook + HookBook + TargetBook + 'static,
     {
         Self {
             calls: Arc::<S>::clone(&store),
@@ -92,6 +104,10 @@ impl Ports {
             registry: Arc::<S>::clone(&store),
             reader: Arc::<S>::clone(&store),
             tool_book: Arc::<S>::clone(&store),
+            hook_book: Arc::<S>::clone(&store),
+            hooks: Arc::new(NoHooks),
+            target_book: Arc::<S>::clone(&store),
+            courier: Arc::new(NoCourier),
             store,
             models,
             toolbox,

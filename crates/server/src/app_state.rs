@@ -7,6 +7,7 @@ use runtime::Ports;
 use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
+use crate::handlers::hooks::Refusals;
 use crate::key_cache::KeyCache;
 use crate::once::Running;
 use crate::quota::Quotas;
@@ -53,6 +54,7 @@ pub(crate) struct AppState {
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
     pub(crate) running: Running,
+    pub(crate) refusals: Refusals,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) reads: Arc<Reads>,
     pub(crate) relays: Arc<Relays>,
@@ -70,6 +72,7 @@ impl AppState {
             options,
             keys: KeyCache::default(),
             running: Running::default(),
+            refusals: Refusals::default(),
             quotas: Arc::default(),
             reads: Arc::default(),
             relays: Arc::default(),

@@ -26,6 +26,8 @@ use crate::{extract, keys};
 pub(crate) enum Access {
     /// No key needed.
     Public,
+    /// A signature that the hook in the path verifies; only what it has verified is read.
+    Signed,
     /// Any key.
     AnyKey,
     /// Admin keys and keys of people; the handler limits its response to what the caller may see.
@@ -45,6 +47,7 @@ impl Access {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
+            Self::Signed => "signed",
             Self::AnyKey => "any_key",
             Self::Person => "person",
             Self::Member => "member",
@@ -59,9 +62,11 @@ impl Access {
         match scope {
             Scope::Admin => true,
             Scope::Read => reads,
-            Scope::Person(_) => matches!(self, Self::Public | Self::AnyKey | Self::Person | Self::Member),
-            Scope::Service(_) => matches!(self, Self::Public | Self::AnyKey | Self::Service),
-            Scope::Worker(_) => matches!(self, Self::Public | Self::AnyKey | Self::Worker),
+            Scope::Person(_) => {
+                matches!(self, Self::Public | Self::Signed | Self::AnyKey | Self::Person | Self::Member)
+            }
+            Scope::Service(_) => matches!(self, Self::Public | Self::Signed | Self::AnyKey | Self::Service),
+            Scope::Worker(_) => matches!(self, Self::Public | Self::Signed | Self::AnyKey | Self::Worker),
         }
     }
 
@@ -179,7 +184,7 @@ fn begin(app: &AppState, request: &mut Request) -> Result<Option<Arc<InFlight>>,
 }
 
 async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
-    if guard.access == Access::Public {
+    if matches!(guard.access, Access::Public | Access::Signed) {
         return Ok(());
     }
     let mut caller = authenticate(&guard.app, request.headers()).await?;

@@ -124,7 +124,8 @@ impl BodyRead {
     }
 }
 
-async fn read_body(request: Request, clock: &dyn Clock) -> Result<Bytes, Problem> {
+/// Reads the body byte for byte.
+pub(crate) async fn read_body(request: Request, clock: &dyn Clock) -> Result<Bytes, Problem> {
     let timeout = clock.sleep(Duration::from_millis(limits::BODY_MS));
     tokio::select! {
         biased;

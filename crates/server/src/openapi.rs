@@ -50,7 +50,7 @@ pub(crate) fn mark(item: &mut PathItem, access: Access, codes: &[Code]) {
         let added = ExtensionsBuilder::new().add("x-access", access.as_str()).add(CODES, codes).build();
         operation.extensions.get_or_insert_default().merge(added);
         operation.security = Some(match access {
-            Access::Public => Vec::new(),
+            Access::Public | Access::Signed => Vec::new(),
             _ => vec![SecurityRequirement::new(SCHEME, Vec::<String>::new())],
         });
     }
@@ -138,7 +138,8 @@ fn complete(operation: &mut Value, path: &str, method: &str) {
 
 /// Whether operations of this kind can fail with the code.
 fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
-    let (public, any_key) = (operation["x-access"] == "public", operation["x-access"] == "any_key");
+    let is = |access: Access| operation["x-access"] == access.as_str();
+    let (public, any_key) = (is(Access::Public) || is(Access::Signed), is(Access::AnyKey));
     let has_body = operation["requestBody"].is_object();
     match code {
         Code::BadQuery | Code::UnknownField | Code::HostRefused | Code::OriginRefused => true,

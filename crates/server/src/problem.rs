@@ -62,6 +62,12 @@ codes! {
     KeyInvalid = "key_invalid", 401;
     /// The key is expired.
     KeyExpired = "key_expired", 401;
+    /// The delivery carries no signature or secret, or one that cannot be read.
+    SignatureMissing = "signature_missing", 401;
+    /// The signature or secret of the delivery is wrong.
+    SignatureInvalid = "signature_invalid", 401;
+    /// The delivery was signed too long ago, or in the future.
+    SignatureOld = "signature_old", 401;
     /// The request is addressed to another host.
     HostRefused = "host_refused", 403;
     /// The request comes from a web page of another origin.
@@ -132,6 +138,14 @@ codes! {
     BadValue = "bad_value", 422;
     /// The declaration of a tool is not valid.
     BadTool = "bad_tool", 422;
+    /// The declaration of a hook is not valid.
+    BadHook = "bad_hook", 422;
+    /// The delivery is verified, but not what its service sends.
+    BadDelivery = "bad_delivery", 422;
+    /// The hook's template cannot be written with this delivery.
+    HookTemplate = "hook_template", 422;
+    /// The target is not valid.
+    BadTarget = "bad_target", 422;
     /// The plan is not valid.
     BadPlan = "bad_plan", 422;
     /// A handle is not valid.
@@ -174,6 +188,8 @@ codes! {
     McpFailed = "mcp_failed", 502;
     /// The server is busy; try again.
     Overloaded = "overloaded", 503;
+    /// The hook has no secret to verify deliveries with.
+    HookUnready = "hook_unready", 503;
     /// The server is stopping.
     Closing = "closing", 503;
     /// The request took too long.
@@ -271,6 +287,11 @@ impl Problem {
         self.code
     }
 
+    /// What went wrong in this request.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The error for an unknown id or handle; `what` is the kind of thing.
     pub fn not_found(what: &str, name: &str) -> Self {
         let shown: String = name.chars().take(80).collect();
@@ -325,6 +346,8 @@ pub(crate) enum WriteResponse<T> {
     Created(String, T),
     /// Created; it cannot be read again later.
     CreatedOnce(T),
+    /// Accepted: what it leads to happens later.
+    Accepted(T),
     /// It existed before.
     Existing(T),
     /// Removed.
@@ -340,6 +363,7 @@ impl<T: Serialize> IntoResponse for WriteResponse<T> {
                 (StatusCode::CREATED, [(header::LOCATION, location)], axum::Json(body)).into_response()
             }
             Self::CreatedOnce(body) => (StatusCode::CREATED, axum::Json(body)).into_response(),
+            Self::Accepted(body) => (StatusCode::ACCEPTED, axum::Json(body)).into_response(),
             Self::Existing(body) => axum::Json(body).into_response(),
             Self::Removed | Self::Nothing => StatusCode::NO_CONTENT.into_response(),
         }

@@ -16,7 +16,9 @@ fn backend(store: Sqlite, open: Arc<dyn Fn() -> Result<Backend, String> + Send +
         lookup: ports.clone(),
         registry: ports.clone(),
         reader: ports.clone(),
-        tool_book: ports,
+        tool_book: ports.clone(),
+        hook_book: ports.clone(),
+        target_book: ports,
         transactions: Arc::new(move || counted.stats().groups),
         close: Box::new(move || Box::pin(async move { closed.close().await.unwrap() })),
         open,
@@ -32,6 +34,12 @@ mod in_memory {
     }
 
     testkit::contract_tests!(make);
+
+    /// Only here: it posts many messages.
+    #[tokio::test]
+    async fn a_target_with_too_many_deliveries_is_switched_off() {
+        testkit::contract::targets::a_target_with_too_many_deliveries_is_switched_off(make().await).await;
+    }
 }
 
 pub(crate) mod on_a_file {

@@ -130,12 +130,15 @@ fn parse(arguments: &str) -> Result<Value, String> {
     if arguments.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    let mut reader = serde_json::Deserializer::from_str(arguments);
-    let value = Bounded { depth: limits::JSON_DEPTH_MAX }
-        .deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value))
-        .map_err(|e| format!("wanted one JSON object, but: {e}"))?;
+    let value = bounded_json(arguments).map_err(|e| format!("wanted one JSON object, but: {e}"))?;
     if value.is_object() { Ok(value) } else { Err(format!("wanted a JSON object, got {}", got(&value))) }
+}
+
+/// Reads JSON of limited depth in which no key is given twice.
+pub(crate) fn bounded_json(text: &str) -> serde_json::Result<Value> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Bounded { depth: limits::JSON_DEPTH_MAX }.deserialize(&mut reader)?;
+    reader.end().map(|()| value)
 }
 
 /// Parses a value with at most `depth` levels of nesting.

@@ -2,17 +2,20 @@
 //!
 //! Prebuilt tools are inward: they only read, and return their changes, which take effect in the commit of
 //! the step that called them. Tools that reach the world are read from declarations and send their requests through
-//! one [`connector`], are calls to a server of the [`mcp`] protocol, or are run by programs that claim them. This crate depends on neither the runtime nor a store: it reads through
+//! one [`connector`], are calls to a server of the [`mcp`] protocol, or are run by programs that claim them. Deliveries of
+//! other services are verified and read by a [`hook`]. This crate depends on neither the runtime nor a store: it reads through
 //! [`agent::port::Lookup`], which returns only data that the agent may read.
 
 mod arguments;
 pub mod connector;
+pub mod courier;
 pub mod declare;
 mod ending;
 mod enter_space;
 pub mod fetch_page;
 mod get_my_runs;
 mod goals;
+pub mod hook;
 pub mod http;
 mod kit;
 pub mod mcp;

@@ -31,6 +31,8 @@ mod mcp {
     mod process;
     mod web;
 }
+mod courier;
 mod fetch_page;
+mod hooks;
 mod loopback;
 mod world;

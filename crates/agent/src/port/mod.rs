@@ -4,12 +4,14 @@
 mod bus;
 mod calls;
 mod clock;
+mod hooks;
 mod lookup;
 mod model;
 mod reader;
 mod recall;
 mod registry;
 mod store;
+mod targets;
 mod tool;
 mod tool_book;
 
@@ -18,6 +20,10 @@ pub use calls::{CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, W
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;
+pub use hooks::{
+    DeclaredHook, DeliveryId, HookAccepted, HookBook, HookDelivery, HookEvent, HookKind, HookOutcome,
+    HookReading, HookRefusal, Hooks, NewHookDelivery, NoHooks, RawDelivery, StoredHook,
+};
 pub use lookup::{Lookup, Messages};
 pub use model::{
     Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, PartKind, Piece, Price, ReasoningReplay,
@@ -33,6 +39,10 @@ pub use registry::{
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
+pub use targets::{
+    AfterFailure, Courier, NewsKind, NewsOf, NoCourier, SendFailure, StoredTarget, TargetBook,
+    TargetDelivery, TargetState,
+};
 pub use tool::{
     AgentTools, DeclaredTool, Done, OfferedTools, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset,
 };

@@ -2,6 +2,7 @@
 
 mod dead;
 mod help;
+mod hooks;
 mod live;
 mod manage;
 mod models;
@@ -10,6 +11,7 @@ mod project;
 mod scenario;
 mod show;
 mod talk;
+mod targets;
 mod tools;
 mod up;
 mod upkeep;
@@ -21,6 +23,7 @@ use clap_complete::Shell;
 
 pub(crate) use dead::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use help::{WELCOME, command};
+pub(crate) use hooks::{AddHookArgs, HooksArgs, HooksVerb, SendHookArgs};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, KindArgs, MemoriesArgs,
@@ -32,6 +35,7 @@ pub(crate) use project::{ConfigCommand, EventArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
 pub(crate) use show::{InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
+pub(crate) use targets::{AddTargetArgs, TargetsArgs, TargetsVerb};
 pub(crate) use tools::{
     GuardVerb, ImportArgs, McpAddArgs, McpArgs, McpVerb, SecretsArgs, SecretsVerb, ToolsArgs, ToolsVerb,
 };
@@ -117,7 +121,11 @@ pub(crate) enum Command {
     Tools(ToolsArgs),
     /// List the MCP servers; add, ask or approve one
     Mcp(McpArgs),
-    /// List, set or remove secrets of tools, on the machine of the server
+    /// List the hooks, through which services outside send events; add, show, try or remove one
+    Hooks(HooksArgs),
+    /// List the targets, which are told what happens; add or remove one, send dead deliveries again
+    Targets(TargetsArgs),
+    /// List, set or remove secrets of tools, hooks and targets, on the machine of the server
     Secrets(SecretsArgs),
     /// Clear an agent's guard
     #[command(subcommand)]

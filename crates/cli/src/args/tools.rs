@@ -1,4 +1,4 @@
-//! The command line of tools, their secrets and the guard.
+//! The command line of tools, of secrets and of the guard.
 
 use std::path::PathBuf;
 
@@ -75,12 +75,12 @@ pub(crate) struct SecretsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretsVerb {
-    /// List the names of the secrets of tools, as the command alone does
+    /// List the names of the secrets, as the command alone does
     #[command(hide = true, alias = "ls")]
     List,
     /// Set a secret; its value is read from standard input
     Set {
-        /// Its name, as declarations write it: `{{ secret("NAME") }}`
+        /// Its name, as declarations of tools write it, `{{ secret("NAME") }}`, and hooks name it
         name: String,
     },
     /// Remove a secret

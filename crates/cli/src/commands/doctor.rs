@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::limits;
-use api::{Agent, PageJson, ReadyJson, ToolJson, Whoami};
+use api::{Agent, HookJson, PageJson, ReadyJson, TargetJson, ToolJson, Whoami};
 use jiff::Timestamp;
 use models::conformance::answers;
 use runtime::clock::SystemClock;
@@ -245,6 +245,14 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             checks.extend(backing_off(&agents));
             checks.extend(unguarded(&agents));
             checks.extend(cut_tools(&agents));
+            match client.get_as::<PageJson<HookJson>>("/v1/hooks").await {
+                Ok(hooks) => checks.extend(unready_hooks(&hooks.items)),
+                Err(failure) => checks.push(Check::of("hooks", failure)),
+            }
+            match client.get_as::<PageJson<TargetJson>>("/v1/targets").await {
+                Ok(targets) => checks.extend(untold(&targets.items)),
+                Err(failure) => checks.push(Check::of("targets", failure)),
+            }
             match client.get_as::<PageJson<ToolJson>>("/v1/tools").await {
                 Ok(tools) => checks.extend(unserved(&tools.items)),
                 Err(failure) => checks.push(Check::of("tools", failure)),
@@ -269,6 +277,31 @@ fn index_lag(since: Timestamp) -> Option<Check> {
     let detail = format!("searches may miss what happened since {since:.0}");
     let hint = "it catches up by itself; if it does not, stop the server and run `viv index rebuild`";
     (behind > i128::from(limits::INDEX_LAG_REPORTED_MS)).then(|| Check::warn("index", detail).hint(hint))
+}
+
+/// Hooks with a secret that is not set: those with no other one accept nothing.
+fn unready_hooks(hooks: &[HookJson]) -> Option<Check> {
+    let secrets = |hook: &HookJson| -> Vec<String> {
+        hook.missing_secrets.iter().map(|(name, why)| format!("`{name}` of {}: {why}", hook.name)).collect()
+    };
+    let lines: Vec<String> = hooks.iter().flat_map(secrets).collect();
+    let shut =
+        hooks.iter().any(|hook| !hook.secrets.is_empty() && hook.missing_secrets.len() == hook.secrets.len());
+    let detail = format!("secrets cannot be used: {}", lines.join(", "));
+    let verdict = if shut { Verdict::Fail } else { Verdict::Warn };
+    let hint =
+        "set it with `viv secrets set NAME`; until then the hook answers 503, or uses its other secrets";
+    (!lines.is_empty()).then(|| Check::new("hooks", verdict, detail).hint(hint))
+}
+
+/// Targets that are told nothing.
+fn untold(targets: &[TargetJson]) -> Option<Check> {
+    let why = |target: &TargetJson| target.off.clone().or_else(|| target.unusable_secret.clone());
+    let lines: Vec<String> =
+        targets.iter().filter_map(|target| Some(format!("{}: {}", target.name, why(target)?))).collect();
+    let detail = format!("told nothing: {}", lines.join("; "));
+    let hint = "correct the target and add it again, or remove it with `viv targets rm NAME`";
+    (!lines.is_empty()).then(|| Check::warn("targets", detail).hint(hint))
 }
 
 /// Tools whose calls no worker takes.

@@ -1,4 +1,4 @@
-//! `viv secrets`: the secrets of tools, on the machine of the server. Values are read, never printed.
+//! `viv secrets`: the secrets of tools, hooks and targets, on the machine of the server. Values are read, never printed.
 
 use std::path::Path;
 
@@ -27,7 +27,10 @@ pub(crate) fn run(global: &Global, screen: &Screen, args: SecretsArgs) -> Result
                 );
             }
             tool_secrets::change(&data_dir, |written| drop(written.insert(name.clone(), value)))?;
-            screen.result(&json!({"set": name}), &format!("`{name}` is set; the next call uses it"));
+            screen.result(
+                &json!({"set": name}),
+                &format!("`{name}` is set; the next call uses it, and hooks within seconds"),
+            );
             if tool_secrets::from_environment(&name).is_some() {
                 screen.warning(&format!(
                     "`{}` is set, too, and is used instead",
@@ -56,7 +59,7 @@ fn list(data_dir: &Path, screen: &Screen) -> Result<()> {
     if screen.json {
         screen.json_list(names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>());
     } else if names.is_empty() {
-        screen.text("no secrets of tools are set here; `viv secrets set NAME` sets one");
+        screen.text("no secrets of tools or hooks are set here; `viv secrets set NAME` sets one");
     } else {
         names.iter().for_each(|name| screen.line(&screen.clean_line(name)));
     }
@@ -70,8 +73,10 @@ fn check(name: &str) -> Result<()> {
         return Err(Failure::usage(message).hint("the secret itself is read from standard input"));
     }
     if PROVIDERS.iter().flat_map(|provider| provider.key_envs()).any(|known| known == name) {
-        return Err(Failure::usage(format!("`{name}` is the key of a model's provider, not of a tool"))
-            .hint("write it into `secrets.toml` in the data directory: docs/models.md"));
+        return Err(Failure::usage(format!(
+            "`{name}` is the key of a model's provider, not of a tool or hook"
+        ))
+        .hint("write it into `secrets.toml` in the data directory: docs/models.md"));
     }
     Ok(())
 }

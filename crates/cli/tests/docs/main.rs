@@ -59,6 +59,7 @@ pages! {
     agents = "docs/agents.md";
     memory = "docs/memory.md";
     plans = "docs/plans.md";
+    webhooks = "docs/webhooks.md";
     scenarios = "docs/scenarios.md";
     models = "docs/models.md";
     install = "docs/install.md";

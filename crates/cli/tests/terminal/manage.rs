@@ -154,8 +154,11 @@ fn offered(line: &str) -> Vec<String> {
         "{script}\nCOMP_WORDS=({line} ''); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1))\n\
          _viv viv '' \"${{COMP_WORDS[COMP_CWORD-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
+    // Too long for an argument.
+    let asking = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(asking.path(), ask).unwrap();
     let mut bash = std::process::Command::new("bash");
-    let output = bash.args(["-c", &ask]).current_dir(dir.path()).output().unwrap();
+    let output = bash.arg(asking.path()).current_dir(dir.path()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }

@@ -41,7 +41,7 @@ fn declaration(name: &str, target: SocketAddr) -> String {
 }
 
 /// Every file below the folder that contains the text.
-fn files_with(dir: &Path, text: &str) -> Vec<String> {
+pub(crate) fn files_with(dir: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap().flatten() {
         let path = entry.path();

@@ -32,6 +32,7 @@ mod stories;
 mod streaming;
 mod stub_vendor;
 mod summaries;
+mod targets;
 mod traces;
 mod wire_prefixes;
 mod workers;

@@ -14,6 +14,7 @@ mod entities;
 mod events;
 mod guard;
 mod history;
+pub(crate) mod hooks;
 mod keys;
 mod mcp;
 mod memories;
@@ -23,6 +24,7 @@ mod plans;
 mod recent;
 mod spaces;
 mod streams;
+mod targets;
 mod tools;
 mod workers;
 
@@ -36,7 +38,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
-    routes
+    targets(hooks(routes))
         .add(Public, doc!(meta::health), &[])
         .add(Public, doc!(meta::ready), &[])
         .add(Public, doc!(meta::document), &[])
@@ -121,6 +123,52 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Member, doc!(messages::list), &[])
         .add(Person, doc!(messages::get), &[])
         .add(Member, doc!(streams::space), &[BadHeader])
+}
+
+/// Adds the routes of hooks.
+fn hooks(routes: Routes) -> Routes {
+    use crate::problem::Code::{
+        AgentRetired, BadDelivery, BadHandle, BadHook, Forbidden, HookTemplate, HookUnready, InboxFull,
+        KeyExpired, KeyInvalid, KeyMissing, NotFound, SignatureInvalid, SignatureMissing, SignatureOld,
+    };
+    use Access::{Admin, Signed};
+    routes
+        .add(Admin, doc!(hooks::list_hooks), &[])
+        .add(Admin, doc!(hooks::get_hook), &[])
+        .add(Admin, doc!(hooks::put_hook), &[BadHook, BadHandle, NotFound])
+        .add(Admin, doc!(hooks::delete_hook), &[])
+        .add(Admin, doc!(hooks::list_deliveries), &[])
+        .add(
+            Signed,
+            doc!(hooks::deliver),
+            &[
+                SignatureMissing,
+                SignatureInvalid,
+                SignatureOld,
+                KeyMissing,
+                KeyInvalid,
+                KeyExpired,
+                Forbidden,
+                BadDelivery,
+                HookTemplate,
+                HookUnready,
+                AgentRetired,
+                InboxFull,
+            ],
+        )
+}
+
+/// Adds the routes of targets.
+fn targets(routes: Routes) -> Routes {
+    use crate::problem::Code::{BadHandle, BadTarget, NotFound};
+    use Access::Admin;
+    routes
+        .add(Admin, doc!(targets::list_targets), &[])
+        .add(Admin, doc!(targets::get_target), &[])
+        .add(Admin, doc!(targets::put_target), &[BadTarget, BadHandle, NotFound])
+        .add(Admin, doc!(targets::delete_target), &[])
+        .add(Admin, doc!(targets::list_dead), &[])
+        .add(Admin, doc!(targets::retry_dead), &[])
 }
 
 /// The problem of a denied request, with handles in place of ids: people know agents and spaces by those.

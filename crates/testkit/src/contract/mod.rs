@@ -14,6 +14,7 @@ pub mod detached;
 pub mod durable;
 pub mod goals;
 pub mod held;
+pub mod hooks;
 pub mod life;
 pub mod lists;
 pub mod memories;
@@ -23,6 +24,7 @@ pub mod recall;
 pub mod recent;
 pub mod registry;
 pub mod sample;
+pub mod targets;
 pub mod tools;
 pub mod visible_calls;
 pub mod walks;
@@ -31,7 +33,7 @@ mod world;
 
 use std::sync::Arc;
 
-use agent::port::{BoxFuture, Calls, Lookup, Reader, Registry, Store, ToolBook};
+use agent::port::{BoxFuture, Calls, HookBook, Lookup, Reader, Registry, Store, TargetBook, ToolBook};
 
 /// A store under test: all its ports, and how to close and reopen it.
 pub struct Backend {
@@ -47,6 +49,10 @@ pub struct Backend {
     pub reader: Arc<dyn Reader>,
     /// Declared tools.
     pub tool_book: Arc<dyn ToolBook>,
+    /// Hooks and their deliveries.
+    pub hook_book: Arc<dyn HookBook>,
+    /// Targets and what waits for them.
+    pub target_book: Arc<dyn TargetBook>,
     /// Number of committed transactions that wrote something.
     pub transactions: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Closes the store gracefully.
@@ -150,6 +156,14 @@ macro_rules! contract_tests {
             held::nothing_is_released_to_a_quarantined_agent,
             held::released_events_do_not_hide_urgent_messages_of_a_person,
             held::an_operator_cancels_or_releases_a_held_event,
+            hooks::a_delivery_is_one_event_of_each_agent,
+            hooks::a_delivery_that_its_sender_names_is_bound_to_its_body,
+            hooks::a_delivery_passes_by_retired_agents_and_waits_for_room,
+            hooks::the_log_of_a_hook_is_bounded_for_each_outcome,
+            targets::a_target_is_told_what_it_asked_for_and_nothing_else,
+            targets::deliveries_keep_their_order_and_hold_back_no_other_target,
+            targets::a_dead_delivery_is_listed_and_retried_in_its_place,
+            targets::a_target_that_is_off_keeps_what_waits_until_it_is_on_again,
             dead_letters::a_dead_event_is_sent_again_with_its_attempts_reset,
             dead_letters::an_agent_lists_how_many_of_its_events_are_dead_and_why,
             dead_letters::a_processed_or_skipped_event_is_sent_again_as_a_new_event_that_cites_it,
@@ -238,6 +252,8 @@ macro_rules! contract_tests {
 macro_rules! durable_contract_tests {
     ($make:path) => {
         $crate::promises! { $make =>
+            hooks::hooks_and_their_log_are_kept_and_survive_a_restart,
+            targets::targets_and_what_waits_for_them_survive_a_restart,
             tools::declared_tools_are_kept_by_name_and_survive_a_restart,
             durable::accepted_messages_and_events_survive_a_crash,
             durable::an_id_is_recognized_even_after_years_and_restarts,

@@ -29,6 +29,7 @@ const COMPUTES: &[&str] = &[
     "jsonschema",
     "minijinja",
     "percent-encoding",
+    "ring",
     "schemars",
     "serde",
     "serde-saphyr",

@@ -68,14 +68,14 @@ fn draft(http: &HttpDeclaration, context: &Value) -> Result<Draft, String> {
     let url = url(&http.url, context).map_err(at("url"))?;
     let mut query = Vec::new();
     for (name, source) in &http.query {
-        let value = template::value(source, context).and_then(|value| texts(value.as_ref()));
+        let value = template::value(source, Slot::Value, context).and_then(|value| texts(value.as_ref()));
         let values = value.map_err(at(&format!("query.{name}")))?;
         query.extend(values.into_iter().map(|value| (name.clone(), value)));
     }
     let mut headers = Vec::new();
     for (name, source) in &http.headers {
         let at = at(&format!("headers.{name}"));
-        let value = template::value(source, context).map_err(&at)?;
+        let value = template::value(source, Slot::Value, context).map_err(&at)?;
         if let Some(value) = value.filter(|value| !value.is_none()) {
             headers.push((name.clone(), template::scalar(&value).map_err(at)?));
         }
@@ -144,7 +144,7 @@ fn json_body(
     use serde_json::Value as Json;
     Ok(Some(match source {
         Json::String(text) => {
-            let Some(value) = template::value(text, context)? else { return Ok(None) };
+            let Some(value) = template::value(text, Slot::Value, context)? else { return Ok(None) };
             let written = serde_json::to_value(value).map_err(|error| error.to_string())?;
             let left = room.checked_sub(written.to_string().len());
             *room =
@@ -233,7 +233,7 @@ fn encode(secret: &str, slot: Slot) -> String {
             let quoted = serde_json::Value::from(secret).to_string();
             quoted[1..quoted.len() - 1].to_owned()
         }
-        Slot::Url | Slot::Value | Slot::Text => secret.to_owned(),
+        Slot::Url | Slot::Value | Slot::Text | Slot::Event => secret.to_owned(),
     }
 }
 

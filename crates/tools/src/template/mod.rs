@@ -1,4 +1,4 @@
-//! Templates over the arguments of a call. An argument is written so that it stays one value of the place where it stands:
+//! Templates over the arguments of a call, or over what a hook received. An argument is written so that it stays one value of the place where it stands:
 //! in a URL it adds no segment, in a form no field, in JSON no key.
 //!
 //! `secret("name")` writes only a mark; the secret replaces the mark after the template has done its work, so a template
@@ -16,6 +16,11 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Undefi
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 pub(crate) use self::mark::{fill, has_mark, names, written};
+
+/// Checks the name of a secret; the error says what a name may be.
+pub(crate) fn check_secret_name(name: &str) -> Result<(), String> {
+    mark::of(name).map(drop)
+}
 
 /// Everything but letters, digits, `-`, `.`, `_` and `~`.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -36,6 +41,14 @@ pub(crate) enum Slot {
     JsonText,
     /// A body as forms send it: values are percent-encoded.
     Form,
+    /// What an agent reads of a delivery. Structured values are written as JSON; no secrets.
+    Event,
+}
+
+impl Slot {
+    fn has_secrets(self) -> bool {
+        !matches!(self, Self::Url | Self::Event)
+    }
 }
 
 /// Checks a template without running a call: it compiles, and it uses only arguments of the schema. The error says what
@@ -51,7 +64,10 @@ pub(crate) fn check(source: &str, slot: Slot, known: &BTreeSet<&str>) -> Result<
     let template = environment.template_from_str(source).map_err(|error| not_compiled(&error))?;
     for name in template.undeclared_variables(false) {
         match name.as_str() {
-            "secret" if slot != Slot::Url => {}
+            "secret" if slot.has_secrets() => {}
+            "secret" if slot == Slot::Event => {
+                return Err("agents and models read this, so it has no secrets".into());
+            }
             "secret" => {
                 return Err("a URL is written to logs, so it has no secrets\nhint: put it into `headers`, `query` or the body".into());
             }
@@ -59,9 +75,13 @@ pub(crate) fn check(source: &str, slot: Slot, known: &BTreeSet<&str>) -> Result<
             name => {
                 let hint = match nearest(name, known.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),
+                    None if slot == Slot::Event => {
+                        format!("known are `{}`", known.iter().copied().collect::<Vec<_>>().join("` and `"))
+                    }
                     None => "add it to the properties of `input`".to_owned(),
                 };
-                return Err(format!("`{name}` is no argument of the schema\nhint: {hint}"));
+                let what = if slot == Slot::Event { "part of a delivery" } else { "argument of the schema" };
+                return Err(format!("`{name}` is no {what}\nhint: {hint}"));
             }
         }
     }
@@ -106,14 +126,22 @@ pub(crate) fn text(source: &str, slot: Slot, context: &Value) -> Result<String, 
 }
 
 /// The value of a template that is a single expression, `None` if an argument is absent; of any other its text.
-pub(crate) fn value(source: &str, context: &Value) -> Result<Option<Value>, String> {
+pub(crate) fn value(source: &str, slot: Slot, context: &Value) -> Result<Option<Value>, String> {
     let Some(expression) = single(source) else {
-        return text(source, Slot::Value, context).map(|text| Some(text.into()));
+        return text(source, slot, context).map(|text| Some(text.into()));
     };
-    let environment = environment(Slot::Value);
+    let environment = environment(slot);
     let compiled = environment.compile_expression(expression).map_err(|error| not_compiled(&error))?;
     let value = compiled.eval(context.clone()).map_err(|error| not_written(&error))?;
     Ok(Some(value).filter(|value| !value.is_undefined()))
+}
+
+/// Whether an expression is true; one about something that is absent is not.
+pub(crate) fn is_true(expression: &str, context: &Value) -> Result<bool, String> {
+    let mut environment = environment(Slot::Event);
+    environment.set_undefined_behavior(UndefinedBehavior::Chainable);
+    let compiled = environment.compile_expression(expression).map_err(|error| not_compiled(&error))?;
+    compiled.eval(context.clone()).map(|value| value.is_true()).map_err(|error| not_written(&error))
 }
 
 /// A value as the text of a header or a parameter.
@@ -145,7 +173,7 @@ fn environment<'source>(slot: Slot) -> Environment<'source> {
     environment.set_recursion_limit(limits::JSON_DEPTH_MAX);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(move |out, _: &mut State, value| write(out, slot, value));
-    if slot != Slot::Url {
+    if slot.has_secrets() {
         environment.add_function("secret", |name: String| mark::of(&name).map_err(refused));
     }
     environment
@@ -159,7 +187,7 @@ fn write(out: &mut Output<'_>, slot: Slot, value: &Value) -> Result<(), Error> {
     let json = || serde_json::to_string(value).map_err(|error| refused(error.to_string()));
     let text = match slot {
         Slot::JsonText => json()?,
-        Slot::Text if is_structured => json()?,
+        Slot::Text | Slot::Event if is_structured => json()?,
         _ => scalar(value).map_err(refused)?,
     };
     let text = match slot {
@@ -168,7 +196,7 @@ fn write(out: &mut Output<'_>, slot: Slot, value: &Value) -> Result<(), Error> {
         }
         Slot::Url => percent_encoded(&text),
         Slot::Form => mark::around(&text, percent_encoded),
-        Slot::Value | Slot::Text | Slot::JsonText => text,
+        Slot::Value | Slot::Text | Slot::JsonText | Slot::Event => text,
     };
     out.write_str(&text).map_err(Error::from)
 }
@@ -273,13 +301,13 @@ mod tests {
 
     #[test]
     fn a_single_expression_keeps_its_type_and_may_be_absent() {
-        let of = |source: &str, arguments| value(source, &context(&arguments)).unwrap();
+        let of = |source: &str, arguments| value(source, Slot::Value, &context(&arguments)).unwrap();
         let json = |value: Option<Value>| serde_json::to_value(value).unwrap();
         assert_eq!(json(of("{{ x }}", json!({"x": [1, {"a": null}]}))), json!([1, {"a": null}]));
         assert_eq!(json(of("n {{ x }}", json!({"x": 5}))), json!("n 5"));
         assert!(of("{{ x }}", json!({})).is_none());
         assert_eq!(json(of("{{ x | default(3) }}", json!({}))), json!(3));
-        assert!(value("n {{ x }}", &context(&json!({}))).is_err());
+        assert!(value("n {{ x }}", Slot::Value, &context(&json!({}))).is_err());
     }
 
     #[test]

@@ -68,8 +68,9 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         tracing::warn!("{}", announce::damaged_log(lost_frames));
     }
     report::watch_index(&store);
+    let (hooks, courier) = (assemble::hooks(&settings, clock.clone()), assemble::courier(&settings)?);
     let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models), kit);
-    let ports = Ports { bounds: settings.bounds(), ..ports };
+    let ports = Ports { bounds: settings.bounds(), hooks, courier, ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
     // As many as are listed by name. One that cannot be read does not stop the start: it is quarantined when it is
@@ -89,8 +90,11 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     if !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }
+    let ports_of_hooks = ports.clone();
     let server = LocalServer::start(store, ports, hosts);
     let serving = server.serve_api(listener);
+    // A program may be asked for the secrets, which takes as long as it takes.
+    tokio::spawn(report::unready_hooks(ports_of_hooks));
     if let Err(error) = local.write(data_dir) {
         // Without the file no command on this machine finds the server, so do not run it.
         server.stop().await?;

@@ -1,8 +1,8 @@
-//! Prints what happened to the agents of files, and logs what happens to the search index.
+//! Prints what happened to the agents of files, and logs what happens to the search index and what hooks lack.
 
 use project::reconcile::{AgentNews, ChangedKey, ReconcileReport};
+use runtime::Ports;
 use scenario::report::around_difference;
-
 use storage::sqlite::Sqlite;
 
 use crate::output::{Screen, Style, columns, shortened};
@@ -45,6 +45,18 @@ pub(super) fn watch_index(store: &Sqlite) {
             }
         }
     });
+}
+
+/// Logs the secrets of hooks that cannot be used.
+pub(super) async fn unready_hooks(ports: Ports) {
+    for hook in ports.hook_book.hooks().await.unwrap_or_default() {
+        for (secret, why) in ports.hooks.missing_secrets(&hook.declaration).await {
+            let name = &hook.name;
+            tracing::error!(
+                "the secret `{secret}` of the hook `{name}` cannot be used: {why}; see `viv hooks show {name}`"
+            );
+        }
+    }
 }
 
 pub(super) fn print_changes(report: &ReconcileReport, screen: &Screen) {

@@ -2,12 +2,14 @@
 //! is one command or one query. `agent` makes the decisions; `tables` knows how rows are stored.
 
 mod calls;
+mod hooks;
 mod lookup;
 mod quarantine;
 pub(crate) mod reader;
 mod recall;
 mod registry;
 mod store;
+mod target_book;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod tool_book;

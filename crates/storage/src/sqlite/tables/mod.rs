@@ -15,6 +15,7 @@ pub(crate) mod life;
 pub(crate) mod messages;
 pub(crate) mod notes;
 pub(crate) mod opening;
+pub(crate) mod outgoing;
 pub(crate) mod plans;
 pub(crate) mod progress;
 pub(crate) mod queue;

@@ -25,3 +25,54 @@ CREATE TABLE tool (
   file TEXT,                           -- the file that declares it; NULL for the API
   at INTEGER NOT NULL                  -- when it was declared or changed
 ) STRICT;
+
+-- Hooks, through which services outside send events.
+CREATE TABLE hook (
+  name TEXT PRIMARY KEY,
+  declaration TEXT NOT NULL,           -- JSON
+  agents BLOB NOT NULL,                -- who gets its events: ids, 16 bytes each
+  at INTEGER NOT NULL                  -- when it was declared or changed
+) STRICT;
+
+-- The last deliveries of each hook. That a delivery is accepted once is known from the ids of its events.
+CREATE TABLE hook_delivery (
+  n INTEGER PRIMARY KEY,
+  hook TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  delivery TEXT,                       -- the sender's id of it
+  outcome INTEGER NOT NULL,            -- 0 accepted, 1 duplicate, 2 answered, 3 refused
+  detail TEXT,                         -- why it was refused
+  event TEXT,                          -- the same for all agents
+  agents BLOB                          -- who got it: ids, 16 bytes each
+) STRICT;
+CREATE INDEX hook_delivery_of ON hook_delivery(hook, outcome, n);
+
+-- Servers outside that are told what happens in a space, or to an agent.
+CREATE TABLE target (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  url TEXT NOT NULL,
+  secret TEXT NOT NULL,                -- the name of the secret that signs
+  allow TEXT NOT NULL,                 -- addresses inside that it may have: JSON
+  kinds INTEGER NOT NULL,              -- what it is told: 1 message, 2 cycle.ended, 4 alert
+  space INTEGER,                       -- of this space,
+  agent INTEGER,                       -- or of this agent
+  off TEXT,                            -- why nothing is sent any more; NULL while it is on
+  at INTEGER NOT NULL                  -- when it was added or changed
+) STRICT;
+CREATE INDEX target_of_space ON target(space) WHERE space IS NOT NULL;
+CREATE INDEX target_of_agent ON target(agent) WHERE agent IS NOT NULL;
+
+-- What waits to be sent to targets, written in the commit in which it happens; to each target in the order of `n`.
+CREATE TABLE outgoing (
+  n INTEGER PRIMARY KEY,
+  target INTEGER NOT NULL,
+  id TEXT NOT NULL UNIQUE,             -- the same at each attempt
+  body TEXT NOT NULL,                  -- JSON, the same bytes at each attempt
+  at INTEGER NOT NULL,                 -- when it happened, or was last sent again by an operator
+  attempts INTEGER NOT NULL DEFAULT 0, -- that failed
+  next_at INTEGER NOT NULL DEFAULT 0,
+  why TEXT,                            -- why the last attempt failed
+  dead INTEGER NOT NULL DEFAULT 0      -- 1: given up
+) STRICT;
+CREATE INDEX outgoing_of ON outgoing(target, dead, n);

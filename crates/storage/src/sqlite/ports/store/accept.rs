@@ -48,7 +48,13 @@ pub(super) fn accept(
     Ok(accepted)
 }
 
-fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Outcome<Accepted> {
+/// Accepts one event for one agent.
+pub(in crate::sqlite::ports) fn one(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    event: &Event,
+) -> Outcome<Accepted> {
     let Some(row) = agent_row(db, agent.0)? else {
         return Err(Denial::NotFound { what: "agent", name: agent.to_string() }.into());
     };

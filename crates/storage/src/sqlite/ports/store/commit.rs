@@ -22,7 +22,7 @@ use crate::sqlite::tables::progress::{ProgressLog, settle};
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{due_at, give_back};
-use crate::sqlite::tables::{calls, entries, notes, queue, runs, show, urgent};
+use crate::sqlite::tables::{calls, entries, notes, outgoing, queue, runs, show, urgent};
 
 /// Writes all of `changes`, or nothing.
 pub(super) fn commit(
@@ -71,6 +71,7 @@ pub(super) fn commit(
     }
     let (gone, untaken) = settle(db, life.agent, changes, &mut progress)?;
     let moved = progress.finish()?;
+    outgoing::dead_events(db, life.agent, n, &moved, changes.at)?;
     life.inbox.waiting = life.inbox.waiting.saturating_sub(gone);
     life.inbox.taken = life.inbox.taken.saturating_sub(untaken);
     conclude(db, session, &mut life, lease, n, changes)?;
@@ -189,6 +190,7 @@ fn conclude(
     let row = fencing::life_after(&life.row, lease, changes);
     if let Some(record) = &changes.run {
         runs::put_run(db, life.agent, record)?;
+        outgoing::run_ended(db, life.agent, record)?;
     }
     if changes.retire {
         run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;

@@ -19,6 +19,7 @@ use crate::sqlite::tables::agents::QUARANTINED;
 use crate::sqlite::tables::events::{HEAD, Head, admit};
 use crate::sqlite::tables::held;
 use crate::sqlite::tables::messages::{MESSAGE, SpaceHead, message_at, write};
+use crate::sqlite::tables::outgoing;
 use crate::sqlite::tables::rows::{
     all, bytes, entity_row, first, from_json, key, kind_at, time, u32_at, uuid_at, wake_on_at,
 };
@@ -65,12 +66,13 @@ pub(super) fn post_message(
         let known = entity_row(db, message.sender.0)?.is_some();
         return duplicate_or(db, message, denied(message, known, space.closed));
     };
-    let (row, by) = (sender.row, sender.facts.kind);
+    let (row, by, handle) = (sender.row, sender.facts.kind, sender.facts.name.clone());
     let members: Vec<MemberFacts> = members_found.iter().map(|member| member.facts.clone()).collect();
     let named = mentions(&message.text, &message.mentions, &members);
     let Some(stored) = write(db, message, MessageKind::Text, space, row, named)? else {
         return duplicate_or(db, message, Denial::MessageIdTaken);
     };
+    outgoing::message(db, (space.id, row), &stored, &handle, by)?;
     let named = &stored.mentions;
     let counted = counts(message, named, &members, space.wake_on);
     let count = if counted { count_towards_root(db, message)? } else { 0 };

@@ -1,0 +1,3 @@
+//! What comes from outside and what agents do by themselves. One module per group.
+
+pub(crate) mod hook;

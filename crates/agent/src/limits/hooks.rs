@@ -1,0 +1,22 @@
+//! Limits of hooks.
+
+/// Hooks of a server.
+pub const HOOKS_MAX: usize = 200;
+/// Agents that get the events of one hook.
+pub const HOOK_AGENTS_MAX: usize = 16;
+/// Secrets of one hook that are valid at the same time.
+pub const HOOK_SECRETS_MAX: usize = 4;
+/// Longest template, and longest rule for what is urgent.
+pub const HOOK_TEMPLATE_MAX_BYTES: usize = 16 * 1024;
+/// How old, or how far ahead, the signed time of a delivery may be.
+pub const HOOK_WINDOW_MS: u64 = 5 * 60 * 1000;
+/// How long a secret of a hook is kept in memory: a changed one counts after that.
+pub const HOOK_SECRET_AGE_MS: u64 = 10_000;
+/// Signatures of one delivery that are looked at.
+pub const HOOK_SIGNATURES_MAX: usize = 16;
+/// Deliveries of one hook that are listed, of each outcome.
+pub const HOOK_LOG_MAX: usize = 200;
+/// Least time between two refused deliveries of one hook that are listed: strangers can send any number.
+pub const HOOK_REFUSED_LOG_MS: u64 = 1_000;
+/// Longest reason of a refused delivery that is listed.
+pub const HOOK_DETAIL_MAX_CHARS: usize = 500;

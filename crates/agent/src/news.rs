@@ -1,0 +1,86 @@
+//! What targets are told, as JSON: the same bytes at each attempt. Must not know targets, or how anything is sent.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::call::head_and_tail;
+use crate::id::EventId;
+use crate::limits;
+use crate::port::{AfterFailure, NewsKind, SendFailure};
+use crate::run::Run;
+use crate::space::Message;
+
+/// A body in the form that Standard Webhooks recommends.
+fn body(kind: NewsKind, at: Timestamp, data: &Value) -> String {
+    json!({"type": kind.as_str(), "timestamp": at, "data": data}).to_string()
+}
+
+/// A message was posted in that space by that member.
+pub fn of_message(message: &Message, space: &str, sender: &str, is_agent: bool) -> String {
+    let data = json!({
+        "id": message.id,
+        "space": space,
+        "seq": message.seq,
+        "sender": sender,
+        "sender_kind": if is_agent { "agent" } else { "human" },
+        "text": head_and_tail(&message.text, limits::TARGET_TEXT_MAX_BYTES),
+        "urgent": message.urgent,
+        "root": message.root,
+        "hop": message.hop,
+    });
+    body(NewsKind::Message, message.at, &data)
+}
+
+/// A cycle of that agent ended.
+pub fn of_run(run: &Run, agent: &str) -> String {
+    let data = json!({
+        "agent": agent,
+        "cycle": run.id,
+        "ending": run.ending.as_str(),
+        "reason": run.reason,
+        "opened_at": run.opened_at,
+        "events": run.events,
+    });
+    body(NewsKind::CycleEnded, run.ended_at, &data)
+}
+
+/// An event of that agent failed for good.
+pub fn of_dead_event(event: &EventId, agent: &str, reason: Option<&str>, at: Timestamp) -> String {
+    let data = json!({"alert": "event_dead", "agent": agent, "event": event, "reason": reason});
+    body(NewsKind::Alert, at, &data)
+}
+
+/// What becomes of a delivery of something that happened at `at`, after `attempts` failed attempts before this one.
+pub fn after_failure(failure: &SendFailure, at: Timestamp, attempts: u32, now: Timestamp) -> AfterFailure {
+    let age = now.duration_since(at);
+    if *failure == SendFailure::Gone {
+        return AfterFailure::Off;
+    }
+    if age >= SignedDuration::from_millis(limits::TARGET_GIVE_UP_MS.cast_signed()) {
+        return AfterFailure::Dead;
+    }
+    let pause =
+        limits::TARGET_PAUSE_MS.saturating_mul(1 << attempts.min(30)).min(limits::TARGET_PAUSE_MAX_MS);
+    let pause = SignedDuration::from_millis(pause.cast_signed());
+    AfterFailure::Retry(now.checked_add(pause).unwrap_or(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_an_hour_and_end_after_three_days() {
+        let at = Timestamp::UNIX_EPOCH;
+        let failed = SendFailure::Failed("down".into());
+        let pause = |attempts| match after_failure(&failed, at, attempts, at) {
+            AfterFailure::Retry(next) => next.as_millisecond() as u64,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([0, 1, 2].map(pause), [1, 2, 4].map(|n| n * limits::TARGET_PAUSE_MS));
+        assert_eq!([10, 40, u32::MAX].map(pause), [limits::TARGET_PAUSE_MAX_MS; 3]);
+        let late = Timestamp::from_millisecond(limits::TARGET_GIVE_UP_MS as i64).unwrap();
+        assert_eq!(after_failure(&failed, at, 80, late), AfterFailure::Dead);
+        assert_eq!(after_failure(&SendFailure::Gone, at, 0, at), AfterFailure::Off);
+    }
+}

@@ -1,0 +1,202 @@
+//! Targets: servers outside that are told what happens, and what waits to be sent to them. Must not know how it is sent.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{BoxFuture, StoreError};
+use crate::id::{AgentId, SpaceId};
+
+/// What a target can be told.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumString,
+)]
+pub enum NewsKind {
+    /// A message was posted.
+    #[serde(rename = "message")]
+    #[strum(serialize = "message")]
+    Message,
+    /// A cycle of the agent ended and has a run.
+    #[serde(rename = "cycle.ended")]
+    #[strum(serialize = "cycle.ended")]
+    CycleEnded,
+    /// The agent needs an operator: one of its events failed for good.
+    #[serde(rename = "alert")]
+    #[strum(serialize = "alert")]
+    Alert,
+}
+
+impl NewsKind {
+    /// Every kind, in declaration order. Stores keep the position: new ones come last.
+    pub const ALL: [Self; 3] = [Self::Message, Self::CycleEnded, Self::Alert];
+
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Whose news a target is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewsOf {
+    /// Messages in a space.
+    Space(SpaceId),
+    /// Messages, cycles and alerts of an agent.
+    Agent(AgentId),
+}
+
+/// A target as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTarget {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub url: String,
+    /// The name of the secret that signs.
+    pub secret: String,
+    /// Addresses inside that it may have.
+    pub allow: Vec<String>,
+    /// What it is told, in order.
+    pub on: Vec<NewsKind>,
+    /// Whose news.
+    pub of: NewsOf,
+    /// Why nothing is sent any more; `None` while it is on.
+    pub off: Option<String>,
+    /// When it was added or changed.
+    pub at: Timestamp,
+}
+
+/// A target with what waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetState {
+    /// The target.
+    pub target: StoredTarget,
+    /// Deliveries that wait.
+    pub waiting: u64,
+    /// Deliveries that were given up.
+    pub dead: u64,
+    /// Why the last attempt of the first one that waits failed.
+    pub why: Option<String>,
+    /// When the first one that waits is tried next.
+    pub next_at: Option<Timestamp>,
+}
+
+/// Something that happened, as it is sent to a target: each time with the same id and the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetDelivery {
+    /// Its id, `webhook-id`.
+    pub id: String,
+    /// The body, JSON.
+    pub body: String,
+    /// When it happened.
+    pub at: Timestamp,
+    /// Attempts that failed.
+    pub attempts: u32,
+    /// Why the last one failed.
+    pub why: Option<String>,
+}
+
+/// What becomes of a delivery after a failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// It is tried again then.
+    Retry(Timestamp),
+    /// It is given up, and the next one is tried.
+    Dead,
+    /// Nothing is sent to the target any more.
+    Off,
+}
+
+/// Keeps targets, and what waits for them. What a target is told is written in the commit in which it happens.
+pub trait TargetBook: Send + Sync {
+    /// All targets, by name, with what waits for them.
+    fn targets(&self) -> BoxFuture<'_, Result<Vec<TargetState>, StoreError>>;
+    /// Keeps a target, instead of the one of its name, whose deliveries it takes over.
+    fn put_target(&self, target: StoredTarget) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// Forgets a target and all its deliveries; `false` if there is none.
+    fn delete_target(&self, name: String) -> BoxFuture<'_, Result<bool, StoreError>>;
+    /// Targets that are on and whose first waiting delivery is due, at most `limit`, most overdue first: one delivery of
+    /// each.
+    fn deliveries_due(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(StoredTarget, TargetDelivery)>, StoreError>>;
+    /// The delivery has arrived: it is forgotten.
+    fn delivery_arrived(&self, id: String) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// An attempt failed.
+    fn delivery_failed(
+        &self,
+        id: String,
+        why: String,
+        then: AfterFailure,
+    ) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// The deliveries to a target that were given up, oldest first.
+    fn dead_deliveries(&self, name: String) -> BoxFuture<'_, Result<Vec<TargetDelivery>, StoreError>>;
+    /// Tries dead deliveries again, all or that one, before everything that happened later. Returns how many.
+    fn retry_deliveries(
+        &self,
+        name: String,
+        id: Option<String>,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, StoreError>>;
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendFailure {
+    /// The target says that it is gone for good.
+    #[error("it answered 410 Gone")]
+    Gone,
+    /// Anything else: another attempt may help. The text has no secret.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Sends deliveries, signed as in Standard Webhooks.
+pub trait Courier: Send + Sync {
+    /// Checks the address of a target and what it may reach; the error says what is wrong.
+    fn check(&self, target: &StoredTarget) -> Result<(), String>;
+    /// Why the secret with that name cannot sign.
+    fn unusable_secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<String>>;
+    /// Makes one attempt, which ends within [`crate::limits::TARGET_MS`].
+    fn send<'a>(
+        &'a self,
+        target: &'a StoredTarget,
+        delivery: &'a TargetDelivery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(), SendFailure>>;
+}
+
+/// For a server that tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCourier;
+
+impl Courier for NoCourier {
+    fn check(&self, _target: &StoredTarget) -> Result<(), String> {
+        Err("this server tells nobody what happens".to_owned())
+    }
+
+    fn unusable_secret<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn send<'a>(
+        &'a self,
+        _target: &'a StoredTarget,
+        _delivery: &'a TargetDelivery,
+        _now: Timestamp,
+    ) -> BoxFuture<'a, Result<(), SendFailure>> {
+        let failure = SendFailure::Failed("this server tells nobody what happens".to_owned());
+        Box::pin(std::future::ready(Err(failure)))
+    }
+}

@@ -1,0 +1,96 @@
+//! The JSON of hooks.
+
+use std::collections::BTreeMap;
+
+use agent::id::EventId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::names;
+
+/// A hook: through it a service outside sends events to agents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Hook)]
+pub struct HookJson {
+    /// Its name, and the last part of its path `/v1/hooks/NAME`.
+    pub name: String,
+    /// What verifies its deliveries.
+    #[schema(value_type = names::HookKind)]
+    pub kind: String,
+    /// Names of the secrets, any of which verifies a delivery.
+    pub secrets: Vec<String>,
+    /// The header with the secret, of a hook of the kind `shared_secret`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// Handles of the agents that get its events.
+    pub agents: Vec<String>,
+    /// The template of what agents read.
+    pub event: String,
+    /// An expression that says whether a delivery is urgent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub urgent: Option<String>,
+    /// Secrets that are not set or cannot be used, with the reason. Without any usable one the hook accepts nothing.
+    pub missing_secrets: BTreeMap<String, String>,
+    /// When it was declared or changed.
+    pub at: Timestamp,
+}
+
+/// A hook to declare, or what an existing one becomes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewHook)]
+pub struct NewHookJson {
+    /// What verifies its deliveries.
+    #[schema(value_type = names::HookKind, example = "github")]
+    pub kind: String,
+    /// Names of the secrets, any of which verifies a delivery; of a hook of the kind `key` none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["github_hook"]))]
+    pub secrets: Vec<String>,
+    /// The header with the secret, of a hook of the kind `shared_secret`; `x-webhook-secret` if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// The agents that get its events, by handle or id.
+    #[schema(example = json!(["ada"]))]
+    pub agents: Vec<String>,
+    /// The template of what agents read, over `body` and `headers`; the whole body if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// An expression over `body` and `headers` that says whether a delivery is urgent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub urgent: Option<String>,
+}
+
+/// The answer to a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HookAnswer {
+    /// What became of it.
+    #[schema(value_type = names::HookOutcome)]
+    pub outcome: String,
+    /// The text that the service wanted back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<String>,
+}
+
+/// A delivery in the log of a hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = HookDelivery)]
+pub struct HookDeliveryJson {
+    /// When it arrived.
+    pub at: Timestamp,
+    /// The sender's id of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<String>,
+    /// What became of it.
+    #[schema(value_type = names::HookOutcome)]
+    pub outcome: String,
+    /// Why, if it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The event that it became, the same for all agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<EventId>,
+    /// Handles of the agents that got it.
+    pub agents: Vec<String>,
+}

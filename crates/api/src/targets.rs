@@ -1,0 +1,108 @@
+//! The JSON of targets.
+
+use agent::port::TargetDelivery;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::names;
+
+/// A target: a server outside that is told what happens in a space, or to an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Target)]
+pub struct TargetJson {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub url: String,
+    /// The name of the secret that signs what it is told.
+    pub secret: String,
+    /// What it is told.
+    #[schema(value_type = Vec<names::NewsKind>)]
+    pub on: Vec<String>,
+    /// Handle of the space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<String>,
+    /// Handle of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Addresses inside that it may have.
+    pub allow: Vec<String>,
+    /// Why nothing is sent to it any more; left out while it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<String>,
+    /// Why its secret cannot sign; left out if it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable_secret: Option<String>,
+    /// Number of deliveries that wait.
+    pub waiting: u64,
+    /// Number of deliveries that were given up.
+    pub dead: u64,
+    /// Why the last attempt of the first one that waits failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// When the first one that waits is tried next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<Timestamp>,
+    /// When it was added or changed.
+    pub at: Timestamp,
+}
+
+/// A target to add, or what an existing one becomes. Of `space` and `agent` there must be exactly one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewTarget)]
+pub struct NewTargetJson {
+    /// Its address, `http` or `https`.
+    #[schema(example = "https://example.com/viv")]
+    pub url: String,
+    /// The name of the secret that signs: `whsec_` and Base64, as in Standard Webhooks.
+    #[schema(example = "news")]
+    pub secret: String,
+    /// What it is told: of a space `message`, of an agent any.
+    #[schema(value_type = Vec<names::NewsKind>, example = json!(["message"]))]
+    pub on: Vec<String>,
+    /// The space, by handle or id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "home")]
+    pub space: Option<String>,
+    /// The agent, by handle or id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Addresses inside that it may have: host names, `host:port`, nets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+}
+
+/// A delivery that was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeadDelivery {
+    /// Its id, `webhook-id`.
+    pub id: String,
+    /// What it says, as JSON in a text.
+    pub body: String,
+    /// When it happened, or was last sent again.
+    pub at: Timestamp,
+    /// Attempts that failed.
+    pub attempts: u32,
+    /// Why the last one failed.
+    pub why: Option<String>,
+}
+
+copied!(dead: TargetDelivery => DeadDelivery { ..dead => { id, body, at, attempts, why } });
+
+/// Which dead deliveries to send again; all if `id` is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeliveryRetry {
+    /// The delivery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// What is sent again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeliveriesRetried {
+    /// Number of deliveries.
+    pub retried: u64,
+}

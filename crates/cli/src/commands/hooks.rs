@@ -1,0 +1,165 @@
+//! `viv hooks`: through them services outside send events.
+
+use agent::limits;
+use agent::port::{Clock as _, HookKind, Ids as _};
+use api::{HookDeliveryJson, HookJson, NewHookJson, PageJson};
+use client::{Client, segment, typed};
+use jiff::Timestamp;
+use runtime::clock::{SystemClock, SystemIds};
+use serde_json::{Value, json};
+use tools::hook::signed_headers;
+use tools::secret::Secrets as _;
+
+use crate::args::{AddHookArgs, Global, HooksArgs, HooksVerb, SendHookArgs};
+use crate::errors::{Exit, Failure, Result};
+use crate::input;
+use crate::output::{Screen, ago};
+use crate::settings::{self, Settings};
+use crate::tool_secrets::ToolSecrets;
+
+pub(crate) async fn run(global: &Global, screen: Screen, args: HooksArgs) -> Result<Exit> {
+    let client = Client::find(settings::data_dir(global)?)?;
+    match args.verb {
+        None | Some(HooksVerb::List) => list(&client, &screen).await?,
+        Some(HooksVerb::Add(args)) => add(&client, &screen, args).await?,
+        Some(HooksVerb::Show { hook }) => show(&screen, client.get(&path(&hook)).await?)?,
+        Some(HooksVerb::Rm { hook }) => {
+            client.delete(&path(&hook)).await?;
+            screen.result(&json!({"removed": hook}), &format!("the hook `{hook}` is removed"));
+        }
+        Some(HooksVerb::Send(args)) => send(global, &client, &screen, args).await?,
+        Some(HooksVerb::Log { hook }) => log(&client, &screen, &hook).await?,
+    }
+    Ok(Exit::Answered)
+}
+
+fn path(hook: &str) -> String {
+    format!("/v1/hooks/{}", segment(hook))
+}
+
+async fn list(client: &Client, screen: &Screen) -> Result<()> {
+    let PageJson { items, .. }: PageJson<HookJson> = client.get_as("/v1/hooks").await?;
+    if screen.json {
+        screen.json_list(items);
+        return Ok(());
+    }
+    if items.is_empty() {
+        screen.text("there are no hooks; `viv hooks add` declares one");
+        return Ok(());
+    }
+    let row = |hook: &HookJson| {
+        let cells = [hook.name.clone(), hook.kind.clone(), hook.agents.join(", "), state(hook).to_owned()];
+        cells.map(|cell| screen.clean_line(&cell)).to_vec()
+    };
+    screen.table(&["HOOK", "KIND", "TO", "STATE"], &items.iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Whether a hook accepts deliveries.
+fn state(hook: &HookJson) -> &'static str {
+    match hook.missing_secrets.len() {
+        0 => "ready",
+        missing if missing < hook.secrets.len() => "ready, a secret is missing",
+        _ => "no secret: answers 503",
+    }
+}
+
+async fn add(client: &Client, screen: &Screen, args: AddHookArgs) -> Result<()> {
+    let AddHookArgs { name, kind, to: agents, secrets, header, event, urgent } = args;
+    let new = NewHookJson { kind: kind.as_str().to_owned(), secrets, header, agents, event, urgent };
+    let answer = client.put(&path(&name), &new).await?;
+    let hook: HookJson = typed("hook", answer.clone())?;
+    let line = format!("`{}` takes deliveries at {}{}", hook.name, client.url(), path(&hook.name));
+    screen.result(&answer, &screen.clean_line(&line));
+    for (name, why) in hook.missing_secrets.iter().filter(|_| !screen.json) {
+        screen
+            .warning(&format!("the secret `{name}` cannot be used: {why}; `viv secrets set {name}` sets it"));
+    }
+    if kind == HookKind::Key {
+        screen.note(&format!("its key: `viv keys add service:{}`", hook.name));
+    }
+    Ok(())
+}
+
+fn show(screen: &Screen, answer: Value) -> Result<()> {
+    let hook: HookJson = typed("hook", answer.clone())?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let mut pairs = vec![
+        ("hook", hook.name.clone()),
+        ("kind", hook.kind.clone()),
+        ("to", hook.agents.join(", ")),
+        ("state", state(&hook).to_owned()),
+        ("secrets", if hook.secrets.is_empty() { "none".to_owned() } else { hook.secrets.join(", ") }),
+    ];
+    pairs.extend(hook.header.clone().map(|header| ("header", header)));
+    pairs.push(("event", hook.event.clone()));
+    pairs.extend(hook.urgent.clone().map(|rule| ("urgent if", rule)));
+    let clean = |(name, text): (&'static str, String)| (name, screen.clean_line(&text));
+    screen.pairs(&pairs.into_iter().map(clean).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Signs a delivery here, with the secrets of this machine, and sends it as the service would.
+async fn send(global: &Global, client: &Client, screen: &Screen, args: SendHookArgs) -> Result<()> {
+    let hook: HookJson = client.get_as(&path(&args.hook)).await?;
+    let kind: HookKind = hook.kind.parse().map_err(|_| {
+        Failure::usage(format!("this `viv` does not know hooks of the kind `{}`", hook.kind))
+            .hint("use the version of the server: `viv doctor` compares them")
+    })?;
+    let id = args.id.unwrap_or_else(|| format!("viv-{}", SystemIds.uuid()));
+    let body = match args.body.as_deref() {
+        Some("-") => input::text(limits::BODY_MAX_BYTES)?,
+        Some(given) => given.to_owned(),
+        None => json!({"id": id, "event_id": id, "text": "a delivery of `viv hooks send`"}).to_string(),
+    };
+    let secret = match kind {
+        HookKind::Key => None,
+        _ => {
+            let secrets = ToolSecrets::of(&Settings::load(global, &())?);
+            let mut found = None;
+            for name in &hook.secrets {
+                if found.is_none() {
+                    found = secrets.secret(name).await;
+                }
+            }
+            Some(found.ok_or_else(|| {
+                let names = hook.secrets.join("`, `");
+                Failure::usage(format!("no secret of this hook is set on this machine: `{names}`"))
+                    .hint("run this where the server runs, or set it with `viv secrets set NAME`")
+            })?)
+        }
+    };
+    let now = SystemClock::new().now();
+    let headers = signed_headers(kind, hook.header.as_deref(), secret.as_ref(), &id, now, body.as_bytes());
+    let headers =
+        headers.map_err(|why| Failure::usage(format!("the hook's secret cannot be used: {why}")))?;
+    let answer = client.deliver(&path(&hook.name), &headers, body, kind == HookKind::Key).await?;
+    let outcome = answer["outcome"].as_str().unwrap_or("answered").to_owned();
+    screen.result(&answer, &screen.clean_line(&format!("`{}`: {outcome}, delivery {id}", hook.name)));
+    Ok(())
+}
+
+async fn log(client: &Client, screen: &Screen, hook: &str) -> Result<()> {
+    let path = format!("{}/deliveries", path(hook));
+    let PageJson { items, .. }: PageJson<HookDeliveryJson> = client.get_as(&path).await?;
+    if screen.json {
+        screen.json_list(items);
+        return Ok(());
+    }
+    if items.is_empty() {
+        screen.text(&format!("nothing was delivered to `{hook}` yet"));
+        return Ok(());
+    }
+    let now = Timestamp::now();
+    let row = |line: &HookDeliveryJson| {
+        let what = line.detail.clone().unwrap_or_else(|| line.agents.join(", "));
+        let delivery = line.delivery.clone().unwrap_or_else(|| "-".to_owned());
+        let cells = [ago(line.at, now), delivery, line.outcome.clone(), what];
+        cells.map(|cell| screen.clean_line(&cell)).to_vec()
+    };
+    screen.table(&["WHEN", "DELIVERY", "OUTCOME", "TO"], &items.iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! `viv targets`: servers outside that are told what happens.
+
+use api::{DeadDelivery, DeliveriesRetried, DeliveryRetry, NewTargetJson, PageJson, TargetJson};
+use client::{Client, segment, typed};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::args::{AddTargetArgs, TargetsArgs, TargetsVerb};
+use crate::errors::{Exit, Result};
+use crate::output::{Screen, ago, counted};
+
+pub(crate) async fn run(client: Client, screen: Screen, args: TargetsArgs) -> Result<Exit> {
+    match args.verb {
+        None | Some(TargetsVerb::List) => list(&client, &screen).await?,
+        Some(TargetsVerb::Add(args)) => add(&client, &screen, args).await?,
+        Some(TargetsVerb::Rm { target }) => {
+            client.delete(&path(&target)).await?;
+            screen.result(&json!({"removed": target}), &format!("the target `{target}` is removed"));
+        }
+        Some(TargetsVerb::Dead { target }) => dead(&client, &screen, &target).await?,
+        Some(TargetsVerb::Retry { target, delivery: id }) => {
+            let answer =
+                client.post(&format!("{}/retry", path(&target)), &DeliveryRetry { id }, None).await?;
+            let DeliveriesRetried { retried } = typed("retry", answer.clone())?;
+            let what = if retried == 1 { "delivery waits" } else { "deliveries wait" };
+            screen.result(&answer, &format!("{retried} {what} for `{target}` again"));
+        }
+    }
+    Ok(Exit::Answered)
+}
+
+fn path(target: &str) -> String {
+    format!("/v1/targets/{}", segment(target))
+}
+
+async fn list(client: &Client, screen: &Screen) -> Result<()> {
+    let PageJson { items, .. }: PageJson<TargetJson> = client.get_as("/v1/targets").await?;
+    if screen.json {
+        screen.json_list(items);
+        return Ok(());
+    }
+    if items.is_empty() {
+        screen.text("nobody is told what happens; `viv targets add` adds a target");
+        return Ok(());
+    }
+    let row = |target: &TargetJson| {
+        let of = target.space.as_ref().or(target.agent.as_ref()).cloned().unwrap_or_default();
+        let (on, waiting, dead) = (target.on.join(", "), target.waiting.to_string(), target.dead.to_string());
+        [target.name.clone(), on, of, waiting, dead, state(target)]
+            .map(|cell| screen.clean_line(&cell))
+            .to_vec()
+    };
+    let head = ["TARGET", "ON", "OF", "WAITING", "DEAD", "STATE"];
+    screen.table(&head, &items.iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Whether what it is told arrives.
+fn state(target: &TargetJson) -> String {
+    match (&target.off, &target.unusable_secret, &target.why) {
+        (Some(why), ..) => format!("off: {why}"),
+        (None, Some(why), _) => format!("its secret cannot sign: {why}"),
+        (None, None, Some(why)) => why.clone(),
+        (None, None, None) => "on".to_owned(),
+    }
+}
+
+async fn add(client: &Client, screen: &Screen, args: AddTargetArgs) -> Result<()> {
+    let AddTargetArgs { name, url, space, agent, on, secret, allow } = args;
+    let new = NewTargetJson { url, secret, on, space, agent, allow };
+    let answer = client.put(&path(&name), &new).await?;
+    let target: TargetJson = typed("target", answer.clone())?;
+    let of = target.space.as_ref().or(target.agent.as_ref()).cloned().unwrap_or_default();
+    let line = format!("`{}` is told of `{of}`: {}", target.name, target.on.join(", "));
+    screen.result(&answer, &screen.clean_line(&line));
+    if let Some(why) = target.unusable_secret.filter(|_| !screen.json) {
+        let name = &target.secret;
+        screen.warning(&format!("the secret `{name}` cannot sign: {why}; `viv secrets set {name}` sets it"));
+    }
+    Ok(())
+}
+
+async fn dead(client: &Client, screen: &Screen, target: &str) -> Result<()> {
+    let PageJson { items, .. }: PageJson<DeadDelivery> =
+        client.get_as(&format!("{}/dead", path(target))).await?;
+    if screen.json {
+        screen.json_list(items);
+        return Ok(());
+    }
+    if items.is_empty() {
+        screen.text(&format!("no delivery to `{target}` was given up"));
+        return Ok(());
+    }
+    let now = Timestamp::now();
+    let row = |dead: &DeadDelivery| {
+        let why = dead.why.clone().unwrap_or_default();
+        let cells = [dead.id.clone(), ago(dead.at, now), counted(dead.attempts, "attempt"), why];
+        cells.map(|cell| screen.clean_line(&cell)).to_vec()
+    };
+    screen.table(&["DELIVERY", "WHEN", "AFTER", "WHY"], &items.iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}

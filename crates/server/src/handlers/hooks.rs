@@ -1,0 +1,348 @@
+//! Hooks: declare, list and remove them, and take their deliveries. Only what the hook's verifier has let pass is read.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::event::{Event, EventProgress};
+use agent::id::{AgentId, EventId, hashed_uuid};
+use agent::limits;
+use agent::port::{
+    DeliveryId, Denial, HookAccepted, HookDelivery, HookEvent, HookOutcome, HookReading, HookRefusal,
+    NewHookDelivery, RawDelivery, RequestKey, Scope, StoredHook,
+};
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::agents::{find_agent, handle_of};
+use super::events::publish_progress;
+use crate::app_state::{AppState, SharedState};
+use crate::auth::authenticate;
+use crate::extract::{Body, Idempotency, PathParam, Query, read_body, run_to_completion};
+use crate::once::key_reused;
+use crate::problem::{Code, Problem, WriteResponse};
+use api::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson, PageJson, PageQuery};
+
+/// When a refused delivery of each hook was last written to its log.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<HashMap<String, u64>>);
+
+impl Refusals {
+    /// Whether a refusal at this time is to be written.
+    fn is_due(&self, hook: &str, now: u64) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.get(hook).is_none_or(|at| now.saturating_sub(*at) >= limits::HOOK_REFUSED_LOG_MS);
+        if due {
+            last.insert(hook.to_owned(), now);
+        }
+        due
+    }
+
+    fn forget(&self, hook: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(hook);
+    }
+}
+
+/// Lists all hooks by name.
+#[utoipa::path(get, path = "/v1/hooks", tag = "hooks", params(PageQuery),
+    responses((status = 200, description = "All hooks, in one page.", body = PageJson<HookJson>)))]
+pub(super) async fn list_hooks(
+    State(app): SharedState,
+    Query(_query): Query<PageQuery>,
+) -> Result<Json<PageJson<HookJson>>, Problem> {
+    let mut items = Vec::new();
+    for hook in app.ports.hook_book.hooks().await? {
+        items.push(hook_json(&app, hook).await?);
+    }
+    Ok(Json(PageJson { items, next: None }))
+}
+
+/// Returns a hook.
+#[utoipa::path(get, path = "/v1/hooks/{hook}", tag = "hooks",
+    params(("hook" = String, Path, description = "Name of the hook.")),
+    responses((status = 200, description = "The hook.", body = HookJson)))]
+pub(super) async fn get_hook(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<Json<HookJson>, Problem> {
+    let hook = find(&app, &name).await?;
+    Ok(Json(hook_json(&app, hook).await?))
+}
+
+/// Declares a hook, or changes one. From then on it accepts deliveries that its kind verifies.
+#[utoipa::path(put, path = "/v1/hooks/{hook}", tag = "hooks", request_body = NewHookJson,
+    params(("hook" = String, Path, description = "Name of the hook, as a handle.")),
+    responses((status = 200, description = "The hook as it is now.", body = HookJson)))]
+pub(super) async fn put_hook(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    body: Body<NewHookJson>,
+) -> Result<Json<HookJson>, Problem> {
+    let name = agent::entity::handle(&name)?;
+    let bad = |why: String| Problem::new(Code::BadHook, why);
+    let NewHookJson { kind, secrets, header, agents: names, event, urgent } = body.value;
+    let mut declaration = json!({"kind": kind, "secrets": secrets});
+    for (key, value) in [("header", header), ("event", event), ("urgent", urgent)] {
+        if let Some(value) = value {
+            declaration[key] = value.into();
+        }
+    }
+    let checked = app.ports.hooks.check(&declaration).map_err(|wrong| bad(wrong.join("\n")))?;
+    if names.is_empty() || names.len() > limits::HOOK_AGENTS_MAX {
+        let most = limits::HOOK_AGENTS_MAX;
+        return Err(bad(format!("`agents`: wanted 1 to {most} agents, got {}", names.len())));
+    }
+    let mut agents: Vec<AgentId> = Vec::new();
+    for name in &names {
+        let agent = find_agent(&app, name).await?.id;
+        if !agents.contains(&agent) {
+            agents.push(agent);
+        }
+    }
+    let hook = StoredHook { name, declaration: checked.declaration, agents, at: app.ports.clock.now() };
+    let hook = run_to_completion(async move {
+        let _one_at_a_time = app.ports.declaring.lock().await;
+        let stored = app.ports.hook_book.hooks().await?;
+        if stored.len() >= limits::HOOKS_MAX && stored.iter().all(|other| other.name != hook.name) {
+            let why = format!("wanted at most {} hooks", limits::HOOKS_MAX);
+            return Err(Problem::new(Code::BadHook, why).hint("remove some first"));
+        }
+        app.ports.hook_book.put_hook(hook.clone()).await?;
+        hook_json(&app, hook).await
+    });
+    hook.await.map(Json)
+}
+
+/// Removes a hook and the log of its deliveries. What it has delivered stays known.
+#[utoipa::path(delete, path = "/v1/hooks/{hook}", tag = "hooks",
+    params(("hook" = String, Path, description = "Name of the hook.")),
+    responses((status = 204, description = "There is no such hook any more.")))]
+pub(super) async fn delete_hook(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<WriteResponse<HookJson>, Problem> {
+    let deleted = run_to_completion(async move {
+        app.refusals.forget(&name);
+        let found = app.ports.hook_book.delete_hook(name.clone()).await?;
+        if found { Ok(()) } else { Err(Problem::not_found("hook", &name)) }
+    });
+    deleted.await.map(|()| WriteResponse::Removed)
+}
+
+/// Lists the last deliveries of a hook, newest first: the last 200 of each outcome, of refused ones at most one a second.
+#[utoipa::path(get, path = "/v1/hooks/{hook}/deliveries", tag = "hooks",
+    params(("hook" = String, Path, description = "Name of the hook."), PageQuery),
+    responses((status = 200, description = "The deliveries, in one page.", body = PageJson<HookDeliveryJson>)))]
+pub(super) async fn list_deliveries(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    Query(_query): Query<PageQuery>,
+) -> Result<Json<PageJson<HookDeliveryJson>>, Problem> {
+    let hook = find(&app, &name).await?;
+    let mut handles: HashMap<AgentId, String> = HashMap::new();
+    let mut items = Vec::new();
+    for line in app.ports.hook_book.deliveries(hook.name).await? {
+        let HookDelivery { at, delivery, outcome, detail, event, agents: ids } = line;
+        let mut agents = Vec::new();
+        for id in ids {
+            let handle = match handles.entry(id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(vacant) => vacant.insert(handle_of(&app, id).await?),
+            };
+            agents.push(handle.clone());
+        }
+        let outcome = outcome.as_str().to_owned();
+        items.push(HookDeliveryJson { at, delivery, outcome, detail, event, agents });
+    }
+    Ok(Json(PageJson { items, next: None }))
+}
+
+/// Takes a delivery of a service. Its raw body is verified before anything of it is read; after the response its event is on
+/// disk. A delivery with the same id is accepted once, for as long as the store exists: the id is `webhook-id`,
+/// `X-GitHub-Delivery`, Stripe's `id` or Slack's `event_id`; with a shared secret or a key it is the `Idempotency-Key`, and
+/// without one each delivery is a new event.
+#[utoipa::path(post, path = "/v1/hooks/{hook}", tag = "hooks", request_body = Object,
+    params(("hook" = String, Path, description = "Name of the hook.")),
+    responses((status = 202, description = "The delivery is accepted.", body = HookAnswer),
+              (status = 200, description = "It was accepted before, or only asked whether the hook is there.", body = HookAnswer)))]
+pub(super) async fn deliver(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    idempotency: Idempotency,
+    request: Request,
+) -> Result<WriteResponse<HookAnswer>, Problem> {
+    let hook = find(&app, &name).await?;
+    let in_flight = Arc::new(app.quotas.delivery(&hook.name)?);
+    let name = hook.name.clone();
+    let taken = take(&app, hook, idempotency, request, &in_flight).await;
+    if let Err(problem) = &taken
+        && app.refusals.is_due(&name, app.ports.clock.monotonic_ms())
+    {
+        let detail = format!("{}: {}", problem.code().as_str(), problem.detail());
+        let detail = detail.chars().take(limits::HOOK_DETAIL_MAX_CHARS).collect();
+        note(&app, name, HookOutcome::Refused, Some(detail)).await;
+    }
+    taken
+}
+
+async fn take(
+    app: &Arc<AppState>,
+    hook: StoredHook,
+    idempotency: Idempotency,
+    mut request: Request,
+    in_flight: &Arc<crate::quota::InFlight>,
+) -> Result<WriteResponse<HookAnswer>, Problem> {
+    let key = check_key(app, request.headers(), &hook.name).await;
+    let headers = texts(request.headers());
+    request.extensions_mut().insert(Arc::clone(in_flight));
+    let raw = read_body(request, &*app.ports.clock).await?;
+    let now = app.ports.clock.now();
+    let delivery = RawDelivery { headers: &headers, body: &raw, now, by_key: key.is_ok() };
+    match app.ports.hooks.read(&hook.declaration, delivery).await {
+        Ok(HookReading::Question(challenge)) => {
+            note(app, hook.name, HookOutcome::Answered, None).await;
+            let outcome = HookOutcome::Answered.as_str().to_owned();
+            Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }))
+        }
+        Ok(HookReading::Event(event)) => {
+            let new = new_delivery(app, hook, event, &idempotency, &raw);
+            accept(Arc::clone(app), new).await
+        }
+        Err(HookRefusal::KeyWanted) => {
+            Err(key.err().unwrap_or_else(|| Problem::internal(&"a valid key was refused")))
+        }
+        Err(refusal) => Err(problem(&refusal)),
+    }
+}
+
+/// Checks that the request has a key that may send events of this hook: one of the service with its name, or an admin key.
+async fn check_key(app: &AppState, headers: &HeaderMap, hook: &str) -> Result<(), Problem> {
+    match authenticate(app, headers).await?.credential.scope {
+        Scope::Admin => Ok(()),
+        Scope::Service(service) if service == hook => Ok(()),
+        _ => {
+            let problem = Problem::new(Code::Forbidden, "this key may not send events of this hook");
+            Err(problem.hint(format!("create one with the scope `service:{hook}`")))
+        }
+    }
+}
+
+/// All headers whose values are text.
+fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
+        Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+    };
+    headers.iter().filter_map(text).collect()
+}
+
+fn new_delivery(
+    app: &AppState,
+    hook: StoredHook,
+    event: HookEvent,
+    idempotency: &Idempotency,
+    raw: &Bytes,
+) -> NewHookDelivery {
+    let StoredHook { name, agents, .. } = hook;
+    // Hashed: the id is in paths, and it is the `root` of messages that others read.
+    let named = |id: &str| EventId(format!("hook:{}", hashed_uuid(&["hook", &name, id])));
+    let (delivery, id, request): (_, _, Option<RequestKey>) = match event.delivery {
+        DeliveryId::OfService(id) => (Some(id.clone()), named(&id), None),
+        DeliveryId::OfSender(id) => {
+            let request = idempotency.request(format!("hook:{name}"), &format!("deliver {name}"), raw);
+            (Some(id.clone()), named(&id), request)
+        }
+        DeliveryId::None => (None, EventId(app.ports.ids.uuid().to_string()), None),
+    };
+    let event = Event::of_hook(id, &name, event.payload, event.urgent, app.ports.clock.now());
+    NewHookDelivery { hook: name, delivery, agents, event, request }
+}
+
+async fn accept(app: Arc<AppState>, new: NewHookDelivery) -> Result<WriteResponse<HookAnswer>, Problem> {
+    run_to_completion(async move {
+        let id = new.event.id.clone();
+        let of = |outcome: HookOutcome| HookAnswer { outcome: outcome.as_str().to_owned(), challenge: None };
+        match app.ports.hook_book.deliver(new).await? {
+            HookAccepted::Fresh { agents, wake } => {
+                failpoint::hit!("accept.committed");
+                app.node.signal(&wake);
+                for agent in agents {
+                    publish_progress(&app, agent, id.clone(), EventProgress::Waiting);
+                }
+                Ok(WriteResponse::Accepted(of(HookOutcome::Accepted)))
+            }
+            HookAccepted::Duplicate => Ok(WriteResponse::Existing(of(HookOutcome::Duplicate))),
+            HookAccepted::Conflict => Err(key_reused()),
+            // The sender is not told which agents there are.
+            HookAccepted::Denied(Denial::InboxFull(_)) => {
+                let why = "an agent of this hook has no room for more events now";
+                Err(Problem::new(Code::InboxFull, why).hint("deliver it again later"))
+            }
+            HookAccepted::Denied(_) => {
+                let why = "no agent of this hook takes events any more";
+                Err(Problem::new(Code::AgentRetired, why))
+            }
+        }
+    })
+    .await
+}
+
+/// Adds a delivery without events to the log. Its answer does not depend on that.
+async fn note(app: &AppState, hook: String, outcome: HookOutcome, detail: Option<String>) {
+    let at = app.ports.clock.now();
+    let line = HookDelivery { at, delivery: None, outcome, detail, event: None, agents: Vec::new() };
+    if let Err(error) = app.ports.hook_book.note_delivery(hook, line).await {
+        tracing::debug!(%error, "a delivery was not written to the log of its hook");
+    }
+}
+
+fn problem(refusal: &HookRefusal) -> Problem {
+    let (code, hint) = match refusal {
+        HookRefusal::Type(_) => (Code::NotJson, Some("choose JSON in the settings of the service")),
+        HookRefusal::Unready(_) => (Code::HookUnready, Some("its operator sets one with `viv secrets set`")),
+        HookRefusal::KeyWanted => (Code::KeyMissing, None),
+        HookRefusal::Unsigned(_) => (Code::SignatureMissing, None),
+        HookRefusal::Forged(_) => {
+            (Code::SignatureInvalid, Some("is it the secret of this hook, and is the body sent unchanged?"))
+        }
+        HookRefusal::Old(_) => (Code::SignatureOld, None),
+        HookRefusal::Unreadable(_) => (Code::BadDelivery, None),
+        HookRefusal::Unmapped(_) => {
+            (Code::HookTemplate, Some("its operator corrects the template; deliver it again then"))
+        }
+    };
+    let problem = Problem::new(code, refusal.to_string());
+    match hint {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    }
+}
+
+async fn find(app: &AppState, name: &str) -> Result<StoredHook, Problem> {
+    let found = app.ports.hook_book.hook(name.to_lowercase()).await?;
+    found.ok_or_else(|| Problem::not_found("hook", name))
+}
+
+async fn hook_json(app: &AppState, hook: StoredHook) -> Result<HookJson, Problem> {
+    let StoredHook { name, declaration, agents: ids, at } = hook;
+    let missing_secrets = app.ports.hooks.missing_secrets(&declaration).await.into_iter().collect();
+    let mut agents = Vec::new();
+    for id in ids {
+        agents.push(handle_of(app, id).await?);
+    }
+    let text = |key: &str| declaration[key].as_str().map(str::to_owned);
+    let secrets = declaration["secrets"].as_array().into_iter().flatten();
+    Ok(HookJson {
+        name,
+        kind: text("kind").unwrap_or_default(),
+        secrets: secrets.filter_map(Value::as_str).map(str::to_owned).collect(),
+        header: text("header"),
+        agents,
+        event: text("event").unwrap_or_default(),
+        urgent: text("urgent"),
+        missing_secrets,
+        at,
+    })
+}

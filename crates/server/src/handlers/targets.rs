@@ -1,0 +1,201 @@
+//! Targets: add, list and remove them, and send dead deliveries again.
+
+use agent::limits;
+use agent::port::{NewsKind, NewsOf, StoredTarget, TargetState};
+use axum::Json;
+use axum::extract::State;
+
+use super::agents::{find_agent, handle_of};
+use crate::app_state::{AppState, SharedState};
+use crate::auth::Caller;
+use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, run_to_completion};
+use crate::once;
+use crate::problem::{Code, Problem, WriteResponse};
+use api::{DeadDelivery, DeliveriesRetried, DeliveryRetry, NewTargetJson, PageJson, PageQuery, TargetJson};
+
+/// Lists all targets by name.
+#[utoipa::path(get, path = "/v1/targets", tag = "targets", params(PageQuery),
+    responses((status = 200, description = "All targets, in one page.", body = PageJson<TargetJson>)))]
+pub(super) async fn list_targets(
+    State(app): SharedState,
+    Query(_query): Query<PageQuery>,
+) -> Result<Json<PageJson<TargetJson>>, Problem> {
+    let mut items = Vec::new();
+    for state in app.ports.target_book.targets().await? {
+        items.push(target_json(&app, state).await?);
+    }
+    Ok(Json(PageJson { items, next: None }))
+}
+
+/// Returns a target.
+#[utoipa::path(get, path = "/v1/targets/{target}", tag = "targets",
+    params(("target" = String, Path, description = "Name of the target.")),
+    responses((status = 200, description = "The target.", body = TargetJson)))]
+pub(super) async fn get_target(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<Json<TargetJson>, Problem> {
+    let state = find(&app, &name).await?;
+    Ok(Json(target_json(&app, state).await?))
+}
+
+/// Adds a target, or changes one. It is told what happens from then on; one that was off is on again, and what waits for it
+/// is sent.
+#[utoipa::path(put, path = "/v1/targets/{target}", tag = "targets", request_body = NewTargetJson,
+    params(("target" = String, Path, description = "Name of the target, as a handle.")),
+    responses((status = 200, description = "The target as it is now.", body = TargetJson)))]
+pub(super) async fn put_target(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    body: Body<NewTargetJson>,
+) -> Result<Json<TargetJson>, Problem> {
+    let name = agent::entity::handle(&name)?;
+    let NewTargetJson { url, secret, on, space, agent, allow } = body.value;
+    let of = match (space, agent) {
+        (Some(space), None) => {
+            let found = app.ports.reader.space(space.clone()).await?;
+            NewsOf::Space(found.ok_or_else(|| Problem::not_found("space", &space))?.id)
+        }
+        (None, Some(agent)) => NewsOf::Agent(find_agent(&app, &agent).await?.id),
+        _ => return Err(bad("wanted either `space` or `agent`")),
+    };
+    let on = kinds(&on, of)?;
+    let target = StoredTarget { name, url, secret, allow, on, of, off: None, at: app.ports.clock.now() };
+    app.ports.courier.check(&target).map_err(|why| bad(&why))?;
+    let put = run_to_completion(async move {
+        let _one_at_a_time = app.ports.declaring.lock().await;
+        let stored = app.ports.target_book.targets().await?;
+        if stored.len() >= limits::TARGETS_MAX && stored.iter().all(|other| other.target.name != target.name)
+        {
+            return Err(
+                bad(&format!("wanted at most {} targets", limits::TARGETS_MAX)).hint("remove some first")
+            );
+        }
+        let name = target.name.clone();
+        app.ports.target_book.put_target(target).await?;
+        let state = find(&app, &name).await?;
+        target_json(&app, state).await
+    });
+    put.await.map(Json)
+}
+
+/// Removes a target with all that waits for it.
+#[utoipa::path(delete, path = "/v1/targets/{target}", tag = "targets",
+    params(("target" = String, Path, description = "Name of the target.")),
+    responses((status = 204, description = "There is no such target any more.")))]
+pub(super) async fn delete_target(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+) -> Result<WriteResponse<TargetJson>, Problem> {
+    let deleted = run_to_completion(async move {
+        let found = app.ports.target_book.delete_target(name.to_lowercase()).await?;
+        if found { Ok(()) } else { Err(Problem::not_found("target", &name)) }
+    });
+    deleted.await.map(|()| WriteResponse::Removed)
+}
+
+/// Lists the deliveries to a target that were given up, oldest first: the last 1 000.
+#[utoipa::path(get, path = "/v1/targets/{target}/dead", tag = "targets",
+    params(("target" = String, Path, description = "Name of the target."), PageQuery),
+    responses((status = 200, description = "The deliveries, in one page.", body = PageJson<DeadDelivery>)))]
+pub(super) async fn list_dead(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    Query(_query): Query<PageQuery>,
+) -> Result<Json<PageJson<DeadDelivery>>, Problem> {
+    let state = find(&app, &name).await?;
+    let dead = app.ports.target_book.dead_deliveries(state.target.name).await?;
+    Ok(Json(PageJson { items: dead.into_iter().map(DeadDelivery::from).collect(), next: None }))
+}
+
+/// Sends dead deliveries again, before everything that happened later.
+#[utoipa::path(post, path = "/v1/targets/{target}/retry", tag = "targets", request_body = Option<DeliveryRetry>,
+    params(("target" = String, Path, description = "Name of the target.")),
+    responses((status = 200, description = "They wait again.", body = DeliveriesRetried)))]
+pub(super) async fn retry_dead(
+    State(app): SharedState,
+    PathParam(name): PathParam<String>,
+    caller: Caller,
+    key: Idempotency,
+    MaybeBody(wanted): MaybeBody<DeliveryRetry>,
+) -> Result<Json<DeliveriesRetried>, Problem> {
+    let target = find(&app, &name).await?.target.name;
+    let act = format!("retry deliveries {target} {:?}", wanted.id);
+    let request = key.request(caller.principal(), &act, &[]);
+    run_to_completion(async move {
+        let fresh = app.ports.ids.uuid();
+        let run = async || {
+            let (book, now) = (&app.ports.target_book, app.ports.clock.now());
+            let retried = book.retry_deliveries(target, wanted.id, now).await?;
+            Ok((fresh, Json(DeliveriesRetried { retried })))
+        };
+        // Nothing is dead any more that the first request has sent again.
+        once::change(&app, request, run, async |_| Ok(Json(DeliveriesRetried { retried: 0 }))).await
+    })
+    .await
+}
+
+fn bad(why: &str) -> Problem {
+    Problem::new(Code::BadTarget, why)
+}
+
+/// The kinds of news with these names, each once and in order.
+fn kinds(names: &[String], of: NewsOf) -> Result<Vec<NewsKind>, Problem> {
+    let known: Vec<&str> = NewsKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let all = format!("known are `{}`", known.join("`, `"));
+    if names.is_empty() {
+        return Err(bad("`on`: wanted what the target is told").hint(all));
+    }
+    let mut kinds = Vec::new();
+    for name in names {
+        let kind: NewsKind = name.parse().map_err(|_| {
+            let shown: String = name.chars().take(40).collect();
+            bad(&format!("`on`: there is no `{shown}`")).hint(all.clone())
+        })?;
+        if matches!(of, NewsOf::Space(_)) && kind != NewsKind::Message {
+            return Err(
+                bad(&format!("`on`: a space has no `{name}`")).hint("name an agent instead of a space")
+            );
+        }
+        kinds.push(kind);
+    }
+    kinds.sort();
+    kinds.dedup();
+    Ok(kinds)
+}
+
+async fn find(app: &AppState, name: &str) -> Result<TargetState, Problem> {
+    let lower = name.to_lowercase();
+    let all = app.ports.target_book.targets().await?;
+    let found = all.into_iter().find(|state| state.target.name == lower);
+    found.ok_or_else(|| Problem::not_found("target", name))
+}
+
+async fn target_json(app: &AppState, state: TargetState) -> Result<TargetJson, Problem> {
+    let TargetState { target, waiting, dead, why, next_at } = state;
+    let StoredTarget { name, url, secret, allow, on, of, off, at } = target;
+    let (space, agent) = match of {
+        NewsOf::Space(id) => (app.ports.reader.space(id.to_string()).await?.map(|space| space.name), None),
+        NewsOf::Agent(id) => (None, Some(handle_of(app, id).await?)),
+    };
+    let on = on.into_iter().map(|kind| kind.as_str().to_owned()).collect();
+    let unusable_secret = app.ports.courier.unusable_secret(&secret).await;
+    // Before the first attempt it is tried at once.
+    let next_at = next_at.filter(|at| at.as_second() > 0);
+    Ok(TargetJson {
+        name,
+        url,
+        secret,
+        on,
+        space,
+        agent,
+        allow,
+        off,
+        unusable_secret,
+        waiting,
+        dead,
+        why,
+        next_at,
+        at,
+    })
+}

@@ -1,0 +1,240 @@
+//! Hooks over the API: declared, delivered to, logged, and what is refused.
+
+use std::collections::BTreeMap;
+
+use agent::event::{Channel, Principal, Trust};
+use agent::limits;
+use axum::body::Body;
+use axum::http::{Method, Request};
+use runtime::node::Signal;
+use serde_json::{Value, json};
+use tools::hook::SignatureScheme;
+use tools::secret::SecretValue;
+
+use crate::world::{ADMIN, Answer, World};
+
+/// What the fixture's hooks find; `gone` is never set.
+pub(crate) fn secrets() -> BTreeMap<String, SecretValue> {
+    let all = [("github", "github-canary"), ("old", "older-canary"), ("token", "token-canary")];
+    all.into_iter().map(|(name, value)| (name.to_owned(), SecretValue::new(value))).collect()
+}
+
+async fn declare(world: &World, name: &str, hook: Value) -> Answer {
+    world.ask(Method::PUT, &format!("/v1/hooks/{name}"), ADMIN, Some(hook)).await
+}
+
+async fn with_hook() -> World {
+    let world = World::new().await;
+    let hook = json!({"kind": "github", "secrets": ["gone", "github"], "agents": ["muhammad"]});
+    let answer = declare(&world, "ci", hook).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    world
+}
+
+fn delivery(hook: &str, headers: &[(&str, String)], body: impl Into<Body>) -> Request<Body> {
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("/v1/hooks/{hook}"))
+        .header("host", "localhost:7878")
+        .header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    request.body(body.into()).unwrap()
+}
+
+/// A delivery as GitHub would send it.
+fn github(id: &str, body: &str) -> Request<Body> {
+    let now = "2026-11-21T14:00:00Z".parse().unwrap();
+    let headers = SignatureScheme::Github.sign(&secrets()["github"], id, now, body.as_bytes()).unwrap();
+    delivery("ci", &headers, body.to_owned())
+}
+
+async fn log(world: &World, hook: &str) -> Vec<Value> {
+    world.get(&format!("/v1/hooks/{hook}/deliveries")).await.json["items"].as_array().unwrap().clone()
+}
+
+async fn waiting(world: &World) -> Vec<agent::event::Event> {
+    let activation = world.ports.store.wake(world.agent, jiff::Timestamp::MAX, None).await.unwrap().unwrap();
+    activation.waiting.into_iter().map(|waiting| waiting.event).collect()
+}
+
+#[tokio::test]
+async fn a_verified_delivery_is_one_event_from_outside_and_is_logged() {
+    let world = with_hook().await;
+    let answer = world.send(github("d-1", r#"{"ref":"main"}"#)).await;
+    assert_eq!((answer.status, &answer.json), (202, &json!({"outcome": "accepted"})));
+    assert!(matches!(world.signals().as_slice(), [Signal::Due(wake)] if wake.agent == world.agent));
+    let events = waiting(&world).await;
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(event.envelope.principal, Principal::Webhook("ci".into()));
+    assert_eq!((event.envelope.channel, event.envelope.trust), (Channel::Webhook, Trust::Outside));
+    assert_eq!(json!(event.data), json!({"type": "service", "name": "ci", "payload": {"ref": "main"}}));
+    for _ in 0..3 {
+        let again = world.send(github("d-1", r#"{"ref":"main"}"#)).await;
+        assert_eq!((again.status, &again.json), (200, &json!({"outcome": "duplicate"})));
+    }
+    let forged = world.send(github("d-1", r#"{"ref":"main"}"#).map(|_| Body::from("{}"))).await;
+    assert_eq!((forged.status, forged.code()), (401, "signature_invalid"));
+    assert_eq!(waiting(&world).await.len(), 1);
+    assert!(world.signals().is_empty());
+    let log = log(&world, "ci").await;
+    let outcomes: Vec<_> = log.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["refused", "duplicate", "duplicate", "duplicate", "accepted"]);
+    assert!(log[0]["detail"].as_str().unwrap().starts_with("signature_invalid: "), "{log:?}");
+    assert_eq!((&log[4]["delivery"], &log[4]["agents"]), (&json!("d-1"), &json!(["muhammad"])));
+    assert_eq!(log[4]["event"], json!(event.id));
+    let mut ping = github("d-2", "{}");
+    ping.headers_mut().insert("x-github-event", "ping".parse().unwrap());
+    let answer = world.send(ping).await;
+    assert_eq!((answer.status, &answer.json), (200, &json!({"outcome": "answered"})));
+    assert_eq!(waiting(&world).await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
+    let world = with_hook().await;
+    let token = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]});
+    declare(&world, "tok", token).await;
+    declare(&world, "shut", json!({"secrets": ["gone"], "kind": "standard", "agents": ["muhammad"]})).await;
+    let mapped = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "event": "{{ body.x }}"});
+    declare(&world, "map", mapped).await;
+    let secret = [("x-webhook-secret", "token-canary".to_owned())];
+    let plain = |mut request: Request<Body>| {
+        request.headers_mut().insert("content-type", "text/plain".parse().unwrap());
+        request
+    };
+    let large = Body::from(vec![b'x'; limits::BODY_MAX_BYTES + 1]);
+    let long = format!("{{\"x\":\"{}\"}}", "y".repeat(limits::PAYLOAD_MAX_BYTES));
+    for (what, request, status, code) in [
+        ("no signature", delivery("ci", &[], "{}"), 401, "signature_missing"),
+        ("another type", plain(github("d", "{}")), 415, "not_json"),
+        ("10 MB", delivery("ci", &[], large), 413, "body_too_large"),
+        ("no JSON", github("d", "{"), 422, "bad_delivery"),
+        ("no id", github(" ", "{}"), 422, "bad_delivery"),
+        ("no secret set", delivery("shut", &[], "{}"), 503, "hook_unready"),
+        (
+            "wrong secret",
+            delivery("tok", &[("x-webhook-secret", "token-canarz".into())], "{}"),
+            401,
+            "signature_invalid",
+        ),
+        ("no hook", delivery("none", &secret, "{}"), 404, "not_found"),
+        ("nothing to map", delivery("map", &secret, "{}"), 422, "hook_template"),
+        ("too long", delivery("tok", &secret, long), 422, "hook_template"),
+    ] {
+        let answer = world.send(request).await;
+        assert_eq!((answer.status, answer.code()), (status, code), "{what}: {answer:?}");
+        let text = format!("{answer:?}");
+        assert!(!text.contains("canary") && !text.contains("gone"), "{what}: {text}");
+    }
+    assert_eq!(waiting(&world).await, []);
+    assert_eq!(world.ask(Method::GET, "/v1/hooks/ci", "viv_wrong", None).await.code(), "key_invalid");
+}
+
+#[tokio::test]
+async fn an_old_delivery_is_refused_and_one_in_time_is_not() {
+    let world = World::new().await;
+    let hook = json!({"kind": "slack", "secrets": ["github"], "agents": ["muhammad"]});
+    declare(&world, "slack", hook).await;
+    let body = r#"{"type":"event_callback","event_id":"Ev1"}"#;
+    let signed = |body: &str| {
+        let now = "2026-11-21T14:00:00Z".parse().unwrap();
+        SignatureScheme::Slack.sign(&secrets()["github"], "", now, body.as_bytes()).unwrap()
+    };
+    world.clock.advance(std::time::Duration::from_millis(limits::HOOK_WINDOW_MS));
+    assert_eq!(world.send(delivery("slack", &signed(body), body)).await.status, 202);
+    let question = r#"{"type":"url_verification","challenge":"c"}"#;
+    let answer = world.send(delivery("slack", &signed(question), question)).await;
+    assert_eq!((answer.status, &answer.json["challenge"]), (200, &json!("c")));
+    world.clock.advance(std::time::Duration::from_secs(1));
+    let answer = world.send(delivery("slack", &signed(body), body)).await;
+    assert_eq!((answer.status, answer.code()), (401, "signature_old"));
+}
+
+#[tokio::test]
+async fn a_hook_of_keys_takes_those_of_its_service_and_names_deliveries_by_idempotency_key() {
+    let world = World::new().await;
+    let hook = json!({"kind": "key", "agents": ["muhammad"], "urgent": "body.n == 2"});
+    assert_eq!(declare(&world, "door", hook).await.status, 200);
+    let (_, own) = world.key(json!({"scope": "service:door"})).await;
+    let (_, other) = world.key(json!({"scope": "service:window"})).await;
+    let send = async |key: Option<&str>, name: Option<&str>, n: u32| {
+        let mut headers = Vec::new();
+        headers.extend(key.map(|key| ("authorization", format!("Bearer {key}"))));
+        headers.extend(name.map(|name| ("idempotency-key", name.to_owned())));
+        let answer = world.send(delivery("door", &headers, json!({"n": n}).to_string())).await;
+        (answer.status, answer.code().to_owned())
+    };
+    assert_eq!(send(None, None, 1).await, (401, "key_missing".into()));
+    assert_eq!(send(Some("viv_wrong"), None, 1).await, (401, "key_invalid".into()));
+    assert_eq!(send(Some(&other), None, 1).await, (403, "forbidden".into()));
+    assert_eq!(send(Some(&own), Some("k"), 1).await, (202, String::new()));
+    assert_eq!(send(Some(&own), Some("k"), 1).await, (200, String::new()));
+    assert_eq!(send(Some(&own), Some("k"), 2).await, (409, "key_reused".into()));
+    assert_eq!(send(Some(ADMIN), None, 2).await, (202, String::new()));
+    assert_eq!(send(Some(ADMIN), None, 2).await, (202, String::new()), "no id is invented");
+    let urgent: Vec<bool> = waiting(&world).await.iter().map(|event| event.urgent).collect();
+    assert_eq!(urgent, [false, true, true]);
+}
+
+#[tokio::test]
+async fn several_agents_get_a_delivery_and_a_retired_one_does_not_hold_it_back() {
+    let world = with_hook().await;
+    assert_eq!(world.post("/v1/agents", json!({"name": "ada"})).await.status, 201);
+    let both = json!({"kind": "github", "secrets": ["github"], "agents": ["ada", "muhammad", "ada"]});
+    let answer = declare(&world, "ci", both).await;
+    assert_eq!(answer.json["agents"], json!(["ada", "muhammad"]));
+    assert_eq!(world.send(github("1", "{}")).await.status, 202);
+    assert_eq!(log(&world, "ci").await[0]["agents"], json!(["ada", "muhammad"]));
+    assert_eq!(world.post("/v1/agents/ada/retire", json!({})).await.status, 200);
+    assert_eq!(world.send(github("2", "{}")).await.status, 202);
+    assert_eq!(log(&world, "ci").await[0]["agents"], json!(["muhammad"]));
+    assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
+    let answer = world.send(github("3", "{}")).await;
+    assert_eq!((answer.status, answer.code()), (409, "agent_retired"));
+    assert!(!answer.problem_text().contains("muhammad"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn hooks_are_declared_changed_listed_and_removed() {
+    let world = with_hook().await;
+    let hook = world.get("/v1/hooks/ci").await.json;
+    assert_eq!((&hook["event"], &hook["secrets"]), (&json!("{{ body }}"), &json!(["gone", "github"])));
+    assert_eq!(hook["missing_secrets"], json!({"gone": "it is not set"}));
+    for (name, hook, code, words) in [
+        ("ci", json!({"kind": "github", "agents": ["muhammad"]}), "bad_hook", "at least one secret"),
+        ("ci", json!({"kind": "none", "agents": ["muhammad"]}), "bad_hook", "unknown variant"),
+        ("ci", json!({"kind": "key", "agents": []}), "bad_hook", "1 to 16 agents"),
+        ("ci", json!({"kind": "key", "agents": ["nobody"]}), "not_found", "nobody"),
+        ("ci", json!({"kind": "key", "agents": ["muhammad"], "events": "x"}), "unknown_field", "event"),
+        (
+            "ci",
+            json!({"kind": "key", "agents": ["muhammad"], "event": "{{ secret('x') }}"}),
+            "bad_hook",
+            "secrets",
+        ),
+        ("a b", json!({"kind": "key", "agents": ["muhammad"]}), "bad_handle", "a b"),
+    ] {
+        let answer = declare(&world, &name.replace(' ', "%20"), hook.clone()).await;
+        assert_eq!(answer.code(), code, "{hook}: {answer:?}");
+        assert!(answer.problem_text().contains(words), "{hook}: {answer:?}");
+    }
+    assert_eq!(world.get("/v1/hooks").await.json["items"], json!([hook]));
+    assert_eq!(world.ask(Method::DELETE, "/v1/hooks/ci", ADMIN, None).await.status, 204);
+    assert_eq!(world.ask(Method::DELETE, "/v1/hooks/ci", ADMIN, None).await.code(), "not_found");
+    assert_eq!(world.send(github("1", "{}")).await.code(), "not_found");
+}
+
+#[tokio::test]
+async fn strangers_cannot_fill_the_log_of_a_hook() {
+    let world = with_hook().await;
+    let refused = async || world.send(delivery("ci", &[], "{}")).await.status;
+    for _ in 0..5 {
+        assert_eq!(refused().await, 401);
+    }
+    assert_eq!(log(&world, "ci").await.len(), 1);
+    world.clock.advance(std::time::Duration::from_millis(limits::HOOK_REFUSED_LOG_MS));
+    refused().await;
+    assert_eq!(log(&world, "ci").await.len(), 2);
+}

@@ -1,0 +1,189 @@
+//! Targets, and what waits to be sent to them. Rows are added by the commits in which something happens.
+
+use agent::id::{AgentId, SpaceId};
+use agent::limits;
+use agent::port::{
+    AfterFailure, BoxFuture, Denial, NewsKind, NewsOf, StoreError, StoredTarget, TargetBook, TargetDelivery,
+    TargetState,
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::ports::{Caller, Sqlite};
+use crate::sqlite::tables::outgoing::bit;
+use crate::sqlite::tables::rows::{
+    agent_row, all, first, from_json, int, ms, run, space_row, time_at, time_or_none, to_json, u32_at,
+    u64_at, uuid_or_none,
+};
+
+/// The columns of [`target_at`]; `t` is the target and `o` its first delivery that waits.
+const TARGET: &str = "t.name, t.url, t.secret, t.allow, t.kinds, s.uuid, e.uuid, t.off, t.at";
+const FIRST: &str = "FROM target t LEFT JOIN space s ON s.id = t.space LEFT JOIN entity e ON e.id = t.agent \
+    LEFT JOIN outgoing o ON o.n = (SELECT min(n) FROM outgoing WHERE target = t.id AND dead = 0)";
+/// The columns of [`delivery_at`].
+const DELIVERY: &str = "o.id, o.body, o.at, o.attempts, o.why";
+
+fn target_at(row: &Row<'_>) -> Outcome<StoredTarget> {
+    let kinds: i64 = row.get(4)?;
+    let of = match (uuid_or_none(row, 5)?, uuid_or_none(row, 6)?) {
+        (Some(space), None) => NewsOf::Space(SpaceId(space)),
+        (None, Some(agent)) => NewsOf::Agent(AgentId(agent)),
+        _ => return Err(damaged("a target is of no space and no agent")),
+    };
+    Ok(StoredTarget {
+        name: row.get(0)?,
+        url: row.get(1)?,
+        secret: row.get(2)?,
+        allow: from_json(&row.get::<_, String>(3)?, "what a target may reach")?,
+        on: NewsKind::ALL.into_iter().filter(|kind| kinds & bit(*kind) != 0).collect(),
+        of,
+        off: row.get(7)?,
+        at: time_at(row, 8)?,
+    })
+}
+
+fn delivery_at(row: &Row<'_>, at: usize) -> Outcome<TargetDelivery> {
+    Ok(TargetDelivery {
+        id: row.get(at)?,
+        body: row.get(at + 1)?,
+        at: time_at(row, at + 2)?,
+        attempts: u32_at(row, at + 3)?,
+        why: row.get(at + 4)?,
+    })
+}
+
+fn targets(db: &Connection) -> Outcome<Vec<TargetState>> {
+    let count = |dead| format!("(SELECT count(*) FROM outgoing WHERE target = t.id AND dead = {dead})");
+    let (waiting, dead) = (count(0), count(1));
+    let sql = format!("SELECT {TARGET}, {waiting}, {dead}, o.why, o.next_at {FIRST} ORDER BY t.name");
+    all(db, &sql, [], |row| {
+        Ok(TargetState {
+            target: target_at(row)?,
+            waiting: u64_at(row, 9)?,
+            dead: u64_at(row, 10)?,
+            why: row.get(11)?,
+            next_at: time_or_none(row, 12)?,
+        })
+    })
+}
+
+fn put(db: &Connection, target: &StoredTarget) -> Outcome<()> {
+    let gone = |what, name: String| Denial::NotFound { what, name };
+    let (space, agent) = match target.of {
+        NewsOf::Space(id) => (Some(space_row(db, id)?.ok_or_else(|| gone("space", id.to_string()))?), None),
+        NewsOf::Agent(id) => (None, Some(agent_row(db, id.0)?.ok_or_else(|| gone("agent", id.to_string()))?)),
+    };
+    let kinds: i64 = target.on.iter().map(|kind| bit(*kind)).sum();
+    let sql = "INSERT INTO target (name, url, secret, allow, kinds, space, agent, off, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               ON CONFLICT (name) DO UPDATE SET url = excluded.url, secret = excluded.secret, allow = excluded.allow, \
+               kinds = excluded.kinds, space = excluded.space, agent = excluded.agent, off = excluded.off, at = excluded.at";
+    let allow = to_json(&target.allow)?;
+    let StoredTarget { name, url, secret, off, at, .. } = target;
+    run(db, sql, params![name, url, secret, allow, kinds, space, agent, off, ms(*at)])?;
+    // Only the first one that waits was ever tried.
+    let sql = "UPDATE outgoing SET next_at = 0 WHERE n = (SELECT min(n) FROM outgoing WHERE dead = 0 \
+               AND target = (SELECT id FROM target WHERE name = ?))";
+    run(db, sql, [name]).map(drop)
+}
+
+fn delete(db: &Connection, name: &str) -> Outcome<bool> {
+    run(db, "DELETE FROM outgoing WHERE target = (SELECT id FROM target WHERE name = ?)", [name])?;
+    Ok(run(db, "DELETE FROM target WHERE name = ?", [name])? > 0)
+}
+
+fn due(db: &Connection, now: Timestamp, limit: usize) -> Outcome<Vec<(StoredTarget, TargetDelivery)>> {
+    let sql = format!(
+        "SELECT {TARGET}, {DELIVERY} {FIRST} WHERE t.off IS NULL AND o.next_at <= ? ORDER BY o.next_at, o.n LIMIT ?"
+    );
+    all(db, &sql, params![ms(now), int(limit as u64)], |row| Ok((target_at(row)?, delivery_at(row, 9)?)))
+}
+
+fn failed(db: &Connection, id: &str, why: &str, then: &AfterFailure) -> Outcome<()> {
+    let sql = "UPDATE outgoing SET attempts = attempts + 1, why = ?, next_at = coalesce(?, next_at), dead = ? \
+               WHERE id = ? AND dead = 0 RETURNING target";
+    let (next, dead) = match then {
+        AfterFailure::Retry(at) => (Some(ms(*at)), false),
+        AfterFailure::Dead => (None, true),
+        AfterFailure::Off => (None, false),
+    };
+    let target: Option<i64> = first(db, sql, params![why, next, dead, id], |row| Ok(row.get(0)?))?;
+    let Some(target) = target else { return Ok(()) };
+    match then {
+        AfterFailure::Retry(_) => Ok(()),
+        AfterFailure::Off => {
+            run(db, "UPDATE target SET off = ? WHERE id = ?", params![why, target]).map(drop)
+        }
+        AfterFailure::Dead => {
+            let sql = "DELETE FROM outgoing WHERE target = ?1 AND dead = 1 AND n <= (SELECT n FROM outgoing \
+                       WHERE target = ?1 AND dead = 1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
+            run(db, sql, params![target, int(limits::TARGET_DEAD_MAX as u64)]).map(drop)
+        }
+    }
+}
+
+fn retry(db: &Connection, name: &str, id: Option<&str>, now: Timestamp) -> Outcome<u64> {
+    let sql = "UPDATE outgoing SET dead = 0, attempts = 0, next_at = 0, at = ? \
+               WHERE dead = 1 AND target = (SELECT id FROM target WHERE name = ?) AND (?3 IS NULL OR id = ?3)";
+    Ok(run(db, sql, params![ms(now), name, id])? as u64)
+}
+
+impl TargetBook for Sqlite {
+    fn targets(&self) -> BoxFuture<'_, Result<Vec<TargetState>, StoreError>> {
+        let found = self.read(Caller::Api, |db, _| targets(db));
+        Box::pin(async move { Ok(found.await?) })
+    }
+
+    fn put_target(&self, target: StoredTarget) -> BoxFuture<'_, Result<(), StoreError>> {
+        let done = self.write(move |db, _| put(db, &target));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn delete_target(&self, name: String) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let done = self.write(move |db, _| delete(db, &name));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn deliveries_due(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(StoredTarget, TargetDelivery)>, StoreError>> {
+        let found = self.read_inline(Caller::Agents, move |db, _| due(db, now, limit));
+        Box::pin(async move { Ok(found.await?) })
+    }
+
+    fn delivery_arrived(&self, id: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        let done = self
+            .write(move |db, _| run(db, "DELETE FROM outgoing WHERE id = ? AND dead = 0", [&id]).map(drop));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn delivery_failed(
+        &self,
+        id: String,
+        why: String,
+        then: AfterFailure,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let done = self.write(move |db, _| failed(db, &id, &why, &then));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn dead_deliveries(&self, name: String) -> BoxFuture<'_, Result<Vec<TargetDelivery>, StoreError>> {
+        let sql = format!(
+            "SELECT {DELIVERY} FROM outgoing o JOIN target t ON t.id = o.target WHERE t.name = ? AND o.dead = 1 ORDER BY o.n"
+        );
+        let found = self.read(Caller::Api, move |db, _| all(db, &sql, [&name], |row| delivery_at(row, 0)));
+        Box::pin(async move { Ok(found.await?) })
+    }
+
+    fn retry_deliveries(
+        &self,
+        name: String,
+        id: Option<String>,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, StoreError>> {
+        let done = self.write(move |db, _| retry(db, &name, id.as_deref(), now));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}

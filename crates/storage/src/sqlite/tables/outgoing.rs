@@ -1,0 +1,85 @@
+//! What happens, written for the targets that are told it, in the commit in which it happens.
+
+use agent::changes::EventMoved;
+use agent::entity::EntityKind;
+use agent::event::EventProgress;
+use agent::id::hashed_uuid;
+use agent::limits;
+use agent::news;
+use agent::port::NewsKind;
+use agent::run::Run;
+use agent::space::Message;
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use super::rows::{all, first, int, ms, run};
+use crate::sqlite::engine::fault::Outcome;
+
+const OF_SPACE: &str = "SELECT t.id, s.name FROM target t JOIN space s ON s.id = ?1 \
+    WHERE (t.space = ?1 OR t.agent = ?2) AND t.off IS NULL AND t.kinds & ?3";
+const OF_AGENT: &str = "SELECT t.id, e.name FROM target t JOIN entity e ON e.id = t.agent \
+    WHERE t.agent = ?1 AND t.off IS NULL AND t.kinds & ?2";
+
+/// The bit of a kind in `target.kinds`.
+pub(crate) fn bit(kind: NewsKind) -> i64 {
+    1 << NewsKind::ALL.iter().position(|known| *known == kind).unwrap_or(0)
+}
+
+/// Tells that a message was posted. `space` and `sender` are rows.
+pub(crate) fn message(
+    db: &Connection,
+    (space, sender): (i64, i64),
+    message: &Message,
+    handle: &str,
+    by: EntityKind,
+) -> Outcome<()> {
+    let row = params![space, sender, bit(NewsKind::Message)];
+    for (target, space) in all(db, OF_SPACE, row, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))? {
+        let body = news::of_message(message, &space, handle, by == EntityKind::Agent);
+        put(db, target, &["message", &message.id.to_string()], &body, message.at)?;
+    }
+    Ok(())
+}
+
+/// Tells that a cycle of the agent ended.
+pub(crate) fn run_ended(db: &Connection, agent: i64, record: &Run) -> Outcome<()> {
+    for (target, agent) in of_agent(db, agent, NewsKind::CycleEnded)? {
+        put(db, target, &["cycle", &record.id.to_string()], &news::of_run(record, &agent), record.ended_at)?;
+    }
+    Ok(())
+}
+
+/// Tells which events of the agent failed for good with its commit `n`.
+pub(crate) fn dead_events(
+    db: &Connection,
+    agent: i64,
+    n: u64,
+    moved: &[EventMoved],
+    at: Timestamp,
+) -> Outcome<()> {
+    for dead in moved.iter().filter(|moved| moved.progress == EventProgress::Dead) {
+        for (target, agent) in of_agent(db, agent, NewsKind::Alert)? {
+            let body = news::of_dead_event(&dead.event, &agent, dead.reason.as_deref(), at);
+            put(db, target, &["dead", &dead.event.0, &n.to_string()], &body, at)?;
+        }
+    }
+    Ok(())
+}
+
+fn of_agent(db: &Connection, agent: i64, kind: NewsKind) -> Outcome<Vec<(i64, String)>> {
+    all(db, OF_AGENT, params![agent, bit(kind)], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Adds a delivery. A target for which too many wait is switched off.
+fn put(db: &Connection, target: i64, subject: &[&str], body: &str, at: Timestamp) -> Outcome<()> {
+    let most = limits::TARGET_QUEUE_MAX;
+    let sql = "SELECT 1 FROM outgoing WHERE target = ? AND dead = 0 LIMIT 1 OFFSET ?";
+    if first(db, sql, params![target, int(most as u64 - 1)], |_| Ok(()))?.is_some() {
+        let why = format!("{most} deliveries wait, so nothing more is kept for it");
+        return run(db, "UPDATE target SET off = ? WHERE id = ?", params![why, target]).map(drop);
+    }
+    let number = target.to_string();
+    let id = format!("msg_{}", hashed_uuid(&[&["target", &number], subject].concat()).simple());
+    let sql = "INSERT INTO outgoing (target, id, body, at) VALUES (?, ?, ?, ?)";
+    run(db, sql, params![target, id, body, ms(at)]).map(drop)
+}

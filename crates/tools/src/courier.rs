@@ -1,0 +1,104 @@
+//! Sends targets what they are told, signed as in Standard Webhooks, through the one way out. Must not know what a delivery
+//! says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::limits;
+use agent::port::{BoxFuture, Courier, SendFailure, StoredTarget, TargetDelivery};
+use jiff::Timestamp;
+use reqwest::Method;
+
+use crate::connector::{AllowList, Connector, Outgoing, TrafficLimits};
+use crate::hook::SignatureScheme;
+use crate::secret::{SecretValue, Secrets};
+
+/// Sends through a connector.
+pub struct SignedCourier {
+    connector: Arc<Connector>,
+    secrets: Arc<dyn Secrets>,
+}
+
+impl SignedCourier {
+    /// A courier that signs with these secrets.
+    pub fn new(connector: Arc<Connector>, secrets: Arc<dyn Secrets>) -> Self {
+        Self { connector, secrets }
+    }
+
+    async fn secret(&self, name: &str) -> Result<SecretValue, String> {
+        let secret = self.secrets.secret(name).await.ok_or("it is not set")?;
+        SignatureScheme::Standard.key(&secret).map(|_| secret)
+    }
+
+    async fn attempt(
+        &self,
+        target: &StoredTarget,
+        delivery: &TargetDelivery,
+        now: Timestamp,
+    ) -> Result<u16, String> {
+        let name = &target.secret;
+        let secret = self.secret(name).await;
+        let secret =
+            secret.map_err(|why| format!("the secret `{name}` cannot sign, so nothing was sent: {why}"))?;
+        let body = delivery.body.as_bytes();
+        let mut request = request(target)?.body(delivery.body.clone());
+        let signed = SignatureScheme::Standard.sign(&secret, &delivery.id, now, body)?;
+        for (name, value) in signed.into_iter().chain([("content-type", "application/json".to_owned())]) {
+            request = request.header(name, &value, false).map_err(|error| error.to_string())?;
+        }
+        let answer = self.connector.send(request).await.map_err(|error| error.to_string())?;
+        Ok(answer.status)
+    }
+}
+
+/// The request without its body and headers.
+fn request(target: &StoredTarget) -> Result<Outgoing, String> {
+    let request = Outgoing::new(Method::POST, &target.url).map_err(|error| format!("`url`: {error}"))?;
+    let allow = target.allow.iter().map(|entry| entry.parse().map_err(|why| format!("`allow`: {why}")));
+    let total = Duration::from_millis(limits::TARGET_MS);
+    let connect = Duration::from_millis(limits::TARGET_CONNECT_MS);
+    // Of the answer only the status counts, and a redirect is a failure: the news are for this address.
+    let limits = TrafficLimits {
+        connect,
+        head: total,
+        idle: total,
+        total,
+        body_bytes: 0,
+        redirects: 0,
+        ..TrafficLimits::default()
+    };
+    Ok(request.allow(AllowList::new(allow.collect::<Result<_, String>>()?)).limits(limits))
+}
+
+impl Courier for SignedCourier {
+    fn check(&self, target: &StoredTarget) -> Result<(), String> {
+        if target.url.len() > limits::TARGET_URL_MAX_BYTES {
+            return Err(format!("`url`: wanted at most {} bytes", limits::TARGET_URL_MAX_BYTES));
+        }
+        if target.allow.len() > limits::TARGET_ALLOW_MAX {
+            return Err(format!("`allow`: wanted at most {} entries", limits::TARGET_ALLOW_MAX));
+        }
+        crate::template::check_secret_name(&target.secret).map_err(|why| format!("`secret`: {why}"))?;
+        request(target).map(drop)
+    }
+
+    fn unusable_secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move { self.secret(name).await.err() })
+    }
+
+    fn send<'a>(
+        &'a self,
+        target: &'a StoredTarget,
+        delivery: &'a TargetDelivery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(), SendFailure>> {
+        Box::pin(async move {
+            match self.attempt(target, delivery, now).await {
+                Ok(200..=299) => Ok(()),
+                Ok(410) => Err(SendFailure::Gone),
+                Ok(status) => Err(SendFailure::Failed(format!("it answered {status}"))),
+                Err(why) => Err(SendFailure::Failed(why)),
+            }
+        })
+    }
+}

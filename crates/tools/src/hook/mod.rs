@@ -1,0 +1,183 @@
+//! Hooks: deliveries of other services, verified byte for byte before they are read, and what becomes of them.
+//!
+//! There is no hook without a verifier: a declaration becomes a `Verifier` or an error, and only what a `Verifier` has let
+//! pass is read (invariant 12). A hook whose secrets are missing refuses everything. This module must not know requests.
+
+mod declare;
+mod reading;
+mod sign;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use agent::limits;
+use agent::port::{BoxFuture, Clock, DeclaredHook, HookKind, HookReading, HookRefusal, Hooks, RawDelivery};
+use jiff::Timestamp;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq as _};
+use tokio::sync::Mutex;
+
+pub use self::declare::HookDeclaration;
+pub use self::sign::SignatureScheme;
+
+use self::declare::{SECRET_HEADER, SecretNames, Verifier, scheme};
+use self::reading::Verified;
+use crate::secret::{SecretValue, Secrets};
+
+/// The hooks of a server, with their secrets.
+pub struct ServerHooks {
+    secrets: Arc<dyn Secrets>,
+    clock: Arc<dyn Clock>,
+    /// What was found of each secret, and when: strangers decide how often a hook is called. Held while one is asked for, so
+    /// that no crowd of deliveries asks for it.
+    opened: Mutex<HashMap<String, (u64, Option<SecretValue>)>>,
+}
+
+impl ServerHooks {
+    /// Hooks with these secrets.
+    pub fn new(secrets: Arc<dyn Secrets>, clock: Arc<dyn Clock>) -> Self {
+        Self { secrets, clock, opened: Mutex::default() }
+    }
+
+    async fn secret(&self, name: &str) -> Option<SecretValue> {
+        let mut opened = self.opened.lock().await;
+        let now = self.clock.monotonic_ms();
+        if let Some((at, known)) = opened.get(name)
+            && now.saturating_sub(*at) < limits::HOOK_SECRET_AGE_MS
+        {
+            return known.clone();
+        }
+        let found = self.secrets.secret(name).await;
+        opened.insert(name.to_owned(), (now, found.clone()));
+        found
+    }
+
+    /// The secrets that can be used. The error is for the sender and names none.
+    async fn usable<T>(
+        &self,
+        names: &SecretNames<'_>,
+        make: impl Fn(&SecretValue) -> Result<T, String>,
+    ) -> Result<Vec<T>, HookRefusal> {
+        let mut usable = Vec::new();
+        for name in names.all() {
+            if let Some(secret) = self.secret(name).await {
+                usable.extend(make(&secret).ok());
+            }
+        }
+        match usable.is_empty() {
+            true => Err(HookRefusal::Unready(
+                "this hook has no secret to verify deliveries with, so it accepts none".to_owned(),
+            )),
+            false => Ok(usable),
+        }
+    }
+
+    async fn verify<'a>(
+        &self,
+        verifier: Verifier<'_>,
+        delivery: RawDelivery<'a>,
+    ) -> Result<Verified<'a>, HookRefusal> {
+        match verifier {
+            Verifier::Signature(scheme, names) => {
+                let keys = self.usable(&names, |secret| scheme.key(secret)).await?;
+                scheme.verify(&keys, delivery.headers, delivery.body, delivery.now)?;
+                Ok(Verified::by_verifier(delivery, None))
+            }
+            Verifier::SharedSecret(header, names) => {
+                let wanted = self.usable(&names, shared).await?;
+                let given = sign::one(delivery.headers, &header).ok_or_else(|| {
+                    HookRefusal::Unsigned(format!(
+                        "wanted the header `{header}` once, with this hook's secret"
+                    ))
+                })?;
+                let given = Sha256::digest(given.trim().as_bytes());
+                let is_wanted =
+                    |right: Choice, wanted: &[u8; 32]| right | wanted.as_slice().ct_eq(given.as_slice());
+                if !bool::from(wanted.iter().fold(Choice::from(0), is_wanted)) {
+                    let why = format!("the header `{header}` does not have this hook's secret");
+                    return Err(HookRefusal::Forged(why));
+                }
+                Ok(Verified::by_verifier(delivery, Some(header)))
+            }
+            Verifier::Key if delivery.by_key => Ok(Verified::by_verifier(delivery, None)),
+            Verifier::Key => Err(HookRefusal::KeyWanted),
+        }
+    }
+}
+
+/// The headers with which a delivery of this kind comes. The error says what is wrong with the secret, without it.
+pub fn signed_headers(
+    kind: HookKind,
+    header: Option<&str>,
+    secret: Option<&SecretValue>,
+    id: &str,
+    now: Timestamp,
+    body: &[u8],
+) -> Result<Vec<(String, String)>, String> {
+    let secret = || secret.ok_or_else(|| "there is none".to_owned());
+    let named = |(name, value): (&str, String)| (name.to_owned(), value);
+    let key = ("idempotency-key", id.to_owned());
+    Ok(match scheme(kind) {
+        Some(scheme) => scheme.sign(secret()?, id, now, body)?.into_iter().map(named).collect(),
+        None if kind == HookKind::Key => vec![named(key)],
+        None => {
+            let header = header.unwrap_or(SECRET_HEADER);
+            vec![named((header, secret()?.reveal().to_owned())), named(key)]
+        }
+    })
+}
+
+/// The hash of a shared secret: texts of different length are compared in the same time.
+fn shared(secret: &SecretValue) -> Result<[u8; 32], String> {
+    if secret.reveal().len() < limits::SECRET_MIN_BYTES {
+        return Err(format!("wanted at least {} bytes", limits::SECRET_MIN_BYTES));
+    }
+    Ok(Sha256::digest(secret.reveal().as_bytes()).into())
+}
+
+/// The declaration as it was stored; it was checked then.
+fn stored(declaration: &Value) -> Result<HookDeclaration, HookRefusal> {
+    HookDeclaration::deserialize(declaration).map_err(|error| {
+        tracing::error!(%error, "the declaration of a hook cannot be read");
+        HookRefusal::Unready("this version of the server cannot read the hook's declaration".to_owned())
+    })
+}
+
+impl Hooks for ServerHooks {
+    fn check(&self, declaration: &Value) -> Result<DeclaredHook, Vec<String>> {
+        let read = declare::read(declaration)?;
+        Ok(DeclaredHook { declaration: json!(read), secrets: read.secrets })
+    }
+
+    fn missing_secrets<'a>(&'a self, declaration: &'a Value) -> BoxFuture<'a, Vec<(String, String)>> {
+        Box::pin(async move {
+            let Ok(hook) = stored(declaration) else { return Vec::new() };
+            let mut missing = Vec::new();
+            for name in &hook.secrets {
+                let why = match (self.secret(name).await, scheme(hook.kind)) {
+                    (None, _) => Err("it is not set".to_owned()),
+                    (Some(secret), Some(scheme)) => scheme.key(&secret).map(drop),
+                    (Some(secret), None) => shared(&secret).map(drop),
+                };
+                missing.extend(why.err().map(|why| (name.clone(), why)));
+            }
+            missing
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        declaration: &'a Value,
+        delivery: RawDelivery<'a>,
+    ) -> BoxFuture<'a, Result<HookReading, HookRefusal>> {
+        Box::pin(async move {
+            let hook = stored(declaration)?;
+            let verifier = hook.verifier().map_err(HookRefusal::Unready)?;
+            let body_type = reading::body_type(hook.kind, &delivery)?;
+            let verified = self.verify(verifier, delivery).await?;
+            reading::read(&hook, body_type, &verified)
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! What a verified delivery says: its id, its answer, and the event that the templates make of it. Must not know secrets.
+
+use agent::limits;
+use agent::port::{DeliveryId, HookEvent, HookKind, HookReading, HookRefusal, RawDelivery};
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
+
+use super::declare::{HookDeclaration, WHOLE_BODY};
+use super::sign::one;
+use crate::arguments::bounded_json;
+use crate::template::{self, Slot};
+
+/// Headers that templates do not see, because they can be credentials.
+const HIDDEN: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// A delivery that its hook's verifier has let pass: only [`super::verify`] makes one.
+pub(super) struct Verified<'a> {
+    delivery: RawDelivery<'a>,
+    /// The header with the secret, if it has one.
+    secret_header: Option<String>,
+}
+
+impl<'a> Verified<'a> {
+    /// For the verifier alone.
+    pub(super) fn by_verifier(delivery: RawDelivery<'a>, secret_header: Option<String>) -> Self {
+        Self { delivery, secret_header }
+    }
+}
+
+/// How a body is written.
+#[derive(Clone, Copy)]
+pub(super) enum BodyType {
+    Json,
+    Form,
+}
+
+/// The type of the delivery's body, if this kind of hook reads it.
+pub(super) fn body_type(kind: HookKind, delivery: &RawDelivery<'_>) -> Result<BodyType, HookRefusal> {
+    let given = one(delivery.headers, "content-type").unwrap_or_default();
+    let given = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json =
+        given == "application/json" || (given.starts_with("application/") && given.ends_with("+json"));
+    match (given.as_str(), kind) {
+        _ if is_json => Ok(BodyType::Json),
+        ("application/x-www-form-urlencoded", HookKind::Slack) => Ok(BodyType::Form),
+        _ => {
+            let shown: String = given.chars().take(80).collect();
+            let why = format!("wanted the content type `application/json`, got `{shown}`");
+            Err(HookRefusal::Type(why))
+        }
+    }
+}
+
+/// Reads a verified delivery.
+pub(super) fn read(
+    hook: &HookDeclaration,
+    body_type: BodyType,
+    verified: &Verified<'_>,
+) -> Result<HookReading, HookRefusal> {
+    let Verified { delivery, secret_header } = verified;
+    let body = std::str::from_utf8(delivery.body).map_err(|_| unreadable("the body is not UTF-8"))?;
+    let body = match body_type {
+        BodyType::Json => {
+            bounded_json(body).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))?
+        }
+        BodyType::Form => form(body)?,
+    };
+    if is_question(hook.kind, &body, delivery) {
+        return Ok(HookReading::Question(body["challenge"].as_str().map(str::to_owned)));
+    }
+    let id = delivery_id(hook.kind, &body, delivery)?;
+    let is_seen = |name: &str| !HIDDEN.contains(&name) && Some(name) != secret_header.as_deref();
+    let headers = delivery.headers.iter().filter(|(name, _)| is_seen(name));
+    let headers: Map<String, Value> = headers.map(|(name, value)| (name.clone(), json!(value))).collect();
+    let (payload, urgent) = written(hook, body, headers)?;
+    let size = payload.to_string().len();
+    if size > limits::PAYLOAD_MAX_BYTES {
+        let most = limits::PAYLOAD_MAX_BYTES;
+        return Err(unmapped(&format!("its event has {size} bytes, and at most {most} are accepted")));
+    }
+    Ok(HookReading::Event(HookEvent { delivery: id, payload, urgent }))
+}
+
+/// The event's payload, and whether it is urgent.
+fn written(
+    hook: &HookDeclaration,
+    body: Value,
+    headers: Map<String, Value>,
+) -> Result<(Value, bool), HookRefusal> {
+    let is_whole = hook.event == WHOLE_BODY;
+    if is_whole && hook.urgent.is_none() {
+        return Ok((body, false));
+    }
+    let parts = json!({"body": body, "headers": headers});
+    let context = template::context(&parts);
+    let urgent = hook.urgent.as_ref().is_some_and(|rule| {
+        template::is_true(rule, &context).unwrap_or_else(|why| {
+            tracing::warn!("a rule for urgent deliveries cannot be used, so one is not urgent: {why}");
+            false
+        })
+    });
+    if is_whole {
+        return Ok((body, urgent));
+    }
+    let written = template::value(&hook.event, Slot::Event, &context).map_err(|why| unmapped(&why))?;
+    let written = written.ok_or_else(|| unmapped("it writes a value that is absent"))?;
+    let payload = serde_json::to_value(written).map_err(|error| unmapped(&error.to_string()))?;
+    Ok((payload, urgent))
+}
+
+/// Whether the service only asks if the hook is there.
+fn is_question(kind: HookKind, body: &Value, delivery: &RawDelivery<'_>) -> bool {
+    match kind {
+        HookKind::Github => one(delivery.headers, "x-github-event") == Some("ping"),
+        HookKind::Slack => body["type"] == "url_verification",
+        _ => false,
+    }
+}
+
+fn delivery_id(kind: HookKind, body: &Value, delivery: &RawDelivery<'_>) -> Result<DeliveryId, HookRefusal> {
+    let header = |name| one(delivery.headers, name);
+    let (place, id) = match kind {
+        HookKind::Standard => ("the header `webhook-id`", header("webhook-id")),
+        HookKind::Github => ("the header `x-github-delivery`", header("x-github-delivery")),
+        HookKind::Stripe => ("`id` in the body", body["id"].as_str()),
+        HookKind::Slack => {
+            let ids = [&body["event_id"], &body["trigger_id"], &body["payload"]["trigger_id"]];
+            ("`event_id` in the body", ids.into_iter().find_map(Value::as_str))
+        }
+        HookKind::SharedSecret | HookKind::Key => {
+            let key = header("idempotency-key").map(str::to_owned);
+            return Ok(key.map_or(DeliveryId::None, DeliveryId::OfSender));
+        }
+    };
+    let is_id = |id: &&str| {
+        (1..=limits::KEY_MAX_BYTES).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
+    };
+    let id = id.filter(is_id).ok_or_else(|| {
+        let most = limits::KEY_MAX_BYTES;
+        unreadable(&format!("wanted the delivery's id as {place}: 1 to {most} visible ASCII characters"))
+    })?;
+    Ok(DeliveryId::OfService(id.to_owned()))
+}
+
+/// A form as an object of texts. Slack writes JSON into the field `payload`.
+fn form(body: &str) -> Result<Value, HookRefusal> {
+    let decoded = |text: &str| {
+        let text = text.replace('+', " ");
+        percent_decode_str(&text).decode_utf8().map(|text| text.into_owned())
+    };
+    let mut fields = Map::new();
+    for (name, value) in body.split('&').filter_map(|pair| pair.split_once('=')) {
+        let (Ok(name), Ok(value)) = (decoded(name), decoded(value)) else {
+            return Err(unreadable("the form is not UTF-8"));
+        };
+        let value = match name.as_str() {
+            "payload" => bounded_json(&value)
+                .map_err(|error| unreadable(&format!("`payload` is not JSON: {error}")))?,
+            _ => Value::String(value),
+        };
+        fields.insert(name, value);
+    }
+    Ok(Value::Object(fields))
+}
+
+fn unreadable(why: &str) -> HookRefusal {
+    HookRefusal::Unreadable(why.to_owned())
+}
+
+fn unmapped(why: &str) -> HookRefusal {
+    HookRefusal::Unmapped(format!("the hook's template cannot be written with this delivery: {why}"))
+}

@@ -1,0 +1,141 @@
+//! Deliveries to targets on the loopback: what they get, and what of their answers counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use agent::id::SpaceId;
+use agent::port::{Courier as _, NewsKind, NewsOf, SendFailure, StoredTarget, TargetDelivery};
+use jiff::Timestamp;
+use tools::connector::Connector;
+use tools::courier::SignedCourier;
+use tools::secret::SecretValue;
+use uuid::Uuid;
+
+use crate::loopback::Loopback;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+fn courier() -> SignedCourier {
+    let secrets = [("right", SECRET), ("wrong", "canary")];
+    let secrets: BTreeMap<String, SecretValue> =
+        secrets.into_iter().map(|(name, value)| (name.to_owned(), SecretValue::new(value))).collect();
+    SignedCourier::new(Arc::new(Connector::default()), Arc::new(secrets))
+}
+
+fn target(url: String, secret: &str, allow: &[String]) -> StoredTarget {
+    StoredTarget {
+        name: "t".into(),
+        url,
+        secret: secret.into(),
+        allow: allow.to_vec(),
+        on: vec![NewsKind::Message],
+        of: NewsOf::Space(SpaceId(Uuid::nil())),
+        off: None,
+        at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+async fn send(target: &StoredTarget) -> Result<(), SendFailure> {
+    let delivery = TargetDelivery {
+        id: "msg_1".into(),
+        body: r#"{"id":"evt_1","type":"invoice.paid","event_id":"Ev1","text":"hé"}"#.into(),
+        at: Timestamp::UNIX_EPOCH,
+        attempts: 0,
+        why: None,
+    };
+    courier().send(target, &delivery, Timestamp::from_second(1_700_000_000).expect("a time")).await
+}
+
+/// The outcome of a delivery to a server that says this.
+async fn answered(answer: &str) -> Result<(), SendFailure> {
+    let server = Loopback::says(answer).await;
+    let target = target(format!("http://{}/in", server.address), "right", &[server.address.to_string()]);
+    send(&target).await
+}
+
+#[tokio::test]
+async fn a_target_gets_the_bytes_signed_as_standard_webhooks_does() {
+    let server = Loopback::says("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let target =
+        target(format!("http://{}/in?key=1", server.address), "right", &[server.address.to_string()]);
+    assert_eq!(send(&target).await, Ok(()));
+    let request = server.requests().remove(0);
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /in?key=1 HTTP/1.1\r\n"), "{head}");
+    // As the Python package `standardwebhooks` signs it.
+    for line in [
+        "webhook-id: msg_1",
+        "webhook-timestamp: 1700000000",
+        "webhook-signature: v1,yP31zuJn+Q/J3Q1ggozFjuuECwHhMYT3Vxv2EXBv41k=",
+        "content-type: application/json",
+    ] {
+        assert!(head.contains(line), "{line} in {head}");
+    }
+    assert!(body.contains("invoice.paid") && !request.contains("whsec_"), "{request}");
+}
+
+#[tokio::test]
+async fn only_the_status_of_an_answer_counts_and_no_redirect_is_followed() {
+    assert_eq!(answered("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno").await, Ok(()));
+    assert_eq!(answered("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n").await, Err(SendFailure::Gone));
+    for (answer, words) in [
+        ("HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n", "it answered 500"),
+        ("HTTP/1.1 404 x\r\ncontent-length: 0\r\n\r\n", "it answered 404"),
+        ("nonsense\r\n\r\n", "gave no answer"),
+    ] {
+        let Err(SendFailure::Failed(why)) = answered(answer).await else { panic!("{answer}") };
+        assert!(why.contains(words), "{why}");
+    }
+    let elsewhere = Loopback::says("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    for status in [301, 302, 307, 308] {
+        let to = format!(
+            "HTTP/1.1 {status} x\r\nlocation: http://{}/\r\ncontent-length: 0\r\n\r\n",
+            elsewhere.address
+        );
+        let Err(SendFailure::Failed(why)) = answered(&to).await else { panic!("{status}") };
+        assert!(why.contains("redirects to"), "{why}");
+    }
+    assert!(elsewhere.requests().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_sent_inside_that_is_not_allowed_or_without_a_secret() {
+    let server = Loopback::says("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let (url, inside) = (format!("http://{}/in", server.address), server.address.to_string());
+    let mut refused = Vec::new();
+    for (secret, allow) in [
+        ("right", &[][..]),
+        ("none", std::slice::from_ref(&inside)),
+        ("wrong", std::slice::from_ref(&inside)),
+    ] {
+        let Err(SendFailure::Failed(why)) = send(&target(url.clone(), secret, allow)).await else {
+            panic!("{secret}")
+        };
+        refused.push(why);
+    }
+    assert!(refused[0].contains("not the public internet"), "{refused:?}");
+    assert!(refused[1].contains("it is not set") && refused[2].contains("whsec_"), "{refused:?}");
+    assert!(!refused.concat().contains("canary") && server.requests().is_empty(), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_target_is_found_before_anything_is_sent() {
+    let check = |url: &str, secret: &str, allow: &[&str]| {
+        let allow: Vec<String> = allow.iter().map(|entry| (*entry).to_owned()).collect();
+        courier().check(&target(url.to_owned(), secret, &allow))
+    };
+    assert_eq!(check("https://example.com/in", "right", &["10.0.0.0/8"]), Ok(()));
+    for (url, secret, allow, words) in [
+        ("ftp://example.com", "right", &[][..], "`http` or `https`"),
+        ("https://me:pw@example.com", "right", &[], "user name"),
+        ("", "right", &[], "`url`"),
+        ("https://example.com", "a b", &[], "`secret`"),
+        ("https://example.com", "right", &["a b"], "`allow`"),
+    ] {
+        let why = check(url, secret, allow).unwrap_err();
+        assert!(why.contains(words), "{url}: {why}");
+    }
+    assert!(check(&format!("https://a/{}", "x".repeat(3_000)), "right", &[]).is_err());
+    assert_eq!(courier().unusable_secret("right").await, None);
+    assert!(courier().unusable_secret("none").await.is_some());
+}
