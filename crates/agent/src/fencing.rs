@@ -454,6 +454,7 @@ mod tests {
             tool_version: "1".into(),
             runner: Runner::Node,
             claim: None,
+            approval: None,
             awaited: true,
             state: crate::call::CallState::Done,
             outcome: None,

@@ -1,8 +1,10 @@
 //! All limits of the system in one place (invariant 9). Names that end in `_MS` are durations in milliseconds; names
 //! that end in `_BYTES` are sizes in bytes.
 
+mod approvals;
 mod plans;
 
+pub use approvals::*;
 pub use plans::*;
 
 /// Longest handle of an entity or a space, in characters.

@@ -22,6 +22,8 @@ pub enum Signal {
     Resume(AgentId),
     /// The call was answered from outside: the task that runs it can stop.
     Answered(CallId),
+    /// A person has approved a call: if its cycle went on, it runs without it.
+    Granted,
 }
 
 /// A cheap handle on a running node. Signals are hints: a lost one costs time, never correctness.
@@ -155,6 +157,15 @@ impl Node {
         self.notify(notifications);
         let _ = self.signals.try_send(Signal::Answered(call));
         self.recheck(agent);
+    }
+
+    /// A person has approved a call: notifies watchers, its agent, and whoever runs calls without their cycle. Never waits.
+    pub fn granted(&self, agent: AgentId, notifications: Notifications) {
+        self.notify(notifications);
+        self.recheck(agent);
+        if !failpoint::on!("signals-lost") {
+            let _ = self.signals.try_send(Signal::Granted);
+        }
     }
 
     /// Publishes what an answer caused to watchers, and signals the agents that it made due.

@@ -205,6 +205,8 @@ impl World {
             }
             let now = clock.now();
             let due = self.ports.store.next_due(now).await.map_err(stopped)?;
+            let lapse = self.ports.approvals.next_lapse().await.map_err(stopped)?;
+            let due = [due, lapse].into_iter().flatten().min();
             let until_due = due.map_or(Duration::MAX, |due| Duration::from_millis(since(now, due)));
             let empty = until_due.min(left).as_millis() / SWEEP.as_millis();
             let skipped = SWEEP.saturating_mul(u32::try_from(empty).unwrap_or(u32::MAX));

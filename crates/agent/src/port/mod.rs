@@ -1,6 +1,7 @@
 //! The ports: what the rules and the runtime need from the outside world. One trait per file. They are `dyn` traits
 //! with boxed futures: next to model calls that take seconds, virtual calls cost nothing.
 
+mod approvals;
 mod bus;
 mod calls;
 mod clock;
@@ -13,6 +14,7 @@ mod store;
 mod tool;
 mod tool_book;
 
+pub use approvals::{ApprovalFilter, Approvals, AskedCall, Lapsed, PersonAnswer, PersonAnswered};
 pub use bus::{Bus, Delivered, Listener, Published};
 pub use calls::{CallError, Calls, DetachedCall, Finish, FinishedCall, WorkerCall};
 pub use clock::{Clock, Ids};

@@ -58,6 +58,7 @@ pages! {
     first_ten_minutes = "docs/first-ten-minutes.md";
     agents = "docs/agents.md";
     memory = "docs/memory.md";
+    approvals = "docs/approvals.md";
     plans = "docs/plans.md";
     scenarios = "docs/scenarios.md";
     models = "docs/models.md";

@@ -183,6 +183,7 @@ impl KeeperLoop {
                     if self.turns.resume(agent) { self.admit() } else { self.recheck(agent) }
                 }
                 Event::Signal(Signal::Answered(call)) => self.node_context.detached.drop_call(&call),
+                Event::Signal(Signal::Granted) => self.next_sweep = self.clock_ms(),
                 Event::Tick => self.tick().await,
                 Event::StoreRecovered => {
                     self.node_context.ports.live.store_refuses(None);

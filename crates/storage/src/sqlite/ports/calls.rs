@@ -77,12 +77,13 @@ struct FoundCall {
     cause: (RootId, u32),
     claim: Option<ClaimId>,
     known: Option<Answer>,
+    remark: Option<String>,
 }
 
-fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
+pub(super) fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
     let FinishedCall { id, outcome, at, claim: by, if_claimed } = answer;
     let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop, c.claim, \
-               c.outcome FROM call c \
+               c.outcome, c.approval, c.arguments FROM call c \
                JOIN entity e ON e.id = c.agent JOIN agent a ON a.id = c.agent JOIN life l ON l.agent = c.agent \
                WHERE c.id = ?";
     let found = first(db, sql, [&id.0], |row| {
@@ -97,9 +98,11 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
             cause: cause_at(row, 7)?,
             claim: uuid_or_none(row, 9)?.map(ClaimId),
             known: calls::answer_or_none(row, 10)?,
+            remark: calls::remark_at(row, 11)?,
         })
     })?;
-    let Some(FoundCall { row, agent, cycle, tool, awaited, open, standing, cause, claim, known }) = found
+    let Some(FoundCall { row, agent, cycle, tool, awaited, open, standing, cause, claim, known, remark }) =
+        found
     else {
         return Ok(None);
     };
@@ -109,8 +112,9 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     let outcome = if_claimed.as_ref().filter(|_| claim.is_some()).unwrap_or(outcome);
     // The outcome of a detached call that goes on is "pending"; its state tells whether the call is over.
     let late = by.is_some() && known.as_ref().is_some_and(answers::answers_unknown);
-    let sql =
-        "UPDATE call SET state = 'done', outcome = ?1, outside = 1 WHERE id = ?2 AND (state <> 'done' OR ?3)";
+    let sql = "UPDATE call SET state = 'done', outcome = ?1, outside = outside | 1, ask_at = NULL, \
+         approval = iif(ask_at IS NULL, approval, json_set(approval, '$.state', 'canceled')) \
+         WHERE id = ?2 AND (state <> 'done' OR ?3)";
     if run(db, sql, params![to_json(outcome)?, id.0, late])? == 0 {
         return Ok(Some(Finish::Already));
     }
@@ -123,7 +127,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         }
         Destination::Inbox => {
             let mut head = Head::read(db, row).map_err(name_agent(agent))?;
-            let event = answers::event(id, tool, outcome, cause, *at, late);
+            let event = answers::event(id, tool, remark, outcome, cause, *at, late);
             admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?
         }
         Destination::Nobody => None,

@@ -32,10 +32,10 @@ const SIZE: &str = "SELECT coalesce(octet_length(e.data), 0) + coalesce(octet_le
 /// Whether an urgent event waits that is not taken.
 const ANY: &str =
     "SELECT 1 FROM waiting INDEXED BY waiting_urgent WHERE agent = ? AND urgent = 1 AND taken = 0 LIMIT 1";
-/// Whether such an event of one sender waits.
+/// Whether such an event of one sender, not older than a time, waits.
 const ANY_OF: &str = "SELECT 1 FROM waiting w INDEXED BY waiting_urgent \
     CROSS JOIN event e ON e.agent = w.agent AND e.seq = w.seq WHERE w.agent = ? \
-    AND w.urgent = 1 AND w.taken = 0 AND e.principal_kind = ? AND e.principal IS ? LIMIT 1";
+    AND w.urgent = 1 AND w.taken = 0 AND e.principal_kind = ? AND e.principal IS ? AND e.at >= ? LIMIT 1";
 
 /// Seqs of urgent events and of the earlier events of the same senders: at most `limit`, and only as long as the
 /// limit on bytes is not exceeded. Each sender's events start with the first one that waits.
@@ -90,11 +90,11 @@ pub(crate) fn any(db: &Connection, agent: i64) -> Outcome<bool> {
 
 /// Whether an urgent event of one of these senders waits that is not taken. This reads the rows and not a list of
 /// waiting events: a list is bounded, and a "stop" beyond its end would be missed.
-pub(crate) fn any_of(db: &Connection, agent: i64, senders: &[&Principal]) -> Outcome<bool> {
+pub(crate) fn any_of(db: &Connection, agent: i64, senders: &[&Principal], since: i64) -> Outcome<bool> {
     let mut statement = db.prepare_cached(ANY_OF)?;
     for sender in senders {
         let (kind, principal) = principal_columns(sender);
-        if statement.exists(params![agent, kind, principal])? {
+        if statement.exists(params![agent, kind, principal, since])? {
             return Ok(true);
         }
     }

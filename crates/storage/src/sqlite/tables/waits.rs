@@ -60,7 +60,8 @@ pub(crate) fn shift(db: &Connection, by: i64) -> Outcome<()> {
     let head = "UPDATE inbox_head SET due_at = due_at - ?1, hold_until = hold_until - ?1 \
                 WHERE due_at IS NOT NULL OR hold_until IS NOT NULL";
     let held = "UPDATE event SET release_at = release_at - ? WHERE release_at IS NOT NULL";
-    for sql in [head, held, "UPDATE waiting SET not_before = not_before - ?"] {
+    let asked = "UPDATE call SET ask_at = ask_at - ? WHERE ask_at IS NOT NULL";
+    for sql in [head, held, "UPDATE waiting SET not_before = not_before - ?", asked] {
         run(db, sql, [by])?;
     }
     Ok(())

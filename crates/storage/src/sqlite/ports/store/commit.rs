@@ -20,7 +20,7 @@ use crate::sqlite::tables::life::{Life, open_at, write};
 use crate::sqlite::tables::messages::space_heads;
 use crate::sqlite::tables::plans::end_plans;
 use crate::sqlite::tables::progress::{ProgressLog, settle};
-use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::rows::{first, int, ms, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{due_at, give_back};
 use crate::sqlite::tables::{calls, entries, notes, queue, runs, show, urgent};
@@ -83,14 +83,15 @@ pub(super) fn commit(
     Ok((CommitOutcome::Committed { n, glance }, notifications))
 }
 
-/// Whether an urgent event waits, not taken, from a sender whose event the open cycle processes.
+/// Whether an urgent event waits, not taken, from a sender whose event the open cycle processes, and not from before a person's
+/// approval.
 fn barred(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
     if life.inbox.waiting <= life.inbox.taken || !urgent::any(db, life.agent)? {
         return Ok(false);
     }
     let requesters = changes.open.as_ref().map_or(&[][..], |open| &open.requesters);
     let senders: Vec<&Principal> = requesters.iter().map(|requester| &requester.principal).collect();
-    urgent::any_of(db, life.agent, &senders)
+    urgent::any_of(db, life.agent, &senders, changes.barrier_since.map_or(i64::MIN, ms))
 }
 
 /// For a commit that was perhaps written before: the audit shows whether it was.
@@ -250,9 +251,10 @@ pub(super) fn glance(db: &Connection, lease: Lease, known_facts: Option<u64>) ->
     }
     let step = life.row.open.zip(life.step);
     let answered = step.map_or(Ok(Vec::new()), |step| calls::answered(db, life.agent, step))?;
+    let granted = step.map_or(Ok(Vec::new()), |step| calls::granted(db, life.agent, step))?;
     let facts = match known_facts == Some(glance.facts_rev) {
         true => None,
         false => Some(facts(db, life.agent)?),
     };
-    Ok(Some(News { glance, oldest, urgent, answered, facts }))
+    Ok(Some(News { glance, oldest, urgent, answered, granted, facts }))
 }
