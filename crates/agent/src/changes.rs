@@ -277,6 +277,9 @@ pub struct Changes {
     pub barrier: bool,
     /// With `barrier`: urgent events from before this time hold nothing back, since a person has approved the call after them.
     pub barrier_since: Option<Timestamp>,
+    /// With a park that waits for a person: [`Glance::answered`] as its writer knows it. If somebody has answered since, the agent
+    /// is due at once.
+    pub answered: Option<u32>,
     /// Events of the cycle that the agent reports as handled.
     pub addressed: Vec<EventRef>,
     /// Whether the agent retires with this commit (an `ephemeral` agent after its first cycle).
@@ -314,6 +317,7 @@ impl Changes {
             notice: None,
             barrier: false,
             barrier_since: None,
+            answered: None,
             addressed: Vec::new(),
             retire: false,
         }

@@ -41,7 +41,7 @@ pub async fn answer(ports: &Ports, node: &Node, answer: PersonAnswer) -> Result<
         check(ports, &row, wanted, config, &answer)?;
     }
     let (asked, notifications) = match ports.approvals.answer(answer).await? {
-        PersonAnswered::Taken(asked, notifications) => (asked, notifications),
+        PersonAnswered::Taken(asked, notifications) => (*asked, notifications),
         PersonAnswered::Refused(why) => return Err(why.into()),
         PersonAnswered::Unknown => return Err(AnswerError::Unknown(id)),
     };

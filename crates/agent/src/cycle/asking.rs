@@ -147,7 +147,8 @@ impl Cycle {
         };
         let idle = Self::idle_until(until, IdleReason::Person);
         let at = At::Acting(acting);
-        let (changes, end) = self.give_up(&at, idle, "it waits for a person's answer", false, now);
+        let (mut changes, end) = self.give_up(&at, idle, "it waits for a person's answer", false, now);
+        changes.answered = Some(self.outside.answered());
         Ok(self.commit(changes, After::Finished(end, at)))
     }
 }

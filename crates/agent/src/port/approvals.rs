@@ -39,7 +39,7 @@ pub struct AskedCall {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PersonAnswered {
     /// It counts. The caller signals the agent.
-    Taken(AskedCall, Notifications),
+    Taken(Box<AskedCall>, Notifications),
     /// It does not count; nothing was written.
     Refused(AnswerRefused),
     /// There is no such call.

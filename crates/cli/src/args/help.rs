@@ -23,7 +23,17 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Manage",
         &[
-            "agents", "memories", "plans", "tools", "mcp", "secrets", "guard", "spaces", "entities", "keys",
+            "agents",
+            "memories",
+            "plans",
+            "approvals",
+            "tools",
+            "mcp",
+            "secrets",
+            "guard",
+            "spaces",
+            "entities",
+            "keys",
             "dead",
         ],
     ),
@@ -51,6 +61,12 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["memories"], "viv memories ada"),
     (&["memories", "set"], "viv memories ada set city Rome"),
+    (&["approvals"], "viv approvals list"),
+    (
+        &["approvals", "answer"],
+        "viv approvals answer CALL approve --reason \"in budget\"\n  \
+         viv approvals answer CALL --text \"the blue one\"",
+    ),
     (&["plans"], "viv plans list ada"),
     (
         &["plans", "add"],

@@ -154,8 +154,10 @@ fn offered(line: &str) -> Vec<String> {
         "{script}\nCOMP_WORDS=({line} ''); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1))\n\
          _viv viv '' \"${{COMP_WORDS[COMP_CWORD-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
-    let mut bash = std::process::Command::new("bash");
-    let output = bash.args(["-c", &ask]).current_dir(dir.path()).output().unwrap();
+    // It is longer than one argument may be.
+    let file = dir.path().join(".ask");
+    std::fs::write(&file, ask).unwrap();
+    let output = std::process::Command::new("bash").arg(&file).current_dir(dir.path()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }

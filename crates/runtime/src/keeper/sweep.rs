@@ -60,6 +60,8 @@ impl KeeperLoop {
         };
         match lapse.await {
             Ok((lapsed, next)) => {
+                // What stays due belongs to quarantined agents.
+                let next = next.filter(|at| *at > now || !lapsed.is_empty());
                 for Lapsed { agent, notifications, expired, .. } in lapsed {
                     self.node_context.node.notify(notifications);
                     if expired {

@@ -1,6 +1,7 @@
 //! Calls that wait for people: list them, answer one, and the rules that spare further questions.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
 use agent::entity::EntityKind;
@@ -186,9 +187,9 @@ async fn names_of(
 ) -> Result<HashMap<AgentId, String>, Problem> {
     let mut names = HashMap::new();
     for agent in agents {
-        if !names.contains_key(&agent) {
+        if let Entry::Vacant(unknown) = names.entry(agent) {
             let found = app.ports.reader.entity(agent.to_string()).await?;
-            names.insert(agent, found.map(|entity| entity.name).unwrap_or_default());
+            unknown.insert(found.map(|entity| entity.name).unwrap_or_default());
         }
     }
     Ok(names)

@@ -60,10 +60,10 @@ fn people(routes: Routes) -> Routes {
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
         AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
-        CallChanged, CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver,
-        McpChanged, McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotAsked,
-        NotFound, NotHuman, NotMember, NotYours, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused,
-        SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
+        CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
+        McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
+        NotMember, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SpaceClosed,
+        SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
     people(routes)

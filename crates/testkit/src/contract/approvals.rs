@@ -65,6 +65,16 @@ async fn parked(w: &World) -> (CycleDriver, CallId) {
     (driver, id)
 }
 
+/// Its agent retires with the end of the cycle.
+async fn detached_at_its_end(w: &World, driver: &mut CycleDriver, id: &CallId) {
+    let change =
+        CallChange { id: id.clone(), state: CallState::Detached, outcome: Some(Outcome::unanswered(id)) };
+    let settle = Changes { call_changes: vec![change], ..driver.changes(CommitKind::Settle) };
+    driver.commit(w, settle).await;
+    let closing = Changes { retire: true, ..driver.closing() };
+    driver.commit(w, closing).await;
+}
+
 async fn detach(w: &World, driver: &mut CycleDriver, id: &CallId) {
     let change =
         CallChange { id: id.clone(), state: CallState::Detached, outcome: Some(Outcome::unanswered(id)) };
@@ -198,6 +208,23 @@ pub async fn an_approval_makes_its_agent_due_and_is_seen_in_a_glance(b: Backend)
     assert_eq!(approval.asked_arguments.as_deref(), Some("{}"));
 }
 
+/// A cycle parks until somebody answers, and somebody just has.
+pub async fn a_pause_that_comes_after_its_answer_ends_at_once(b: Backend) {
+    let w = world(b).await;
+    for verdict in [yes(), PersonVerdict::Refuse] {
+        let (mut driver, id) = asked(&w, plain).await;
+        let seen = w.news(driver.lease).await.glance.answered;
+        taken(answer(&w, &id, Answerer::Operator, verdict).await);
+        let mut park = driver.changes(CommitKind::Park);
+        park.idle = Some(Idle { not_before: Some(at(60_000)), reason: Some(IdleReason::Person) });
+        park.answered = Some(seen);
+        let (_, notifications) = driver.commit(&w, park).await;
+        assert_eq!((w.due(30_000).await, notifications.wake.len()), (vec![w.ada], 1));
+        let closing = driver.closing();
+        driver.commit(&w, closing).await;
+    }
+}
+
 /// The outcome is in the row at once; the card shows it.
 pub async fn a_refusal_is_the_outcome_of_its_call_and_the_card_says_so(b: Backend) {
     let w = world(b).await;
@@ -287,7 +314,11 @@ pub async fn what_is_canceled_waits_for_nobody(b: Backend) {
     let (mut driver, by_retirement) = asked(&w, plain).await;
     detach(&w, &mut driver, &by_retirement).await;
     w.b.registry.set_standing(w.ada, Standing::Retired, at(1_500)).await.unwrap();
-    for id in [by_cycle, by_operator, by_retirement] {
+    let other = World { ada: w.bob, family: w.team, ..w };
+    let w = &other;
+    let (mut driver, by_its_end) = asked(w, plain).await;
+    detached_at_its_end(w, &mut driver, &by_its_end).await;
+    for id in [by_cycle, by_operator, by_retirement, by_its_end] {
         assert_eq!(state(&w, &id).await, ApprovalState::Canceled);
         let refused = refusal(answer(&w, &id, Answerer::Operator, yes()).await);
         assert!(matches!(refused, AnswerRefused::Over(_) | AnswerRefused::Retired), "{refused}");

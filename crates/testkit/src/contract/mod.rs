@@ -170,6 +170,7 @@ macro_rules! contract_tests {
             approvals::one_answer_to_a_call_counts,
             approvals::only_those_who_may_answer_a_call_do,
             approvals::an_approval_makes_its_agent_due_and_is_seen_in_a_glance,
+            approvals::a_pause_that_comes_after_its_answer_ends_at_once,
             approvals::a_refusal_is_the_outcome_of_its_call_and_the_card_says_so,
             approvals::a_late_call_is_found_only_after_its_approval,
             approvals::a_late_refusal_and_an_expiry_are_events,

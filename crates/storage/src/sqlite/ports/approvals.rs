@@ -128,7 +128,7 @@ fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Out
         answered.row.state = CallState::Done;
         end(db, session, &answer.id, outcome, answer.at)?
     };
-    Ok(PersonAnswered::Taken(AskedCall { agent, row: answered.row }, notifications))
+    Ok(PersonAnswered::Taken(Box::new(AskedCall { agent, row: answered.row }), notifications))
 }
 
 /// The call may run: in its cycle, if that waits for it, and else without it.

@@ -64,8 +64,9 @@ fn member(db: &Connection, space: SpaceId, person: EntityId) -> Outcome<Option<S
     first(db, sql, params![bytes(person.0), bytes(space.0)], |row| Ok(row.get(0)?))
 }
 
-/// Calls about which something is to be done, found by index.
-pub(crate) const LAPSED: &str = "SELECT id FROM call WHERE ask_at <= ? ORDER BY ask_at LIMIT ?";
+/// Calls about which something is to be done, found by index; not those of quarantined agents.
+pub(crate) const LAPSED: &str = "SELECT c.id FROM call c JOIN agent a ON a.id = c.agent AND a.damage IS NULL \
+    WHERE c.ask_at <= ? ORDER BY c.ask_at LIMIT ?";
 
 pub(crate) fn lapsed(db: &Connection, now: Timestamp, limit: u32) -> Outcome<Vec<CallId>> {
     let limit = limit.min(limits::APPROVALS_LAPSED_MAX);
