@@ -42,6 +42,7 @@ fn until_said(server: &Server, text: &str) -> String {
     until(|| Some(server.run(&["spaces", "read", "desk"]).out).filter(|read| read.contains(text)))
 }
 
+/// Asks again until it is found; each question starts a process, which takes its time.
 fn until<T>(found: impl Fn() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -49,7 +50,6 @@ fn until<T>(found: impl Fn() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < end, "it did not happen within a minute");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

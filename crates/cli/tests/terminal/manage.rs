@@ -155,7 +155,8 @@ fn offered(line: &str) -> Vec<String> {
          _viv viv '' \"${{COMP_WORDS[COMP_CWORD-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
     // It is longer than one argument may be.
-    let file = dir.path().join(".ask");
+    let apart = tempfile::tempdir().unwrap();
+    let file = apart.path().join("ask");
     std::fs::write(&file, ask).unwrap();
     let output = std::process::Command::new("bash").arg(&file).current_dir(dir.path()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -319,11 +319,11 @@ pub async fn what_is_canceled_waits_for_nobody(b: Backend) {
     let (mut driver, by_its_end) = asked(w, plain).await;
     detached_at_its_end(w, &mut driver, &by_its_end).await;
     for id in [by_cycle, by_operator, by_retirement, by_its_end] {
-        assert_eq!(state(&w, &id).await, ApprovalState::Canceled);
-        let refused = refusal(answer(&w, &id, Answerer::Operator, yes()).await);
+        assert_eq!(state(w, &id).await, ApprovalState::Canceled);
+        let refused = refusal(answer(w, &id, Answerer::Operator, yes()).await);
         assert!(matches!(refused, AnswerRefused::Over(_) | AnswerRefused::Retired), "{refused}");
     }
-    assert_eq!((listed(&w, ApprovalFilter::default()).await, detached(&w).await), (vec![], vec![]));
+    assert_eq!((listed(w, ApprovalFilter::default()).await, detached(w).await), (vec![], vec![]));
     assert_eq!(w.b.approvals.next_lapse().await.unwrap(), None);
 }
 

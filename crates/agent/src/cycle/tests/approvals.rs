@@ -83,6 +83,7 @@ fn a_call_of_a_tool_that_wants_approval_does_not_start_and_the_others_do() {
     assert_eq!(kinds(&commits), [CommitKind::Settle, CommitKind::Park]);
     let idle = commits[1].idle.clone().unwrap();
     assert_eq!((idle.not_before, idle.reason), (Some(asked.detach_at), Some(IdleReason::Person)));
+    assert_eq!(commits[1].answered, Some(0), "an answer that has come meanwhile must be noticed");
     assert!(matches!(next, Next::Finished(ActivationEnd::Parked { .. })), "{next:?}");
 }
 
