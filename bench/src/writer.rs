@@ -139,6 +139,7 @@ async fn resumed(data: &Path) -> Result<Metric> {
             tool_version: "1".into(),
             runner: Runner::Node,
             claim: None,
+            approval: None,
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok(outcome.clone())),

@@ -21,11 +21,15 @@ pub struct CountedTool {
 /// The tool whose effect is the end of the server: the counter never answers it, and whoever runs the server kills it.
 pub const KILL_SERVER: &str = "kill_server";
 
+/// The tool whose calls a person must approve; the config of the agents says so.
+pub const APPROVED: &str = "count_unsafe_approved";
+
 /// Those that a worker runs have this at their end.
 pub const BY_WORKER: &str = "_by_worker";
 
 /// All of them.
-pub const COUNTED: [CountedTool; 7] = [
+pub const COUNTED: [CountedTool; 8] = [
+    CountedTool { name: APPROVED, effect: Effect::Unsafe, runner: Runner::Node },
     CountedTool { name: "count_read", effect: Effect::ReadOnly, runner: Runner::Node },
     CountedTool { name: "count_idempotent", effect: Effect::Idempotent, runner: Runner::Node },
     CountedTool { name: "count_unsafe", effect: Effect::Unsafe, runner: Runner::Node },
@@ -54,7 +58,8 @@ pub async fn declare(client: &HttpClient, runner: Runner, counter: &str, lying: 
 fn declaration(tool: &CountedTool, effect: Effect, counter: &str) -> Value {
     let mut declaration = common(effect);
     let how = match tool.runner {
-        Runner::Node => by_http(tool.name, counter),
+        // No person runs a counted tool.
+        Runner::Node | Runner::Person => by_http(tool.name, counter),
         // No cycle waits long for a dead worker, and none at all for one of the tools: its time-out is that of the call.
         Runner::Worker => {
             let asynchronous = tool.effect == Effect::Idempotent;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use agent::event::{EventData, EventState};
 use agent::message::Part;
 use agent::run::Ending;
+use agent::space::MessageKind;
 use api::{Agent, FactsJson, LogEntry, LoggedEvent, MessageJson, PageJson, RunJson, SpaceJson};
 use serde::de::DeserializeOwned;
 
@@ -36,8 +37,10 @@ pub struct Timeline {
     pub head: u64,
     /// The handles of its agents.
     pub agents: Vec<String>,
-    /// Its messages, in order.
+    /// Its messages, in order, without cards.
     pub messages: Vec<HistoryMessage>,
+    /// Positions of the cards of calls that waited for a person.
+    pub cards: Vec<u64>,
 }
 
 /// A message.
@@ -53,6 +56,8 @@ pub struct HistoryMessage {
     pub text: String,
     /// The call that posted it; `None` for messages of people.
     pub call: Option<String>,
+    /// Whether it is the card of a call.
+    pub card: bool,
 }
 
 /// The history of an agent.
@@ -144,9 +149,11 @@ pub async fn read(client: &HttpClient) -> Result<History> {
     for world_space in SPACES {
         let space: SpaceJson = client.get(&format!("/v1/spaces/{}", world_space.name)).await?;
         let agents = world_space.agents.iter().map(|name| (*name).to_owned()).collect();
-        let messages = messages(client, world_space.name).await?;
+        let found = messages(client, world_space.name).await?;
+        let (cards, messages): (Vec<_>, Vec<_>) = found.into_iter().partition(|message| message.card);
+        let cards = cards.iter().map(|card| card.seq).collect();
         let SpaceJson { id, name, head_seq: head, .. } = space;
-        history.spaces.push(Timeline { id: id.to_string(), name, head, agents, messages });
+        history.spaces.push(Timeline { id: id.to_string(), name, head, agents, messages, cards });
     }
     for name in AGENTS {
         history.agents.push(agent(client, name).await?);
@@ -182,13 +189,14 @@ pub async fn messages(client: &HttpClient, space: &str) -> Result<Vec<HistoryMes
         let Some(last) = page.items.last() else { return Ok(found) };
         after = last.seq;
         found.extend(page.items.into_iter().map(|message| {
-            let MessageJson { id, seq, sender, text, call, .. } = message;
+            let MessageJson { id, seq, sender, text, call, kind, .. } = message;
             HistoryMessage {
                 id: id.to_string(),
                 seq,
                 sender: sender.to_string(),
                 text,
                 call: call.map(|call| call.0),
+                card: kind == MessageKind::Tool,
             }
         }));
     }

@@ -15,6 +15,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
+use crate::approver;
 use crate::binary::{self, Faults, Launch, ServerProcess};
 use crate::check::{self, Breach, BreachKind};
 use crate::client::HttpClient;
@@ -307,7 +308,8 @@ impl<'a> Harness<'a> {
         }
         let client = HttpClient::new(&ready.url, &self.key)?;
         let follow = |agent| tokio::spawn(self.followers.clone().follow(client.clone(), agent));
-        let followers = AGENTS.map(follow).into();
+        let mut followers: Vec<JoinHandle<()>> = AGENTS.map(follow).into();
+        followers.push(tokio::spawn(approver::answer_all(client.clone())));
         Ok(Started::Ready(process, client, followers))
     }
 

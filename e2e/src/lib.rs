@@ -4,6 +4,7 @@
 //! the end, history, effects and ledger must agree. This crate uses the binary only through its command line and
 //! its HTTP API, never through its store.
 
+pub mod approver;
 pub mod binary;
 pub mod check;
 pub mod client;

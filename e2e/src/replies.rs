@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::counted::KILL_SERVER;
+use crate::counted::{APPROVED, KILL_SERVER};
 use crate::inbox::{self, From, Shown};
 
 /// A message with this text makes the agent call the tool that kills the server.
@@ -91,13 +91,15 @@ fn effect_calls(events: &[Shown], hash: u64, agent: &str) -> Calls {
     let tools: &[&str] = if events.iter().any(|event| event.text.contains(KILL_REQUEST)) {
         &[KILL_SERVER]
     } else {
-        match (hash >> 20) % 7 {
+        match (hash >> 20) % 9 {
             0 => &["count_unsafe", "count_read"],
             1 => &["count_idempotent", "count_read_by_worker"],
             2 => &["count_unsafe", "count_idempotent", "count_unsafe"],
             3 => &["count_read", "count_unsafe", "count_idempotent_by_worker"],
             4 => &["count_unsafe_by_worker", "count_idempotent_by_worker"],
             5 => &["count_unsafe_by_worker", "count_unsafe"],
+            6 => &[APPROVED, "count_read"],
+            7 => &["count_unsafe", APPROVED, APPROVED],
             _ => &[],
         }
     };

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::Result;
 use crate::client::HttpClient;
-use crate::counted::KILL_SERVER;
+use crate::counted::{APPROVED, KILL_SERVER};
 
 /// Handles of the agents.
 pub const AGENTS: [&str; 3] = ["ada", "ben", "cora"];
@@ -39,7 +39,7 @@ pub async fn create_world(client: &HttpClient) -> Result<()> {
     let limits = json!({"max_attempts": 100, "inbox_max": 1_000_000});
     // Few enough that histories are compacted all the time.
     let history = json!({"max_entries": 24});
-    let config = json!({"limits": limits, "history": history, "tools": TOOLS});
+    let config = json!({"limits": limits, "history": history, "tools": TOOLS, "approve": [APPROVED]});
     client.change("/v1/agents/ada", &json!({"config": config})).await?;
     for agent in ["ben", "cora"] {
         client.create("/v1/agents", &json!({"name": agent, "config": config})).await?;

@@ -36,16 +36,18 @@ pub fn answers_unknown(known: &Outcome) -> bool {
 }
 
 /// The event that delivers an outcome which no cycle waits for any more. Its root and hop are those of the cycle
-/// that decided the call; without them the event is its own root. `late` if the agent was told another outcome before.
+/// that decided the call; without them the event is its own root. `remark` stands before its text. `late` if the agent was told another outcome before.
 pub fn event(
     call: &CallId,
     tool: String,
+    remark: Option<String>,
     outcome: &Outcome,
     (root, hop): (RootId, u32),
     at: Timestamp,
     late: bool,
 ) -> Event {
     let id = format!("result:{call}{}", if late { ":late" } else { "" });
+    let text = remark.map_or_else(|| outcome.text.clone(), |remark| format!("{remark}\n{}", outcome.text));
     let root = if root.0.is_empty() { RootId(id.clone()) } else { root };
     Event {
         id: EventId(id),
@@ -63,7 +65,7 @@ pub fn event(
         data: EventData::ToolResult {
             call: call.clone(),
             tool,
-            text: head_and_tail(&outcome.text, limits::RESULT_MAX_BYTES),
+            text: head_and_tail(&text, limits::RESULT_MAX_BYTES),
             error: outcome.failed(),
             status: Some(outcome.status),
         },
@@ -101,7 +103,7 @@ mod tests {
         let call = CallId("c1".into());
         let result_event = |root: &str| {
             let long = Outcome::ok("x".repeat(limits::RESULT_MAX_BYTES * 2));
-            event(&call, "t".into(), &long, (RootId(root.into()), 3), Timestamp::UNIX_EPOCH, false)
+            event(&call, "t".into(), None, &long, (RootId(root.into()), 3), Timestamp::UNIX_EPOCH, false)
         };
         let asked = result_event("asked");
         assert_eq!((asked.envelope.root.0.as_str(), asked.envelope.hop), ("asked", 3));

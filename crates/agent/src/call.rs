@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::Approval;
 use crate::event::Trust;
 use crate::id::{CallId, ClaimId, CycleId};
 use crate::limits;
@@ -67,6 +68,8 @@ pub enum Runner {
     Node,
     /// A worker: a program outside that claims the call.
     Worker,
+    /// A person, who answers it.
+    Person,
 }
 
 impl Runner {
@@ -131,6 +134,11 @@ impl Outcome {
         Self::later(call, "it goes on while you do other things")
     }
 
+    /// Nobody has answered the call, and its cycle goes on.
+    pub fn unanswered(call: &CallId) -> Self {
+        Self::later(call, "it waits for a person")
+    }
+
     /// The call exceeded its time-out and runs on.
     pub fn overdue(call: &CallId, timeout_ms: u128) -> Self {
         Self::later(call, &format!("no answer within {timeout_ms} ms; it goes on"))
@@ -182,7 +190,9 @@ impl Outcome {
 
     /// An operator canceled the call. The text says what is known about whether it happened.
     pub fn canceled(row: &CallRow) -> Self {
+        let waits = row.approval.as_ref().is_some_and(|approval| approval.is_wanted());
         let known = match (row.effect, row.state) {
+            _ if waits => " before a person answered; nothing of it was done",
             (Effect::Unsafe, CallState::Planned | CallState::Detached)
                 if row.runner == Runner::Worker && row.claim.is_none() =>
             {
@@ -234,6 +244,10 @@ pub fn recover(row: &CallRow, times: u32) -> Recovery {
         let text = format!("{why}; unknown whether it happened. Find out before you try again.");
         Recovery::Finish(Outcome { status: OutcomeStatus::Unknown, text, detail: None, trust: None })
     };
+    // It waited for a person when its cycle went on, and this is its first run.
+    if times == 1 && row.approval.as_ref().is_some_and(|approval| approval.late) {
+        return Recovery::RunAgain;
+    }
     match row.effect {
         Effect::Inward | Effect::Unsafe => unknown("interrupted, since the server ended while it ran"),
         Effect::ReadOnly | Effect::Idempotent if times > limits::DETACHED_ATTEMPTS => {
@@ -295,6 +309,9 @@ pub struct CallRow {
     pub runner: Runner,
     /// The newest claim, once a worker has claimed it.
     pub claim: Option<ClaimId>,
+    /// What is known of it if it waits, or has waited, for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Box<Approval>>,
     /// Whether the open cycle waits for it. If `false`, its outcome becomes an event.
     pub awaited: bool,
     /// Its state.
@@ -304,6 +321,16 @@ pub struct CallRow {
 }
 
 impl CallRow {
+    /// Whether it may not run before a person has answered.
+    pub fn waits_for_person(&self) -> bool {
+        self.approval.as_ref().is_some_and(|approval| approval.is_wanted())
+    }
+
+    /// What the model reads in front of its outcome.
+    pub fn remark(&self) -> Option<String> {
+        self.approval.as_ref()?.remark(&self.arguments)
+    }
+
     /// The trust of its outcome, in a cycle whose lowest trust so far is `cycle`. What a call brings in from outside is
     /// from outside; what the runtime says about a call is its own.
     pub fn trust_of_outcome(&self, cycle: Trust) -> Trust {
@@ -362,6 +389,7 @@ mod tests {
             tool_version: "1".into(),
             runner: Runner::Node,
             claim: None,
+            approval: None,
             awaited: false,
             state: CallState::Detached,
             outcome: None,

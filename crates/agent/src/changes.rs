@@ -285,6 +285,11 @@ pub struct Changes {
     /// With [`CommitKind::Start`]: refuse it if a requester of the open cycle has sent an urgent event that is not
     /// taken yet.
     pub barrier: bool,
+    /// With `barrier`: urgent events from before this time hold nothing back, since a person has approved the call after them.
+    pub barrier_since: Option<Timestamp>,
+    /// With a park that waits for a person: [`Glance::answered`] as its writer knows it. If somebody has answered since, the agent
+    /// is due at once.
+    pub answered: Option<u32>,
     /// Events of the cycle that the agent reports as handled.
     pub addressed: Vec<EventRef>,
     /// Whether the agent retires with this commit (an `ephemeral` agent after its first cycle).
@@ -321,6 +326,8 @@ impl Changes {
             failures: None,
             notice: None,
             barrier: false,
+            barrier_since: None,
+            answered: None,
             addressed: Vec::new(),
             retire: false,
         }
@@ -354,7 +361,7 @@ pub struct Glance {
     pub suspended: bool,
     /// Detached calls of the agent.
     pub detached: u32,
-    /// Calls of the open step that got their outcome from outside.
+    /// How often calls of the open step were answered or approved from outside.
     pub answered: u32,
     /// Incremented by every change of the agent's facts.
     pub facts_rev: u64,
@@ -371,8 +378,10 @@ pub struct News {
     /// The urgent events among them in full, each with the earlier events of its sender, oldest first: at most
     /// [`crate::limits::URGENT_MAX`], and as many as [`crate::inbox::fits_read_limit`] allows.
     pub urgent: Vec<Waiting>,
-    /// Calls of the open step that got their outcome from outside: canceled, or answered by their claimant.
+    /// Calls of the open step that got their outcome from outside: canceled, or answered by their claimant or a person.
     pub answered: Vec<(CallId, Outcome)>,
+    /// Calls of the open step that a person has approved.
+    pub granted: Vec<CallRow>,
     /// The facts behind the agent's tools and workspace, unless the caller already has them.
     pub facts: Option<crate::life::Facts>,
 }

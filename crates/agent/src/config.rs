@@ -45,8 +45,10 @@ pub struct AgentConfig {
     pub gates: Gates,
     /// Whether a call that cannot be repeated is held back if its requester has sent an urgent event.
     pub barrier: bool,
-    /// Which outward calls are refused while strangers' text is in what the model reads.
+    /// Which outward calls need a person, or are refused, while strangers' text is in what the model reads.
     pub guard: GuardMode,
+    /// Names and patterns of outward tools whose calls run only after a person has approved them.
+    pub approve: Vec<String>,
     /// What is decided without a model call.
     pub triage: Triage,
     /// What the model is shown in addition to the inbox.
@@ -90,6 +92,7 @@ impl Default for AgentConfig {
             gates: Gates::default(),
             barrier: true,
             guard: GuardMode::default(),
+            approve: Vec::new(),
             triage: Triage::default(),
             workspace: Workspace::default(),
             history: HistoryLimit::default(),
@@ -285,6 +288,8 @@ pub struct Limits {
     pub events_per_cycle: u32,
     /// Maximum number of waiting events, 10 to 1 000 000.
     pub inbox_max: u32,
+    /// Milliseconds that a cycle waits for a person's answer before it goes on without it; up to a week.
+    pub pause: u64,
 }
 
 impl Default for Limits {
@@ -298,6 +303,7 @@ impl Default for Limits {
             model_retries: limits::MODEL_RETRIES,
             events_per_cycle: limits::EVENTS_PER_CYCLE,
             inbox_max: limits::INBOX_MAX,
+            pause: limits::PAUSE_MS,
         }
     }
 }

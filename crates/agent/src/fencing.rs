@@ -287,6 +287,11 @@ pub fn inbox_after(
     (inbox, due)
 }
 
+/// The agent's inbox head after a commit that waits for an answer which has come meanwhile: it waits no longer.
+pub fn answered_meanwhile(inbox: InboxHead, changes: &Changes, now: Timestamp) -> (InboxHead, DueFrom) {
+    (InboxHead { hold_until: None, reason: None, ..inbox }, DueFrom::At(changes.at.min(now)))
+}
+
 /// The part of a [`Glance`] that follows from the rows; the store fills in the counts. `newest` is the highest seq in
 /// the inbox.
 pub fn glance(life: &LifeRow, inbox: &InboxHead, newest: u64) -> Glance {
@@ -459,6 +464,7 @@ mod tests {
             tool_version: "1".into(),
             runner: Runner::Node,
             claim: None,
+            approval: None,
             awaited: true,
             state: crate::call::CallState::Done,
             outcome: None,

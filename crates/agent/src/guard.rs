@@ -1,4 +1,4 @@
-//! The guard: which outward calls are refused while strangers' text is in what the model reads.
+//! The guard: which outward calls are refused, or need a person, while strangers' text is in what the model reads.
 //!
 //! A model does what a text tells it, whoever wrote it. Harm needs three things: a stranger's text (the view is
 //! tainted), something that is not public (a `private` tool was used), and a way out (a tool that `exfiltrates`). Two
@@ -24,9 +24,9 @@ use crate::tool::{ToolLabel, ToolLabels, ToolSpec};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum GuardMode {
-    /// As `ask`, and no unsafe call while the view is tainted.
+    /// What is private and a way out do not meet while the view is tainted, and no unsafe call is run.
     Strict,
-    /// What is private and a way out do not meet while the view is tainted.
+    /// What is private and a way out meet while the view is tainted only if a person approves the call.
     #[default]
     Ask,
     /// Nothing is refused.
@@ -78,6 +78,17 @@ pub fn clear(activation: &Activation, now: Timestamp) -> Clearing {
     Clearing { changes, entries, goals, plans, memories }
 }
 
+/// What the guard says about a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GuardVerdict {
+    /// It may run.
+    Free,
+    /// It may run if a person approves it, who reads why.
+    Asks(String),
+    /// It may not run; the model reads why.
+    Refused(String),
+}
+
 /// What an agent's next call could do harm with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
@@ -93,25 +104,33 @@ impl Exposure {
         self.trust == Trust::Outside
     }
 
-    /// Why a call of this tool is refused, for the model; `None` if it is not.
-    pub fn refusal(&self, mode: GuardMode, tool: &ToolSpec) -> Option<String> {
+    /// Whether a call of this tool may run.
+    pub fn verdict(&self, mode: GuardMode, tool: &ToolSpec) -> GuardVerdict {
         if mode == GuardMode::Off || !self.is_tainted() || tool.effect == Effect::Inward {
-            return None;
+            return GuardVerdict::Free;
         }
         let name = &tool.name;
         if mode == GuardMode::Strict && tool.effect == Effect::Unsafe {
-            return Some(refused(name, "it cannot be undone, and the agent's guard is `strict`"));
+            let why = "it cannot be undone, and the agent's guard is `strict`";
+            return GuardVerdict::Refused(refused(name, why));
         }
         // A call that reads what is private and sends it is both at once.
         let after = self.used.with(tool.labels);
         let meets = after.has(ToolLabel::Private) && after.has(ToolLabel::Exfiltrates);
-        let why = match (tool.labels.has(ToolLabel::Private), tool.labels.has(ToolLabel::Exfiltrates)) {
-            (true, true) => "it reads what is not public and can send it out",
-            (false, true) => "it can send out what you have read, and you have read what is not public",
-            (true, false) => "it reads what is not public, and you have used a tool that can send it out",
-            (false, false) => return None,
+        let (own, why) = match (tool.labels.has(ToolLabel::Private), tool.labels.has(ToolLabel::Exfiltrates))
+        {
+            (true, true) => ("it reads what is not public and can send it out", ""),
+            (false, true) => ("it can send out what was read before", ", and what is not public was read"),
+            (true, false) => ("it reads what is not public", ", and a tool was used that can send it out"),
+            (false, false) => return GuardVerdict::Free,
         };
-        meets.then(|| refused(name, why))
+        match mode {
+            _ if !meets => GuardVerdict::Free,
+            GuardMode::Strict => GuardVerdict::Refused(refused(name, &format!("{own}{why}"))),
+            GuardMode::Ask | GuardMode::Off => {
+                GuardVerdict::Asks(format!("the agent has read text of strangers; `{name}`: {own}{why}"))
+            }
+        }
     }
 }
 
@@ -167,10 +186,11 @@ mod tests {
                     let has = |label| labels.contains(&label) || used.contains(&label);
                     let adds = labels.contains(&Private) || labels.contains(&Exfiltrates);
                     let expected = trust == Trust::Outside && adds && has(Private) && has(Exfiltrates);
-                    let refused = exposure.refusal(GuardMode::Ask, &tool).is_some();
-                    assert_eq!(refused, expected, "{used:?} then {labels:?} with {trust:?}");
-                    assert_eq!(exposure.refusal(GuardMode::Strict, &tool).is_some(), expected);
-                    assert_eq!(exposure.refusal(GuardMode::Off, &tool), None);
+                    let asks = matches!(exposure.verdict(GuardMode::Ask, &tool), GuardVerdict::Asks(_));
+                    assert_eq!(asks, expected, "{used:?} then {labels:?} with {trust:?}");
+                    let refused = exposure.verdict(GuardMode::Strict, &tool);
+                    assert_eq!(matches!(refused, GuardVerdict::Refused(_)), expected);
+                    assert_eq!(exposure.verdict(GuardMode::Off, &tool), GuardVerdict::Free);
                 }
             }
         }
@@ -181,9 +201,10 @@ mod tests {
         let tainted = Exposure { trust: Trust::Outside, used: ToolLabels::all() };
         let clean = Exposure { trust: Trust::Agent, ..tainted };
         let harmless = tool(Effect::Unsafe, &[]);
-        assert!(tainted.refusal(GuardMode::Strict, &harmless).is_some());
-        assert_eq!(tainted.refusal(GuardMode::Ask, &harmless), None);
-        assert_eq!(clean.refusal(GuardMode::Strict, &harmless), None);
-        assert_eq!(tainted.refusal(GuardMode::Strict, &tool(Effect::Inward, &ToolLabel::ALL)), None);
+        assert!(matches!(tainted.verdict(GuardMode::Strict, &harmless), GuardVerdict::Refused(_)));
+        assert_eq!(tainted.verdict(GuardMode::Ask, &harmless), GuardVerdict::Free);
+        assert_eq!(clean.verdict(GuardMode::Strict, &harmless), GuardVerdict::Free);
+        let inward = tool(Effect::Inward, &ToolLabel::ALL);
+        assert_eq!(tainted.verdict(GuardMode::Strict, &inward), GuardVerdict::Free);
     }
 }

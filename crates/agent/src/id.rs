@@ -89,6 +89,11 @@ impl MessageId {
         Self(hashed_uuid(&["message", &call.0]))
     }
 
+    /// The id of the message that reminds people of a call.
+    pub fn of_reminder(call: &CallId) -> Self {
+        Self(hashed_uuid(&["reminder", &call.0]))
+    }
+
     /// The id of the message that posts the text of a step without calls. It is the same however often the step is
     /// decided.
     pub fn of_text(cycle: CycleId, step: u32) -> Self {

@@ -22,6 +22,7 @@ pub mod run;
 pub mod tool;
 
 pub mod answers;
+pub mod approval;
 pub mod changes;
 pub mod compaction;
 pub mod cycle;

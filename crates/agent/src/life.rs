@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::approval::ApprovalRule;
 use crate::call::CallRow;
 use crate::config::AgentConfig;
 use crate::entity::{Entity, Member, Space};
@@ -51,6 +52,8 @@ pub enum IdleReason {
     Backoff,
     /// It waits for more events before it wakes, as its config says.
     Debounce,
+    /// Its cycle is paused until a person answers.
+    Person,
 }
 
 impl IdleReason {
@@ -65,6 +68,7 @@ impl IdleReason {
             Self::Provider => "its model cannot be reached",
             Self::Backoff => "processing its events failed",
             Self::Debounce => "it waits for more events before it wakes",
+            Self::Person => "it waits for a person's answer",
         }
     }
 }
@@ -510,6 +514,8 @@ pub struct Activation {
     pub window: Window,
     /// Calls of the open cycle's step, in order.
     pub calls: Vec<CallRow>,
+    /// Its calls that need no approval for a time.
+    pub rules: Vec<ApprovalRule>,
     /// Waiting events that are due, oldest first.
     pub waiting: Vec<Waiting>,
     /// Messages before the newest of these in its space, back to the last one that the agent has processed, oldest first:

@@ -1,12 +1,14 @@
 //! All limits of the system in one place (invariant 9). Names that end in `_MS` are durations in milliseconds; names
 //! that end in `_BYTES` are sizes in bytes.
 
+mod approvals;
 mod hooks;
 mod mcp;
 mod plans;
 mod targets;
 mod workers;
 
+pub use approvals::*;
 pub use hooks::*;
 pub use mcp::*;
 pub use plans::*;

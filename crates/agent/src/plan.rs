@@ -20,7 +20,7 @@ use crate::limits;
 pub use heartbeat::HeartbeatTerms;
 use slots::Slots;
 pub use slots::{next_after, times};
-pub use terms::PlanTerms;
+pub use terms::{PlanTerms, span_ms};
 
 /// When a plan fires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::approval::{self, ApprovalState};
 use crate::call::{CallRow, OutcomeStatus, head_and_tail};
 use crate::entity::EntityKind;
 use crate::event::{Principal, Trust};
@@ -182,6 +183,13 @@ fn tool_state(row: &CallRow) -> &'static str {
 
 /// The text of a tool message, for clients that show only text.
 pub fn tool_text(row: &CallRow) -> String {
+    match &row.approval {
+        Some(asked) if asked.is_wanted() => return approval::card(row, asked),
+        Some(asked) if row.outcome.is_none() || asked.state != ApprovalState::Granted => {
+            return approval::card_end(row, asked);
+        }
+        Some(_) | None => {}
+    }
     format!("[{}: {}]", row.tool, tool_state(row))
 }
 
@@ -195,6 +203,22 @@ pub fn tool_data(row: &CallRow) -> Value {
         "state": tool_state(row),
         "input": bound(&row.arguments),
     });
+    if let Some(asked) = &row.approval {
+        data["approval"] = json!({
+            "kind": asked.kind,
+            "question": asked.question,
+            "state": asked.state,
+            "why": asked.why,
+            "version": row.tool_version,
+            "hash": asked.hash,
+            "expires_at": asked.expires_at,
+            "by": asked.by.as_ref().map(|by| &by.name),
+            "reason": asked.reason,
+            "edited": asked.asked_arguments.is_some(),
+            "options": asked.options,
+            "schema": asked.schema,
+        });
+    }
     if let Some(outcome) = &row.outcome {
         data["status"] = json!(outcome.status);
         data["output"] = json!(bound(&outcome.text));

@@ -26,6 +26,8 @@ pub mod names {
     pub const READ_CYCLE: &str = "read_cycle";
     /// Returns what was left out of a large outcome.
     pub const READ_OUTCOME: &str = "read_outcome";
+    /// Asks a person.
+    pub const ASK_PERSON: &str = "ask_person";
     /// Makes a space the active one.
     pub const ENTER_SPACE: &str = "enter_space";
 }

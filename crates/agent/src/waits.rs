@@ -44,12 +44,15 @@ pub fn due<T: Ord + Copy>(standing: Standing, first: Option<T>, hold_until: Opti
 }
 
 /// The waits of one agent after a start of the server. Waits for a provider end, because its problem may be solved, and
-/// so do waits for more events. Only an agent that backs off because of its content continues to, for at most the
-/// longest back-off. `first` is when the first waiting event may be processed.
+/// so do waits for more events. An agent that backs off because of its content continues to, for at most the longest
+/// back-off, and one that waits for a person, for at most the longest pause. `first` is when the first waiting event may be processed.
 pub fn at_start(waits: Waits, first: Option<Timestamp>, now: Timestamp) -> Waits {
-    let longest = later(now, limits::PARK_MAX_MS);
-    let backs_off = waits.reason == Some(IdleReason::Backoff);
-    let hold_until = waits.hold_until.filter(|_| backs_off).map(|until| until.min(longest));
+    let longest = match waits.reason {
+        Some(IdleReason::Backoff) => Some(limits::PARK_MAX_MS),
+        Some(IdleReason::Person) => Some(limits::PAUSE_MAX_MS),
+        Some(IdleReason::Provider | IdleReason::Debounce) | None => None,
+    };
+    let hold_until = waits.hold_until.zip(longest).map(|(until, longest)| until.min(later(now, longest)));
     let since = |due: Timestamp| first.unwrap_or(due).min(due).min(now);
     let due_at = waits.due_at.map(|due| hold_until.map_or(since(due), |hold| hold.max(since(due))));
     Waits { due_at, hold_until, reason: hold_until.and(waits.reason) }
@@ -64,7 +67,8 @@ pub fn resumed(waits: Waits, has_work: bool, now: Timestamp) -> Waits {
 /// The waits of an agent after an outcome from outside for which its open cycle waits. The outcome ends a pause, but
 /// not a wait because of the provider or a failure. `None` if nothing changes.
 pub fn answered(waits: Waits, standing: Standing, at: Timestamp) -> Option<Waits> {
-    let ends = waits.reason.is_none() && standing == Standing::Active;
+    let pauses = matches!(waits.reason, None | Some(IdleReason::Person));
+    let ends = pauses && standing == Standing::Active;
     ends.then(|| Waits {
         due_at: Some(waits.due_at.map_or(at, |due| due.min(at))),
         hold_until: None,
@@ -94,11 +98,12 @@ fn later(now: Timestamp, ms: u64) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use IdleReason::{Backoff, Debounce, Provider};
+    use IdleReason::{Backoff, Debounce, Person, Provider};
     use Standing::{Active, Retired, Suspended};
 
     const NOW: i64 = 10_000_000;
     const PARK: i64 = limits::PARK_MAX_MS.cast_signed();
+    const PAUSE: i64 = limits::PAUSE_MAX_MS.cast_signed();
 
     fn at(ms: i64) -> Timestamp {
         Timestamp::from_millisecond(ms).unwrap()
@@ -180,6 +185,13 @@ mod tests {
                 Some(70),
                 (Some(NOW + 5), Some(NOW + 5), Some(Backoff)),
             ),
+            // It waits for a person.
+            ((Some(day), Some(day), Some(Person)), None, (Some(day), Some(day), Some(Person))),
+            (
+                (Some(day + PAUSE), Some(day + PAUSE), Some(Person)),
+                None,
+                (Some(NOW + PAUSE), Some(NOW + PAUSE), Some(Person)),
+            ),
             // It may not run.
             ((None, Some(day), Some(Provider)), Some(70), (None, None, None)),
             ((None, None, None), None, (None, None, None)),
@@ -211,6 +223,7 @@ mod tests {
             (Active, (Some(70), Some(70), None), Some(50)),
             (Active, (Some(20), None, None), Some(20)),
             (Active, (None, None, None), Some(50)),
+            (Active, (Some(70), Some(70), Some(Person)), Some(50)),
             (Active, (Some(70), Some(70), Some(Backoff)), None),
             (Suspended, (None, Some(70), None), None),
             (Retired, (None, None, None), None),

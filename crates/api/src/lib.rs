@@ -24,6 +24,7 @@ macro_rules! copied {
 }
 
 mod agents;
+mod approvals;
 mod calls;
 mod context;
 mod hooks;
@@ -41,6 +42,7 @@ pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, DeadEventsJson, EventAccepted, FactsJson, LastRunJson,
     LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
 };
+pub use approvals::{ApprovalJson, ApprovalRuleJson, CallAnswerJson};
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
 pub use hooks::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson};
@@ -166,6 +168,26 @@ query! {
         agents: String,
         /// Return only items after this time.
         since: Timestamp,
+    }
+}
+
+query! {
+    /// The page of a list of calls that wait for people.
+    paged ApprovalQuery {
+        /// Return only calls of this agent, by id or handle.
+        agent: String,
+        /// Return only calls that are asked in this space, by id or handle.
+        space: String,
+        /// Whether to return also those that are over. Default: `false`.
+        all: bool,
+    }
+}
+
+query! {
+    /// The rules to list.
+    RuleQuery {
+        /// Return only rules of this agent, by id or handle.
+        agent: String,
     }
 }
 

@@ -81,12 +81,18 @@ names! {
     /// The state of a call.
     CallState = of!(agent::call::CallState: Planned Started Detached Done);
     /// Who runs a call.
-    Runner = of!(agent::call::Runner: Node Worker);
+    Runner = of!(agent::call::Runner: Node Worker Person);
+    /// What a person is asked for.
+    AskKind = of!(agent::approval::AskKind: Approval Choice Form Text);
+    /// What became of a call that waits for a person.
+    ApprovalState = of!(agent::approval::ApprovalState: Wanted Granted Answered Refused Expired Canceled);
+    /// What a person says about a call.
+    AnswerVerdict = ["approve", "refuse"];
     /// How a call ended.
     OutcomeStatus = of!(agent::call::OutcomeStatus: Ok Error Pending Unknown Canceled);
     /// Why an agent sleeps although events may be waiting.
     SleepReason = [
-        Idle::Provider.as_str(), Idle::Backoff.as_str(), Idle::Debounce.as_str(), "suspended", "damaged", "place",
+        Idle::Provider.as_str(), Idle::Backoff.as_str(), Idle::Debounce.as_str(), Idle::Person.as_str(), "suspended", "damaged", "place",
         "requests", "crash", "store", "broke", "retrying", "summary",
     ];
 }

@@ -115,6 +115,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
         Command::Memories(args) => commands::memories::run(client()?, screen, args).await,
+        Command::Approvals(verb) => commands::approvals::run(client()?, screen, verb).await,
         Command::Plans(verb) => commands::plans::run(client()?, screen, verb).await,
         Command::Tools(args) => commands::tools::run(client, screen, args).await,
         Command::Mcp(args) => commands::mcp::run(&cli.global, screen, args).await,

@@ -267,6 +267,9 @@ pub fn why_it_is_idle(agent: &Agent) -> Option<String> {
 
 /// That the agent is idle, why, and until when; `last_update` is the reason in the last update.
 fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option<String> {
+    if agent.state == AgentState::Paused {
+        return Some("it waits for a person: see `viv approvals list`".to_owned());
+    }
     let class = agent.reason.as_deref().filter(|_| agent.state == AgentState::Sleeping)?;
     if class == "suspended" {
         return Some("it is suspended".to_owned());

@@ -7,7 +7,7 @@ use agent::changes::{Changes, CommitKind, CommitOutcome, EventMoved, Notificatio
 use agent::cycle::ActivationEnd;
 use agent::entry::Compaction;
 use agent::id::{AgentId, CycleId, SpaceId};
-use agent::life::{IdleUntil, Lease};
+use agent::life::{IdleReason, IdleUntil, Lease};
 use agent::port::StoreError;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, AlertKind, Topic, Update};
@@ -115,6 +115,9 @@ pub(crate) fn publish_idle(
             let update = Update::CycleEnded { agent, cycle, ending, reason, spent };
             live.idle(agent, None);
             live.bus().publish(&topics, Arc::new(update));
+        }
+        Ok(ActivationEnd::Parked { idle_reason: Some(IdleReason::Person), reason, .. }) => {
+            live.pause(agent, reason.clone(), spaces);
         }
         Ok(ActivationEnd::Parked { until: Some(until), idle_reason: Some(why), reason, .. }) => {
             let idle = IdleUntil { reason: *why, until: *until };

@@ -50,7 +50,7 @@ impl DetachedCalls {
     pub(crate) fn room(&self, row: &CallRow) -> Option<Option<OwnedSemaphorePermit>> {
         match row.runner {
             Runner::Node => Arc::clone(&self.slots).try_acquire_owned().ok().map(Some),
-            Runner::Worker => Some(None),
+            Runner::Worker | Runner::Person => Some(None),
         }
     }
 
@@ -62,7 +62,7 @@ impl DetachedCalls {
         self.run(context.clone(), row, async move {
             let slot = match call.runner {
                 Runner::Node => Some(slots.acquire_owned().await),
-                Runner::Worker => None,
+                Runner::Worker | Runner::Person => None,
             };
             let ended = bounded(OutwardCall::begin(&call_context, call, &step), limit).await;
             drop(slot);
@@ -132,7 +132,8 @@ impl DetachedCalls {
         self.lock().clear();
     }
 
-    /// Starts detached calls after `after` that nobody runs because their process is gone. If there are more,
+    /// Starts detached calls after `after` that nobody runs, because their process is gone or a person has only now approved
+    /// them. If there are more,
     /// returns the last one, to continue after it.
     pub(crate) async fn take_up(
         self: &Arc<Self>,
@@ -157,7 +158,7 @@ impl DetachedCalls {
                 Ok(None) | Err(CallError::Unknown(_)) => continue,
                 Err(CallError::Store(error)) => return Err(error),
             };
-            tracing::info!(agent = %detached.agent, call = %detached.row.id, times, "resuming a call whose process is gone");
+            tracing::info!(agent = %detached.agent, call = %detached.row.id, times, "running a call without its cycle");
             let context = CallContext::resumed(&detached, &self.ports);
             match recover(&detached.row, times) {
                 Recovery::RunAgain => self.start(&context, detached.row, tracing::Span::none()),
@@ -185,7 +186,7 @@ async fn bounded(mut work: OutwardCall, limit: Duration) -> (Outcome, Span) {
             let outcome = match work.row.runner {
                 // The store knows whether that is so.
                 Runner::Worker => Outcome::not_claimed(limit.as_millis()),
-                Runner::Node => Outcome::given_up(work.row.effect, Runner::Node, limit.as_millis()),
+                Runner::Node | Runner::Person => Outcome::given_up(work.row.effect, Runner::Node, limit.as_millis()),
             };
             (outcome, work.span())
         }

@@ -3,6 +3,7 @@
 //!
 //! This crate must not know SQL, HTTP or any vendor: it imports `agent` and nothing else of ours.
 
+pub mod approvals;
 pub mod bus;
 pub mod clock;
 pub mod live;
@@ -39,8 +40,8 @@ use std::sync::Arc;
 
 use agent::limits;
 use agent::port::{
-    Calls, Clock, Courier, HookBook, Hooks, Ids, Lookup, Models, NoCourier, NoHooks, Reader, Registry, Store,
-    TargetBook, ToolBook, Toolbox,
+    Approvals, Calls, Clock, Courier, HookBook, Hooks, Ids, Lookup, Models, NoCourier, NoHooks, Reader,
+    Registry, Store, TargetBook, ToolBook, Toolbox,
 };
 
 pub use keeper::{Keeper, start};
@@ -52,6 +53,8 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// Outcomes of calls that outlive their cycle.
     pub calls: Arc<dyn Calls>,
+    /// Calls that wait for people.
+    pub approvals: Arc<dyn Approvals>,
     /// Reads on an agent's behalf.
     pub lookup: Arc<dyn Lookup>,
     /// Creates and changes agents, entities, spaces and keys: for the API, never for running agents.
@@ -96,9 +99,19 @@ impl Ports {
         ids: Arc<dyn Ids>,
     ) -> Self
     where
-        S: Store + Calls + Lookup + Registry + Reader + ToolBook + HookBook + TargetBook + 'static,
+        S: Store
+            + Approvals
+            + Calls
+            + Lookup
+            + Registry
+            + Reader
+            + ToolBook
+            + HookBook
+            + TargetBook
+            + 'static,
     {
         Self {
+            approvals: Arc::<S>::clone(&store),
             calls: Arc::<S>::clone(&store),
             lookup: Arc::<S>::clone(&store),
             registry: Arc::<S>::clone(&store),

@@ -243,6 +243,17 @@ impl Live {
         self.publish_asleep(agent, &activity.spaces, reason, None);
     }
 
+    /// The agent waits for a person. The spaces that wait for it are notified.
+    pub fn pause(&self, agent: AgentId, reason: String, waiting: &[SpaceId]) {
+        let mut all = self.lock();
+        let mut spaces: BTreeSet<SpaceId> = waiting.iter().copied().collect();
+        spaces.extend(all.activities.remove(&agent).into_iter().flat_map(|activity| activity.spaces));
+        self.withdraw_drafts(&mut all, agent);
+        let (state, reason) = (AgentState::Paused, Some(reason));
+        let update = Update::State { agent, state, cycle: None, reason, idle: None };
+        self.bus.publish(&topics_of(agent, &spaces), Arc::new(update));
+    }
+
     /// The agent sleeps although it has work, because its model cannot be used. The spaces that wait for it are
     /// notified, also if it was never shown as awake.
     pub fn back_off(&self, agent: AgentId, reason: String, idle: IdleUntil, waiting: &[SpaceId]) {

@@ -25,6 +25,8 @@ pub enum Signal {
     Answered(CallId),
     /// A plan was set that fires at this time.
     Planned(Timestamp),
+    /// A person has approved a call: if its cycle went on, it runs without it.
+    Granted,
 }
 
 /// A cheap handle on a running node. Signals are hints: a lost one costs time, never correctness.
@@ -165,6 +167,15 @@ impl Node {
         self.notify(notifications);
         let _ = self.signals.try_send(Signal::Answered(call));
         self.recheck(agent);
+    }
+
+    /// A person has approved a call: notifies watchers, its agent, and whoever runs calls without their cycle. Never waits.
+    pub fn granted(&self, agent: AgentId, notifications: Notifications) {
+        self.notify(notifications);
+        self.recheck(agent);
+        if !failpoint::on!("signals-lost") {
+            let _ = self.signals.try_send(Signal::Granted);
+        }
     }
 
     /// Publishes what an answer caused to watchers, and signals the agents that it made due.

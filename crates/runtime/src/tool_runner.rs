@@ -185,6 +185,9 @@ impl CallContext {
 /// The model decided the call by an older description of the tool.
 fn changed(row: &CallRow) -> String {
     let before = match row.effect {
+        _ if row.approval.as_ref().is_some_and(|approval| approval.by.is_some()) => {
+            ", though it was approved"
+        }
         Effect::Inward | Effect::ReadOnly => "",
         Effect::Idempotent | Effect::Unsafe => ", though it may have run before",
     };

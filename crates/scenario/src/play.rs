@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use agent::approval::{Answerer, PersonVerdict};
 use agent::config::{AgentConfig, WakeOn};
 use agent::entity::Member;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
 use agent::life::{IdleReason, Standing};
-use agent::port::{Delivered, Listener, SpaceChange};
+use agent::port::{AgentCard, ApprovalFilter, Delivered, Listener, PageRequest, PersonAnswer, SpaceChange};
 use agent::run::Run;
 use agent::update::{Topic, Update};
 use futures_util::FutureExt as _;
@@ -19,7 +20,7 @@ use crate::clock::since;
 use crate::model::model_of;
 use crate::model_monitor::ModelMonitor;
 use crate::observed::{Names, Observed};
-use crate::scene::{ProviderState, Scenario, Server, StoryAction, StoryEvent, When};
+use crate::scene::{PersonReply, ProviderState, Scenario, Server, StoryAction, StoryEvent, When};
 use crate::transcript::{self, Line};
 use crate::verdict::{self, Unmet};
 use crate::world::{Stopped, World, stopped};
@@ -252,22 +253,23 @@ impl Player {
         for (_, id) in &self.names.agents {
             let card = self.world.reader().agent(*id).await.map_err(stopped)?;
             let waits = card.filter(|card| card.waiting > 0).and_then(|card| card.idle_reason);
-            if waits.is_some_and(|why| why != IdleReason::Debounce) {
+            let harmless = |why| matches!(why, IdleReason::Debounce | IdleReason::Person);
+            if waits.is_some_and(|why| !harmless(why)) {
                 return Err(stopped(self.describe_unfinished("the model does not serve every agent").await?));
             }
         }
         Ok(())
     }
 
-    /// Whether no agent has anything to do. Suspended agents count as idle, even if events wait.
+    /// Whether no agent has anything to do. Suspended agents and those that wait for a person count as idle, even if events wait.
     async fn is_idle(&self) -> Result<bool, Stopped> {
         if self.suspended.is_empty() {
-            let totals = self.world.reader().totals().await.map_err(stopped)?;
-            return Ok(totals.waiting == 0 && totals.open_cycles == 0);
+            return self.world.is_idle().await;
         }
         for (_, id) in self.names.agents.iter().filter(|(_, id)| !self.suspended.contains(id)) {
             let card = self.world.reader().agent(*id).await.map_err(stopped)?;
-            if card.is_some_and(|card| card.waiting > 0 || card.open.is_some()) {
+            let busy = |card: &AgentCard| card.waiting > 0 || card.open.is_some();
+            if card.is_some_and(|card| busy(&card) && !self.world.is_paused(&card)) {
                 return Ok(false);
             }
         }
@@ -337,6 +339,9 @@ impl Player {
                 self.recheck(id);
                 self.note(format!("{agent} is canceled"));
             }
+            StoryAction::Answers { who, agent, tool, reply } => {
+                self.answer(who, agent, tool.as_deref(), reply).await?;
+            }
             StoryAction::Server(server) => self.server(*server).await?,
             StoryAction::Provider(provider) => {
                 let fails = *provider == ProviderState::Fails;
@@ -345,6 +350,38 @@ impl Player {
             }
             StoryAction::Quiet => self.quiet().await?,
         }
+        Ok(())
+    }
+
+    /// A person answers the call of that tool that waits, as the API does.
+    async fn answer(
+        &mut self,
+        who: &str,
+        agent: &str,
+        tool: Option<&str>,
+        reply: &PersonReply,
+    ) -> Result<(), Stopped> {
+        let (person, id) = (self.actor(who)?, self.agent(agent)?);
+        let Some(node) = self.world.node() else {
+            return Err(stopped("nobody can answer while the server does not run"));
+        };
+        let ports = self.world.ports();
+        let filter = ApprovalFilter { agent: Some(id), ..ApprovalFilter::default() };
+        let page = PageRequest { cursor: None, limit: agent::limits::PAGE_MAX };
+        let found = ports.approvals.approvals(filter, page).await.map_err(stopped)?.items;
+        let asked = found.into_iter().find(|asked| tool.is_none_or(|tool| asked.row.tool == tool));
+        let what = tool.map_or_else(String::new, |tool| format!(" of `{tool}`"));
+        let asked = asked.ok_or_else(|| stopped(format!("no call{what} of `{agent}` waits for a person")))?;
+        let (verdict, reason) = match reply {
+            PersonReply::Approves => (PersonVerdict::Approve { arguments: None, remember: None }, None),
+            PersonReply::Refuses(reason) => (PersonVerdict::Refuse, Some(reason.clone())),
+            PersonReply::Says(answer) => (PersonVerdict::Answer(answer.clone()), None),
+        };
+        let (by, at) = (Answerer::Person(person), ports.clock.now());
+        let answer = PersonAnswer { id: asked.row.id, verdict, reason, by, at, seen: None };
+        let answered = runtime::approvals::answer(ports, node, answer).await.map_err(stopped)?;
+        let state = answered.row.approval.map_or("", |approval| approval.state.as_str());
+        self.note(format!("{who} answers {}: {state}", answered.row.tool));
         Ok(())
     }
 

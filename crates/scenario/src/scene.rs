@@ -173,12 +173,34 @@ pub enum StoryAction {
     Resumed(String),
     /// The open cycle of an agent is canceled.
     Canceled(String),
+    /// A person answers a call that waits for one.
+    Answers {
+        /// Who.
+        who: String,
+        /// The agent.
+        agent: String,
+        /// The tool that is called; `None`: whatever waits.
+        tool: Option<String>,
+        /// What is said.
+        reply: PersonReply,
+    },
     /// The server stops or starts.
     Server(Server),
     /// The provider of all models starts to fail, or works again.
     Provider(ProviderState),
     /// Only waits until all agents are idle.
     Quiet,
+}
+
+/// What a person says to a call that waits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PersonReply {
+    /// It may run.
+    Approves,
+    /// It may not, for this reason.
+    Refuses(String),
+    /// The answer to a question.
+    Says(Value),
 }
 
 /// What happens to the server.

@@ -3,6 +3,7 @@
 //!
 //! This module must not know which store, model or tools it uses.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use agent::config::AgentConfig;
 use agent::entity::Entity;
 use agent::event::{Event, EventState};
 use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
+use agent::life::IdleReason;
 use agent::port::{
-    Accept, Accepted, Clock, MessageFilter, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry,
-    RunFilter,
+    Accept, Accepted, AgentCard, ApprovalFilter, Clock, MessageFilter, NewAgent, NewHuman, NewSpace,
+    PageRequest, Reader, Registry, RunFilter,
 };
 use agent::space::{Message, NewMessage};
 use runtime::{Keeper, Ports};
@@ -205,6 +207,8 @@ impl World {
             }
             let now = clock.now();
             let due = self.ports.store.next_due(now).await.map_err(stopped)?;
+            let lapse = self.ports.approvals.next_lapse().await.map_err(stopped)?;
+            let due = [due, lapse].into_iter().flatten().min();
             let until_due = due.map_or(Duration::MAX, |due| Duration::from_millis(since(now, due)));
             let empty = until_due.min(left).as_millis() / SWEEP.as_millis();
             let skipped = SWEEP.saturating_mul(u32::try_from(empty).unwrap_or(u32::MAX));
@@ -214,12 +218,37 @@ impl World {
         pass(left).await
     }
 
-    /// Lets time pass until no event waits and no cycle is open (an hour at most).
+    /// Whether no event waits and no cycle is open, but for agents that wait for a person.
+    pub async fn is_idle(&self) -> Result<bool, Stopped> {
+        let totals = self.ports.reader.totals().await.map_err(stopped)?;
+        let (mut waiting, mut open) = (totals.waiting, totals.open_cycles);
+        if open == 0 {
+            return Ok(waiting == 0);
+        }
+        let page = PageRequest { cursor: None, limit: agent::limits::PAGE_MAX };
+        let asked = self.ports.approvals.approvals(ApprovalFilter::default(), page).await.map_err(stopped)?;
+        let agents: BTreeSet<AgentId> = asked.items.into_iter().map(|asked| asked.agent).collect();
+        for agent in agents {
+            let card = self.ports.reader.agent(agent).await.map_err(stopped)?;
+            if let Some(card) = card.filter(|card| self.is_paused(card)) {
+                waiting = waiting.saturating_sub(card.waiting.into());
+                open = open.saturating_sub(1);
+            }
+        }
+        Ok(waiting == 0 && open == 0)
+    }
+
+    /// Whether the agent waits for a person.
+    pub fn is_paused(&self, card: &AgentCard) -> bool {
+        let holds = card.not_before.is_some_and(|until| until > self.ports.clock.now());
+        card.idle_reason == Some(IdleReason::Person) && card.open.is_some() && holds
+    }
+
+    /// Lets time pass until no event waits and no cycle is open, but for agents that wait for a person (an hour at most).
     pub async fn quiet(&self) -> Result<(), Stopped> {
         for _ in 0..3_600 {
             self.pass(Duration::from_millis(100)).await?;
-            let totals = self.ports.reader.totals().await.map_err(stopped)?;
-            if totals.waiting == 0 && totals.open_cycles == 0 {
+            if self.is_idle().await? {
                 return Ok(());
             }
             self.pass(Duration::from_millis(900)).await?;

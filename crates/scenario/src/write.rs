@@ -7,8 +7,8 @@ use agent::config::{AgentConfig, WakeOn};
 use serde_json::{Map, Value};
 
 use crate::scene::{
-    Act, Actor, Amount, Condition, Expectation, Expected, ProviderState, Rule, Scenario, Server, StoryAction,
-    StoryEvent, TextPattern, When,
+    Act, Actor, Amount, Condition, Expectation, Expected, PersonReply, ProviderState, Rule, Scenario, Server,
+    StoryAction, StoryEvent, TextPattern, When,
 };
 
 /// The text of a scenario.
@@ -170,6 +170,16 @@ fn story_event(out: &mut String, event: &StoryEvent) {
             StoryAction::Suspended(agent) => format!("{agent} is suspended:"),
             StoryAction::Resumed(agent) => format!("{agent} is resumed:"),
             StoryAction::Canceled(agent) => format!("{agent} is canceled:"),
+            StoryAction::Answers { who, agent, tool, reply } => match (reply, tool) {
+                (PersonReply::Approves, tool) => {
+                    format!("{who} approves {} of {agent}:", tool.as_deref().unwrap_or_default())
+                }
+                (PersonReply::Refuses(reason), tool) => {
+                    let tool = tool.as_deref().unwrap_or_default();
+                    format!("{who} refuses {tool} of {agent}: {}", Value::from(reason.as_str()))
+                }
+                (PersonReply::Says(answer), _) => format!("{who} answers {agent}: {answer}"),
+            },
             StoryAction::Server(Server::Stops) => "the server stops:".to_owned(),
             StoryAction::Server(Server::Killed) => "the server is killed:".to_owned(),
             StoryAction::Server(Server::Starts) => "the server starts:".to_owned(),

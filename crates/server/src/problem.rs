@@ -74,6 +74,8 @@ codes! {
     OriginRefused = "origin_refused", 403;
     /// The key may not do this.
     Forbidden = "forbidden", 403;
+    /// Other people may answer the call.
+    NotYours = "not_yours", 403;
     /// The sender is not a member of the space.
     NotMember = "not_member", 403;
     /// Nothing with that id or handle exists.
@@ -120,6 +122,12 @@ codes! {
     KeyOver = "key_over", 409;
     /// The call already has its outcome.
     CallOver = "call_over", 409;
+    /// Somebody has answered the call already.
+    AnsweredAlready = "answered_already", 409;
+    /// The call waits for no answer.
+    NotAsked = "not_asked", 409;
+    /// The call is not the one that was shown.
+    CallChanged = "call_changed", 409;
     /// The worker does not have the call any more.
     ClaimLost = "claim_lost", 409;
     /// The tool is declared for another version of workers.
@@ -146,6 +154,8 @@ codes! {
     HookTemplate = "hook_template", 422;
     /// The target is not valid.
     BadTarget = "bad_target", 422;
+    /// The answer is not one to this call.
+    BadAnswer = "bad_answer", 422;
     /// The plan is not valid.
     BadPlan = "bad_plan", 422;
     /// A handle is not valid.

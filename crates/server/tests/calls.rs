@@ -18,6 +18,16 @@ const CALLS: &str = "/v1/agents/muhammad/calls";
 
 /// Opens a cycle with a call of a visible tool; returns the call's id.
 pub(crate) async fn open_call(world: &World, tool: &str, runner: Runner) -> CallId {
+    open_row(world, tool, runner, |row| row).await
+}
+
+/// The same with another row.
+pub(crate) async fn open_row(
+    world: &World,
+    tool: &str,
+    runner: Runner,
+    change: impl FnOnce(CallRow) -> CallRow,
+) -> CallId {
     let cycle = CycleId(Uuid::from_u128(5));
     let sent = json!({"service": "jira", "payload": {"issue": 7}});
     world.post("/v1/agents/muhammad/events", sent).await;
@@ -38,10 +48,12 @@ pub(crate) async fn open_call(world: &World, tool: &str, runner: Runner) -> Call
         tool_version: "1".into(),
         runner,
         claim: None,
+        approval: None,
         awaited: true,
         state: CallState::Planned,
         outcome: None,
     };
+    let row = change(row);
     decide.entries = vec![agent::entry::Entry {
         seq: 1,
         cycle,

@@ -5,6 +5,7 @@
 
 mod access;
 mod agents;
+mod approvals;
 mod bad_input;
 mod calls;
 mod dead_letters;

@@ -12,6 +12,7 @@ fn backend(store: Sqlite, open: Arc<dyn Fn() -> Result<Backend, String> + Send +
     let ports = Arc::new(store);
     Backend {
         store: ports.clone(),
+        approvals: ports.clone(),
         calls: ports.clone(),
         lookup: ports.clone(),
         registry: ports.clone(),

@@ -12,6 +12,7 @@ use agent::changes::Inward;
 use agent::id::CallId;
 use agent::limits;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
+use agent::tool::names;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -325,9 +326,13 @@ impl Toolbox for TestToolbox {
         names
     }
 
-    /// Every tool counts as prebuilt, because most tests use agents that name no tools.
+    /// Every tool but that of people counts as prebuilt, because most tests use agents that name no tools.
     fn is_prebuilt(&self, name: &str) -> bool {
-        self.tool(name).is_some()
+        name != names::ASK_PERSON && self.tool(name).is_some()
+    }
+
+    fn fits(&self, schema: &Value, value: &Value) -> Result<(), String> {
+        self.inner.fits(schema, value)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use agent::port::{BoxFuture, DeclaredTool, OfferedTools, StoredTool, Tool, Toolbox};
 use serde_json::Value;
 
+use crate::ask_person::{ask_person, fits};
 use crate::connector::Connector;
 use crate::declare::{Declaration, DeclarationMistake, ToolKind, read_json, read_toml};
 use crate::fetch_page::FetchPage;
@@ -33,8 +34,8 @@ pub enum BadTool {
 #[derive(Clone)]
 pub struct ToolKit {
     prebuilt: Vec<Arc<dyn Tool>>,
-    /// For agents with tools outside the prebuilt ones.
-    read_outcome: Arc<dyn Tool>,
+    /// Only for agents that name them, or with tools outside the prebuilt ones.
+    further: [Arc<dyn Tool>; 2],
     added: Vec<Arc<dyn Tool>>,
     /// `None`: this kit takes no declared tools.
     declared: Option<Arc<DeclaredTools>>,
@@ -61,7 +62,7 @@ pub fn prebuilt() -> ToolKit {
     ToolKit {
         added: Vec::new(),
         declared: None,
-        read_outcome: typed::<read_outcome::ReadOutcome>(),
+        further: [typed::<read_outcome::ReadOutcome>(), ask_person()],
         prebuilt: vec![
             typed::<enter_space::EnterSpace>(),
             typed::<send_message::SendMessage>(),
@@ -113,7 +114,7 @@ impl ToolKit {
     }
 
     fn fixed(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.prebuilt.iter().chain([&self.read_outcome]).chain(&self.added)
+        self.prebuilt.iter().chain(&self.further).chain(&self.added)
     }
 
     fn fixed_names(&self) -> Vec<String> {
@@ -228,6 +229,10 @@ impl Toolbox for ToolKit {
         let nameless = |mistake: DeclarationMistake| DeclarationMistake { file: None, ..mistake }.to_string();
         let read = read_toml("", text, &self.fixed_names());
         self.checked(read.map_err(|wrong| wrong.into_iter().map(nameless).collect::<Vec<_>>())?)
+    }
+
+    fn fits(&self, schema: &Value, value: &Value) -> Result<(), String> {
+        fits(schema, value)
     }
 
     fn servers(&self) -> Vec<String> {

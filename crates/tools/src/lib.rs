@@ -7,6 +7,7 @@
 //! [`agent::port::Lookup`], which returns only data that the agent may read.
 
 mod arguments;
+mod ask_person;
 pub mod connector;
 pub mod courier;
 pub mod declare;

@@ -49,8 +49,11 @@ pub(super) fn timelines(ledger: &Ledger, history: &History, breaches: &mut Breac
     let mut ids = BTreeSet::new();
     for space in &history.spaces {
         let name = &space.name;
-        breaches.gapless(&format!("space {name}: seq"), space.messages.iter().map(|message| message.seq));
-        let last = space.messages.last().map_or(0, |message| message.seq);
+        let mut seqs: Vec<u64> =
+            space.messages.iter().map(|message| message.seq).chain(space.cards.iter().copied()).collect();
+        seqs.sort_unstable();
+        let last = seqs.last().copied().unwrap_or(0);
+        breaches.gapless(&format!("space {name}: seq"), seqs);
         breaches.expect(space.head == last, || {
             format!("space {name}: its `head_seq` is {}, its last message {last}", space.head)
         });

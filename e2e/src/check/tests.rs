@@ -32,7 +32,14 @@ fn message_item(number: u64) -> LedgerItem {
 
 fn message(id: &str, seq: u64, text: String, call: Option<&str>) -> HistoryMessage {
     let sender = if call.is_some() { "a" } else { "owner" };
-    HistoryMessage { id: id.into(), seq, sender: sender.into(), text, call: call.map(str::to_owned) }
+    HistoryMessage {
+        id: id.into(),
+        seq,
+        sender: sender.into(),
+        text,
+        call: call.map(str::to_owned),
+        card: false,
+    }
 }
 
 fn event(seq: u64, id: &str, cycle: Option<&str>) -> InboxEvent {
@@ -103,7 +110,8 @@ fn world() -> TestWorld {
         message("r2", 5, format!("got {} {}", inbox::token(2), inbox::token(4)), Some("c2-send_message")),
     ];
     let agents = vec!["ada".to_owned()];
-    let space = Timeline { id: "s".into(), name: "home".into(), head: 5, agents, messages };
+    let space =
+        Timeline { id: "s".into(), name: "home".into(), head: 5, agents, messages, cards: Vec::new() };
     let call =
         format!("2. [service \"kill\"] just now: {}", json!({"token": inbox::token(4), "space": "home"}));
     let mut log = cycle(1, "c1", &line(1), &inbox::token(1));

@@ -154,7 +154,7 @@ use ValueKind::{
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 43] = [
+pub const KEYS: [ConfigKey; 45] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -240,7 +240,14 @@ pub const KEYS: [ConfigKey; 43] = [
         OneOf(&GuardMode::NAMES),
         Bound::None,
         NextCycle,
-        "While strangers' text is in what the model reads: `ask` refuses that tools that read what is not public and tools that can send it out meet, `strict` also every call that cannot be undone, `off` nothing.",
+        "While strangers' text is in what the model reads: with `ask` a person must approve that tools that read what is not public and tools that can send it out meet; `strict` refuses that, and every call that cannot be undone; `off` does nothing.",
+    ),
+    key(
+        "approve",
+        Names,
+        Bound::None,
+        NextCycle,
+        "Outward tools, by name or pattern, whose calls run only after a person has approved them.",
     ),
     key(
         "triage",
@@ -333,6 +340,13 @@ pub const KEYS: [ConfigKey; 43] = [
         Range(10, 1_000_000),
         AtOnce,
         "Maximum of waiting events; beyond it, events of services are refused, and messages in spaces are still accepted.",
+    ),
+    key(
+        "limits.pause",
+        Whole,
+        Range(0, limits::PAUSE_MAX_MS),
+        NextCycle,
+        "Milliseconds that a cycle waits for a person's answer; then it goes on, and the answer becomes an event.",
     ),
     key(
         "model_timeouts.connect",

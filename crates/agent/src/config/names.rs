@@ -9,6 +9,7 @@ impl AgentConfig {
     pub fn named_tools(&self) -> Vec<(&'static str, &str)> {
         let mut named: Vec<(&'static str, &str)> = Vec::new();
         named.extend(self.tools.iter().flatten().map(|tool| ("tools", tool.as_str())));
+        named.extend(self.approve.iter().map(|tool| ("approve", tool.as_str())));
         named.extend(self.stop.on_tools.iter().map(|tool| ("stop.on_tools", tool.as_str())));
         if let Gates::List(gates) = &self.gates {
             let active = gates.iter().flat_map(|gate| gate.active_tools.iter().flatten());

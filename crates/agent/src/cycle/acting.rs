@@ -128,7 +128,7 @@ impl Acting {
 }
 
 impl Cycle {
-    pub(super) fn next_acting(&mut self, acting: Acting, now: Timestamp) -> Next {
+    pub(super) fn next_acting(&mut self, mut acting: Acting, now: Timestamp) -> Next {
         if self.outside.cancel {
             return self.next_canceled(At::Acting(acting), now);
         }
@@ -136,6 +136,7 @@ impl Cycle {
             self.state = State::Acting(acting);
             return Next::Look;
         }
+        self.end_pauses(&mut acting, now);
         if acting.calls.iter().all(|row| acting.outcome_of(row).is_some()) {
             return self.settle(acting, now);
         }
@@ -147,6 +148,10 @@ impl Cycle {
             }
             return self.commit(changes, After::Acting(acting));
         }
+        let acting = match self.paused(acting, now) {
+            Ok(next) => return next,
+            Err(acting) => acting,
+        };
         match self.outside.park.clone().filter(|_| acting.running.is_empty()) {
             Some(reason) => self.next_parked(At::Acting(acting), &reason, now),
             None => self.start_calls(acting, now),
@@ -154,11 +159,12 @@ impl Cycle {
     }
 
     /// Starts the calls that may run now: repeatable ones in parallel, unsafe ones one at a time. An unsafe call
-    /// is committed as started just before, so a crash leaves at most one with an unknown outcome. For the first one of a
+    /// is committed as started just before, so a crash leaves at most one with an unknown outcome. Those that wait for a
+    /// person stand aside. For the first one of a
     /// step that a worker runs the claim does that: the decision was committed just before.
     fn start_calls(&mut self, mut acting: Acting, now: Timestamp) -> Next {
         let stopping = self.outside.park.is_some();
-        let open = |row: &&CallRow| row.outcome.is_none();
+        let open = |row: &&CallRow| row.outcome.is_none() && !row.waits_for_person();
         let next_unsafe = acting.calls.iter().filter(open).find(|row| row.effect == Effect::Unsafe);
         let first_unsafe = acting.calls.iter().find(|row| row.effect == Effect::Unsafe);
         let claim_starts = |row: &CallRow| {
@@ -167,12 +173,14 @@ impl Cycle {
         let starts = |row: &&CallRow| row.state == CallState::Planned && !stopping && !claim_starts(row);
         if let Some(row) = next_unsafe.filter(starts) {
             let change = CallChange { id: row.id.clone(), state: CallState::Started, outcome: None };
+            let approved = row.approval.as_ref().and_then(|approval| Some(approval.by.as_ref()?.at));
             let mut changes = self.changes(CommitKind::Start, now);
             changes.call_changes = vec![change];
             changes.barrier = self.pinned.config.barrier;
+            changes.barrier_since = approved;
             return self.commit(changes, After::Acting(acting));
         }
-        let not_started = |row: &&CallRow| row.outcome.is_none() && !acting.running.contains(&row.id);
+        let not_started = |row: &&CallRow| open(row) && !acting.running.contains(&row.id);
         let may_run = |row: &&CallRow| {
             row.effect != Effect::Unsafe || row.state == CallState::Started || claim_starts(row)
         };

@@ -34,7 +34,18 @@ impl Cycle {
     /// Decides what this activation works on. `window` holds the entries that the view shows.
     pub fn begin(activation: Activation, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
         let Activation {
-            life, entity, config_rev, config, view, calls, waiting, recent, facts, layers, ..
+            life,
+            entity,
+            config_rev,
+            config,
+            view,
+            calls,
+            rules,
+            waiting,
+            recent,
+            facts,
+            layers,
+            ..
         } = activation;
         let not_due = life.is_kept_back(now);
         let left = LeftOver {
@@ -61,7 +72,7 @@ impl Cycle {
             active_space: life.active_space,
         };
         Self {
-            pinned: Pinned::new(life.agent, entity, config, setup, open.awake_ms),
+            pinned: Pinned::new(life.agent, entity, config, setup, open.awake_ms, rules),
             life: life_state,
             log: Log::new(view, window, life.head_seq, layers),
             outside: Outside::new(facts, recent, canceled),

@@ -190,6 +190,9 @@ fn give_up_calls(acting: &Acting) -> (Vec<CallRow>, Vec<CallChange>) {
 
 fn canceled_outcome(row: &CallRow) -> Outcome {
     let (status, text) = match (row.state, row.runner) {
+        _ if row.waits_for_person() => {
+            (OutcomeStatus::Canceled, "canceled before a person answered; nothing of it was done")
+        }
         (CallState::Started, _) => {
             (OutcomeStatus::Unknown, "canceled while it ran; unknown whether it happened")
         }

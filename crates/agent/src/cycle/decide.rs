@@ -60,7 +60,7 @@ impl Cycle {
             self.charge_discarded(&model_reply.reply.usage);
             return self.failed(step, &error, now);
         }
-        let calls = self.plan(&step, &model_reply);
+        let calls = self.plan(&step, &model_reply, now);
         if let Some(reason) = skip_of(&calls).filter(|_| !self.open.decided && self.open.step == 0) {
             return self.skip(&mut step, reason, model_reply.reply.usage, now);
         }
@@ -72,7 +72,7 @@ impl Cycle {
     }
 
     /// Gives each call its id and refuses those that cannot be run.
-    fn plan(&self, step: &Step, model_reply: &ModelReply) -> Vec<PlannedCall> {
+    fn plan(&self, step: &Step, model_reply: &ModelReply, now: Timestamp) -> Vec<PlannedCall> {
         // If the reply was cut, its last call may be incomplete.
         let cut = match model_reply.reply.stop {
             StopReason::End => None,
@@ -82,7 +82,7 @@ impl Cycle {
         let parts = &model_reply.reply.parts;
         let mut verdicts = model_reply.verdicts.iter();
         let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
-        let (guard, mut exposure) = (self.pinned.config.guard, self.exposure(step));
+        let mut exposure = self.exposure(step);
         for (position, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
             let known = |name: &str| self.pinned.setup.tools.iter().any(|tool| tool.name == name);
@@ -90,6 +90,7 @@ impl Cycle {
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
             let index = planned.len();
             let spec = self.pinned.setup.tools.iter().find(|tool| tool.name == name);
+            let mut asked = None;
             let refusal = if let Some(cut) = cut.filter(|_| position + 1 == parts.len()) {
                 Some(cut.to_owned())
             } else if index >= limits::CALLS_PER_STEP {
@@ -97,14 +98,20 @@ impl Cycle {
             } else if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
                 Some(format!("the arguments must be at most {} bytes", limits::ARGUMENTS_MAX_BYTES))
             } else {
-                let refusal =
-                    |spec| step.gated(name).or(verdict.err()).or_else(|| exposure.refusal(guard, spec));
-                spec.map_or_else(|| Some(self.unknown_tool(name)), refusal)
+                match spec {
+                    None => Some(self.unknown_tool(name)),
+                    Some(spec) => step.gated(name).or(verdict.err()).or_else(|| {
+                        let found = self.asked(spec, &arguments, exposure, now);
+                        found.map(|found| asked = found).err()
+                    }),
+                }
             };
-            let runs_detached = refusal.is_none() && spec.is_some_and(runs_detached);
+            let deferred = asked.as_ref().is_some_and(|asked| asked.deferred);
+            let runs_detached = refusal.is_none() && (deferred || spec.is_some_and(runs_detached));
             let refusal = refusal.or_else(|| if runs_detached { too_many_detached(detached) } else { None });
             detached += usize::from(runs_detached);
-            if let Some(spec) = spec.filter(|_| refusal.is_none()) {
+            // A call that waits counts once it is approved.
+            if let Some(spec) = spec.filter(|_| refusal.is_none() && asked.is_none()) {
                 exposure.used = exposure.used.with(spec.labels);
             }
             // Our own words, which add nothing to what the cycle has read.
@@ -120,11 +127,13 @@ impl Cycle {
                     arguments: stored_arguments(&arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
-                    runner: match spec.and_then(|spec| spec.worker.as_ref()) {
-                        Some(_) => Runner::Worker,
-                        None => Runner::Node,
+                    runner: match spec {
+                        Some(spec) if spec.worker.is_some() => Runner::Worker,
+                        Some(spec) if spec.name == names::ASK_PERSON => Runner::Person,
+                        Some(_) | None => Runner::Node,
                     },
                     claim: None,
+                    approval: asked.filter(|_| outcome.is_none()).map(|asked| asked.approval),
                     awaited: !runs_detached || outcome.is_some(),
                     state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
                     outcome,
@@ -136,9 +145,10 @@ impl Cycle {
         planned
     }
 
-    /// What the outward tools do that this decision calls, refused calls left out.
+    /// What the outward tools do that this decision calls, refused calls and those that wait for a person left out.
     fn used_by(&self, decision: &Decision) -> ToolLabels {
-        let run = decision.calls.iter().map(|call| &call.row).filter(|row| row.outcome.is_none());
+        let runs = |row: &&CallRow| row.outcome.is_none() && row.approval.is_none();
+        let run = decision.calls.iter().map(|call| &call.row).filter(runs);
         let specs = run.filter_map(|row| self.pinned.setup.tools.iter().find(|tool| tool.name == row.tool));
         specs.fold(ToolLabels::default(), |used, spec| used.with(spec.labels))
     }
@@ -498,7 +508,10 @@ pub(super) fn outcomes(rows: &[&CallRow]) -> ModelMessage {
     let parts = rows
         .iter()
         .map(|row| {
-            let outcome = row.outcome.clone().unwrap_or_else(|| Outcome::error("no outcome"));
+            let mut outcome = row.outcome.clone().unwrap_or_else(|| Outcome::error("no outcome"));
+            if let Some(remark) = row.remark().filter(|_| outcome.status != OutcomeStatus::Pending) {
+                outcome.text = format!("{remark}\n{}", outcome.text);
+            }
             Part::ToolResult {
                 id: row.id.clone(),
                 name: row.tool.clone(),

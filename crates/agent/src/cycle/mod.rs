@@ -19,6 +19,7 @@
 //! stored layers alone, so every prefix of the commits is a valid start (invariant 7).
 
 mod acting;
+mod asking;
 mod attempts;
 mod begin;
 mod close;
@@ -68,7 +69,7 @@ use crate::limits;
 use crate::port::{Done, ModelError, ToolError};
 use crate::prepare::{self, Unread};
 use crate::prompt::Prompt;
-use crate::tool::names;
+use crate::tool::{ToolLabels, names};
 
 /// One activation of one agent.
 #[derive(Debug)]
@@ -287,8 +288,12 @@ impl Cycle {
             return;
         };
         self.outside.looked(&news);
+        for asked in news.granted.iter().filter_map(|row| row.approval.as_ref()) {
+            self.life.used = self.life.used.with(ToolLabels::from_bits(asked.labels));
+        }
         if let State::Acting(acting) = &mut self.state {
             acting.answered(news.answered);
+            acting.granted(news.granted);
         }
         if let Some(facts) = news.facts {
             self.outside.facts = Arc::new(facts);

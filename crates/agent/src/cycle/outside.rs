@@ -91,6 +91,11 @@ impl Outside {
         (shows_what_waits && new) || self.glance.facts_rev != self.facts.rev
     }
 
+    /// How often calls of the step were answered from outside, as last seen.
+    pub(super) fn answered(&self) -> u32 {
+        self.glance.answered
+    }
+
     /// Whether calls of the step were answered from outside since the news was read.
     pub(super) fn has_answers(&self) -> bool {
         self.glance.answered > 0 && self.glance.answered != self.seen.answered

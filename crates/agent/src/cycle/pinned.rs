@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{Outside, Overfull, Setup};
+use crate::approval::ApprovalRule;
 use crate::config::{AgentConfig, Example, SummaryBy};
 use crate::entity::Entity;
 use crate::entry::{Entry, EntryKind};
@@ -34,6 +35,8 @@ pub(super) struct Pinned {
     pub(super) fixed_tokens: u64,
     /// Milliseconds that the open cycle's earlier activations were awake.
     pub(super) awake_before: u64,
+    /// Its calls that need no approval for a time.
+    pub(super) rules: Vec<ApprovalRule>,
 }
 
 /// The life row that the next commit will find, without the open cycle.
@@ -56,13 +59,24 @@ impl Pinned {
         config: Arc<AgentConfig>,
         setup: Setup,
         awake_before: u64,
+        rules: Vec<ApprovalRule>,
     ) -> Self {
         let system = workspace::system(&entity, &config, &setup.tools);
         let examples = examples(&config.examples);
         let tools: u64 = setup.tools.iter().map(|tool| u64::from(tool.tokens())).sum();
         let shown: u64 = examples.iter().map(|entry| u64::from(entry.tokens)).sum();
         let fixed_tokens = u64::from(tokens::estimate(&system)) + shown + tools;
-        Self { agent, entity, config, setup, system: system.into(), examples, fixed_tokens, awake_before }
+        Self {
+            agent,
+            entity,
+            config,
+            setup,
+            system: system.into(),
+            examples,
+            fixed_tokens,
+            awake_before,
+            rules,
+        }
     }
 
     /// What the workspace shows in this moment: in a small window less of it.

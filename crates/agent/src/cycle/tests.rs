@@ -1,6 +1,7 @@
 //! Tests of the machine without a runtime: each test acts as the driver and checks the commits.
 
 mod added_events;
+mod approvals;
 mod awareness;
 mod blame;
 mod canceling;
@@ -114,6 +115,7 @@ fn activation(waiting: Vec<Waiting>) -> Activation {
         view: View::whole(),
         window: Window::Loaded(Vec::new()),
         calls: Vec::new(),
+        rules: Vec::new(),
         waiting,
         recent: Vec::new(),
         died: false,
@@ -130,6 +132,10 @@ fn begin_with(activation: Activation) -> Cycle {
 
 /// `panicked`: whether the activation before it panicked.
 fn begin_after(activation: Activation, panicked: bool) -> Cycle {
+    begin_at(activation, panicked, at(1_000))
+}
+
+fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
     let tools = vec![
         tool(names::SKIP, Effect::Inward),
         tool(names::DONE, Effect::Inward),
@@ -155,8 +161,7 @@ fn begin_after(activation: Activation, panicked: bool) -> Cycle {
         Window::Unchanged => Vec::new(),
     };
     let (others, new_cycle) = (Vec::new(), CycleId(Uuid::from_u128(50)));
-    let setup = Setup { tools: tools.into(), model, others, new_cycle, panicked };
-    Cycle::begin(activation, window, setup, at(1_000))
+    Cycle::begin(activation, window, Setup { tools: tools.into(), model, others, new_cycle, panicked }, now)
 }
 
 fn begin(waiting: Vec<Waiting>) -> Cycle {
@@ -212,8 +217,7 @@ fn succeeds(_: &CallRow) -> Result<Done, ToolError> {
     Ok(Done { outcome: Outcome::ok("done"), inward: Inward::default() })
 }
 
-/// Drives the machine until it calls the model, finishes or waits. Commits succeed, and each reports the events of
-/// `waits` that are left. Returns the commits and the next request.
+/// Drives the machine until it calls the model, finishes or waits. Commits succeed; each reports what of `waits` is left.
 fn drive_as(
     cycle: &mut Cycle,
     waits: &[Waiting],

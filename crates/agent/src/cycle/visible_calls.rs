@@ -1,4 +1,4 @@
-//! Calls of visible tools as messages in a space. The store writes each message with its decision and keeps it
+//! Calls of visible tools, and calls that wait for a person, as messages in a space. The store writes each message with its decision and keeps it
 //! in step with its call row.
 
 use jiff::Timestamp;
@@ -22,7 +22,8 @@ impl Cycle {
         self.pinned.setup.tools.iter().filter(|spec| spec.visible).map(|spec| spec.name.clone()).collect()
     }
 
-    /// The messages of the decision's visible calls, each in the space that is active at that call.
+    /// The messages of the decision's visible calls, each in the space that is active at that call, and the cards of those that
+    /// wait for a person.
     pub(super) fn shown(&self, step: &Step, decision: &Decision, now: Timestamp) -> Vec<NewMessage> {
         let visible = self.visible_tools();
         let mut active = self.life.active_space;
@@ -32,11 +33,11 @@ impl Cycle {
         let mut shown = Vec::new();
         for call in &decision.calls {
             active = call.inward.active_space.or(active);
-            let Some(space) =
-                self.outside.facts.default_space(active).filter(|_| visible.contains(&call.row.tool))
-            else {
-                continue;
+            let space = match &call.row.approval {
+                Some(asked) => asked.space,
+                None => self.outside.facts.default_space(active).filter(|_| visible.contains(&call.row.tool)),
             };
+            let Some(space) = space else { continue };
             shown.push(NewMessage {
                 id: MessageId::of_call(&call.row.id),
                 space,

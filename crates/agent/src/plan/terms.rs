@@ -217,6 +217,11 @@ pub(super) fn span(key: &'static str, text: &str, least: u64) -> Result<u64, Bad
     if ms > limits::PLAN_AHEAD_MAX_MS { Err(BadPlan::TooFar) } else { Ok(ms) }
 }
 
+/// A span as people write it, in milliseconds.
+pub fn span_ms(key: &'static str, text: &str) -> Result<u64, BadPlan> {
+    span(key, text, 1)
+}
+
 /// Times are stored in milliseconds.
 fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)

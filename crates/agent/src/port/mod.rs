@@ -1,6 +1,7 @@
 //! The ports: what the rules and the runtime need from the outside world. One trait per file. They are `dyn` traits
 //! with boxed futures: next to model calls that take seconds, virtual calls cost nothing.
 
+mod approvals;
 mod bus;
 mod calls;
 mod clock;
@@ -15,6 +16,7 @@ mod targets;
 mod tool;
 mod tool_book;
 
+pub use approvals::{ApprovalFilter, Approvals, AskedCall, Lapsed, PersonAnswer, PersonAnswered};
 pub use bus::{Bus, Delivered, Listener, Published};
 pub use calls::{CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, WorkerCall};
 pub use clock::{Clock, Ids};

@@ -172,8 +172,12 @@ fn named(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Vec<Arc<dyn Tool>>
     let names = toolbox.names().into_iter().filter(has);
     let mut tools: Vec<Arc<dyn Tool>> = names.filter_map(|name| toolbox.tool(&name)).collect();
     let listed = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
-    // Outcomes of inward tools are bounded.
-    if tools.iter().any(|tool| tool.spec().effect != Effect::Inward) && !listed(names::READ_OUTCOME) {
+    // Outcomes of inward tools and of people are bounded.
+    let reaches_out = |tool: &Arc<dyn Tool>| {
+        let spec = tool.spec();
+        spec.effect != Effect::Inward && spec.name != names::ASK_PERSON
+    };
+    if tools.iter().any(reaches_out) && !listed(names::READ_OUTCOME) {
         tools.extend(toolbox.tool(names::READ_OUTCOME));
     }
     tools
@@ -206,6 +210,10 @@ pub trait Toolbox: Send + Sync {
     /// Reads and checks the declaration in the text of a file.
     fn read_file(&self, _text: &str) -> Result<DeclaredTool, Vec<String>> {
         Err(vec!["this server takes no declared tools".to_owned()])
+    }
+    /// Whether a value fits a JSON Schema; the error is for whoever wrote the value.
+    fn fits(&self, _schema: &Value, _value: &Value) -> Result<(), String> {
+        Err("this server checks no forms".to_owned())
     }
     /// Names of the MCP servers in the settings.
     fn servers(&self) -> Vec<String> {

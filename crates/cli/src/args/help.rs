@@ -23,8 +23,20 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Manage",
         &[
-            "agents", "memories", "plans", "tools", "mcp", "hooks", "targets", "secrets", "guard", "spaces",
-            "entities", "keys", "dead",
+            "agents",
+            "memories",
+            "plans",
+            "approvals",
+            "tools",
+            "mcp",
+            "hooks",
+            "targets",
+            "secrets",
+            "guard",
+            "spaces",
+            "entities",
+            "keys",
+            "dead",
         ],
     ),
     ("Data", &["backup", "restore", "verify", "index", "export", "import"]),
@@ -51,6 +63,12 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["memories"], "viv memories ada"),
     (&["memories", "set"], "viv memories ada set city Rome"),
+    (&["approvals"], "viv approvals list"),
+    (
+        &["approvals", "answer"],
+        "viv approvals answer CALL approve --reason \"in budget\"\n  \
+         viv approvals answer CALL --text \"the blue one\"",
+    ),
     (&["plans"], "viv plans list ada"),
     (
         &["plans", "add"],

@@ -1,5 +1,6 @@
 //! The whole command line. Scripts rely on the names here. This module only defines; it does nothing.
 
+mod approvals;
 mod dead;
 mod help;
 mod hooks;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use approvals::{AnswerArgs, ApprovalsVerb};
 pub(crate) use dead::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use help::{WELCOME, command};
 pub(crate) use hooks::{AddHookArgs, HooksArgs, HooksVerb, SendHookArgs};
@@ -115,6 +117,9 @@ pub(crate) enum Command {
     /// List, set or delete an agent's plans: when it is woken, and what it does then
     #[command(subcommand)]
     Plans(PlansVerb),
+    /// List, show and answer calls that wait for people; list and delete rules
+    #[command(subcommand)]
+    Approvals(ApprovalsVerb),
     /// Search all that an agent ever saw, wrote or remembers, and the messages of its spaces
     Recall(SearchArgs),
     /// List the tools that agents can have; declare, show, try or remove one

@@ -1,6 +1,7 @@
 //! The commands: each is a function that returns the exit code.
 
 pub(crate) mod agents;
+pub(crate) mod approvals;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod dead;

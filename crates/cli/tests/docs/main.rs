@@ -58,6 +58,7 @@ pages! {
     first_ten_minutes = "docs/first-ten-minutes.md";
     agents = "docs/agents.md";
     memory = "docs/memory.md";
+    approvals = "docs/approvals.md";
     plans = "docs/plans.md";
     webhooks = "docs/webhooks.md";
     scenarios = "docs/scenarios.md";

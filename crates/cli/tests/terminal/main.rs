@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
+mod approvals;
 mod background;
 mod chat;
 mod client_crate;

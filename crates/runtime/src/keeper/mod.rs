@@ -184,6 +184,7 @@ impl KeeperLoop {
                 }
                 Event::Signal(Signal::Answered(call)) => self.node_context.detached.drop_call(&call),
                 Event::Signal(Signal::Planned(at)) => self.sweep_at(at),
+                Event::Signal(Signal::Granted) => self.next_sweep = self.clock_ms(),
                 Event::Tick => self.tick().await,
                 Event::StoreRecovered => {
                     self.node_context.ports.live.store_refuses(None);

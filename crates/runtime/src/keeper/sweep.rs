@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{Due, StoreError};
+use agent::port::{Due, Lapsed, StoreError};
 use agent::waits;
 use jiff::Timestamp;
 
@@ -40,11 +40,40 @@ impl KeeperLoop {
                 self.next_sweep = self.clock_ms() + limits::STORE_PROBE_MS;
             }
         }
+        self.lapse(now).await;
         self.find_due().await;
         if self.due_cursor.is_some() {
             self.sweep_soon();
         }
         self.take_up().await;
+    }
+
+    /// Reminds people of what waits for them, and ends what nobody has answered in time.
+    async fn lapse(&mut self, now: Timestamp) {
+        let approvals = Arc::clone(&self.node_context.ports.approvals);
+        let lapse = async {
+            let mut lapsed = Vec::new();
+            if approvals.next_lapse().await?.is_some_and(|at| at <= now) {
+                lapsed = approvals.lapse(now, limits::APPROVALS_LAPSED_MAX).await?;
+            }
+            Ok::<_, StoreError>((lapsed, approvals.next_lapse().await?))
+        };
+        match lapse.await {
+            Ok((lapsed, next)) => {
+                // What stays due belongs to quarantined agents.
+                let next = next.filter(|at| *at > now || !lapsed.is_empty());
+                for Lapsed { agent, notifications, expired, .. } in lapsed {
+                    self.node_context.node.notify(notifications);
+                    if expired {
+                        self.recheck(agent);
+                    }
+                }
+                if let Some(at) = next {
+                    self.sweep_at(at);
+                }
+            }
+            Err(error) => tracing::error!(%error, "cannot read what waits for people from the store"),
+        }
     }
 
     /// Queues one page of due agents, after the page before; after the last page it begins again. So agents that

@@ -19,6 +19,7 @@ mod goals;
 mod inbox;
 mod injections;
 mod outage;
+mod people;
 mod plans;
 mod poison;
 mod prefix;

@@ -9,7 +9,7 @@ use super::value::{self, Reader};
 use super::{listed, quoted_whole, section};
 use crate::bounds;
 use crate::flaw::{FileFlaw, FilePosition, shown};
-use crate::scene::{Amount, ProviderState, Room, Server, StoryAction, StoryEvent, When};
+use crate::scene::{Amount, PersonReply, ProviderState, Room, Server, StoryAction, StoryEvent, When};
 use crate::yaml::{Is, YamlKey, YamlNode};
 
 /// The sentences of a story.
@@ -21,6 +21,9 @@ const SENTENCES: &[&str] = &[
     "AGENT is suspended",
     "AGENT is resumed",
     "AGENT is canceled",
+    "WHO approves TOOL of AGENT",
+    "WHO refuses TOOL of AGENT: REASON",
+    "WHO answers AGENT: ANSWER",
     "the server stops",
     "the server is killed",
     "the server starts",
@@ -187,6 +190,18 @@ impl Reader<'_> {
                 let service = (*service).to_owned();
                 return Some(StoryAction::Calls { service, agent, payload, id: id.map(str::to_owned) });
             }
+            [who, "refuses", tool, "of", agent] => {
+                let reason = self.text(value, "the reason")?;
+                let tool = Some((*tool).to_owned());
+                return self.answers(key, (who, agent), tool, PersonReply::Refuses(reason), cast);
+            }
+            [who, "answers", agent] => {
+                return self.answers(key, (who, agent), None, PersonReply::Says(value.json()), cast);
+            }
+            [who, "approves", tool, "of", agent] => {
+                let tool = Some((*tool).to_owned());
+                self.answers(key, (who, agent), tool, PersonReply::Approves, cast)?
+            }
             [who, "joins", space] => {
                 let (who, space) = self.who_where(key.place, who, space, cast, now, false)?;
                 let room = now.rooms.iter_mut().find(|room| room.name == space);
@@ -214,6 +229,25 @@ impl Reader<'_> {
             self.wrong(value.place, format!("wanted no value after `{}:`", shown(&key.text)));
         }
         Some(what)
+    }
+
+    /// A person answers an agent. Agents answer nothing.
+    fn answers(
+        &mut self,
+        key: &YamlKey,
+        (who, agent): (&str, &str),
+        tool: Option<String>,
+        reply: PersonReply,
+        cast: &Cast,
+    ) -> Option<StoryAction> {
+        let who = self.known(key.place, "person or agent", who, &cast.actors)?;
+        let agent = self.agent(key, agent, cast)?;
+        if cast.agents.contains(&who) {
+            let message = format!("`{who}` is an agent, and only people answer what waits for a person");
+            self.wrong(key.place, message);
+            return None;
+        }
+        Some(StoryAction::Answers { who, agent, tool, reply })
     }
 
     fn agent(&mut self, key: &YamlKey, name: &str, cast: &Cast) -> Option<String> {

@@ -3,7 +3,7 @@
 use super::*;
 use agent::config::WakeOn;
 
-use crate::scene::{Act, Amount, Condition, Expected, Room, Server, StoryAction, When};
+use crate::scene::{Act, Amount, Condition, Expected, PersonReply, Room, Server, StoryAction, When};
 
 fn tools() -> Vec<String> {
     ["send_message", "read_messages", "set_memories", "skip", "done"].map(str::to_owned).to_vec()
@@ -73,6 +73,31 @@ fn a_complete_file_is_read() {
     let Expected::Said { words, times, .. } = &scenario.expect[0].what else { panic!() };
     assert_eq!((words.equals.as_deref(), *times), (Some("4"), Amount::AtMost(2)));
     assert_eq!(scenario.expect[0].sentence, "ada said in ops");
+}
+
+#[test]
+fn people_answer_agents_and_agents_answer_nobody() {
+    let story = "  - husam approves pay of ada\n  - husam refuses pay of ada: too dear\n  - husam answers ada: {n: 3}\n";
+    let scenario = read(file(story, ANSWER).as_bytes(), &tools()).unwrap();
+    let answers = |tool: Option<&str>, reply| StoryAction::Answers {
+        who: "husam".into(),
+        agent: "ada".into(),
+        tool: tool.map(str::to_owned),
+        reply,
+    };
+    let what: Vec<StoryAction> = scenario.story.iter().flat_map(|event| event.what.clone()).collect();
+    assert_eq!(
+        what,
+        [
+            answers(Some("pay"), PersonReply::Approves),
+            answers(Some("pay"), PersonReply::Refuses("too dear".into())),
+            answers(None, PersonReply::Says(serde_json::json!({"n": 3}))),
+        ]
+    );
+    let again = read(crate::write::written(&scenario).as_bytes(), &tools()).unwrap();
+    assert_eq!(again.story.iter().flat_map(|event| event.what.clone()).collect::<Vec<_>>(), what);
+    let wrong = flaws(&file("  - ada approves pay of ada\n", ANSWER));
+    assert!(wrong.iter().any(|flaw| flaw.contains("only people answer")), "{wrong:?}");
 }
 
 fn time(ms: u64) -> std::time::Duration {

@@ -7,7 +7,7 @@ use agent::config::AgentConfig;
 use agent::entity::handle;
 use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
-use agent::life::Standing;
+use agent::life::{IdleReason, Standing};
 use agent::limits;
 use agent::port::{AgentCard, AgentTools, Denial, KnownRequest, RegistryError, StoreError};
 use agent::update::AgentState;
@@ -365,6 +365,9 @@ pub(crate) fn current_state(app: &AppState, card: &AgentCard, now: Timestamp) ->
     match card.idle_reason.zip(not_before) {
         _ if card.damage.is_some() => asleep(Some("damaged"), None),
         _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
+        Some((IdleReason::Person, _)) => {
+            CurrentState { reason: Some(IdleReason::Person.as_str()), ..in_state(AgentState::Paused) }
+        }
         Some((reason, until)) => asleep(Some(reason.as_str()), live.idle_reason(card.id, until)),
         None => match live.waiting_for(card.id) {
             Some(wait) => {

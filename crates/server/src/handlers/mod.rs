@@ -9,6 +9,7 @@ use crate::problem::Problem;
 use crate::routes::Routes;
 
 pub(crate) mod agents;
+mod approvals;
 mod calls;
 mod entities;
 mod events;
@@ -28,6 +29,35 @@ mod targets;
 mod tools;
 mod workers;
 
+/// Adds the routes of calls that wait for people.
+fn people(routes: Routes) -> Routes {
+    use crate::problem::Code::{
+        AgentRetired, AnsweredAlready, BadAnswer, CallChanged, CallOver, NotAsked, NotFound, NotHuman,
+        NotYours, SenderRefused,
+    };
+    use Access::{Admin, Person};
+    routes
+        .add(Person, doc!(approvals::list_approvals), &[NotFound])
+        .add(Person, doc!(approvals::get_approval), &[])
+        .add(
+            Person,
+            doc!(approvals::answer),
+            &[
+                BadAnswer,
+                AnsweredAlready,
+                NotAsked,
+                CallChanged,
+                CallOver,
+                NotYours,
+                NotHuman,
+                SenderRefused,
+                AgentRetired,
+            ],
+        )
+        .add(Admin, doc!(approvals::list_rules), &[NotFound])
+        .add(Admin, doc!(approvals::delete_rule), &[])
+}
+
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
@@ -38,7 +68,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
-    targets(hooks(routes))
+    targets(hooks(people(routes)))
         .add(Public, doc!(meta::health), &[])
         .add(Public, doc!(meta::ready), &[])
         .add(Public, doc!(meta::document), &[])

@@ -300,8 +300,8 @@ pub async fn an_urgent_message_of_the_requester_is_shown_in_full(b: Backend) {
     assert_eq!((news.glance.waiting, news.glance.urgent, urgent), (4, true, vec!["elsewhere", "stop!"]));
 }
 
-/// A call that cannot be repeated does not start after an urgent message of the requester. Messages of others
-/// and messages that are not urgent do not stop it.
+/// A call that cannot be repeated does not start after an urgent message of the requester. Messages of others, messages that are
+/// not urgent, and those from before a person has approved the call do not stop it.
 pub async fn a_start_with_a_barrier_is_refused_after_an_urgent_message_of_the_requester(b: Backend) {
     let w = world(b).await;
     w.post(w.family, "deploy").await;
@@ -320,7 +320,11 @@ pub async fn a_start_with_a_barrier_is_refused_after_an_urgent_message_of_the_re
     let mut start = driver.changes(CommitKind::Start);
     start.barrier = true;
     assert_eq!(w.commit(driver.lease, start.clone()).await, CommitOutcome::Barred);
-    start.barrier = false;
+    let posted = w.news(driver.lease).await.urgent.pop().unwrap().event.at;
+    let approved = |ms| Some(posted.checked_add(jiff::SignedDuration::from_millis(ms)).unwrap());
+    start.barrier_since = approved(0);
+    assert_eq!(w.commit(driver.lease, start.clone()).await, CommitOutcome::Barred);
+    start.barrier_since = approved(1);
     driver.commit(&w, start).await;
 }
 

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a promise that is not kept is a failed test")]
 
 pub mod accept;
+pub mod approvals;
 pub mod canceling;
 pub mod commit;
 pub mod continued;
@@ -33,12 +34,16 @@ mod world;
 
 use std::sync::Arc;
 
-use agent::port::{BoxFuture, Calls, HookBook, Lookup, Reader, Registry, Store, TargetBook, ToolBook};
+use agent::port::{
+    Approvals, BoxFuture, Calls, HookBook, Lookup, Reader, Registry, Store, TargetBook, ToolBook,
+};
 
 /// A store under test: all its ports, and how to close and reopen it.
 pub struct Backend {
     /// The durable state of running agents.
     pub store: Arc<dyn Store>,
+    /// Calls that wait for people.
+    pub approvals: Arc<dyn Approvals>,
     /// Answers to tool calls.
     pub calls: Arc<dyn Calls>,
     /// What an agent may read.
@@ -179,6 +184,18 @@ macro_rules! contract_tests {
             canceling::a_canceled_call_that_no_cycle_waits_for_becomes_an_event,
             canceling::a_visible_call_shows_that_it_is_canceled,
             canceling::only_calls_without_an_outcome_are_listed_as_open,
+            approvals::one_answer_to_a_call_counts,
+            approvals::only_those_who_may_answer_a_call_do,
+            approvals::an_approval_makes_its_agent_due_and_is_seen_in_a_glance,
+            approvals::a_pause_that_comes_after_its_answer_ends_at_once,
+            approvals::a_refusal_is_the_outcome_of_its_call_and_the_card_says_so,
+            approvals::a_late_call_is_found_only_after_its_approval,
+            approvals::a_late_refusal_and_an_expiry_are_events,
+            approvals::people_are_reminded_once_and_what_nobody_answers_ends,
+            approvals::what_is_canceled_waits_for_nobody,
+            approvals::an_answer_to_a_question_is_its_outcome,
+            approvals::rules_are_kept_with_the_answer_that_gives_them,
+            approvals::what_waits_for_people_is_listed,
             detached::a_detached_call_is_found_taken_over_and_answered_by_an_event,
             detached::a_detached_call_is_no_longer_awaited,
             detached::an_answer_before_the_detachment_is_reported_once,
@@ -255,6 +272,7 @@ macro_rules! durable_contract_tests {
             hooks::hooks_and_their_log_are_kept_and_survive_a_restart,
             targets::targets_and_what_waits_for_them_survive_a_restart,
             tools::declared_tools_are_kept_by_name_and_survive_a_restart,
+            approvals::what_waits_for_a_person_survives_a_crash,
             durable::accepted_messages_and_events_survive_a_crash,
             durable::an_id_is_recognized_even_after_years_and_restarts,
             durable::a_restart_ends_a_backoff_for_a_provider,

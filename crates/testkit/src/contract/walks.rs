@@ -228,6 +228,7 @@ impl<'a> Walk<'a> {
             tool_version: "1".into(),
             runner: Runner::Node,
             claim: None,
+            approval: None,
             awaited: true,
             state: CallState::Planned,
             outcome: None,

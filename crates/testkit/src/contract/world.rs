@@ -307,6 +307,7 @@ impl CycleDriver {
             tool_version: "1".into(),
             runner: Runner::Node,
             claim: None,
+            approval: None,
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok("sent")),

@@ -20,6 +20,7 @@ fn with(outcome: Option<Outcome>) -> World {
         tool_version: "1".into(),
         runner: Runner::Node,
         claim: None,
+        approval: None,
         awaited: true,
         state: CallState::Done,
         outcome,

@@ -53,7 +53,7 @@ fn the_space_of_a_message_comes_before_its_text() {
 #[test]
 fn prebuilt_tools_are_inward_and_invisible() {
     let kit = tools::prebuilt();
-    for name in kit.names() {
+    for name in kit.names().into_iter().filter(|name| name != agent::tool::names::ASK_PERSON) {
         let spec = kit.tool(&name).unwrap().spec().clone();
         assert_eq!((spec.effect, spec.visible, spec.version.as_str()), (Effect::Inward, false, "1"));
     }

@@ -36,17 +36,20 @@ fn decide(
     reply_with(&mut cycle, calls.iter().map(|name| call(name)).collect()).0
 }
 
+/// The calls that the guard refuses, or of which it asks a person.
 fn refused(commits: &[Changes]) -> Vec<&str> {
     let rows = commits.iter().flat_map(|commit| &commit.calls);
     rows.filter(|row| {
-        row.outcome.as_ref().is_some_and(|outcome| outcome.text.starts_with("refused by the guard"))
+        row.waits_for_person()
+            || row.outcome.as_ref().is_some_and(|outcome| outcome.text.starts_with("refused by the guard"))
     })
     .map(|row| row.tool.as_str())
     .collect()
 }
 
 #[test]
-fn a_call_that_lets_strangers_text_private_data_and_a_way_out_meet_is_refused_and_not_counted_as_used() {
+fn a_call_that_lets_strangers_text_private_data_and_a_way_out_meet_needs_a_person_and_is_not_counted_as_used()
+{
     let both = ["crm", "mail"];
     let after_private = decide(&json!({}), activation(from_outside()), &[ToolLabel::Private], &both);
     assert_eq!(refused(&after_private), ["mail"]);

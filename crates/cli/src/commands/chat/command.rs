@@ -6,17 +6,26 @@ pub(crate) enum Line<'a> {
     Help,
     Who,
     Cancel,
+    /// Approves the call that waits here.
+    Approve,
+    /// Refuses it, for this reason.
+    Refuse(&'a str),
+    /// Answers the question that waits here.
+    Answer(&'a str),
     Quit,
     Unknown(&'a str),
 }
 
 /// The commands, for completion.
-pub(crate) const COMMANDS: [&str; 4] = ["/cancel", "/help", "/quit", "/who"];
+pub(crate) const COMMANDS: [&str; 7] =
+    ["/answer", "/approve", "/cancel", "/help", "/quit", "/refuse", "/who"];
 
 pub(crate) const HELP: &str = "\
 Enter posts what you type in the space, also while an agent works
 /who     list the members and what they do
 /cancel  cancel what agents do here (or Ctrl-C while they work)
+/approve approve the call that waits for people here; /refuse REASON refuses it
+/answer  answer the question that waits here: /answer TEXT
 /quit    quit (or Ctrl-D, or Ctrl-C twice)
 //text   post a text that begins with a slash
 Alt-Enter starts a new line, Tab completes commands and names
@@ -33,12 +42,23 @@ impl<'a> Line<'a> {
             "help" | "h" | "?" => Self::Help,
             "who" | "w" => Self::Who,
             "cancel" | "c" => Self::Cancel,
+            "approve" => Self::Approve,
             "quit" | "q" | "exit" => Self::Quit,
-            // Text such as `/etc/hosts is missing` is posted, not read as a command.
-            other if other.contains([' ', '/', '\n']) => Self::Say(line),
-            other => Self::Unknown(other),
+            other => match (word(other, "refuse"), word(other, "answer")) {
+                (Some(reason), _) => Self::Refuse(reason),
+                (None, Some(answer)) => Self::Answer(answer),
+                // Text such as `/etc/hosts is missing` is posted, not read as a command.
+                (None, None) if other.contains([' ', '/', '\n']) => Self::Say(line),
+                (None, None) => Self::Unknown(other),
+            },
         }
     }
+}
+
+/// What follows that command, if it is that command.
+fn word<'a>(line: &'a str, command: &str) -> Option<&'a str> {
+    let rest = line.strip_prefix(command)?;
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
 }
 
 #[cfg(test)]
@@ -52,6 +72,9 @@ mod tests {
         assert_eq!(Line::read("/quti"), Line::Unknown("quti"));
         assert_eq!(Line::read("//quit"), Line::Say("/quit"));
         assert_eq!(Line::read("/etc/hosts is missing"), Line::Say("/etc/hosts is missing"));
+        assert_eq!(Line::read("/refuse too dear"), Line::Refuse("too dear"));
+        assert_eq!(Line::read("/answer the blue one"), Line::Answer("the blue one"));
+        assert_eq!(Line::read("/refused it"), Line::Say("/refused it"));
     }
 
     #[test]

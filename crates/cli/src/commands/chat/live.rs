@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use ratatui::crossterm::event::Event;
 use tokio::sync::mpsc;
 
+use super::answer::{self, Reply};
 use super::command::{COMMANDS, HELP, Line};
 use super::editor::{Editor, EditorAction};
 use super::terminal::{Bottom, SingleKeys, keyboard, size};
@@ -207,6 +208,9 @@ impl Chat {
                 self.follower.log.remark("(no agent is working now)")
             }
             Line::Cancel => self.cancel(),
+            Line::Approve => self.reply(Reply::Approve),
+            Line::Refuse(reason) => self.reply(Reply::Refuse(reason.to_owned())),
+            Line::Answer(text) => self.reply(Reply::Answer(text.to_owned())),
             Line::Quit => return false,
             Line::Unknown(command) => {
                 self.follower.log.remark(&format!(
@@ -228,6 +232,14 @@ impl Chat {
                 Err(failure) => Some(one_line(&failure.into())),
             });
         }
+    }
+
+    /// Answers the call that waits for people in this space.
+    fn reply(&self, reply: Reply) {
+        self.ask(async move |client, target| {
+            let answered = answer::take(&client, &target, reply).await;
+            Some(answered.unwrap_or_else(|failure| one_line(&failure)))
+        });
     }
 
     fn who(&self) {

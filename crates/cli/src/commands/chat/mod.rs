@@ -1,5 +1,6 @@
 //! `viv chat`: a conversation in one space.
 
+mod answer;
 mod command;
 mod editor;
 pub(crate) mod flow;

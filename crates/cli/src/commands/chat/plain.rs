@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use agent::limits;
 
+use super::answer::{self, Reply};
 use super::command::{HELP, Line};
 use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
@@ -35,6 +36,16 @@ pub(crate) async fn run(
             Line::Quit => break,
             Line::Help => {
                 HELP.lines().for_each(|line| screen.note(line));
+                continue;
+            }
+            Line::Approve | Line::Refuse(_) | Line::Answer(_) => {
+                let reply = match Line::read(&line) {
+                    Line::Refuse(reason) => Reply::Refuse(reason.to_owned()),
+                    Line::Answer(text) => Reply::Answer(text.to_owned()),
+                    _ => Reply::Approve,
+                };
+                let answered = answer::take(&client, &target, reply).await?;
+                screen.note(&screen.clean_line(&answered));
                 continue;
             }
             Line::Who | Line::Cancel | Line::Unknown(_) => {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use agent::call::OutcomeStatus;
 use agent::event::EventProgress;
 use agent::id::{AgentId, CallId, CycleId, SpaceId};
-use agent::life::IdleUntil;
+use agent::life::{IdleReason, IdleUntil};
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Update};
 use jiff::Timestamp;
@@ -323,7 +323,11 @@ impl Log {
     fn back_off(&mut self, at: Timestamp, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
         // Only operators learn the exact reason.
         let why = why.unwrap_or(rest.reason.description());
-        let text = format!("is backing off: {why}; retries at {}", clock(rest.until, &self.zone));
+        let until = clock(rest.until, &self.zone);
+        let text = match rest.reason {
+            IdleReason::Person => format!("{why}, at most until {until}"),
+            _ => format!("is backing off: {why}; retries at {until}"),
+        };
         self.row(at, agent, &text, Style::Yellow);
     }
 

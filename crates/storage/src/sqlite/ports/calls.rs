@@ -1,6 +1,7 @@
 //! Outcomes from outside the cycle: compare-and-set on the call row, so the first one wins.
 
 use agent::answers::{self, Destination};
+use agent::approval::Approval;
 use agent::call::{CallRow, CallState, Effect, Outcome as Answer};
 use agent::changes::Notifications;
 use agent::event::EventState;
@@ -21,7 +22,9 @@ use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::calls::{self, cause_at, detached, of_agent};
 use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::life::Life;
-use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
+use crate::sqlite::tables::rows::{
+    first, from_json, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none,
+};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::{show, urgent, waits};
 
@@ -77,19 +80,27 @@ impl Calls for Sqlite {
 
 /// What stands in the way of a worker that wants the call. One that has begun, or that no cycle waits for, goes on.
 fn may_be_claimed(db: &Connection, call: &CallId, barrier: bool) -> Outcome<Option<Claimed>> {
-    let sql = "SELECT e.uuid, c.cycle, c.effect FROM call c JOIN entity e ON e.id = c.agent \
+    let sql = "SELECT e.uuid, c.cycle, c.effect, c.approval FROM call c JOIN entity e ON e.id = c.agent \
                WHERE c.id = ? AND c.state = 'planned'";
     let planned = first(db, sql, [&call.0], |row| {
         let effect: String = row.get(2)?;
-        Ok((AgentId(uuid_at(row, 0)?), CycleId(uuid_at(row, 1)?), effect == Effect::Unsafe.as_str()))
+        let approval: Option<String> = row.get(3)?;
+        let approval: Option<Approval> = approval.map(|text| from_json(&text, "an approval")).transpose()?;
+        let approved = approval.and_then(|approval| Some(approval.by?.at));
+        Ok((
+            AgentId(uuid_at(row, 0)?),
+            CycleId(uuid_at(row, 1)?),
+            effect == Effect::Unsafe.as_str(),
+            approved,
+        ))
     })?;
-    let Some((agent, cycle, is_unsafe)) = planned else { return Ok(None) };
+    let Some((agent, cycle, is_unsafe, approved)) = planned else { return Ok(None) };
     let Some(life) = Life::read(db, agent)? else { return Ok(Some(Claimed::Refused)) };
     if !fencing::may_begin(&life.row, cycle) {
         return Ok(Some(Claimed::Refused));
     }
     let held_back =
-        barrier && is_unsafe && urgent::waits_of(db, &life, &urgent::requesters(db, life.agent)?)?;
+        barrier && is_unsafe && urgent::waits_of(db, &life, &urgent::requesters(db, life.agent)?, approved)?;
     Ok(held_back.then_some(Claimed::HeldBack))
 }
 
@@ -105,12 +116,13 @@ struct FoundCall {
     cause: (RootId, u32),
     claim: Option<ClaimId>,
     known: Option<Answer>,
+    remark: Option<String>,
 }
 
-fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
+pub(super) fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
     let FinishedCall { id, outcome, at, claim: by, if_claimed } = answer;
     let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop, c.claim, \
-               c.outcome FROM call c \
+               c.outcome, c.approval, c.arguments FROM call c \
                JOIN entity e ON e.id = c.agent JOIN agent a ON a.id = c.agent JOIN life l ON l.agent = c.agent \
                WHERE c.id = ?";
     let found = first(db, sql, [&id.0], |row| {
@@ -125,9 +137,11 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
             cause: cause_at(row, 7)?,
             claim: uuid_or_none(row, 9)?.map(ClaimId),
             known: calls::answer_or_none(row, 10)?,
+            remark: calls::remark_at(row, 11)?,
         })
     })?;
-    let Some(FoundCall { row, agent, cycle, tool, awaited, open, standing, cause, claim, known }) = found
+    let Some(FoundCall { row, agent, cycle, tool, awaited, open, standing, cause, claim, known, remark }) =
+        found
     else {
         return Ok(None);
     };
@@ -137,8 +151,9 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     let outcome = if_claimed.as_ref().filter(|_| claim.is_some()).unwrap_or(outcome);
     // The outcome of a detached call that goes on is "pending"; its state tells whether the call is over.
     let late = by.is_some() && known.as_ref().is_some_and(answers::answers_unknown);
-    let sql =
-        "UPDATE call SET state = 'done', outcome = ?1, outside = 1 WHERE id = ?2 AND (state <> 'done' OR ?3)";
+    let sql = "UPDATE call SET state = 'done', outcome = ?1, outside = outside | 1, ask_at = NULL, \
+         approval = iif(ask_at IS NULL, approval, json_set(approval, '$.state', 'canceled')) \
+         WHERE id = ?2 AND (state <> 'done' OR ?3)";
     if run(db, sql, params![to_json(outcome)?, id.0, late])? == 0 {
         return Ok(Some(Finish::Already));
     }
@@ -151,7 +166,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         }
         Destination::Inbox => {
             let mut head = Head::read(db, row).map_err(name_agent(agent))?;
-            let event = answers::event(id, tool, outcome, cause, *at, late);
+            let event = answers::event(id, tool, remark, outcome, cause, *at, late);
             admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?
         }
         Destination::Nobody => None,

@@ -1,6 +1,7 @@
 //! The handle of a store, and one file per port, with its helpers in a folder of that name. Each method of a port
 //! is one command or one query. `agent` makes the decisions; `tables` knows how rows are stored.
 
+mod approvals;
 mod calls;
 mod hooks;
 mod lookup;

@@ -2,7 +2,7 @@
 //! `reader/agents`. Cursors are opaque to clients and name the last row of the page.
 
 pub(crate) mod agents;
-mod page;
+pub(crate) mod page;
 mod recent;
 
 use std::sync::Arc;

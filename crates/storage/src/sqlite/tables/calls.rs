@@ -1,6 +1,7 @@
 //! Rows of tool calls: inserted with the decision that made them, updated by their outcomes. `agent` decides what
 //! an outcome means.
 
+use agent::approval::Approval;
 use agent::call::{CallRow, CallState, Effect, Outcome as Answer, Runner};
 use agent::changes::{CallChange, Changes};
 use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
@@ -10,13 +11,14 @@ use agent::port::{DetachedCall, WorkerCall};
 use rusqlite::{Connection, Params, Row, params};
 
 use super::rows::{
-    agent_row, all, bytes, first, from_json, key, key_or_none, run, to_json, u32_at, uuid_at, uuid_or_none,
+    agent_row, all, bytes, first, from_json, key, key_or_none, ms, run, to_json, u32_at, uuid_at,
+    uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged, damaged_agent};
 
 /// Columns of [`call_at`].
-pub(crate) const CALL: &str =
-    "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome, runner, claim";
+pub(crate) const CALL: &str = "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome, runner, claim, \
+    approval";
 
 pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
     let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 9)?);
@@ -32,6 +34,7 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         tool_version: row.get(at + 7)?,
         runner: Runner::try_from(&*runner).map_err(|_| damaged(format!("`{runner}` runs no calls")))?,
         claim: uuid_or_none(row, at + 12)?.map(ClaimId),
+        approval: approval_or_none(row, at + 13)?,
         awaited: row.get(at + 8)?,
         state: CallState::try_from(&*state)
             .map_err(|_| damaged(format!("`{state}` is not a state of a call")))?,
@@ -42,8 +45,8 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
 /// Inserts call rows. An open call stores the root and hop for its answer, which may come after the cycle.
 pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
-               state, arguments, outcome, root, hop, runner) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               state, arguments, outcome, root, hop, runner, approval, ask_at) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for call in &changes.calls {
         let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
@@ -63,6 +66,8 @@ pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()>
             cause.map(|open| key(&open.root.0)),
             cause.map(|open| open.hop),
             call.runner.as_str(),
+            call.approval.as_ref().map(to_json).transpose()?,
+            call.approval.as_ref().and_then(|approval| approval.next_at()).map(ms),
         ];
         run(db, sql, row)?;
     }
@@ -70,10 +75,13 @@ pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()>
 }
 
 /// Updates the states of calls. An outcome is never overwritten: the first answer wins. A call that its cycle
-/// answers counts as awaited; a call that it detaches does not.
+/// answers counts as awaited; a call that it detaches does not. What is over waits for nobody.
 pub(crate) fn change(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
     let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), \
-               awaited = CASE ?1 WHEN 'done' THEN 1 WHEN 'detached' THEN 0 ELSE awaited END \
+               awaited = CASE ?1 WHEN 'done' THEN 1 WHEN 'detached' THEN 0 ELSE awaited END, \
+               ask_at = iif(?1 = 'done', NULL, ask_at), \
+               approval = CASE WHEN ?1 = 'done' AND ask_at IS NOT NULL THEN json_set(approval, '$.state', 'canceled') \
+               WHEN ?1 = 'detached' AND state = 'planned' THEN json_set(approval, '$.late', json('true')) ELSE approval END \
                WHERE id = ?3 AND agent = ?4 AND state <> 'done'";
     for change in changes {
         let outcome = change.outcome.as_ref().map(to_json).transpose()?;
@@ -88,9 +96,11 @@ pub(crate) fn of_step(db: &Connection, agent: i64, open: &OpenCycle) -> Outcome<
     all(db, &sql, params![agent, bytes(open.id.0), open.step], |row| call_at(row, 0))
 }
 
-/// Detached calls, found by the partial index over them.
+/// Detached calls that wait for nobody, found by the partial index over them. What a person approved begins only if its agent
+/// may run.
 pub(crate) const DETACHED: &str = "SELECT e.uuid, c.root, c.hop, c.id FROM call c JOIN entity e ON e.id = c.agent \
-    JOIN agent a ON a.id = c.agent AND a.damage IS NULL WHERE c.state = 'detached' AND c.id > ? ORDER BY c.id LIMIT ?";
+    JOIN agent a ON a.id = c.agent AND a.damage IS NULL AND (c.approval IS NULL OR a.standing = 0) \
+    WHERE c.state = 'detached' AND c.ask_at IS NULL AND c.id > ? ORDER BY c.id LIMIT ?";
 
 /// One call of an agent.
 pub(crate) fn of_agent(db: &Connection, agent: i64, call: &CallId) -> Outcome<Option<CallRow>> {
@@ -123,7 +133,7 @@ pub(crate) fn cause_at(row: &Row<'_>, at: usize) -> Outcome<(RootId, u32)> {
 pub(crate) fn claim(db: &Connection, call: &CallId, claim: ClaimId) -> Outcome<Option<u32>> {
     let sql = "UPDATE call SET claim = ?, attempts = attempts + 1, \
                state = CASE state WHEN 'planned' THEN 'started' ELSE state END \
-               WHERE id = ? AND runner = 'worker' AND state <> 'done' RETURNING attempts";
+               WHERE id = ? AND runner = 'worker' AND state <> 'done' AND ask_at IS NULL RETURNING attempts";
     first(db, sql, params![bytes(claim.0), call.0], |row| u32_at(row, 0))
 }
 
@@ -143,7 +153,7 @@ fn worker_call(db: &Connection, which: &str, values: impl Params) -> Outcome<Opt
          WHERE c.runner = 'worker' AND {which}"
     );
     first(db, &sql, values, |row| {
-        let (agent, times) = (AgentId(uuid_at(row, 13)?), u32_at(row, 14)?);
+        let (agent, times) = (AgentId(uuid_at(row, 14)?), u32_at(row, 15)?);
         Ok(WorkerCall { agent, row: call_at(row, 0)?, times })
     })
 }
@@ -169,21 +179,42 @@ pub(crate) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
     }
 }
 
-/// How many awaited calls of a step were answered from outside the cycle.
+/// A number that grows when awaited calls of a step are answered or approved from outside the cycle.
 pub(crate) fn count_answered(db: &Connection, agent: i64, (cycle, step): (CycleId, u32)) -> Outcome<u32> {
-    let sql = "SELECT count(*) FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    let sql = "SELECT coalesce(sum(outside), 0) FROM call WHERE agent = ? AND cycle = ? AND outside > 0 AND step = ? AND awaited = 1";
     Ok(first(db, sql, params![agent, bytes(cycle.0), step], |row| u32_at(row, 0))?.unwrap_or(0))
 }
 
-/// The outcomes of the calls that [`count_answered`] counts.
+/// The outcomes of the calls that [`count_answered`] counts because they were answered.
 pub(crate) fn answered(
     db: &Connection,
     agent: i64,
     (cycle, step): (CycleId, u32),
 ) -> Outcome<Vec<(CallId, Answer)>> {
     let sql = "SELECT outcome, id FROM call \
-               WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+               WHERE agent = ? AND cycle = ? AND outside > 0 AND outside & 1 AND step = ? AND awaited = 1";
     all(db, sql, params![agent, bytes(cycle.0), step], |row| Ok((CallId(row.get(1)?), answer_at(row, 0)?)))
+}
+
+/// The calls that [`count_answered`] counts because a person has approved them, and that have no outcome.
+pub(crate) fn granted(db: &Connection, agent: i64, (cycle, step): (CycleId, u32)) -> Outcome<Vec<CallRow>> {
+    let sql = format!(
+        "SELECT {CALL} FROM call WHERE agent = ? AND cycle = ? AND outside > 0 AND outside = 2 AND step = ? \
+         AND awaited = 1 AND outcome IS NULL ORDER BY idx"
+    );
+    all(db, &sql, params![agent, bytes(cycle.0), step], |row| call_at(row, 0))
+}
+
+/// What the model reads in front of an outcome, from the columns `approval` and `arguments`.
+pub(crate) fn remark_at(row: &Row<'_>, at: usize) -> Outcome<Option<String>> {
+    let Some(approval) = approval_or_none(row, at)? else { return Ok(None) };
+    Ok(approval.remark(&row.get::<_, String>(at + 1)?))
+}
+
+/// Reads what is known of a call that waits, or has waited, for a person.
+fn approval_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<Box<Approval>>> {
+    let approval = row.get::<_, Option<String>>(at)?;
+    approval.map(|approval| from_json(&approval, "an approval")).transpose()
 }
 
 /// Reads an outcome that a call may not have yet.
@@ -207,7 +238,7 @@ pub(crate) fn answered_before(
     let mut answers = Vec::new();
     for change in changes {
         // The outcome of a detached call arrives as an event, so an earlier answer does not matter here.
-        let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
+        let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside & 1 \
                    AND (awaited = 1 OR NOT ?)";
         let detaches = change.state == CallState::Detached;
         let answer = first(db, sql, params![change.id.0, agent, detaches], |row| answer_at(row, 0))?;

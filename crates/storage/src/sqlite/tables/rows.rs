@@ -110,7 +110,8 @@ pub(crate) const CHANNELS: [Channel; 5] =
     [Channel::Space, Channel::Api, Channel::Webhook, Channel::Timer, Channel::Tool];
 pub(crate) const TRUSTS: [Trust; 4] = [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator];
 pub(crate) const IMPORTANCES: [Importance; 3] = Importance::ALL;
-pub(crate) const REASONS: [IdleReason; 3] = [IdleReason::Provider, IdleReason::Backoff, IdleReason::Debounce];
+pub(crate) const REASONS: [IdleReason; 4] =
+    [IdleReason::Provider, IdleReason::Backoff, IdleReason::Debounce, IdleReason::Person];
 const KINDS: [EntityKind; 2] = [EntityKind::Human, EntityKind::Agent];
 
 pub(crate) fn standing_at(row: &Row<'_>, at: usize) -> Outcome<Standing> {

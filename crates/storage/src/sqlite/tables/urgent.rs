@@ -6,10 +6,11 @@ use agent::event::Principal;
 use agent::inbox::{fits_read_limit, urgent_senders};
 use agent::life::Requester;
 use agent::limits;
+use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
 use super::life::Life;
-use super::rows::{all, first, from_json, int, principal_at, principal_columns, u32_at, u64_at};
+use super::rows::{all, first, from_json, int, ms, principal_at, principal_columns, u32_at, u64_at};
 use super::sums;
 use crate::sqlite::engine::fault::Outcome;
 
@@ -33,10 +34,10 @@ const SIZE: &str = "SELECT coalesce(octet_length(e.data), 0) + coalesce(octet_le
 /// Whether an urgent event waits that is not taken.
 const ANY: &str =
     "SELECT 1 FROM waiting INDEXED BY waiting_urgent WHERE agent = ? AND urgent = 1 AND taken = 0 LIMIT 1";
-/// Whether such an event of one sender waits.
+/// Whether such an event of one sender, not older than a time, waits.
 const ANY_OF: &str = "SELECT 1 FROM waiting w INDEXED BY waiting_urgent \
     CROSS JOIN event e ON e.agent = w.agent AND e.seq = w.seq WHERE w.agent = ? \
-    AND w.urgent = 1 AND w.taken = 0 AND e.principal_kind = ? AND e.principal IS ? LIMIT 1";
+    AND w.urgent = 1 AND w.taken = 0 AND e.principal_kind = ? AND e.principal IS ? AND e.at >= ? LIMIT 1";
 
 /// Seqs of urgent events and of the earlier events of the same senders: at most `limit`, and only as long as the
 /// limit on bytes is not exceeded. Each sender's events start with the first one that waits.
@@ -81,13 +82,18 @@ fn seq_and_hash_at(row: &Row<'_>) -> Outcome<(u64, i64)> {
     Ok((u64_at(row, 0)?, row.get(1)?))
 }
 
-/// Whether an urgent event waits, not taken, from one of these requesters of the open cycle.
-pub(crate) fn waits_of(db: &Connection, life: &Life, requesters: &[Requester]) -> Outcome<bool> {
+/// Whether an urgent event waits, not taken and not older than `since`, from one of these requesters of the open cycle.
+pub(crate) fn waits_of(
+    db: &Connection,
+    life: &Life,
+    requesters: &[Requester],
+    since: Option<Timestamp>,
+) -> Outcome<bool> {
     if life.inbox.waiting <= life.inbox.taken || !any(db, life.agent)? {
         return Ok(false);
     }
     let senders: Vec<&Principal> = requesters.iter().map(|requester| &requester.principal).collect();
-    any_of(db, life.agent, &senders)
+    any_of(db, life.agent, &senders, since.map_or(i64::MIN, ms))
 }
 
 /// For whom the open cycle works.
@@ -104,11 +110,11 @@ pub(crate) fn any(db: &Connection, agent: i64) -> Outcome<bool> {
 
 /// Whether an urgent event of one of these senders waits that is not taken. This reads the rows and not a list of
 /// waiting events: a list is bounded, and a "stop" beyond its end would be missed.
-fn any_of(db: &Connection, agent: i64, senders: &[&Principal]) -> Outcome<bool> {
+fn any_of(db: &Connection, agent: i64, senders: &[&Principal], since: i64) -> Outcome<bool> {
     let mut statement = db.prepare_cached(ANY_OF)?;
     for sender in senders {
         let (kind, principal) = principal_columns(sender);
-        if statement.exists(params![agent, kind, principal])? {
+        if statement.exists(params![agent, kind, principal, since])? {
             return Ok(true);
         }
     }

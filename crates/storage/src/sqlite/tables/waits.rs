@@ -61,7 +61,8 @@ pub(crate) fn shift(db: &Connection, by: i64) -> Outcome<()> {
                 WHERE due_at IS NOT NULL OR hold_until IS NOT NULL";
     let held = "UPDATE event SET release_at = release_at - ? WHERE release_at IS NOT NULL";
     let outgoing = "UPDATE outgoing SET next_at = next_at - ? WHERE next_at > 0";
-    for sql in [head, held, outgoing, "UPDATE waiting SET not_before = not_before - ?"] {
+    let asked = "UPDATE call SET ask_at = ask_at - ? WHERE ask_at IS NOT NULL";
+    for sql in [head, held, outgoing, asked, "UPDATE waiting SET not_before = not_before - ?"] {
         run(db, sql, [by])?;
     }
     Ok(())

@@ -13,7 +13,8 @@ use crate::sqlite::tables::rows::{SPACE, space_at, u64_at};
 use crate::sqlite::tables::sums;
 
 /// Tables in which each row belongs to an agent.
-const OF_AGENTS: [&str; 15] = [
+const OF_AGENTS: [&str; 16] = [
+    "approval_rule",
     "call",
     "commits",
     "config_rev",

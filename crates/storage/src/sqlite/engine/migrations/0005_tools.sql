@@ -76,3 +76,24 @@ CREATE TABLE outgoing (
   dead INTEGER NOT NULL DEFAULT 0      -- 1: given up
 ) STRICT;
 CREATE INDEX outgoing_of ON outgoing(target, dead, n);
+-- What is known of a call that waits, or has waited, for a person (JSON), and while nobody has answered, when people are
+-- reminded or it expires. `outside` has a second bit: 2, a person has approved it.
+ALTER TABLE call ADD COLUMN approval TEXT;
+ALTER TABLE call ADD COLUMN ask_at INTEGER;
+CREATE INDEX call_lapse ON call(ask_at) WHERE ask_at IS NOT NULL;
+CREATE INDEX call_approval ON call((ask_at IS NOT NULL)) WHERE approval IS NOT NULL;
+DROP INDEX call_outside;
+CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside > 0;
+DROP INDEX call_detached;
+CREATE INDEX call_detached ON call(id) WHERE state = 'detached' AND ask_at IS NULL;
+
+-- Calls of these tools by these agents need no approval for a time.
+CREATE TABLE approval_rule (
+  agent INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  until INTEGER NOT NULL,
+  tainted INTEGER NOT NULL,            -- 1: also while the agent has read strangers' text
+  by TEXT NOT NULL,                    -- who gave it
+  at INTEGER NOT NULL,
+  PRIMARY KEY (agent, tool)
+) STRICT;

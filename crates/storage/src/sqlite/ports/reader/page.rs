@@ -4,13 +4,13 @@ use agent::limits;
 use agent::port::{Page, PageRequest};
 
 /// A page of these items; `name` returns the cursor of the last one if more follow.
-pub(super) fn paged<T>((items, more): (Vec<T>, bool), name: impl Fn(&T) -> String) -> Page<T> {
+pub(crate) fn paged<T>((items, more): (Vec<T>, bool), name: impl Fn(&T) -> String) -> Page<T> {
     let next = items.last().filter(|_| more).map(name);
     Page { items, next }
 }
 
 /// The bounds of a page: the requested number of rows, within the limits, and their bytes.
-pub(super) fn bounds(limit: u32) -> (u32, usize) {
+pub(crate) fn bounds(limit: u32) -> (u32, usize) {
     (limit.clamp(1, limits::PAGE_MAX), limits::PAGE_MAX_BYTES)
 }
 

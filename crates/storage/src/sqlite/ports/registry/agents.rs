@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::sqlite::engine::fault::{Outcome, damaged, name_agent};
 use crate::sqlite::tables::agents::{free_name, known_agent};
+use crate::sqlite::tables::approvals;
 use crate::sqlite::tables::configs::config_of;
 use crate::sqlite::tables::events::cancel_all;
 use crate::sqlite::tables::facts::{memory, pinned_memories, touch, touch_entity};
@@ -204,6 +205,7 @@ fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
 fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
     end_plans(db, row, n.unwrap_or(0))?;
+    approvals::end_all(db, row)?;
     cancel_all(db, row)?;
     // A running cycle is closed at its next commit; an agent with a parked one is due, so that it is closed.
     let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \

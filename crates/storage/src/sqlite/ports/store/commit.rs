@@ -22,7 +22,7 @@ use crate::sqlite::tables::progress::{ProgressLog, settle};
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{due_at, give_back};
-use crate::sqlite::tables::{calls, entries, notes, outgoing, queue, runs, show, urgent};
+use crate::sqlite::tables::{approvals, calls, entries, notes, outgoing, queue, runs, show, urgent};
 
 /// Writes all of `changes`, or nothing.
 pub(super) fn commit(
@@ -40,7 +40,7 @@ pub(super) fn commit(
     }
     if changes.barrier {
         let requesters = changes.open.as_ref().map_or(&[][..], |open| &open.requesters);
-        if urgent::waits_of(db, &life, requesters)? {
+        if urgent::waits_of(db, &life, requesters, changes.barrier_since)? {
             return Err(Fault::Barred);
         }
     }
@@ -79,7 +79,8 @@ pub(super) fn commit(
     write(db, session, &life, changes)?;
     failpoint::hit!(changes.kind.points().0);
     let glance = read_glance(db, &life)?;
-    if let Some(at) = life.inbox.due_at.filter(|_| changes.open.is_none()) {
+    let goes_on = changes.open.is_none() || (changes.answered.is_some() && life.inbox.hold_until.is_none());
+    if let Some(at) = life.inbox.due_at.filter(|_| goes_on) {
         wake.push(Wakeup { agent: lease.agent, at, urgent: false });
     }
     let notifications = Notifications { messages: show::with_sender(db, messages)?, wake, progress: moved };
@@ -195,9 +196,13 @@ fn conclude(
     if changes.retire {
         run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;
         end_plans(db, life.agent, n)?;
+        approvals::end_all(db, life.agent)?;
     }
     let now = session.now();
-    let (mut inbox, due) = fencing::inbox_after(&life.inbox, &row, changes, now);
+    let (mut inbox, mut due) = fencing::inbox_after(&life.inbox, &row, changes, now);
+    if row.standing == Standing::Active && answered_meanwhile(db, life, changes)? {
+        (inbox, due) = fencing::answered_meanwhile(inbox, changes, now);
+    }
     if inbox.taken < life.inbox.taken {
         give_back(db, life.agent)?;
     }
@@ -213,6 +218,12 @@ fn conclude(
     };
     (life.row, life.inbox) = (row, inbox);
     Ok(())
+}
+
+/// Whether somebody has answered a call since the writer of a commit that waits for answers has looked.
+fn answered_meanwhile(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
+    let answered = |seen| Ok(calls::count_answered(db, life.agent, (changes.cycle, changes.step))? != seen);
+    changes.answered.map_or(Ok(false), answered)
 }
 
 /// Reads what has changed for the agent meanwhile: counts and flags that are found by index.
@@ -244,9 +255,10 @@ pub(super) fn glance(db: &Connection, lease: Lease, known_facts: Option<u64>) ->
     }
     let step = life.row.open.zip(life.step);
     let answered = step.map_or(Ok(Vec::new()), |step| calls::answered(db, life.agent, step))?;
+    let granted = step.map_or(Ok(Vec::new()), |step| calls::granted(db, life.agent, step))?;
     let facts = match known_facts == Some(glance.facts_rev) {
         true => None,
         false => Some(facts(db, life.agent)?),
     };
-    Ok(Some(News { glance, oldest, urgent, answered, facts }))
+    Ok(Some(News { glance, oldest, urgent, answered, granted, facts }))
 }

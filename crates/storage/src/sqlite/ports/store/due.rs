@@ -202,6 +202,7 @@ mod tests {
     use crate::sqlite::engine::mutex::lock;
     use crate::sqlite::ports::tests::count_steps;
     use crate::sqlite::ports::{Mode, Sqlite};
+    use crate::sqlite::tables::approvals::{LAPSED, NEXT_LAPSE};
     use crate::sqlite::tables::calls::DETACHED;
     use crate::sqlite::tables::held::HELD;
 
@@ -220,6 +221,8 @@ mod tests {
             (RELEASE, "event_release"),
             (HELD, "event_held_in"),
             (DETACHED, "call_detached"),
+            (LAPSED, "call_lapse"),
+            (NEXT_LAPSE, "call_lapse"),
         ] {
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let blanks = vec![1i64; plan.parameter_count()];

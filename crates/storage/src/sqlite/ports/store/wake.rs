@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::tables::calls;
 use crate::sqlite::tables::entries::{layers, layers_since, shown, view};
 use crate::sqlite::tables::facts::facts;
 use crate::sqlite::tables::inbox::{Which, waiting};
@@ -22,6 +21,7 @@ use crate::sqlite::tables::rows::{
 use crate::sqlite::tables::runs::steps;
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{is_due, is_from_before};
+use crate::sqlite::tables::{approvals, calls};
 
 struct FoundAgent {
     agent: i64,
@@ -114,6 +114,11 @@ pub(super) fn wake(
         true => recent(db, row, &events)?,
         false => Vec::new(),
     };
+    // An agent without a list of tools has none that reaches outside.
+    let rules = match config.tools.is_some() {
+        true => approvals::rules(db, Some(row), now)?,
+        false => Vec::new(),
+    };
     let before = life.open.is_some() && (1..session.boot).contains(&boot);
     Ok(Some(Activation {
         clean: session.clean || !(before || is_from_before(db, session.boot, row)?),
@@ -126,6 +131,7 @@ pub(super) fn wake(
         view,
         window,
         calls: calls_,
+        rules,
         waiting: events,
         recent,
         layers: layers_,

@@ -1,0 +1,183 @@
+//! Which calls of a decision wait for a person, and the pause of a cycle all of whose open calls do.
+
+use jiff::Timestamp;
+
+use super::acting::Acting;
+use super::{After, At, Cycle, Next};
+use crate::approval::{Approval, AskKind, Patience, PersonQuestion, hash_of};
+use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
+use crate::entity::EntityKind;
+use crate::event::Trust;
+use crate::guard::{Exposure, GuardVerdict};
+use crate::id::{CallId, EntityId, SpaceId};
+use crate::life::IdleReason;
+use crate::limits;
+use crate::quote;
+use crate::tool::{ToolSpec, is_named, names};
+
+/// What a call waits for.
+pub(super) struct Asked {
+    pub(super) approval: Box<Approval>,
+    /// Whether the cycle does not wait with it.
+    pub(super) deferred: bool,
+}
+
+impl Cycle {
+    /// What a call waits for, if it does; the error is for the model.
+    pub(super) fn asked(
+        &self,
+        spec: &ToolSpec,
+        arguments: &str,
+        exposure: Exposure,
+        now: Timestamp,
+    ) -> Result<Option<Asked>, String> {
+        let hash = hash_of(&spec.name, &spec.version, arguments);
+        if spec.name == names::ASK_PERSON {
+            return self.question(arguments, hash, now).map(Some);
+        }
+        if spec.effect == Effect::Inward {
+            return Ok(None);
+        }
+        let config = &self.pinned.config;
+        let by_guard = match exposure.verdict(config.guard, spec) {
+            GuardVerdict::Refused(why) => return Err(why),
+            GuardVerdict::Asks(why) => Some(why),
+            GuardVerdict::Free => None,
+        };
+        let by_config = config.approve.iter().any(|pattern| is_named(pattern, &spec.name));
+        let Some(why) = by_guard.or_else(|| by_config.then(|| "the agent's config wants it".to_owned()))
+        else {
+            return Ok(None);
+        };
+        let tainted = exposure.is_tainted();
+        if self.pinned.rules.iter().any(|rule| rule.covers(&spec.name, tainted, now)) {
+            return Ok(None);
+        }
+        let most = limits::APPROVAL_ARGUMENTS_MAX_BYTES;
+        if quote::escape_hidden(arguments).len() > most {
+            return Err(format!(
+                "not run: a person must read the arguments of this call before it runs, and they may have {most} bytes at \
+                 most; make several smaller calls"
+            ));
+        }
+        let patience = Patience { pause_ms: config.limits.pause, expires_ms: limits::APPROVAL_MS };
+        let approval = Approval {
+            tainted,
+            labels: spec.labels.bits(),
+            space: self.space_to_ask_in(),
+            ..Approval::wanted(AskKind::Approval, why, hash, patience, now)
+        };
+        Ok(Some(Asked { approval: Box::new(approval), deferred: spec.asynchronous }))
+    }
+
+    fn question(&self, arguments: &str, hash: String, now: Timestamp) -> Result<Asked, String> {
+        let question = PersonQuestion::read(arguments)?;
+        let facts = &self.outside.facts;
+        let space = match &question.space {
+            Some(named) => {
+                let found = facts.find_space(named).map(|found| found.space.id);
+                Some(found.ok_or_else(|| format!("`space`: you are in no space {}", quote::quoted(named)))?)
+            }
+            None => self.space_to_ask_in(),
+        };
+        let people = self.people_named(&question.people, space)?;
+        let patience =
+            Patience { pause_ms: self.pinned.config.limits.pause, expires_ms: question.expires_ms() };
+        let deferred = question.is_deferred();
+        let approval = Approval {
+            question: true,
+            options: question.options,
+            schema: question.schema,
+            space,
+            people,
+            ..Approval::wanted(question.kind, question.question, hash, patience, now)
+        };
+        Ok(Asked { approval: Box::new(approval), deferred })
+    }
+
+    /// The ids of these people of a space.
+    fn people_named(&self, named: &[String], space: Option<SpaceId>) -> Result<Vec<EntityId>, String> {
+        let facts = space.and_then(|space| self.outside.facts.space(space));
+        let members = facts.map_or(&[][..], |facts| &facts.members);
+        let find = |name: &String| {
+            let handle = name.trim().trim_start_matches('@');
+            let mut people = members.iter().map(|member| &member.entity);
+            let found =
+                people.find(|one| one.kind == EntityKind::Human && one.name.eq_ignore_ascii_case(handle));
+            found.map(|one| one.id).ok_or_else(|| {
+                format!(
+                    "`people`: the space has no person {}; give handles of its members",
+                    quote::quoted(name)
+                )
+            })
+        };
+        named.iter().map(find).collect()
+    }
+
+    /// Where the cycle is active: the space to which it posts, or from which it was asked.
+    fn space_to_ask_in(&self) -> Option<SpaceId> {
+        let asked_from = || self.open.requesters.iter().find_map(|requester| requester.space);
+        self.outside.facts.default_space(self.life.active_space).or_else(asked_from)
+    }
+
+    /// Detaches the calls that the cycle does not wait with any longer.
+    pub(super) fn end_pauses(&mut self, acting: &mut Acting, now: Timestamp) {
+        let waits = acting.calls.iter().filter(|row| acting.waits(row));
+        let over = waits.filter(|row| {
+            !row.awaited || row.approval.as_ref().is_some_and(|approval| approval.is_pause_over(now))
+        });
+        let ended: Vec<(CallId, bool)> = over.map(|row| (row.id.clone(), row.awaited)).collect();
+        for (call, awaited) in ended {
+            // Those that were not awaited from the start are counted already.
+            let room = !awaited || self.outside.detached < limits::DETACHED_PER_AGENT;
+            let outcome = if room { Outcome::unanswered(&call) } else { nobody_answered() };
+            self.outside.detached += usize::from(room && awaited);
+            acting.arrived.push((call, outcome));
+        }
+    }
+
+    /// Parks the cycle until a person answers, if nothing else of its step is left to do.
+    pub(super) fn paused(&mut self, acting: Acting, now: Timestamp) -> Result<Next, Acting> {
+        let open = || acting.calls.iter().filter(|row| row.outcome.is_none());
+        let ends = open().map(|row| row.approval.as_ref().filter(|approval| approval.is_wanted()));
+        let ends: Option<Vec<Timestamp>> = ends.map(|approval| Some(approval?.detach_at)).collect();
+        let first = ends.and_then(|ends| ends.into_iter().min());
+        let Some(until) = first.filter(|_| acting.running.is_empty() && acting.arrived.is_empty()) else {
+            return Err(acting);
+        };
+        let idle = Self::idle_until(until, IdleReason::Person);
+        let at = At::Acting(acting);
+        let (mut changes, end) = self.give_up(&at, idle, "it waits for a person's answer", false, now);
+        changes.answered = Some(self.outside.answered());
+        Ok(self.commit(changes, After::Finished(end, at)))
+    }
+}
+
+impl Acting {
+    /// Whether the call waits for a person.
+    pub(super) fn waits(&self, row: &CallRow) -> bool {
+        let arrived = self.arrived.iter().any(|(call, _)| *call == row.id);
+        row.outcome.is_none() && row.waits_for_person() && !arrived
+    }
+
+    /// A person has approved these calls: they run as they are now. Those that the cycle has given up waiting for run without
+    /// it.
+    pub(super) fn granted(&mut self, rows: Vec<CallRow>) {
+        for granted in rows {
+            let waits = |row: &&mut CallRow| row.id == granted.id && row.waits_for_person();
+            let Some(row) = self.calls.iter_mut().find(waits) else { continue };
+            if row.state == CallState::Planned {
+                self.arrived.retain(|(arrived, _)| *arrived != granted.id);
+                *row = granted;
+            }
+        }
+    }
+}
+
+fn nobody_answered() -> Outcome {
+    let text = format!(
+        "not run: nobody has answered, and {} of your calls are pending already. Nothing of it was done.",
+        limits::DETACHED_PER_AGENT
+    );
+    Outcome { status: OutcomeStatus::Canceled, trust: Some(Trust::Operator), ..Outcome::ok(text) }
+}

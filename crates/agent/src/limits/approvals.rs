@@ -1,0 +1,35 @@
+//! Limits of approvals and questions to people.
+
+/// How long a cycle waits for a person, if its agent's config says nothing else. Then it goes on, and the answer becomes an
+/// event.
+pub const PAUSE_MS: u64 = 15 * 60 * 1000;
+/// Longest time that a config may let a cycle wait: a week.
+pub const PAUSE_MAX_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// How long an answer is waited for in all, if the question says nothing else: a week.
+pub const APPROVAL_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// Least time for an answer.
+pub const APPROVAL_MIN_MS: u64 = 60_000;
+/// Longest time for an answer.
+pub const APPROVAL_MAX_MS: u64 = 90 * 24 * 60 * 60 * 1000;
+/// When people are reminded once, if the answer has more time than twice this; else after half of its time.
+pub const APPROVAL_REMIND_MS: u64 = 4 * 60 * 60 * 1000;
+/// Reminders and expiries that one command writes; the next sweep writes more.
+pub const APPROVALS_LAPSED_MAX: u32 = 50;
+/// Arguments that a person is asked to approve, as they are shown: nobody approves what cannot be shown whole.
+pub const APPROVAL_ARGUMENTS_MAX_BYTES: usize = 16 * 1024;
+/// Text of a question, or of a person's reason or answer.
+pub const APPROVAL_TEXT_MAX_BYTES: usize = 8 * 1024;
+/// Answer to a form, as JSON.
+pub const APPROVAL_FORM_MAX_BYTES: usize = 64 * 1024;
+/// Schema of a form, as JSON.
+pub const APPROVAL_SCHEMA_MAX_BYTES: usize = 16 * 1024;
+/// Options of a choice.
+pub const APPROVAL_OPTIONS_MAX: usize = 20;
+/// One option of a choice.
+pub const APPROVAL_OPTION_MAX_BYTES: usize = 200;
+/// People whom one question names.
+pub const APPROVAL_PEOPLE_MAX: usize = 16;
+/// How far ahead a rule may end that gives approvals in advance: a year.
+pub const APPROVAL_RULE_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+/// Rules of one agent.
+pub const APPROVAL_RULES_MAX: usize = 100;

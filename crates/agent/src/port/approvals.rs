@@ -1,0 +1,102 @@
+//! What waits for people, and their answers. Each answer is a compare-and-set on the call row, by the rules of
+//! [`crate::approval`]; outcomes enter the consciousness only by `commit`.
+
+use jiff::Timestamp;
+
+use super::{BoxFuture, Page, PageRequest, StoreError};
+use crate::approval::{AnswerRefused, Answerer, ApprovalRule, PersonVerdict};
+use crate::call::CallRow;
+use crate::changes::Notifications;
+use crate::id::{AgentId, CallId, SpaceId};
+
+/// An answer of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersonAnswer {
+    /// The call.
+    pub id: CallId,
+    /// What is said.
+    pub verdict: PersonVerdict,
+    /// What the agent reads about it.
+    pub reason: Option<String>,
+    /// Who answers.
+    pub by: Answerer,
+    /// When.
+    pub at: Timestamp,
+    /// The hash of what was shown, if it is known: another call is not answered.
+    pub seen: Option<String>,
+}
+
+/// A call that waits, or has waited, for a person, with the agent that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedCall {
+    /// The agent.
+    pub agent: AgentId,
+    /// Its row.
+    pub row: CallRow,
+}
+
+/// The result of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PersonAnswered {
+    /// It counts. The caller signals the agent.
+    Taken(Box<AskedCall>, Notifications),
+    /// It does not count; nothing was written.
+    Refused(AnswerRefused),
+    /// There is no such call.
+    Unknown,
+}
+
+/// A call whose people were reminded, or whose time is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lapsed {
+    /// The agent.
+    pub agent: AgentId,
+    /// The call.
+    pub call: CallId,
+    /// Whether its time is over; otherwise people were reminded.
+    pub expired: bool,
+    /// The notifications to publish.
+    pub notifications: Notifications,
+}
+
+/// Which calls are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApprovalFilter {
+    /// Only those of this agent.
+    pub agent: Option<AgentId>,
+    /// Only those whose card is in this space.
+    pub space: Option<SpaceId>,
+    /// Also those that are over.
+    pub all: bool,
+}
+
+/// Calls that wait for people.
+pub trait Approvals: Send + Sync {
+    /// Answers a call. Only the first answer counts; later ones are told who gave it. An approved call runs in its cycle or,
+    /// if that went on, as a detached one.
+    fn answer(&self, answer: PersonAnswer) -> BoxFuture<'_, Result<PersonAnswered, StoreError>>;
+    /// Reminds people, once per call, and ends what nobody answered in time: at most `limit` calls, found by index.
+    fn lapse(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Lapsed>, StoreError>>;
+    /// When the next call lapses.
+    fn next_lapse(&self) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>>;
+    /// The call with that id, if it waits or has waited for a person.
+    fn asked(&self, call: CallId) -> BoxFuture<'_, Result<Option<AskedCall>, StoreError>>;
+    /// Calls that wait for people, the newest first.
+    fn approvals(
+        &self,
+        filter: ApprovalFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<AskedCall>, StoreError>>;
+    /// The rules that hold at `now`, of one agent or of all: at most [`crate::limits::PAGE_MAX`].
+    fn rules(
+        &self,
+        agent: Option<AgentId>,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<ApprovalRule>, StoreError>>;
+    /// Deletes a rule; returns it, if there was one.
+    fn forget_rule(
+        &self,
+        agent: AgentId,
+        tool: String,
+    ) -> BoxFuture<'_, Result<Option<ApprovalRule>, StoreError>>;
+}

@@ -1,0 +1,179 @@
+//! The JSON of calls that wait for people, and of their answers.
+
+use agent::approval::{ApprovalRule, ApprovalState, AskKind};
+use agent::call::{CallRow, OutcomeStatus, head_and_tail};
+use agent::id::{AgentId, CallId, EntityId, SpaceId};
+use agent::limits;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::names;
+
+/// A call that waits, or has waited, for a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Approval)]
+pub struct ApprovalJson {
+    /// Id of the call.
+    pub call: CallId,
+    /// Id of the agent.
+    pub agent: AgentId,
+    /// Handle of the agent.
+    pub agent_name: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// Version of the tool for which the call was made.
+    pub version: String,
+    /// The exact arguments, as JSON text.
+    pub arguments: String,
+    /// What is asked for.
+    #[schema(value_type = names::AskKind)]
+    pub kind: AskKind,
+    /// Whether the agent asks this itself. Otherwise the call runs once it is approved.
+    pub question: bool,
+    /// Why somebody is asked, or the question.
+    pub why: String,
+    /// The options of a choice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// The JSON Schema of a form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub schema: Option<Value>,
+    /// Hash of tool, version and arguments. An answer may name it, and then counts only for this call.
+    pub hash: String,
+    /// Whether the agent had read strangers' text when it made the call.
+    pub tainted: bool,
+    /// The space whose people may answer; `null`: only operators may.
+    pub space: Option<SpaceId>,
+    /// The only people who may answer, apart from operators; empty: all people of the space.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub people: Vec<EntityId>,
+    /// When it was asked.
+    pub asked_at: Timestamp,
+    /// When its cycle goes on without an answer.
+    pub detach_at: Timestamp,
+    /// When it is too late for an answer.
+    pub expires_at: Timestamp,
+    /// What became of it.
+    #[schema(value_type = names::ApprovalState)]
+    pub state: ApprovalState,
+    /// Who answered; left out if nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// When it was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_at: Option<Timestamp>,
+    /// What that person said about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The agent's arguments, if that person has changed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_arguments: Option<String>,
+    /// How the call ended; left out if there is no outcome yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::OutcomeStatus>)]
+    pub status: Option<OutcomeStatus>,
+    /// Outcome as the agent reads it. A long text is cut to its beginning and end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+}
+
+impl ApprovalJson {
+    /// The JSON of a row of that agent; `None` if it never waited for a person.
+    pub fn of(agent: AgentId, agent_name: String, row: CallRow) -> Option<Self> {
+        let asked = *row.approval?;
+        let bound = |text: &str| head_and_tail(text, limits::TOOL_SHOWN_MAX_BYTES);
+        let (by, answered_at) = asked.by.map(|by| (by.name, by.at)).unzip();
+        Some(Self {
+            call: row.id,
+            agent,
+            agent_name,
+            tool: row.tool,
+            version: row.tool_version,
+            arguments: row.arguments,
+            kind: asked.kind,
+            question: asked.question,
+            why: asked.why,
+            options: asked.options,
+            schema: asked.schema,
+            hash: asked.hash,
+            tainted: asked.tainted,
+            space: asked.space,
+            people: asked.people,
+            asked_at: asked.asked_at,
+            detach_at: asked.detach_at,
+            expires_at: asked.expires_at,
+            state: asked.state,
+            by,
+            answered_at,
+            reason: asked.reason,
+            asked_arguments: asked.asked_arguments,
+            status: row.outcome.as_ref().map(|outcome| outcome.status),
+            outcome: row.outcome.as_ref().map(|outcome| bound(&outcome.text)),
+        })
+    }
+}
+
+/// An answer to a call: `verdict`, or `answer` to a question of another kind than `approval`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CallAnswer)]
+pub struct CallAnswerJson {
+    /// `approve` or `refuse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::AnswerVerdict>)]
+    pub verdict: Option<String>,
+    /// One of the options of a choice, a value that fits the schema of a form, or a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+    /// What the agent reads about it, at most 8 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// With `approve`: other arguments than the agent's. They must fit the tool's schema; the agent reads them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub arguments: Option<Value>,
+    /// With `approve`: until then, calls of this tool by this agent need no approval, except while the agent has read
+    /// strangers' text. At most a year ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remember_until: Option<Timestamp>,
+    /// With `remember_until`: also while the agent has read strangers' text. Only with an admin key. Default: `false`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remember_tainted: Option<bool>,
+    /// The `hash` of what was shown. If the call is another one by now, the answer does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// With an admin key: the id or handle of the person who answers. Default: an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+}
+
+/// A rule: calls of a tool by an agent need no approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ApprovalRule)]
+pub struct ApprovalRuleJson {
+    /// Id of the agent.
+    pub agent: AgentId,
+    /// Handle of the agent.
+    pub agent_name: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// Until when.
+    pub until: Timestamp,
+    /// Whether it also counts while the agent has read strangers' text.
+    pub tainted: bool,
+    /// Who gave it.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl ApprovalRuleJson {
+    /// The JSON of a rule.
+    pub fn of(rule: ApprovalRule, agent_name: String) -> Self {
+        let ApprovalRule { agent, tool, until, tainted, by, at } = rule;
+        Self { agent, agent_name, tool, until, tainted, by, at }
+    }
+}

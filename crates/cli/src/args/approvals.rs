@@ -1,0 +1,73 @@
+//! The command line of `viv approvals`.
+
+use clap::builder::PossibleValuesParser as Names;
+use clap::{ArgGroup, Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsVerb {
+    /// List calls that wait for people, the newest first
+    #[command(alias = "ls")]
+    List {
+        /// Only calls of this agent, by handle or id
+        #[arg(long)]
+        agent: Option<String>,
+        /// Only calls that are asked in this space, by handle or id
+        #[arg(long)]
+        space: Option<String>,
+        /// Also those that are over
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show a call: what would run, exactly, and why somebody is asked
+    Show {
+        /// The call, by id
+        call: String,
+    },
+    /// Answer a call; the first answer counts
+    Answer(AnswerArgs),
+    /// List the rules by which calls need no approval
+    Rules {
+        /// Only rules of this agent, by handle or id
+        #[arg(long)]
+        agent: Option<String>,
+    },
+    /// Delete a rule
+    Forget {
+        /// The agent, by handle or id
+        agent: String,
+        /// The tool
+        tool: String,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true))]
+pub(crate) struct AnswerArgs {
+    /// The call, by id
+    pub(crate) call: String,
+    /// Whether it may run
+    #[arg(group = "what", value_parser = Names::new(["approve", "refuse"]))]
+    pub(crate) verdict: Option<String>,
+    /// The answer to a question: a text, or an option of a choice
+    #[arg(long, group = "what", value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+    /// The answer to a form, as JSON
+    #[arg(long, group = "what", value_name = "JSON")]
+    pub(crate) form: Option<String>,
+    /// What the agent reads about it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Other arguments than the agent's, as JSON; the agent reads them
+    #[arg(long, value_name = "JSON", requires = "verdict")]
+    pub(crate) arguments: Option<String>,
+    /// Calls of this tool by this agent need no approval for this time, such as `2h`, except while
+    /// it has read strangers' text
+    #[arg(long, value_name = "SPAN", requires = "verdict")]
+    pub(crate) remember: Option<String>,
+    /// With `--remember`: also while it has read strangers' text
+    #[arg(long, requires = "remember")]
+    pub(crate) tainted: bool,
+    /// The person who answers, by handle or id [default: an operator]
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) sender: Option<String>,
+}

@@ -1,0 +1,165 @@
+//! `viv approvals`: calls that wait for people, as a person reads and answers them.
+
+use agent::approval::AskKind;
+use agent::plan::span_ms;
+use agent::quote;
+use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson, PageJson};
+use client::{Client, agent_path, segment};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::args::{AnswerArgs, ApprovalsVerb};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::Screen;
+
+/// Calls that are listed at most.
+const LISTED: usize = 1_000;
+
+pub(crate) async fn run(client: Client, screen: Screen, verb: ApprovalsVerb) -> Result<Exit> {
+    match verb {
+        ApprovalsVerb::List { agent, space, all } => list(&client, &screen, agent, space, all).await?,
+        ApprovalsVerb::Show { call } => show(&client, &screen, &call).await?,
+        ApprovalsVerb::Answer(args) => answer(&client, &screen, args).await?,
+        ApprovalsVerb::Rules { agent } => rules(&client, &screen, agent).await?,
+        ApprovalsVerb::Forget { agent, tool } => {
+            let found = client.agent(&agent).await?;
+            client.delete(&agent_path(found.id, &format!("/approval-rules/{}", segment(&tool)))).await?;
+            let line = format!("calls of `{tool}` by `{}` need an approval again", found.name);
+            screen.result(&json!({"forgotten": tool}), &screen.clean_line(&line));
+        }
+    }
+    Ok(Exit::Answered)
+}
+
+async fn list(
+    client: &Client,
+    screen: &Screen,
+    agent: Option<String>,
+    space: Option<String>,
+    all: bool,
+) -> Result<()> {
+    let mut path = "/v1/approvals".to_owned();
+    let given = [("agent", agent), ("space", space), ("all", all.then(|| "true".to_owned()))];
+    for (name, value) in given.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        path.push_str(&format!("{mark}{name}={}", segment(&value)));
+    }
+    let found: Vec<ApprovalJson> = client.list_as(&path, LISTED).await?;
+    if screen.json {
+        screen.json_list(found);
+        return Ok(());
+    }
+    if found.is_empty() {
+        screen.text("nothing waits for a person");
+    }
+    for one in &found {
+        screen.wrapped(&screen.clean_line(&line_of(one)), 2);
+    }
+    Ok(())
+}
+
+async fn show(client: &Client, screen: &Screen, call: &str) -> Result<()> {
+    let found: ApprovalJson = client.get_as(&format!("/v1/approvals/{}", segment(call))).await?;
+    if screen.json {
+        screen.result(&json!(found), "");
+        return Ok(());
+    }
+    for line in lines_of(&found) {
+        screen.text(&screen.clean_line(&line));
+    }
+    Ok(())
+}
+
+async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()> {
+    let AnswerArgs { call, verdict, text, form, reason, arguments, remember, tainted, sender } = args;
+    let answer = match (text, form) {
+        (Some(text), _) => Some(Value::String(text)),
+        (None, Some(form)) => Some(value("--form", &form)?),
+        (None, None) => None,
+    };
+    let arguments = arguments.map(|arguments| value("--arguments", &arguments)).transpose()?;
+    let body = CallAnswerJson {
+        verdict,
+        answer,
+        reason,
+        arguments,
+        remember_until: remember.map(|span| until(&span)).transpose()?,
+        remember_tainted: tainted.then_some(true),
+        hash: None,
+        sender,
+    };
+    let answered = client.post(&format!("/v1/calls/{}/answer", segment(&call)), &body, None).await?;
+    let shown: ApprovalJson = client::typed("approval", answered.clone())?;
+    let line = format!("`{}` of `{}`: {}", shown.tool, shown.agent_name, shown.state.as_str());
+    screen.result(&answered, &screen.clean_line(&line));
+    Ok(())
+}
+
+async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Result<()> {
+    let query = agent.map(|agent| format!("?agent={}", segment(&agent))).unwrap_or_default();
+    let page: PageJson<ApprovalRuleJson> = client.get_as(&format!("/v1/approval-rules{query}")).await?;
+    if screen.json {
+        screen.json_list(page.items);
+        return Ok(());
+    }
+    if page.items.is_empty() {
+        screen.text("no call is approved in advance");
+    }
+    for ApprovalRuleJson { agent_name, tool, until, tainted, by, .. } in &page.items {
+        let also = if *tainted { ", also after strangers' text" } else { "" };
+        let line = format!("`{tool}` of `{agent_name}` until {until}{also} (by {by})");
+        screen.text(&screen.clean_line(&line));
+    }
+    Ok(())
+}
+
+/// The time after this span.
+fn until(span: &str) -> Result<Timestamp> {
+    let ms = span_ms("--remember", span).map_err(|wrong| Failure::usage(wrong.to_string()))?;
+    let far = || Failure::usage(format!("`--remember`: `{span}` is too long"));
+    let span = SignedDuration::from_millis(i64::try_from(ms).map_err(|_| far())?);
+    Timestamp::now().checked_add(span).map_err(|_| far())
+}
+
+fn value(option: &str, text: &str) -> Result<Value> {
+    serde_json::from_str(text).map_err(|wrong| Failure::usage(format!("`{option}` is not JSON: {wrong}")))
+}
+
+/// A call in one line.
+pub(crate) fn line_of(one: &ApprovalJson) -> String {
+    let ApprovalJson { call, agent_name, tool, state, question, why, arguments, .. } = one;
+    let what = if *question { why.clone() } else { format!("{tool} {arguments}: {why}") };
+    format!("{call} {agent_name} ({}): {}", state.as_str(), quote::one_line(&what))
+}
+
+/// All that a person needs to decide, the exact arguments in one piece.
+fn lines_of(one: &ApprovalJson) -> Vec<String> {
+    let escaped = |text: &str| quote::one_line(text);
+    let mut lines = vec![format!("call       {}", one.call), format!("agent      {}", one.agent_name)];
+    if one.question {
+        lines.push(format!("question   {}", escaped(&one.why)));
+    } else {
+        lines.push(format!("tool       {} (version {})", one.tool, one.version));
+        lines.push(format!("arguments  {}", escaped(&one.arguments)));
+        lines.push(format!("why        {}", escaped(&one.why)));
+    }
+    lines.extend(one.options.iter().map(|option| format!("option     {}", escaped(option))));
+    lines.extend(one.schema.iter().map(|schema| format!("schema     {}", escaped(&schema.to_string()))));
+    lines.push(format!("state      {}", one.state.as_str()));
+    if let (Some(by), Some(at)) = (&one.by, one.answered_at) {
+        lines.push(format!("answered   by {} at {at}", escaped(by)));
+    }
+    lines.extend(one.asked_arguments.iter().map(|asked| format!("asked for  {}", escaped(asked))));
+    lines.extend(one.reason.iter().map(|reason| format!("reason     {}", escaped(reason))));
+    lines.push(format!("expires    {}", one.expires_at));
+    lines.push(format!("answer     viv approvals answer {} {}", one.call, how(one.kind)));
+    lines
+}
+
+fn how(kind: AskKind) -> &'static str {
+    match kind {
+        AskKind::Approval => "approve, or refuse",
+        AskKind::Choice | AskKind::Text => "--text TEXT, or refuse",
+        AskKind::Form => "--form JSON, or refuse",
+    }
+}

@@ -1,0 +1,271 @@
+//! Calls that wait for people: list them, answer one, and the rules that spare further questions.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
+use agent::entity::EntityKind;
+use agent::id::{AgentId, CallId, EntityId, SpaceId};
+use agent::port::{ApprovalFilter, AskedCall, PersonAnswer};
+use axum::Json;
+use axum::extract::State;
+use runtime::approvals::AnswerError;
+
+use super::agents::find_agent;
+use super::entities::find_entity;
+use crate::app_state::{AppState, SharedState};
+use crate::auth::{Caller, membership};
+use crate::extract::{Body, Idempotency, PathParam, Query, run_to_completion};
+use crate::listing::Listing;
+use crate::once;
+use crate::problem::{Code, Problem, WriteResponse};
+use api::{ApprovalJson, ApprovalQuery, ApprovalRuleJson, CallAnswerJson, PageJson, RuleQuery};
+
+/// Lists calls that wait for people, the newest first. With a person's key: those in the spaces of that person.
+#[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ApprovalQuery),
+    responses((status = 200, description = "A page of calls that wait for people.", body = PageJson<ApprovalJson>)))]
+pub(super) async fn list_approvals(
+    State(app): SharedState,
+    caller: Caller,
+    Query(query): Query<ApprovalQuery>,
+) -> Result<Json<PageJson<ApprovalJson>>, Problem> {
+    let list = Listing::new(
+        format!("approvals {}", caller.principal()),
+        &query,
+        query.cursor.as_deref(),
+        query.limit,
+    )?;
+    let agent = match &query.agent {
+        Some(name) => Some(find_agent(&app, name).await?.id),
+        None => None,
+    };
+    let space = match &query.space {
+        Some(name) => {
+            let found = app.ports.reader.space(name.clone()).await?;
+            Some(found.ok_or_else(|| Problem::not_found("space", name))?.id)
+        }
+        None => None,
+    };
+    let filter = ApprovalFilter { agent, space, all: query.all.unwrap_or(false) };
+    let mut found = app.ports.approvals.approvals(filter, list.page.clone()).await?;
+    if let Some(person) = caller.entity() {
+        let mut seen = HashMap::new();
+        let mut items = Vec::with_capacity(found.items.len());
+        for asked in found.items {
+            if sees(&app, &asked, person, &mut seen).await? {
+                items.push(asked);
+            }
+        }
+        found.items = items;
+    }
+    let names = names_of(&app, found.items.iter().map(|asked| asked.agent)).await?;
+    let Json(page) = list.answer(found, |asked| json(&names, asked));
+    Ok(Json(PageJson { items: page.items.into_iter().flatten().collect(), next: page.next }))
+}
+
+/// Returns a call that waits, or has waited, for a person.
+#[utoipa::path(get, path = "/v1/approvals/{call}", tag = "approvals",
+    params(("call" = String, Path, description = "Id of the call.")),
+    responses((status = 200, description = "The call.", body = ApprovalJson)))]
+pub(super) async fn get_approval(
+    State(app): SharedState,
+    caller: Caller,
+    PathParam(call): PathParam<String>,
+) -> Result<Json<ApprovalJson>, Problem> {
+    let asked = visible(&app, &caller, &call).await?;
+    shown(&app, asked).await
+}
+
+/// Answers a call that waits for a person. Operators may, and people of the call's space, or only those whom it names; agents
+/// never. The first answer counts. An approved call runs with the same id; what it is given is checked first.
+#[utoipa::path(post, path = "/v1/calls/{call}/answer", tag = "approvals", request_body = CallAnswerJson,
+    params(("call" = String, Path, description = "Id of the call.")),
+    responses((status = 200, description = "The answered call.", body = ApprovalJson)))]
+pub(super) async fn answer(
+    State(app): SharedState,
+    caller: Caller,
+    PathParam(call): PathParam<String>,
+    key: Idempotency,
+    body: Body<CallAnswerJson>,
+) -> Result<Json<ApprovalJson>, Problem> {
+    let asked = visible(&app, &caller, &call).await?;
+    let request = key.request(caller.principal(), &format!("answer {call}"), &body.raw);
+    let by = answerer(&app, &caller, &body.value).await?;
+    let verdict = verdict(&body.value, by)?;
+    let CallAnswerJson { reason, hash, .. } = body.value;
+    run_to_completion(async move {
+        let id = asked.row.id;
+        let run = async || {
+            let at = app.ports.clock.now();
+            let answer = PersonAnswer { id: id.clone(), verdict, reason, by, at, seen: hash };
+            let asked = runtime::approvals::answer(&app.ports, &app.node, answer).await?;
+            Ok((asked.agent.0, shown(&app, asked).await?))
+        };
+        let again = async |_| match app.ports.approvals.asked(id.clone()).await? {
+            Some(asked) => shown(&app, asked).await,
+            None => Err(Problem::not_found("call", &call)),
+        };
+        once::change(&app, request, run, again).await
+    })
+    .await
+}
+
+/// Lists the rules by which calls need no approval.
+#[utoipa::path(get, path = "/v1/approval-rules", tag = "approvals", params(RuleQuery),
+    responses((status = 200, description = "All rules in one page.", body = PageJson<ApprovalRuleJson>)))]
+pub(super) async fn list_rules(
+    State(app): SharedState,
+    Query(query): Query<RuleQuery>,
+) -> Result<Json<PageJson<ApprovalRuleJson>>, Problem> {
+    let agent = match &query.agent {
+        Some(name) => Some(find_agent(&app, name).await?.id),
+        None => None,
+    };
+    let rules = app.ports.approvals.rules(agent, app.ports.clock.now()).await?;
+    let names = names_of(&app, rules.iter().map(|rule| rule.agent)).await?;
+    let name = |agent: AgentId| names.get(&agent).cloned().unwrap_or_default();
+    let items = rules.into_iter().map(|rule| (name(rule.agent), rule));
+    Ok(Json(PageJson {
+        items: items.map(|(name, rule)| ApprovalRuleJson::of(rule, name)).collect(),
+        next: None,
+    }))
+}
+
+/// Deletes a rule: further calls of the tool by the agent need an approval again.
+#[utoipa::path(delete, path = "/v1/agents/{agent}/approval-rules/{tool}", tag = "approvals",
+    params(("agent" = String, Path, description = "Id or handle."), ("tool" = String, Path, description = "Name of the tool.")),
+    responses((status = 204, description = "The rule is deleted.")))]
+pub(super) async fn delete_rule(
+    State(app): SharedState,
+    PathParam((name, tool)): PathParam<(String, String)>,
+) -> Result<WriteResponse<ApprovalRuleJson>, Problem> {
+    let agent = find_agent(&app, &name).await?.id;
+    run_to_completion(async move {
+        match app.ports.approvals.forget_rule(agent, tool.clone()).await? {
+            Some(_) => Ok(WriteResponse::Removed),
+            None => Err(Problem::not_found("approval rule", &tool)),
+        }
+    })
+    .await
+}
+
+/// The call, if the caller may see it.
+async fn visible(app: &AppState, caller: &Caller, call: &str) -> Result<AskedCall, Problem> {
+    let missing = || Problem::not_found("call that waits for a person", call);
+    let asked = app.ports.approvals.asked(CallId(call.to_owned())).await?.ok_or_else(missing)?;
+    match caller.entity() {
+        Some(person) if !sees(app, &asked, person, &mut HashMap::new()).await? => Err(missing()),
+        _ => Ok(asked),
+    }
+}
+
+/// Whether the call is asked in a space of that person. `seen` keeps what is known of spaces.
+async fn sees(
+    app: &AppState,
+    asked: &AskedCall,
+    person: EntityId,
+    seen: &mut HashMap<SpaceId, bool>,
+) -> Result<bool, Problem> {
+    let Some(space) = asked.row.approval.as_ref().and_then(|approval| approval.space) else {
+        return Ok(false);
+    };
+    if let Some(known) = seen.get(&space) {
+        return Ok(*known);
+    }
+    let found = app.ports.reader.space(space.to_string()).await?;
+    let member = match &found {
+        Some(found) => membership(app, found, person).await?.is_some(),
+        None => false,
+    };
+    seen.insert(space, member);
+    Ok(member)
+}
+
+async fn names_of(
+    app: &AppState,
+    agents: impl Iterator<Item = AgentId>,
+) -> Result<HashMap<AgentId, String>, Problem> {
+    let mut names = HashMap::new();
+    for agent in agents {
+        if let Entry::Vacant(unknown) = names.entry(agent) {
+            let found = app.ports.reader.entity(agent.to_string()).await?;
+            unknown.insert(found.map(|entity| entity.name).unwrap_or_default());
+        }
+    }
+    Ok(names)
+}
+
+fn json(names: &HashMap<AgentId, String>, asked: AskedCall) -> Option<ApprovalJson> {
+    ApprovalJson::of(asked.agent, names.get(&asked.agent).cloned().unwrap_or_default(), asked.row)
+}
+
+async fn shown(app: &AppState, asked: AskedCall) -> Result<Json<ApprovalJson>, Problem> {
+    let names = names_of(app, std::iter::once(asked.agent)).await?;
+    let call = asked.row.id.clone();
+    json(&names, asked).map(Json).ok_or_else(|| Problem::not_found("call that waits for a person", &call.0))
+}
+
+/// Who answers: the person of the key, or whom an operator names.
+async fn answerer(app: &AppState, caller: &Caller, given: &CallAnswerJson) -> Result<Answerer, Problem> {
+    match (caller.entity(), &given.sender) {
+        (Some(_), Some(_)) => {
+            Err(Problem::new(Code::SenderRefused, "this key can answer only as its own entity")
+                .hint("leave out `sender`"))
+        }
+        (Some(person), None) => Ok(Answerer::Person(person)),
+        (None, None) => Ok(Answerer::Operator),
+        (None, Some(name)) => {
+            let entity = find_entity(app, name).await?;
+            if entity.kind == EntityKind::Human {
+                return Ok(Answerer::Person(entity.id));
+            }
+            let detail = format!("`{}` is an agent; only people answer", entity.name);
+            Err(Problem::new(Code::NotHuman, detail))
+        }
+    }
+}
+
+fn verdict(given: &CallAnswerJson, by: Answerer) -> Result<PersonVerdict, Problem> {
+    let bad = |detail: &str| Err(Problem::new(Code::BadAnswer, detail));
+    let only_approves = given.arguments.is_some() || given.remember_until.is_some();
+    match (given.verdict.as_deref(), &given.answer) {
+        (Some("approve"), None) => {}
+        (Some("refuse"), None) if !only_approves => return Ok(PersonVerdict::Refuse),
+        (None, Some(answer)) if !only_approves => return Ok(PersonVerdict::Answer(answer.clone())),
+        (Some("refuse"), None) | (None, Some(_)) => {
+            return bad("`arguments` and `remember_until` belong to the verdict `approve`");
+        }
+        _ => return bad("wanted either `verdict` (`approve` or `refuse`) or `answer`"),
+    }
+    let tainted = given.remember_tainted.unwrap_or(false);
+    if tainted && by != Answerer::Operator {
+        return Err(Problem::new(Code::Forbidden, "only an operator may set `remember_tainted`"));
+    }
+    let arguments = match &given.arguments {
+        Some(arguments) if !arguments.is_object() => return bad("`arguments`: wanted an object"),
+        arguments => arguments.as_ref().map(ToString::to_string),
+    };
+    let remember = given.remember_until.map(|until| Remember { until, tainted });
+    Ok(PersonVerdict::Approve { arguments, remember })
+}
+
+impl From<AnswerError> for Problem {
+    fn from(error: AnswerError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AnswerError::Unknown(call) => Self::not_found("call", &call.0),
+            AnswerError::Unfit(_) => Self::new(Code::BadAnswer, detail),
+            AnswerError::Store(error) => error.into(),
+            AnswerError::Refused(why) => match why {
+                AnswerRefused::NotAsked => Self::new(Code::NotAsked, detail),
+                AnswerRefused::Already { .. } => Self::new(Code::AnsweredAlready, detail),
+                AnswerRefused::Over(_) => Self::new(Code::CallOver, detail),
+                AnswerRefused::Changed => Self::new(Code::CallChanged, detail)
+                    .hint("read it again; if its tool has changed, refuse it, and the agent decides anew"),
+                AnswerRefused::NotYours(_) => Self::new(Code::NotYours, detail),
+                AnswerRefused::Unfit(_) => Self::new(Code::BadAnswer, detail),
+                AnswerRefused::Retired => Self::new(Code::AgentRetired, detail),
+            },
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Calls that wait for people: who sees and answers them, and what each wrong answer is told.
+
+use agent::approval::{Approval, AskKind, Patience, hash_of};
+use agent::call::{CallRow, Runner};
+use agent::id::CallId;
+use agent::limits;
+use axum::http::Method;
+use runtime::node::Signal;
+use serde_json::{Value, json};
+
+use crate::calls::open_row;
+use crate::world::{ADMIN, Answer, World};
+
+/// An open call of `fire` that waits for a person in the home space.
+async fn asked(world: &World, change: impl FnOnce(Approval) -> Approval) -> CallId {
+    let now = world.ports.clock.now();
+    let row = |row: CallRow| {
+        let row = CallRow { arguments: r#"{"note":"one"}"#.into(), ..row };
+        let patience = Patience { pause_ms: limits::PAUSE_MS, expires_ms: limits::APPROVAL_MS };
+        let hash = hash_of(&row.tool, &row.tool_version, &row.arguments);
+        let asked = Approval::wanted(AskKind::Approval, "it costs money".into(), hash, patience, now);
+        let asked = change(Approval { space: Some(world.home), ..asked });
+        let runner = if asked.question { Runner::Person } else { Runner::Node };
+        CallRow { runner, approval: Some(Box::new(asked)), ..row }
+    };
+    open_row(world, "fire", Runner::Node, row).await
+}
+
+async fn answer(world: &World, key: &str, id: &CallId, body: Value) -> Answer {
+    world.ask(Method::POST, &format!("/v1/calls/{id}/answer"), key, Some(body)).await
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_listed_shown_approved_once_and_gone_from_the_list() {
+    let world = World::new().await;
+    assert_eq!(world.get("/v1/approvals").await.json, json!({"items": [], "next": null}));
+    let id = asked(&world, |asked| asked).await;
+    let list = world.get("/v1/approvals?agent=muhammad").await.json["items"].clone();
+    let one = &list[0];
+    assert_eq!(
+        (&one["call"], &one["state"], &one["arguments"]),
+        (&json!(id), &json!("wanted"), &json!(r#"{"note":"one"}"#))
+    );
+    assert_eq!(
+        (&one["tool"], &one["why"], &one["agent_name"]),
+        (&json!("fire"), &json!("it costs money"), &json!("muhammad"))
+    );
+    assert_eq!(&world.get(&format!("/v1/approvals/{id}")).await.json, one);
+    world.signals();
+    let body =
+        json!({"verdict": "approve", "arguments": {"note": "two"}, "reason": "cheaper", "hash": one["hash"]});
+    let granted = answer(&world, ADMIN, &id, body).await;
+    assert_eq!((granted.status, &granted.json["state"]), (200, &json!("granted")), "{granted:?}");
+    assert_eq!(granted.json["asked_arguments"], r#"{"note":"one"}"#);
+    assert!(world.signals().contains(&Signal::Granted));
+    let late = answer(&world, ADMIN, &id, json!({"verdict": "refuse"})).await;
+    assert_eq!((late.status, late.code()), (409, "answered_already"));
+    assert!(late.json["detail"].as_str().unwrap().contains("granted by an operator"), "{late:?}");
+    assert_eq!(world.get("/v1/approvals").await.json["items"], json!([]));
+    assert_eq!(world.get("/v1/approvals?all=true").await.json["items"][0]["state"], "granted");
+}
+
+#[tokio::test]
+async fn a_person_sees_and_answers_what_is_asked_in_its_spaces_and_a_stranger_nothing() {
+    let world = World::new().await;
+    let id = asked(&world, |asked| asked).await;
+    world.post("/v1/entities", json!({"name": "stranger"})).await;
+    let stranger = world.key(json!({"scope": "person", "entity": "stranger"})).await.1;
+    let path = format!("/v1/approvals/{id}");
+    assert_eq!(world.ask(Method::GET, &path, &stranger, None).await.code(), "not_found");
+    assert_eq!(world.ask(Method::GET, "/v1/approvals", &stranger, None).await.json["items"], json!([]));
+    let yes = json!({"verdict": "approve"});
+    assert_eq!(answer(&world, &stranger, &id, yes.clone()).await.code(), "not_found");
+    for (sender, code) in [("stranger", "not_yours"), ("muhammad", "not_human"), ("nobody", "not_found")] {
+        let body = json!({"verdict": "approve", "sender": sender});
+        assert_eq!(answer(&world, ADMIN, &id, body).await.code(), code, "{sender}");
+    }
+    let yours = world.your_key().await;
+    assert_eq!(
+        world.ask(Method::GET, "/v1/approvals", &yours, None).await.json["items"][0]["call"],
+        json!(id)
+    );
+    let tainted =
+        json!({"verdict": "approve", "remember_until": "2026-11-22T14:00:00Z", "remember_tainted": true});
+    assert_eq!(answer(&world, &yours, &id, tainted).await.code(), "forbidden");
+    let granted = answer(&world, &yours, &id, yes).await;
+    assert_eq!((granted.status, &granted.json["by"]), (200, &json!("you")), "{granted:?}");
+}
+
+#[tokio::test]
+async fn each_wrong_answer_is_told_what_was_wrong_and_nothing_is_lost() {
+    let world = World::new().await;
+    let id = asked(&world, |asked| asked).await;
+    for (body, code) in [
+        (json!({}), "bad_answer"),
+        (json!({"verdict": "maybe"}), "bad_answer"),
+        (json!({"verdict": "approve", "answer": "yes"}), "bad_answer"),
+        (json!({"answer": "yes"}), "bad_answer"),
+        (json!({"verdict": "refuse", "arguments": {}}), "bad_answer"),
+        (json!({"verdict": "approve", "arguments": "no object"}), "bad_answer"),
+        (json!({"verdict": "approve", "arguments": {"wrong": 1}}), "bad_answer"),
+        (json!({"verdict": "approve", "arguments": {"note": "x".repeat(20_000)}}), "bad_answer"),
+        (json!({"verdict": "approve", "reason": "x".repeat(20_000)}), "bad_answer"),
+        (json!({"verdict": "approve", "remember_until": "2020-01-01T00:00:00Z"}), "bad_answer"),
+        (json!({"verdict": "approve", "hash": "other"}), "call_changed"),
+        (json!({"verdict": "approve", "note": "x".repeat(2 << 20)}), "body_too_large"),
+    ] {
+        let refused = answer(&world, ADMIN, &id, body.clone()).await;
+        assert_eq!(refused.code(), code, "{body:.80}: {refused:?}");
+    }
+    assert_eq!(world.get("/v1/approvals").await.json["items"][0]["state"], "wanted");
+    let unknown = answer(&world, ADMIN, &CallId("c0".into()), json!({"verdict": "approve"})).await;
+    assert_eq!(unknown.code(), "not_found");
+    world.clock.advance(std::time::Duration::from_millis(limits::APPROVAL_MS));
+    let late = answer(&world, ADMIN, &id, json!({"verdict": "approve"})).await;
+    assert_eq!((late.status, late.code()), (409, "call_over"), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_one_of_its_options() {
+    let world = World::new().await;
+    let choice = |asked| {
+        let options = vec!["red".to_owned(), "blue".to_owned()];
+        Approval { question: true, kind: AskKind::Choice, options, ..asked }
+    };
+    let id = asked(&world, choice).await;
+    let wrong = answer(&world, ADMIN, &id, json!({"answer": "green"})).await;
+    assert_eq!((wrong.status, wrong.code()), (422, "bad_answer"));
+    assert!(wrong.json["detail"].as_str().unwrap().contains("blue"), "{wrong:?}");
+    let right = answer(&world, ADMIN, &id, json!({"answer": "blue"})).await;
+    assert_eq!(
+        (&right.json["state"], &right.json["status"]),
+        (&json!("answered"), &json!("ok")),
+        "{right:?}"
+    );
+}
+
+#[tokio::test]
+async fn rules_are_listed_and_deleted() {
+    let world = World::new().await;
+    let id = asked(&world, |asked| asked).await;
+    let body = json!({"verdict": "approve", "remember_until": "2026-11-22T14:00:00Z"});
+    assert_eq!(answer(&world, ADMIN, &id, body).await.status, 200);
+    let rules = world.get("/v1/approval-rules?agent=muhammad").await.json["items"].clone();
+    assert_eq!((&rules[0]["tool"], &rules[0]["tainted"]), (&json!("fire"), &json!(false)), "{rules}");
+    let path = "/v1/agents/muhammad/approval-rules/fire";
+    assert_eq!(world.ask(Method::DELETE, path, ADMIN, None).await.status, 204);
+    assert_eq!(world.ask(Method::DELETE, path, ADMIN, None).await.code(), "not_found");
+    assert_eq!(world.get("/v1/approval-rules").await.json["items"], json!([]));
+}

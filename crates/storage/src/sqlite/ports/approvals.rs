@@ -1,0 +1,243 @@
+//! What persons answer: compare-and-set on the call row, so the first answer wins.
+
+use agent::approval::{self, AnswerRefused, AnsweredBy, ApprovalRule, ApprovalState};
+use agent::call::{CallRow, CallState, Outcome as CallOutcome};
+use agent::changes::Notifications;
+use agent::id::{AgentId, CallId};
+use agent::life::Standing;
+use agent::port::{
+    ApprovalFilter, Approvals, AskedCall, BoxFuture, Finish, FinishedCall, Lapsed, Page, PageRequest,
+    PersonAnswer, PersonAnswered, StoreError, Wakeup,
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use super::calls;
+use super::reader::page::{bounds, paged};
+use crate::sqlite::engine::fault::{Outcome, damaged_agent};
+use crate::sqlite::ports::quarantine::Access;
+use crate::sqlite::ports::{Caller, Sqlite};
+use crate::sqlite::tables::approvals::{self, Asked};
+use crate::sqlite::tables::calls::CALL;
+use crate::sqlite::tables::messages::space_heads;
+use crate::sqlite::tables::rows::{
+    agent_row, first, page_of, row_bytes, run, standing_at, time, uuid_at, uuid_or_none,
+};
+use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::{show, waits};
+
+impl Approvals for Sqlite {
+    fn answer(&self, answer: PersonAnswer) -> BoxFuture<'_, Result<PersonAnswered, StoreError>> {
+        let done = self.write(move |db, session| take_answer(db, session, &answer));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn lapse(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Lapsed>, StoreError>> {
+        let done = self.for_several(Access::Write, move |db, session| lapse(db, session, now, limit));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn next_lapse(&self) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+        let done = self.read(Caller::Agents, |db, _| {
+            let at = first(db, approvals::NEXT_LAPSE, [], |row| Ok(row.get::<_, Option<i64>>(0)?))?.flatten();
+            Ok(at.and_then(|at| time(at).ok()))
+        });
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn asked(&self, call: CallId) -> BoxFuture<'_, Result<Option<AskedCall>, StoreError>> {
+        let done = self.read_inline(Caller::Api, move |db, _| approvals::asked(db, &call));
+        Box::pin(async move { Ok(done.await?.map(known)) })
+    }
+
+    fn approvals(
+        &self,
+        filter: ApprovalFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<AskedCall>, StoreError>> {
+        let done = self.read(Caller::Api, move |db, _| list(db, &filter, &page));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn rules(
+        &self,
+        agent: Option<AgentId>,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<ApprovalRule>, StoreError>> {
+        let done = self.read(Caller::Api, move |db, _| {
+            let row = agent.map(|agent| agent_row(db, agent.0)).transpose()?;
+            match row {
+                Some(None) => Ok(Vec::new()),
+                row => approvals::rules(db, row.flatten(), now),
+            }
+        });
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn forget_rule(
+        &self,
+        agent: AgentId,
+        tool: String,
+    ) -> BoxFuture<'_, Result<Option<ApprovalRule>, StoreError>> {
+        let done = self.write(move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => approvals::forget_rule(db, row, &tool),
+            None => Ok(None),
+        });
+        Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+fn known(asked: Asked) -> AskedCall {
+    AskedCall { agent: asked.agent, row: asked.row }
+}
+
+fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Outcome<PersonAnswered> {
+    let Some(Asked { agent_row, agent, row }) = approvals::asked(db, &answer.id)? else {
+        return Ok(PersonAnswered::Unknown);
+    };
+    let refused = |why| Ok(PersonAnswered::Refused(why));
+    let standing =
+        first(db, "SELECT standing FROM agent WHERE id = ?", [agent_row], |row| standing_at(row, 0))?;
+    if standing == Some(Standing::Retired) {
+        return refused(AnswerRefused::Retired);
+    }
+    let Some(asked) = row.approval.as_deref() else { return refused(AnswerRefused::NotAsked) };
+    let name = approvals::answerer(db, asked, answer.by)?;
+    let by = AnsweredBy { who: answer.by, name: name.clone().unwrap_or_default(), at: answer.at };
+    let (verdict, reason, seen) = (&answer.verdict, answer.reason.as_deref(), answer.seen.as_deref());
+    let mut answered = match approval::answered(row, verdict, reason, by, name.is_some(), seen) {
+        Ok(answered) => answered,
+        Err(why) => return refused(why),
+    };
+    if let Some(remember) = answered.rule {
+        let name = name.unwrap_or_default();
+        if !approvals::put_rule(db, agent_row, &answered.row.tool, remember, &name, answer.at)? {
+            return refused(AnswerRefused::Unfit(
+                "the agent has too many rules; delete some first".to_owned(),
+            ));
+        }
+    }
+    approvals::write(db, &answered.row, None)?;
+    let granted = answered.row.approval.as_ref().is_some_and(|asked| asked.state == ApprovalState::Granted);
+    let notifications = if granted {
+        let labels = answered.row.approval.as_ref().map_or(0, |asked| asked.labels);
+        run(db, "UPDATE life SET used = used | ? WHERE agent = ?", params![labels, agent_row])?;
+        granted_now(db, session, agent_row, &answered.row, answer.at)?
+    } else {
+        let Some(outcome) = answered.row.outcome.clone() else { return refused(AnswerRefused::NotAsked) };
+        answered.row.state = CallState::Done;
+        end(db, session, &answer.id, outcome, answer.at)?
+    };
+    Ok(PersonAnswered::Taken(Box::new(AskedCall { agent, row: answered.row }), notifications))
+}
+
+/// The call may run: in its cycle, if that waits for it, and else without it.
+fn granted_now(
+    db: &Connection,
+    session: &Session,
+    agent: i64,
+    row: &CallRow,
+    at: Timestamp,
+) -> Outcome<Notifications> {
+    run(db, "UPDATE call SET outside = outside | 2 WHERE id = ?", [&row.id.0])?;
+    let messages = show::with_sender(db, show::update(db, &row.id)?.into_iter().collect())?;
+    let sql = "SELECT e.uuid, l.open_cycle, a.standing FROM life l JOIN agent a ON a.id = l.agent \
+               JOIN entity e ON e.id = l.agent WHERE l.agent = ?";
+    let found = first(db, sql, [agent], |found| {
+        Ok((AgentId(uuid_at(found, 0)?), uuid_or_none(found, 1)?, standing_at(found, 2)?))
+    })?;
+    let mut notifications = Notifications { messages, ..Notifications::default() };
+    if let Some((id, open, standing)) = found
+        && row.awaited
+        && open == Some(row.cycle.0)
+    {
+        let at = at.min(session.now());
+        if waits::answer(db, agent, standing, at)? {
+            notifications.wake.push(Wakeup { agent: id, at, urgent: false });
+        }
+    }
+    Ok(notifications)
+}
+
+/// The call ends with this outcome.
+fn end(
+    db: &Connection,
+    session: &Session,
+    call: &CallId,
+    outcome: CallOutcome,
+    at: Timestamp,
+) -> Outcome<Notifications> {
+    let answer = FinishedCall { id: call.clone(), outcome, at, claim: None, if_claimed: None };
+    Ok(match calls::finish(db, session, &answer)? {
+        Some(Finish::Awaited(_, notifications) | Finish::Late(_, notifications)) => notifications,
+        Some(Finish::Already | Finish::NotClaimed) | None => Notifications::default(),
+    })
+}
+
+fn lapse(db: &Connection, session: &Session, now: Timestamp, limit: u32) -> Outcome<Vec<Lapsed>> {
+    let mut lapsed = Vec::new();
+    for call in approvals::lapsed(db, now, limit)? {
+        let Some(asked) = approvals::asked(db, &call)? else { continue };
+        let agent = asked.agent;
+        let one = lapse_one(db, session, asked, now).map_err(damaged_agent(agent))?;
+        lapsed.extend(one);
+    }
+    Ok(lapsed)
+}
+
+fn lapse_one(
+    db: &Connection,
+    session: &Session,
+    mut asked: Asked,
+    now: Timestamp,
+) -> Outcome<Option<Lapsed>> {
+    let (agent, call) = (asked.agent, asked.row.id.clone());
+    let Some(wanted) = asked.row.approval.as_mut() else { return Ok(None) };
+    if wanted.reminded || now >= wanted.expires_at {
+        let outcome = approval::expired(wanted);
+        wanted.state = ApprovalState::Expired;
+        approvals::write(db, &asked.row, None)?;
+        let notifications = end(db, session, &call, outcome, now)?;
+        return Ok(Some(Lapsed { agent, call, expired: true, notifications }));
+    }
+    wanted.reminded = true;
+    // The rest of its time, whatever the clock says.
+    let rest = wanted.expires_at.duration_since(wanted.remind_at);
+    let (space, next_at) = (wanted.space, now.checked_add(rest).unwrap_or(wanted.expires_at));
+    approvals::write(db, &asked.row, Some(next_at))?;
+    let mut messages = Vec::new();
+    if let Some(space) = space {
+        let mut heads = space_heads(db, [space].into())?;
+        let reminder = approvals::reminder(db, &asked, space, now)?;
+        messages.extend(show::show(db, heads.get_mut(&space), &reminder)?);
+    }
+    let notifications =
+        Notifications { messages: show::with_sender(db, messages)?, ..Notifications::default() };
+    Ok(Some(Lapsed { agent, call, expired: false, notifications }))
+}
+
+/// Calls that wait for people, the newest first, found by index if only those that wait are wanted.
+fn list(db: &Connection, filter: &ApprovalFilter, page: &PageRequest) -> Outcome<Page<AskedCall>> {
+    let ApprovalFilter { agent, space, all } = *filter;
+    let row = agent.map(|agent| agent_row(db, agent.0)).transpose()?;
+    if row == Some(None) {
+        return Ok(Page { items: Vec::new(), next: None });
+    }
+    let bounds = bounds(page.limit);
+    let before = page.cursor.as_deref().and_then(|cursor| cursor.parse::<i64>().ok()).unwrap_or(i64::MAX);
+    let wanted = if all { "" } else { "AND (c.ask_at IS NOT NULL) = 1" };
+    let sql = format!(
+        "SELECT {}, {CALL}, c.rowid FROM call c WHERE c.approval IS NOT NULL {wanted} \
+         AND c.rowid < ?1 AND (?2 IS NULL OR c.agent = ?2) AND (?3 IS NULL OR c.approval ->> '$.space' = ?3) \
+         ORDER BY c.rowid DESC LIMIT ?4",
+        approvals::ASKED
+    );
+    let space = space.map(|space| space.to_string());
+    let given = params![before, row.flatten(), space, bounds.0 + 1];
+    let found = page_of(db, &sql, given, bounds, row_bytes, |row| {
+        let asked = approvals::asked_at(row)?;
+        Ok((asked, row.get::<_, i64>("rowid")?))
+    })?;
+    let Page { items, next } = paged(found, |(_, rowid)| rowid.to_string());
+    Ok(Page { items: items.into_iter().map(|(asked, _)| known(asked)).collect(), next })
+}
