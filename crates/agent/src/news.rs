@@ -3,7 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::call::head_and_tail;
+use crate::approval::Approval;
+use crate::call::{CallRow, head_and_tail};
 use crate::id::EventId;
 use crate::limits;
 use crate::port::{AfterFailure, NewsKind, SendFailure};
@@ -48,6 +49,22 @@ pub fn of_run(run: &Run, agent: &str) -> String {
 pub fn of_dead_event(event: &EventId, agent: &str, reason: Option<&str>, at: Timestamp) -> String {
     let data = json!({"alert": "event_dead", "agent": agent, "event": event, "reason": reason});
     body(NewsKind::Alert, at, &data)
+}
+
+/// A call of that agent waits for a person, with all that the person must see. `space` is where its card is.
+pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &str, space: Option<&str>) -> String {
+    let data = json!({
+        "call": call.id,
+        "agent": agent,
+        "space": space,
+        "kind": asked.kind.as_str(),
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "why": asked.why,
+        "hash": asked.hash,
+        "expires_at": asked.expires_at,
+    });
+    body(NewsKind::ApprovalWanted, asked.asked_at, &data)
 }
 
 /// What becomes of a delivery of something that happened at `at`, after `attempts` failed attempts before this one.

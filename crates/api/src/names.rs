@@ -67,7 +67,7 @@ names! {
     /// What became of a delivery.
     HookOutcome = of!(agent::port::HookOutcome: Accepted Duplicate Answered Refused);
     /// What a target can be told.
-    NewsKind = of!(agent::port::NewsKind: Message CycleEnded Alert);
+    NewsKind = of!(agent::port::NewsKind: Message CycleEnded Alert ApprovalWanted);
     /// Who has set a plan.
     PlanSource = of!(agent::plan::PlanSource: Agent Operator Config Heartbeat);
     /// Where a text of an archive was found.

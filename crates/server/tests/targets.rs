@@ -54,7 +54,11 @@ async fn a_target_that_cannot_be_is_refused_with_the_reason() {
         (with("agent", json!("muhammad")), "bad_target", "either `space` or `agent`"),
         (with("space", json!(null)), "bad_target", "either `space` or `agent`"),
         (with("space", json!("nowhere")), "not_found", "nowhere"),
-        (with("on", json!([])), "bad_target", "known are `message`, `cycle.ended`, `alert`"),
+        (
+            with("on", json!([])),
+            "bad_target",
+            "known are `message`, `cycle.ended`, `alert`, `approval.wanted`",
+        ),
         (with("on", json!(["mesage"])), "bad_target", "there is no `mesage`"),
         (with("on", json!(["cycle.ended"])), "bad_target", "a space has no `cycle.ended`"),
         (with("url", json!("file:///etc/passwd")), "bad_target", "`url`"),

@@ -33,11 +33,15 @@ pub enum NewsKind {
     #[serde(rename = "alert")]
     #[strum(serialize = "alert")]
     Alert,
+    /// A call of the agent waits for a person.
+    #[serde(rename = "approval.wanted")]
+    #[strum(serialize = "approval.wanted")]
+    ApprovalWanted,
 }
 
 impl NewsKind {
     /// Every kind, in declaration order. Stores keep the position: new ones come last.
-    pub const ALL: [Self; 3] = [Self::Message, Self::CycleEnded, Self::Alert];
+    pub const ALL: [Self; 4] = [Self::Message, Self::CycleEnded, Self::Alert, Self::ApprovalWanted];
 
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {

@@ -47,7 +47,7 @@ pub(crate) struct AddTargetArgs {
     /// Told of this agent, by handle or id
     #[arg(long, value_name = "AGENT", group = "of")]
     pub(crate) agent: Option<String>,
-    /// What it is told: `message`, `cycle.ended`, `alert`
+    /// What it is told: `message`, `cycle.ended`, `alert`, `approval.wanted`
     #[arg(long, value_delimiter = ',', value_name = "KIND,…", default_value = "message")]
     pub(crate) on: Vec<String>,
     /// Name of the secret that signs, as `viv secrets` lists it

@@ -152,7 +152,8 @@ fn kinds(names: &[String], of: NewsOf) -> Result<Vec<NewsKind>, Problem> {
             let shown: String = name.chars().take(40).collect();
             bad(&format!("`on`: there is no `{shown}`")).hint(all.clone())
         })?;
-        if matches!(of, NewsOf::Space(_)) && kind != NewsKind::Message {
+        let of_spaces = matches!(kind, NewsKind::Message | NewsKind::ApprovalWanted);
+        if matches!(of, NewsOf::Space(_)) && !of_spaces {
             return Err(
                 bad(&format!("`on`: a space has no `{name}`")).hint("name an agent instead of a space")
             );

@@ -27,7 +27,10 @@ fn wanted(row: &CallRow, w: &World) -> Box<Approval> {
 }
 
 /// A cycle with an outward call that waits for a person, and the card of that.
-async fn asked(w: &World, change: impl Fn(CallRow, Box<Approval>) -> CallRow) -> (CycleDriver, CallId) {
+pub(super) async fn asked(
+    w: &World,
+    change: impl Fn(CallRow, Box<Approval>) -> CallRow,
+) -> (CycleDriver, CallId) {
     w.post(w.family, "hello").await;
     let mut driver = w.open(w.ada).await;
     let row = driver.outward(0, true);
@@ -53,7 +56,7 @@ async fn asked(w: &World, change: impl Fn(CallRow, Box<Approval>) -> CallRow) ->
     (driver, id)
 }
 
-fn plain(row: CallRow, approval: Box<Approval>) -> CallRow {
+pub(super) fn plain(row: CallRow, approval: Box<Approval>) -> CallRow {
     CallRow { approval: Some(approval), ..row }
 }
 

@@ -166,6 +166,7 @@ macro_rules! contract_tests {
             hooks::a_delivery_passes_by_retired_agents_and_waits_for_room,
             hooks::the_log_of_a_hook_is_bounded_for_each_outcome,
             targets::a_target_is_told_what_it_asked_for_and_nothing_else,
+            targets::a_target_is_told_which_call_waits_for_a_person,
             targets::deliveries_keep_their_order_and_hold_back_no_other_target,
             targets::a_dead_delivery_is_listed_and_retried_in_its_place,
             targets::a_target_that_is_off_keeps_what_waits_until_it_is_on_again,

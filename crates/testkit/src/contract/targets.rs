@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Backend;
+use super::approvals::{asked, plain};
 use super::world::{World, at, message_from, world};
 
 fn target(name: &str, of: NewsOf, on: &[NewsKind]) -> StoredTarget {
@@ -91,6 +92,28 @@ pub async fn a_target_is_told_what_it_asked_for_and_nothing_else(b: Backend) {
         .collect();
     let expected = [("message", "one"), ("cycle.ended", "completed")];
     assert_eq!(told, expected.map(|(kind, what)| (kind.to_owned(), what.to_owned())));
+}
+
+/// A call that waits for a person is news of its agent and of the space with its card, once.
+pub async fn a_target_is_told_which_call_waits_for_a_person(b: Backend) {
+    let w = world(b).await;
+    let on = [NewsKind::ApprovalWanted];
+    for (name, of) in [
+        ("agent", NewsOf::Agent(w.ada)),
+        ("space", NewsOf::Space(w.family)),
+        ("other", NewsOf::Space(w.team)),
+    ] {
+        w.b.target_book.put_target(target(name, of, &on)).await.unwrap();
+    }
+    let (_, call) = asked(&w, plain).await;
+    let told = all(&w).await;
+    assert_eq!(told.len(), 2);
+    for body in told {
+        let data = &body["data"];
+        assert_eq!((&body["type"], &data["call"]), (&"approval.wanted".into(), &call.0.clone().into()));
+        assert_eq!((&data["agent"], &data["space"]), (&"ada".into(), &"family".into()));
+        assert!(data["arguments"].is_string() && data["hash"].is_string(), "{data}");
+    }
 }
 
 /// To one target deliveries go in order, one at a time; one that waits holds back no other target.

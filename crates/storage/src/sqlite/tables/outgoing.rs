@@ -1,5 +1,6 @@
 //! What happens, written for the targets that are told it, in the commit in which it happens.
 
+use agent::call::CallRow;
 use agent::changes::EventMoved;
 use agent::entity::EntityKind;
 use agent::event::EventProgress;
@@ -10,15 +11,18 @@ use agent::port::NewsKind;
 use agent::run::Run;
 use agent::space::Message;
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
-use super::rows::{all, first, int, ms, run};
+use super::rows::{all, bytes, first, int, ms, run};
 use crate::sqlite::engine::fault::Outcome;
 
 const OF_SPACE: &str = "SELECT t.id, s.name FROM target t JOIN space s ON s.id = ?1 \
     WHERE (t.space = ?1 OR t.agent = ?2) AND t.off IS NULL AND t.kinds & ?3";
 const OF_AGENT: &str = "SELECT t.id, e.name FROM target t JOIN entity e ON e.id = t.agent \
     WHERE t.agent = ?1 AND t.off IS NULL AND t.kinds & ?2";
+
+const OF_ASKED: &str = "SELECT t.id, e.name, s.name FROM entity e LEFT JOIN space s ON s.uuid = ?2 \
+    JOIN target t ON t.agent = e.id OR t.space = s.id WHERE e.id = ?1 AND t.off IS NULL AND t.kinds & ?3";
 
 /// The bit of a kind in `target.kinds`.
 pub(crate) fn bit(kind: NewsKind) -> i64 {
@@ -61,6 +65,22 @@ pub(crate) fn dead_events(
         for (target, agent) in of_agent(db, agent, NewsKind::Alert)? {
             let body = news::of_dead_event(&dead.event, &agent, dead.reason.as_deref(), at);
             put(db, target, &["dead", &dead.event.0, &n.to_string()], &body, at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells which of these new calls of the agent wait for a person, to targets of the agent and of the space with the card.
+pub(crate) fn asked_calls(db: &Connection, agent: i64, calls: &[CallRow]) -> Outcome<()> {
+    for call in calls {
+        let Some(asked) = call.approval.as_deref().filter(|asked| asked.is_wanted()) else { continue };
+        let space = asked.space.map(|space| bytes(space.0));
+        let row = params![agent, space, bit(NewsKind::ApprovalWanted)];
+        let named = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let told: Vec<(i64, String, Option<String>)> = all(db, OF_ASKED, row, named)?;
+        for (target, agent, space) in told {
+            let body = news::of_asked_call(call, asked, &agent, space.as_deref());
+            put(db, target, &["asked", &call.id.0], &body, asked.asked_at)?;
         }
     }
     Ok(())

@@ -54,7 +54,7 @@ CREATE TABLE target (
   url TEXT NOT NULL,
   secret TEXT NOT NULL,                -- the name of the secret that signs
   allow TEXT NOT NULL,                 -- addresses inside that it may have: JSON
-  kinds INTEGER NOT NULL,              -- what it is told: 1 message, 2 cycle.ended, 4 alert
+  kinds INTEGER NOT NULL,              -- what it is told: 1 message, 2 cycle.ended, 4 alert, 8 approval.wanted
   space INTEGER,                       -- of this space,
   agent INTEGER,                       -- or of this agent
   off TEXT,                            -- why nothing is sent any more; NULL while it is on

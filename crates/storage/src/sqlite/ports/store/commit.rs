@@ -52,6 +52,7 @@ pub(super) fn commit(
     calls::put(db, life.agent, changes)?;
     calls::change(db, life.agent, &changes.call_changes)?;
     // Spaces are always written before inboxes.
+    outgoing::asked_calls(db, life.agent, &changes.calls)?;
     let mut messages = show::updates(db, &changes.call_changes)?;
     let (posted, mut wake) = post_messages(db, session, lease.agent, changes)?;
     messages.extend(posted);
