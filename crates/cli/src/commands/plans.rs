@@ -113,16 +113,16 @@ fn line_of(plan: &PlanJson) -> String {
     let next = next_at.map_or_else(String::new, |at| format!(", next {}", local(schedule, at)));
     let late = max_late_ms.map_or_else(String::new, |ms| format!(", at most {} late", span_text(ms)));
     let missed = missed.as_str();
-    format!(
-        "{name} ({schedule}{next}, missed {missed}{late}, set by {}, {id}): {instruction}",
-        source.as_str()
-    )
+    // A heartbeat has no instruction.
+    let mark = if instruction.is_empty() { "" } else { ": " };
+    let source = source.as_str();
+    format!("{name} ({schedule}{next}, missed {missed}{late}, set by {source}, {id}){mark}{instruction}")
 }
 
 /// A time in the zone of the schedule.
 fn local(schedule: &Schedule, at: Timestamp) -> String {
     match schedule {
-        Schedule::Cron { zone, .. } => match TimeZone::get(zone) {
+        Schedule::Cron { zone, .. } | Schedule::Hours { zone, .. } => match TimeZone::get(zone) {
             Ok(zone) => at.to_zoned(zone).strftime("%Y-%m-%d %H:%M %Z").to_string(),
             Err(_) => at.to_string(),
         },
