@@ -84,8 +84,6 @@ pub enum Answerer {
     Operator,
     /// A person.
     Person(EntityId),
-    /// Whoever had the link.
-    Link,
 }
 
 /// Who answered, and when.

@@ -205,6 +205,7 @@ macro_rules! contract_tests {
             workers::a_call_of_workers_is_claimed_by_one_at_a_time_and_answered_by_its_newest,
             workers::only_open_calls_of_workers_can_be_claimed,
             workers::a_call_that_may_not_begin_is_given_to_no_worker,
+            workers::a_call_that_waits_for_a_person_is_given_to_no_worker,
             workers::a_call_that_is_given_up_gets_another_outcome_if_a_worker_has_it,
             workers::what_a_worker_says_after_all_is_an_event_if_its_agent_was_told_nothing_better,
             outside::a_call_is_answered_once,

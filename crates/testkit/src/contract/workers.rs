@@ -1,14 +1,16 @@
 //! Promises about calls that workers run: who has one is durable, and only who has it answers it.
 
+use agent::approval::{Answerer, PersonVerdict};
 use agent::call::{CallRow, CallState, Outcome, OutcomeStatus, Runner};
 use agent::changes::{CallChange, CommitKind};
 use agent::event::{EventData, EventKind, Principal};
 use agent::id::{CallId, ClaimId};
 use agent::life::{Requester, Standing};
-use agent::port::{Claimed, Finish, FinishedCall};
+use agent::port::{Claimed, Finish, FinishedCall, PersonAnswer, PersonAnswered};
 use uuid::Uuid;
 
 use super::Backend;
+use super::approvals::{asked, plain};
 use super::outside::cycle_with_call;
 use super::world::{CycleDriver, World, at, world};
 
@@ -100,6 +102,18 @@ pub async fn a_call_that_may_not_begin_is_given_to_no_worker(b: Backend) {
     assert_eq!(claimed(4, true).await, Claimed::Given(2), "it has begun");
     w.b.registry.set_standing(w.ada, Standing::Suspended, at(1_700)).await.unwrap();
     assert_eq!(claimed(5, true).await, Claimed::Given(3), "it has begun");
+}
+
+/// No worker gets a call before the person for whom it waits has answered.
+pub async fn a_call_that_waits_for_a_person_is_given_to_no_worker(b: Backend) {
+    let w = world(b).await;
+    let of_worker = |row, approval| CallRow { runner: Runner::Worker, ..plain(row, approval) };
+    let (_, id) = asked(&w, of_worker).await;
+    assert_eq!(w.b.calls.claim(id.clone(), claim(1), true).await.unwrap(), Claimed::Refused);
+    let (by, verdict) = (Answerer::Operator, PersonVerdict::Approve { arguments: None, remember: None });
+    let answer = PersonAnswer { id: id.clone(), verdict, reason: None, by, at: at(2_000), seen: None };
+    assert!(matches!(w.b.approvals.answer(answer).await.unwrap(), PersonAnswered::Taken(..)));
+    assert_eq!(w.b.calls.claim(id, claim(2), true).await.unwrap(), Claimed::Given(1));
 }
 
 /// Whoever gives a call up may not know of a claim that has just been made; the store does.

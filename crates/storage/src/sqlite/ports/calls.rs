@@ -1,7 +1,6 @@
 //! Outcomes from outside the cycle: compare-and-set on the call row, so the first one wins.
 
 use agent::answers::{self, Destination};
-use agent::approval::Approval;
 use agent::call::{CallRow, CallState, Effect, Outcome as Answer};
 use agent::changes::Notifications;
 use agent::event::EventState;
@@ -22,9 +21,7 @@ use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::calls::{self, cause_at, detached, of_agent};
 use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::life::Life;
-use crate::sqlite::tables::rows::{
-    first, from_json, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none,
-};
+use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::{show, urgent, waits};
 
@@ -84,9 +81,7 @@ fn may_be_claimed(db: &Connection, call: &CallId, barrier: bool) -> Outcome<Opti
                WHERE c.id = ? AND c.state = 'planned'";
     let planned = first(db, sql, [&call.0], |row| {
         let effect: String = row.get(2)?;
-        let approval: Option<String> = row.get(3)?;
-        let approval: Option<Approval> = approval.map(|text| from_json(&text, "an approval")).transpose()?;
-        let approved = approval.and_then(|approval| Some(approval.by?.at));
+        let approved = calls::approval_or_none(row, 3)?.and_then(|approval| Some(approval.by?.at));
         Ok((
             AgentId(uuid_at(row, 0)?),
             CycleId(uuid_at(row, 1)?),

@@ -212,7 +212,7 @@ pub(crate) fn remark_at(row: &Row<'_>, at: usize) -> Outcome<Option<String>> {
 }
 
 /// Reads what is known of a call that waits, or has waited, for a person.
-fn approval_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<Box<Approval>>> {
+pub(crate) fn approval_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<Box<Approval>>> {
     let approval = row.get::<_, Option<String>>(at)?;
     approval.map(|approval| from_json(&approval, "an approval")).transpose()
 }
