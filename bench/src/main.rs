@@ -46,7 +46,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 29] = [
+const GROUPS: [Group; 33] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -76,6 +76,10 @@ const GROUPS: [Group; 29] = [
     ("tools.many", tool_calls::many::measure),
     ("tools.claim", tool_calls::claim::measure),
     ("alarms.hook", alarms::hook::measure),
+    ("alarms.late", alarms::late::measure),
+    ("alarms.plans", alarms::plans::measure),
+    ("alarms.paused", alarms::paused::measure),
+    ("alarms.answer", alarms::answer::measure),
 ];
 
 /// The context of all groups.

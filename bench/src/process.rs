@@ -37,11 +37,7 @@ pub(crate) struct Running {
 impl Running {
     /// A value of `/proc/PID/status`, in megabytes.
     pub(crate) fn resident_mb(&self, name: &str) -> Result<f64> {
-        let state = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
-            .context("the process has ended")?;
-        let line = state.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-        Ok(kib.with_context(|| format!("`/proc/PID/status` has no `{name}`"))? * 1024.0 / 1e6)
+        memory_mb(&self.child.id().to_string(), name)
     }
 
     /// Its anonymous memory, in bytes. Pages of files, which belong to the page cache, are not counted.
@@ -65,6 +61,20 @@ impl Running {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         Ok(tasks.context("the process has ended")?.count())
     }
+}
+
+/// Anonymous memory of this process, in bytes.
+pub(crate) fn my_bytes() -> Result<f64> {
+    Ok(memory_mb("self", "RssAnon")? * 1e6)
+}
+
+/// A value of `/proc/PROCESS/status`, in megabytes.
+fn memory_mb(process: &str, name: &str) -> Result<f64> {
+    let state =
+        std::fs::read_to_string(format!("/proc/{process}/status")).context("the process has ended")?;
+    let line = state.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    Ok(kib.with_context(|| format!("`/proc/{process}/status` has no `{name}`"))? * 1024.0 / 1e6)
 }
 
 impl Drop for Running {

@@ -82,17 +82,34 @@ pub(crate) struct Watched {
     held: watch::Sender<bool>,
     /// Whether commits are refused.
     refuses: AtomicBool,
+    /// When due plans were fired, and the agents that this made due.
+    fired: Mutex<Vec<(Timestamp, Vec<Wakeup>)>>,
 }
 
 impl Watched {
     /// Watches `inner`.
     pub(crate) fn new(inner: Sqlite, marks: Arc<Marks>) -> Self {
-        Self { inner, marks, held: watch::Sender::new(false), refuses: AtomicBool::new(false) }
+        Self {
+            inner,
+            marks,
+            held: watch::Sender::new(false),
+            refuses: AtomicBool::new(false),
+            fired: Mutex::default(),
+        }
     }
 
     /// Holds back opening commits, or lets them continue.
     pub(crate) fn hold_openings(&self, hold: bool) {
         self.held.send_replace(hold);
+    }
+
+    /// When due plans were fired since the last call, and the agents that this made due.
+    pub(crate) fn take_fired(&self) -> Vec<(Timestamp, Vec<Wakeup>)> {
+        std::mem::take(&mut self.fired())
+    }
+
+    fn fired(&self) -> MutexGuard<'_, Vec<(Timestamp, Vec<Wakeup>)>> {
+        self.fired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refuses every commit, as on a full disk, or accepts them again.
@@ -208,6 +225,10 @@ impl Store for Watched {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
-        self.inner.fire_due(now, limit)
+        Box::pin(async move {
+            let wakeups = self.inner.fire_due(now, limit).await?;
+            self.fired().push((Timestamp::now(), wakeups.clone()));
+            Ok(wakeups)
+        })
     }
 }

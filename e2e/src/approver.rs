@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use api::{ApprovalJson, PageJson};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::HttpClient;
+use crate::counter::ApprovedTickets;
 
 /// How often the person looks.
 const LOOKS: Duration = Duration::from_millis(40);
@@ -18,7 +19,7 @@ pub fn approves(call: &str) -> bool {
 }
 
 /// Answers whatever waits, until the server is gone.
-pub async fn answer_all(client: HttpClient) {
+pub async fn answer_all(client: HttpClient, approved: ApprovedTickets) {
     let mut failures = 0;
     while failures < FAILURES {
         tokio::time::sleep(LOOKS).await;
@@ -27,6 +28,10 @@ pub async fn answer_all(client: HttpClient) {
                 failures = 0;
                 for one in page.items {
                     let verdict = if approves(&one.call.0) { "approve" } else { "refuse" };
+                    let arguments: Value = serde_json::from_str(&one.arguments).unwrap_or_default();
+                    if let Some(ticket) = arguments["ticket"].as_str().filter(|_| verdict == "approve") {
+                        approved.note(ticket.to_owned());
+                    }
                     let path = format!("/v1/calls/{}/answer", one.call);
                     // Without an answer it is asked again, and then the first one counts.
                     drop(client.post(&path, &json!({"verdict": verdict}), None).await);

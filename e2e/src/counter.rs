@@ -1,8 +1,8 @@
 //! Stands for the outside world: a server on loopback that counts the effects of tools by the ticket in the arguments of
 //! each call. It survives every kill of the binary, and its counts are never undone.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -32,6 +32,29 @@ pub struct CountedEffect {
     pub key: Option<String>,
     /// How often workers had claimed the call by then; 0 if the server ran it.
     pub claims: u32,
+    /// Whether a person had approved the call by then.
+    pub approved: bool,
+}
+
+/// The tickets of the calls that a person has approved.
+#[derive(Clone, Debug, Default)]
+pub struct ApprovedTickets(Arc<Mutex<BTreeSet<String>>>);
+
+impl ApprovedTickets {
+    /// Notes a ticket, before its approval is sent.
+    pub fn note(&self, ticket: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(ticket);
+    }
+
+    fn has(&self, ticket: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct CounterState {
+    effects: Arc<watch::Sender<Effects>>,
+    approved: ApprovedTickets,
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,7 +69,7 @@ struct ReportedEffect {
 #[derive(Debug)]
 pub struct Counter {
     url: String,
-    effects: Arc<watch::Sender<Effects>>,
+    state: CounterState,
     task: JoinHandle<()>,
 }
 
@@ -57,13 +80,13 @@ impl Counter {
             |error: std::io::Error| HarnessError::new(format!("no loopback port for the counter: {error}"));
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(error_of)?;
         let url = format!("http://{}/effects", listener.local_addr().map_err(error_of)?);
-        let effects = Arc::new(watch::Sender::new(Effects::new()));
-        let router = Router::new().route("/effects", post(count)).with_state(Arc::clone(&effects));
+        let state = CounterState::default();
+        let router = Router::new().route("/effects", post(count)).with_state(state.clone());
         let task = tokio::spawn(async move {
             // Runs as long as the counter; an earlier error appears as refused connections.
             let _ = axum::serve(listener, router).await;
         });
-        Ok(Self { url, effects, task })
+        Ok(Self { url, state, task })
     }
 
     /// The URL to which effects are reported.
@@ -73,7 +96,12 @@ impl Counter {
 
     /// The effects so far.
     pub fn effects(&self) -> Effects {
-        self.effects.borrow().clone()
+        self.state.effects.borrow().clone()
+    }
+
+    /// Where approvals are noted.
+    pub fn approved(&self) -> &ApprovedTickets {
+        &self.state.approved
     }
 
     /// Waits until so many more effects happened, or until the timeout. Returns whether they did.
@@ -91,7 +119,7 @@ impl Counter {
     }
 
     async fn wait_for(&self, counted: impl Fn(&Effects) -> usize, more: usize, timeout: Duration) -> bool {
-        let mut effects = self.effects.subscribe();
+        let mut effects = self.state.effects.subscribe();
         let goal = counted(&effects.borrow()) + more;
         let reached = effects.wait_for(|effects| counted(effects) >= goal);
         tokio::time::timeout(timeout, reached).await.is_ok()
@@ -110,7 +138,7 @@ impl Drop for Counter {
 }
 
 async fn count(
-    State(effects): State<Arc<watch::Sender<Effects>>>,
+    State(CounterState { effects, approved }): State<CounterState>,
     headers: HeaderMap,
     Json(ReportedEffect { tool, ticket, claims }): Json<ReportedEffect>,
 ) -> StatusCode {
@@ -119,8 +147,8 @@ async fn count(
     tokio::time::sleep(Duration::from_millis(takes % TAKES_MS)).await;
     let key = headers.get("idempotency-key").map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
     let answered = tool != KILL_SERVER;
-    effects
-        .send_modify(|effects| effects.entry(ticket).or_default().push(CountedEffect { tool, key, claims }));
+    let effect = CountedEffect { approved: approved.has(&ticket), tool, key, claims };
+    effects.send_modify(|effects| effects.entry(ticket).or_default().push(effect));
     if !answered {
         std::future::pending::<()>().await;
     }

@@ -94,8 +94,10 @@ pub struct InboxEvent {
     pub cycle: Option<String>,
     /// The message that it refers to.
     pub message: Option<String>,
-    /// The payload of a service's event.
+    /// The payload of a service's event, or the instruction of a plan.
     pub payload: Option<String>,
+    /// The plan that fired.
+    pub plan: Option<String>,
     /// The late result of a call.
     pub result: Option<LateResult>,
 }
@@ -225,16 +227,19 @@ fn inbox_event(event: LoggedEvent) -> InboxEvent {
         EventState::Processed { cycle, .. } => Some(cycle.to_string()),
         _ => None,
     };
-    let (mut message, mut payload, mut result) = (None, None, None);
+    let (mut message, mut payload, mut plan, mut result) = (None, None, None, None);
     match event.data {
         EventData::Message { message: id, .. } => message = Some(id.to_string()),
         EventData::Service { payload: sent, .. } => payload = Some(sent.to_string()),
+        EventData::Plan { plan: id, instruction, .. } => {
+            (plan, payload) = (Some(id.to_string()), Some(instruction));
+        }
         EventData::ToolResult { call, text, error, .. } => {
             result = Some(LateResult { call: call.0, failed: error, text });
         }
         _ => {}
     }
-    InboxEvent { id: event.id.0, seq: event.seq, state, cycle, message, payload, result }
+    InboxEvent { id: event.id.0, seq: event.seq, state, cycle, message, payload, plan, result }
 }
 
 fn entry(entry: LogEntry) -> HistoryEntry {

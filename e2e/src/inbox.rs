@@ -11,6 +11,8 @@ pub enum From {
     Agent,
     /// A service.
     Service,
+    /// A plan that fired.
+    Plan,
     /// The agent's own call, whose result came late.
     Tool,
 }
@@ -22,7 +24,7 @@ pub struct Shown {
     pub from: From,
     /// The handle of the space to reply in; empty for a result.
     pub space: String,
-    /// The text of the message, the token of a service's event, or the call of a result and its text.
+    /// The text of the message, the token of a service's event or a plan, or the call of a result and its text.
     pub text: String,
 }
 
@@ -60,9 +62,11 @@ pub fn events(text: &str) -> Result<Vec<Shown>, String> {
 fn event(line: &str) -> Option<Shown> {
     let (_, rest) = line.split_once(". [")?;
     if let Some(rest) = rest.strip_prefix("service ") {
-        let payload: Value = serde_json::from_str(&rest[rest.find(": {")? + 2..]).ok()?;
-        let text = |name: &str| payload[name].as_str().map(str::to_owned);
-        return Some(Shown { from: From::Service, space: text("space")?, text: text("token")? });
+        return sent(From::Service, &rest[rest.find(": {")? + 2..]);
+    }
+    if let Some(rest) = rest.strip_prefix("plan ") {
+        let instruction: String = serde_json::from_str(rest.split_once("] due now: ")?.1).ok()?;
+        return sent(From::Plan, &instruction);
     }
     if let Some(rest) = rest.strip_prefix("tool result ") {
         let (call, rest) = rest.split_once(" | call: ")?.1.split_once("] ")?;
@@ -77,6 +81,13 @@ fn event(line: &str) -> Option<Shown> {
     };
     let (_, quoted) = rest.split_once(": ")?;
     Some(Shown { from, space: space.to_owned(), text: serde_json::from_str(quoted).ok()? })
+}
+
+/// What a service or a plan says: a token, and the space to reply in.
+fn sent(from: From, payload: &str) -> Option<Shown> {
+    let payload: Value = serde_json::from_str(payload).ok()?;
+    let text = |name: &str| payload[name].as_str().map(str::to_owned);
+    Some(Shown { from, space: text("space")?, text: text("token")? })
 }
 
 /// What identifies a late result: an agent may be told first that nothing is known, then what came of it.
@@ -113,6 +124,7 @@ mod tests {
             2. [space 0192] Ben (@ben, agent), just now: \"got t-000002-t\"\n\
             3. [service \"kill\"] 4.0 s ago: {\"token\":\"t-000003-t\",\"space\":\"desk\"}\n\
             4. [tool result \"count_read\" | call: c1] failed 4.0 s ago: \"no: \\\"x\\\"\"\n\
+            5. [plan \"p: ] due now\" | id: 0193] due now: \"{\\\"token\\\":\\\"t-000005-t\\\",\\\"space\\\":\\\"pair\\\"}\"\n\
             You may address these in any order. Consider priorities and how they relate.";
         assert!(is_inbox(text));
         let shown = |from, space: &str, text: &str| Shown { from, space: space.into(), text: text.into() };
@@ -123,6 +135,7 @@ mod tests {
                 shown(From::Agent, "0192", "got t-000002-t"),
                 shown(From::Service, "desk", "t-000003-t"),
                 shown(From::Tool, "", "c1: no: \"x\""),
+                shown(From::Plan, "pair", "t-000005-t"),
             ]
         );
         assert!(events("[INBOX — 1 new event, now X]\n\n1. what").is_err());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::call::Runner;
-use api::{Agent, Call, PageJson};
+use api::{Agent, Call, PageJson, PlanJson};
 use failpoint::POINTS;
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -309,7 +309,7 @@ impl<'a> Harness<'a> {
         let client = HttpClient::new(&ready.url, &self.key)?;
         let follow = |agent| tokio::spawn(self.followers.clone().follow(client.clone(), agent));
         let mut followers: Vec<JoinHandle<()>> = AGENTS.map(follow).into();
-        followers.push(tokio::spawn(approver::answer_all(client.clone())));
+        followers.push(tokio::spawn(approver::answer_all(client.clone(), self.counter.approved().clone())));
         Ok(Started::Ready(process, client, followers))
     }
 
@@ -367,7 +367,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Waits until no event waits, no cycle is open and no call has no result.
+    /// Waits until no plan is left, no event waits, no cycle is open and no call has no result.
     async fn wait_until_idle(&self, client: &HttpClient) -> Result<()> {
         #[derive(Deserialize)]
         struct Now {
@@ -379,23 +379,26 @@ impl<'a> Harness<'a> {
             poll.tick().await;
             // In this order: a call that ends becomes an event at once.
             let open_calls = open_calls(client).await?;
+            let plans = open_plans(client).await?;
             let now: Now = client.get("/v1/ready").await?;
             let agent::port::Totals { waiting, open_cycles, .. } = now.totals;
-            if waiting == 0 && open_cycles == 0 && open_calls == 0 {
+            if plans == 0 && waiting == 0 && open_cycles == 0 && open_calls == 0 {
                 return Ok(());
             }
-            if waiting + open_calls < last {
-                (last, since) = (waiting + open_calls, Instant::now());
+            let left = plans + waiting + open_calls;
+            if left < last {
+                (last, since) = (left, Instant::now());
             }
             // A store that loses events can leave a cycle open that has none: it would be open for ever.
             let sabotaged = self.options.sabotage.is_some();
-            if sabotaged && waiting == 0 && since.elapsed() > SABOTAGED_STALL {
+            if sabotaged && plans + waiting == 0 && since.elapsed() > SABOTAGED_STALL {
                 return Ok(());
             }
             if since.elapsed() > STALL_TIMEOUT {
                 let log = binary::tail(&self.launch.log);
                 return Err(HarnessError::new(format!(
-                    "{waiting} events still wait, {open_cycles} cycles and {open_calls} calls are open; the end of its log:\n{log}"
+                    "{waiting} events still wait, {plans} plans have not fired, {open_cycles} cycles and {open_calls} calls are open; the end \
+                     of its log:\n{log}"
                 )));
             }
         }
@@ -491,6 +494,16 @@ async fn open_calls(client: &HttpClient) -> Result<u64> {
     for agent in AGENTS {
         let calls: PageJson<Call> = client.get(&format!("/v1/agents/{agent}/calls")).await?;
         open += calls.items.len() as u64;
+    }
+    Ok(open)
+}
+
+/// The number of plans that have not fired yet.
+async fn open_plans(client: &HttpClient) -> Result<u64> {
+    let mut open = 0;
+    for agent in AGENTS {
+        let plans: PageJson<PlanJson> = client.get(&format!("/v1/agents/{agent}/plans")).await?;
+        open += plans.items.len() as u64;
     }
     Ok(open)
 }

@@ -12,6 +12,8 @@ pub enum SentTo {
     Space(String),
     /// An event of a service for the agent with this handle.
     Agent(String),
+    /// A plan of the agent with this handle, which fires once.
+    Plans(String),
 }
 
 /// A promise of the server: a 2xx response.
@@ -19,7 +21,7 @@ pub enum SentTo {
 pub struct Promise {
     /// Whether the status was 201; 200 means that the item was known.
     pub fresh: bool,
-    /// The id of the message or event.
+    /// The id of the message, event or plan.
     pub id: String,
     /// The position of a message in its space.
     pub seq: Option<u64>,
@@ -50,6 +52,7 @@ impl LedgerItem {
         match &self.to {
             SentTo::Space(space) => format!("/v1/spaces/{space}/messages"),
             SentTo::Agent(agent) => format!("/v1/agents/{agent}/events"),
+            SentTo::Plans(agent) => format!("/v1/agents/{agent}/plans"),
         }
     }
 

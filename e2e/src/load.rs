@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::HttpClient;
 use crate::inbox;
@@ -119,7 +119,12 @@ impl Load {
     /// Creates an item; returns its index in the ledger.
     fn new_item(&self, rng: &mut Rng, round: KillRound) -> usize {
         let number = self.number();
-        self.add(if rng.one_in(12) { service_item(number, rng) } else { random_message(number, rng, round) })
+        let item = match rng.between(1, 12) {
+            1 => service_item(number, rng),
+            2 => plan_item(number, rng),
+            _ => random_message(number, rng, round),
+        };
+        self.add(item)
     }
 
     fn number(&self) -> u64 {
@@ -182,20 +187,30 @@ fn message_item(number: u64, word: &str, space: &WorldSpace, rng: &mut Rng) -> L
 }
 
 fn service_item(number: u64, rng: &mut Rng) -> LedgerItem {
+    let (token, agent, payload) = payload(number, rng);
+    let body = json!({"service": "kill", "payload": payload});
+    keyed(number, token, SentTo::Agent(agent), body)
+}
+
+/// A plan that fires once, soon: in this process, or in a later one that finds it overdue.
+fn plan_item(number: u64, rng: &mut Rng) -> LedgerItem {
+    let (token, agent, payload) = payload(number, rng);
+    let after = format!("{}s", rng.between(1, 3));
+    let body = json!({"name": "kill", "instruction": payload.to_string(), "after": after});
+    keyed(number, token, SentTo::Plans(agent), body)
+}
+
+/// A token, an agent, and a payload that asks it to reply in one of its spaces.
+fn payload(number: u64, rng: &mut Rng) -> (String, String, Value) {
     let token = inbox::token(number);
     let agent = *rng.pick(&AGENTS);
     let spaces: Vec<&str> =
         SPACES.iter().filter(|space| space.agents.contains(&agent)).map(|space| space.name).collect();
     let payload = json!({"token": token, "space": rng.pick(&spaces)});
-    let body = json!({"service": "kill", "payload": payload});
+    (token, agent.to_owned(), payload)
+}
+
+fn keyed(number: u64, token: String, to: SentTo, body: Value) -> LedgerItem {
     let key = Some(format!("key-{number}"));
-    LedgerItem {
-        token,
-        to: SentTo::Agent(agent.to_owned()),
-        body,
-        key,
-        id: None,
-        promises: Vec::new(),
-        rejected: Vec::new(),
-    }
+    LedgerItem { token, to, body, key, id: None, promises: Vec::new(), rejected: Vec::new() }
 }

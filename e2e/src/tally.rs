@@ -153,11 +153,12 @@ impl fmt::Display for Tally {
              {worker_kills} SIGKILL and {worker_pauses} SIGSTOP of workers, {claimed_again} calls taken by a second worker; \
              {requests} model requests ({model_failures} \
              failed on purpose); ready in {median} ms \
-             (median; at most {most}); lost {}, doubled {}, unsafe repeated {}, invalid histories {}; {:.0} s",
+             (median; at most {most}); lost {}, doubled {}, unsafe repeated {}, unapproved {}, invalid histories {}; {:.0} s",
             POINTS.len(),
             broken(BreachKind::Lost),
             broken(BreachKind::Doubled),
             broken(BreachKind::Repeated),
+            broken(BreachKind::Unapproved),
             broken(BreachKind::Invalid),
             self.took.as_secs_f64(),
         )

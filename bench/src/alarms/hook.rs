@@ -16,8 +16,10 @@ use crate::process;
 use crate::report::{Goal, Metric};
 use crate::talk::HttpConnection;
 
-/// Deliveries of one round; an inbox takes that many of all rounds.
-const DELIVERIES: usize = 1_500;
+/// Deliveries of one kind in a round; the inbox takes those of all rounds.
+const DELIVERIES: usize = 800;
+/// Deliveries in flight at once.
+const AT_ONCE: usize = 16;
 /// Rounds; the first is a warm-up.
 const ROUNDS: usize = 6;
 /// Bytes of one body.
@@ -47,40 +49,55 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     ask("POST", "/v1/agents/ops/suspend", &Value::Null)?;
     let hook = json!({"kind": "standard", "secrets": ["bench"], "agents": ["ops"]});
     ask("PUT", "/v1/hooks/bench", &hook)?;
-    let (mut signed, mut health) = (Samples::default(), Samples::default());
+    let mut alone = vec![HttpConnection::open(address)?];
+    let mut several = (0..AT_ONCE).map(|_| HttpConnection::open(address)).collect::<Result<Vec<_>>>()?;
+    let (mut busy, mut quiet, mut health) = (Samples::default(), Samples::default(), Samples::default());
+    let health_request = format!("GET /v1/health HTTP/1.1\r\nhost: {address}\r\n\r\n").into_bytes();
     for round in 0..ROUNDS {
-        let requests: Vec<Vec<u8>> =
-            (0..DELIVERIES).map(|n| delivery(address, &format!("{round}-{n}"))).collect::<Result<_>>()?;
-        let cost = cost(&running, &mut connection, requests.iter())?;
-        let head = format!("GET /v1/health HTTP/1.1\r\nhost: {address}\r\n\r\n").into_bytes();
-        let bare = self::cost(&running, &mut connection, std::iter::repeat_n(&head, DELIVERIES))?;
+        let deliveries = |kind: &str| -> Result<Vec<Vec<u8>>> {
+            (0..DELIVERIES).map(|n| delivery(address, &format!("{kind}-{round}-{n}"))).collect()
+        };
+        let at_once = cost(&running, &mut several, &deliveries("busy")?)?;
+        let one_by_one = cost(&running, &mut alone, &deliveries("quiet")?)?;
+        let bare = cost(&running, &mut alone, &vec![health_request.clone(); DELIVERIES])?;
         if round > 0 {
-            signed.push(cost);
+            busy.push(at_once);
+            quiet.push(one_by_one);
             health.push(bare);
         }
     }
     let note = format!(
-        "CPU of `viv up` per delivery of {BODY_BYTES} B, signed as in Standard Webhooks, one after the other on one connection, the \
-         store's thread and its syncs included ({}); floor: `GET /v1/health` on it ({} us)",
-        signed.spread(),
+        "CPU of `viv up` per delivery of {BODY_BYTES} B, signed as in Standard Webhooks, with {AT_ONCE} in flight, the store's \
+         thread and its syncs included ({}); {} us ({}) if each waits for the one before, with a sync of its own; floor: \
+         `GET /v1/health`, one after the other ({} us)",
+        busy.spread(),
+        short(quiet.median()),
+        quiet.spread(),
         short(health.median()),
     );
-    let value = (signed.median(), "us");
+    let value = (busy.median(), "us");
     Ok(vec![Metric::new("alarms.hook", value, health.median(), Goal::ValueAtMost(200.0), note)])
 }
 
-/// CPU of the server per request, in microseconds.
-fn cost<'a>(
-    running: &process::Running,
-    connection: &mut HttpConnection,
-    requests: impl Iterator<Item = &'a Vec<u8>>,
-) -> Result<f64> {
+/// CPU of the server per request, in microseconds. The requests are shared out among the connections; each has one in flight.
+fn cost(running: &process::Running, connections: &mut [HttpConnection], requests: &[Vec<u8>]) -> Result<f64> {
+    let share = requests.len().div_ceil(connections.len());
     let before = running.cpu_us()?;
-    for request in requests {
-        connection.send(request)?;
-        connection.answer()?;
-    }
-    Ok((running.cpu_us()? - before) / DELIVERIES as f64)
+    std::thread::scope(|scope| {
+        let threads = connections.iter_mut().zip(requests.chunks(share)).map(|(connection, requests)| {
+            scope.spawn(move || {
+                requests.iter().try_for_each(|request| {
+                    connection.send(request)?;
+                    connection.answer()
+                })
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?)
+    })?;
+    Ok((running.cpu_us()? - before) / requests.len() as f64)
 }
 
 /// The bytes of a delivery.

@@ -4,6 +4,6 @@
 pub(crate) mod accepts;
 pub(crate) mod hibernated;
 pub(crate) mod neighbour;
-mod population;
+pub(crate) mod population;
 pub(crate) mod sleepers;
 pub(crate) mod years;

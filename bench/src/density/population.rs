@@ -3,11 +3,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use agent::changes::PlanChange;
 use agent::config::AgentConfig;
 use agent::event::Event;
-use agent::id::{AgentId, EventId};
+use agent::id::{AgentId, EventId, PlanId};
 use agent::limits;
+use agent::plan::{Plan, Schedule};
 use agent::port::{Accept, Accepted, Clock, NewAgent, Registry, Store};
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
@@ -36,9 +39,26 @@ impl<'a> Population<'a> {
 
     /// Creates agents with the numbers `from` up to (not including) `to`.
     pub(crate) fn create_agents(&self, from: usize, to: usize) -> Result<()> {
-        self.in_groups(from, to, |store, n, at| async move {
-            let new = NewAgent::new(agent(n), format!("a{n:07}"), AgentConfig::default(), at);
-            store.create_agent(new).await.map(drop).context("an agent cannot be created")
+        self.create_agents_with(from, to, &AgentConfig::default())
+    }
+
+    /// Creates such agents with this config.
+    pub(crate) fn create_agents_with(&self, from: usize, to: usize, config: &AgentConfig) -> Result<()> {
+        self.in_groups(from, to, |store, n, at| {
+            let new = NewAgent::new(agent(n), format!("a{n:07}"), config.clone(), at);
+            async move { store.create_agent(new).await.map(drop).context("an agent cannot be created") }
+        })
+    }
+
+    /// Sets so many plans for each of the first `agents` agents; all are due in a year.
+    pub(crate) fn set_plans(&self, agents: usize, each: usize) -> Result<()> {
+        self.in_groups(0, agents * each, |store, n, at| async move {
+            let due = at + Duration::from_secs(365 * 24 * 3_600);
+            let id = PlanId(Uuid::from_u64_pair(at.as_millisecond().cast_unsigned(), n as u64));
+            let plan =
+                Plan { next_at: Some(due), ..Plan::new(id, "look", "Look.", Schedule::At { at: due }) };
+            let set = store.change_plan(agent(n / each), PlanChange::Set(plan)).await;
+            set.context("a plan is not stored")?.map(drop).context("there is no such agent")
         })
     }
 
@@ -52,7 +72,7 @@ impl<'a> Population<'a> {
         })
     }
 
-    fn in_groups<F>(&self, from: usize, to: usize, work: fn(Sqlite, usize, Timestamp) -> F) -> Result<()>
+    fn in_groups<F>(&self, from: usize, to: usize, work: impl Fn(Sqlite, usize, Timestamp) -> F) -> Result<()>
     where
         F: Future<Output = Result<()>> + Send + 'static,
     {

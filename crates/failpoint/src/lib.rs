@@ -51,6 +51,10 @@ pub const POINTS: &[&str] = &[
     "arrived.committed",
     "checkpoint.before",
     "checkpoint.done",
+    "firing.before",
+    "firing.committed",
+    "answer.before",
+    "answer.committed",
     "shutdown",
 ];
 

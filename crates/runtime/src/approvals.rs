@@ -45,6 +45,7 @@ pub async fn answer(ports: &Ports, node: &Node, answer: PersonAnswer) -> Result<
         PersonAnswered::Refused(why) => return Err(why.into()),
         PersonAnswered::Unknown => return Err(AnswerError::Unknown(id)),
     };
+    failpoint::hit!("answer.committed");
     if asked.row.state == CallState::Done {
         node.answered(agent, id, notifications);
     } else {

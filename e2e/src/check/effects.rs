@@ -6,7 +6,6 @@ use agent::call::Effect;
 use serde_json::Value;
 
 use super::{Breach, BreachKind, Breaches};
-use crate::approver;
 use crate::counted::{APPROVED, CountedTool, counted};
 use crate::counter::{CountedEffect, Effects};
 use crate::history::{AgentTrace, History, LateResult};
@@ -58,8 +57,9 @@ fn check_call(call: &CountedCall<'_>, happened: &[CountedEffect], breaches: &mut
         let what = format!("{agent}: call {id} of `{name}` happened {times} times");
         breaches.0.push(Breach::new(BreachKind::Repeated, what));
     }
-    if name == APPROVED && times > 0 && !approver::approves(id) {
-        breaches.add(format!("{agent}: call {id} of `{name}` happened, and a person had refused it"));
+    if name == APPROVED && happened.iter().any(|effect| !effect.approved) {
+        let what = format!("{agent}: call {id} of `{name}` happened without a person's approval");
+        breaches.0.push(Breach::new(BreachKind::Unapproved, what));
     }
     let needs_key = tool.effect == Effect::Idempotent;
     let wrong = |key: &Option<String>| key.as_deref().map_or(needs_key, |key| key != *id);

@@ -25,6 +25,8 @@ pub enum BreachKind {
     Doubled,
     /// An effect that must not happen twice happened twice.
     Repeated,
+    /// Something happened that a person had to approve and had not.
+    Unapproved,
     /// The history is inconsistent.
     Invalid,
 }

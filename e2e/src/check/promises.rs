@@ -144,12 +144,13 @@ pub(super) fn events(agent: &AgentTrace, ledger: &Ledger, history: &History, bre
     breaches.gapless(&format!("{name}: inbox"), seqs);
     let spaces = history.spaces.iter().filter(|space| space.agents.contains(name));
     let posted = spaces.flat_map(|space| &space.messages).filter(|message| message.sender != agent.id);
-    let sent = ledger.items.iter().filter(|item| item.to == SentTo::Agent(name.clone()));
+    let to = [SentTo::Agent(name.clone()), SentTo::Plans(name.clone())];
+    let sent = ledger.items.iter().filter(|item| to.contains(&item.to));
     let mut wanted: BTreeSet<&str> =
         posted.map(|message| message.id.as_str()).chain(sent.filter_map(LedgerItem::promised_id)).collect();
     let mut known = BTreeSet::new();
     for event in &agent.events {
-        let id = event.id.as_str();
+        let id = event.plan.as_deref().unwrap_or(&event.id);
         if !known.insert(id) {
             breaches.doubled(format!("{name}: event {id} exists twice"));
         } else if event.result.is_none() && !wanted.remove(id) {

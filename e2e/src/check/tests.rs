@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::counted::APPROVED;
 use crate::counter::CountedEffect;
 use crate::follow::Commit;
 use crate::history::{AgentTrace, HistoryEntry, HistoryMessage, InboxEvent, LateResult, RunRecord, Timeline};
@@ -52,6 +53,7 @@ fn event(seq: u64, id: &str, cycle: Option<&str>) -> InboxEvent {
         message: id.starts_with('m').then(|| id.to_owned()),
         payload: (!id.starts_with('m'))
             .then(|| json!({"token": inbox::token(4), "space": "home"}).to_string()),
+        plan: None,
         result: None,
     }
 }
@@ -94,7 +96,7 @@ fn commits(kinds: &[(&str, &str)]) -> Vec<Commit> {
 
 /// An effect of a call without a key.
 fn effect(tool: &str) -> CountedEffect {
-    CountedEffect { tool: tool.into(), key: None, claims: 0 }
+    CountedEffect { tool: tool.into(), key: None, claims: 0, approved: false }
 }
 
 fn world() -> TestWorld {
@@ -246,7 +248,7 @@ fn effects_that_do_not_match_the_log_are_noticed() {
     notices(
         |world| drop(world.effects.insert("x".into(), vec![effect("count_read")])),
         &[
-            "`x`: [CountedEffect { tool: \"count_read\", key: None, claims: 0 }] happened outside and are in no log",
+            "`x`: [CountedEffect { tool: \"count_read\", key: None, claims: 0, approved: false }] happened outside and are in no log",
         ],
     );
     let under = |key: Option<&'static str>| {
@@ -273,6 +275,48 @@ fn effects_that_do_not_match_the_log_are_noticed() {
     streamed("interrupted; unknown whether it happened")(&mut honest);
     assert_eq!(check(&honest.ledger, &honest.history, &honest.streamed, &honest.effects), []);
     assert_eq!(unknown(&honest.history), (1, 0));
+}
+
+#[test]
+fn an_effect_that_nobody_approved_is_noticed() {
+    let with = |approved| {
+        move |world: &mut TestWorld| {
+            ada(world).log[1].calls[2].1 = APPROVED.into();
+            world.effects.insert("c1/0".into(), vec![CountedEffect { approved, ..effect(APPROVED) }]);
+        }
+    };
+    notices(with(false), &["of `count_unsafe_approved` happened without a person's approval"]);
+    let mut honest = world();
+    with(true)(&mut honest);
+    assert_eq!(check(&honest.ledger, &honest.history, &honest.streamed, &honest.effects), []);
+}
+
+#[test]
+fn a_plan_that_fires_never_or_twice_is_noticed() {
+    const PLAN: &str = "api:1:key-4";
+    let planned = |world: &mut TestWorld| {
+        world.ledger.items[3].to = SentTo::Plans("ada".into());
+        let fired = ada(world).events.iter_mut().find(|event| event.id == PLAN).unwrap();
+        (fired.id, fired.plan) = (format!("plan:{PLAN}:1"), Some(PLAN.into()));
+        let inbox = ada(world).log.iter_mut().find(|entry| entry.text.contains("[service")).unwrap();
+        let quoted = json!(json!({"token": inbox::token(4), "space": "home"}).to_string());
+        let (before, _) = inbox.text.split_once("2. [service").unwrap();
+        inbox.text = format!("{before}2. [plan \"kill\" | id: {PLAN}] due now: {quoted}");
+    };
+    let mut honest = world();
+    planned(&mut honest);
+    assert_eq!(check(&honest.ledger, &honest.history, &honest.streamed, &honest.effects), []);
+    let never = move |world: &mut TestWorld| {
+        planned(world);
+        ada(world).events.retain(|event| event.plan.is_none());
+    };
+    notices(never, &[&format!("ada: event {PLAN} is lost")]);
+    let twice = move |world: &mut TestWorld| {
+        planned(world);
+        let fired = ada(world).events.iter().find(|event| event.plan.is_some()).unwrap().clone();
+        ada(world).events.insert(0, InboxEvent { id: format!("plan:{PLAN}:2"), seq: 5, ..fired });
+    };
+    notices(twice, &[&format!("ada: event {PLAN} exists twice")]);
 }
 
 /// Lets a call of the first cycle end with these results after the cycle.

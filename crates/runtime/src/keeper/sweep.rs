@@ -45,6 +45,9 @@ impl KeeperLoop {
         };
         match found.await {
             Ok((fired, NextDue { agent, firing })) => {
+                if !fired.is_empty() {
+                    failpoint::hit!("firing.committed");
+                }
                 fired.into_iter().for_each(|wakeup| self.due(wakeup.agent, wakeup.at));
                 agent.into_iter().for_each(|at| self.sweep_at(at));
                 firing.into_iter().for_each(|at| self.fire_at(at));

@@ -117,6 +117,7 @@ fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Out
             ));
         }
     }
+    failpoint::hit!("answer.before");
     approvals::write(db, &answered.row, None)?;
     let granted = answered.row.approval.as_ref().is_some_and(|asked| asked.state == ApprovalState::Granted);
     let notifications = if granted {

@@ -76,6 +76,9 @@ pub(super) fn fire_due(
     for due_plan in &plans {
         wake.extend(due_plan.fire(db, session, now).map_err(damaged_agent(due_plan.agent))?);
     }
+    if !wake.is_empty() {
+        failpoint::hit!("firing.before");
+    }
     let fired = u32::try_from(plans.len()).unwrap_or(u32::MAX);
     let mut room = limit.saturating_sub(fired).min(limits::RELEASE_MAX);
     while room > 0 {
