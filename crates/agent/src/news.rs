@@ -1,11 +1,12 @@
 //! What targets are told, as JSON: the same bytes at each attempt. Must not know targets, or how anything is sent.
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::approval::Approval;
 use crate::call::{CallRow, head_and_tail};
-use crate::id::EventId;
+use crate::id::{CallId, EventId};
 use crate::limits;
 use crate::port::{AfterFailure, NewsKind, SendFailure};
 use crate::run::Run;
@@ -65,6 +66,24 @@ pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &str, space: Optio
         "expires_at": asked.expires_at,
     });
     body(NewsKind::ApprovalWanted, asked.asked_at, &data)
+}
+
+/// The same body with the link with which the call is answered, if it tells of a call that waits for a person. Without
+/// the link it is kept: whoever has that may answer.
+pub fn with_link(body: &str, link: impl FnOnce(&CallId, &str, Timestamp) -> String) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Asked {
+        call: CallId,
+        hash: String,
+        expires_at: Timestamp,
+    }
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    if body["type"] != NewsKind::ApprovalWanted.as_str() {
+        return None;
+    }
+    let asked = Asked::deserialize(&body["data"]).ok()?;
+    body["data"]["link"] = link(&asked.call, &asked.hash, asked.expires_at).into();
+    Some(body.to_string())
 }
 
 /// What becomes of a delivery of something that happened at `at`, after `attempts` failed attempts before this one.
