@@ -106,6 +106,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_news_of_a_call_that_waits_get_a_link() {
+        let link = |call: &CallId, hash: &str, end: Timestamp| format!("{call} {hash} {end}");
+        let asked = json!({"call": "c1", "hash": "h", "expires_at": Timestamp::UNIX_EPOCH, "why": "w"});
+        let told = |kind| body(kind, Timestamp::UNIX_EPOCH, &asked);
+        let linked: Value =
+            serde_json::from_str(&with_link(&told(NewsKind::ApprovalWanted), link).unwrap()).unwrap();
+        assert_eq!(linked["data"]["link"], "c1 h 1970-01-01T00:00:00Z");
+        assert_eq!((&linked["data"]["why"], &linked["type"]), (&json!("w"), &json!("approval.wanted")));
+        for other in [NewsKind::Message, NewsKind::CycleEnded, NewsKind::Alert] {
+            assert_eq!(with_link(&told(other), link), None);
+        }
+        assert_eq!(with_link("no JSON", link), None);
+    }
+
+    #[test]
     fn pauses_double_up_to_an_hour_and_end_after_three_days() {
         let at = Timestamp::UNIX_EPOCH;
         let failed = SendFailure::Failed("down".into());

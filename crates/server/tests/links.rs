@@ -20,8 +20,8 @@ const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A web page.
 #[derive(Debug)]
-struct Page {
-    status: u16,
+pub(crate) struct Page {
+    pub(crate) status: u16,
     headers: HeaderMap,
     text: String,
 }
@@ -48,7 +48,7 @@ async fn send(world: &World, request: Request<Body>) -> Page {
 }
 
 /// The path of the link that an operator is given.
-async fn link(world: &World, id: &CallId) -> String {
+pub(crate) async fn link(world: &World, id: &CallId) -> String {
     let shown = world.get(&format!("/v1/approvals/{id}?link=true")).await;
     let link = shown.json["link"].as_str().unwrap_or_else(|| panic!("{shown:?}")).to_owned();
     link.strip_prefix("https://viv.example").unwrap().to_owned()
@@ -58,11 +58,11 @@ fn request(method: Method, path: &str) -> axum::http::request::Builder {
     Request::builder().method(method).uri(path).header("host", "viv.example")
 }
 
-async fn open(world: &World, path: &str) -> Page {
+pub(crate) async fn open(world: &World, path: &str) -> Page {
     send(world, request(Method::GET, path).body(Body::empty()).unwrap()).await
 }
 
-async fn answer(world: &World, path: &str, form: &str) -> Page {
+pub(crate) async fn answer(world: &World, path: &str, form: &str) -> Page {
     let request = request(Method::POST, path).header("content-type", FORM);
     // As browsers send it.
     let request = request.header("origin", "https://viv.example");
