@@ -35,7 +35,7 @@ pub(crate) fn of_wrong_answer(
 
 /// What went wrong, and what to do.
 pub(crate) fn of_problem(problem: &Problem) -> String {
-    page(problem.code().title(), &said(problem))
+    page(problem.code().title().trim_end_matches('.'), &said(problem))
 }
 
 fn call_page(
@@ -112,8 +112,13 @@ fn end(asked: &Approval) -> String {
         };
     };
     let edited = if asked.asked_arguments.is_some() { ", with other arguments" } else { "" };
-    let reason = asked.reason.as_ref().map(|reason| exact("The reason", reason)).unwrap_or_default();
-    format!("<p>By {} at {}{edited}. Nothing is left to answer.</p><dl>{reason}</dl>", html(&by.name), by.at)
+    let reason = asked.reason.as_ref().map(|reason| format!("<dl>{}</dl>", exact("The reason", reason)));
+    format!(
+        "<p>By {} at {}{edited}. Nothing is left to answer.</p>{}",
+        html(&by.name),
+        by.at,
+        reason.unwrap_or_default()
+    )
 }
 
 /// The form without an address: it is sent to the one of the page. The Enter key sends none of its answers by itself.

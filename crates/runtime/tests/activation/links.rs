@@ -22,9 +22,9 @@ use crate::people::caller;
 
 /// A target that fails at first and keeps what it was told at each attempt.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct Relay(Arc<Mutex<Vec<String>>>);
 
-impl Courier for Told {
+impl Courier for Relay {
     fn check(&self, _: &StoredTarget) -> Result<(), String> {
         Ok(())
     }
@@ -60,7 +60,7 @@ async fn a_target_is_told_the_link_and_neither_the_store_nor_a_space_nor_a_model
     let ada = fixture.world.agent("ada", config).await.unwrap();
     let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
     let links = Arc::new(AnswerLinks::new("https://viv.example".into(), &[1; 32]));
-    let told = Told::default();
+    let told = Relay::default();
     let (courier, links_of_ports) = (Arc::new(told.clone()), Some(Arc::clone(&links)));
     let ports = Ports { courier, links: links_of_ports, ..fixture.world.ports().clone() };
     let target = StoredTarget {
