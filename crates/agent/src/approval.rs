@@ -84,6 +84,8 @@ pub enum Answerer {
     Operator,
     /// A person.
     Person(EntityId),
+    /// Somebody who had a link to the call.
+    Link,
 }
 
 /// Who answered, and when.
@@ -204,6 +206,14 @@ impl Approval {
     pub fn next_at(&self) -> Option<Timestamp> {
         let next = if self.reminded { self.expires_at } else { self.remind_at.min(self.expires_at) };
         self.is_wanted().then_some(next)
+    }
+
+    /// The hash of what people were shown of the call, also after one of them has changed its arguments.
+    pub fn shown_hash(&self, row: &CallRow) -> String {
+        match &self.asked_arguments {
+            Some(asked) => hash_of(&row.tool, &row.tool_version, asked),
+            None => self.hash.clone(),
+        }
     }
 
     /// What the model reads in front of the outcome of a call whose arguments a person has changed.

@@ -1,11 +1,12 @@
 //! What targets are told, as JSON: the same bytes at each attempt. Must not know targets, or how anything is sent.
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::approval::Approval;
 use crate::call::{CallRow, head_and_tail};
-use crate::id::EventId;
+use crate::id::{CallId, EventId};
 use crate::limits;
 use crate::port::{AfterFailure, NewsKind, SendFailure};
 use crate::run::Run;
@@ -67,6 +68,24 @@ pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &str, space: Optio
     body(NewsKind::ApprovalWanted, asked.asked_at, &data)
 }
 
+/// The same body with the link with which the call is answered, if it tells of a call that waits for a person. Without
+/// the link it is kept: whoever has that may answer.
+pub fn with_link(body: &str, link: impl FnOnce(&CallId, &str, Timestamp) -> String) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Asked {
+        call: CallId,
+        hash: String,
+        expires_at: Timestamp,
+    }
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    if body["type"] != NewsKind::ApprovalWanted.as_str() {
+        return None;
+    }
+    let asked = Asked::deserialize(&body["data"]).ok()?;
+    body["data"]["link"] = link(&asked.call, &asked.hash, asked.expires_at).into();
+    Some(body.to_string())
+}
+
 /// What becomes of a delivery of something that happened at `at`, after `attempts` failed attempts before this one.
 pub fn after_failure(failure: &SendFailure, at: Timestamp, attempts: u32, now: Timestamp) -> AfterFailure {
     let age = now.duration_since(at);
@@ -85,6 +104,21 @@ pub fn after_failure(failure: &SendFailure, at: Timestamp, attempts: u32, now: T
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_news_of_a_call_that_waits_get_a_link() {
+        let link = |call: &CallId, hash: &str, end: Timestamp| format!("{call} {hash} {end}");
+        let asked = json!({"call": "c1", "hash": "h", "expires_at": Timestamp::UNIX_EPOCH, "why": "w"});
+        let told = |kind| body(kind, Timestamp::UNIX_EPOCH, &asked);
+        let linked: Value =
+            serde_json::from_str(&with_link(&told(NewsKind::ApprovalWanted), link).unwrap()).unwrap();
+        assert_eq!(linked["data"]["link"], "c1 h 1970-01-01T00:00:00Z");
+        assert_eq!((&linked["data"]["why"], &linked["type"]), (&json!("w"), &json!("approval.wanted")));
+        for other in [NewsKind::Message, NewsKind::CycleEnded, NewsKind::Alert] {
+            assert_eq!(with_link(&told(other), link), None);
+        }
+        assert_eq!(with_link("no JSON", link), None);
+    }
 
     #[test]
     fn pauses_double_up_to_an_hour_and_end_after_three_days() {

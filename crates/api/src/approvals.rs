@@ -7,7 +7,7 @@ use agent::limits;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::names;
 
@@ -78,6 +78,9 @@ pub struct ApprovalJson {
     /// Outcome as the agent reads it. A long text is cut to its beginning and end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// A link with which anybody can answer the call, once; only if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 impl ApprovalJson {
@@ -112,6 +115,7 @@ impl ApprovalJson {
             asked_arguments: asked.asked_arguments,
             status: row.outcome.as_ref().map(|outcome| outcome.status),
             outcome: row.outcome.as_ref().map(|outcome| bound(&outcome.text)),
+            link: None,
         })
     }
 }
@@ -148,6 +152,35 @@ pub struct CallAnswerJson {
     /// With an admin key: the id or handle of the person who answers. Default: an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
+}
+
+/// Whether a call is returned with a link to it.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ApprovalLinkQuery {
+    /// Also return a link with which anybody can answer the call, once. Only with an admin key, and if the server has a
+    /// `public_url`. Default: `false`.
+    pub link: Option<bool>,
+}
+
+/// An answer as the page behind a link sends it: a verdict, or an option of a choice.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = LinkAnswer)]
+pub struct LinkAnswerForm {
+    /// `approve`, `refuse`, or `answer` with a `text`.
+    #[serde(default)]
+    pub verdict: Option<String>,
+    /// The position of an option of a choice, from 0.
+    #[serde(default)]
+    pub option: Option<usize>,
+    /// The answer to a question: a text, or JSON for a form.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// What the agent reads about it, at most 8 KiB.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// A rule: calls of a tool by an agent need no approval.

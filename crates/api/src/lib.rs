@@ -42,7 +42,7 @@ pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, DeadEventsJson, EventAccepted, FactsJson, LastRunJson,
     LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
 };
-pub use approvals::{ApprovalJson, ApprovalRuleJson, CallAnswerJson};
+pub use approvals::{ApprovalJson, ApprovalLinkQuery, ApprovalRuleJson, CallAnswerJson, LinkAnswerForm};
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
 pub use hooks::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson};

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use agent::limits;
 use agent::port::{Clock, Models};
+use runtime::answer_links::AnswerLinks;
 use runtime::clock::SystemIds;
 use runtime::sender::Sender;
 use runtime::{Keeper, Ports};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use server::Options;
+use server::{Options, PublicUrl};
 use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -19,6 +20,7 @@ use tools::hook::ServerHooks;
 use tools::mcp::{McpServer, McpServerConfig};
 
 use crate::errors::{Exit, Failure, Result};
+use crate::link_key;
 use crate::settings::Settings;
 use crate::tool_secrets::ToolSecrets;
 
@@ -77,6 +79,16 @@ pub(crate) fn hooks(settings: &Settings, clock: Arc<dyn Clock>) -> Arc<ServerHoo
 pub(crate) fn courier(settings: &Settings) -> Result<Arc<SignedCourier>> {
     let (connector, secrets) = (Arc::new(connector(settings)?), Arc::new(ToolSecrets::of(settings)));
     Ok(Arc::new(SignedCourier::new(connector, secrets)))
+}
+
+/// The links with which calls that wait for people are answered, and the host that they name; `None` without a
+/// `public_url`. Makes their secret at the first start.
+pub(crate) fn links(settings: &Settings) -> Result<Option<(Arc<AnswerLinks>, String)>> {
+    let Some(PublicUrl { base, host }) = PublicUrl::parse(settings.text("public_url")) else {
+        return Ok(None);
+    };
+    let secret = link_key::read_or_make(settings.data_dir())?;
+    Ok(Some((Arc::new(AnswerLinks::new(base, &secret)), host)))
 }
 
 /// The ports over that store.

@@ -9,6 +9,7 @@ mod commands;
 mod errors;
 mod heap;
 mod input;
+mod link_key;
 mod listen;
 mod model;
 mod output;

@@ -3,6 +3,7 @@
 //!
 //! This crate must not know SQL, HTTP or any vendor: it imports `agent` and nothing else of ours.
 
+pub mod answer_links;
 pub mod approvals;
 pub mod bus;
 pub mod clock;
@@ -71,6 +72,8 @@ pub struct Ports {
     pub target_book: Arc<dyn TargetBook>,
     /// What sends it.
     pub courier: Arc<dyn Courier>,
+    /// Links with which calls that wait for people are answered; `None` if the server has no public address.
+    pub links: Option<Arc<answer_links::AnswerLinks>>,
     /// The models.
     pub models: Arc<dyn Models>,
     /// The tools.
@@ -90,7 +93,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The ports over one store, with a new bus, the default bounds, no hooks and no courier.
+    /// The ports over one store, with a new bus, the default bounds, no hooks, no courier and no links.
     pub fn new<S>(
         store: Arc<S>,
         models: Arc<dyn Models>,
@@ -121,6 +124,7 @@ impl Ports {
             hooks: Arc::new(NoHooks),
             target_book: Arc::<S>::clone(&store),
             courier: Arc::new(NoCourier),
+            links: None,
             store,
             models,
             toolbox,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use agent::limits;
-use agent::news::after_failure;
+use agent::news::{after_failure, with_link};
 use agent::port::{AfterFailure, SendFailure, StoreError, StoredTarget, TargetDelivery};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -85,9 +85,14 @@ async fn begin(
 async fn attempt(
     ports: Ports,
     target: StoredTarget,
-    delivery: TargetDelivery,
+    mut delivery: TargetDelivery,
 ) -> (String, Result<(), StoreError>) {
     let name = target.name.clone();
+    if let Some(links) = &ports.links
+        && let Some(body) = with_link(&delivery.body, |call, hash, end| links.link(call, hash, end))
+    {
+        delivery.body = body;
+    }
     let timeout = ports.clock.sleep(Duration::from_millis(limits::TARGET_MS));
     let sent = tokio::select! {
         biased;

@@ -28,6 +28,8 @@ pub(crate) enum Access {
     Public,
     /// A signature that the hook in the path verifies; only what it has verified is read.
     Signed,
+    /// The token in the path, which is that of one call.
+    Link,
     /// Any key.
     AnyKey,
     /// Admin keys and keys of people; the handler limits its response to what the caller may see.
@@ -48,6 +50,7 @@ impl Access {
         match self {
             Self::Public => "public",
             Self::Signed => "signed",
+            Self::Link => "link",
             Self::AnyKey => "any_key",
             Self::Person => "person",
             Self::Member => "member",
@@ -57,16 +60,19 @@ impl Access {
         }
     }
 
+    /// Whether no key is asked for.
+    pub(crate) fn is_keyless(self) -> bool {
+        matches!(self, Self::Public | Self::Signed | Self::Link)
+    }
+
     /// Whether a key of this scope may send a request of this kind.
     fn permits(self, scope: &Scope, reads: bool) -> bool {
         match scope {
             Scope::Admin => true,
             Scope::Read => reads,
-            Scope::Person(_) => {
-                matches!(self, Self::Public | Self::Signed | Self::AnyKey | Self::Person | Self::Member)
-            }
-            Scope::Service(_) => matches!(self, Self::Public | Self::Signed | Self::AnyKey | Self::Service),
-            Scope::Worker(_) => matches!(self, Self::Public | Self::Signed | Self::AnyKey | Self::Worker),
+            Scope::Person(_) => matches!(self, Self::AnyKey | Self::Person | Self::Member),
+            Scope::Service(_) => matches!(self, Self::AnyKey | Self::Service),
+            Scope::Worker(_) => matches!(self, Self::AnyKey | Self::Worker),
         }
     }
 
@@ -184,7 +190,7 @@ fn begin(app: &AppState, request: &mut Request) -> Result<Option<Arc<InFlight>>,
 }
 
 async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
-    if matches!(guard.access, Access::Public | Access::Signed) {
+    if guard.access.is_keyless() {
         return Ok(());
     }
     let mut caller = authenticate(&guard.app, request.headers()).await?;

@@ -154,12 +154,19 @@ fn check_origin(headers: &HeaderMap, allowed: &dyn Fn(&str) -> bool) -> Result<(
 }
 
 fn is_allowed_host(host: &str, hosts: &[String]) -> bool {
-    let plain = |text: &str| text.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    is_loopback_host(host) || hosts.iter().any(|configured| plain(configured) == plain(host))
+}
+
+/// Whether the host is this machine.
+pub(crate) fn is_loopback_host(host: &str) -> bool {
     let host = plain(host);
-    let loopback = host == "localhost"
+    host == "localhost"
         || host == "127.0.0.1"
-        || host.parse::<IpAddr>().is_ok_and(|address| address == IpAddr::V6(Ipv6Addr::LOCALHOST));
-    loopback || hosts.iter().any(|configured| plain(configured) == host)
+        || host.parse::<IpAddr>().is_ok_and(|address| address == IpAddr::V6(Ipv6Addr::LOCALHOST))
+}
+
+fn plain(host: &str) -> String {
+    host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase()
 }
 
 #[cfg(test)]

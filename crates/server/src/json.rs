@@ -14,10 +14,7 @@ pub(crate) fn read<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
     let text = std::str::from_utf8(raw).map_err(|error| {
         Problem::new(Code::NotUtf8, format!("the body is not UTF-8 at byte {}", error.valid_up_to()))
     })?;
-    if too_deep(raw) {
-        let detail = format!("the body is nested deeper than {} levels", limits::JSON_DEPTH_MAX);
-        return Err(Problem::new(Code::TooDeep, detail));
-    }
+    check_depth(raw)?;
     only_object(text)?;
     let mut from = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
@@ -26,6 +23,20 @@ pub(crate) fn read<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
     })?;
     from.end().map_err(|error| bad_json(&error))?;
     Ok(read)
+}
+
+/// Reads any value.
+pub(crate) fn value(text: &str) -> Result<Value, Problem> {
+    check_depth(text.as_bytes())?;
+    serde_json::from_str(text).map_err(|error| bad_json(&error))
+}
+
+fn check_depth(raw: &[u8]) -> Result<(), Problem> {
+    if too_deep(raw) {
+        let detail = format!("the body is nested deeper than {} levels", limits::JSON_DEPTH_MAX);
+        return Err(Problem::new(Code::TooDeep, detail));
+    }
+    Ok(())
 }
 
 /// Rejects JSON that is not an object: serde would read an array as the fields in their order.

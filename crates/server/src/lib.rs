@@ -9,6 +9,7 @@ use std::sync::Arc;
 use runtime::Ports;
 use runtime::node::Node;
 
+mod answer_page;
 mod app_state;
 mod auth;
 mod connections;
@@ -23,6 +24,7 @@ mod listing;
 mod once;
 mod openapi;
 pub mod problem;
+mod public_url;
 mod quota;
 mod reads;
 mod refusal;
@@ -32,6 +34,7 @@ mod stream;
 mod takeover;
 
 pub use app_state::{KeySource, Options};
+pub use public_url::PublicUrl;
 pub use serve::serve;
 
 /// All routes, behind the gate. Handlers signal `node` when an agent has something to do.

@@ -27,7 +27,7 @@ step, posts messages in spaces and sleeps again.\n\n\
 Where a path contains an agent, an entity or a space, use its id or its handle. Lists are paged: pass `next` of \
 one page as `cursor`, with the same filters, to get the next page. Every error is a problem document with a stable \
 `code`; every response has the id of its request in `x-request-id`, which is also in the server's log.\n\n\
-**Repeating a request.** Every `POST` but those of workers takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
+**Repeating a request.** Every `POST` but those of workers and of links takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
 client. The same request with the same key takes effect once, and the repeat is answered from what the first one did, \
 as it is now. The same key with another request is refused (`key_reused`), also at the same time, and also if the \
 first one failed. Keys are remembered for as long as the store exists, apart \
@@ -49,9 +49,9 @@ pub(crate) fn mark(item: &mut PathItem, access: Access, codes: &[Code]) {
         let codes: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
         let added = ExtensionsBuilder::new().add("x-access", access.as_str()).add(CODES, codes).build();
         operation.extensions.get_or_insert_default().merge(added);
-        operation.security = Some(match access {
-            Access::Public | Access::Signed => Vec::new(),
-            _ => vec![SecurityRequirement::new(SCHEME, Vec::<String>::new())],
+        operation.security = Some(match access.is_keyless() {
+            true => Vec::new(),
+            false => vec![SecurityRequirement::new(SCHEME, Vec::<String>::new())],
         });
     }
 }
@@ -108,7 +108,7 @@ fn complete(operation: &mut Value, path: &str, method: &str) {
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         bound(parameter);
     }
-    if let Some(body) = operation.get_mut("requestBody") {
+    if let Some(body) = operation.get_mut("requestBody").filter(|body| is_json(body)) {
         // A body that may be left out is never `null`.
         let schema = &mut body["content"]["application/json"]["schema"];
         let mut variants = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
@@ -131,16 +131,31 @@ fn complete(operation: &mut Value, path: &str, method: &str) {
         let headers: &[&str] = if located { &["x-request-id", "location"] } else { &["x-request-id"] };
         response["headers"] = header_refs(headers);
     }
+    let is_page = operation["x-access"] == Access::Link.as_str();
     for (status, codes) in by_status {
-        operation["responses"][status.to_string()] = problem(&codes);
+        let mut response = problem(&codes);
+        if is_page {
+            // What is refused before the route is reached is a problem document there, too.
+            response["content"]["text/html"] = page();
+        }
+        operation["responses"][status.to_string()] = response;
     }
+    if is_page {
+        operation["responses"]["200"]["content"] = json!({"text/html": page()});
+    }
+}
+
+fn is_json(body: &Value) -> bool {
+    body["content"]["application/json"].is_object()
 }
 
 /// Whether operations of this kind can fail with the code.
 fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
     let is = |access: Access| operation["x-access"] == access.as_str();
-    let (public, any_key) = (is(Access::Public) || is(Access::Signed), is(Access::AnyKey));
+    let public = is(Access::Public) || is(Access::Signed) || is(Access::Link);
+    let any_key = is(Access::AnyKey);
     let has_body = operation["requestBody"].is_object();
+    let has_json = has_body && !is(Access::Link);
     match code {
         Code::BadQuery | Code::UnknownField | Code::HostRefused | Code::OriginRefused => true,
         Code::BadHttp | Code::UriTooLong | Code::HeadersTooLarge => true,
@@ -150,8 +165,8 @@ fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
         Code::Forbidden => !public && !any_key,
         Code::NotUtf8 => has_body || path.contains('{'),
         Code::NotFound => path.contains('{'),
-        Code::BadJson | Code::TooDeep | Code::BodyTooLarge | Code::BodySlow | Code::NotJson => has_body,
-        Code::WrongType | Code::BadValue => has_body,
+        Code::BodyTooLarge | Code::BodySlow => has_body,
+        Code::BadJson | Code::TooDeep | Code::NotJson | Code::WrongType | Code::BadValue => has_json,
         Code::BadHeader | Code::KeyReused => takes_idempotency_key(path, method),
         Code::NoSpace => method != "get",
         other => other.is_limit(),
@@ -181,6 +196,11 @@ fn problem(codes: &[Code]) -> Value {
     })
 }
 
+/// A web page for people.
+fn page() -> Value {
+    json!({"schema": {"type": "string"}, "example": "<!doctype html>"})
+}
+
 fn header_refs(names: &[&str]) -> Value {
     let refs = names
         .iter()
@@ -188,9 +208,10 @@ fn header_refs(names: &[&str]) -> Value {
     Value::Object(refs.collect())
 }
 
-/// What workers post does not take one: a claim has an id of its own, and the rest changes nothing the second time.
+/// What workers post does not take one: a claim has an id of its own, and the rest changes nothing the second time. Nor does
+/// a link, which counts once.
 fn takes_idempotency_key(path: &str, method: &str) -> bool {
-    method == "post" && !path.starts_with("/v1/workers/")
+    method == "post" && !path.starts_with("/v1/workers/") && !path.ends_with("/{token}")
 }
 
 fn add_idempotency(operation: &mut Value) {

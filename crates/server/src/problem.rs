@@ -138,6 +138,8 @@ codes! {
     UriTooLong = "uri_too_long", 414;
     /// The body must be sent as application/json.
     NotJson = "not_json", 415;
+    /// The answer must be sent as a web form.
+    NotForm = "not_form", 415;
     /// A value is missing or has the wrong type.
     WrongType = "wrong_type", 422;
     /// A field or query parameter is unknown.
@@ -306,6 +308,19 @@ impl Problem {
     pub fn not_found(what: &str, name: &str) -> Self {
         let shown: String = name.chars().take(80).collect();
         Self::new(Code::NotFound, format!("no {what} is called `{shown}`"))
+    }
+
+    /// What to do about it.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// The same response with a web page for people in place of the document for programs.
+    pub(crate) fn with_page(self, html: String) -> Response {
+        let (mut head, _) = self.into_response().into_parts();
+        head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        head.headers.remove(header::CONTENT_LENGTH);
+        Response::from_parts(head, html.into())
     }
 
     /// Replaces an id in the detail with the name that people know.

@@ -70,6 +70,11 @@ impl Quotas {
         self.begin(CredentialId(hashed_uuid(&["hook", hook])), false, "hook")
     }
 
+    /// Begins an answer by link, which counts as a key of its call.
+    pub(crate) fn by_link(self: &Arc<Self>, call: &str) -> Result<InFlight, Problem> {
+        self.begin(CredentialId(hashed_uuid(&["link", call])), false, "link")
+    }
+
     fn begin(self: &Arc<Self>, key: CredentialId, operator: bool, whose: &str) -> Result<InFlight, Problem> {
         let mut usage = self.lock();
         let held = usage.keys.entry(key).or_default();

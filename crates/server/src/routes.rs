@@ -64,7 +64,7 @@ impl Routes {
 }
 
 /// Answers a path that no route has.
-async fn no_route(uri: Uri) -> Problem {
+pub(crate) async fn no_route(uri: Uri) -> Problem {
     let shown: String = uri.path().chars().take(80).collect();
     Problem::new(Code::NoRoute, format!("there is no route `{shown}`")).hint("see /openapi.json")
 }

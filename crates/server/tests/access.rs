@@ -77,7 +77,7 @@ async fn keys(world: &World) -> Vec<(&'static str, Option<String>)> {
 /// The code with which a route of this policy refuses a key; `None` if it does not.
 fn refusal(policy: &str, method: &Method, key: &str) -> Option<&'static str> {
     let permitted = match (policy, key) {
-        ("public" | "signed", _) => true,
+        ("public" | "signed" | "link", _) => true,
         (_, "none") => return Some("key_missing"),
         (_, "malformed" | "unknown" | "revoked") => return Some("key_invalid"),
         (_, "expired") => return Some("key_expired"),

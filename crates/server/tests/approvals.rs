@@ -12,7 +12,7 @@ use crate::calls::open_row;
 use crate::world::{ADMIN, Answer, World};
 
 /// An open call of `fire` that waits for a person in the home space.
-async fn asked(world: &World, change: impl FnOnce(Approval) -> Approval) -> CallId {
+pub(crate) async fn asked(world: &World, change: impl FnOnce(Approval) -> Approval) -> CallId {
     let now = world.ports.clock.now();
     let row = |row: CallRow| {
         let row = CallRow { arguments: r#"{"note":"one"}"#.into(), ..row };

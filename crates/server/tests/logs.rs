@@ -64,6 +64,22 @@ async fn a_request_is_logged_by_its_route_and_its_id_without_what_the_path_conta
 }
 
 #[tokio::test]
+async fn an_answer_by_link_is_logged_without_the_link() {
+    let collected = Collected::default();
+    let _guard = tracing::subscriber::set_default(collected.clone());
+    let world = World::new().await;
+    let id = crate::approvals::asked(&world, |asked| asked).await;
+    let path = crate::links::link(&world, &id).await;
+    assert_eq!(crate::links::open(&world, &path).await.status, 200);
+    assert_eq!(crate::links::answer(&world, &path, "verdict=refuse&reason=swordfish").await.status, 200);
+    let all = collected.0.lock().unwrap().join("\n");
+    assert!(all.contains("/v1/calls/{call}/answer/{token}"), "{all}");
+    for secret in [path.rsplit('/').next().unwrap(), "swordfish"] {
+        assert!(!all.contains(secret), "{all}");
+    }
+}
+
+#[tokio::test]
 async fn an_idempotency_key_is_in_no_event_id_and_in_no_root() {
     let world = World::new().await;
     let send = async |key: &str| {

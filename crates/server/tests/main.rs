@@ -15,6 +15,7 @@ mod hooks;
 mod idempotency;
 mod keys;
 mod limits;
+mod links;
 mod logs;
 mod messages;
 mod plans;

@@ -20,6 +20,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, Response};
 use futures_util::StreamExt;
 use runtime::Ports;
+use runtime::answer_links::AnswerLinks;
 use runtime::node::{Node, Signal};
 use scenario::clock::{SimClock, SimIds};
 use serde_json::{Value, json};
@@ -113,17 +114,24 @@ impl World {
     pub(crate) async fn new() -> Self {
         let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
         let store = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
-        Self::with(clock, store).await
+        Self::with(clock, store, Some(links())).await
+    }
+
+    /// A server that has no public address.
+    pub(crate) async fn without_links() -> Self {
+        let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
+        let store = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+        Self::with(clock, store, None).await
     }
 
     /// On a store on disk, whose commands take time: requests really run at the same time.
     pub(crate) async fn on_disk(dir: &std::path::Path) -> Self {
         let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
         let store = Sqlite::open(dir, Arc::new(clock.clone())).unwrap();
-        Self::with(clock, store).await
+        Self::with(clock, store, None).await
     }
 
-    async fn with(clock: SimClock, store: Sqlite) -> Self {
+    async fn with(clock: SimClock, store: Sqlite, links: Option<AnswerLinks>) -> Self {
         let ids = SimIds::new(7, clock.clone());
         let founding = founding(&ids, &clock);
         let (you, agent, home) = (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.id);
@@ -142,7 +150,7 @@ impl World {
         let secrets = Arc::new(crate::hooks::secrets());
         let courier = tools::courier::SignedCourier::new(Arc::default(), secrets.clone());
         let hooks = Arc::new(tools::hook::ServerHooks::new(secrets, Arc::new(clock.clone())));
-        let ports = Ports { hooks, courier: Arc::new(courier), ..ports };
+        let ports = Ports { hooks, courier: Arc::new(courier), links: links.map(Arc::new), ..ports };
         let node = Node::new(sender, Arc::clone(&ports.live));
         let shutdown = CancellationToken::new();
         let options = Options {
@@ -299,6 +307,11 @@ impl World {
             .collect();
         assert!(errors.is_empty(), "{method} {path} is not as documented: {errors:#?}\n{}", answer.json);
     }
+}
+
+/// The links of the server.
+pub(crate) fn links() -> AnswerLinks {
+    AnswerLinks::new("https://viv.example".to_owned(), &[9; 32])
 }
 
 /// The documented path template that matches `path`.

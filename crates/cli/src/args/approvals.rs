@@ -22,6 +22,9 @@ pub(crate) enum ApprovalsVerb {
     Show {
         /// The call, by id
         call: String,
+        /// Print only a link with which anybody can answer the call, once: give it only to whoever may
+        #[arg(long)]
+        link: bool,
     },
     /// Answer a call; the first answer counts
     Answer(AnswerArgs),

@@ -18,7 +18,8 @@ const LISTED: usize = 1_000;
 pub(crate) async fn run(client: Client, screen: Screen, verb: ApprovalsVerb) -> Result<Exit> {
     match verb {
         ApprovalsVerb::List { agent, space, all } => list(&client, &screen, agent, space, all).await?,
-        ApprovalsVerb::Show { call } => show(&client, &screen, &call).await?,
+        ApprovalsVerb::Show { call, link: false } => show(&client, &screen, &call).await?,
+        ApprovalsVerb::Show { call, link: true } => show_link(&client, &screen, &call).await?,
         ApprovalsVerb::Answer(args) => answer(&client, &screen, args).await?,
         ApprovalsVerb::Rules { agent } => rules(&client, &screen, agent).await?,
         ApprovalsVerb::Forget { agent, tool } => {
@@ -67,6 +68,14 @@ async fn show(client: &Client, screen: &Screen, call: &str) -> Result<()> {
     for line in lines_of(&found) {
         screen.text(&screen.clean_line(&line));
     }
+    Ok(())
+}
+
+async fn show_link(client: &Client, screen: &Screen, call: &str) -> Result<()> {
+    let path = format!("/v1/approvals/{}?link=true", segment(call));
+    let found: ApprovalJson = client.get_as(&path).await?;
+    let link = found.link.unwrap_or_default();
+    screen.result(&json!({"call": found.call, "link": link}), &link);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! line, by `viv config`, and to generate the documentation.
 
 use serde_json::{Map, Value, json};
+use server::PublicUrl;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -22,6 +23,8 @@ pub(crate) enum Kind {
     /// A path; in the file it is relative to the file's folder.
     Path,
     Flag,
+    /// An address that may carry a secret.
+    PublicUrl,
     /// Several texts; separated by commas in the environment.
     Names,
     /// A whole number of at least this.
@@ -37,7 +40,7 @@ pub(crate) enum Kind {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) const KEYS: [Key; 23] = [
+pub(crate) const KEYS: [Key; 24] = [
     key("listen", Kind::Text, "Address to listen on; port 0 picks a free port.")
         .or("127.0.0.1:7878")
         .set_by("VIV_LISTEN", "--listen"),
@@ -50,6 +53,12 @@ pub(crate) const KEYS: [Key; 23] = [
     .set_by("VIV_ALLOW_REMOTE", "--allow-remote"),
     key("hosts", Kind::Names, "Other host names that clients may use for this server.")
         .set_by("VIV_HOSTS", "--host"),
+    key(
+        "public_url",
+        Kind::PublicUrl,
+        "Address under which people outside reach this server; with it, calls that wait for people can be answered by a link.",
+    )
+    .env("VIV_PUBLIC_URL"),
     key("data_dir", Kind::Path, "Data directory; clients find the server's address and key there.")
         .or(".viv")
         .set_by("VIV_DATA_DIR", "--data-dir"),
@@ -198,6 +207,7 @@ impl Kind {
             Self::Text => "text",
             Self::Path => "path",
             Self::Flag => "true or false",
+            Self::PublicUrl => "https:// address without user and query (http:// only of this machine)",
             Self::Names => "list of texts",
             Self::Temperature => "number from 0 to 2",
             Self::Reasoning => "level such as \"low\", or number of tokens",
@@ -230,6 +240,7 @@ impl Kind {
         let fits = match self {
             Self::Text | Self::Path => value.as_str().is_some_and(|text| !text.trim().is_empty()),
             Self::Flag => value.is_boolean(),
+            Self::PublicUrl => value.as_str().is_some_and(|text| PublicUrl::parse(text).is_some()),
             Self::Names => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
             Self::Whole(min) => value.as_u64().is_some_and(|n| (min..=u64::from(u32::MAX)).contains(&n)),
             Self::Temperature => value.as_f64().is_some_and(|n| (0.0..=2.0).contains(&n)),
@@ -286,6 +297,7 @@ mod tests {
             (Kind::Whole(1), "many"),
             (Kind::OneOf(&["a", "b"]), "c"),
             (Kind::Text, "  "),
+            (Kind::PublicUrl, "http://viv.example"),
             (Kind::KeyRef, "sk-canary"),
         ] {
             let why = kind.parse(bad).unwrap_err();

@@ -1,5 +1,7 @@
 //! `viv approvals` and the commands of a chat beside a real server: an agent asks, a person answers, and the server dies in between.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -8,7 +10,10 @@ use crate::world::{Server, run_with};
 
 /// A server whose agent bea has a space with its owner and may ask.
 fn asking() -> Server {
-    let server = Server::start();
+    asking_at(Server::start())
+}
+
+fn asking_at(server: Server) -> Server {
     for args in [
         &["agents", "create", "bea", "--instructions", "You ask."][..],
         &["agents", "set", "bea", r#"tools=["ask_person","send_message","done"]"#],
@@ -71,6 +76,79 @@ fn a_question_survives_a_kill_and_is_answered_once() {
     until_said(&server, r#"{"answer":"approved","by":"nour"}"#);
     let over = server.run(&["approvals", "list", "--all", "--json"]).json();
     assert_eq!(over["items"][0]["state"], "answered");
+}
+
+/// The whole response to a request of a browser that opened a page of `viv.example`.
+fn browse(server: &Server, method: &str, path: &str, form: &str) -> String {
+    let address = server.url().strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: viv.example\r\norigin: https://viv.example\r\nconnection: close\r\n\
+         content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{form}",
+        form.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[test]
+fn a_link_outlives_a_kill_and_is_only_where_it_was_asked_for() {
+    let public = [("VIV_PUBLIC_URL", "https://viv.example/"), ("VIV_LOG", "info")];
+    let start = |dir| Server::start_with(dir, &["--model", "demo"], &public);
+    let server = asking_at(start(tempfile::tempdir().unwrap()));
+    ask(&server, &json!({"kind": "choice", "question": "Which <b>?", "options": ["red", "blue"]}));
+    let call = waiting(&server)["call"].as_str().unwrap().to_owned();
+    let link = server.run(&["approvals", "show", &call, "--link"]);
+    assert_eq!(link.code, 0, "{}", link.shown());
+    let path = link.out.trim().strip_prefix("https://viv.example").unwrap().to_owned();
+    let page = browse(&server, "GET", &path, "");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("Which &lt;b&gt;?"), "{page}");
+    let server = start(server.kill());
+    assert_eq!(server.run(&["approvals", "show", &call, "--link"]).out, link.out, "the secret is kept");
+    let wrong = browse(&server, "POST", &path.replace("/answer/", "/answer/0"), "option=1");
+    assert!(wrong.starts_with("HTTP/1.1 404"), "{wrong}");
+    let answered = browse(&server, "POST", &path, "reason=&option=1");
+    assert!(answered.starts_with("HTTP/1.1 200") && answered.contains("Answered"), "{answered}");
+    let late = browse(&server, "POST", &path, "option=0");
+    assert!(late.starts_with("HTTP/1.1 409") && late.contains("somebody with the link"), "{late}");
+    let read = until_said(&server, r#"{"answer":"blue","by":"somebody with the link"}"#);
+    let shown = server.run(&["approvals", "show", &call]).out;
+    assert!(shown.contains("by somebody with the link"), "{shown}");
+    let token = path.rsplit('/').next().unwrap();
+    for (what, text) in [("the space", read), ("the call", shown)] {
+        assert!(!text.contains(token), "{what}: {text}");
+    }
+    let over = server.run(&["approvals", "show", &call, "--link"]);
+    assert!(over.code == 3 && over.err.contains("waits for nobody"), "{}", over.shown());
+    let (_, dir) = server.stop();
+    let secret = std::fs::read_to_string(dir.path().join("link-key")).unwrap();
+    for file in std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
+        let bytes = if file.ends_with("link-key") { Vec::new() } else { std::fs::read(&file).unwrap() };
+        for text in [token, secret.as_str()] {
+            let found = bytes.windows(text.len()).any(|part| part == text.as_bytes());
+            assert!(!found, "no backup has it: {}", file.display());
+        }
+    }
+}
+
+#[test]
+fn without_a_public_address_there_is_no_link_and_a_wrong_address_does_not_start() {
+    let server = asking();
+    ask(&server, &json!({"kind": "approval", "question": "May I?"}));
+    let call = waiting(&server)["call"].as_str().unwrap().to_owned();
+    let none = server.run(&["approvals", "show", &call, "--link"]);
+    assert!(none.code != 0 && none.err.contains("public_url"), "{}", none.shown());
+    assert!(!server.dir.path().join("link-key").exists());
+    let wrong = [("VIV_PUBLIC_URL", "http://viv.example")];
+    let refused = run_with(tempfile::tempdir().unwrap().path(), &["up", "--model", "demo"], "", &wrong);
+    assert!(
+        refused.code == 2 && refused.err.contains("`VIV_PUBLIC_URL`: wanted https://"),
+        "{}",
+        refused.shown()
+    );
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod garbage;
 mod goals;
 mod inbox;
 mod injections;
+mod links;
 mod outage;
 mod people;
 mod plans;

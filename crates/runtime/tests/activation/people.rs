@@ -28,7 +28,7 @@ use crate::prefix::{cut_at_commit, restart_if_cut};
 const PAUSE: Duration = Duration::from_millis(limits::PAUSE_MS);
 
 /// Calls a tool, and posts what it reads of it; posts late results, too.
-fn caller(tool: &'static str, arguments: Value) -> impl Fn(&Prompt) -> Script + Send + Sync {
+pub(crate) fn caller(tool: &'static str, arguments: Value) -> impl Fn(&Prompt) -> Script + Send + Sync {
     move |prompt| match (inbox(prompt), step(prompt)) {
         (inbox, 0) if inbox.contains("[tool result") => {
             let late: Vec<&str> = inbox.lines().filter(|line| line.contains("[tool result")).collect();

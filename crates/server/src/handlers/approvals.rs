@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
 use agent::entity::EntityKind;
 use agent::id::{AgentId, CallId, EntityId, SpaceId};
-use agent::port::{ApprovalFilter, AskedCall, PersonAnswer};
+use agent::port::{ApprovalFilter, AskedCall, PersonAnswer, Scope};
 use axum::Json;
 use axum::extract::State;
 use runtime::approvals::AnswerError;
@@ -19,7 +19,9 @@ use crate::extract::{Body, Idempotency, PathParam, Query, run_to_completion};
 use crate::listing::Listing;
 use crate::once;
 use crate::problem::{Code, Problem, WriteResponse};
-use api::{ApprovalJson, ApprovalQuery, ApprovalRuleJson, CallAnswerJson, PageJson, RuleQuery};
+use api::{
+    ApprovalJson, ApprovalLinkQuery, ApprovalQuery, ApprovalRuleJson, CallAnswerJson, PageJson, RuleQuery,
+};
 
 /// Lists calls that wait for people, the newest first. With a person's key: those in the spaces of that person.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ApprovalQuery),
@@ -65,15 +67,36 @@ pub(super) async fn list_approvals(
 
 /// Returns a call that waits, or has waited, for a person.
 #[utoipa::path(get, path = "/v1/approvals/{call}", tag = "approvals",
-    params(("call" = String, Path, description = "Id of the call.")),
+    params(("call" = String, Path, description = "Id of the call."), ApprovalLinkQuery),
     responses((status = 200, description = "The call.", body = ApprovalJson)))]
 pub(super) async fn get_approval(
     State(app): SharedState,
     caller: Caller,
     PathParam(call): PathParam<String>,
+    Query(query): Query<ApprovalLinkQuery>,
 ) -> Result<Json<ApprovalJson>, Problem> {
     let asked = visible(&app, &caller, &call).await?;
-    shown(&app, asked).await
+    let link = match query.link {
+        Some(true) => Some(link(&app, &caller, &asked)?),
+        Some(false) | None => None,
+    };
+    let Json(shown) = shown(&app, asked).await?;
+    Ok(Json(ApprovalJson { link, ..shown }))
+}
+
+/// A link to the call. Whoever may only read, or only answer for one person, gets none.
+fn link(app: &AppState, caller: &Caller, asked: &AskedCall) -> Result<String, Problem> {
+    if caller.credential.scope != Scope::Admin {
+        return Err(Problem::new(Code::Forbidden, "`link` needs an admin key"));
+    }
+    let links = app.ports.links.as_ref().ok_or_else(|| {
+        Problem::new(Code::BadQuery, "`link`: the server has no address for people outside")
+            .hint("set `public_url`, and start the server again")
+    })?;
+    let now = app.ports.clock.now();
+    let wanted = asked.row.approval.as_ref().filter(|wanted| wanted.is_wanted() && now < wanted.expires_at);
+    let wanted = wanted.ok_or_else(|| Problem::new(Code::CallOver, "the call waits for nobody any more"))?;
+    Ok(links.link(&asked.row.id, &wanted.hash, wanted.expires_at))
 }
 
 /// Answers a call that waits for a person. Operators may, and people of the call's space, or only those whom it names; agents

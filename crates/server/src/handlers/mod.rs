@@ -17,6 +17,7 @@ mod guard;
 mod history;
 pub(crate) mod hooks;
 mod keys;
+mod links;
 mod mcp;
 mod memories;
 pub(crate) mod messages;
@@ -32,13 +33,13 @@ mod workers;
 /// Adds the routes of calls that wait for people.
 fn people(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, AnsweredAlready, BadAnswer, CallChanged, CallOver, NotAsked, NotFound, NotHuman,
-        NotYours, SenderRefused,
+        AgentRetired, AnsweredAlready, BadAnswer, BadJson, CallChanged, CallOver, NoRoute, NotAsked, NotForm,
+        NotFound, NotHuman, NotYours, SenderRefused, TooDeep,
     };
-    use Access::{Admin, Person};
+    use Access::{Admin, Link, Person};
     routes
         .add(Person, doc!(approvals::list_approvals), &[NotFound])
-        .add(Person, doc!(approvals::get_approval), &[])
+        .add(Person, doc!(approvals::get_approval), &[CallOver])
         .add(
             Person,
             doc!(approvals::answer),
@@ -51,6 +52,23 @@ fn people(routes: Routes) -> Routes {
                 NotYours,
                 NotHuman,
                 SenderRefused,
+                AgentRetired,
+            ],
+        )
+        .add(Link, doc!(links::show_link), &[NoRoute])
+        .add(
+            Link,
+            doc!(links::answer_by_link),
+            &[
+                NoRoute,
+                NotForm,
+                BadAnswer,
+                BadJson,
+                TooDeep,
+                AnsweredAlready,
+                NotAsked,
+                CallChanged,
+                CallOver,
                 AgentRetired,
             ],
         )

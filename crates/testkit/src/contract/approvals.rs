@@ -163,7 +163,8 @@ pub async fn one_answer_to_a_call_counts(b: Backend) {
     assert_eq!(answer(&w, &unknown, husam, yes()).await, PersonAnswered::Unknown);
 }
 
-/// Operators and the people of the space answer, or only those who are named; agents and strangers never.
+/// Operators and the people of the space answer, or only those who are named, and whoever has the link; agents and
+/// strangers never.
 pub async fn only_those_who_may_answer_a_call_do(b: Backend) {
     let w = world(b).await;
     let stranger = human(&w, "stranger").await;
@@ -180,10 +181,15 @@ pub async fn only_those_who_may_answer_a_call_do(b: Backend) {
     w.b.registry.add_member(w.family, named, "member".into(), at(0)).await.unwrap();
     let only =
         |row, approval: Box<Approval>| plain(row, Box::new(Approval { people: vec![named], ..*approval }));
-    let (_, id) = asked(&w, only).await;
+    let (mut driver, id) = asked(&w, only).await;
     let refused = refusal(answer(&w, &id, Answerer::Person(w.husam), yes()).await);
     assert!(matches!(refused, AnswerRefused::NotYours(_)), "{refused}");
     taken(answer(&w, &id, Answerer::Person(named), yes()).await);
+    let closing = driver.closing();
+    driver.commit(&w, Changes { call_changes: vec![over(&id)], ..closing }).await;
+    let (_, id) = asked(&w, only).await;
+    let by_link = taken(answer(&w, &id, Answerer::Link, yes()).await).0.approval.and_then(|asked| asked.by);
+    assert_eq!(by_link.map(|by| by.name).as_deref(), Some("somebody with the link"));
 }
 
 fn over(id: &CallId) -> CallChange {

@@ -70,7 +70,8 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     report::watch_index(&store);
     let (hooks, courier) = (assemble::hooks(&settings, clock.clone()), assemble::courier(&settings)?);
     let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models), kit);
-    let ports = Ports { bounds: settings.bounds(), hooks, courier, ..ports };
+    let (links, public_host) = assemble::links(&settings)?.unzip();
+    let ports = Ports { bounds: settings.bounds(), hooks, courier, links, ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
     // As many as are listed by name. One that cannot be read does not stop the start: it is quarantined when it is
@@ -87,6 +88,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let report = reconciler.apply(&files.agents, &files.existing(), args.prune).await;
 
     let mut hosts = settings.names("hosts");
+    hosts.extend(public_host);
     if !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }

@@ -46,6 +46,8 @@ pub(crate) fn write(db: &Connection, row: &CallRow, next_at: Option<Timestamp>) 
 pub(crate) fn answerer(db: &Connection, approval: &Approval, by: Answerer) -> Outcome<Option<String>> {
     match by {
         Answerer::Operator => Ok(Some("an operator".to_owned())),
+        // No handle has spaces, so nobody can be called that.
+        Answerer::Link => Ok(Some("somebody with the link".to_owned())),
         Answerer::Person(person) => {
             let named = approval.people.is_empty() || approval.people.contains(&person);
             match approval.space.filter(|_| named) {
