@@ -122,6 +122,7 @@ impl Recording {
                 place: FilePosition::default(),
             }],
             spaces: rooms,
+            hooks: Vec::new(),
             story,
             expect: self.expectations(),
         };

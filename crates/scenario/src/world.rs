@@ -13,8 +13,8 @@ use agent::event::{Event, EventState};
 use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::IdleReason;
 use agent::port::{
-    Accept, Accepted, AgentCard, ApprovalFilter, Clock, MessageFilter, NewAgent, NewHuman, NewSpace,
-    PageRequest, Reader, Registry, RunFilter,
+    Accept, Accepted, AgentCard, ApprovalFilter, Clock, HookAccepted, HookReading, MessageFilter, NewAgent,
+    NewHookDelivery, NewHuman, NewSpace, PageRequest, RawDelivery, Reader, Registry, RunFilter,
 };
 use agent::space::{Message, NewMessage};
 use runtime::{Keeper, Ports};
@@ -163,6 +163,35 @@ impl World {
     ) -> Result<bool, Stopped> {
         let event = Event::of_service(EventId(id.into()), "world", name, payload, self.ports.clock.now());
         self.accept(Accept::Event(agent, event)).await
+    }
+
+    /// Delivers to a hook, as a service with a key of the server does. Returns the id of the event.
+    pub async fn deliver(&self, hook: &str, id: Option<&str>, body: &Value) -> Result<EventId, Stopped> {
+        let Ports { hook_book, hooks, clock, ids, .. } = &self.ports;
+        let found = hook_book.hook(hook.to_owned()).await.map_err(stopped)?;
+        let found = found.ok_or_else(|| stopped(format!("there is no hook `{hook}`")))?;
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut headers = vec![named("content-type", "application/json")];
+        headers.extend(id.map(|id| named("idempotency-key", id)));
+        let (body, now) = (body.to_string(), clock.now());
+        let delivery = RawDelivery { headers: &headers, body: body.as_bytes(), now, by_key: true };
+        let refused = |why: &dyn std::fmt::Display| stopped(format!("the delivery is refused: {why}"));
+        let event = match hooks.read(&found.declaration, delivery).await.map_err(|why| refused(&why))? {
+            HookReading::Event(event) => event,
+            HookReading::Question(_) => return Err(refused(&"it only asks whether the hook is there")),
+        };
+        let new = NewHookDelivery::of(found, event, EventId(ids.uuid().to_string()), None, now);
+        let event = new.event.id.clone();
+        match hook_book.deliver(new).await.map_err(stopped)? {
+            HookAccepted::Fresh { wake, .. } => {
+                if let Some(keeper) = &self.keeper {
+                    keeper.node().signal(&wake);
+                }
+            }
+            HookAccepted::Duplicate => {}
+            other => return Err(refused(&format!("{other:?}"))),
+        }
+        Ok(event)
     }
 
     async fn accept(&self, what: Accept) -> Result<bool, Stopped> {

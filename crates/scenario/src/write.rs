@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use agent::config::{AgentConfig, WakeOn};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::scene::{
-    Act, Actor, Amount, Condition, Expectation, Expected, PersonReply, ProviderState, Rule, Scenario, Server,
-    StoryAction, StoryEvent, TextPattern, When,
+    Act, Actor, Amount, Condition, Expectation, Expected, PersonReply, ProviderState, Rule, Scenario,
+    SceneHook, Server, StoryAction, StoryEvent, TextPattern, When,
 };
 
 /// The text of a scenario.
@@ -34,11 +34,24 @@ pub fn written(scenario: &Scenario) -> String {
             };
         }
     }
+    if !scenario.hooks.is_empty() {
+        out.push_str("hooks:\n");
+        scenario.hooks.iter().for_each(|own| hook(&mut out, own));
+    }
     out.push_str("\nstory:\n");
     scenario.story.iter().for_each(|event| story_event(&mut out, event));
     out.push_str("\nexpect:\n");
     scenario.expect.iter().for_each(|expectation| expectation_line(&mut out, expectation));
     out
+}
+
+fn hook(out: &mut String, hook: &SceneHook) {
+    let SceneHook { name, to, event, urgent } = hook;
+    let mut keys = vec![format!("to: [{}]", to.join(", "))];
+    for (key, text) in [("event", event), ("urgent", urgent)] {
+        keys.extend(text.as_ref().map(|text| format!("{key}: {}", Value::from(text.as_str()))));
+    }
+    let _ = writeln!(out, "  {name}: {{{}}}", keys.join(", "));
 }
 
 fn agent(out: &mut String, actor: &Actor) {
@@ -155,7 +168,10 @@ fn story_event(out: &mut String, event: &StoryEvent) {
         lines.push(format!("times: {}", event.times));
     }
     for what in &event.what {
-        if let StoryAction::Says { id: Some(id), .. } | StoryAction::Calls { id: Some(id), .. } = what {
+        if let StoryAction::Says { id: Some(id), .. }
+        | StoryAction::Calls { id: Some(id), .. }
+        | StoryAction::Delivers { id: Some(id), .. } = what
+        {
             lines.push(format!("id: {}", scalar(id)));
         }
         lines.push(match what {
@@ -165,6 +181,8 @@ fn story_event(out: &mut String, event: &StoryEvent) {
             StoryAction::Calls { service, agent, payload, .. } => {
                 format!("{service} calls {agent}: {payload}")
             }
+            StoryAction::Delivers { hook, body, .. } => format!("hook {hook} delivers: {body}"),
+            StoryAction::Plans { agent, terms } => format!("{agent} plans: {}", json!(terms)),
             StoryAction::Joins { who, space } => format!("{who} joins {space}:"),
             StoryAction::Leaves { who, space } => format!("{who} leaves {space}:"),
             StoryAction::Suspended(agent) => format!("{agent} is suspended:"),

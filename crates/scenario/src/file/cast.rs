@@ -16,6 +16,7 @@ pub(super) struct Cast {
     /// People and agents.
     pub(super) actors: Vec<String>,
     pub(super) spaces: Vec<String>,
+    pub(super) hooks: Vec<String>,
     /// Names of messages and events in the story.
     pub(super) ids: Vec<String>,
 }

@@ -16,6 +16,8 @@ use crate::yaml::{Is, YamlKey, YamlNode};
 const SENTENCES: &[&str] = &[
     "WHO says in SPACE: TEXT",
     "SERVICE calls AGENT: PAYLOAD",
+    "hook NAME delivers: BODY",
+    "AGENT plans: PLAN",
     "WHO joins SPACE",
     "WHO leaves SPACE",
     "AGENT is suspended",
@@ -189,6 +191,11 @@ impl Reader<'_> {
                 let payload = if matches!(value.is, Is::Nothing) { Value::Null } else { value.json() };
                 let service = (*service).to_owned();
                 return Some(StoryAction::Calls { service, agent, payload, id: id.map(str::to_owned) });
+            }
+            ["hook", hook, "delivers"] => return self.delivers(key, hook, value, id, cast),
+            [agent, "plans"] => {
+                let agent = self.agent(key, agent, cast)?;
+                return self.plans(agent, value);
             }
             [who, "refuses", tool, "of", agent] => {
                 let reason = self.text(value, "the reason")?;

@@ -324,10 +324,10 @@ fn keys_in_the_scenario_override_those_of_the_agent_file() {
         "o.md" => Ok(of_file.as_object().unwrap().clone()),
         other => Err(vec![format!("{other}:2: it is not what it should be")]),
     };
-    let ops = read_with(text.as_bytes(), &[], &file).unwrap().agents.remove(0).config;
+    let ops = read_with(text.as_bytes(), &[], &file, &NoHooks).unwrap().agents.remove(0).config;
     let got = (ops.instructions.as_str(), ops.limits.max_steps, ops.limits.events_per_cycle);
     assert_eq!(got, ("You are Ops.", 3, 4));
-    let flaws = read_with(text.replace("o.md", "p.md").as_bytes(), &[], &file).unwrap_err();
+    let flaws = read_with(text.replace("o.md", "p.md").as_bytes(), &[], &file, &NoHooks).unwrap_err();
     assert_eq!((flaws.len(), flaws[0].place.line), (1, 4), "{flaws:?}");
     assert_eq!(flaws[0].message, "p.md:2: it is not what it should be");
 }

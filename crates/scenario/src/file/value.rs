@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent::entity;
+use agent::port::Hooks;
 
 use super::AgentFiles;
 use crate::bounds;
@@ -17,6 +18,8 @@ pub(super) struct Reader<'a> {
     pub(super) tools: &'a [String],
     /// Reads agent files.
     pub(super) agent_files: &'a AgentFiles<'a>,
+    /// Checks the declarations of hooks.
+    pub(super) known_hooks: &'a dyn Hooks,
 }
 
 impl Reader<'_> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop at once")]
 
+mod hooks;
 mod long_lives;
 mod shortfalls;
 mod stage;
