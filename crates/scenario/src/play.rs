@@ -146,6 +146,7 @@ impl Player {
     }
 
     async fn build(&mut self, scenario: &Scenario, replies: ReplySource) -> Result<(), Stopped> {
+        self.world.own_tools().add(&scenario.tools);
         for name in &scenario.people {
             let id = self.world.human(name).await?;
             self.names.actors.push((name.clone(), id));
@@ -400,8 +401,12 @@ impl Player {
         let (by, at) = (Answerer::Person(person), ports.clock.now());
         let answer = PersonAnswer { id: asked.row.id, verdict, reason, by, at, seen: None };
         let answered = runtime::approvals::answer(ports, node, answer).await.map_err(stopped)?;
-        let state = answered.row.approval.map_or("", |approval| approval.state.as_str());
-        self.note(format!("{who} answers {}: {state}", answered.row.tool));
+        let tool = answered.row.tool;
+        self.note(match reply {
+            PersonReply::Approves => format!("{who} approves {tool} of {agent}"),
+            PersonReply::Refuses(reason) => format!("{who} refuses {tool} of {agent}: {reason}"),
+            PersonReply::Says(answer) => format!("{who} answers {agent}: {answer}"),
+        });
         Ok(())
     }
 

@@ -4,10 +4,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use agent::call::Effect;
 use agent::config::{AgentConfig, WakeOn};
 use agent::plan::PlanTerms;
 use agent::port::HookKind;
 use agent::run::Ending;
+use agent::tool::ToolLabels;
 use serde_json::{Value, json};
 
 use crate::flaw::FilePosition;
@@ -21,6 +23,8 @@ pub struct Scenario {
     pub about: String,
     /// Handles of people.
     pub people: Vec<String>,
+    /// Tools that only this scenario has.
+    pub tools: Vec<SceneTool>,
     /// Agents.
     pub agents: Vec<Actor>,
     /// Spaces.
@@ -31,6 +35,29 @@ pub struct Scenario {
     pub story: Vec<StoryEvent>,
     /// What must be true at the end.
     pub expect: Vec<Expectation>,
+}
+
+/// A tool of a scenario. It counts how often it runs, and does nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SceneTool {
+    /// Its name.
+    pub name: String,
+    /// What repeating a call would do; never inward.
+    pub effect: Effect,
+    /// What it does with what the agent knows.
+    pub labels: ToolLabels,
+    /// Description for a real model.
+    pub description: String,
+    /// What its calls return, in order; after the last one always that.
+    pub outcomes: Vec<String>,
+}
+
+impl Default for SceneTool {
+    /// As a declared tool that says nothing.
+    fn default() -> Self {
+        let (name, description) = (String::new(), String::new());
+        Self { name, effect: Effect::Unsafe, labels: ToolLabels::all(), description, outcomes: Vec::new() }
+    }
 }
 
 /// An agent of a scenario.
@@ -312,6 +339,13 @@ pub enum Expected {
         /// Texts that its arguments must contain.
         with: Vec<String>,
         /// How many calls must match.
+        times: Amount,
+    },
+    /// A tool of the scenario ran.
+    Ran {
+        /// The tool.
+        tool: String,
+        /// How often.
         times: Amount,
     },
     /// Activations were skipped.

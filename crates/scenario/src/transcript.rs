@@ -7,6 +7,7 @@ use agent::entry::Entry;
 use agent::event::EventState;
 use agent::message::Part;
 use agent::run::{Ending, Run};
+use agent::space::MessageKind;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
@@ -97,18 +98,22 @@ const UNLISTED_TOOLS: &[&str] = &["send_message", "done", "skip"];
 /// The transcript of everything since `start`.
 pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: Timestamp) -> Vec<Line> {
     let mut lines: Vec<(Timestamp, Line)> = Vec::new();
-    let mut add = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: LineContent| {
+    let mut cards: Vec<(Timestamp, Line)> = Vec::new();
+    let line = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: LineContent| {
         let since = Duration::from_millis(since(start, at));
-        let line = Line { at: since, space: space.map(str::to_owned), who: who.map(str::to_owned), what };
-        lines.push((at, line));
+        (at, Line { at: since, space: space.map(str::to_owned), who: who.map(str::to_owned), what })
     };
+    let mut add = |at, space: Option<&str>, who: Option<&str>, what| lines.push(line(at, space, who, what));
     for (at, what) in happened {
         add(*at, None, None, LineContent::of(LineKind::Happened, what));
     }
     for space in &observed.spaces {
         for (who, message) in &space.messages {
             let said = LineContent::of(LineKind::Said, &message.text);
-            add(message.at, Some(&space.name), Some(who), said);
+            match message.kind {
+                MessageKind::Text => add(message.at, Some(&space.name), Some(who), said),
+                MessageKind::Tool => cards.push(line(message.at, Some(&space.name), Some(who), said)),
+            }
         }
     }
     for agent in &observed.agents {
@@ -129,6 +134,8 @@ pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: T
             add(run.ended_at, None, Some(&agent.name), LineContent::of(LineKind::Cycle, &summary(run)));
         }
     }
+    // What a space shows of a call comes after the call.
+    lines.extend(cards);
     // At the same time, the end of a cycle comes before anything that starts.
     lines.sort_by_key(|(at, line)| (*at, line.what.kind != LineKind::Cycle));
     lines.into_iter().map(|(_, line)| line).collect()

@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::clock::{SimClock, since};
 use crate::model_monitor::ModelMonitor;
 use crate::outage::Outage;
+use crate::own_tools::WorldTools;
 
 /// The keeper's interval between two sweeps for due work while it is idle.
 const SWEEP: Duration = Duration::from_millis(agent::limits::SWEEP_MS);
@@ -35,6 +36,8 @@ pub struct World {
     simulated: Option<SimClock>,
     ports: Ports,
     keeper: Option<Keeper>,
+    /// Its tools.
+    own_tools: WorldTools,
     /// Makes the models fail on demand.
     outage: Outage,
     /// Monitors the models in real time.
@@ -68,8 +71,10 @@ impl World {
     fn on(mut ports: Ports, simulated: Option<SimClock>, monitor: Option<ModelMonitor>) -> Self {
         let outage = Outage::of(Arc::clone(&ports.models));
         ports.models = Arc::new(outage.clone());
+        let own_tools = WorldTools::around(Arc::clone(&ports.toolbox));
+        ports.toolbox = Arc::new(own_tools.clone());
         let keeper = Some(runtime::start(ports.clone()));
-        Self { simulated, ports, keeper, outage, monitor }
+        Self { simulated, ports, keeper, own_tools, outage, monitor }
     }
 
     /// The clock of this world.
@@ -80,6 +85,11 @@ impl World {
     /// Whether time is simulated.
     pub fn is_simulated(&self) -> bool {
         self.simulated.is_some()
+    }
+
+    /// Its tools.
+    pub(crate) fn own_tools(&self) -> &WorldTools {
+        &self.own_tools
     }
 
     /// Makes every request to a model fail from now on, or ends that.

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use agent::config::{AgentConfig, WakeOn};
+use agent::tool::ToolLabel;
 use serde_json::{Map, Value, json};
 
 use crate::scene::{
     Act, Actor, Amount, Condition, Expectation, Expected, PersonReply, ProviderState, Rule, Scenario,
-    SceneHook, Server, StoryAction, StoryEvent, TextPattern, When,
+    SceneHook, SceneTool, Server, StoryAction, StoryEvent, TextPattern, When,
 };
 
 /// The text of a scenario.
@@ -18,6 +19,10 @@ pub fn written(scenario: &Scenario) -> String {
         let _ = writeln!(out, "about: {}", block(&scenario.about, 2));
     }
     let _ = writeln!(out, "\npeople: [{}]", scenario.people.join(", "));
+    if !scenario.tools.is_empty() {
+        out.push_str("tools:\n");
+        scenario.tools.iter().for_each(|own| tool(&mut out, own));
+    }
     if !scenario.agents.is_empty() {
         out.push_str("agents:\n");
         scenario.agents.iter().for_each(|actor| agent(&mut out, actor));
@@ -43,6 +48,16 @@ pub fn written(scenario: &Scenario) -> String {
     out.push_str("\nexpect:\n");
     scenario.expect.iter().for_each(|expectation| expectation_line(&mut out, expectation));
     out
+}
+
+fn tool(out: &mut String, tool: &SceneTool) {
+    let SceneTool { name, effect, labels, description, outcomes } = tool;
+    let labels: Vec<&str> = labels.iter().map(ToolLabel::as_str).collect();
+    let mut keys = vec![format!("effect: {}", effect.as_str()), format!("labels: [{}]", labels.join(", "))];
+    if !description.is_empty() {
+        keys.push(format!("description: {}", Value::from(description.as_str())));
+    }
+    let _ = writeln!(out, "  {name}: {{{}, outcome: {}}}", keys.join(", "), json!(outcomes));
 }
 
 fn hook(out: &mut String, hook: &SceneHook) {
@@ -226,7 +241,9 @@ fn expectation_line(out: &mut String, expectation: &Expectation) {
         Expected::Called { with, times, .. } => {
             format!("{{with: {}, times: {times}}}", Value::from(with.clone()))
         }
-        Expected::Skipped { times, .. } | Expected::Cycles { times, .. } => times.to_string(),
+        Expected::Ran { times, .. } | Expected::Skipped { times, .. } | Expected::Cycles { times, .. } => {
+            times.to_string()
+        }
         Expected::CycleList { cycles, .. } => {
             cycles.iter().map(|cycle| format!("\n      - {cycle}")).collect()
         }

@@ -6,6 +6,7 @@ mod expect;
 mod hooks;
 mod script;
 mod story;
+mod tools;
 mod value;
 
 use std::fs::File;
@@ -23,7 +24,8 @@ use cast::Cast;
 use value::Reader;
 
 /// The sections of a file, in their usual order.
-const SECTIONS: &[&str] = &["scenario", "about", "people", "agents", "spaces", "hooks", "story", "expect"];
+const SECTIONS: &[&str] =
+    &["scenario", "about", "people", "tools", "agents", "spaces", "hooks", "story", "expect"];
 
 /// Reads agent files that a scenario names: from the path in the scenario to the keys of the config, or the
 /// flaws of that file, each with its position there.
@@ -82,7 +84,8 @@ pub fn read_with(
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node = yaml::read(text).map_err(|flaw| vec![flaw])?;
-    let mut reader = Reader { flaws: Flaws::default(), tools, agent_files, known_hooks: hooks };
+    let mut reader =
+        Reader { flaws: Flaws::default(), tools: tools.to_vec(), agent_files, known_hooks: hooks };
     let scenario = reader.scenario(&node);
     reader.flaws.into_result(scenario)
 }
@@ -114,6 +117,10 @@ impl Reader<'_> {
             scenario.people = self.people(value);
         }
         let mut cast = Cast::of(&scenario.people);
+        if let Some(value) = section(pairs, "tools") {
+            scenario.tools = self.own_tools(value);
+            cast.tools.extend(scenario.tools.iter().map(|tool| tool.name.clone()));
+        }
         if let Some(value) = section(pairs, "agents") {
             scenario.agents = self.agents(value, &mut cast);
         }

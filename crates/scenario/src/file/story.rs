@@ -198,16 +198,16 @@ impl Reader<'_> {
                 return self.plans(agent, value);
             }
             [who, "refuses", tool, "of", agent] => {
-                let reason = self.text(value, "the reason")?;
-                let tool = Some((*tool).to_owned());
+                let reason = self.text(value, "the reason");
+                let (tool, reason) = (Some(self.tool(key.place, tool)?), reason?);
                 return self.answers(key, (who, agent), tool, PersonReply::Refuses(reason), cast);
             }
             [who, "answers", agent] => {
                 return self.answers(key, (who, agent), None, PersonReply::Says(value.json()), cast);
             }
             [who, "approves", tool, "of", agent] => {
-                let tool = Some((*tool).to_owned());
-                self.answers(key, (who, agent), tool, PersonReply::Approves, cast)?
+                let tool = self.tool(key.place, tool);
+                self.answers(key, (who, agent), Some(tool?), PersonReply::Approves, cast)?
             }
             [who, "joins", space] => {
                 let (who, space) = self.who_where(key.place, who, space, cast, now, false)?;

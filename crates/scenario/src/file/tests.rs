@@ -77,7 +77,7 @@ fn a_complete_file_is_read() {
 
 #[test]
 fn people_answer_agents_and_agents_answer_nobody() {
-    let story = "  - husam approves pay of ada\n  - husam refuses pay of ada: too dear\n  - husam answers ada: {n: 3}\n";
+    let story = "  - husam approves done of ada\n  - husam refuses done of ada: too dear\n  - husam answers ada: {n: 3}\n";
     let scenario = read(file(story, ANSWER).as_bytes(), &tools()).unwrap();
     let answers = |tool: Option<&str>, reply| StoryAction::Answers {
         who: "husam".into(),
@@ -89,14 +89,14 @@ fn people_answer_agents_and_agents_answer_nobody() {
     assert_eq!(
         what,
         [
-            answers(Some("pay"), PersonReply::Approves),
-            answers(Some("pay"), PersonReply::Refuses("too dear".into())),
+            answers(Some("done"), PersonReply::Approves),
+            answers(Some("done"), PersonReply::Refuses("too dear".into())),
             answers(None, PersonReply::Says(serde_json::json!({"n": 3}))),
         ]
     );
     let again = read(crate::write::written(&scenario).as_bytes(), &tools()).unwrap();
     assert_eq!(again.story.iter().flat_map(|event| event.what.clone()).collect::<Vec<_>>(), what);
-    let wrong = flaws(&file("  - ada approves pay of ada\n", ANSWER));
+    let wrong = flaws(&file("  - ada approves done of ada\n", ANSWER));
     assert!(wrong.iter().any(|flaw| flaw.contains("only people answer")), "{wrong:?}");
 }
 

@@ -4,6 +4,7 @@
 
 mod hooks;
 mod long_lives;
+mod own_tools;
 mod shortfalls;
 mod stage;
 mod stories;
