@@ -8,6 +8,7 @@ use agent::event::EventState;
 use agent::message::Part;
 use agent::run::{Ending, Run};
 use agent::space::MessageKind;
+use agent::tool::names::ASK_PERSON;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
@@ -41,7 +42,7 @@ pub struct LineContent {
     pub kind: LineKind,
     /// The tool of a call.
     pub tool: Option<String>,
-    /// The message, the private text, the raw arguments or the failure of a call, the summary of a cycle, the
+    /// The message, the private text, the raw arguments, the outcome or the failure of a call, the summary of a cycle, the
     /// reason of a skip.
     pub text: Option<String>,
 }
@@ -56,6 +57,8 @@ pub enum LineKind {
     Thought,
     /// An agent called a tool.
     Called,
+    /// A call of one of the scenario's tools, or to a person, has returned.
+    Returned,
     /// A call failed.
     Failed,
     /// A cycle ended.
@@ -84,6 +87,7 @@ impl fmt::Display for LineContent {
             LineKind::Said | LineKind::Happened => f.write_str(words),
             LineKind::Thought => write!(f, "({words})"),
             LineKind::Called => write!(f, "-> {tool} {words}"),
+            LineKind::Returned => write!(f, "<- {tool} {words}"),
             LineKind::Failed => write!(f, "<- {tool} failed: {words}"),
             LineKind::Skipped if text.is_none() => f.write_str("[skipped]"),
             LineKind::Skipped => write!(f, "[skipped: {words}]"),
@@ -116,9 +120,10 @@ pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: T
             }
         }
     }
+    let returns = |tool: &str| tool == ASK_PERSON || observed.runs.iter().any(|(own, _)| own == tool);
     for agent in &observed.agents {
         for entry in &agent.entries {
-            for content in contents(entry) {
+            for content in contents(entry, &returns) {
                 add(entry.at, None, Some(&agent.name), content);
             }
         }
@@ -141,7 +146,8 @@ pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: T
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-fn contents(entry: &Entry) -> Vec<LineContent> {
+/// `returns`: whether what a call of that tool returned is listed.
+fn contents(entry: &Entry, returns: &dyn Fn(&str) -> bool) -> Vec<LineContent> {
     let content = |part: &Part| match part {
         Part::Text { text } | Part::Reasoning { text }
             if entry.kind == agent::entry::EntryKind::Assistant =>
@@ -152,6 +158,9 @@ fn contents(entry: &Entry) -> Vec<LineContent> {
             .then(|| LineContent::of_tool(LineKind::Called, name, arguments)),
         Part::ToolResult { name, text, error: true, .. } => {
             Some(LineContent::of_tool(LineKind::Failed, name, text))
+        }
+        Part::ToolResult { name, text, .. } if returns(name) => {
+            Some(LineContent::of_tool(LineKind::Returned, name, text))
         }
         _ => None,
     };

@@ -2,7 +2,7 @@
 
 use scenario::write::written;
 
-use crate::stage::{file, played, read};
+use crate::stage::{file, played, read, shown};
 
 const SCRIPT: &str = "      - when: what now\n        steps:\n          - call look:\n          - call look:\n      \
                       - when: {inbox: what was it, knows: [red, green]}\n        say: red, then green\n      \
@@ -28,6 +28,17 @@ async fn each_run_returns_the_next_outcome_and_is_counted() {
     let expect = "  - look ran: 2\n  - pay ran: 0\n  - ada said in lobby: red, then green\n";
     passes(&with(TOOLS, story, expect)).await;
     let outcome = played(&with(TOOLS, story, "  - look ran: at most 1\n")).await;
+    let lines = shown(&outcome.transcript);
+    let looks: Vec<&String> = lines.iter().filter(|line| line.contains(" look")).collect();
+    assert_eq!(
+        looks,
+        [
+            "100 ada calls look {}",
+            "100 ada look returns red",
+            "200 ada calls look {}",
+            "200 ada look returns green"
+        ]
+    );
     let unmet = &outcome.unmet[0];
     assert_eq!((unmet.wanted.as_str(), unmet.got.as_str()), ("at most 1 runs of `look`", "2"));
 }

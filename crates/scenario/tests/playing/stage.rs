@@ -60,6 +60,7 @@ pub(crate) fn shown(lines: &[Line]) -> Vec<String> {
             LineKind::Said => format!("says {text}"),
             LineKind::Thought => format!("thinks {text}"),
             LineKind::Called => format!("calls {tool} {text}"),
+            LineKind::Returned => format!("{tool} returns {text}"),
             LineKind::Failed => format!("{tool} failed"),
             LineKind::Skipped => format!("skips: {text}"),
             LineKind::Cycle | LineKind::Happened => text.to_owned(),

@@ -166,7 +166,7 @@ fn style(kind: LineKind) -> Option<Style> {
     match kind {
         LineKind::Said => Some(Style::Cyan),
         LineKind::Thought | LineKind::Cycle | LineKind::Skipped => Some(Style::Dim),
-        LineKind::Called => None,
+        LineKind::Called | LineKind::Returned => None,
         LineKind::Failed => Some(Style::Red),
         LineKind::Happened => Some(Style::Yellow),
     }
