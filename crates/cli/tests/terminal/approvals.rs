@@ -1,8 +1,10 @@
 //! `viv approvals` and the commands of a chat beside a real server: an agent asks, a person answers, and the server dies in between.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
-use crate::world::{Server, run_with, until};
+use crate::world::{Server, run_with};
 
 /// A server whose agent bea has a space with its owner and may ask.
 fn asking() -> Server {
@@ -38,6 +40,17 @@ fn waiting(server: &Server) -> Value {
 /// Waits until the space contains a text.
 fn until_said(server: &Server, text: &str) -> String {
     until(|| Some(server.run(&["spaces", "read", "desk"]).out).filter(|read| read.contains(text)))
+}
+
+/// Asks again until it is found; each question starts a process, which takes its time.
+pub(crate) fn until<T>(found: impl Fn() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < end, "it did not happen within a minute");
+    }
 }
 
 #[test]

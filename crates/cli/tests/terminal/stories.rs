@@ -14,8 +14,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::approvals::until;
 use crate::scripted::{self, Amend};
-use crate::world::{Ran, Server, run, until};
+use crate::world::{Ran, Server, run};
 
 /// The world of a scenario on a server that can be stopped.
 struct Stage {

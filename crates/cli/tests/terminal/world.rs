@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -64,17 +63,6 @@ pub(crate) fn run_with(dir: &Path, args: &[&str], input: &str, settings: &[(&str
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
         code: output.status.code().unwrap_or(-1),
-    }
-}
-
-/// Asks again until it is found; each question starts a process, which takes its time.
-pub(crate) fn until<T>(found: impl Fn() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(Instant::now() < end, "it did not happen within a minute");
     }
 }
 
