@@ -9,8 +9,8 @@ use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
 use agent::life::{Activation, Lease};
 use agent::port::{
-    Accept, Accepted, BoxFuture, BoxStream, Due, Model, ModelError, ModelInfo, ModelRequest, Models, Piece,
-    RequestKey, Store, StoreError, Wakeup,
+    Accept, Accepted, BoxFuture, BoxStream, Due, Model, ModelError, ModelInfo, ModelRequest, Models, NextDue,
+    Piece, RequestKey, Store, StoreError, Wakeup,
 };
 use jiff::Timestamp;
 use storage::sqlite::Sqlite;
@@ -157,7 +157,7 @@ impl Store for Watched {
         self.inner.due(now, after, limit)
     }
 
-    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<NextDue, StoreError>> {
         self.inner.next_due(now)
     }
 

@@ -22,7 +22,8 @@ use crate::tool::ToolLabels;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum CommitKind {
-    /// A cycle begins or is taken over: the epoch is raised.
+    /// A cycle begins or is taken over: the epoch is raised. If all calls of its step were answered from outside, it also
+    /// appends the step's outcomes entry.
     Open,
     /// A decision, with the events it saw and the changes of its inward calls.
     Decide,

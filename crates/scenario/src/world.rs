@@ -245,7 +245,7 @@ impl World {
                 continue;
             }
             let now = clock.now();
-            let due = self.ports.store.next_due(now).await.map_err(stopped)?;
+            let due = self.ports.store.next_due(now).await.map_err(stopped)?.first();
             let lapse = self.ports.approvals.next_lapse().await.map_err(stopped)?;
             let due = [due, lapse].into_iter().flatten().min();
             let until_due = due.map_or(Duration::MAX, |due| Duration::from_millis(since(now, due)));

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::decide::{done_refusal, finish_step, lowest_trust, outcomes};
 use super::{ActivationEnd, After, At, Cycle, Next, Span, State, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus, Runner};
-use crate::changes::{CallChange, CommitKind};
+use crate::changes::{CallChange, Changes, CommitKind};
 use crate::entry::{Entry, EntryKind};
 use crate::id::CallId;
 use crate::life::{Finishing, OpenCycle};
@@ -258,16 +258,31 @@ impl Cycle {
 
     /// All outcomes of the step are known.
     fn settle(&mut self, acting: Acting, now: Timestamp) -> Next {
+        let (mut changes, open, ending) = self.settlement(&acting, CommitKind::Settle, now);
+        match self.continue_or_close(&mut changes, open, ending, now) {
+            Some(end) => self.commit(changes, After::Finished(end, At::Acting(acting))),
+            None => self.commit(changes, After::Settled(acting)),
+        }
+    }
+
+    /// The commit that reports all outcomes of the step to the model, the open cycle after it, and how the cycle ends, if it
+    /// does.
+    pub(super) fn settlement(
+        &self,
+        acting: &Acting,
+        kind: CommitKind,
+        now: Timestamp,
+    ) -> (Changes, OpenCycle, Option<Finishing>) {
         let reported = acting.reported();
         let rows: Vec<&CallRow> = reported.iter().collect();
         let trust = lowest_trust(&rows, self.open.lowest_trust());
         let entry = self.entry(1, EntryKind::Outcomes, outcomes(&rows), trust, now);
-        let mut changes = self.changes(CommitKind::Settle, now);
+        let mut changes = self.changes(kind, now);
         changes.call_changes = acting.arrivals();
         let mut open = self.open.clone();
         open.tokens = open.tokens.saturating_add(u64::from(entry.tokens));
         open.note_read([&entry]);
-        self.note_calls(&mut open, &acting, &changes.call_changes);
+        self.note_calls(&mut open, acting, &changes.call_changes);
         let outcomes = reported.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
         finish_step(&mut open, outcomes);
         if acting.refused_done().is_some() {
@@ -278,10 +293,7 @@ impl Cycle {
             changes.entries.push(self.notice(2, super::stop::CUT, now));
         }
         let ending = open.finishing.take().or_else(|| self.exhausted(&open));
-        match self.continue_or_close(&mut changes, open, ending, now) {
-            Some(end) => self.commit(changes, After::Finished(end, At::Acting(acting))),
-            None => self.commit(changes, After::Settled(acting)),
-        }
+        (changes, open, ending)
     }
 
     /// A notice of the runtime to the agent.

@@ -258,6 +258,22 @@ impl Cycle {
                     None
                 }
             },
+            State::Committing(mut changes, After::Settled(acting)) => {
+                // As if it were committed; then its entries are not added again. If it is not, the activation ends.
+                self.applied(&changes);
+                changes.entries.clear();
+                let mut step = Step::next(&self.open);
+                let prepared = self.prepare(&step, now);
+                if prepared.view.is_some() {
+                    self.state = State::Committing(changes, After::Settled(acting));
+                    return None;
+                }
+                self.show(&mut step, prepared, now);
+                step.first_called = Some(now);
+                let prompt = self.prompt(&step);
+                self.state = State::OpeningAndThinking(changes, step);
+                Some(prompt)
+            }
             other => {
                 self.state = other;
                 None

@@ -2,6 +2,8 @@
 
 /// Plans that one command fires; the next sweep follows at once and fires more.
 pub const PLANS_FIRED_MAX: u32 = 20;
+/// Least time between two such commands.
+pub const FIRING_LEAST_MS: u64 = 5;
 /// Slots that one event of a plan lists.
 pub const PLAN_SLOTS_MAX: usize = 100;
 /// How long a plan is postponed if its agent's inbox is full.

@@ -59,6 +59,22 @@ pub enum Accepted {
     Denied(Denial),
 }
 
+/// When something becomes due the next time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextDue {
+    /// An agent has something to look at.
+    pub agent: Option<Timestamp>,
+    /// A plan becomes an event, or a held event is released.
+    pub firing: Option<Timestamp>,
+}
+
+impl NextDue {
+    /// The earlier of both.
+    pub fn first(self) -> Option<Timestamp> {
+        [self.agent, self.firing].into_iter().flatten().min()
+    }
+}
+
 /// An agent with something due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
@@ -107,8 +123,8 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>>;
 
-    /// The earliest time after `now` at which something becomes due.
-    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>>;
+    /// When something becomes due after `now`.
+    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<NextDue, StoreError>>;
 
     /// Reads everything that an activation needs, as of one moment, and writes nothing. `known` is the `commit_n` of
     /// the window that the caller still holds. `None` if there is no such agent.

@@ -104,6 +104,7 @@ pub fn start(ports: Ports) -> Keeper {
         due_cursor: None,
         alarms: Alarms::default(),
         next_sweep: 0,
+        next_firing: None,
         detached_cursor: None,
     };
     let task = tokio::spawn(keeper.run());
@@ -163,6 +164,8 @@ struct KeeperLoop {
     alarms: Alarms,
     /// Monotonic time of the next sweep.
     next_sweep: u64,
+    /// Monotonic time at which plans fire before it.
+    next_firing: Option<u64>,
     /// The most that the wall clock was ahead of the monotonic one since it was last set back.
     clock_lead: i64,
     /// The last call of the page before, in the search for detached calls that nobody runs.
@@ -183,7 +186,7 @@ impl KeeperLoop {
                     if self.turns.resume(agent) { self.admit() } else { self.recheck(agent) }
                 }
                 Event::Signal(Signal::Answered(call)) => self.node_context.detached.drop_call(&call),
-                Event::Signal(Signal::Planned(at)) => self.sweep_at(at),
+                Event::Signal(Signal::Planned(at)) => self.fire_at(at),
                 Event::Signal(Signal::Granted) => self.next_sweep = self.clock_ms(),
                 Event::Tick => self.tick().await,
                 Event::StoreRecovered => {
@@ -238,7 +241,7 @@ impl KeeperLoop {
 
     /// The time until the next alarm, turn or sweep.
     fn pause(&self) -> Duration {
-        let next = [self.alarms.next(), self.turns.next_at()].into_iter().flatten().min();
+        let next = [self.alarms.next(), self.turns.next_at(), self.next_firing].into_iter().flatten().min();
         let next = next.map_or(self.next_sweep, |next| next.min(self.next_sweep));
         Duration::from_millis(next.saturating_sub(self.clock_ms()))
     }

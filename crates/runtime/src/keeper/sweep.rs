@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{Due, Lapsed, StoreError};
+use agent::port::{Due, Lapsed, NextDue, StoreError};
 use agent::waits;
 use jiff::Timestamp;
 
@@ -18,9 +18,24 @@ impl KeeperLoop {
         }
         self.admit();
         if self.clock_ms() < self.next_sweep {
+            if self.next_firing.is_some_and(|at| at <= self.clock_ms()) {
+                self.fire().await;
+            }
             return;
         }
         self.next_sweep = self.clock_ms() + limits::SWEEP_MS;
+        self.fire().await;
+        self.lapse(self.node_context.ports.clock.now()).await;
+        self.find_due().await;
+        if self.due_cursor.is_some() {
+            self.sweep_soon();
+        }
+        self.take_up().await;
+    }
+
+    /// Turns due plans into events, and finds out when the next ones are due.
+    async fn fire(&mut self) {
+        self.next_firing = None;
         let now = self.node_context.ports.clock.now();
         let store = Arc::clone(&self.node_context.ports.store);
         let found = async {
@@ -29,23 +44,16 @@ impl KeeperLoop {
             Ok::<_, StoreError>((fired, next))
         };
         match found.await {
-            Ok((fired, next)) => {
+            Ok((fired, NextDue { agent, firing })) => {
                 fired.into_iter().for_each(|wakeup| self.due(wakeup.agent, wakeup.at));
-                if let Some(at) = next {
-                    self.sweep_at(at);
-                }
+                agent.into_iter().for_each(|at| self.sweep_at(at));
+                firing.into_iter().for_each(|at| self.fire_at(at));
             }
             Err(error) => {
                 tracing::error!(%error, "cannot read due plans from the store");
                 self.next_sweep = self.clock_ms() + limits::STORE_PROBE_MS;
             }
         }
-        self.lapse(now).await;
-        self.find_due().await;
-        if self.due_cursor.is_some() {
-            self.sweep_soon();
-        }
-        self.take_up().await;
     }
 
     /// Reminds people of what waits for them, and ends what nobody has answered in time.
@@ -136,6 +144,13 @@ impl KeeperLoop {
         if self.detached_cursor.is_some() {
             self.sweep_soon();
         }
+    }
+
+    /// Fires plans at that time, if it is before the next firing; but not at once again, so that a flood of plans
+    /// leaves the store to others in between.
+    pub(super) fn fire_at(&mut self, at: Timestamp) {
+        let at = self.clock_ms() + self.ahead(at).max(limits::FIRING_LEAST_MS);
+        self.next_firing = Some(self.next_firing.map_or(at, |next| next.min(at)));
     }
 
     /// Sweeps at that time, if it is before the next sweep; but not at once again, so that many times close together

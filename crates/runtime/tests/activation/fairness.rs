@@ -2,21 +2,23 @@
 //! the process, a provider that is silent.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::call::Effect;
-use agent::changes::{Changes, CommitKind};
+use agent::changes::{Changes, CommitKind, PlanChange};
 use agent::config::AgentConfig;
-use agent::id::AgentId;
+use agent::id::{AgentId, PlanId};
 use agent::life::Lease;
 use agent::limits;
+use agent::plan::{PlanSource, PlanTerms};
 use agent::port::{Clock, ModelInfo, ReasoningReplay, Store, StoreError};
 use models::scripted::{Script, Scripted};
 use runtime::waits::Wait;
 use scenario::world::World;
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::fixture::{Fixture, Two, done, inbox, step, world_with};
 use crate::store_wrapper::{Committed, Intercept, WakeRead, Wrapped};
@@ -418,4 +420,42 @@ async fn many_due_times_close_together_need_one_sweep() {
     assert_eq!(fixture.world.reader().totals().await.unwrap().waiting, 0, "all were served");
     let most = 3_000 / limits::SWEEP_LEAST_MS as usize;
     assert!(*sweeps.lock().unwrap() <= most, "{} sweeps in 3 s", sweeps.lock().unwrap());
+}
+
+#[tokio::test]
+async fn plans_due_a_thousand_a_second_fire_in_time_with_a_bounded_number_of_commands() {
+    let sweeps = Arc::<Mutex<usize>>::default();
+    let counted = Arc::clone(&sweeps);
+    let asked = Arc::<AtomicUsize>::default();
+    let counts = Arc::clone(&asked);
+    let model = Scripted::answering(move |_| {
+        counts.fetch_add(1, Ordering::SeqCst);
+        done()
+    });
+    let fixture = Fixture::with(model, move |inner| {
+        Arc::new(Wrapped { inner, by: Sweeps(Arc::clone(&counted)) }) as Arc<_>
+    });
+    let (world, start) = (&fixture.world, fixture.now());
+    for n in 0..500 {
+        let config = AgentConfig { debounce: 0, ..AgentConfig::default() };
+        let agent = world.agent(&format!("agent-{n}"), config).await.unwrap();
+        let terms: PlanTerms = serde_json::from_value(json!({
+            "name": "look", "instruction": "look", "at": (start + Duration::from_millis(2_000 + n)).to_string(),
+        }))
+        .unwrap();
+        let id = PlanId(Uuid::from_u128(u128::from(n)));
+        let plan = terms.plan(id, None, PlanSource::Operator, fixture.now()).unwrap();
+        world.registry().change_plan(agent, PlanChange::Set(plan)).await.unwrap();
+    }
+    world.pass(SECOND).await.unwrap();
+    *sweeps.lock().unwrap() = 0;
+    for passed in 1_001..2_600_usize {
+        world.pass(Duration::from_millis(1)).await.unwrap();
+        let due = (passed + 1).saturating_sub(2_000 + 10).min(500);
+        let fired = asked.load(Ordering::SeqCst);
+        assert!(fired >= due, "{fired} of {due} have fired {passed} ms after the start");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 500);
+    let firings = *sweeps.lock().unwrap();
+    assert!(firings <= 1_600 / limits::FIRING_LEAST_MS as usize, "{firings} firings in 1.6 s");
 }

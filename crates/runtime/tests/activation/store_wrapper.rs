@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::changes::{Changes, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
 use agent::life::{Activation, Lease};
-use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Wakeup};
+use agent::port::{Accept, Accepted, BoxFuture, Due, NextDue, RequestKey, Store, StoreError, Wakeup};
 use jiff::Timestamp;
 
 /// The result of reading an agent for an activation.
@@ -53,7 +53,7 @@ impl<B: Intercept> Store for Wrapped<B> {
         self.inner.due(now, after, limit)
     }
 
-    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<NextDue, StoreError>> {
         self.inner.next_due(now)
     }
 

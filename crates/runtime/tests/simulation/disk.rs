@@ -15,8 +15,8 @@ use agent::id::{AgentId, CallId, ClaimId, CycleId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
     Accept, Accepted, BoxFuture, CallError, Calls, Claimed, Clock as _, DetachedCall, Due, Finish,
-    FinishedCall, Lookup, Messages, Recall, RecallError, RecallQuery, Recalled, Registry as _, RequestKey,
-    Store, StoreError, Wakeup, WorkerCall,
+    FinishedCall, Lookup, Messages, NextDue, Recall, RecallError, RecallQuery, Recalled, Registry as _,
+    RequestKey, Store, StoreError, Wakeup, WorkerCall,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -268,7 +268,7 @@ impl Store for Port {
         Box::pin(self.read(None, move |sqlite| now(sqlite.due(at, after, limit))))
     }
 
-    fn next_due(&self, at: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+    fn next_due(&self, at: Timestamp) -> BoxFuture<'_, Result<NextDue, StoreError>> {
         Box::pin(self.read(None, move |sqlite| now(sqlite.next_due(at))))
     }
 

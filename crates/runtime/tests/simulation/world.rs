@@ -13,7 +13,8 @@ use agent::config::WakeOn;
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
-    Accept, Accepted, Clock as _, Ids as _, NewAgent, NewHuman, NewSpace, Reader, Registry, Store, StoreError,
+    Accept, Accepted, Clock as _, Ids as _, NewAgent, NewHuman, NewSpace, NextDue, Reader, Registry, Store,
+    StoreError,
 };
 use serde_json::json;
 
@@ -487,7 +488,7 @@ impl World {
         if now(sqlite.due(at, None, 1)).is_ok_and(|due| !due.is_empty()) {
             return;
         }
-        let Ok(Some(due)) = now(sqlite.next_due(at)) else { return };
+        let Some(due) = now(sqlite.next_due(at)).ok().and_then(NextDue::first) else { return };
         let ahead = u64::try_from(due.as_millisecond() - at.as_millisecond()).unwrap_or(0);
         self.pass(ahead.saturating_sub(1));
     }

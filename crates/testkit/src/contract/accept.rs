@@ -266,7 +266,7 @@ pub async fn a_debounce_delays_the_activation_and_includes_later_events(b: Backe
     second.at = at(400);
     w.accept(second).await;
     assert_eq!(w.due(509).await, []);
-    assert_eq!(w.b.store.next_due(at(20)).await.unwrap(), Some(at(510)));
+    assert_eq!(w.b.store.next_due(at(20)).await.unwrap().first(), Some(at(510)));
     assert_eq!(w.b.store.wake(w.ada, at(509), None).await.unwrap().unwrap().waiting, []);
     assert_eq!(w.due(510).await, [w.ada]);
     assert_eq!(w.b.store.wake(w.ada, at(510), None).await.unwrap().unwrap().waiting.len(), 2);

@@ -95,7 +95,7 @@ pub async fn time_releases_held_events_and_wakes_their_agent(b: Backend) {
     let closing = driver.closing();
     driver.commit(&w, closing).await;
     assert_eq!(w.due(after_the_wait()).await, []);
-    assert_eq!(w.b.store.next_due(at(1_000)).await.unwrap(), Some(at(after_the_wait())));
+    assert_eq!(w.b.store.next_due(at(1_000)).await.unwrap().first(), Some(at(after_the_wait())));
     assert_eq!(w.b.store.fire_due(at(after_the_wait() - 1), 10).await.unwrap(), []);
     let woken = w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
     assert_eq!(woken, [Wakeup { agent: w.ada, at: at(after_the_wait()), urgent: false }]);
@@ -157,7 +157,7 @@ pub async fn a_long_release_continues_with_the_next_sweep(b: Backend) {
     let mut left = RELEASE_MAX + more;
     let mut now = 50;
     while left > 0 {
-        let next = w.b.store.next_due(at(now)).await.unwrap().unwrap();
+        let next = w.b.store.next_due(at(now)).await.unwrap().first().unwrap();
         assert_eq!(next, at(now + 1), "at once");
         now += 1;
         let woken = w.b.store.fire_due(next, 2 * RELEASE_MAX).await.unwrap();

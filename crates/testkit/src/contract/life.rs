@@ -123,7 +123,7 @@ pub async fn times_written_by_a_clock_that_was_ahead_count_from_now(b: Backend) 
     let mut park = driver.changes(CommitKind::Park);
     (park.at, park.idle) = (at(AHEAD), Some(Idle { not_before: Some(at(AHEAD + 60_000)), reason: None }));
     driver.commit(&w, park).await;
-    let until = w.b.store.next_due(Timestamp::now()).await.unwrap().unwrap();
+    let until = w.b.store.next_due(Timestamp::now()).await.unwrap().first().unwrap();
     assert!(until.duration_since(Timestamp::now()).as_secs() <= 60, "{until}");
     w.b.registry.set_standing(w.ada, Standing::Active, at(AHEAD)).await.unwrap();
     assert_eq!(due().await, 1, "resuming helps");
@@ -238,7 +238,7 @@ pub async fn an_open_cycle_is_due_and_a_parked_one_only_after_its_wait(b: Backen
     let Accepted::Fresh { wake, .. } = w.post(w.family, "more").await else { panic!("wanted it accepted") };
     assert_eq!(wake[0].at, at(5_000));
     assert_eq!(w.due(4_999).await, []);
-    assert_eq!(w.b.store.next_due(at(1_000)).await.unwrap(), Some(at(5_000)));
+    assert_eq!(w.b.store.next_due(at(1_000)).await.unwrap().first(), Some(at(5_000)));
     assert_eq!(w.due(5_000).await, [w.ada]);
     let activation = w.wake(w.ada).await;
     let mut open = driver.changes(CommitKind::Open);

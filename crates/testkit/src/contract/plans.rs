@@ -47,7 +47,7 @@ async fn slots(w: &World, now: Timestamp) -> Vec<usize> {
 pub async fn a_due_plan_fires_one_event_once(b: Backend) {
     let w = world(b).await;
     planned(&w).await;
-    assert_eq!(w.b.store.next_due(at(0)).await.unwrap(), Some(at(HOUR)));
+    assert_eq!(w.b.store.next_due(at(0)).await.unwrap().first(), Some(at(HOUR)));
     assert_eq!(w.b.store.fire_due(at(HOUR - 1), 10).await.unwrap(), []);
     let now = at(3 * HOUR + 60_000);
     let woken = w.b.store.fire_due(now, 10).await.unwrap();
@@ -75,7 +75,7 @@ pub async fn plans_of_a_suspended_agent_fire_once_when_it_is_resumed(b: Backend)
     w.b.registry.set_standing(w.ada, Standing::Suspended, at(20)).await.unwrap();
     for hours in 1..4 {
         assert_eq!(w.b.store.fire_due(at(hours * HOUR), 10).await.unwrap(), []);
-        assert_eq!(w.b.store.next_due(at(hours * HOUR)).await.unwrap(), None);
+        assert_eq!(w.b.store.next_due(at(hours * HOUR)).await.unwrap().first(), None);
     }
     let now = at(4 * HOUR);
     w.b.registry.set_standing(w.ada, Standing::Active, now).await.unwrap();
@@ -134,7 +134,7 @@ pub async fn a_plan_that_wants_all_its_slots_gets_an_event_for_each(b: Backend) 
     let mut now = at(3 * HOUR);
     for _ in 0..3 {
         assert_eq!(w.b.store.fire_due(now, 10).await.unwrap().len(), 1);
-        now = w.b.store.next_due(now).await.unwrap().unwrap();
+        now = w.b.store.next_due(now).await.unwrap().first().unwrap();
     }
     assert_eq!(slots(&w, now).await, [1, 1, 1]);
     assert_eq!(now, at(4 * HOUR));
@@ -151,7 +151,7 @@ pub async fn a_plan_that_has_fired_for_the_last_time_has_ended(b: Backend) {
     let ended = Plan { next_at: None, ..once.clone() };
     assert_eq!(w.b.reader.plan(w.ada, once.id).await.unwrap(), Some(ended));
     assert_eq!(w.b.reader.plan(w.bob, once.id).await.unwrap(), None);
-    assert_eq!(w.b.store.next_due(at(HOUR)).await.unwrap(), None);
+    assert_eq!(w.b.store.next_due(at(HOUR)).await.unwrap().first(), None);
 }
 
 /// Its events have the trust of an operator, and each is a root of its own.

@@ -8,6 +8,7 @@ use crate::approval::{AnsweredBy, Answerer, ApprovalRule, ApprovalState, PersonV
 use crate::changes::CallChange;
 use crate::life::IdleReason;
 use crate::limits;
+use crate::prompt::Item;
 
 const PAUSE: i64 = limits::PAUSE_MS.cast_signed();
 
@@ -51,6 +52,15 @@ fn read(commits: &[Changes]) -> Vec<String> {
 
 /// The cycle as the next activation finds it.
 fn resumed(commits: &[Changes], rows: Vec<CallRow>, now: i64) -> Cycle {
+    resumed_as(commits, rows, now, |activation| activation)
+}
+
+fn resumed_as(
+    commits: &[Changes],
+    rows: Vec<CallRow>,
+    now: i64,
+    with: impl Fn(Activation) -> Activation,
+) -> Cycle {
     let open = commits.iter().rev().find_map(|commit| commit.open.clone()).unwrap();
     let entries: Vec<_> = commits.iter().flat_map(|commit| commit.entries.clone()).map(Arc::new).collect();
     let before = activation(Vec::new());
@@ -58,7 +68,7 @@ fn resumed(commits: &[Changes], rows: Vec<CallRow>, now: i64) -> Cycle {
     let life = Life { open: Some(open), head_seq, epoch: 4, commit_n: 20, ..before.life };
     let config = Arc::new(AgentConfig::from_json(&json!({"approve": ["fire", "o*"]})).unwrap());
     let activation = Activation { life, calls: rows, window: Window::Loaded(entries), config, ..before };
-    begin_at(activation, false, at(now))
+    begin_at(with(activation), false, at(now))
 }
 
 #[test]
@@ -192,7 +202,36 @@ fn a_refusal_is_read_and_is_no_mistake_of_the_agent() {
     let (commits, next) = drive(&mut cycle);
     assert!(matches!(next, Next::Think(_)));
     assert!(read(&commits)[0].contains("refused by kai") && read(&commits)[0].contains("not now"));
-    assert_eq!(commits[1].open.as_ref().unwrap().mistakes, 0);
+    assert_eq!(commits[0].open.as_ref().unwrap().mistakes, 0);
+}
+
+#[test]
+fn an_answered_cycle_asks_its_model_while_one_commit_opens_it_and_reports_the_answer() {
+    let mut first = asking();
+    let (mut commits, _) = reply_with(&mut first, vec![call("fire")]);
+    let refusal =
+        answered(commits[0].calls[0].clone(), &PersonVerdict::Refuse, None, by(at(3_000)), true, None);
+    let row = CallRow { state: CallState::Done, ..refusal.unwrap().row };
+    let mut cycle = resumed(&commits, vec![row.clone()], 4_000);
+    let (opened, next) = drive(&mut cycle);
+    assert_eq!(kinds(&opened), [CommitKind::Open]);
+    let Next::Think(prompt) = next else { panic!("wanted a request, got {next:?}") };
+    commits.extend(opened);
+    let sent = prompt.items.iter().filter(|item| matches!(item, Item::Entry(_))).count();
+    assert_eq!(sent, commits.iter().map(|commit| commit.entries.len()).sum::<usize>(), "once each");
+    let (decided, _) = reply_with(&mut cycle, vec![text("fine")]);
+    assert_eq!(decided[0].expect, commits.last().unwrap().expect + 1);
+    assert_eq!(decided[0].entries[0].seq, commits.last().unwrap().entries[0].seq + 1);
+    // A cycle that was open when the process died, or for which something waits, is opened first.
+    for (died, waits) in [(true, false), (false, true)] {
+        let mut cycle = resumed_as(&commits[..2], vec![row.clone()], 4_000, |activation| Activation {
+            died,
+            clean: !died,
+            waiting: if waits { vec![service(9, 0)] } else { Vec::new() },
+            ..activation
+        });
+        assert!(matches!(cycle.next(at(4_000)), Next::Commit(open) if open.entries.is_empty()));
+    }
 }
 
 #[test]

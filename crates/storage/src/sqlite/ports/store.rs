@@ -9,7 +9,7 @@ pub(crate) mod wake;
 use agent::changes::{Changes, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
 use agent::life::{Activation, Lease};
-use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Wakeup};
+use agent::port::{Accept, Accepted, BoxFuture, Due, NextDue, RequestKey, Store, StoreError, Wakeup};
 use jiff::Timestamp;
 use rusqlite::Connection;
 
@@ -48,7 +48,7 @@ impl Store for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<NextDue, StoreError>> {
         let done = self.read(Caller::Agents, move |db, _| due::next_due(db, now));
         Box::pin(async move { Ok(done.await?) })
     }

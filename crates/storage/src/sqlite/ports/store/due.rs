@@ -5,7 +5,7 @@ use agent::event::{Cause, Event, EventData, EventState};
 use agent::id::{AgentId, RootId};
 use agent::limits;
 use agent::plan::{self, Fired, Firing, Plan, PlanSource};
-use agent::port::{Due, Wakeup};
+use agent::port::{Due, NextDue, Wakeup};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
@@ -47,10 +47,11 @@ pub(super) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u3
     })
 }
 
-pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
+pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<NextDue> {
     let read = |sql| first(db, sql, [ms(now)], |row| Ok(row.get::<_, Option<i64>>(0)?)).map(Option::flatten);
-    let next = [read(NEXT_AGENT)?, read(NEXT_PLAN)?, read(NEXT_RELEASE)?].into_iter().flatten().min();
-    Ok(next.and_then(|at| time(at).ok()))
+    let firing = [read(NEXT_PLAN)?, read(NEXT_RELEASE)?].into_iter().flatten().min();
+    let at = |ms: Option<i64>| ms.and_then(|at| time(at).ok());
+    Ok(NextDue { agent: at(read(NEXT_AGENT)?), firing: at(firing) })
 }
 
 /// Turns due plans into events of their agents, and releases held events whose time has come. If there is more
@@ -321,7 +322,11 @@ mod tests {
             world.set_plan(1).await;
             for _ in 0..10 {
                 assert_eq!(world.after(MINUTE * 150).await, []);
-                assert_eq!(world.store.next_due(world.clock.now()).await.unwrap(), None, "nothing is due");
+                assert_eq!(
+                    world.store.next_due(world.clock.now()).await.unwrap().first(),
+                    None,
+                    "nothing is due"
+                );
             }
             assert_eq!(world.slots().await, [] as [usize; 0]);
             world.set_standing(Standing::Active).await;
@@ -339,7 +344,7 @@ mod tests {
         assert_eq!(world.slots().await, [1; 10]);
         world.sql("DELETE FROM waiting WHERE seq <= 2; UPDATE inbox_head SET waiting = 8").await;
         assert_eq!(world.after(MINUTE / 2).await, []);
-        let next = world.store.next_due(world.clock.now()).await.unwrap();
+        let next = world.store.next_due(world.clock.now()).await.unwrap().first();
         assert_eq!(next, Some(world.clock.now() + MINUTE / 2));
         assert_eq!(world.after(MINUTE / 2).await.len(), 2);
         assert_eq!(world.slots().await, [2; 10]);
@@ -378,7 +383,7 @@ mod tests {
         loop {
             let now = world.clock.now();
             sizes.push(world.store.fire_due(now, 256).await.unwrap().len());
-            match world.store.next_due(now).await.unwrap() {
+            match world.store.next_due(now).await.unwrap().first() {
                 Some(at) if at.as_millisecond() == now.as_millisecond() + 1 => {
                     world.clock.advance(Duration::from_millis(1))
                 }
