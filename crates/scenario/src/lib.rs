@@ -13,6 +13,7 @@ pub mod model;
 mod model_monitor;
 mod observed;
 mod outage;
+mod own_tools;
 pub mod play;
 pub mod record;
 pub mod report;

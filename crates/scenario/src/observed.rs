@@ -32,6 +32,8 @@ impl Names {
 pub(crate) struct Observed {
     pub(crate) spaces: Vec<SpaceLog>,
     pub(crate) agents: Vec<AgentLog>,
+    /// How often each tool of the scenario ran.
+    pub(crate) runs: Vec<(String, u64)>,
 }
 
 /// The messages of a space, oldest first.
@@ -69,7 +71,7 @@ impl Observed {
         for (name, id) in &names.agents {
             agents.push(agent(world, name, *id).await?);
         }
-        Ok(Self { spaces, agents })
+        Ok(Self { spaces, agents, runs: world.own_tools().runs() })
     }
 
     pub(crate) fn agent(&self, name: &str) -> Option<&AgentLog> {

@@ -4,11 +4,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use agent::approval::{Answerer, PersonVerdict};
+use agent::changes::PlanChange;
 use agent::config::{AgentConfig, WakeOn};
 use agent::entity::Member;
-use agent::id::{AgentId, EntityId, MessageId, SpaceId};
+use agent::id::{AgentId, EntityId, MessageId, PlanId, SpaceId};
 use agent::life::{IdleReason, Standing};
-use agent::port::{AgentCard, ApprovalFilter, Delivered, Listener, PageRequest, PersonAnswer, SpaceChange};
+use agent::plan::{PlanSource, PlanTerms};
+use agent::port::{
+    AgentCard, ApprovalFilter, Delivered, Listener, PageRequest, PersonAnswer, SpaceChange, StoredHook,
+};
 use agent::run::Run;
 use agent::update::{Topic, Update};
 use futures_util::FutureExt as _;
@@ -142,6 +146,7 @@ impl Player {
     }
 
     async fn build(&mut self, scenario: &Scenario, replies: ReplySource) -> Result<(), Stopped> {
+        self.world.own_tools().add(&scenario.tools);
         for name in &scenario.people {
             let id = self.world.human(name).await?;
             self.names.actors.push((name.clone(), id));
@@ -165,6 +170,14 @@ impl Player {
                 self.world.registry().amend_space(id, change).await.map_err(stopped)?;
             }
             self.names.spaces.push((room.name.clone(), id));
+        }
+        for hook in &scenario.hooks {
+            let ports = self.world.ports();
+            let checked = ports.hooks.check(&hook.declaration()).map_err(|why| stopped(why.join("; ")))?;
+            let agents = hook.to.iter().map(|name| self.agent(name)).collect::<Result<_, _>>()?;
+            let (name, at) = (hook.name.clone(), ports.clock.now());
+            let stored = StoredHook { name, declaration: checked.declaration, agents, at };
+            ports.hook_book.put_hook(stored).await.map_err(stopped)?;
         }
         Ok(())
     }
@@ -315,6 +328,14 @@ impl Player {
                 self.world.service(to, &event, service, payload.clone()).await?;
                 self.note(format!("{service} calls {agent}: {payload}"));
             }
+            StoryAction::Delivers { hook, body, id } => {
+                let event = self.world.deliver(hook, id.as_deref(), body).await?;
+                if let Some(id) = id {
+                    self.messages.insert(id.clone(), event.0);
+                }
+                self.note(format!("hook {hook} delivers: {body}"));
+            }
+            StoryAction::Plans { agent, terms } => self.plan(agent, terms).await?,
             StoryAction::Joins { who, space } => {
                 let entity = self.actor(who)?;
                 let id = self.space(space)?;
@@ -380,8 +401,28 @@ impl Player {
         let (by, at) = (Answerer::Person(person), ports.clock.now());
         let answer = PersonAnswer { id: asked.row.id, verdict, reason, by, at, seen: None };
         let answered = runtime::approvals::answer(ports, node, answer).await.map_err(stopped)?;
-        let state = answered.row.approval.map_or("", |approval| approval.state.as_str());
-        self.note(format!("{who} answers {}: {state}", answered.row.tool));
+        let tool = answered.row.tool;
+        self.note(match reply {
+            PersonReply::Approves => format!("{who} approves {tool} of {agent}"),
+            PersonReply::Refuses(reason) => format!("{who} refuses {tool} of {agent}: {reason}"),
+            PersonReply::Says(answer) => format!("{who} answers {agent}: {answer}"),
+        });
+        Ok(())
+    }
+
+    /// An operator sets a plan, as the API does.
+    async fn plan(&mut self, agent: &str, terms: &PlanTerms) -> Result<(), Stopped> {
+        let id = self.agent(agent)?;
+        let ports = self.world.ports();
+        let plan = terms.plan(PlanId(ports.ids.uuid()), None, PlanSource::Operator, ports.clock.now());
+        let plan = plan.map_err(stopped)?;
+        let line = format!("an operator sets {agent} the plan {} ({})", plan.name, plan.schedule);
+        let next = plan.next_at;
+        let set = ports.registry.change_plan(id, PlanChange::Set(plan)).await.map_err(stopped)?;
+        if let Some(node) = self.world.node() {
+            node.planned(set.map_or(next, |set| set.next_at));
+        }
+        self.note(line);
         Ok(())
     }
 

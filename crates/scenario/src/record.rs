@@ -115,6 +115,7 @@ impl Recording {
                 "Recorded; the first cycle began at {from}. The script contains its model's replies.\n"
             ),
             people,
+            tools: Vec::new(),
             agents: vec![Actor {
                 name: self.agent.clone(),
                 config: self.config.clone(),
@@ -122,6 +123,7 @@ impl Recording {
                 place: FilePosition::default(),
             }],
             spaces: rooms,
+            hooks: Vec::new(),
             story,
             expect: self.expectations(),
         };

@@ -4,9 +4,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use agent::call::Effect;
 use agent::config::{AgentConfig, WakeOn};
+use agent::plan::PlanTerms;
+use agent::port::HookKind;
 use agent::run::Ending;
-use serde_json::Value;
+use agent::tool::ToolLabels;
+use serde_json::{Value, json};
 
 use crate::flaw::FilePosition;
 
@@ -19,14 +23,41 @@ pub struct Scenario {
     pub about: String,
     /// Handles of people.
     pub people: Vec<String>,
+    /// Tools that only this scenario has.
+    pub tools: Vec<SceneTool>,
     /// Agents.
     pub agents: Vec<Actor>,
     /// Spaces.
     pub spaces: Vec<Room>,
+    /// Hooks.
+    pub hooks: Vec<SceneHook>,
     /// The story: what happens, in order.
     pub story: Vec<StoryEvent>,
     /// What must be true at the end.
     pub expect: Vec<Expectation>,
+}
+
+/// A tool of a scenario. It counts how often it runs, and does nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SceneTool {
+    /// Its name.
+    pub name: String,
+    /// What repeating a call would do; never inward.
+    pub effect: Effect,
+    /// What it does with what the agent knows.
+    pub labels: ToolLabels,
+    /// Description for a real model.
+    pub description: String,
+    /// What its calls return, in order; after the last one always that.
+    pub outcomes: Vec<String>,
+}
+
+impl Default for SceneTool {
+    /// As a declared tool that says nothing.
+    fn default() -> Self {
+        let (name, description) = (String::new(), String::new());
+        Self { name, effect: Effect::Unsafe, labels: ToolLabels::all(), description, outcomes: Vec::new() }
+    }
 }
 
 /// An agent of a scenario.
@@ -51,6 +82,32 @@ pub struct Room {
     pub members: Vec<String>,
     /// Which agents' messages wake its agents.
     pub wake_on: WakeOn,
+}
+
+/// A hook of a scenario. What delivers to it has a key of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SceneHook {
+    /// Its name.
+    pub name: String,
+    /// Handles of the agents that get its events.
+    pub to: Vec<String>,
+    /// The template of what they read; `None`: the whole body.
+    pub event: Option<String>,
+    /// The expression that says whether it is urgent.
+    pub urgent: Option<String>,
+}
+
+impl SceneHook {
+    /// The declaration, as `viv hooks add` makes it.
+    pub(crate) fn declaration(&self) -> Value {
+        let mut declaration = json!({"kind": HookKind::Key});
+        for (key, value) in [("event", &self.event), ("urgent", &self.urgent)] {
+            if let Some(value) = value {
+                declaration[key] = value.as_str().into();
+            }
+        }
+        declaration
+    }
 }
 
 /// What a scripted agent does in a cycle that meets the condition.
@@ -152,6 +209,22 @@ pub enum StoryAction {
         payload: Value,
         /// A name for the event.
         id: Option<String>,
+    },
+    /// A service delivers to a hook.
+    Delivers {
+        /// The hook.
+        hook: String,
+        /// The body.
+        body: Value,
+        /// A name for the delivery, to deliver it again or to check the state of its event.
+        id: Option<String>,
+    },
+    /// An operator sets a plan for an agent.
+    Plans {
+        /// The agent.
+        agent: String,
+        /// The plan.
+        terms: PlanTerms,
     },
     /// A person or agent becomes a member of a space.
     Joins {
@@ -266,6 +339,13 @@ pub enum Expected {
         /// Texts that its arguments must contain.
         with: Vec<String>,
         /// How many calls must match.
+        times: Amount,
+    },
+    /// A tool of the scenario ran.
+    Ran {
+        /// The tool.
+        tool: String,
+        /// How often.
         times: Amount,
     },
     /// Activations were skipped.

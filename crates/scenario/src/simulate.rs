@@ -20,6 +20,11 @@ const SEED: u64 = 7;
 /// Limit of simulated time in which a world may stay busy. Simulated time itself costs nothing.
 const BUSY_MAX: Duration = Duration::from_secs(7 * 86_400);
 
+/// The time at which every simulated world starts.
+pub(crate) fn start() -> Timestamp {
+    Timestamp::from_second(START).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
 /// Why a simulation has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
@@ -67,7 +72,7 @@ pub(crate) async fn in_world<T: Send + 'static>(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| SimulationError::Broke(error.to_string()))?;
         runtime.block_on(async {
-            let clock = SimClock::new(Timestamp::from_second(START).unwrap_or(Timestamp::UNIX_EPOCH));
+            let clock = SimClock::new(start());
             let ids = Arc::new(SimIds::new(SEED, clock.clone()));
             let ports = make(Arc::new(clock.clone()), ids).map_err(SimulationError::Broke)?;
             tokio::time::timeout(max, story(World::new(ports, clock)))

@@ -7,6 +7,8 @@ use agent::entry::Entry;
 use agent::event::EventState;
 use agent::message::Part;
 use agent::run::{Ending, Run};
+use agent::space::MessageKind;
+use agent::tool::names::ASK_PERSON;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
@@ -40,7 +42,7 @@ pub struct LineContent {
     pub kind: LineKind,
     /// The tool of a call.
     pub tool: Option<String>,
-    /// The message, the private text, the raw arguments or the failure of a call, the summary of a cycle, the
+    /// The message, the private text, the raw arguments, the outcome or the failure of a call, the summary of a cycle, the
     /// reason of a skip.
     pub text: Option<String>,
 }
@@ -55,6 +57,8 @@ pub enum LineKind {
     Thought,
     /// An agent called a tool.
     Called,
+    /// A call of one of the scenario's tools, or to a person, has returned.
+    Returned,
     /// A call failed.
     Failed,
     /// A cycle ended.
@@ -83,6 +87,7 @@ impl fmt::Display for LineContent {
             LineKind::Said | LineKind::Happened => f.write_str(words),
             LineKind::Thought => write!(f, "({words})"),
             LineKind::Called => write!(f, "-> {tool} {words}"),
+            LineKind::Returned => write!(f, "<- {tool} {words}"),
             LineKind::Failed => write!(f, "<- {tool} failed: {words}"),
             LineKind::Skipped if text.is_none() => f.write_str("[skipped]"),
             LineKind::Skipped => write!(f, "[skipped: {words}]"),
@@ -97,23 +102,28 @@ const UNLISTED_TOOLS: &[&str] = &["send_message", "done", "skip"];
 /// The transcript of everything since `start`.
 pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: Timestamp) -> Vec<Line> {
     let mut lines: Vec<(Timestamp, Line)> = Vec::new();
-    let mut add = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: LineContent| {
+    let mut cards: Vec<(Timestamp, Line)> = Vec::new();
+    let line = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: LineContent| {
         let since = Duration::from_millis(since(start, at));
-        let line = Line { at: since, space: space.map(str::to_owned), who: who.map(str::to_owned), what };
-        lines.push((at, line));
+        (at, Line { at: since, space: space.map(str::to_owned), who: who.map(str::to_owned), what })
     };
+    let mut add = |at, space: Option<&str>, who: Option<&str>, what| lines.push(line(at, space, who, what));
     for (at, what) in happened {
         add(*at, None, None, LineContent::of(LineKind::Happened, what));
     }
     for space in &observed.spaces {
         for (who, message) in &space.messages {
             let said = LineContent::of(LineKind::Said, &message.text);
-            add(message.at, Some(&space.name), Some(who), said);
+            match message.kind {
+                MessageKind::Text => add(message.at, Some(&space.name), Some(who), said),
+                MessageKind::Tool => cards.push(line(message.at, Some(&space.name), Some(who), said)),
+            }
         }
     }
+    let returns = |tool: &str| tool == ASK_PERSON || observed.runs.iter().any(|(own, _)| own == tool);
     for agent in &observed.agents {
         for entry in &agent.entries {
-            for content in contents(entry) {
+            for content in contents(entry, &returns) {
                 add(entry.at, None, Some(&agent.name), content);
             }
         }
@@ -129,12 +139,15 @@ pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], start: T
             add(run.ended_at, None, Some(&agent.name), LineContent::of(LineKind::Cycle, &summary(run)));
         }
     }
+    // What a space shows of a call comes after the call.
+    lines.extend(cards);
     // At the same time, the end of a cycle comes before anything that starts.
     lines.sort_by_key(|(at, line)| (*at, line.what.kind != LineKind::Cycle));
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-fn contents(entry: &Entry) -> Vec<LineContent> {
+/// `returns`: whether what a call of that tool returned is listed.
+fn contents(entry: &Entry, returns: &dyn Fn(&str) -> bool) -> Vec<LineContent> {
     let content = |part: &Part| match part {
         Part::Text { text } | Part::Reasoning { text }
             if entry.kind == agent::entry::EntryKind::Assistant =>
@@ -145,6 +158,9 @@ fn contents(entry: &Entry) -> Vec<LineContent> {
             .then(|| LineContent::of_tool(LineKind::Called, name, arguments)),
         Part::ToolResult { name, text, error: true, .. } => {
             Some(LineContent::of_tool(LineKind::Failed, name, text))
+        }
+        Part::ToolResult { name, text, .. } if returns(name) => {
+            Some(LineContent::of_tool(LineKind::Returned, name, text))
         }
         _ => None,
     };

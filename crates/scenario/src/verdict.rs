@@ -59,8 +59,12 @@ fn gap(expected: &Expected, observed: &Observed, ids: &HashMap<String, String>) 
         Expected::Said { who, space, words, times } => said(who, space, words, *times, observed),
         Expected::Heard { space, messages } => heard(space, messages, observed),
         Expected::Called { agent, tool, with, times } => called(log(agent)?, tool, with, *times),
-        Expected::Skipped { agent, times } => counted(*times, log(agent)?.skips, "skipped activation"),
-        Expected::Cycles { agent, times } => counted(*times, log(agent)?.runs.len() as u64, "cycle"),
+        Expected::Ran { tool, times } => {
+            let (_, ran) = observed.runs.iter().find(|(name, _)| name == tool)?;
+            counted(*times, *ran, &format!("runs of `{tool}`"))
+        }
+        Expected::Skipped { agent, times } => counted(*times, log(agent)?.skips, "skipped activations"),
+        Expected::Cycles { agent, times } => counted(*times, log(agent)?.runs.len() as u64, "cycles"),
         Expected::CycleList { agent, cycles } => {
             let runs = &log(agent)?.runs;
             let fit = |(shape, run): (&crate::scene::CycleShape, &agent::run::Run)| {
@@ -95,7 +99,7 @@ fn gap(expected: &Expected, observed: &Observed, ids: &HashMap<String, String>) 
 }
 
 fn counted(wanted: Amount, got: u64, what: &str) -> Option<Gap> {
-    (!wanted.fits(got)).then(|| Gap::new(format!("{wanted} {what}s"), format!("{got}")))
+    (!wanted.fits(got)).then(|| Gap::new(format!("{wanted} {what}"), format!("{got}")))
 }
 
 fn said(who: &str, space: &str, words: &TextPattern, times: Amount, observed: &Observed) -> Option<Gap> {

@@ -13,8 +13,8 @@ use agent::event::{Event, EventState};
 use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::IdleReason;
 use agent::port::{
-    Accept, Accepted, AgentCard, ApprovalFilter, Clock, MessageFilter, NewAgent, NewHuman, NewSpace,
-    PageRequest, Reader, Registry, RunFilter,
+    Accept, Accepted, AgentCard, ApprovalFilter, Clock, HookAccepted, HookReading, MessageFilter, NewAgent,
+    NewHookDelivery, NewHuman, NewSpace, PageRequest, RawDelivery, Reader, Registry, RunFilter,
 };
 use agent::space::{Message, NewMessage};
 use runtime::{Keeper, Ports};
@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::clock::{SimClock, since};
 use crate::model_monitor::ModelMonitor;
 use crate::outage::Outage;
+use crate::own_tools::WorldTools;
 
 /// The keeper's interval between two sweeps for due work while it is idle.
 const SWEEP: Duration = Duration::from_millis(agent::limits::SWEEP_MS);
@@ -35,6 +36,8 @@ pub struct World {
     simulated: Option<SimClock>,
     ports: Ports,
     keeper: Option<Keeper>,
+    /// Its tools.
+    own_tools: WorldTools,
     /// Makes the models fail on demand.
     outage: Outage,
     /// Monitors the models in real time.
@@ -68,8 +71,10 @@ impl World {
     fn on(mut ports: Ports, simulated: Option<SimClock>, monitor: Option<ModelMonitor>) -> Self {
         let outage = Outage::of(Arc::clone(&ports.models));
         ports.models = Arc::new(outage.clone());
+        let own_tools = WorldTools::around(Arc::clone(&ports.toolbox));
+        ports.toolbox = Arc::new(own_tools.clone());
         let keeper = Some(runtime::start(ports.clone()));
-        Self { simulated, ports, keeper, outage, monitor }
+        Self { simulated, ports, keeper, own_tools, outage, monitor }
     }
 
     /// The clock of this world.
@@ -80,6 +85,11 @@ impl World {
     /// Whether time is simulated.
     pub fn is_simulated(&self) -> bool {
         self.simulated.is_some()
+    }
+
+    /// Its tools.
+    pub(crate) fn own_tools(&self) -> &WorldTools {
+        &self.own_tools
     }
 
     /// Makes every request to a model fail from now on, or ends that.
@@ -163,6 +173,35 @@ impl World {
     ) -> Result<bool, Stopped> {
         let event = Event::of_service(EventId(id.into()), "world", name, payload, self.ports.clock.now());
         self.accept(Accept::Event(agent, event)).await
+    }
+
+    /// Delivers to a hook, as a service with a key of the server does. Returns the id of the event.
+    pub async fn deliver(&self, hook: &str, id: Option<&str>, body: &Value) -> Result<EventId, Stopped> {
+        let Ports { hook_book, hooks, clock, ids, .. } = &self.ports;
+        let found = hook_book.hook(hook.to_owned()).await.map_err(stopped)?;
+        let found = found.ok_or_else(|| stopped(format!("there is no hook `{hook}`")))?;
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut headers = vec![named("content-type", "application/json")];
+        headers.extend(id.map(|id| named("idempotency-key", id)));
+        let (body, now) = (body.to_string(), clock.now());
+        let delivery = RawDelivery { headers: &headers, body: body.as_bytes(), now, by_key: true };
+        let refused = |why: &dyn std::fmt::Display| stopped(format!("the delivery is refused: {why}"));
+        let event = match hooks.read(&found.declaration, delivery).await.map_err(|why| refused(&why))? {
+            HookReading::Event(event) => event,
+            HookReading::Question(_) => return Err(refused(&"it only asks whether the hook is there")),
+        };
+        let new = NewHookDelivery::of(found, event, EventId(ids.uuid().to_string()), None, now);
+        let event = new.event.id.clone();
+        match hook_book.deliver(new).await.map_err(stopped)? {
+            HookAccepted::Fresh { wake, .. } => {
+                if let Some(keeper) = &self.keeper {
+                    keeper.node().signal(&wake);
+                }
+            }
+            HookAccepted::Duplicate => {}
+            other => return Err(refused(&format!("{other:?}"))),
+        }
+        Ok(event)
     }
 
     async fn accept(&self, what: Accept) -> Result<bool, Stopped> {

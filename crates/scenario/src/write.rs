@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use agent::config::{AgentConfig, WakeOn};
-use serde_json::{Map, Value};
+use agent::tool::ToolLabel;
+use serde_json::{Map, Value, json};
 
 use crate::scene::{
-    Act, Actor, Amount, Condition, Expectation, Expected, PersonReply, ProviderState, Rule, Scenario, Server,
-    StoryAction, StoryEvent, TextPattern, When,
+    Act, Actor, Amount, Condition, Expectation, Expected, PersonReply, ProviderState, Rule, Scenario,
+    SceneHook, SceneTool, Server, StoryAction, StoryEvent, TextPattern, When,
 };
 
 /// The text of a scenario.
@@ -18,6 +19,10 @@ pub fn written(scenario: &Scenario) -> String {
         let _ = writeln!(out, "about: {}", block(&scenario.about, 2));
     }
     let _ = writeln!(out, "\npeople: [{}]", scenario.people.join(", "));
+    if !scenario.tools.is_empty() {
+        out.push_str("tools:\n");
+        scenario.tools.iter().for_each(|own| tool(&mut out, own));
+    }
     if !scenario.agents.is_empty() {
         out.push_str("agents:\n");
         scenario.agents.iter().for_each(|actor| agent(&mut out, actor));
@@ -34,11 +39,34 @@ pub fn written(scenario: &Scenario) -> String {
             };
         }
     }
+    if !scenario.hooks.is_empty() {
+        out.push_str("hooks:\n");
+        scenario.hooks.iter().for_each(|own| hook(&mut out, own));
+    }
     out.push_str("\nstory:\n");
     scenario.story.iter().for_each(|event| story_event(&mut out, event));
     out.push_str("\nexpect:\n");
     scenario.expect.iter().for_each(|expectation| expectation_line(&mut out, expectation));
     out
+}
+
+fn tool(out: &mut String, tool: &SceneTool) {
+    let SceneTool { name, effect, labels, description, outcomes } = tool;
+    let labels: Vec<&str> = labels.iter().map(ToolLabel::as_str).collect();
+    let mut keys = vec![format!("effect: {}", effect.as_str()), format!("labels: [{}]", labels.join(", "))];
+    if !description.is_empty() {
+        keys.push(format!("description: {}", Value::from(description.as_str())));
+    }
+    let _ = writeln!(out, "  {name}: {{{}, outcome: {}}}", keys.join(", "), json!(outcomes));
+}
+
+fn hook(out: &mut String, hook: &SceneHook) {
+    let SceneHook { name, to, event, urgent } = hook;
+    let mut keys = vec![format!("to: [{}]", to.join(", "))];
+    for (key, text) in [("event", event), ("urgent", urgent)] {
+        keys.extend(text.as_ref().map(|text| format!("{key}: {}", Value::from(text.as_str()))));
+    }
+    let _ = writeln!(out, "  {name}: {{{}}}", keys.join(", "));
 }
 
 fn agent(out: &mut String, actor: &Actor) {
@@ -155,7 +183,10 @@ fn story_event(out: &mut String, event: &StoryEvent) {
         lines.push(format!("times: {}", event.times));
     }
     for what in &event.what {
-        if let StoryAction::Says { id: Some(id), .. } | StoryAction::Calls { id: Some(id), .. } = what {
+        if let StoryAction::Says { id: Some(id), .. }
+        | StoryAction::Calls { id: Some(id), .. }
+        | StoryAction::Delivers { id: Some(id), .. } = what
+        {
             lines.push(format!("id: {}", scalar(id)));
         }
         lines.push(match what {
@@ -165,6 +196,8 @@ fn story_event(out: &mut String, event: &StoryEvent) {
             StoryAction::Calls { service, agent, payload, .. } => {
                 format!("{service} calls {agent}: {payload}")
             }
+            StoryAction::Delivers { hook, body, .. } => format!("hook {hook} delivers: {body}"),
+            StoryAction::Plans { agent, terms } => format!("{agent} plans: {}", json!(terms)),
             StoryAction::Joins { who, space } => format!("{who} joins {space}:"),
             StoryAction::Leaves { who, space } => format!("{who} leaves {space}:"),
             StoryAction::Suspended(agent) => format!("{agent} is suspended:"),
@@ -208,7 +241,9 @@ fn expectation_line(out: &mut String, expectation: &Expectation) {
         Expected::Called { with, times, .. } => {
             format!("{{with: {}, times: {times}}}", Value::from(with.clone()))
         }
-        Expected::Skipped { times, .. } | Expected::Cycles { times, .. } => times.to_string(),
+        Expected::Ran { times, .. } | Expected::Skipped { times, .. } | Expected::Cycles { times, .. } => {
+            times.to_string()
+        }
         Expected::CycleList { cycles, .. } => {
             cycles.iter().map(|cycle| format!("\n      - {cycle}")).collect()
         }

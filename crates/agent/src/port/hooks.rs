@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{BoxFuture, Denial, RequestKey, StoreError, Wakeup};
 use crate::event::Event;
-use crate::id::{AgentId, EventId};
+use crate::id::{AgentId, EventId, hashed_uuid};
 
 /// What verifies the deliveries of a hook. There is no kind that verifies nothing.
 #[derive(
@@ -104,6 +104,29 @@ pub struct NewHookDelivery {
     pub event: Event,
     /// The sender's `Idempotency-Key`, if that is the id.
     pub request: Option<RequestKey>,
+}
+
+impl NewHookDelivery {
+    /// What a verified delivery becomes. Its event has the id `fresh` if nothing names the delivery.
+    pub fn of(
+        hook: StoredHook,
+        event: HookEvent,
+        fresh: EventId,
+        request: Option<RequestKey>,
+        at: Timestamp,
+    ) -> Self {
+        let StoredHook { name, agents, .. } = hook;
+        let HookEvent { delivery, payload, urgent } = event;
+        let delivery = match delivery {
+            DeliveryId::OfService(id) | DeliveryId::OfSender(id) => Some(id),
+            DeliveryId::None => None,
+        };
+        // Hashed: the id is in paths, and it is the `root` of messages that others read.
+        let named = |id: &String| EventId(format!("hook:{}", hashed_uuid(&["hook", &name, id])));
+        let id = delivery.as_ref().map_or(fresh, named);
+        let event = Event::of_hook(id, &name, payload, urgent, at);
+        Self { hook: name, delivery, agents, event, request }
+    }
 }
 
 /// The result of an accepted or refused delivery.

@@ -48,7 +48,7 @@ fn until_said(server: &Server, text: &str) -> String {
 }
 
 /// Asks again until it is found; each question starts a process, which takes its time.
-fn until<T>(found: impl Fn() -> Option<T>) -> T {
+pub(crate) fn until<T>(found: impl Fn() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = found() {

@@ -23,6 +23,8 @@ mod pty;
 mod recall;
 mod scenarios;
 mod screens;
+mod scripted;
+mod stories;
 mod stub;
 mod talking;
 mod targets;

@@ -16,6 +16,9 @@ pub(super) struct Cast {
     /// People and agents.
     pub(super) actors: Vec<String>,
     pub(super) spaces: Vec<String>,
+    pub(super) hooks: Vec<String>,
+    /// Tools of the scenario.
+    pub(super) tools: Vec<String>,
     /// Names of messages and events in the story.
     pub(super) ids: Vec<String>,
 }
@@ -85,7 +88,8 @@ impl Reader<'_> {
         }
         for (key, value) in pairs {
             for item in tool_names(&key.text, value) {
-                if let Some(name) = item.words() {
+                // A pattern may match nothing yet.
+                if let Some(name) = item.words().filter(|name| !name.contains('*')) {
                     self.tool(item.place, name);
                 }
             }
@@ -180,7 +184,7 @@ fn tool_names<'n>(key: &str, value: &'n YamlNode) -> Vec<&'n YamlNode> {
         _ => Vec::new(),
     };
     match key {
-        "tools" => items(value),
+        "tools" | "approve" => items(value),
         "stop" => below(value, "on_tools"),
         "gates" => items(value).into_iter().flat_map(|gate| below(gate, "active_tools")).collect(),
         _ => Vec::new(),

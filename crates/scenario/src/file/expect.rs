@@ -17,6 +17,7 @@ const SENTENCES: &[&str] = &[
     "SPACE heard: [WHO: TEXT, ...]",
     "AGENT called TOOL: TIMES",
     "AGENT did not call TOOL",
+    "TOOL ran: TIMES",
     "AGENT skipped: TIMES",
     "AGENT did not skip",
     "AGENT ran cycles: TIMES",
@@ -68,6 +69,10 @@ impl Reader<'_> {
                 let agent = self.expected_agent(key, who, cast);
                 let tool = self.tool(key.place, tool);
                 Expected::Called { agent: agent?, tool: tool?, with: Vec::new(), times: NEVER }
+            }
+            [tool, "ran"] => {
+                let tool = self.known(key.place, "tool", tool, &cast.tools);
+                Expected::Ran { times: self.count(value)?, tool: tool? }
             }
             [who, "skipped"] => {
                 let agent = self.expected_agent(key, who, cast)?;

@@ -3,14 +3,17 @@
 
 mod cast;
 mod expect;
+mod hooks;
 mod script;
 mod story;
+mod tools;
 mod value;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use agent::port::{Hooks, NoHooks};
 use serde_json::{Map, Value};
 
 use crate::bounds;
@@ -21,7 +24,8 @@ use cast::Cast;
 use value::Reader;
 
 /// The sections of a file, in their usual order.
-const SECTIONS: &[&str] = &["scenario", "about", "people", "agents", "spaces", "story", "expect"];
+const SECTIONS: &[&str] =
+    &["scenario", "about", "people", "tools", "agents", "spaces", "hooks", "story", "expect"];
 
 /// Reads agent files that a scenario names: from the path in the scenario to the keys of the config, or the
 /// flaws of that file, each with its position there.
@@ -47,24 +51,26 @@ pub fn read_path(
     path: &Path,
     tools: &[String],
     agent_files: &AgentFiles<'_>,
+    hooks: &dyn Hooks,
 ) -> io::Result<Result<Scenario, Vec<FileFlaw>>> {
     // One byte more than the limit is enough to detect that it is too long.
     let most = u64::try_from(bounds::FILE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     File::open(path)?.take(most).read_to_end(&mut bytes)?;
-    Ok(read_with(&bytes, tools, agent_files))
+    Ok(read_with(&bytes, tools, agent_files, hooks))
 }
 
-/// Reads one file that names no agent files. `tools` are the names of all tools.
+/// Reads one file without agent files and hooks. `tools` are the names of all tools.
 pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<FileFlaw>> {
-    read_with(bytes, tools, &|_| Err(vec!["no agent files can be read here".to_owned()]))
+    read_with(bytes, tools, &|_| Err(vec!["no agent files can be read here".to_owned()]), &NoHooks)
 }
 
-/// Reads one file whose agents may be defined in agent files.
+/// Reads one file whose agents may be defined in agent files, and whose hooks are declared as `hooks` reads them.
 pub fn read_with(
     bytes: &[u8],
     tools: &[String],
     agent_files: &AgentFiles<'_>,
+    hooks: &dyn Hooks,
 ) -> Result<Scenario, Vec<FileFlaw>> {
     let whole = |message: String| vec![FileFlaw::new(FilePosition::default(), message)];
     if bytes.len() > bounds::FILE_MAX_BYTES {
@@ -78,7 +84,8 @@ pub fn read_with(
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node = yaml::read(text).map_err(|flaw| vec![flaw])?;
-    let mut reader = Reader { flaws: Flaws::default(), tools, agent_files };
+    let mut reader =
+        Reader { flaws: Flaws::default(), tools: tools.to_vec(), agent_files, known_hooks: hooks };
     let scenario = reader.scenario(&node);
     reader.flaws.into_result(scenario)
 }
@@ -110,11 +117,18 @@ impl Reader<'_> {
             scenario.people = self.people(value);
         }
         let mut cast = Cast::of(&scenario.people);
+        if let Some(value) = section(pairs, "tools") {
+            scenario.tools = self.own_tools(value);
+            cast.tools.extend(scenario.tools.iter().map(|tool| tool.name.clone()));
+        }
         if let Some(value) = section(pairs, "agents") {
             scenario.agents = self.agents(value, &mut cast);
         }
         if let Some(value) = section(pairs, "spaces") {
             scenario.spaces = self.spaces(value, &mut cast);
+        }
+        if let Some(value) = section(pairs, "hooks") {
+            scenario.hooks = self.hooks(value, &mut cast);
         }
         // Scripts name spaces, which are defined below them.
         self.scripts(section(pairs, "agents"), &mut scenario.agents, &cast);

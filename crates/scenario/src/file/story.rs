@@ -16,6 +16,8 @@ use crate::yaml::{Is, YamlKey, YamlNode};
 const SENTENCES: &[&str] = &[
     "WHO says in SPACE: TEXT",
     "SERVICE calls AGENT: PAYLOAD",
+    "hook NAME delivers: BODY",
+    "AGENT plans: PLAN",
     "WHO joins SPACE",
     "WHO leaves SPACE",
     "AGENT is suspended",
@@ -190,17 +192,22 @@ impl Reader<'_> {
                 let service = (*service).to_owned();
                 return Some(StoryAction::Calls { service, agent, payload, id: id.map(str::to_owned) });
             }
+            ["hook", hook, "delivers"] => return self.delivers(key, hook, value, id, cast),
+            [agent, "plans"] => {
+                let agent = self.agent(key, agent, cast)?;
+                return self.plans(agent, value);
+            }
             [who, "refuses", tool, "of", agent] => {
-                let reason = self.text(value, "the reason")?;
-                let tool = Some((*tool).to_owned());
+                let reason = self.text(value, "the reason");
+                let (tool, reason) = (Some(self.tool(key.place, tool)?), reason?);
                 return self.answers(key, (who, agent), tool, PersonReply::Refuses(reason), cast);
             }
             [who, "answers", agent] => {
                 return self.answers(key, (who, agent), None, PersonReply::Says(value.json()), cast);
             }
             [who, "approves", tool, "of", agent] => {
-                let tool = Some((*tool).to_owned());
-                self.answers(key, (who, agent), tool, PersonReply::Approves, cast)?
+                let tool = self.tool(key.place, tool);
+                self.answers(key, (who, agent), Some(tool?), PersonReply::Approves, cast)?
             }
             [who, "joins", space] => {
                 let (who, space) = self.who_where(key.place, who, space, cast, now, false)?;

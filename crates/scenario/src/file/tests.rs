@@ -77,7 +77,7 @@ fn a_complete_file_is_read() {
 
 #[test]
 fn people_answer_agents_and_agents_answer_nobody() {
-    let story = "  - husam approves pay of ada\n  - husam refuses pay of ada: too dear\n  - husam answers ada: {n: 3}\n";
+    let story = "  - husam approves done of ada\n  - husam refuses done of ada: too dear\n  - husam answers ada: {n: 3}\n";
     let scenario = read(file(story, ANSWER).as_bytes(), &tools()).unwrap();
     let answers = |tool: Option<&str>, reply| StoryAction::Answers {
         who: "husam".into(),
@@ -89,14 +89,14 @@ fn people_answer_agents_and_agents_answer_nobody() {
     assert_eq!(
         what,
         [
-            answers(Some("pay"), PersonReply::Approves),
-            answers(Some("pay"), PersonReply::Refuses("too dear".into())),
+            answers(Some("done"), PersonReply::Approves),
+            answers(Some("done"), PersonReply::Refuses("too dear".into())),
             answers(None, PersonReply::Says(serde_json::json!({"n": 3}))),
         ]
     );
     let again = read(crate::write::written(&scenario).as_bytes(), &tools()).unwrap();
     assert_eq!(again.story.iter().flat_map(|event| event.what.clone()).collect::<Vec<_>>(), what);
-    let wrong = flaws(&file("  - ada approves pay of ada\n", ANSWER));
+    let wrong = flaws(&file("  - ada approves done of ada\n", ANSWER));
     assert!(wrong.iter().any(|flaw| flaw.contains("only people answer")), "{wrong:?}");
 }
 
@@ -324,10 +324,10 @@ fn keys_in_the_scenario_override_those_of_the_agent_file() {
         "o.md" => Ok(of_file.as_object().unwrap().clone()),
         other => Err(vec![format!("{other}:2: it is not what it should be")]),
     };
-    let ops = read_with(text.as_bytes(), &[], &file).unwrap().agents.remove(0).config;
+    let ops = read_with(text.as_bytes(), &[], &file, &NoHooks).unwrap().agents.remove(0).config;
     let got = (ops.instructions.as_str(), ops.limits.max_steps, ops.limits.events_per_cycle);
     assert_eq!(got, ("You are Ops.", 3, 4));
-    let flaws = read_with(text.replace("o.md", "p.md").as_bytes(), &[], &file).unwrap_err();
+    let flaws = read_with(text.replace("o.md", "p.md").as_bytes(), &[], &file, &NoHooks).unwrap_err();
     assert_eq!((flaws.len(), flaws[0].place.line), (1, 4), "{flaws:?}");
     assert_eq!(flaws[0].message, "p.md:2: it is not what it should be");
 }

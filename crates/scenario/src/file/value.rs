@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent::entity;
+use agent::port::Hooks;
 
 use super::AgentFiles;
 use crate::bounds;
@@ -13,10 +14,12 @@ use crate::yaml::{Is, YamlKey, YamlNode};
 /// The inputs of reading a file, and the flaws found so far.
 pub(super) struct Reader<'a> {
     pub(super) flaws: Flaws,
-    /// The names of all tools.
-    pub(super) tools: &'a [String],
+    /// The names of all tools, with those of the scenario.
+    pub(super) tools: Vec<String>,
     /// Reads agent files.
     pub(super) agent_files: &'a AgentFiles<'a>,
+    /// Checks the declarations of hooks.
+    pub(super) known_hooks: &'a dyn Hooks,
 }
 
 impl Reader<'_> {

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop at once")]
 
+mod hooks;
 mod long_lives;
+mod own_tools;
 mod shortfalls;
 mod stage;
 mod stories;

@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::event::{Event, EventProgress};
-use agent::id::{AgentId, EventId, hashed_uuid};
+use agent::event::EventProgress;
+use agent::id::{AgentId, EventId};
 use agent::limits;
 use agent::port::{
-    DeliveryId, Denial, HookAccepted, HookDelivery, HookEvent, HookOutcome, HookReading, HookRefusal,
-    NewHookDelivery, RawDelivery, RequestKey, Scope, StoredHook,
+    DeliveryId, Denial, HookAccepted, HookDelivery, HookOutcome, HookReading, HookRefusal, NewHookDelivery,
+    RawDelivery, Scope, StoredHook,
 };
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::agents::{find_agent, handle_of};
@@ -208,8 +207,16 @@ async fn take(
             Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }))
         }
         Ok(HookReading::Event(event)) => {
-            let new = new_delivery(app, hook, event, &idempotency, &raw);
-            accept(Arc::clone(app), new).await
+            let request = match event.delivery {
+                DeliveryId::OfSender(_) => idempotency.request(
+                    format!("hook:{}", hook.name),
+                    &format!("deliver {}", hook.name),
+                    &raw,
+                ),
+                DeliveryId::OfService(_) | DeliveryId::None => None,
+            };
+            let (fresh, at) = (EventId(app.ports.ids.uuid().to_string()), app.ports.clock.now());
+            accept(Arc::clone(app), NewHookDelivery::of(hook, event, fresh, request, at)).await
         }
         Err(HookRefusal::KeyWanted) => {
             Err(key.err().unwrap_or_else(|| Problem::internal(&"a valid key was refused")))
@@ -236,28 +243,6 @@ fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
         Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
     };
     headers.iter().filter_map(text).collect()
-}
-
-fn new_delivery(
-    app: &AppState,
-    hook: StoredHook,
-    event: HookEvent,
-    idempotency: &Idempotency,
-    raw: &Bytes,
-) -> NewHookDelivery {
-    let StoredHook { name, agents, .. } = hook;
-    // Hashed: the id is in paths, and it is the `root` of messages that others read.
-    let named = |id: &str| EventId(format!("hook:{}", hashed_uuid(&["hook", &name, id])));
-    let (delivery, id, request): (_, _, Option<RequestKey>) = match event.delivery {
-        DeliveryId::OfService(id) => (Some(id.clone()), named(&id), None),
-        DeliveryId::OfSender(id) => {
-            let request = idempotency.request(format!("hook:{name}"), &format!("deliver {name}"), raw);
-            (Some(id.clone()), named(&id), request)
-        }
-        DeliveryId::None => (None, EventId(app.ports.ids.uuid().to_string()), None),
-    };
-    let event = Event::of_hook(id, &name, event.payload, event.urgent, app.ports.clock.now());
-    NewHookDelivery { hook: name, delivery, agents, event, request }
 }
 
 async fn accept(app: Arc<AppState>, new: NewHookDelivery) -> Result<WriteResponse<HookAnswer>, Problem> {

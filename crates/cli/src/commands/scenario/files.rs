@@ -1,14 +1,17 @@
 //! Finds and reads scenario files. All files are read before a scenario is run.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use agent::config::AgentConfig;
-use agent::port::Toolbox;
+use agent::port::{Hooks, Toolbox};
+use runtime::clock::SystemClock;
 use scenario::file;
 use scenario::flaw::FileFlaw;
 use scenario::scene::Scenario;
 use serde_json::{Map, Value, json};
 
+use super::runner::hooks;
 use crate::args::Global;
 use crate::errors::{Exit, Failure, Result};
 use crate::settings;
@@ -59,13 +62,15 @@ pub(super) fn read_all(global: &Global, paths: &[PathBuf]) -> Result<Vec<File>> 
         return Err(Failure::usage(message).hint("name fewer directories"));
     }
     let tools = tools::prebuilt().names();
-    files.iter().map(|path| read(path, &tools)).collect()
+    let hooks = hooks(Arc::new(SystemClock::new()));
+    files.iter().map(|path| read(path, &tools, &*hooks)).collect()
 }
 
-fn read(path: &Path, tools: &[String]) -> Result<File> {
+fn read(path: &Path, tools: &[String], hooks: &dyn Hooks) -> Result<File> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let agent_files = |file: &str| agent_file(&folder.join(file), tools);
-    let scenario = file::read_path(path, tools, &agent_files).map_err(|error| unreadable(path, &error))?;
+    let scenario = file::read_path(path, tools, &agent_files, hooks);
+    let scenario = scenario.map_err(|error| unreadable(path, &error))?;
     Ok(File { path: path.display().to_string(), scenario })
 }
 

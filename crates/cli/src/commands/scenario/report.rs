@@ -1,6 +1,8 @@
 //! Prints the result of a scenario: whether it passed, the nearest match of a failed expectation, the
 //! transcript.
 
+use std::time::Duration;
+
 use scenario::play::PlayResult;
 use scenario::report::{Played, around_difference};
 use scenario::transcript::{Line, LineKind};
@@ -121,18 +123,20 @@ fn difference(screen: &Screen, unmet: &Unmet) -> Vec<String> {
 }
 
 fn transcript(screen: &Screen, outcome: &PlayResult) {
-    let (seconds, cycles) = (outcome.took.as_secs_f64(), counted(outcome.cycles, "cycle"));
-    let head = format!("    what happened ({seconds:.1} s, {cycles})");
+    let (took, cycles) = (clock_text(outcome.took), counted(outcome.cycles, "cycle"));
+    let head = format!("    what happened ({took}, {cycles})");
     screen.line(&screen.paint(Style::Dim, &head));
     // These are handles: plain ASCII.
     let widest = |of: fn(&Line) -> Option<&String>| {
         outcome.transcript.iter().filter_map(of).map(String::len).max().unwrap_or(0)
     };
+    // The last time is the longest.
+    let times = clock_text(outcome.took).len().max(11);
     let (who, space) = (widest(|line| line.who.as_ref()), widest(|line| line.space.as_ref()));
     for line in outcome.transcript.iter().take(LINES) {
-        let time = format!("{:.1} s", line.at.as_secs_f64());
+        let time = clock_text(line.at);
         let (in_space, by) = (line.space.as_deref().unwrap_or(""), line.who.as_deref().unwrap_or(""));
-        let front = format!("{time:>11}  {in_space:space$}  {by:who$}  ");
+        let front = format!("{time:>times$}  {in_space:space$}  {by:who$}  ");
         let words = screen.clean_line(&line.what.to_string());
         let room = screen.width.unwrap_or(DEFAULT_COLUMNS).saturating_sub(columns(&front)).max(20);
         let words = shortened(&words, room);
@@ -145,12 +149,37 @@ fn transcript(screen: &Screen, outcome: &PlayResult) {
     }
 }
 
+/// A time since the beginning: `4.2 s`, from a minute on as on a clock: `1:30.0`, `2:01:30.0`, `3d 2:01:30.0`.
+fn clock_text(time: Duration) -> String {
+    let tenths = (time.as_millis() + 50) / 100;
+    let (minutes, seconds) = (tenths / 600, format!("{}.{}", tenths / 10 % 60, tenths % 10));
+    let (hours, days) = (minutes / 60, minutes / 1440);
+    match (minutes, hours, days) {
+        (0, ..) => format!("{seconds} s"),
+        (_, 0, _) => format!("{minutes}:{seconds:0>4}"),
+        (_, _, 0) => format!("{hours}:{:02}:{seconds:0>4}", minutes % 60),
+        _ => format!("{days}d {}:{:02}:{seconds:0>4}", hours % 24, minutes % 60),
+    }
+}
+
 fn style(kind: LineKind) -> Option<Style> {
     match kind {
         LineKind::Said => Some(Style::Cyan),
         LineKind::Thought | LineKind::Cycle | LineKind::Skipped => Some(Style::Dim),
-        LineKind::Called => None,
+        LineKind::Called | LineKind::Returned => None,
         LineKind::Failed => Some(Style::Red),
         LineKind::Happened => Some(Style::Yellow),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_from_a_minute_on_are_shown_as_on_a_clock() {
+        let shown = [0, 49, 59_900, 60_000, 7_320_100, 82_800_200, 2_592_000_000]
+            .map(|ms| clock_text(Duration::from_millis(ms)));
+        assert_eq!(shown, ["0.0 s", "0.0 s", "59.9 s", "1:00.0", "2:02:00.1", "23:00:00.2", "30d 0:00:00.0"]);
     }
 }

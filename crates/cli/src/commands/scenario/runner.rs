@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Ids, Models};
+use agent::port::{Clock, Hooks, Ids, Models};
 use runtime::Ports;
 use runtime::clock::{SystemClock, SystemIds};
 use scenario::play::{PlayResult, ReplySource, play};
@@ -11,6 +11,8 @@ use scenario::scene::Scenario;
 use scenario::simulate::{SimulationError, simulate};
 use scenario::world::World;
 use storage::sqlite::Sqlite;
+use tools::hook::ServerHooks;
+use tools::secret::NoSecrets;
 
 use crate::errors::{Exit, Failure, Result};
 
@@ -37,5 +39,12 @@ fn ports(
 ) -> std::result::Result<Ports, String> {
     let store = Sqlite::in_memory(Arc::clone(&clock))
         .map_err(|error| format!("cannot open a store in memory: {error}"))?;
-    Ok(Ports::new(Arc::new(store), models, Arc::new(tools::prebuilt()), clock, ids))
+    let hooks = hooks(Arc::clone(&clock));
+    let ports = Ports::new(Arc::new(store), models, Arc::new(tools::prebuilt()), clock, ids);
+    Ok(Ports { hooks, ..ports })
+}
+
+/// What verifies and reads the deliveries of a story. Their senders have keys, so no secret is needed.
+pub(super) fn hooks(clock: Arc<dyn Clock>) -> Arc<dyn Hooks> {
+    Arc::new(ServerHooks::new(Arc::new(NoSecrets), clock))
 }
