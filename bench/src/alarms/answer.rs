@@ -88,8 +88,9 @@ impl<'a> AnswerSetup<'a> {
             let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
             Arc::new(ModelBook::new(model, KeyRing::default(), clock))
         })?;
-        let tools = Some(vec!["ask_person".to_owned()]);
-        let home = threads.block_on(server.home("ada", AgentConfig { tools, ..AgentConfig::default() }))?;
+        let config = json!({"tools": ["ask_person", "send_message", "done"], "reply": "text"});
+        let config = AgentConfig::from_json(&config)?;
+        let home = threads.block_on(server.home("ada", config))?;
         let (address, key) = threads.block_on(server.serve_api(&home))?;
         let connection = HttpConnection::open(address)?;
         let listener = server.listen(home.agent);
@@ -99,8 +100,7 @@ impl<'a> AnswerSetup<'a> {
     /// A message wakes the agent, which asks a person and is paused. Returns the microseconds until its first request.
     fn wake(&mut self) -> Result<f64> {
         let question = json!({"kind": "text", "question": "Which color?"});
-        let thanks = Answer::Call("done", json!({"summary": "It is blue."}));
-        self.stub.script([Answer::Call("ask_person", question), thanks]);
+        self.stub.script([Answer::Call("ask_person", question), Answer::Text("Thanks.".to_owned())]);
         let body = json!({"text": "What do you make of this? ".repeat(8)}).to_string();
         let path = format!("/v1/spaces/{}/messages", self.home.space);
         let took = self.post(&path, &body)?;

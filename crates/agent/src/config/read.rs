@@ -92,7 +92,7 @@ impl AgentConfig {
         if !problems.is_empty() {
             return Err(problems.swap_remove(0));
         }
-        merge(&mut merged, patch);
+        merge(&mut merged, patch, "");
         Self::from_json(&merged)
     }
 
@@ -407,8 +407,9 @@ fn check_keys(given: &Value, known: &Value, path: &str, problems: &mut Vec<BadCo
         return;
     };
     for (key, value) in given {
-        let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let here = below(path, key);
         match known.get(key) {
+            Some(_) if is_whole(&here) => {}
             Some(below) => check_keys(value, below, &here, problems),
             None => {
                 // The right word in the wrong place says more than a similar one.
@@ -426,15 +427,24 @@ fn check_keys(given: &Value, known: &Value, path: &str, problems: &mut Vec<BadCo
     }
 }
 
-fn merge(base: &mut Value, patch: &Value) {
+fn merge(base: &mut Value, patch: &Value, path: &str) {
     match (base, patch) {
-        (Value::Object(base), Value::Object(patch)) => {
+        (Value::Object(base), Value::Object(patch)) if path.is_empty() || !is_whole(path) => {
             for (key, value) in patch {
-                merge(base.entry(key.clone()).or_insert(Value::Null), value);
+                merge(base.entry(key.clone()).or_insert(Value::Null), value, &below(path, key));
             }
         }
         (base, patch) => *base = patch.clone(),
     }
+}
+
+fn below(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Whether the value of this key is one thing, which is replaced as a whole: the config has no keys below it.
+fn is_whole(path: &str) -> bool {
+    !KEYS.iter().any(|known| known.name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// The candidate most similar to `word`, if its edit distance is at most a third of the word's length (at least 2).
@@ -501,6 +511,20 @@ mod tests {
         let unknown =
             AgentConfig::from_json(&json!({"workspace": {"show": ["clock", "weather"]}})).unwrap_err();
         assert!(unknown.to_string().starts_with("`workspace.show`: "), "{unknown}");
+    }
+
+    #[test]
+    fn a_heartbeat_is_replaced_as_a_whole() {
+        let config = |heartbeat: Value| AgentConfig::from_json(&json!({"heartbeat": heartbeat})).unwrap();
+        let all_day = json!({"every": "30m"});
+        let by_day = json!({"every": "30m", "from": "09:00", "to": "18:00", "zone": "Europe/Berlin"});
+        for (before, after) in [(&all_day, &by_day), (&by_day, &all_day)] {
+            let amended = config(before.clone()).amended(&json!({"heartbeat": after})).unwrap();
+            assert_eq!(amended, config(after.clone()), "from {before}");
+        }
+        let wrong =
+            AgentConfig::from_json(&json!({"heartbeat": {"every": "1h", "till": "18:00"}})).unwrap_err();
+        assert!(wrong.to_string().starts_with("`heartbeat.till`: wanted one of `every`"), "{wrong}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A plan as people, files and models write it, and every reason why it is refused.
 
 use jiff::civil::DateTime;
-use jiff::tz::{TimeZone, db};
+use jiff::tz::{AmbiguousOffset, TimeZone, db};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +115,7 @@ impl PlanTerms {
             ("at", _) => Ok(Schedule::At { at: time("at", text, zone)? }),
             ("cron", _) => cron(text, zone.unwrap_or("UTC")),
             (_, Some(zone)) if given(&self.from).is_none() => {
-                Err(BadPlan::Unused { key: "zone", value: zone.to_owned(), of: "cron" })
+                Err(BadPlan::Unused { key: "zone", value: zone.to_owned(), of: "cron` and `at" })
             }
             ("after", _) => {
                 let after = span("after", text, 1_000)?;
@@ -139,7 +139,9 @@ impl PlanTerms {
         match (&before.schedule, given(&self.zone)) {
             (schedule, None) => Ok(schedule.clone()),
             (Schedule::Cron { expression, .. }, Some(zone)) => cron(expression, zone),
-            (_, Some(zone)) => Err(BadPlan::Unused { key: "zone", value: zone.to_owned(), of: "cron" }),
+            (_, Some(zone)) => {
+                Err(BadPlan::Unused { key: "zone", value: zone.to_owned(), of: "cron` and `at" })
+            }
         }
     }
 }
@@ -199,7 +201,12 @@ fn time(key: &'static str, text: &str, zone: Option<&str>) -> Result<Timestamp, 
     let local: DateTime = text.parse().map_err(|_| wrong())?;
     let zone = zone.ok_or_else(|| BadPlan::NoZone { key, got: shown(text) })?;
     let zone = TimeZone::get(zone).map_err(|_| BadPlan::Zone(shown(zone)))?;
-    local.to_zoned(zone).map(|at| whole(at.timestamp())).map_err(|_| wrong())
+    let found = zone.to_ambiguous_timestamp(local);
+    let skipped = matches!(found.offset(), AmbiguousOffset::Gap { .. });
+    let at = found.compatible().map_err(|_| wrong())?;
+    // A time that the clocks skip is the moment at which they do.
+    let jump = zone.preceding(at).next().filter(|_| skipped);
+    Ok(whole(jump.map_or(at, |jump| jump.timestamp())))
 }
 
 /// A span such as `30m`, `2 hours` or `1d 12h`, in milliseconds. A day is 24 hours.
@@ -280,6 +287,12 @@ mod tests {
                 "once at 2026-03-02T08:00:00Z",
                 "2026-03-02T08:00:00Z",
             ),
+            (
+                // The clocks go from 2:00 to 3:00.
+                json!({"at": "2026-03-29T02:30", "zone": "Europe/Berlin"}),
+                "once at 2026-03-29T01:00:00Z",
+                "2026-03-29T01:00:00Z",
+            ),
             (json!({"after": "30 minutes"}), "once at 2026-03-01T10:30:00Z", "2026-03-01T10:30:00Z"),
             (json!({"after": "1d 12h"}), "once at 2026-03-02T22:00:00Z", "2026-03-02T22:00:00Z"),
             (json!({"every": "90m"}), "every 1h 30m from 2026-03-01T10:00:00Z", "2026-03-01T11:30:00Z"),
@@ -342,7 +355,7 @@ mod tests {
             (json!({"after": "9000 weeks"}), "wanted a time or span within 10 years"),
             (json!({"every": "1s"}), "`every`: wanted at least 1m, got `1s`"),
             (json!({"every": "1h", "from": "noon"}), "`from`: wanted a time"),
-            (json!({"every": "1h", "zone": "UTC"}), "`zone` (`UTC`) is only used with `cron`"),
+            (json!({"every": "1h", "zone": "UTC"}), "`zone` (`UTC`) is only used with `cron` and `at`"),
             (
                 json!({"cron": "0 9 * * *", "from": "2026-03-02T09:00:00Z"}),
                 "`from` (`2026-03-02T09:00:00Z`) is only used with `every`",

@@ -1,6 +1,6 @@
 //! Promises about plans: when they fire, once for each slot, and who may change them.
 
-use agent::changes::{CommitKind, CommitOutcome, GoalChange, PlanChange};
+use agent::changes::{CommitKind, CommitOutcome, GoalChange, MemoryChange, PlanChange};
 use agent::config::AgentConfig;
 use agent::event::{Cause, Envelope, EventData, Trust};
 use agent::id::{EventId, GoalId, PlanId, RootId};
@@ -226,8 +226,14 @@ pub async fn a_heartbeat_fires_only_if_its_agent_has_something_to_look_at(b: Bac
     w.b.registry.amend_agent(w.ada, None, Some(patch), at(0)).await.unwrap();
     let fires = async |hour: i64| !w.b.store.fire_due(at(hour * HOUR), 10).await.unwrap().is_empty();
     assert!(!fires(1).await, "she has never lived");
+    let patch = json!({"heartbeat": {"every": "1h"}});
+    w.b.registry.amend_agent(w.bob, None, Some(patch), at(HOUR)).await.unwrap();
+    let note = MemoryChange::set("look", "at the mail");
+    w.b.registry.change_memory(w.bob, note, at(HOUR)).await.unwrap();
+    let woken = w.b.store.fire_due(at(2 * HOUR), 10).await.unwrap();
+    assert_eq!(woken.iter().map(|wakeup| wakeup.agent).collect::<Vec<_>>(), [w.bob], "he was given a note");
     w.post(w.family, "hello").await;
-    assert!(!fires(2).await, "she is awake for what waits");
+    assert!(!fires(3).await, "she is awake for what waits");
     let lives = async |goals: Vec<GoalChange>| {
         let activation = w.b.store.wake(w.ada, at(100 * HOUR), None).await.unwrap().unwrap();
         let mut driver = CycleDriver::about_to_open(w.ada, &activation);
@@ -240,11 +246,11 @@ pub async fn a_heartbeat_fires_only_if_its_agent_has_something_to_look_at(b: Bac
         driver.commit(&w, closing).await;
     };
     lives(Vec::new()).await;
-    assert!(!fires(3).await && !fires(4).await, "nothing has changed since");
-    w.b.registry.add_member(w.family, w.bob.entity(), "guest".into(), at(4 * HOUR + 1)).await.unwrap();
-    assert!(fires(5).await, "somebody joined a space of hers");
-    assert!(!fires(6).await, "the last one waits");
-    let waiting = w.b.store.wake(w.ada, at(6 * HOUR), None).await.unwrap().unwrap().waiting;
+    assert!(!fires(4).await && !fires(5).await, "nothing has changed since");
+    w.b.registry.add_member(w.family, w.bob.entity(), "guest".into(), at(5 * HOUR + 1)).await.unwrap();
+    assert!(fires(6).await, "somebody joined a space of hers");
+    assert!(!fires(7).await, "the last one waits");
+    let waiting = w.b.store.wake(w.ada, at(7 * HOUR), None).await.unwrap().unwrap().waiting;
     assert_eq!(
         waiting.iter().map(|waiting| &waiting.event.data).collect::<Vec<_>>(),
         [&EventData::Heartbeat]
@@ -258,10 +264,10 @@ pub async fn a_heartbeat_fires_only_if_its_agent_has_something_to_look_at(b: Bac
         trust: Trust::Member,
     };
     lives(vec![GoalChange::Set(goal.clone())]).await;
-    assert!(fires(7).await, "she has an open goal");
+    assert!(fires(8).await, "she has an open goal");
     lives(vec![GoalChange::Set(Goal { status: GoalStatus::Completed, ..goal })]).await;
-    assert!(!fires(8).await, "the goal is reached");
-    w.b.registry.amend_agent(w.ada, None, Some(json!({"heartbeat": null})), at(8 * HOUR)).await.unwrap();
+    assert!(!fires(9).await, "the goal is reached");
+    w.b.registry.amend_agent(w.ada, None, Some(json!({"heartbeat": null})), at(9 * HOUR)).await.unwrap();
     w.b.registry.remove_member(w.family, w.bob.entity()).await.unwrap();
-    assert!(!fires(9).await, "she has none any more");
+    assert!(!fires(10).await, "she has none any more");
 }

@@ -169,10 +169,11 @@ impl DuePlan {
     }
 }
 
-/// Whether an agent that sleeps has something to look at: an open goal, or facts that changed since its last cycle.
-/// Whoever has waiting events is awake for those.
+/// Whether an agent that sleeps has something to look at: an open goal, or facts that changed since its last cycle; before its
+/// first one, a note that somebody has given it. Whoever has waiting events is awake for those.
 fn has_news(db: &Connection, agent: i64) -> Outcome<bool> {
-    let sql = "SELECT h.waiting = 0 AND (ifnull(a.facts_rev <> l.facts_seen, 0) OR EXISTS (SELECT 1 FROM goal g \
+    let sql = "SELECT h.waiting = 0 AND (ifnull(a.facts_rev <> l.facts_seen, EXISTS (SELECT 1 FROM memory m \
+               WHERE m.agent = a.id AND m.to_commit IS NULL)) OR EXISTS (SELECT 1 FROM goal g \
                WHERE g.agent = a.id AND g.to_commit IS NULL AND g.status = 'active')) \
                FROM agent a JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
     Ok(first(db, sql, [agent], |row| Ok(row.get(0)?))?.unwrap_or(false))
