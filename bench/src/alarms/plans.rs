@@ -1,6 +1,7 @@
 //! A million plans: what each weighs in the process `viv up`, beside a timer of Tokio.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
@@ -83,9 +84,8 @@ fn file_bytes(data: &Path) -> Result<f64> {
 fn timer_bytes(threads: &Runtime) -> Result<f64> {
     const TIMERS: usize = 200_000;
     let before = my_bytes()?;
-    let tasks: Vec<_> = (0..TIMERS)
-        .map(|_| threads.spawn(tokio::time::sleep(std::time::Duration::from_secs(3_600))))
-        .collect();
+    let sleeps = || async { tokio::time::sleep(Duration::from_secs(3_600)).await };
+    let tasks: Vec<_> = (0..TIMERS).map(|_| threads.spawn(sleeps())).collect();
     let bytes = (my_bytes()? - before) / TIMERS as f64;
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     Ok(bytes)

@@ -64,20 +64,15 @@ where
     Found: Future<Output = Result<Option<T>, Problem>>,
 {
     let Some(request) = request else { return make(fresh).await };
+    let _turn = app.running.turn(&request).await;
     let id = match app.ports.registry.note_request(request, fresh).await? {
         KnownRequest::New => return make(fresh).await,
         KnownRequest::Conflict => return Err(key_reused()),
         KnownRequest::Repeated(id) => id,
     };
-    if let Some(found) = find(id).await? {
-        return Ok(WriteResponse::Existing(found));
-    }
-    match make(id).await {
-        // The first request may have created it in the meantime.
-        Err(problem) if problem.code() == Code::NameTaken => {
-            find(id).await?.map(WriteResponse::Existing).ok_or(problem)
-        }
-        made => made,
+    match find(id).await? {
+        Some(found) => Ok(WriteResponse::Existing(found)),
+        None => make(id).await,
     }
 }
 
