@@ -113,8 +113,7 @@ impl<'a> AnswerSetup<'a> {
         let path = self.answer_path()?;
         let took = self.post(&path, &json!({"answer": "blue"}).to_string())?;
         self.connection.answer()?;
-        self.threads.block_on(self.listener.ended())?;
-        std::thread::sleep(PAUSE);
+        self.wait_for_end()?;
         Ok(took)
     }
 
@@ -126,8 +125,15 @@ impl<'a> AnswerSetup<'a> {
         let fsyncs = (self.server.stats().groups - before) as f64;
         self.server.watched.hold_openings(false);
         self.connection.answer()?;
-        self.threads.block_on(self.listener.ended())?;
+        self.wait_for_end()?;
         Ok(fsyncs)
+    }
+
+    /// Waits until the cycle ended; its last steps are not measured.
+    fn wait_for_end(&mut self) -> Result<()> {
+        self.threads.block_on(self.listener.ended())?;
+        while self.stub.arrival_within(PAUSE).is_some() {}
+        Ok(())
     }
 
     fn post(&mut self, path: &str, body: &str) -> Result<f64> {

@@ -1,18 +1,19 @@
 //! Calls that wait for a person: nothing runs before the answer, and what was approved runs once.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::approval::{AnswerRefused, Answerer, ApprovalState, PersonVerdict, Remember};
 use agent::call::{CallRow, CallState};
+use agent::changes::{Changes, CommitKind};
 use agent::config::AgentConfig;
 use agent::id::{AgentId, CallId, EntityId, SpaceId};
-use agent::life::{IdleReason, Standing};
+use agent::life::{IdleReason, Lease, Standing};
 use agent::limits;
 use agent::port::{
-    ApprovalFilter, AskedCall, BoxFuture, Done, PageRequest, PersonAnswer, Tool, ToolContext, ToolError,
-    ToolSpec, Toolbox,
+    ApprovalFilter, AskedCall, BoxFuture, Done, PageRequest, PersonAnswer, Store, Tool, ToolContext,
+    ToolError, ToolSpec, Toolbox,
 };
 use agent::prompt::Prompt;
 use agent::run::Ending;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use crate::calls::{posted, results};
 use crate::fixture::{Fixture, done, inbox, send, step};
 use crate::prefix::{cut_at_commit, restart_if_cut};
+use crate::store_wrapper::{Committed, Intercept, Wrapped};
 
 const PAUSE: Duration = Duration::from_millis(limits::PAUSE_MS);
 
@@ -183,6 +185,30 @@ async fn a_refused_call_never_runs_and_the_agent_reads_who_refused_and_why() {
     assert!(texts.last().unwrap().contains("because"), "{texts:?}");
     scene.pass(PAUSE * 2).await;
     assert_eq!((scene.runs("fire"), scene.list(false).await.len()), (0, 0));
+}
+
+/// Notes the kind of each commit.
+struct Kinds(Arc<Mutex<Vec<CommitKind>>>);
+
+impl Intercept for Kinds {
+    fn commit<'a>(&'a self, store: &'a dyn Store, lease: Lease, changes: Changes) -> Committed<'a> {
+        self.0.lock().unwrap().push(changes.kind);
+        store.commit(lease, changes)
+    }
+}
+
+#[tokio::test]
+async fn the_commit_that_resumes_an_answered_cycle_also_reports_the_answer() {
+    let kinds = Arc::<Mutex<Vec<CommitKind>>>::default();
+    let noted = Arc::clone(&kinds);
+    let fixture = Fixture::with(Scripted::answering(caller("fire", json!({"note": "one"}))), move |inner| {
+        Arc::new(Wrapped { inner, by: Kinds(Arc::clone(&noted)) }) as Arc<_>
+    });
+    let scene = Scene::of(fixture, json!({"approve": ["fire"]})).await;
+    kinds.lock().unwrap().clear();
+    scene.answer(PersonVerdict::Refuse).await.unwrap();
+    let kinds = kinds.lock().unwrap().clone();
+    assert_eq!(kinds[..2], [CommitKind::Open, CommitKind::Decide], "{kinds:?}");
 }
 
 #[tokio::test]
