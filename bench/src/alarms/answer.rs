@@ -19,10 +19,11 @@ use crate::server::{self, BenchServer, CycleListener, Home};
 use crate::stub::{Answer, Stub};
 use crate::talk::HttpConnection;
 
-/// Rounds before the first counted one, timed rounds, and rounds whose fsyncs are counted.
-const WARM_UP: usize = 200;
-const SAMPLES: usize = 400;
-const COUNTED: usize = 40;
+/// Rounds before the first counted one, timed rounds, and rounds whose fsyncs are counted: together so few that the history
+/// fits, because a cut of it inside a cycle is a commit of its own.
+const WARM_UP: usize = 40;
+const SAMPLES: usize = 120;
+const COUNTED: usize = 20;
 /// Frames of the log that an accept and an answer write.
 const FRAMES: usize = 9;
 /// So that caches, threads and cores are as cold as for something unexpected.
@@ -140,7 +141,7 @@ impl<'a> AnswerSetup<'a> {
         let request = self.connection.post(path, &self.key, body);
         ensure!(self.stub.arrival_within(Duration::ZERO).is_none(), "the model was asked once too often");
         let began = self.connection.send(&request)?;
-        let arrival = self.stub.arrival().context("the request waits for more than one commit")?;
+        let arrival = self.stub.arrival().with_context(|| format!("no request after `POST {path}`: it waits for more than one commit"))?;
         Ok(us(arrival.at.duration_since(began)))
     }
 
