@@ -141,7 +141,10 @@ impl<'a> AnswerSetup<'a> {
         let request = self.connection.post(path, &self.key, body);
         ensure!(self.stub.arrival_within(Duration::ZERO).is_none(), "the model was asked once too often");
         let began = self.connection.send(&request)?;
-        let arrival = self.stub.arrival().with_context(|| format!("no request after `POST {path}`: it waits for more than one commit"))?;
+        let arrival = self
+            .stub
+            .arrival()
+            .with_context(|| format!("no request after `POST {path}`: it waits for more than one commit"))?;
         Ok(us(arrival.at.duration_since(began)))
     }
 
