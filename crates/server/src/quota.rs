@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::id::{CredentialId, hashed_uuid};
+use agent::id::CredentialId;
 use agent::limits;
 
 use crate::auth::Caller;
@@ -62,22 +62,14 @@ pub(crate) struct StreamSlot {
 impl Quotas {
     /// Begins a request.
     pub(crate) fn request(self: &Arc<Self>, caller: &Caller) -> Result<InFlight, Problem> {
-        self.begin(caller.credential.id, caller.is_operator(), "key")
-    }
-
-    /// Begins a delivery to a hook, which counts as a key of its own.
-    pub(crate) fn delivery(self: &Arc<Self>, hook: &str) -> Result<InFlight, Problem> {
-        self.begin(CredentialId(hashed_uuid(&["hook", hook])), false, "hook")
-    }
-
-    fn begin(self: &Arc<Self>, key: CredentialId, operator: bool, whose: &str) -> Result<InFlight, Problem> {
+        let (key, operator) = (caller.credential.id, caller.is_operator());
         let mut usage = self.lock();
         let held = usage.keys.entry(key).or_default();
         if held.requests >= limits::REQUESTS_PER_KEY {
             let most = limits::REQUESTS_PER_KEY;
             return Err(Problem::new(
                 Code::TooManyRequests,
-                format!("this {whose} has {most} requests in flight, the most that one {whose} may have"),
+                format!("this key has {most} requests in flight, the most that one key may have"),
             ));
         }
         held.requests += 1;
@@ -221,20 +213,6 @@ mod tests {
         drop((requests, streams));
         let usage = quotas.lock();
         assert!(usage.keys.is_empty() && usage.bytes == 0 && usage.others == Held::default());
-    }
-
-    #[test]
-    fn the_deliveries_of_a_hook_have_limits_of_their_own() {
-        let quotas = Arc::<Quotas>::default();
-        let deliveries: Vec<_> =
-            (0..limits::REQUESTS_PER_KEY).map(|_| quotas.delivery("ci").unwrap()).collect();
-        let refused = quotas.delivery("ci").unwrap_err();
-        assert_eq!(refused.code(), Code::TooManyRequests);
-        assert!(refused.detail().contains("this hook has 256 requests"), "{refused:?}");
-        assert_eq!((code(quotas.delivery("shop")), code(quotas.request(&caller(1, false)))), (None, None));
-        drop(deliveries);
-        assert_eq!(code(quotas.delivery("ci")), None);
-        assert!(quotas.lock().keys.is_empty());
     }
 
     #[test]

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use agent::event::{Channel, Principal, Trust};
 use agent::limits;
+use agent::port::Clock as _;
 use axum::body::Body;
 use axum::http::{Method, Request};
+use futures_util::StreamExt as _;
 use runtime::node::Signal;
 use serde_json::{Value, json};
 use tools::hook::SignatureScheme;
@@ -109,7 +111,12 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
     for (what, request, status, code) in [
         ("no signature", delivery("ci", &[], "{}"), 401, "signature_missing"),
         ("another type", plain(github("d", "{}")), 415, "not_json"),
-        ("10 MB", delivery("ci", &[], large), 413, "body_too_large"),
+        (
+            "10 MB",
+            delivery("ci", &[("x-hub-signature-256", "sha256=00".into())], large),
+            413,
+            "body_too_large",
+        ),
         ("no JSON", github("d", "{"), 422, "bad_delivery"),
         ("no id", github(" ", "{}"), 422, "bad_delivery"),
         ("no secret set", delivery("shut", &[], "{}"), 503, "hook_unready"),
@@ -130,6 +137,87 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
     }
     assert_eq!(waiting(&world).await, []);
     assert_eq!(world.ask(Method::GET, "/v1/hooks/ci", "viv_wrong", None).await.code(), "key_invalid");
+}
+
+/// A body that begins and never ends.
+fn stalled(bytes: usize) -> Body {
+    let piece = Ok::<_, std::io::Error>(vec![b' '; bytes]);
+    Body::from_stream(futures_util::stream::iter([piece]).chain(futures_util::stream::pending()))
+}
+
+#[tokio::test]
+async fn no_body_is_waited_for_whose_head_shows_that_it_is_no_delivery() {
+    let world = with_hook().await;
+    for hook in [
+        json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]}),
+        json!({"kind": "key", "agents": ["muhammad"]}),
+        json!({"kind": "slack", "secrets": ["github"], "agents": ["muhammad"]}),
+    ] {
+        declare(&world, &hook["kind"].as_str().unwrap().replace('_', "-"), hook).await;
+    }
+    let slack = |at: &str| {
+        vec![("x-slack-request-timestamp", at.to_owned()), ("x-slack-signature", "v0=00".to_owned())]
+    };
+    for (hook, headers, code) in [
+        ("ci", vec![], "signature_missing"),
+        ("key", vec![], "key_missing"),
+        ("key", vec![("authorization", "Bearer viv_wrong".to_owned())], "key_invalid"),
+        ("shared-secret", vec![], "signature_missing"),
+        ("shared-secret", vec![("x-webhook-secret", "token-canarz".to_owned())], "signature_invalid"),
+        ("slack", slack("1700000000"), "signature_old"),
+        ("slack", slack("now"), "signature_missing"),
+    ] {
+        let answer = world.send(delivery(hook, &headers, stalled(1))).await;
+        assert_eq!((answer.status, answer.code()), (401, code), "{hook}: {answer:?}");
+        assert_eq!(answer.headers["connection"], "close", "{hook}: what it still sends is not read");
+    }
+}
+
+#[tokio::test]
+async fn stalled_deliveries_of_strangers_take_nothing_from_people_or_from_other_deliveries() {
+    let world = std::sync::Arc::new(with_hook().await);
+    let yours = world.your_key().await;
+    let hook = json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"]});
+    for name in ["shop", "other"] {
+        assert_eq!(declare(&world, name, hook.clone()).await.status, 200);
+    }
+    // Of these, nobody knows before their end that they are forged.
+    let forged = [("x-hub-signature-256", format!("sha256={}", "0".repeat(64)))];
+    let mut held = tokio::task::JoinSet::new();
+    for (hook, bytes, count) in
+        [("ci", limits::BODY_MAX_BYTES - 1, 40), ("shop", 5, limits::HOOK_DELIVERIES_MAX)]
+    {
+        for _ in 0..count {
+            let (world, request) = (std::sync::Arc::clone(&world), delivery(hook, &forged, stalled(bytes)));
+            held.spawn(async move { world.open(request).await.status().as_u16() });
+        }
+    }
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let post = json!({"text": "hello"});
+    let posted = world.ask(Method::POST, "/v1/spaces/home/messages", &yours, Some(post)).await;
+    assert_eq!(posted.status, 201, "{posted:?}");
+    let large = format!("{{\"x\":\"{}\"}}", "y".repeat(limits::PAYLOAD_MAX_BYTES / 2));
+    for (hook, body) in [("ci", large.as_str()), ("ci", "{}"), ("shop", "{}"), ("other", "{}")] {
+        let mut request = github(&format!("{hook}{}", body.len()), body);
+        *request.uri_mut() = format!("/v1/hooks/{hook}").parse().unwrap();
+        let answer = world.send(request).await;
+        assert_eq!(answer.status, 202, "{hook}: {answer:?}");
+    }
+    let all = async {
+        let mut codes = BTreeMap::new();
+        while let Some(answer) = held.join_next().await {
+            *codes.entry(answer.unwrap()).or_insert(0) += 1;
+        }
+        codes
+    };
+    let began = world.clock.monotonic_ms();
+    let codes = world.clock.run_until(all).await.unwrap();
+    let most = limits::HOOK_BODIES_MAX_BYTES / limits::BODY_MAX_BYTES;
+    assert!(codes[&429] >= 40 - most && codes[&408] > 200, "{codes:?}");
+    let took = world.clock.monotonic_ms() - began;
+    assert!(took <= limits::HOOK_BODY_MS, "{took} ms");
 }
 
 #[tokio::test]

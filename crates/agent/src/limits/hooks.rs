@@ -14,6 +14,16 @@ pub const HOOK_WINDOW_MS: u64 = 5 * 60 * 1000;
 pub const HOOK_SECRET_AGE_MS: u64 = 10_000;
 /// Signatures of one delivery that are looked at.
 pub const HOOK_SIGNATURES_MAX: usize = 16;
+/// Deliveries of one hook in flight.
+pub const HOOK_DELIVERIES_MAX: usize = 256;
+/// Deliveries of all hooks in flight.
+pub const HOOKS_DELIVERIES_MAX: usize = 512;
+/// Bodies of the deliveries of one hook in flight.
+pub const HOOK_BODIES_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Bodies of the deliveries of all hooks in flight.
+pub const HOOKS_BODIES_MAX_BYTES: usize = 32 * 1024 * 1024;
+/// Time to receive the body of a delivery, which nobody has verified.
+pub const HOOK_BODY_MS: u64 = 5_000;
 /// Deliveries of one hook that are listed, of each outcome.
 pub const HOOK_LOG_MAX: usize = 200;
 /// Least time between two refused deliveries of one hook that are listed: strangers can send any number.

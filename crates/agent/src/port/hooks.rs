@@ -143,17 +143,24 @@ pub trait HookBook: Send + Sync {
     fn deliveries(&self, hook: String) -> BoxFuture<'_, Result<Vec<HookDelivery>, StoreError>>;
 }
 
-/// A delivery as it arrived.
+/// What arrives of a delivery before its body.
 #[derive(Clone, Copy)]
-pub struct RawDelivery<'a> {
+pub struct DeliveryHead<'a> {
     /// Names in lower case, and values.
     pub headers: &'a [(String, String)],
-    /// The body, byte for byte.
-    pub body: &'a [u8],
     /// When.
     pub now: Timestamp,
     /// Whether it came with a key of this server that may send events of this hook.
     pub by_key: bool,
+}
+
+/// A delivery as it arrived.
+#[derive(Clone, Copy)]
+pub struct RawDelivery<'a> {
+    /// All but its body.
+    pub head: DeliveryHead<'a>,
+    /// The body, byte for byte.
+    pub body: &'a [u8],
 }
 
 /// What names a delivery, so that it is accepted once.
@@ -231,6 +238,12 @@ pub trait Hooks: Send + Sync {
     fn check(&self, declaration: &Value) -> Result<DeclaredHook, Vec<String>>;
     /// Names of the hook's secrets that are not set, or cannot be used, each with the reason.
     fn missing_secrets<'a>(&'a self, declaration: &'a Value) -> BoxFuture<'a, Vec<(String, String)>>;
+    /// Refuses what its head alone shows not to be a delivery of this hook, so that no body of it is waited for.
+    fn admit<'a>(
+        &'a self,
+        declaration: &'a Value,
+        head: DeliveryHead<'a>,
+    ) -> BoxFuture<'a, Result<(), HookRefusal>>;
     /// Verifies a delivery, and reads it only then.
     fn read<'a>(
         &'a self,
@@ -252,12 +265,23 @@ impl Hooks for NoHooks {
         Box::pin(std::future::ready(Vec::new()))
     }
 
+    fn admit<'a>(
+        &'a self,
+        _declaration: &'a Value,
+        _head: DeliveryHead<'a>,
+    ) -> BoxFuture<'a, Result<(), HookRefusal>> {
+        Box::pin(std::future::ready(Err(no_hooks())))
+    }
+
     fn read<'a>(
         &'a self,
         _declaration: &'a Value,
         _delivery: RawDelivery<'a>,
     ) -> BoxFuture<'a, Result<HookReading, HookRefusal>> {
-        let refusal = HookRefusal::Unready("this server has no hooks".to_owned());
-        Box::pin(std::future::ready(Err(refusal)))
+        Box::pin(std::future::ready(Err(no_hooks())))
     }
+}
+
+fn no_hooks() -> HookRefusal {
+    HookRefusal::Unready("this server has no hooks".to_owned())
 }

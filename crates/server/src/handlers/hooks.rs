@@ -8,8 +8,8 @@ use agent::event::{Event, EventProgress};
 use agent::id::{AgentId, EventId, hashed_uuid};
 use agent::limits;
 use agent::port::{
-    DeliveryId, Denial, HookAccepted, HookDelivery, HookEvent, HookOutcome, HookReading, HookRefusal,
-    NewHookDelivery, RawDelivery, RequestKey, Scope, StoredHook,
+    DeliveryHead, DeliveryId, Denial, HookAccepted, HookDelivery, HookEvent, HookOutcome, HookReading,
+    HookRefusal, NewHookDelivery, RawDelivery, RequestKey, Scope, StoredHook,
 };
 use axum::Json;
 use axum::extract::{Request, State};
@@ -21,7 +21,8 @@ use super::agents::{find_agent, handle_of};
 use super::events::publish_progress;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::authenticate;
-use crate::extract::{Body, Idempotency, PathParam, Query, read_body, run_to_completion};
+use crate::extract::{Body, Idempotency, PathParam, Query, read_counted, run_to_completion};
+use crate::hook_pool::DeliveryPlace;
 use crate::once::key_reused;
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson, PageJson, PageQuery};
@@ -175,9 +176,8 @@ pub(super) async fn deliver(
     request: Request,
 ) -> Result<WriteResponse<HookAnswer>, Problem> {
     let hook = find(&app, &name).await?;
-    let in_flight = Arc::new(app.quotas.delivery(&hook.name)?);
     let name = hook.name.clone();
-    let taken = take(&app, hook, idempotency, request, &in_flight).await;
+    let taken = take(&app, hook, idempotency, request).await;
     if let Err(problem) = &taken
         && app.refusals.is_due(&name, app.ports.clock.monotonic_ms())
     {
@@ -192,29 +192,51 @@ async fn take(
     app: &Arc<AppState>,
     hook: StoredHook,
     idempotency: Idempotency,
-    mut request: Request,
-    in_flight: &Arc<crate::quota::InFlight>,
+    request: Request,
 ) -> Result<WriteResponse<HookAnswer>, Problem> {
-    let key = check_key(app, request.headers(), &hook.name).await;
-    let headers = texts(request.headers());
-    request.extensions_mut().insert(Arc::clone(in_flight));
-    let raw = read_body(request, &*app.ports.clock).await?;
-    let now = app.ports.clock.now();
-    let delivery = RawDelivery { headers: &headers, body: &raw, now, by_key: key.is_ok() };
-    match app.ports.hooks.read(&hook.declaration, delivery).await {
-        Ok(HookReading::Question(challenge)) => {
+    let place = app.hook_pool.enter(&hook.name)?;
+    let (reading, raw) = tokio::select! {
+        biased;
+        problem = place.ended() => Err(problem),
+        read = read_verified(app, &hook, request, &place) => read,
+    }?;
+    place.verified()?;
+    match reading {
+        HookReading::Question(challenge) => {
             note(app, hook.name, HookOutcome::Answered, None).await;
             let outcome = HookOutcome::Answered.as_str().to_owned();
             Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }))
         }
-        Ok(HookReading::Event(event)) => {
+        HookReading::Event(event) => {
             let new = new_delivery(app, hook, event, &idempotency, &raw);
             accept(Arc::clone(app), new).await
         }
-        Err(HookRefusal::KeyWanted) => {
-            Err(key.err().unwrap_or_else(|| Problem::internal(&"a valid key was refused")))
-        }
-        Err(refusal) => Err(problem(&refusal)),
+    }
+}
+
+/// What a delivery says, and its body, which is waited for only if its head may be one of this hook's.
+async fn read_verified(
+    app: &AppState,
+    hook: &StoredHook,
+    request: Request,
+    place: &DeliveryPlace,
+) -> Result<(HookReading, Bytes), Problem> {
+    let key = check_key(app, request.headers(), &hook.name).await;
+    let headers = texts(request.headers());
+    let head = || DeliveryHead { headers: &headers, now: app.ports.clock.now(), by_key: key.is_ok() };
+    let hooks = &app.ports.hooks;
+    let read = async {
+        hooks.admit(&hook.declaration, head()).await.map_err(|refusal| problem(&refusal))?;
+        let count = |bytes| place.add(bytes);
+        let raw = read_counted(request, &*app.ports.clock, limits::HOOK_BODY_MS, count).await?;
+        let delivery = RawDelivery { head: head(), body: &raw };
+        let reading = hooks.read(&hook.declaration, delivery).await.map_err(|refusal| problem(&refusal))?;
+        Ok::<_, Problem>((reading, raw))
+    };
+    match (read.await, key) {
+        // The key says more exactly what is wrong with it.
+        (Err(problem), Err(why)) if problem.code() == Code::KeyMissing => Err(why),
+        (read, _) => read,
     }
 }
 

@@ -11,8 +11,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{BoxFuture, Clock, DeclaredHook, HookKind, HookReading, HookRefusal, Hooks, RawDelivery};
+use agent::port::{
+    BoxFuture, Clock, DeclaredHook, DeliveryHead, HookKind, HookReading, HookRefusal, Hooks, RawDelivery,
+};
 use jiff::Timestamp;
+use ring::hmac;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -74,20 +77,35 @@ impl ServerHooks {
         }
     }
 
-    async fn verify<'a>(
-        &self,
-        verifier: Verifier<'_>,
-        delivery: RawDelivery<'a>,
-    ) -> Result<Verified<'a>, HookRefusal> {
-        match verifier {
+    /// The verifier with its secrets.
+    async fn opened(&self, verifier: Verifier<'_>) -> Result<OpenedVerifier, HookRefusal> {
+        Ok(match verifier {
             Verifier::Signature(scheme, names) => {
-                let keys = self.usable(&names, |secret| scheme.key(secret)).await?;
-                scheme.verify(&keys, delivery.headers, delivery.body, delivery.now)?;
-                Ok(Verified::by_verifier(delivery, None))
+                OpenedVerifier::Signature(scheme, self.usable(&names, |secret| scheme.key(secret)).await?)
             }
             Verifier::SharedSecret(header, names) => {
-                let wanted = self.usable(&names, shared).await?;
-                let given = sign::one(delivery.headers, &header).ok_or_else(|| {
+                OpenedVerifier::SharedSecret(header, self.usable(&names, shared).await?)
+            }
+            Verifier::Key => OpenedVerifier::Key,
+        })
+    }
+}
+
+/// What verifies a delivery, with the secrets that it needs.
+enum OpenedVerifier {
+    Signature(SignatureScheme, Vec<hmac::Key>),
+    /// The header, and the hashes of the secrets that it may have.
+    SharedSecret(String, Vec<[u8; 32]>),
+    Key,
+}
+
+impl OpenedVerifier {
+    /// Refuses a delivery by its head. Only one of a service that signs its body is not verified then.
+    fn admit(&self, head: &DeliveryHead<'_>) -> Result<(), HookRefusal> {
+        match self {
+            Self::Signature(scheme, _) => scheme.admit(head.headers, head.now),
+            Self::SharedSecret(header, wanted) => {
+                let given = sign::one(head.headers, header).ok_or_else(|| {
                     HookRefusal::Unsigned(format!(
                         "wanted the header `{header}` once, with this hook's secret"
                     ))
@@ -95,15 +113,30 @@ impl ServerHooks {
                 let given = Sha256::digest(given.trim().as_bytes());
                 let is_wanted =
                     |right: Choice, wanted: &[u8; 32]| right | wanted.as_slice().ct_eq(given.as_slice());
-                if !bool::from(wanted.iter().fold(Choice::from(0), is_wanted)) {
-                    let why = format!("the header `{header}` does not have this hook's secret");
-                    return Err(HookRefusal::Forged(why));
+                match bool::from(wanted.iter().fold(Choice::from(0), is_wanted)) {
+                    true => Ok(()),
+                    false => {
+                        let why = format!("the header `{header}` does not have this hook's secret");
+                        Err(HookRefusal::Forged(why))
+                    }
                 }
-                Ok(Verified::by_verifier(delivery, Some(header)))
             }
-            Verifier::Key if delivery.by_key => Ok(Verified::by_verifier(delivery, None)),
-            Verifier::Key => Err(HookRefusal::KeyWanted),
+            Self::Key if head.by_key => Ok(()),
+            Self::Key => Err(HookRefusal::KeyWanted),
         }
+    }
+
+    fn verify<'a>(self, delivery: RawDelivery<'a>) -> Result<Verified<'a>, HookRefusal> {
+        self.admit(&delivery.head)?;
+        let secret_header = match self {
+            Self::Signature(scheme, keys) => {
+                scheme.verify(&keys, delivery.head.headers, delivery.body)?;
+                None
+            }
+            Self::SharedSecret(header, _) => Some(header),
+            Self::Key => None,
+        };
+        Ok(Verified::by_verifier(delivery, secret_header))
     }
 }
 
@@ -167,6 +200,19 @@ impl Hooks for ServerHooks {
         })
     }
 
+    fn admit<'a>(
+        &'a self,
+        declaration: &'a Value,
+        head: DeliveryHead<'a>,
+    ) -> BoxFuture<'a, Result<(), HookRefusal>> {
+        Box::pin(async move {
+            let hook = stored(declaration)?;
+            reading::body_type(hook.kind, &head)?;
+            let verifier = hook.verifier().map_err(HookRefusal::Unready)?;
+            self.opened(verifier).await?.admit(&head)
+        })
+    }
+
     fn read<'a>(
         &'a self,
         declaration: &'a Value,
@@ -175,8 +221,8 @@ impl Hooks for ServerHooks {
         Box::pin(async move {
             let hook = stored(declaration)?;
             let verifier = hook.verifier().map_err(HookRefusal::Unready)?;
-            let body_type = reading::body_type(hook.kind, &delivery)?;
-            let verified = self.verify(verifier, delivery).await?;
+            let body_type = reading::body_type(hook.kind, &delivery.head)?;
+            let verified = self.opened(verifier).await?.verify(delivery)?;
             reading::read(&hook, body_type, &verified)
         })
     }

@@ -1,7 +1,7 @@
 //! What a verified delivery says: its id, its answer, and the event that the templates make of it. Must not know secrets.
 
 use agent::limits;
-use agent::port::{DeliveryId, HookEvent, HookKind, HookReading, HookRefusal, RawDelivery};
+use agent::port::{DeliveryHead, DeliveryId, HookEvent, HookKind, HookReading, HookRefusal, RawDelivery};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
@@ -35,8 +35,8 @@ pub(super) enum BodyType {
 }
 
 /// The type of the delivery's body, if this kind of hook reads it.
-pub(super) fn body_type(kind: HookKind, delivery: &RawDelivery<'_>) -> Result<BodyType, HookRefusal> {
-    let given = one(delivery.headers, "content-type").unwrap_or_default();
+pub(super) fn body_type(kind: HookKind, head: &DeliveryHead<'_>) -> Result<BodyType, HookRefusal> {
+    let given = one(head.headers, "content-type").unwrap_or_default();
     let given = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json =
         given == "application/json" || (given.starts_with("application/") && given.ends_with("+json"));
@@ -70,7 +70,7 @@ pub(super) fn read(
     }
     let id = delivery_id(hook.kind, &body, delivery)?;
     let is_seen = |name: &str| !HIDDEN.contains(&name) && Some(name) != secret_header.as_deref();
-    let headers = delivery.headers.iter().filter(|(name, _)| is_seen(name));
+    let headers = delivery.head.headers.iter().filter(|(name, _)| is_seen(name));
     let headers: Map<String, Value> = headers.map(|(name, value)| (name.clone(), json!(value))).collect();
     let (payload, urgent) = written(hook, body, headers)?;
     let size = payload.to_string().len();
@@ -111,14 +111,14 @@ fn written(
 /// Whether the service only asks if the hook is there.
 fn is_question(kind: HookKind, body: &Value, delivery: &RawDelivery<'_>) -> bool {
     match kind {
-        HookKind::Github => one(delivery.headers, "x-github-event") == Some("ping"),
+        HookKind::Github => one(delivery.head.headers, "x-github-event") == Some("ping"),
         HookKind::Slack => body["type"] == "url_verification",
         _ => false,
     }
 }
 
 fn delivery_id(kind: HookKind, body: &Value, delivery: &RawDelivery<'_>) -> Result<DeliveryId, HookRefusal> {
-    let header = |name| one(delivery.headers, name);
+    let header = |name| one(delivery.head.headers, name);
     let (place, id) = match kind {
         HookKind::Standard => ("the header `webhook-id`", header("webhook-id")),
         HookKind::Github => ("the header `x-github-delivery`", header("x-github-delivery")),

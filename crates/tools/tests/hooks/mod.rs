@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{DeliveryId, HookEvent, HookReading, HookRefusal, Hooks as _, RawDelivery};
+use agent::port::{DeliveryHead, DeliveryId, HookEvent, HookReading, HookRefusal, Hooks as _, RawDelivery};
 use jiff::Timestamp;
 use scenario::clock::SimClock;
 use serde_json::{Value, json};
@@ -76,7 +76,8 @@ async fn send(
     let headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let now = Timestamp::from_second(at).expect("a time");
-    hooks().read(hook, RawDelivery { headers: &headers, body, now, by_key: false }).await
+    let head = DeliveryHead { headers: &headers, now, by_key: false };
+    hooks().read(hook, RawDelivery { head, body }).await
 }
 
 fn event(reading: HookReading) -> HookEvent {
@@ -161,7 +162,37 @@ async fn an_old_delivery_and_one_from_the_future_are_refused() {
     }
     let strange = with(STANDARD, "webhook-timestamp", "-9223372036854775808");
     let result = send(&declared("standard"), &strange, BODY.as_bytes(), SIGNED_AT).await;
-    assert!(matches!(result, Err(HookRefusal::Forged(_))), "{result:?}");
+    assert!(matches!(result, Err(HookRefusal::Old(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn what_the_head_alone_tells_is_refused_before_there_is_a_body() {
+    let now = Timestamp::from_second(SIGNED_AT).unwrap();
+    let admit = async |hook: &Value, headers: &[(&str, &str)], at: Timestamp, by_key: bool| {
+        let headers: Vec<(String, String)> =
+            headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        hooks().admit(hook, DeliveryHead { headers: &headers, now: at, by_key }).await
+    };
+    for (kind, _, headers) in SIGNED {
+        let hook = declared(kind);
+        assert_eq!(admit(&hook, headers, now, false).await, Ok(()), "{kind}: its body decides");
+        let none = admit(&hook, &[JSON], now, true).await;
+        assert!(matches!(none, Err(HookRefusal::Unsigned(_))), "{kind}: {none:?}");
+        let typed = admit(&hook, &with(headers, "content-type", "text/plain"), now, false).await;
+        assert!(matches!(typed, Err(HookRefusal::Type(_))), "{kind}: {typed:?}");
+        let old = admit(&hook, headers, Timestamp::UNIX_EPOCH, false).await;
+        assert_eq!(matches!(old, Err(HookRefusal::Old(_))), kind != "github", "{kind}: {old:?}");
+        let unready = admit(&json!({"kind": kind, "secrets": ["gone"]}), headers, now, false).await;
+        assert!(matches!(unready, Err(HookRefusal::Unready(_))), "{kind}: {unready:?}");
+    }
+    let shared = json!({"kind": "shared_secret", "secrets": ["github"]});
+    let secret = |value| [JSON, ("x-webhook-secret", value)];
+    assert_eq!(admit(&shared, &secret("github-secret"), now, false).await, Ok(()));
+    let wrong = admit(&shared, &secret("github-secrets"), now, true).await;
+    assert!(matches!(wrong, Err(HookRefusal::Forged(_))), "{wrong:?}");
+    let key = json!({"kind": "key"});
+    assert_eq!(admit(&key, &[JSON], now, true).await, Ok(()));
+    assert_eq!(admit(&key, &[JSON], now, false).await, Err(HookRefusal::KeyWanted));
 }
 
 #[tokio::test]
@@ -245,10 +276,11 @@ async fn a_shared_secret_is_wanted_whole_and_hidden_from_the_template() {
 async fn a_hook_of_keys_believes_only_who_has_checked_one() {
     let hook = json!({"kind": "key"});
     let headers = [("content-type".to_owned(), "application/json".to_owned())];
-    let delivery = RawDelivery { headers: &headers, body: b"{}", now: Timestamp::UNIX_EPOCH, by_key: false };
+    let head = DeliveryHead { headers: &headers, now: Timestamp::UNIX_EPOCH, by_key: false };
+    let delivery = RawDelivery { head, body: b"{}" };
     assert_eq!(hooks().read(&hook, delivery).await, Err(HookRefusal::KeyWanted));
-    assert!(hooks().read(&hook, RawDelivery { by_key: true, ..delivery }).await.is_ok());
-    let signed = RawDelivery { by_key: true, ..delivery };
+    let signed = RawDelivery { head: DeliveryHead { by_key: true, ..head }, ..delivery };
+    assert!(hooks().read(&hook, signed).await.is_ok());
     let result = hooks().read(&declared("github"), signed).await;
     assert!(matches!(result, Err(HookRefusal::Unsigned(_))), "a key is no signature: {result:?}");
 }
