@@ -15,6 +15,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 
 use super::agents::{find_agent, handle_of};
@@ -54,10 +55,8 @@ pub(super) async fn list_hooks(
     State(app): SharedState,
     Query(_query): Query<PageQuery>,
 ) -> Result<Json<PageJson<HookJson>>, Problem> {
-    let mut items = Vec::new();
-    for hook in app.ports.hook_book.hooks().await? {
-        items.push(hook_json(&app, hook).await?);
-    }
+    let hooks = stream::iter(app.ports.hook_book.hooks().await?).map(|hook| hook_json(&app, hook));
+    let items = hooks.buffered(limits::HOOKS_LISTED_AT_ONCE).try_collect().await?;
     Ok(Json(PageJson { items, next: None }))
 }
 

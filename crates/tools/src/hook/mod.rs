@@ -5,56 +5,40 @@
 
 mod declare;
 mod reading;
+mod secrets;
 mod sign;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use agent::limits;
 use agent::port::{
     BoxFuture, Clock, DeclaredHook, DeliveryHead, HookKind, HookReading, HookRefusal, Hooks, RawDelivery,
 };
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use ring::hmac;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
-use tokio::sync::Mutex;
 
 pub use self::declare::HookDeclaration;
 pub use self::sign::SignatureScheme;
 
 use self::declare::{SECRET_HEADER, SecretNames, Verifier, scheme};
 use self::reading::Verified;
+use self::secrets::HookSecrets;
 use crate::secret::{SecretValue, Secrets};
 
 /// The hooks of a server, with their secrets.
 pub struct ServerHooks {
-    secrets: Arc<dyn Secrets>,
-    clock: Arc<dyn Clock>,
-    /// What was found of each secret, and when: strangers decide how often a hook is called. Held while one is asked for, so
-    /// that no crowd of deliveries asks for it.
-    opened: Mutex<HashMap<String, (u64, Option<SecretValue>)>>,
+    secrets: HookSecrets,
 }
 
 impl ServerHooks {
     /// Hooks with these secrets.
     pub fn new(secrets: Arc<dyn Secrets>, clock: Arc<dyn Clock>) -> Self {
-        Self { secrets, clock, opened: Mutex::default() }
-    }
-
-    async fn secret(&self, name: &str) -> Option<SecretValue> {
-        let mut opened = self.opened.lock().await;
-        let now = self.clock.monotonic_ms();
-        if let Some((at, known)) = opened.get(name)
-            && now.saturating_sub(*at) < limits::HOOK_SECRET_AGE_MS
-        {
-            return known.clone();
-        }
-        let found = self.secrets.secret(name).await;
-        opened.insert(name.to_owned(), (now, found.clone()));
-        found
+        Self { secrets: HookSecrets::new(secrets, clock) }
     }
 
     /// The secrets that can be used. The error is for the sender and names none.
@@ -63,12 +47,8 @@ impl ServerHooks {
         names: &SecretNames<'_>,
         make: impl Fn(&SecretValue) -> Result<T, String>,
     ) -> Result<Vec<T>, HookRefusal> {
-        let mut usable = Vec::new();
-        for name in names.all() {
-            if let Some(secret) = self.secret(name).await {
-                usable.extend(make(&secret).ok());
-            }
-        }
+        let found = join_all(names.all().iter().map(|name| self.secrets.find(name))).await;
+        let usable: Vec<T> = found.iter().flatten().filter_map(|secret| make(secret).ok()).collect();
         match usable.is_empty() {
             true => Err(HookRefusal::Unready(
                 "this hook has no secret to verify deliveries with, so it accepts none".to_owned(),
@@ -187,16 +167,14 @@ impl Hooks for ServerHooks {
     fn missing_secrets<'a>(&'a self, declaration: &'a Value) -> BoxFuture<'a, Vec<(String, String)>> {
         Box::pin(async move {
             let Ok(hook) = stored(declaration) else { return Vec::new() };
-            let mut missing = Vec::new();
-            for name in &hook.secrets {
-                let why = match (self.secret(name).await, scheme(hook.kind)) {
-                    (None, _) => Err("it is not set".to_owned()),
-                    (Some(secret), Some(scheme)) => scheme.key(&secret).map(drop),
-                    (Some(secret), None) => shared(&secret).map(drop),
-                };
-                missing.extend(why.err().map(|why| (name.clone(), why)));
-            }
-            missing
+            let found = join_all(hook.secrets.iter().map(|name| self.secrets.find_soon(name))).await;
+            let usable = |found: Result<Option<SecretValue>, String>| match (found?, scheme(hook.kind)) {
+                (None, _) => Err("it is not set".to_owned()),
+                (Some(secret), Some(scheme)) => scheme.key(&secret).map(drop),
+                (Some(secret), None) => shared(&secret).map(drop),
+            };
+            let missing = hook.secrets.iter().zip(found);
+            missing.filter_map(|(name, found)| Some((name.clone(), usable(found).err()?))).collect()
         })
     }
 

@@ -2,15 +2,19 @@
 //! Python packages `standardwebhooks` and `stripe`, `openssl dgst -sha256 -hmac`, and the documents of GitHub and Slack.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use agent::limits;
-use agent::port::{DeliveryHead, DeliveryId, HookEvent, HookReading, HookRefusal, Hooks as _, RawDelivery};
+use agent::port::{
+    BoxFuture, DeliveryHead, DeliveryId, HookEvent, HookReading, HookRefusal, Hooks as _, RawDelivery,
+};
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use scenario::clock::SimClock;
 use serde_json::{Value, json};
 use tools::hook::{ServerHooks, SignatureScheme};
-use tools::secret::SecretValue;
+use tools::secret::{SecretValue, Secrets};
 
 const BODY: &str = r#"{"id":"evt_1","type":"invoice.paid","event_id":"Ev1","text":"hé"}"#;
 const SIGNED_AT: i64 = 1_700_000_000;
@@ -251,6 +255,48 @@ async fn a_hook_without_a_usable_secret_accepts_nothing_and_says_why_to_its_oper
         let Err(HookRefusal::Unready(text)) = result else { panic!("{result:?}") };
         assert!(!text.contains(secret), "{text}");
     }
+}
+
+/// Never finds the secret `slow`, and counts how often each is asked for.
+#[derive(Default)]
+struct SlowSecrets(Mutex<Vec<String>>);
+
+impl Secrets for SlowSecrets {
+    fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<SecretValue>> {
+        self.0.lock().unwrap().push(name.to_owned());
+        let found = secrets().get(name).cloned();
+        Box::pin(async move { if name == "slow" { std::future::pending().await } else { found } })
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_does_not_come_holds_back_only_the_hooks_that_want_it() {
+    let (clock, asked) = (SimClock::new(Timestamp::UNIX_EPOCH), Arc::new(SlowSecrets::default()));
+    let hooks = Arc::new(ServerHooks::new(asked.clone(), Arc::new(clock.clone())));
+    let now = Timestamp::from_second(SIGNED_AT).unwrap();
+    let headers: Vec<_> = GITHUB.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let slow = json!({"kind": "github", "secrets": ["slow"]});
+    for _ in 0..2 {
+        // The first sender leaves, which ends no look-up that others wait for.
+        let waiting = hooks.admit(&slow, DeliveryHead { headers: &headers, now, by_key: false });
+        assert!(waiting.now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        let head = DeliveryHead { headers: &headers, now, by_key: false };
+        let (other, delivery) = (declared("github"), RawDelivery { head, body: BODY.as_bytes() });
+        let read = hooks.read(&other, delivery);
+        let read = tokio::time::timeout(Duration::from_secs(20), read).await.expect("it is not held back");
+        assert!(read.is_ok(), "{read:?}");
+    }
+    assert_eq!(*asked.0.lock().unwrap(), ["slow", "github"], "each is asked for once");
+    let listed = json!({"kind": "github", "secrets": ["slow", "github", "gone"]});
+    let missing = clock.run_until(hooks.missing_secrets(&listed)).await.unwrap();
+    let missing: Vec<_> = missing.iter().map(|(name, why)| (name.as_str(), why.as_str())).collect();
+    assert_eq!(missing, [("slow", "it was not found within 2 s"), ("gone", "it is not set")]);
+    clock.advance(Duration::from_millis(limits::HOOK_SECRET_AGE_MS));
+    hooks.admit(&declared("github"), DeliveryHead { headers: &headers, now, by_key: false }).await.unwrap();
+    assert_eq!(*asked.0.lock().unwrap(), ["slow", "github", "gone", "github"], "a changed one counts then");
 }
 
 #[tokio::test]
