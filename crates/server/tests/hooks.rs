@@ -82,7 +82,7 @@ async fn a_verified_delivery_is_one_event_from_outside_and_is_logged() {
     assert!(world.signals().is_empty());
     let log = log(&world, "ci").await;
     let outcomes: Vec<_> = log.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
-    assert_eq!(outcomes, ["refused", "duplicate", "duplicate", "duplicate", "accepted"]);
+    assert_eq!(outcomes, ["unverified", "duplicate", "duplicate", "duplicate", "accepted"]);
     assert!(log[0]["detail"].as_str().unwrap().starts_with("signature_invalid: "), "{log:?}");
     assert_eq!((&log[4]["delivery"], &log[4]["agents"]), (&json!("d-1"), &json!(["muhammad"])));
     assert_eq!(log[4]["event"], json!(event.id));
@@ -324,5 +324,42 @@ async fn strangers_cannot_fill_the_log_of_a_hook() {
     assert_eq!(log(&world, "ci").await.len(), 1);
     world.clock.advance(std::time::Duration::from_millis(limits::HOOK_REFUSED_LOG_MS));
     refused().await;
-    assert_eq!(log(&world, "ci").await.len(), 2);
+    let lines = log(&world, "ci").await;
+    assert_eq!(lines.len(), 2);
+    let detail = lines[0]["detail"].as_str().unwrap();
+    assert!(detail.ends_with("; 4 more since the last that is listed"), "{detail}");
+}
+
+#[tokio::test]
+async fn strangers_hide_no_refusal_that_an_operator_needs_and_a_verified_one_has_its_id() {
+    let world = with_hook().await;
+    let stranger = async || world.send(delivery("ci", &[], "{}")).await.status;
+    assert_eq!(stranger().await, 401);
+    // The service itself, with a secret that was not changed with the hook's.
+    let forged = github("d-0", "{}").map(|_| Body::from("{\"x\":1}"));
+    assert_eq!(world.send(forged).await.code(), "signature_invalid");
+    let lines = log(&world, "ci").await;
+    let listed = lines.iter().any(|line| line["detail"].as_str().unwrap().starts_with("signature_invalid"));
+    assert!(listed, "beside the stranger's: {lines:?}");
+    assert_eq!(world.send(github("d-1", "{")).await.code(), "bad_delivery");
+    let hook =
+        json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"], "event": "{{ body.x }}"});
+    declare(&world, "ci", hook).await;
+    assert_eq!(world.send(github("d-2", "{}")).await.code(), "hook_template");
+    assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
+    assert_eq!(world.send(github("d-3", "{\"x\":1}")).await.code(), "agent_retired");
+    for _ in 0..limits::HOOK_LOG_MAX + 1 {
+        stranger().await;
+        world.clock.advance(std::time::Duration::from_millis(limits::HOOK_REFUSED_LOG_MS));
+    }
+    let lines = log(&world, "ci").await;
+    let refused: Vec<_> = lines.iter().filter(|line| line["outcome"] == "refused").collect();
+    let shown: Vec<_> = refused
+        .iter()
+        .map(|line| (line["delivery"].as_str().unwrap(), line["detail"].as_str().unwrap().split(':').next()))
+        .collect();
+    let expected =
+        [("d-3", Some("agent_retired")), ("d-2", Some("hook_template")), ("d-1", Some("bad_delivery"))];
+    assert_eq!(shown, expected);
+    assert_eq!(lines.len(), refused.len() + limits::HOOK_LOG_MAX);
 }

@@ -60,13 +60,16 @@ pub enum HookOutcome {
     Duplicate,
     /// It only asked whether the hook is there.
     Answered,
-    /// It was refused.
+    /// It was verified and refused.
     Refused,
+    /// It was refused before it was verified: anybody may have sent it.
+    Unverified,
 }
 
 impl HookOutcome {
     /// Every outcome, in declaration order. Stores keep the position: new ones come last.
-    pub const ALL: [Self; 4] = [Self::Accepted, Self::Duplicate, Self::Answered, Self::Refused];
+    pub const ALL: [Self; 5] =
+        [Self::Accepted, Self::Duplicate, Self::Answered, Self::Refused, Self::Unverified];
 
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
@@ -174,6 +177,16 @@ pub enum DeliveryId {
     None,
 }
 
+impl DeliveryId {
+    /// The name, whoever gave it.
+    pub fn name(self) -> Option<String> {
+        match self {
+            Self::OfService(name) | Self::OfSender(name) => Some(name),
+            Self::None => None,
+        }
+    }
+}
+
 /// What a hook's template makes of a verified delivery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookEvent {
@@ -192,6 +205,13 @@ pub enum HookReading {
     Event(HookEvent),
     /// It only asks whether the hook is there; the text that it wants back, if any.
     Question(Option<String>),
+    /// It is refused although it is verified.
+    Refused {
+        /// What names it, as far as that can be read.
+        delivery: Option<String>,
+        /// Why.
+        why: HookRefusal,
+    },
 }
 
 /// Why a delivery is refused. The texts are for its sender: they name no secret.
@@ -244,7 +264,7 @@ pub trait Hooks: Send + Sync {
         declaration: &'a Value,
         head: DeliveryHead<'a>,
     ) -> BoxFuture<'a, Result<(), HookRefusal>>;
-    /// Verifies a delivery, and reads it only then.
+    /// Verifies a delivery, and reads it only then. The error says why it is not verified.
     fn read<'a>(
         &'a self,
         declaration: &'a Value,

@@ -28,19 +28,37 @@ use crate::once::key_reused;
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson, PageJson, PageQuery};
 
-/// When a refused delivery of each hook was last written to its log.
+/// Deliveries of each hook that were refused before they were verified, by the code of the refusal.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<String, u64>>);
+pub(crate) struct Refusals(Mutex<HashMap<String, HashMap<&'static str, Unlisted>>>);
+
+#[derive(Debug)]
+struct Unlisted {
+    /// When one was last written to the log.
+    listed_at: u64,
+    /// How many were not since then.
+    count: u64,
+}
 
 impl Refusals {
-    /// Whether a refusal at this time is to be written.
-    fn is_due(&self, hook: &str, now: u64) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = last.get(hook).is_none_or(|at| now.saturating_sub(*at) >= limits::HOOK_REFUSED_LOG_MS);
-        if due {
-            last.insert(hook.to_owned(), now);
+    /// Whether a refusal at this time is to be written, and how many of its code were not since the last one.
+    fn listed(&self, hook: &str, code: Code, now: u64) -> Option<u64> {
+        let mut hooks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match hooks.entry(hook.to_owned()).or_default().entry(code.as_str()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Unlisted { listed_at: now, count: 0 });
+                Some(0)
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                if now.saturating_sub(known.listed_at) < limits::HOOK_REFUSED_LOG_MS {
+                    known.count += 1;
+                    return None;
+                }
+                known.listed_at = now;
+                Some(std::mem::take(&mut known.count))
+            }
         }
-        due
     }
 
     fn forget(&self, hook: &str) {
@@ -132,7 +150,8 @@ pub(super) async fn delete_hook(
     deleted.await.map(|()| WriteResponse::Removed)
 }
 
-/// Lists the last deliveries of a hook, newest first: the last 200 of each outcome, of refused ones at most one a second.
+/// Lists the last deliveries of a hook, newest first: the last 200 of each outcome, of those that nobody has verified at most one
+/// a second for each reason, with the number of those that are not listed.
 #[utoipa::path(get, path = "/v1/hooks/{hook}/deliveries", tag = "hooks",
     params(("hook" = String, Path, description = "Name of the hook."), PageQuery),
     responses((status = 200, description = "The deliveries, in one page.", body = PageJson<HookDeliveryJson>)))]
@@ -175,42 +194,56 @@ pub(super) async fn deliver(
     request: Request,
 ) -> Result<WriteResponse<HookAnswer>, Problem> {
     let hook = find(&app, &name).await?;
-    let name = hook.name.clone();
-    let taken = take(&app, hook, idempotency, request).await;
-    if let Err(problem) = &taken
-        && app.refusals.is_due(&name, app.ports.clock.monotonic_ms())
-    {
-        let detail = format!("{}: {}", problem.code().as_str(), problem.detail());
-        let detail = detail.chars().take(limits::HOOK_DETAIL_MAX_CHARS).collect();
-        note(&app, name, HookOutcome::Refused, Some(detail)).await;
+    match verified(&app, &hook, request).await {
+        Ok((_place, reading, raw)) => take(&app, hook, idempotency, reading, &raw).await,
+        Err(problem) => {
+            note_unverified(&app, hook.name, &problem).await;
+            Err(problem)
+        }
     }
-    taken
 }
 
-async fn take(
-    app: &Arc<AppState>,
-    hook: StoredHook,
-    idempotency: Idempotency,
+/// Waits for the rest of a delivery until it is verified, or has to make room for others.
+async fn verified(
+    app: &AppState,
+    hook: &StoredHook,
     request: Request,
-) -> Result<WriteResponse<HookAnswer>, Problem> {
+) -> Result<(DeliveryPlace, HookReading, Bytes), Problem> {
     let place = app.hook_pool.enter(&hook.name)?;
     let (reading, raw) = tokio::select! {
         biased;
         problem = place.ended() => Err(problem),
-        read = read_verified(app, &hook, request, &place) => read,
+        read = read_verified(app, hook, request, &place) => read,
     }?;
     place.verified()?;
-    match reading {
+    Ok((place, reading, raw))
+}
+
+/// Takes a verified delivery.
+async fn take(
+    app: &Arc<AppState>,
+    hook: StoredHook,
+    idempotency: Idempotency,
+    reading: HookReading,
+    raw: &Bytes,
+) -> Result<WriteResponse<HookAnswer>, Problem> {
+    let name = hook.name.clone();
+    let (delivery, taken) = match reading {
         HookReading::Question(challenge) => {
-            note(app, hook.name, HookOutcome::Answered, None).await;
+            note(app, name, HookOutcome::Answered, None, None).await;
             let outcome = HookOutcome::Answered.as_str().to_owned();
-            Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }))
+            return Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }));
         }
+        HookReading::Refused { delivery, why } => (delivery, Err(problem(&why))),
         HookReading::Event(event) => {
-            let new = new_delivery(app, hook, event, &idempotency, &raw);
-            accept(Arc::clone(app), new).await
+            let new = new_delivery(app, hook, event, &idempotency, raw);
+            (new.delivery.clone(), accept(Arc::clone(app), new).await)
         }
+    };
+    if let Err(problem) = &taken {
+        note(app, name, HookOutcome::Refused, delivery, Some(reason(problem))).await;
     }
+    taken
 }
 
 /// What a delivery says, and its body, which is waited for only if its head may be one of this hook's.
@@ -310,10 +343,33 @@ async fn accept(app: Arc<AppState>, new: NewHookDelivery) -> Result<WriteRespons
     .await
 }
 
+/// Adds a refusal to the log that strangers can cause. What they send hides no refusal of another code.
+async fn note_unverified(app: &AppState, hook: String, problem: &Problem) {
+    let unlisted = app.refusals.listed(&hook, problem.code(), app.ports.clock.monotonic_ms());
+    let detail = match unlisted {
+        None => return,
+        Some(0) => reason(problem),
+        Some(count) => format!("{}; {count} more since the last that is listed", reason(problem)),
+    };
+    note(app, hook, HookOutcome::Unverified, None, Some(detail)).await;
+}
+
+/// Why a delivery was refused, as the log has it.
+fn reason(problem: &Problem) -> String {
+    let reason = format!("{}: {}", problem.code().as_str(), problem.detail());
+    reason.chars().take(limits::HOOK_DETAIL_MAX_CHARS).collect()
+}
+
 /// Adds a delivery without events to the log. Its answer does not depend on that.
-async fn note(app: &AppState, hook: String, outcome: HookOutcome, detail: Option<String>) {
+async fn note(
+    app: &AppState,
+    hook: String,
+    outcome: HookOutcome,
+    delivery: Option<String>,
+    detail: Option<String>,
+) {
     let at = app.ports.clock.now();
-    let line = HookDelivery { at, delivery: None, outcome, detail, event: None, agents: Vec::new() };
+    let line = HookDelivery { at, delivery, outcome, detail, event: None, agents: Vec::new() };
     if let Err(error) = app.ports.hook_book.note_delivery(hook, line).await {
         tracing::debug!(%error, "a delivery was not written to the log of its hook");
     }

@@ -137,6 +137,7 @@ pub fn signed_headers(
         None if kind == HookKind::Key => vec![named(key)],
         None => {
             let header = header.unwrap_or(SECRET_HEADER);
+            declare::check_secret_header(header)?;
             vec![named((header, secret()?.reveal().to_owned())), named(key)]
         }
     })
@@ -201,7 +202,7 @@ impl Hooks for ServerHooks {
             let verifier = hook.verifier().map_err(HookRefusal::Unready)?;
             let body_type = reading::body_type(hook.kind, &delivery.head)?;
             let verified = self.opened(verifier).await?.verify(delivery)?;
-            reading::read(&hook, body_type, &verified)
+            Ok(reading::read(&hook, body_type, &verified))
         })
     }
 }

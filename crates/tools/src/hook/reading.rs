@@ -52,23 +52,45 @@ pub(super) fn body_type(kind: HookKind, head: &DeliveryHead<'_>) -> Result<BodyT
 }
 
 /// Reads a verified delivery.
-pub(super) fn read(
-    hook: &HookDeclaration,
-    body_type: BodyType,
-    verified: &Verified<'_>,
-) -> Result<HookReading, HookRefusal> {
-    let Verified { delivery, secret_header } = verified;
-    let body = std::str::from_utf8(delivery.body).map_err(|_| unreadable("the body is not UTF-8"))?;
-    let body = match body_type {
-        BodyType::Json => {
-            bounded_json(body).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))?
-        }
-        BodyType::Form => form(body)?,
+pub(super) fn read(hook: &HookDeclaration, body_type: BodyType, verified: &Verified<'_>) -> HookReading {
+    let delivery = &verified.delivery;
+    let refused =
+        |id: Option<DeliveryId>, why| HookReading::Refused { delivery: id.and_then(DeliveryId::name), why };
+    let body = match read_body(body_type, delivery.body) {
+        Ok(body) => body,
+        // Its head may name it.
+        Err(why) => return refused(delivery_id(hook.kind, &Value::Null, delivery).ok(), why),
     };
     if is_question(hook.kind, &body, delivery) {
-        return Ok(HookReading::Question(body["challenge"].as_str().map(str::to_owned)));
+        return HookReading::Question(body["challenge"].as_str().map(str::to_owned));
     }
-    let id = delivery_id(hook.kind, &body, delivery)?;
+    let id = match delivery_id(hook.kind, &body, delivery) {
+        Ok(id) => id,
+        Err(why) => return refused(None, why),
+    };
+    match mapped(hook, body, verified) {
+        Ok((payload, urgent)) => HookReading::Event(HookEvent { delivery: id, payload, urgent }),
+        Err(why) => refused(Some(id), why),
+    }
+}
+
+fn read_body(body_type: BodyType, body: &[u8]) -> Result<Value, HookRefusal> {
+    let body = std::str::from_utf8(body).map_err(|_| unreadable("the body is not UTF-8"))?;
+    match body_type {
+        BodyType::Json => {
+            bounded_json(body).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))
+        }
+        BodyType::Form => form(body),
+    }
+}
+
+/// What the hook's templates make of a delivery.
+fn mapped(
+    hook: &HookDeclaration,
+    body: Value,
+    verified: &Verified<'_>,
+) -> Result<(Value, bool), HookRefusal> {
+    let Verified { delivery, secret_header } = verified;
     let is_seen = |name: &str| !HIDDEN.contains(&name) && Some(name) != secret_header.as_deref();
     let headers = delivery.head.headers.iter().filter(|(name, _)| is_seen(name));
     let headers: Map<String, Value> = headers.map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -78,7 +100,7 @@ pub(super) fn read(
         let most = limits::PAYLOAD_MAX_BYTES;
         return Err(unmapped(&format!("its event has {size} bytes, and at most {most} are accepted")));
     }
-    Ok(HookReading::Event(HookEvent { delivery: id, payload, urgent }))
+    Ok((payload, urgent))
 }
 
 /// The event's payload, and whether it is urgent.

@@ -87,7 +87,7 @@ async fn send(
 fn event(reading: HookReading) -> HookEvent {
     match reading {
         HookReading::Event(event) => event,
-        HookReading::Question(asked) => panic!("{asked:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -106,7 +106,10 @@ async fn what_other_programs_sign_is_verified_and_becomes_an_event() {
     let hook = json!({"kind": "github", "secrets": ["github_docs"]});
     let header = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     let refused = send(&hook, &with(GITHUB, "x-hub-signature-256", header), b"Hello, World!", 0).await;
-    assert!(matches!(refused, Err(HookRefusal::Unreadable(_))), "it is verified, and no JSON: {refused:?}");
+    let Ok(HookReading::Refused { delivery, why: HookRefusal::Unreadable(_) }) = refused else {
+        panic!("it is verified, and no JSON: {refused:?}")
+    };
+    assert_eq!(delivery.as_deref(), Some("gh-1"));
     let form = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
     let hook = json!({"kind": "slack", "secrets": ["slack_docs"], "event": "{{ body.command }}"});
     let headers = [
@@ -366,7 +369,9 @@ async fn what_is_verified_and_cannot_be_read_is_refused() {
         let headers: Vec<_> =
             [JSON].into_iter().chain(headers.iter().map(|(n, v)| (*n, v.as_str()))).collect();
         let result = send(&declared("stripe"), &headers, body.as_bytes(), SIGNED_AT).await;
-        let Err(HookRefusal::Unreadable(why)) = result else { panic!("{body}: {result:?}") };
+        let Ok(HookReading::Refused { delivery: None, why: HookRefusal::Unreadable(why) }) = result else {
+            panic!("{body}: {result:?}")
+        };
         assert!(why.contains(words), "{body}: {why}");
     }
     for kind in ["text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data"] {
@@ -403,7 +408,10 @@ async fn templates_make_the_event_and_rules_make_it_urgent() {
     }
     for absent in ["{{ body.none }}", "x {{ body.none }}", "{{ body.none.at.all }}"] {
         let result = made(absent, None).await;
-        assert!(matches!(result, Err(HookRefusal::Unmapped(_))), "{absent}: {result:?}");
+        let Ok(HookReading::Refused { delivery, why: HookRefusal::Unmapped(_) }) = result else {
+            panic!("{absent}: {result:?}")
+        };
+        assert_eq!(delivery.as_deref(), Some("gh-1"), "{absent}");
     }
 }
 
@@ -419,6 +427,17 @@ fn a_mistake_in_a_declaration_is_found_before_any_delivery() {
         (json!({"kind": "github", "secrets": ["a", "b", "c", "d", "e"]}), "at most 4"),
         (json!({"kind": "github", "secrets": ["a"], "header": "x-a"}), "shared_secret"),
         (json!({"kind": "shared_secret", "secrets": ["a"], "header": "x a"}), "name of a header"),
+        (json!({"kind": "shared_secret", "secrets": ["a"], "header": "Host"}), "`host` has a meaning"),
+        (json!({"kind": "shared_secret", "secrets": ["a"], "header": "te"}), "`te` has a meaning"),
+        (json!({"kind": "shared_secret", "secrets": ["a"], "header": "origin"}), "`origin` has a meaning"),
+        (
+            json!({"kind": "shared_secret", "secrets": ["a"], "header": "idempotency-key"}),
+            "meaning of its own",
+        ),
+        (
+            json!({"kind": "shared_secret", "secrets": ["a"], "header": "X-Forwarded-For"}),
+            "meaning of its own",
+        ),
         (json!({"kind": "github", "secrets": ["a"], "event": "{{ bdy }}"}), "did you mean `body`?"),
         (json!({"kind": "github", "secrets": ["a"], "event": "{{ secret('a') }}"}), "no secrets"),
         (json!({"kind": "github", "secrets": ["a"], "event": " "}), "wanted a template"),
@@ -429,4 +448,16 @@ fn a_mistake_in_a_declaration_is_found_before_any_delivery() {
         let wrong = hooks().check(&hook).unwrap_err().join("\n");
         assert!(wrong.contains(words), "{hook}: wanted `{words}` in {wrong}");
     }
+}
+
+#[test]
+fn no_secret_is_put_into_a_header_that_servers_show() {
+    let secret = SecretValue::new("canary-0815");
+    let signed = |header| {
+        let kind = agent::port::HookKind::SharedSecret;
+        tools::hook::signed_headers(kind, Some(header), Some(&secret), "1", Timestamp::UNIX_EPOCH, b"{}")
+    };
+    assert_eq!(signed("x-token").unwrap()[0], ("x-token".to_owned(), "canary-0815".to_owned()));
+    let why = signed("host").unwrap_err();
+    assert!(why.contains("`host`") && !why.contains("canary"), "{why}");
 }
