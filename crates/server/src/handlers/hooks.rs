@@ -100,7 +100,7 @@ pub(super) async fn put_hook(
     body: Body<NewHookJson>,
 ) -> Result<Json<HookJson>, Problem> {
     let name = agent::entity::handle(&name)?;
-    let bad = |why: String| Problem::new(Code::BadHook, why);
+    let bad = |why: String| Problem::explained(Code::BadHook, &why);
     let NewHookJson { kind, secrets, header, agents: names, event, urgent } = body.value;
     let mut declaration = json!({"kind": kind, "secrets": secrets});
     for (key, value) in [("header", header), ("event", event), ("urgent", urgent)] {
