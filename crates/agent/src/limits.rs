@@ -432,7 +432,7 @@ pub const STREAMS_PER_KEY: usize = 1_024;
 pub const STREAMS_MAX: usize = 3 * STREAMS_PER_KEY;
 /// Bodies of the requests in flight of one API key.
 pub const BODIES_PER_KEY_BYTES: usize = 16 * 1024 * 1024;
-/// Bodies of all requests in flight.
+/// Bodies of all requests in flight that need a key.
 pub const BODIES_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The part of it that only administrators may use.
 pub const BODIES_RESERVED_BYTES: usize = 16 * 1024 * 1024;

@@ -88,6 +88,18 @@ impl Failure {
                 self.hint("`viv keys list` lists the keys with their ids")
             }
             (_, Exit::Usage) => self.hint(format!("`{path} --help` explains it")),
+            (_, Exit::NotFound) if self.message.starts_with("no hook ") => {
+                self.hint("`viv hooks` lists all hooks")
+            }
+            (_, Exit::NotFound) if self.message.starts_with("no target ") => {
+                self.hint("`viv targets` lists all targets")
+            }
+            ("viv hooks send", Exit::Refused) => self.hint(
+                "`viv hooks show NAME` shows what the hook wants, `viv hooks log NAME` what it refused",
+            ),
+            (of, Exit::Refused) if of.starts_with("viv hooks") || of.starts_with("viv targets") => {
+                self.hint(format!("`{path} --help` explains it"))
+            }
             _ if self.code == "bad_value" => self.hint(format!("`{path} --help` explains it")),
             _ => self,
         }
@@ -298,6 +310,25 @@ mod tests {
         ] {
             let hint = hint(&format!("viv {line}"));
             assert!(hint.contains(help), "{line}: {hint}");
+        }
+    }
+
+    #[test]
+    fn a_refused_hook_or_target_gets_a_hint_about_these() {
+        let hint = |line: &str, exit, code, message: &str| {
+            let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            Failure::new(exit, code, message).of_command(&line).advice().to_owned()
+        };
+        for (line, exit, message, words) in [
+            ("viv hooks add ci --kind github", Exit::Refused, "no", "`viv hooks add --help`"),
+            ("viv hooks send ci", Exit::Refused, "no", "`viv hooks show NAME`"),
+            ("viv hooks rm ci", Exit::NotFound, "no hook is called `ci`", "`viv hooks` lists"),
+            ("viv targets add a b --space c", Exit::Refused, "no", "`viv targets add --help`"),
+            ("viv targets rm a", Exit::NotFound, "no target is called `a`", "`viv targets` lists"),
+            ("viv hooks add ci --to bob", Exit::NotFound, "no agent is called `bob`", "`viv agents`"),
+        ] {
+            let hint = hint(line, exit, "bad", message);
+            assert!(hint.contains(words), "{line}: {hint}");
         }
     }
 

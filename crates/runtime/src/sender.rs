@@ -7,9 +7,9 @@ use std::time::Duration;
 use agent::limits;
 use agent::news::{after_failure, with_link};
 use agent::port::{AfterFailure, SendFailure, StoreError, StoredTarget, TargetDelivery};
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -36,57 +36,81 @@ impl Sender {
     }
 }
 
-/// An attempt, and the target that it belongs to.
-type Attempt = BoxFuture<'static, (String, Result<(), StoreError>)>;
+/// How an attempt ended: its target, whether that had failed before, and whether the result was written.
+type Ended = (String, bool, Result<(), StoreError>);
+
+/// The attempts that are being made.
+#[derive(Default)]
+struct Attempts {
+    running: FuturesUnordered<BoxFuture<'static, Ended>>,
+    /// Targets with an attempt.
+    busy: HashSet<String>,
+    /// Those of them whose last attempt failed.
+    failing: usize,
+}
 
 async fn run(ports: Ports, stopping: CancellationToken) {
-    let mut attempts: FuturesUnordered<Attempt> = FuturesUnordered::new();
-    let mut busy: HashSet<String> = HashSet::new();
+    let mut attempts = Attempts::default();
     loop {
-        if let Err(error) = begin(&ports, &mut attempts, &mut busy).await {
-            tracing::debug!(%error, "what is due for targets cannot be read now");
-        }
-        let tick = ports.clock.sleep(Duration::from_millis(limits::TARGET_TICK_MS));
+        let wait = match attempts.begin(&ports).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                tracing::debug!(%error, "what is due for targets cannot be read now");
+                Duration::from_millis(limits::TARGET_TICK_MS)
+            }
+        };
+        let committed = async {
+            // A busy store commits all the time.
+            ports.clock.sleep(Duration::from_millis(limits::TARGET_TICK_MS)).await;
+            ports.target_book.committed().await;
+        };
         tokio::select! {
             biased;
             () = stopping.cancelled() => return,
-            Some((target, written)) = attempts.next() => {
-                busy.remove(&target);
-                // The delivery stays as it was, and is tried again.
-                if let Err(error) = written {
-                    tracing::debug!(%error, "the result of a delivery was not written");
+            Some(ended) = attempts.running.next() => {
+                attempts.end(ended);
+                // Many end at once when many do not answer.
+                while let Some(Some(ended)) = attempts.running.next().now_or_never() {
+                    attempts.end(ended);
                 }
             }
-            () = tick => {}
+            () = committed => {}
+            () = ports.clock.sleep(wait) => {}
         }
     }
 }
 
-/// Begins an attempt for each target that is due and has none, as many as may be made at once.
-async fn begin(
-    ports: &Ports,
-    attempts: &mut FuturesUnordered<Attempt>,
-    busy: &mut HashSet<String>,
-) -> Result<(), StoreError> {
-    let most = limits::TARGETS_AT_ONCE;
-    if busy.len() >= most {
-        return Ok(());
+impl Attempts {
+    /// Begins an attempt for each target that is due and has none. Those that failed have a few places among themselves:
+    /// many that do not answer hold nothing that one that answers needs. Returns how long nothing else is due.
+    async fn begin(&mut self, ports: &Ports) -> Result<Duration, StoreError> {
+        let now = ports.clock.now();
+        // Those with an attempt are due, too, until its result is written.
+        let due = ports.target_book.deliveries_due(now, limits::TARGETS_MAX + self.busy.len()).await?;
+        for (target, delivery) in due {
+            let failed = delivery.attempts > 0;
+            let has_place = !failed || self.failing < limits::TARGETS_FAILING_AT_ONCE;
+            if has_place && self.busy.insert(target.name.clone()) {
+                self.failing += usize::from(failed);
+                self.running.push(Box::pin(attempt(ports.clone(), target, delivery)));
+            }
+        }
+        let next = ports.target_book.next_delivery_at(now).await?;
+        let until = next.map_or(u64::MAX, |at| at.duration_since(now).as_millis().max(0) as u64);
+        Ok(Duration::from_millis(until.min(limits::TARGET_LOOK_MS)))
     }
-    // Those with an attempt are due, too, until its result is written.
-    let due = ports.target_book.deliveries_due(ports.clock.now(), most + busy.len()).await?;
-    for (target, delivery) in due {
-        if busy.len() < most && busy.insert(target.name.clone()) {
-            attempts.push(Box::pin(attempt(ports.clone(), target, delivery)));
+
+    fn end(&mut self, (target, failed, written): Ended) {
+        self.busy.remove(&target);
+        self.failing -= usize::from(failed);
+        // The delivery stays as it was, and is tried again.
+        if let Err(error) = written {
+            tracing::debug!(%error, "the result of a delivery was not written");
         }
     }
-    Ok(())
 }
 
-async fn attempt(
-    ports: Ports,
-    target: StoredTarget,
-    mut delivery: TargetDelivery,
-) -> (String, Result<(), StoreError>) {
+async fn attempt(ports: Ports, target: StoredTarget, mut delivery: TargetDelivery) -> Ended {
     let name = target.name.clone();
     if let Some(links) = &ports.links
         && let Some(body) = with_link(&delivery.body, |call, hash, end| links.link(call, hash, end))
@@ -112,5 +136,5 @@ async fn attempt(
             ports.target_book.delivery_failed(delivery.id, why, then).await
         }
     };
-    (name, written)
+    (name, delivery.attempts > 0, written)
 }

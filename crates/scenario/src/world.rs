@@ -13,8 +13,9 @@ use agent::event::{Event, EventState};
 use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::IdleReason;
 use agent::port::{
-    Accept, Accepted, AgentCard, ApprovalFilter, Clock, HookAccepted, HookReading, MessageFilter, NewAgent,
-    NewHookDelivery, NewHuman, NewSpace, PageRequest, RawDelivery, Reader, Registry, RunFilter,
+    Accept, Accepted, AgentCard, ApprovalFilter, Clock, DeliveryHead, HookAccepted, HookReading,
+    MessageFilter, NewAgent, NewHookDelivery, NewHuman, NewSpace, PageRequest, RawDelivery, Reader, Registry,
+    RunFilter,
 };
 use agent::space::{Message, NewMessage};
 use runtime::{Keeper, Ports};
@@ -184,11 +185,13 @@ impl World {
         let mut headers = vec![named("content-type", "application/json")];
         headers.extend(id.map(|id| named("idempotency-key", id)));
         let (body, now) = (body.to_string(), clock.now());
-        let delivery = RawDelivery { headers: &headers, body: body.as_bytes(), now, by_key: true };
+        let head = DeliveryHead { headers: &headers, now, by_key: true };
+        let delivery = RawDelivery { head, body: body.as_bytes() };
         let refused = |why: &dyn std::fmt::Display| stopped(format!("the delivery is refused: {why}"));
         let event = match hooks.read(&found.declaration, delivery).await.map_err(|why| refused(&why))? {
             HookReading::Event(event) => event,
             HookReading::Question(_) => return Err(refused(&"it only asks whether the hook is there")),
+            HookReading::Refused { why, .. } => return Err(refused(&why)),
         };
         let new = NewHookDelivery::of(found, event, EventId(ids.uuid().to_string()), None, now);
         let event = new.event.id.clone();

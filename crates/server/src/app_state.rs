@@ -8,6 +8,7 @@ use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
 use crate::handlers::hooks::Refusals;
+use crate::hook_pool::HookPool;
 use crate::key_cache::KeyCache;
 use crate::once::Running;
 use crate::quota::Quotas;
@@ -55,6 +56,7 @@ pub(crate) struct AppState {
     pub(crate) keys: KeyCache,
     pub(crate) running: Running,
     pub(crate) refusals: Refusals,
+    pub(crate) hook_pool: Arc<HookPool>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) reads: Arc<Reads>,
     pub(crate) relays: Arc<Relays>,
@@ -73,6 +75,7 @@ impl AppState {
             keys: KeyCache::default(),
             running: Running::default(),
             refusals: Refusals::default(),
+            hook_pool: Arc::default(),
             quotas: Arc::default(),
             reads: Arc::default(),
             relays: Arc::default(),

@@ -124,20 +124,35 @@ impl BodyRead {
     }
 }
 
-/// Reads the body byte for byte.
+/// Reads the body of a request with a key.
 pub(crate) async fn read_body(request: Request, clock: &dyn Clock) -> Result<Bytes, Problem> {
-    let timeout = clock.sleep(Duration::from_millis(limits::BODY_MS));
+    let in_flight = request.extensions().get::<Arc<InFlight>>().cloned();
+    let count = |bytes| in_flight.as_ref().map_or(Ok(()), |in_flight| in_flight.add(bytes));
+    read_counted(request, clock, limits::BODY_MS, count).await
+}
+
+/// Reads the body byte for byte. `count` gets the size of each piece, and may refuse it.
+pub(crate) async fn read_counted(
+    request: Request,
+    clock: &dyn Clock,
+    within_ms: u64,
+    count: impl Fn(usize) -> Result<(), Problem>,
+) -> Result<Bytes, Problem> {
+    let timeout = clock.sleep(Duration::from_millis(within_ms));
     tokio::select! {
         biased;
-        read = read_body_to_end(request) => read,
+        read = read_body_to_end(request, count) => read,
         () = timeout => {
-            let seconds = limits::BODY_MS / 1_000;
+            let seconds = within_ms / 1_000;
             Err(Problem::new(Code::BodySlow, format!("the body did not arrive within {seconds} s")))
         }
     }
 }
 
-async fn read_body_to_end(request: Request) -> Result<Bytes, Problem> {
+async fn read_body_to_end(
+    request: Request,
+    count: impl Fn(usize) -> Result<(), Problem>,
+) -> Result<Bytes, Problem> {
     let too_large = || {
         let detail = format!("the body is larger than {} bytes", limits::BODY_MAX_BYTES);
         Problem::new(Code::BodyTooLarge, detail)
@@ -147,7 +162,6 @@ async fn read_body_to_end(request: Request) -> Result<Bytes, Problem> {
     {
         return Err(too_large());
     }
-    let in_flight = request.extensions().get::<Arc<InFlight>>().cloned();
     let done = request.extensions().get::<BodyRead>().cloned();
     let mut pieces = request.into_body().into_data_stream();
     let mut body = BytesMut::new();
@@ -157,9 +171,7 @@ async fn read_body_to_end(request: Request) -> Result<Bytes, Problem> {
             return Err(too_large());
         }
         // Counted as it arrives: what a client only announces costs nothing.
-        if let Some(in_flight) = &in_flight {
-            in_flight.add(piece.len())?;
-        }
+        count(piece.len())?;
         body.extend_from_slice(&piece);
     }
     if let Some(done) = done {

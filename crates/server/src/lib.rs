@@ -17,6 +17,7 @@ mod extract;
 pub mod frames;
 mod gate;
 mod handlers;
+mod hook_pool;
 mod json;
 mod key_cache;
 pub mod keys;

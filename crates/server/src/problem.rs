@@ -180,7 +180,7 @@ codes! {
     NoSuchTool = "no_such_tool", 422;
     /// The agent's inbox is full.
     InboxFull = "inbox_full", 429;
-    /// The key has too many requests in flight.
+    /// Too many requests of the key, or deliveries to hooks, are in flight.
     TooManyRequests = "too_many_requests", 429;
     /// Too many streams are open.
     TooManyStreams = "too_many_streams", 429;
@@ -285,6 +285,14 @@ impl Problem {
     /// An error with its reason.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), hint: None }
+    }
+
+    /// An error with its reason, whose last line may be the advice: `hint: …`.
+    pub(crate) fn explained(code: Code, text: &str) -> Self {
+        match text.split_once("\nhint: ") {
+            Some((detail, hint)) if !hint.contains('\n') => Self::new(code, detail).hint(hint),
+            _ => Self::new(code, text),
+        }
     }
 
     /// Adds advice on what to do.
@@ -506,6 +514,18 @@ mod tests {
             assert!((400..600).contains(&code.status()), "{text}");
             assert!(code.title().ends_with('.'), "{text}");
             assert!(Code::ALL.iter().skip(i + 1).all(|other| other.as_str() != text), "{text} twice");
+        }
+    }
+
+    #[test]
+    fn advice_at_the_end_of_a_reason_is_the_hint() {
+        let read = |text| {
+            let problem = Problem::explained(Code::BadHook, text);
+            (problem.detail, problem.hint)
+        };
+        assert_eq!(read("no\nhint: do"), ("no".to_owned(), Some("do".to_owned())));
+        for several in ["no", "no\nhint: do\nnor this\nhint: that"] {
+            assert_eq!(read(several), (several.to_owned(), None));
         }
     }
 

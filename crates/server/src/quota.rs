@@ -65,11 +65,6 @@ impl Quotas {
         self.begin(caller.credential.id, caller.is_operator(), "key")
     }
 
-    /// Begins a delivery to a hook, which counts as a key of its own.
-    pub(crate) fn delivery(self: &Arc<Self>, hook: &str) -> Result<InFlight, Problem> {
-        self.begin(CredentialId(hashed_uuid(&["hook", hook])), false, "hook")
-    }
-
     /// Begins an answer by link, which counts as a key of its call.
     pub(crate) fn by_link(self: &Arc<Self>, call: &str) -> Result<InFlight, Problem> {
         self.begin(CredentialId(hashed_uuid(&["link", call])), false, "link")
@@ -226,20 +221,6 @@ mod tests {
         drop((requests, streams));
         let usage = quotas.lock();
         assert!(usage.keys.is_empty() && usage.bytes == 0 && usage.others == Held::default());
-    }
-
-    #[test]
-    fn the_deliveries_of_a_hook_have_limits_of_their_own() {
-        let quotas = Arc::<Quotas>::default();
-        let deliveries: Vec<_> =
-            (0..limits::REQUESTS_PER_KEY).map(|_| quotas.delivery("ci").unwrap()).collect();
-        let refused = quotas.delivery("ci").unwrap_err();
-        assert_eq!(refused.code(), Code::TooManyRequests);
-        assert!(refused.detail().contains("this hook has 256 requests"), "{refused:?}");
-        assert_eq!((code(quotas.delivery("shop")), code(quotas.request(&caller(1, false)))), (None, None));
-        drop(deliveries);
-        assert_eq!(code(quotas.delivery("ci")), None);
-        assert!(quotas.lock().keys.is_empty());
     }
 
     #[test]

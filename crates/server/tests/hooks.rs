@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use agent::event::{Channel, Principal, Trust};
 use agent::limits;
+use agent::port::Clock as _;
 use axum::body::Body;
 use axum::http::{Method, Request};
+use futures_util::StreamExt as _;
 use runtime::node::Signal;
 use serde_json::{Value, json};
 use tools::hook::SignatureScheme;
@@ -80,7 +82,7 @@ async fn a_verified_delivery_is_one_event_from_outside_and_is_logged() {
     assert!(world.signals().is_empty());
     let log = log(&world, "ci").await;
     let outcomes: Vec<_> = log.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
-    assert_eq!(outcomes, ["refused", "duplicate", "duplicate", "duplicate", "accepted"]);
+    assert_eq!(outcomes, ["unverified", "duplicate", "duplicate", "duplicate", "accepted"]);
     assert!(log[0]["detail"].as_str().unwrap().starts_with("signature_invalid: "), "{log:?}");
     assert_eq!((&log[4]["delivery"], &log[4]["agents"]), (&json!("d-1"), &json!(["muhammad"])));
     assert_eq!(log[4]["event"], json!(event.id));
@@ -109,7 +111,12 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
     for (what, request, status, code) in [
         ("no signature", delivery("ci", &[], "{}"), 401, "signature_missing"),
         ("another type", plain(github("d", "{}")), 415, "not_json"),
-        ("10 MB", delivery("ci", &[], large), 413, "body_too_large"),
+        (
+            "10 MB",
+            delivery("ci", &[("x-hub-signature-256", "sha256=00".into())], large),
+            413,
+            "body_too_large",
+        ),
         ("no JSON", github("d", "{"), 422, "bad_delivery"),
         ("no id", github(" ", "{}"), 422, "bad_delivery"),
         ("no secret set", delivery("shut", &[], "{}"), 503, "hook_unready"),
@@ -130,6 +137,87 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
     }
     assert_eq!(waiting(&world).await, []);
     assert_eq!(world.ask(Method::GET, "/v1/hooks/ci", "viv_wrong", None).await.code(), "key_invalid");
+}
+
+/// A body that begins and never ends.
+fn stalled(bytes: usize) -> Body {
+    let piece = Ok::<_, std::io::Error>(vec![b' '; bytes]);
+    Body::from_stream(futures_util::stream::iter([piece]).chain(futures_util::stream::pending()))
+}
+
+#[tokio::test]
+async fn no_body_is_waited_for_whose_head_shows_that_it_is_no_delivery() {
+    let world = with_hook().await;
+    for hook in [
+        json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]}),
+        json!({"kind": "key", "agents": ["muhammad"]}),
+        json!({"kind": "slack", "secrets": ["github"], "agents": ["muhammad"]}),
+    ] {
+        declare(&world, &hook["kind"].as_str().unwrap().replace('_', "-"), hook).await;
+    }
+    let slack = |at: &str| {
+        vec![("x-slack-request-timestamp", at.to_owned()), ("x-slack-signature", "v0=00".to_owned())]
+    };
+    for (hook, headers, code) in [
+        ("ci", vec![], "signature_missing"),
+        ("key", vec![], "key_missing"),
+        ("key", vec![("authorization", "Bearer viv_wrong".to_owned())], "key_invalid"),
+        ("shared-secret", vec![], "signature_missing"),
+        ("shared-secret", vec![("x-webhook-secret", "token-canarz".to_owned())], "signature_invalid"),
+        ("slack", slack("1700000000"), "signature_old"),
+        ("slack", slack("now"), "signature_missing"),
+    ] {
+        let answer = world.send(delivery(hook, &headers, stalled(1))).await;
+        assert_eq!((answer.status, answer.code()), (401, code), "{hook}: {answer:?}");
+        assert_eq!(answer.headers["connection"], "close", "{hook}: what it still sends is not read");
+    }
+}
+
+#[tokio::test]
+async fn stalled_deliveries_of_strangers_take_nothing_from_people_or_from_other_deliveries() {
+    let world = std::sync::Arc::new(with_hook().await);
+    let yours = world.your_key().await;
+    let hook = json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"]});
+    for name in ["shop", "other"] {
+        assert_eq!(declare(&world, name, hook.clone()).await.status, 200);
+    }
+    // Of these, nobody knows before their end that they are forged.
+    let forged = [("x-hub-signature-256", format!("sha256={}", "0".repeat(64)))];
+    let mut held = tokio::task::JoinSet::new();
+    for (hook, bytes, count) in
+        [("ci", limits::BODY_MAX_BYTES - 1, 40), ("shop", 5, limits::HOOK_DELIVERIES_MAX)]
+    {
+        for _ in 0..count {
+            let (world, request) = (std::sync::Arc::clone(&world), delivery(hook, &forged, stalled(bytes)));
+            held.spawn(async move { world.open(request).await.status().as_u16() });
+        }
+    }
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let post = json!({"text": "hello"});
+    let posted = world.ask(Method::POST, "/v1/spaces/home/messages", &yours, Some(post)).await;
+    assert_eq!(posted.status, 201, "{posted:?}");
+    let large = format!("{{\"x\":\"{}\"}}", "y".repeat(limits::PAYLOAD_MAX_BYTES / 2));
+    for (hook, body) in [("ci", large.as_str()), ("ci", "{}"), ("shop", "{}"), ("other", "{}")] {
+        let mut request = github(&format!("{hook}{}", body.len()), body);
+        *request.uri_mut() = format!("/v1/hooks/{hook}").parse().unwrap();
+        let answer = world.send(request).await;
+        assert_eq!(answer.status, 202, "{hook}: {answer:?}");
+    }
+    let all = async {
+        let mut codes = BTreeMap::new();
+        while let Some(answer) = held.join_next().await {
+            *codes.entry(answer.unwrap()).or_insert(0) += 1;
+        }
+        codes
+    };
+    let began = world.clock.monotonic_ms();
+    let codes = world.clock.run_until(all).await.unwrap();
+    let most = limits::HOOK_BODIES_MAX_BYTES / limits::BODY_MAX_BYTES;
+    assert!(codes[&429] >= 40 - most && codes[&408] > 200, "{codes:?}");
+    let took = world.clock.monotonic_ms() - began;
+    assert!(took <= limits::HOOK_BODY_MS, "{took} ms");
 }
 
 #[tokio::test]
@@ -236,5 +324,42 @@ async fn strangers_cannot_fill_the_log_of_a_hook() {
     assert_eq!(log(&world, "ci").await.len(), 1);
     world.clock.advance(std::time::Duration::from_millis(limits::HOOK_REFUSED_LOG_MS));
     refused().await;
-    assert_eq!(log(&world, "ci").await.len(), 2);
+    let lines = log(&world, "ci").await;
+    assert_eq!(lines.len(), 2);
+    let detail = lines[0]["detail"].as_str().unwrap();
+    assert!(detail.ends_with("; 4 more since the last that is listed"), "{detail}");
+}
+
+#[tokio::test]
+async fn strangers_hide_no_refusal_that_an_operator_needs_and_a_verified_one_has_its_id() {
+    let world = with_hook().await;
+    let stranger = async || world.send(delivery("ci", &[], "{}")).await.status;
+    assert_eq!(stranger().await, 401);
+    // The service itself, with a secret that was not changed with the hook's.
+    let forged = github("d-0", "{}").map(|_| Body::from("{\"x\":1}"));
+    assert_eq!(world.send(forged).await.code(), "signature_invalid");
+    let lines = log(&world, "ci").await;
+    let listed = lines.iter().any(|line| line["detail"].as_str().unwrap().starts_with("signature_invalid"));
+    assert!(listed, "beside the stranger's: {lines:?}");
+    assert_eq!(world.send(github("d-1", "{")).await.code(), "bad_delivery");
+    let hook =
+        json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"], "event": "{{ body.x }}"});
+    declare(&world, "ci", hook).await;
+    assert_eq!(world.send(github("d-2", "{}")).await.code(), "hook_template");
+    assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
+    assert_eq!(world.send(github("d-3", "{\"x\":1}")).await.code(), "agent_retired");
+    for _ in 0..limits::HOOK_LOG_MAX + 1 {
+        stranger().await;
+        world.clock.advance(std::time::Duration::from_millis(limits::HOOK_REFUSED_LOG_MS));
+    }
+    let lines = log(&world, "ci").await;
+    let refused: Vec<_> = lines.iter().filter(|line| line["outcome"] == "refused").collect();
+    let shown: Vec<_> = refused
+        .iter()
+        .map(|line| (line["delivery"].as_str().unwrap(), line["detail"].as_str().unwrap().split(':').next()))
+        .collect();
+    let expected =
+        [("d-3", Some("agent_retired")), ("d-2", Some("hook_template")), ("d-1", Some("bad_delivery"))];
+    assert_eq!(shown, expected);
+    assert_eq!(lines.len(), refused.len() + limits::HOOK_LOG_MAX);
 }

@@ -67,6 +67,8 @@ fn request(target: &StoredTarget) -> Result<Outgoing, String> {
         redirects: 0,
         ..TrafficLimits::default()
     };
+    let request =
+        request.allowed_by("if it may be told, add the target again, with `--allow` and its address");
     Ok(request.allow(AllowList::new(allow.collect::<Result<_, String>>()?)).limits(limits))
 }
 

@@ -12,8 +12,22 @@ pub const HOOK_TEMPLATE_MAX_BYTES: usize = 16 * 1024;
 pub const HOOK_WINDOW_MS: u64 = 5 * 60 * 1000;
 /// How long a secret of a hook is kept in memory: a changed one counts after that.
 pub const HOOK_SECRET_AGE_MS: u64 = 10_000;
+/// How long who only asks whether a secret is there waits for it.
+pub const HOOK_SECRET_WAIT_MS: u64 = 2_000;
+/// Hooks whose secrets are looked for at once, when all are listed.
+pub const HOOKS_LISTED_AT_ONCE: usize = 16;
 /// Signatures of one delivery that are looked at.
 pub const HOOK_SIGNATURES_MAX: usize = 16;
+/// Deliveries of one hook in flight.
+pub const HOOK_DELIVERIES_MAX: usize = 256;
+/// Deliveries of all hooks in flight.
+pub const HOOKS_DELIVERIES_MAX: usize = 512;
+/// Bodies of the deliveries of one hook in flight.
+pub const HOOK_BODIES_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Bodies of the deliveries of all hooks in flight.
+pub const HOOKS_BODIES_MAX_BYTES: usize = 32 * 1024 * 1024;
+/// Time to receive the body of a delivery, which nobody has verified.
+pub const HOOK_BODY_MS: u64 = 5_000;
 /// Deliveries of one hook that are listed, of each outcome.
 pub const HOOK_LOG_MAX: usize = 200;
 /// Least time between two refused deliveries of one hook that are listed: strangers can send any number.

@@ -10,10 +10,12 @@ pub const TARGET_ALLOW_MAX: usize = 16;
 pub const TARGET_QUEUE_MAX: usize = 10_000;
 /// Dead deliveries of one target that are kept; older ones are forgotten.
 pub const TARGET_DEAD_MAX: usize = 1_000;
-/// Targets that are sent to at once.
-pub const TARGETS_AT_ONCE: usize = 16;
-/// How often the node looks for deliveries that are due.
+/// Targets that are sent to at once although their last attempt failed. Others are sent to at once, each one delivery.
+pub const TARGETS_FAILING_AT_ONCE: usize = 16;
+/// Least time between two looks for deliveries that are due, where no attempt ended.
 pub const TARGET_TICK_MS: u64 = 1_000;
+/// Longest time between two looks.
+pub const TARGET_LOOK_MS: u64 = 30_000;
 /// Pause after the first failed attempt; it doubles each time.
 pub const TARGET_PAUSE_MS: u64 = 5_000;
 /// The longest of these pauses.

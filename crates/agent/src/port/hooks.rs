@@ -60,13 +60,16 @@ pub enum HookOutcome {
     Duplicate,
     /// It only asked whether the hook is there.
     Answered,
-    /// It was refused.
+    /// It was verified and refused.
     Refused,
+    /// It was refused before it was verified: anybody may have sent it.
+    Unverified,
 }
 
 impl HookOutcome {
     /// Every outcome, in declaration order. Stores keep the position: new ones come last.
-    pub const ALL: [Self; 4] = [Self::Accepted, Self::Duplicate, Self::Answered, Self::Refused];
+    pub const ALL: [Self; 5] =
+        [Self::Accepted, Self::Duplicate, Self::Answered, Self::Refused, Self::Unverified];
 
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
@@ -166,17 +169,24 @@ pub trait HookBook: Send + Sync {
     fn deliveries(&self, hook: String) -> BoxFuture<'_, Result<Vec<HookDelivery>, StoreError>>;
 }
 
-/// A delivery as it arrived.
+/// What arrives of a delivery before its body.
 #[derive(Clone, Copy)]
-pub struct RawDelivery<'a> {
+pub struct DeliveryHead<'a> {
     /// Names in lower case, and values.
     pub headers: &'a [(String, String)],
-    /// The body, byte for byte.
-    pub body: &'a [u8],
     /// When.
     pub now: Timestamp,
     /// Whether it came with a key of this server that may send events of this hook.
     pub by_key: bool,
+}
+
+/// A delivery as it arrived.
+#[derive(Clone, Copy)]
+pub struct RawDelivery<'a> {
+    /// All but its body.
+    pub head: DeliveryHead<'a>,
+    /// The body, byte for byte.
+    pub body: &'a [u8],
 }
 
 /// What names a delivery, so that it is accepted once.
@@ -188,6 +198,16 @@ pub enum DeliveryId {
     OfSender(String),
     /// Nothing: each delivery is a new one.
     None,
+}
+
+impl DeliveryId {
+    /// The name, whoever gave it.
+    pub fn name(self) -> Option<String> {
+        match self {
+            Self::OfService(name) | Self::OfSender(name) => Some(name),
+            Self::None => None,
+        }
+    }
 }
 
 /// What a hook's template makes of a verified delivery.
@@ -208,6 +228,13 @@ pub enum HookReading {
     Event(HookEvent),
     /// It only asks whether the hook is there; the text that it wants back, if any.
     Question(Option<String>),
+    /// It is refused although it is verified.
+    Refused {
+        /// What names it, as far as that can be read.
+        delivery: Option<String>,
+        /// Why.
+        why: HookRefusal,
+    },
 }
 
 /// Why a delivery is refused. The texts are for its sender: they name no secret.
@@ -254,7 +281,13 @@ pub trait Hooks: Send + Sync {
     fn check(&self, declaration: &Value) -> Result<DeclaredHook, Vec<String>>;
     /// Names of the hook's secrets that are not set, or cannot be used, each with the reason.
     fn missing_secrets<'a>(&'a self, declaration: &'a Value) -> BoxFuture<'a, Vec<(String, String)>>;
-    /// Verifies a delivery, and reads it only then.
+    /// Refuses what its head alone shows not to be a delivery of this hook, so that no body of it is waited for.
+    fn admit<'a>(
+        &'a self,
+        declaration: &'a Value,
+        head: DeliveryHead<'a>,
+    ) -> BoxFuture<'a, Result<(), HookRefusal>>;
+    /// Verifies a delivery, and reads it only then. The error says why it is not verified.
     fn read<'a>(
         &'a self,
         declaration: &'a Value,
@@ -275,12 +308,23 @@ impl Hooks for NoHooks {
         Box::pin(std::future::ready(Vec::new()))
     }
 
+    fn admit<'a>(
+        &'a self,
+        _declaration: &'a Value,
+        _head: DeliveryHead<'a>,
+    ) -> BoxFuture<'a, Result<(), HookRefusal>> {
+        Box::pin(std::future::ready(Err(no_hooks())))
+    }
+
     fn read<'a>(
         &'a self,
         _declaration: &'a Value,
         _delivery: RawDelivery<'a>,
     ) -> BoxFuture<'a, Result<HookReading, HookRefusal>> {
-        let refusal = HookRefusal::Unready("this server has no hooks".to_owned());
-        Box::pin(std::future::ready(Err(refusal)))
+        Box::pin(std::future::ready(Err(no_hooks())))
     }
+}
+
+fn no_hooks() -> HookRefusal {
+    HookRefusal::Unready("this server has no hooks".to_owned())
 }

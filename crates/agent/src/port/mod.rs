@@ -23,8 +23,8 @@ pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;
 pub use hooks::{
-    DeclaredHook, DeliveryId, HookAccepted, HookBook, HookDelivery, HookEvent, HookKind, HookOutcome,
-    HookReading, HookRefusal, Hooks, NewHookDelivery, NoHooks, RawDelivery, StoredHook,
+    DeclaredHook, DeliveryHead, DeliveryId, HookAccepted, HookBook, HookDelivery, HookEvent, HookKind,
+    HookOutcome, HookReading, HookRefusal, Hooks, NewHookDelivery, NoHooks, RawDelivery, StoredHook,
 };
 pub use lookup::{Lookup, Messages};
 pub use model::{

@@ -135,6 +135,10 @@ pub trait TargetBook: Send + Sync {
         now: Timestamp,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(StoredTarget, TargetDelivery)>, StoreError>>;
+    /// When the next target that is on has a delivery due, after `now`.
+    fn next_delivery_at(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>>;
+    /// Ends once something was committed since it last ended: deliveries may be due. For one listener.
+    fn committed(&self) -> BoxFuture<'_, ()>;
     /// The delivery has arrived: it is forgotten.
     fn delivery_arrived(&self, id: String) -> BoxFuture<'_, Result<(), StoreError>>;
     /// An attempt failed.

@@ -39,10 +39,13 @@ fn a_hook_is_declared_tried_and_listed_and_its_secret_is_only_where_secrets_are(
     }
     assert_eq!(add("door", "key", &["--event", "{{ body.text }}"]).code, 0);
     assert_eq!(run(dir, &["hooks", "send", "door"]).code, 0);
+    let host = add("host", "shared_secret", &["--secret", "shop", "--header", "host"]);
+    assert!(host.code == 3 && host.err.contains("`host` has a meaning of its own"), "{}", host.shown());
+    assert_eq!(host.err.matches("hint:").count(), 1, "{}", host.shown());
     let wrong = run(dir, &["hooks", "send", "shop", "{}"]);
     assert!(wrong.code == 3 && wrong.err.contains("`id` in the body"), "{}", wrong.shown());
     let log = run(dir, &["hooks", "log", "shop"]);
-    assert!(log.out.contains("bad_delivery") && log.out.contains("duplicate"), "{}", log.out);
+    assert!(log.out.contains("bad_delivery") && log.out.contains("refused"), "{}", log.out);
 
     let backup = dir.join("copy.db");
     assert_eq!(run(dir, &["backup", backup.to_str().unwrap()]).code, 0);

@@ -189,19 +189,22 @@ async fn after_a_restart_an_attempt_is_made_again_and_order_is_kept() {
 }
 
 #[tokio::test]
-async fn slow_targets_time_out_and_are_no_more_than_so_many_at_once() {
-    let names: Vec<String> = (0..=limits::TARGETS_AT_ONCE).map(|n| format!("t{n:02}")).collect();
+async fn two_hundred_silent_targets_hold_back_no_healthy_one() {
+    let names: Vec<String> = (0..200).map(|n| format!("silent{n:03}")).chain(["well".to_owned()]).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut told = Told::new(&names, |name| if name == "t16" { Answers::Well } else { Answers::Never }).await;
+    let mut told =
+        Told::new(&names, |name| if name == "well" { Answers::Well } else { Answers::Never }).await;
     let sender = Sender::start(told.ports.clone());
-    told.post().await;
-    told.pass(3).await;
-    assert_eq!(told.courier.made.lock().unwrap().len(), limits::TARGETS_AT_ONCE);
-    told.clock.pass(Duration::from_millis(limits::TARGET_MS)).await.unwrap();
-    assert_eq!(told.got("t16").0, ["1"]);
-    let state = told.state("t00").await;
-    assert!(state.why.unwrap().contains("did not answer within 15 s"));
-    assert!(state.next_at.unwrap() > told.clock.now());
+    for minute in 0..10 {
+        told.post().await;
+        told.clock.pass(Duration::from_millis(2 * limits::TARGET_TICK_MS)).await.unwrap();
+        assert_eq!(told.got("well").0, numbers(1, told.posted), "in minute {minute}");
+        told.clock.pass(Duration::from_secs(MINUTE)).await.unwrap();
+    }
+    let silent = told.state("silent199").await;
+    assert!(silent.why.unwrap().contains("did not answer within 15 s"));
+    let attempts = told.got("silent199").1;
+    assert!((2..8).contains(&attempts), "{attempts} attempts in ten minutes");
     sender.stop().await;
 }
 

@@ -8,36 +8,57 @@ use agent::event::EventProgress;
 use agent::id::{AgentId, EventId};
 use agent::limits;
 use agent::port::{
-    DeliveryId, Denial, HookAccepted, HookDelivery, HookOutcome, HookReading, HookRefusal, NewHookDelivery,
-    RawDelivery, Scope, StoredHook,
+    DeliveryHead, DeliveryId, Denial, HookAccepted, HookDelivery, HookOutcome, HookReading, HookRefusal,
+    NewHookDelivery, RawDelivery, Scope, StoredHook,
 };
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 
 use super::agents::{find_agent, handle_of};
 use super::events::publish_progress;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::authenticate;
-use crate::extract::{Body, Idempotency, PathParam, Query, read_body, run_to_completion};
+use crate::extract::{Body, Idempotency, PathParam, Query, read_counted, run_to_completion};
+use crate::hook_pool::DeliveryPlace;
 use crate::once::key_reused;
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson, PageJson, PageQuery};
 
-/// When a refused delivery of each hook was last written to its log.
+/// Deliveries of each hook that were refused before they were verified, by the code of the refusal.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<String, u64>>);
+pub(crate) struct Refusals(Mutex<HashMap<String, HashMap<&'static str, Unlisted>>>);
+
+#[derive(Debug)]
+struct Unlisted {
+    /// When one was last written to the log.
+    listed_at: u64,
+    /// How many were not since then.
+    count: u64,
+}
 
 impl Refusals {
-    /// Whether a refusal at this time is to be written.
-    fn is_due(&self, hook: &str, now: u64) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = last.get(hook).is_none_or(|at| now.saturating_sub(*at) >= limits::HOOK_REFUSED_LOG_MS);
-        if due {
-            last.insert(hook.to_owned(), now);
+    /// Whether a refusal at this time is to be written, and how many of its code were not since the last one.
+    fn listed(&self, hook: &str, code: Code, now: u64) -> Option<u64> {
+        let mut hooks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match hooks.entry(hook.to_owned()).or_default().entry(code.as_str()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Unlisted { listed_at: now, count: 0 });
+                Some(0)
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                if now.saturating_sub(known.listed_at) < limits::HOOK_REFUSED_LOG_MS {
+                    known.count += 1;
+                    return None;
+                }
+                known.listed_at = now;
+                Some(std::mem::take(&mut known.count))
+            }
         }
-        due
     }
 
     fn forget(&self, hook: &str) {
@@ -52,10 +73,8 @@ pub(super) async fn list_hooks(
     State(app): SharedState,
     Query(_query): Query<PageQuery>,
 ) -> Result<Json<PageJson<HookJson>>, Problem> {
-    let mut items = Vec::new();
-    for hook in app.ports.hook_book.hooks().await? {
-        items.push(hook_json(&app, hook).await?);
-    }
+    let hooks = stream::iter(app.ports.hook_book.hooks().await?).map(|hook| hook_json(&app, hook));
+    let items = hooks.buffered(limits::HOOKS_LISTED_AT_ONCE).try_collect().await?;
     Ok(Json(PageJson { items, next: None }))
 }
 
@@ -81,7 +100,7 @@ pub(super) async fn put_hook(
     body: Body<NewHookJson>,
 ) -> Result<Json<HookJson>, Problem> {
     let name = agent::entity::handle(&name)?;
-    let bad = |why: String| Problem::new(Code::BadHook, why);
+    let bad = |why: String| Problem::explained(Code::BadHook, &why);
     let NewHookJson { kind, secrets, header, agents: names, event, urgent } = body.value;
     let mut declaration = json!({"kind": kind, "secrets": secrets});
     for (key, value) in [("header", header), ("event", event), ("urgent", urgent)] {
@@ -131,7 +150,8 @@ pub(super) async fn delete_hook(
     deleted.await.map(|()| WriteResponse::Removed)
 }
 
-/// Lists the last deliveries of a hook, newest first: the last 200 of each outcome, of refused ones at most one a second.
+/// Lists the last deliveries of a hook, newest first: the last 200 of each outcome, of those that nobody has verified at most one
+/// a second for each reason, with the number of those that are not listed.
 #[utoipa::path(get, path = "/v1/hooks/{hook}/deliveries", tag = "hooks",
     params(("hook" = String, Path, description = "Name of the hook."), PageQuery),
     responses((status = 200, description = "The deliveries, in one page.", body = PageJson<HookDeliveryJson>)))]
@@ -174,54 +194,88 @@ pub(super) async fn deliver(
     request: Request,
 ) -> Result<WriteResponse<HookAnswer>, Problem> {
     let hook = find(&app, &name).await?;
-    let in_flight = Arc::new(app.quotas.delivery(&hook.name)?);
-    let name = hook.name.clone();
-    let taken = take(&app, hook, idempotency, request, &in_flight).await;
-    if let Err(problem) = &taken
-        && app.refusals.is_due(&name, app.ports.clock.monotonic_ms())
-    {
-        let detail = format!("{}: {}", problem.code().as_str(), problem.detail());
-        let detail = detail.chars().take(limits::HOOK_DETAIL_MAX_CHARS).collect();
-        note(&app, name, HookOutcome::Refused, Some(detail)).await;
+    match verified(&app, &hook, request).await {
+        Ok((_place, reading, raw)) => take(&app, hook, idempotency, reading, &raw).await,
+        Err(problem) => {
+            note_unverified(&app, hook.name, &problem).await;
+            Err(problem)
+        }
     }
-    taken
 }
 
+/// Waits for the rest of a delivery until it is verified, or has to make room for others.
+async fn verified(
+    app: &AppState,
+    hook: &StoredHook,
+    request: Request,
+) -> Result<(DeliveryPlace, HookReading, Bytes), Problem> {
+    let place = app.hook_pool.enter(&hook.name)?;
+    let (reading, raw) = tokio::select! {
+        biased;
+        problem = place.ended() => Err(problem),
+        read = read_verified(app, hook, request, &place) => read,
+    }?;
+    place.verified()?;
+    Ok((place, reading, raw))
+}
+
+/// Takes a verified delivery.
 async fn take(
     app: &Arc<AppState>,
     hook: StoredHook,
     idempotency: Idempotency,
-    mut request: Request,
-    in_flight: &Arc<crate::quota::InFlight>,
+    reading: HookReading,
+    raw: &Bytes,
 ) -> Result<WriteResponse<HookAnswer>, Problem> {
-    let key = check_key(app, request.headers(), &hook.name).await;
-    let headers = texts(request.headers());
-    request.extensions_mut().insert(Arc::clone(in_flight));
-    let raw = read_body(request, &*app.ports.clock).await?;
-    let now = app.ports.clock.now();
-    let delivery = RawDelivery { headers: &headers, body: &raw, now, by_key: key.is_ok() };
-    match app.ports.hooks.read(&hook.declaration, delivery).await {
-        Ok(HookReading::Question(challenge)) => {
-            note(app, hook.name, HookOutcome::Answered, None).await;
+    let name = hook.name.clone();
+    let (delivery, taken) = match reading {
+        HookReading::Question(challenge) => {
+            note(app, name, HookOutcome::Answered, None, None).await;
             let outcome = HookOutcome::Answered.as_str().to_owned();
-            Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }))
+            return Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }));
         }
-        Ok(HookReading::Event(event)) => {
+        HookReading::Refused { delivery, why } => (delivery, Err(problem(&why))),
+        HookReading::Event(event) => {
             let request = match event.delivery {
-                DeliveryId::OfSender(_) => idempotency.request(
-                    format!("hook:{}", hook.name),
-                    &format!("deliver {}", hook.name),
-                    &raw,
-                ),
+                DeliveryId::OfSender(_) => {
+                    idempotency.request(format!("hook:{name}"), &format!("deliver {name}"), raw)
+                }
                 DeliveryId::OfService(_) | DeliveryId::None => None,
             };
             let (fresh, at) = (EventId(app.ports.ids.uuid().to_string()), app.ports.clock.now());
-            accept(Arc::clone(app), NewHookDelivery::of(hook, event, fresh, request, at)).await
+            let new = NewHookDelivery::of(hook, event, fresh, request, at);
+            (new.delivery.clone(), accept(Arc::clone(app), new).await)
         }
-        Err(HookRefusal::KeyWanted) => {
-            Err(key.err().unwrap_or_else(|| Problem::internal(&"a valid key was refused")))
-        }
-        Err(refusal) => Err(problem(&refusal)),
+    };
+    if let Err(problem) = &taken {
+        note(app, name, HookOutcome::Refused, delivery, Some(reason(problem))).await;
+    }
+    taken
+}
+
+/// What a delivery says, and its body, which is waited for only if its head may be one of this hook's.
+async fn read_verified(
+    app: &AppState,
+    hook: &StoredHook,
+    request: Request,
+    place: &DeliveryPlace,
+) -> Result<(HookReading, Bytes), Problem> {
+    let key = check_key(app, request.headers(), &hook.name).await;
+    let headers = texts(request.headers());
+    let head = || DeliveryHead { headers: &headers, now: app.ports.clock.now(), by_key: key.is_ok() };
+    let hooks = &app.ports.hooks;
+    let read = async {
+        hooks.admit(&hook.declaration, head()).await.map_err(|refusal| problem(&refusal))?;
+        let count = |bytes| place.add(bytes);
+        let raw = read_counted(request, &*app.ports.clock, limits::HOOK_BODY_MS, count).await?;
+        let delivery = RawDelivery { head: head(), body: &raw };
+        let reading = hooks.read(&hook.declaration, delivery).await.map_err(|refusal| problem(&refusal))?;
+        Ok::<_, Problem>((reading, raw))
+    };
+    match (read.await, key) {
+        // The key says more exactly what is wrong with it.
+        (Err(problem), Err(why)) if problem.code() == Code::KeyMissing => Err(why),
+        (read, _) => read,
     }
 }
 
@@ -274,10 +328,33 @@ async fn accept(app: Arc<AppState>, new: NewHookDelivery) -> Result<WriteRespons
     .await
 }
 
+/// Adds a refusal to the log that strangers can cause. What they send hides no refusal of another code.
+async fn note_unverified(app: &AppState, hook: String, problem: &Problem) {
+    let unlisted = app.refusals.listed(&hook, problem.code(), app.ports.clock.monotonic_ms());
+    let detail = match unlisted {
+        None => return,
+        Some(0) => reason(problem),
+        Some(count) => format!("{}; {count} more since the last that is listed", reason(problem)),
+    };
+    note(app, hook, HookOutcome::Unverified, None, Some(detail)).await;
+}
+
+/// Why a delivery was refused, as the log has it.
+fn reason(problem: &Problem) -> String {
+    let reason = format!("{}: {}", problem.code().as_str(), problem.detail());
+    reason.chars().take(limits::HOOK_DETAIL_MAX_CHARS).collect()
+}
+
 /// Adds a delivery without events to the log. Its answer does not depend on that.
-async fn note(app: &AppState, hook: String, outcome: HookOutcome, detail: Option<String>) {
+async fn note(
+    app: &AppState,
+    hook: String,
+    outcome: HookOutcome,
+    delivery: Option<String>,
+    detail: Option<String>,
+) {
     let at = app.ports.clock.now();
-    let line = HookDelivery { at, delivery: None, outcome, detail, event: None, agents: Vec::new() };
+    let line = HookDelivery { at, delivery, outcome, detail, event: None, agents: Vec::new() };
     if let Err(error) = app.ports.hook_book.note_delivery(hook, line).await {
         tracing::debug!(%error, "a delivery was not written to the log of its hook");
     }

@@ -136,7 +136,7 @@ pub(super) async fn retry_dead(
 }
 
 fn bad(why: &str) -> Problem {
-    Problem::new(Code::BadTarget, why)
+    Problem::explained(Code::BadTarget, why)
 }
 
 /// The kinds of news with these names, each once and in order.

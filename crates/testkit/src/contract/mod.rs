@@ -168,6 +168,7 @@ macro_rules! contract_tests {
             targets::a_target_is_told_what_it_asked_for_and_nothing_else,
             targets::a_target_is_told_which_call_waits_for_a_person,
             targets::deliveries_keep_their_order_and_hold_back_no_other_target,
+            targets::it_is_known_when_the_next_delivery_is_due_and_that_there_may_be_one,
             targets::a_dead_delivery_is_listed_and_retried_in_its_place,
             targets::a_target_that_is_off_keeps_what_waits_until_it_is_on_again,
             dead_letters::a_dead_event_is_sent_again_with_its_attempts_reset,

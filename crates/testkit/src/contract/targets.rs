@@ -4,6 +4,7 @@ use agent::changes::CommitKind;
 use agent::id::SpaceId;
 use agent::limits;
 use agent::port::{AfterFailure, NewsKind, NewsOf, StoredTarget, TargetDelivery};
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -144,6 +145,31 @@ pub async fn deliveries_keep_their_order_and_hold_back_no_other_target(b: Backen
     assert_eq!(again.1.why.as_deref(), Some("down"));
     let ids: Vec<_> = later.iter().map(|(_, delivery)| delivery.id.clone()).collect();
     assert_ne!(ids[0], ids[1], "each target has ids of its own");
+}
+
+/// Who sends learns when the next delivery is due, and that something was committed.
+pub async fn it_is_known_when_the_next_delivery_is_due_and_that_there_may_be_one(b: Backend) {
+    let w = world(b).await;
+    let book = &w.b.target_book;
+    for name in ["a", "b", "off"] {
+        book.put_target(of_space(name, w.family)).await.unwrap();
+    }
+    book.committed().await;
+    assert!(book.committed().now_or_never().is_none(), "it ended for all that was committed before");
+    w.post(w.family, "1").await;
+    book.committed().await;
+    assert_eq!(book.next_delivery_at(at(20)).await.unwrap(), None, "all are due");
+    for (name, delivery) in due(&w, 20).await {
+        let then = match name.as_str() {
+            "a" => AfterFailure::Retry(at(2_000)),
+            "b" => AfterFailure::Retry(at(1_000)),
+            _ => AfterFailure::Off,
+        };
+        book.delivery_failed(delivery.id, "down".into(), then).await.unwrap();
+    }
+    assert_eq!(book.next_delivery_at(at(20)).await.unwrap(), Some(at(1_000)));
+    assert_eq!(book.next_delivery_at(at(1_000)).await.unwrap(), Some(at(2_000)));
+    assert_eq!(book.next_delivery_at(at(2_000)).await.unwrap(), None);
 }
 
 /// A delivery that is given up lets the next one through, is listed, and goes first again when it is retried.

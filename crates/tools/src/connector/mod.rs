@@ -121,7 +121,8 @@ impl Connector {
                 let place = if is_address(name) { String::new() } else { format!(" at {address}") };
                 ConnectError::Refused(format!(
                     "`{name}`{place} is {kind}, not the public internet, so nothing was sent\n\
-                     hint: if agents may reach it, an operator can list it under `allow` of an HTTP tool or an MCP server"
+                     hint: {}",
+                    request.allowing
                 ))
             })
         };

@@ -25,6 +25,10 @@ const RESERVED: &[&str] = &[
     "upgrade",
 ];
 
+/// How an operator allows a target of a tool.
+const ALLOWING: &str =
+    "if agents may reach it, an operator can list it under `allow` of an HTTP tool or an MCP server";
+
 /// How long each phase of an exchange may take, and how much may come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrafficLimits {
@@ -69,6 +73,8 @@ pub struct Outgoing {
     pub(super) limits: TrafficLimits,
     /// Whether an error may name the whole address of a redirect.
     pub(super) is_open: bool,
+    /// How an operator allows a target inside.
+    pub(super) allowing: &'static str,
 }
 
 impl Outgoing {
@@ -87,7 +93,7 @@ impl Outgoing {
         check_url(&url)?;
         url.set_fragment(None);
         let (headers, allow, limits) = (HeaderMap::new(), AllowList::default(), TrafficLimits::default());
-        Ok(Self { method, url, headers, body: None, allow, limits, is_open: false })
+        Ok(Self { method, url, headers, body: None, allow, limits, is_open: false, allowing: ALLOWING })
     }
 
     /// Adds a header. A header that belongs to the connection (`host`, `content-length`, …) is refused.
@@ -116,6 +122,12 @@ impl Outgoing {
         self
     }
 
+    /// Says how an operator allows a target inside, in place of what holds for tools.
+    pub fn allowed_by(mut self, how: &'static str) -> Self {
+        self.allowing = how;
+        self
+    }
+
     /// Sets the limits.
     pub fn limits(mut self, limits: TrafficLimits) -> Self {
         self.limits = limits;
@@ -136,7 +148,7 @@ impl Outgoing {
         for name in ["authorization", "cookie", "proxy-authorization"] {
             next.headers.remove(name);
         }
-        next.is_open = self.is_open;
+        (next.is_open, next.allowing) = (self.is_open, self.allowing);
         Ok(next.allow(self.allow.clone()).limits(self.limits))
     }
 }

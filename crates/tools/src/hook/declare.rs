@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::sign::SignatureScheme;
+use crate::connector::is_reserved;
 use crate::template::{self, Slot};
 
 /// The template of a hook that does not say what its event is: the body as it is.
@@ -17,6 +18,29 @@ pub(super) const WHOLE_BODY: &str = "{{ body }}";
 const PARTS: [&str; 2] = ["body", "headers"];
 /// The header with a shared secret, if a declaration names none.
 pub(super) const SECRET_HEADER: &str = "x-webhook-secret";
+
+/// Headers with a meaning, besides those of the connection.
+const STANDARD_HEADERS: [&str; 19] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "access-control-request-headers",
+    "access-control-request-method",
+    "cache-control",
+    "content-encoding",
+    "content-type",
+    "cookie",
+    "date",
+    "forwarded",
+    "idempotency-key",
+    "origin",
+    "pragma",
+    "referer",
+    "user-agent",
+    "via",
+    "x-request-id",
+];
 
 /// How services of this kind sign; `None` if they do not.
 pub(super) fn scheme(kind: HookKind) -> Option<SignatureScheme> {
@@ -100,6 +124,21 @@ impl HookDeclaration {
     }
 }
 
+/// Checks that a header may have a secret. Others mean something to servers and proxies, which show and log them.
+pub(super) fn check_secret_header(name: &str) -> Result<(), String> {
+    let lower = name.to_ascii_lowercase();
+    if HeaderName::try_from(&lower).is_err() {
+        return Err("wanted the name of a header, such as `x-gitlab-token`".to_owned());
+    }
+    let is_standard = STANDARD_HEADERS.contains(&lower.as_str()) || lower.starts_with("x-forwarded-");
+    if is_reserved(&lower) || is_standard {
+        return Err(format!(
+            "`{lower}` has a meaning of its own, so it can have no secret\nhint: a header such as `x-gitlab-token`"
+        ));
+    }
+    Ok(())
+}
+
 /// Reads and checks a declaration; the error lists every mistake.
 pub(super) fn read(declaration: &Value) -> Result<HookDeclaration, Vec<String>> {
     let hook = HookDeclaration::deserialize(declaration).map_err(|error| vec![error.to_string()])?;
@@ -114,10 +153,8 @@ pub(super) fn read(declaration: &Value) -> Result<HookDeclaration, Vec<String>> 
         Some(_) if hook.kind != HookKind::SharedSecret => {
             wrong.push("`header`: only a hook of the kind `shared_secret` has one".to_owned());
         }
-        Some(name) if HeaderName::try_from(name.as_str()).is_err() => {
-            wrong.push("`header`: wanted the name of a header, such as `x-gitlab-token`".to_owned());
-        }
-        _ => {}
+        Some(name) => wrong.extend(check_secret_header(name).err().map(|why| format!("`header`: {why}"))),
+        None => {}
     }
     let known = BTreeSet::from(PARTS);
     let rule = hook.urgent.as_ref().map(|rule| ("urgent", format!("{{{{ {rule} }}}}")));

@@ -5,53 +5,40 @@
 
 mod declare;
 mod reading;
+mod secrets;
 mod sign;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{BoxFuture, Clock, DeclaredHook, HookKind, HookReading, HookRefusal, Hooks, RawDelivery};
+use agent::port::{
+    BoxFuture, Clock, DeclaredHook, DeliveryHead, HookKind, HookReading, HookRefusal, Hooks, RawDelivery,
+};
+use futures_util::future::join_all;
 use jiff::Timestamp;
+use ring::hmac;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
-use tokio::sync::Mutex;
 
 pub use self::declare::HookDeclaration;
 pub use self::sign::SignatureScheme;
 
 use self::declare::{SECRET_HEADER, SecretNames, Verifier, scheme};
 use self::reading::Verified;
+use self::secrets::HookSecrets;
 use crate::secret::{SecretValue, Secrets};
 
 /// The hooks of a server, with their secrets.
 pub struct ServerHooks {
-    secrets: Arc<dyn Secrets>,
-    clock: Arc<dyn Clock>,
-    /// What was found of each secret, and when: strangers decide how often a hook is called. Held while one is asked for, so
-    /// that no crowd of deliveries asks for it.
-    opened: Mutex<HashMap<String, (u64, Option<SecretValue>)>>,
+    secrets: HookSecrets,
 }
 
 impl ServerHooks {
     /// Hooks with these secrets.
     pub fn new(secrets: Arc<dyn Secrets>, clock: Arc<dyn Clock>) -> Self {
-        Self { secrets, clock, opened: Mutex::default() }
-    }
-
-    async fn secret(&self, name: &str) -> Option<SecretValue> {
-        let mut opened = self.opened.lock().await;
-        let now = self.clock.monotonic_ms();
-        if let Some((at, known)) = opened.get(name)
-            && now.saturating_sub(*at) < limits::HOOK_SECRET_AGE_MS
-        {
-            return known.clone();
-        }
-        let found = self.secrets.secret(name).await;
-        opened.insert(name.to_owned(), (now, found.clone()));
-        found
+        Self { secrets: HookSecrets::new(secrets, clock) }
     }
 
     /// The secrets that can be used. The error is for the sender and names none.
@@ -60,12 +47,8 @@ impl ServerHooks {
         names: &SecretNames<'_>,
         make: impl Fn(&SecretValue) -> Result<T, String>,
     ) -> Result<Vec<T>, HookRefusal> {
-        let mut usable = Vec::new();
-        for name in names.all() {
-            if let Some(secret) = self.secret(name).await {
-                usable.extend(make(&secret).ok());
-            }
-        }
+        let found = join_all(names.all().iter().map(|name| self.secrets.find(name))).await;
+        let usable: Vec<T> = found.iter().flatten().filter_map(|secret| make(secret).ok()).collect();
         match usable.is_empty() {
             true => Err(HookRefusal::Unready(
                 "this hook has no secret to verify deliveries with, so it accepts none".to_owned(),
@@ -74,20 +57,35 @@ impl ServerHooks {
         }
     }
 
-    async fn verify<'a>(
-        &self,
-        verifier: Verifier<'_>,
-        delivery: RawDelivery<'a>,
-    ) -> Result<Verified<'a>, HookRefusal> {
-        match verifier {
+    /// The verifier with its secrets.
+    async fn opened(&self, verifier: Verifier<'_>) -> Result<OpenedVerifier, HookRefusal> {
+        Ok(match verifier {
             Verifier::Signature(scheme, names) => {
-                let keys = self.usable(&names, |secret| scheme.key(secret)).await?;
-                scheme.verify(&keys, delivery.headers, delivery.body, delivery.now)?;
-                Ok(Verified::by_verifier(delivery, None))
+                OpenedVerifier::Signature(scheme, self.usable(&names, |secret| scheme.key(secret)).await?)
             }
             Verifier::SharedSecret(header, names) => {
-                let wanted = self.usable(&names, shared).await?;
-                let given = sign::one(delivery.headers, &header).ok_or_else(|| {
+                OpenedVerifier::SharedSecret(header, self.usable(&names, shared).await?)
+            }
+            Verifier::Key => OpenedVerifier::Key,
+        })
+    }
+}
+
+/// What verifies a delivery, with the secrets that it needs.
+enum OpenedVerifier {
+    Signature(SignatureScheme, Vec<hmac::Key>),
+    /// The header, and the hashes of the secrets that it may have.
+    SharedSecret(String, Vec<[u8; 32]>),
+    Key,
+}
+
+impl OpenedVerifier {
+    /// Refuses a delivery by its head. Only one of a service that signs its body is not verified then.
+    fn admit(&self, head: &DeliveryHead<'_>) -> Result<(), HookRefusal> {
+        match self {
+            Self::Signature(scheme, _) => scheme.admit(head.headers, head.now),
+            Self::SharedSecret(header, wanted) => {
+                let given = sign::one(head.headers, header).ok_or_else(|| {
                     HookRefusal::Unsigned(format!(
                         "wanted the header `{header}` once, with this hook's secret"
                     ))
@@ -95,15 +93,30 @@ impl ServerHooks {
                 let given = Sha256::digest(given.trim().as_bytes());
                 let is_wanted =
                     |right: Choice, wanted: &[u8; 32]| right | wanted.as_slice().ct_eq(given.as_slice());
-                if !bool::from(wanted.iter().fold(Choice::from(0), is_wanted)) {
-                    let why = format!("the header `{header}` does not have this hook's secret");
-                    return Err(HookRefusal::Forged(why));
+                match bool::from(wanted.iter().fold(Choice::from(0), is_wanted)) {
+                    true => Ok(()),
+                    false => {
+                        let why = format!("the header `{header}` does not have this hook's secret");
+                        Err(HookRefusal::Forged(why))
+                    }
                 }
-                Ok(Verified::by_verifier(delivery, Some(header)))
             }
-            Verifier::Key if delivery.by_key => Ok(Verified::by_verifier(delivery, None)),
-            Verifier::Key => Err(HookRefusal::KeyWanted),
+            Self::Key if head.by_key => Ok(()),
+            Self::Key => Err(HookRefusal::KeyWanted),
         }
+    }
+
+    fn verify<'a>(self, delivery: RawDelivery<'a>) -> Result<Verified<'a>, HookRefusal> {
+        self.admit(&delivery.head)?;
+        let secret_header = match self {
+            Self::Signature(scheme, keys) => {
+                scheme.verify(&keys, delivery.head.headers, delivery.body)?;
+                None
+            }
+            Self::SharedSecret(header, _) => Some(header),
+            Self::Key => None,
+        };
+        Ok(Verified::by_verifier(delivery, secret_header))
     }
 }
 
@@ -124,6 +137,7 @@ pub fn signed_headers(
         None if kind == HookKind::Key => vec![named(key)],
         None => {
             let header = header.unwrap_or(SECRET_HEADER);
+            declare::check_secret_header(header)?;
             vec![named((header, secret()?.reveal().to_owned())), named(key)]
         }
     })
@@ -154,16 +168,27 @@ impl Hooks for ServerHooks {
     fn missing_secrets<'a>(&'a self, declaration: &'a Value) -> BoxFuture<'a, Vec<(String, String)>> {
         Box::pin(async move {
             let Ok(hook) = stored(declaration) else { return Vec::new() };
-            let mut missing = Vec::new();
-            for name in &hook.secrets {
-                let why = match (self.secret(name).await, scheme(hook.kind)) {
-                    (None, _) => Err("it is not set".to_owned()),
-                    (Some(secret), Some(scheme)) => scheme.key(&secret).map(drop),
-                    (Some(secret), None) => shared(&secret).map(drop),
-                };
-                missing.extend(why.err().map(|why| (name.clone(), why)));
-            }
-            missing
+            let found = join_all(hook.secrets.iter().map(|name| self.secrets.find_soon(name))).await;
+            let usable = |found: Result<Option<SecretValue>, String>| match (found?, scheme(hook.kind)) {
+                (None, _) => Err("it is not set".to_owned()),
+                (Some(secret), Some(scheme)) => scheme.key(&secret).map(drop),
+                (Some(secret), None) => shared(&secret).map(drop),
+            };
+            let missing = hook.secrets.iter().zip(found);
+            missing.filter_map(|(name, found)| Some((name.clone(), usable(found).err()?))).collect()
+        })
+    }
+
+    fn admit<'a>(
+        &'a self,
+        declaration: &'a Value,
+        head: DeliveryHead<'a>,
+    ) -> BoxFuture<'a, Result<(), HookRefusal>> {
+        Box::pin(async move {
+            let hook = stored(declaration)?;
+            reading::body_type(hook.kind, &head)?;
+            let verifier = hook.verifier().map_err(HookRefusal::Unready)?;
+            self.opened(verifier).await?.admit(&head)
         })
     }
 
@@ -175,9 +200,9 @@ impl Hooks for ServerHooks {
         Box::pin(async move {
             let hook = stored(declaration)?;
             let verifier = hook.verifier().map_err(HookRefusal::Unready)?;
-            let body_type = reading::body_type(hook.kind, &delivery)?;
-            let verified = self.verify(verifier, delivery).await?;
-            reading::read(&hook, body_type, &verified)
+            let body_type = reading::body_type(hook.kind, &delivery.head)?;
+            let verified = self.opened(verifier).await?.verify(delivery)?;
+            Ok(reading::read(&hook, body_type, &verified))
         })
     }
 }

@@ -1,7 +1,7 @@
 //! What a verified delivery says: its id, its answer, and the event that the templates make of it. Must not know secrets.
 
 use agent::limits;
-use agent::port::{DeliveryId, HookEvent, HookKind, HookReading, HookRefusal, RawDelivery};
+use agent::port::{DeliveryHead, DeliveryId, HookEvent, HookKind, HookReading, HookRefusal, RawDelivery};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
@@ -35,8 +35,8 @@ pub(super) enum BodyType {
 }
 
 /// The type of the delivery's body, if this kind of hook reads it.
-pub(super) fn body_type(kind: HookKind, delivery: &RawDelivery<'_>) -> Result<BodyType, HookRefusal> {
-    let given = one(delivery.headers, "content-type").unwrap_or_default();
+pub(super) fn body_type(kind: HookKind, head: &DeliveryHead<'_>) -> Result<BodyType, HookRefusal> {
+    let given = one(head.headers, "content-type").unwrap_or_default();
     let given = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json =
         given == "application/json" || (given.starts_with("application/") && given.ends_with("+json"));
@@ -52,25 +52,47 @@ pub(super) fn body_type(kind: HookKind, delivery: &RawDelivery<'_>) -> Result<Bo
 }
 
 /// Reads a verified delivery.
-pub(super) fn read(
-    hook: &HookDeclaration,
-    body_type: BodyType,
-    verified: &Verified<'_>,
-) -> Result<HookReading, HookRefusal> {
-    let Verified { delivery, secret_header } = verified;
-    let body = std::str::from_utf8(delivery.body).map_err(|_| unreadable("the body is not UTF-8"))?;
-    let body = match body_type {
-        BodyType::Json => {
-            bounded_json(body).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))?
-        }
-        BodyType::Form => form(body)?,
+pub(super) fn read(hook: &HookDeclaration, body_type: BodyType, verified: &Verified<'_>) -> HookReading {
+    let delivery = &verified.delivery;
+    let refused =
+        |id: Option<DeliveryId>, why| HookReading::Refused { delivery: id.and_then(DeliveryId::name), why };
+    let body = match read_body(body_type, delivery.body) {
+        Ok(body) => body,
+        // Its head may name it.
+        Err(why) => return refused(delivery_id(hook.kind, &Value::Null, delivery).ok(), why),
     };
     if is_question(hook.kind, &body, delivery) {
-        return Ok(HookReading::Question(body["challenge"].as_str().map(str::to_owned)));
+        return HookReading::Question(body["challenge"].as_str().map(str::to_owned));
     }
-    let id = delivery_id(hook.kind, &body, delivery)?;
+    let id = match delivery_id(hook.kind, &body, delivery) {
+        Ok(id) => id,
+        Err(why) => return refused(None, why),
+    };
+    match mapped(hook, body, verified) {
+        Ok((payload, urgent)) => HookReading::Event(HookEvent { delivery: id, payload, urgent }),
+        Err(why) => refused(Some(id), why),
+    }
+}
+
+fn read_body(body_type: BodyType, body: &[u8]) -> Result<Value, HookRefusal> {
+    let body = std::str::from_utf8(body).map_err(|_| unreadable("the body is not UTF-8"))?;
+    match body_type {
+        BodyType::Json => {
+            bounded_json(body).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))
+        }
+        BodyType::Form => form(body),
+    }
+}
+
+/// What the hook's templates make of a delivery.
+fn mapped(
+    hook: &HookDeclaration,
+    body: Value,
+    verified: &Verified<'_>,
+) -> Result<(Value, bool), HookRefusal> {
+    let Verified { delivery, secret_header } = verified;
     let is_seen = |name: &str| !HIDDEN.contains(&name) && Some(name) != secret_header.as_deref();
-    let headers = delivery.headers.iter().filter(|(name, _)| is_seen(name));
+    let headers = delivery.head.headers.iter().filter(|(name, _)| is_seen(name));
     let headers: Map<String, Value> = headers.map(|(name, value)| (name.clone(), json!(value))).collect();
     let (payload, urgent) = written(hook, body, headers)?;
     let size = payload.to_string().len();
@@ -78,7 +100,7 @@ pub(super) fn read(
         let most = limits::PAYLOAD_MAX_BYTES;
         return Err(unmapped(&format!("its event has {size} bytes, and at most {most} are accepted")));
     }
-    Ok(HookReading::Event(HookEvent { delivery: id, payload, urgent }))
+    Ok((payload, urgent))
 }
 
 /// The event's payload, and whether it is urgent.
@@ -111,14 +133,14 @@ fn written(
 /// Whether the service only asks if the hook is there.
 fn is_question(kind: HookKind, body: &Value, delivery: &RawDelivery<'_>) -> bool {
     match kind {
-        HookKind::Github => one(delivery.headers, "x-github-event") == Some("ping"),
+        HookKind::Github => one(delivery.head.headers, "x-github-event") == Some("ping"),
         HookKind::Slack => body["type"] == "url_verification",
         _ => false,
     }
 }
 
 fn delivery_id(kind: HookKind, body: &Value, delivery: &RawDelivery<'_>) -> Result<DeliveryId, HookRefusal> {
-    let header = |name| one(delivery.headers, name);
+    let header = |name| one(delivery.head.headers, name);
     let (place, id) = match kind {
         HookKind::Standard => ("the header `webhook-id`", header("webhook-id")),
         HookKind::Github => ("the header `x-github-delivery`", header("x-github-delivery")),

@@ -114,6 +114,7 @@ async fn nothing_is_sent_inside_that_is_not_allowed_or_without_a_secret() {
         refused.push(why);
     }
     assert!(refused[0].contains("not the public internet"), "{refused:?}");
+    assert!(refused[0].contains("with `--allow`") && !refused[0].contains("tool"), "{refused:?}");
     assert!(refused[1].contains("it is not set") && refused[2].contains("whsec_"), "{refused:?}");
     assert!(!refused.concat().contains("canary") && server.requests().is_empty(), "{refused:?}");
 }

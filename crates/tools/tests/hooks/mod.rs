@@ -2,15 +2,19 @@
 //! Python packages `standardwebhooks` and `stripe`, `openssl dgst -sha256 -hmac`, and the documents of GitHub and Slack.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use agent::limits;
-use agent::port::{DeliveryId, HookEvent, HookReading, HookRefusal, Hooks as _, RawDelivery};
+use agent::port::{
+    BoxFuture, DeliveryHead, DeliveryId, HookEvent, HookReading, HookRefusal, Hooks as _, RawDelivery,
+};
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use scenario::clock::SimClock;
 use serde_json::{Value, json};
 use tools::hook::{ServerHooks, SignatureScheme};
-use tools::secret::SecretValue;
+use tools::secret::{SecretValue, Secrets};
 
 const BODY: &str = r#"{"id":"evt_1","type":"invoice.paid","event_id":"Ev1","text":"hé"}"#;
 const SIGNED_AT: i64 = 1_700_000_000;
@@ -76,13 +80,14 @@ async fn send(
     let headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let now = Timestamp::from_second(at).expect("a time");
-    hooks().read(hook, RawDelivery { headers: &headers, body, now, by_key: false }).await
+    let head = DeliveryHead { headers: &headers, now, by_key: false };
+    hooks().read(hook, RawDelivery { head, body }).await
 }
 
 fn event(reading: HookReading) -> HookEvent {
     match reading {
         HookReading::Event(event) => event,
-        HookReading::Question(asked) => panic!("{asked:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -101,7 +106,10 @@ async fn what_other_programs_sign_is_verified_and_becomes_an_event() {
     let hook = json!({"kind": "github", "secrets": ["github_docs"]});
     let header = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     let refused = send(&hook, &with(GITHUB, "x-hub-signature-256", header), b"Hello, World!", 0).await;
-    assert!(matches!(refused, Err(HookRefusal::Unreadable(_))), "it is verified, and no JSON: {refused:?}");
+    let Ok(HookReading::Refused { delivery, why: HookRefusal::Unreadable(_) }) = refused else {
+        panic!("it is verified, and no JSON: {refused:?}")
+    };
+    assert_eq!(delivery.as_deref(), Some("gh-1"));
     let form = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
     let hook = json!({"kind": "slack", "secrets": ["slack_docs"], "event": "{{ body.command }}"});
     let headers = [
@@ -161,7 +169,37 @@ async fn an_old_delivery_and_one_from_the_future_are_refused() {
     }
     let strange = with(STANDARD, "webhook-timestamp", "-9223372036854775808");
     let result = send(&declared("standard"), &strange, BODY.as_bytes(), SIGNED_AT).await;
-    assert!(matches!(result, Err(HookRefusal::Forged(_))), "{result:?}");
+    assert!(matches!(result, Err(HookRefusal::Old(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn what_the_head_alone_tells_is_refused_before_there_is_a_body() {
+    let now = Timestamp::from_second(SIGNED_AT).unwrap();
+    let admit = async |hook: &Value, headers: &[(&str, &str)], at: Timestamp, by_key: bool| {
+        let headers: Vec<(String, String)> =
+            headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        hooks().admit(hook, DeliveryHead { headers: &headers, now: at, by_key }).await
+    };
+    for (kind, _, headers) in SIGNED {
+        let hook = declared(kind);
+        assert_eq!(admit(&hook, headers, now, false).await, Ok(()), "{kind}: its body decides");
+        let none = admit(&hook, &[JSON], now, true).await;
+        assert!(matches!(none, Err(HookRefusal::Unsigned(_))), "{kind}: {none:?}");
+        let typed = admit(&hook, &with(headers, "content-type", "text/plain"), now, false).await;
+        assert!(matches!(typed, Err(HookRefusal::Type(_))), "{kind}: {typed:?}");
+        let old = admit(&hook, headers, Timestamp::UNIX_EPOCH, false).await;
+        assert_eq!(matches!(old, Err(HookRefusal::Old(_))), kind != "github", "{kind}: {old:?}");
+        let unready = admit(&json!({"kind": kind, "secrets": ["gone"]}), headers, now, false).await;
+        assert!(matches!(unready, Err(HookRefusal::Unready(_))), "{kind}: {unready:?}");
+    }
+    let shared = json!({"kind": "shared_secret", "secrets": ["github"]});
+    let secret = |value| [JSON, ("x-webhook-secret", value)];
+    assert_eq!(admit(&shared, &secret("github-secret"), now, false).await, Ok(()));
+    let wrong = admit(&shared, &secret("github-secrets"), now, true).await;
+    assert!(matches!(wrong, Err(HookRefusal::Forged(_))), "{wrong:?}");
+    let key = json!({"kind": "key"});
+    assert_eq!(admit(&key, &[JSON], now, true).await, Ok(()));
+    assert_eq!(admit(&key, &[JSON], now, false).await, Err(HookRefusal::KeyWanted));
 }
 
 #[tokio::test]
@@ -222,6 +260,48 @@ async fn a_hook_without_a_usable_secret_accepts_nothing_and_says_why_to_its_oper
     }
 }
 
+/// Never finds the secret `slow`, and counts how often each is asked for.
+#[derive(Default)]
+struct SlowSecrets(Mutex<Vec<String>>);
+
+impl Secrets for SlowSecrets {
+    fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<SecretValue>> {
+        self.0.lock().expect("no test panics meanwhile").push(name.to_owned());
+        let found = secrets().get(name).cloned();
+        Box::pin(async move { if name == "slow" { std::future::pending().await } else { found } })
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_does_not_come_holds_back_only_the_hooks_that_want_it() {
+    let (clock, asked) = (SimClock::new(Timestamp::UNIX_EPOCH), Arc::new(SlowSecrets::default()));
+    let hooks = Arc::new(ServerHooks::new(asked.clone(), Arc::new(clock.clone())));
+    let now = Timestamp::from_second(SIGNED_AT).unwrap();
+    let headers: Vec<_> = GITHUB.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let slow = json!({"kind": "github", "secrets": ["slow"]});
+    for _ in 0..2 {
+        // The first sender leaves, which ends no look-up that others wait for.
+        let waiting = hooks.admit(&slow, DeliveryHead { headers: &headers, now, by_key: false });
+        assert!(waiting.now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        let head = DeliveryHead { headers: &headers, now, by_key: false };
+        let (other, delivery) = (declared("github"), RawDelivery { head, body: BODY.as_bytes() });
+        let read = hooks.read(&other, delivery);
+        let read = tokio::time::timeout(Duration::from_secs(20), read).await.expect("it is not held back");
+        assert!(read.is_ok(), "{read:?}");
+    }
+    assert_eq!(*asked.0.lock().unwrap(), ["slow", "github"], "each is asked for once");
+    let listed = json!({"kind": "github", "secrets": ["slow", "github", "gone"]});
+    let missing = clock.run_until(hooks.missing_secrets(&listed)).await.unwrap();
+    let missing: Vec<_> = missing.iter().map(|(name, why)| (name.as_str(), why.as_str())).collect();
+    assert_eq!(missing, [("slow", "it was not found within 2 s"), ("gone", "it is not set")]);
+    clock.advance(Duration::from_millis(limits::HOOK_SECRET_AGE_MS));
+    hooks.admit(&declared("github"), DeliveryHead { headers: &headers, now, by_key: false }).await.unwrap();
+    assert_eq!(*asked.0.lock().unwrap(), ["slow", "github", "gone", "github"], "a changed one counts then");
+}
+
 #[tokio::test]
 async fn a_shared_secret_is_wanted_whole_and_hidden_from_the_template() {
     let hook = json!({
@@ -245,10 +325,11 @@ async fn a_shared_secret_is_wanted_whole_and_hidden_from_the_template() {
 async fn a_hook_of_keys_believes_only_who_has_checked_one() {
     let hook = json!({"kind": "key"});
     let headers = [("content-type".to_owned(), "application/json".to_owned())];
-    let delivery = RawDelivery { headers: &headers, body: b"{}", now: Timestamp::UNIX_EPOCH, by_key: false };
+    let head = DeliveryHead { headers: &headers, now: Timestamp::UNIX_EPOCH, by_key: false };
+    let delivery = RawDelivery { head, body: b"{}" };
     assert_eq!(hooks().read(&hook, delivery).await, Err(HookRefusal::KeyWanted));
-    assert!(hooks().read(&hook, RawDelivery { by_key: true, ..delivery }).await.is_ok());
-    let signed = RawDelivery { by_key: true, ..delivery };
+    let signed = RawDelivery { head: DeliveryHead { by_key: true, ..head }, ..delivery };
+    assert!(hooks().read(&hook, signed).await.is_ok());
     let result = hooks().read(&declared("github"), signed).await;
     assert!(matches!(result, Err(HookRefusal::Unsigned(_))), "a key is no signature: {result:?}");
 }
@@ -288,7 +369,9 @@ async fn what_is_verified_and_cannot_be_read_is_refused() {
         let headers: Vec<_> =
             [JSON].into_iter().chain(headers.iter().map(|(n, v)| (*n, v.as_str()))).collect();
         let result = send(&declared("stripe"), &headers, body.as_bytes(), SIGNED_AT).await;
-        let Err(HookRefusal::Unreadable(why)) = result else { panic!("{body}: {result:?}") };
+        let Ok(HookReading::Refused { delivery: None, why: HookRefusal::Unreadable(why) }) = result else {
+            panic!("{body}: {result:?}")
+        };
         assert!(why.contains(words), "{body}: {why}");
     }
     for kind in ["text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data"] {
@@ -325,7 +408,10 @@ async fn templates_make_the_event_and_rules_make_it_urgent() {
     }
     for absent in ["{{ body.none }}", "x {{ body.none }}", "{{ body.none.at.all }}"] {
         let result = made(absent, None).await;
-        assert!(matches!(result, Err(HookRefusal::Unmapped(_))), "{absent}: {result:?}");
+        let Ok(HookReading::Refused { delivery, why: HookRefusal::Unmapped(_) }) = result else {
+            panic!("{absent}: {result:?}")
+        };
+        assert_eq!(delivery.as_deref(), Some("gh-1"), "{absent}");
     }
 }
 
@@ -341,6 +427,17 @@ fn a_mistake_in_a_declaration_is_found_before_any_delivery() {
         (json!({"kind": "github", "secrets": ["a", "b", "c", "d", "e"]}), "at most 4"),
         (json!({"kind": "github", "secrets": ["a"], "header": "x-a"}), "shared_secret"),
         (json!({"kind": "shared_secret", "secrets": ["a"], "header": "x a"}), "name of a header"),
+        (json!({"kind": "shared_secret", "secrets": ["a"], "header": "Host"}), "`host` has a meaning"),
+        (json!({"kind": "shared_secret", "secrets": ["a"], "header": "te"}), "`te` has a meaning"),
+        (json!({"kind": "shared_secret", "secrets": ["a"], "header": "origin"}), "`origin` has a meaning"),
+        (
+            json!({"kind": "shared_secret", "secrets": ["a"], "header": "idempotency-key"}),
+            "meaning of its own",
+        ),
+        (
+            json!({"kind": "shared_secret", "secrets": ["a"], "header": "X-Forwarded-For"}),
+            "meaning of its own",
+        ),
         (json!({"kind": "github", "secrets": ["a"], "event": "{{ bdy }}"}), "did you mean `body`?"),
         (json!({"kind": "github", "secrets": ["a"], "event": "{{ secret('a') }}"}), "no secrets"),
         (json!({"kind": "github", "secrets": ["a"], "event": " "}), "wanted a template"),
@@ -351,4 +448,16 @@ fn a_mistake_in_a_declaration_is_found_before_any_delivery() {
         let wrong = hooks().check(&hook).unwrap_err().join("\n");
         assert!(wrong.contains(words), "{hook}: wanted `{words}` in {wrong}");
     }
+}
+
+#[test]
+fn no_secret_is_put_into_a_header_that_servers_show() {
+    let secret = SecretValue::new("canary-0815");
+    let signed = |header| {
+        let kind = agent::port::HookKind::SharedSecret;
+        tools::hook::signed_headers(kind, Some(header), Some(&secret), "1", Timestamp::UNIX_EPOCH, b"{}")
+    };
+    assert_eq!(signed("x-token").unwrap()[0], ("x-token".to_owned(), "canary-0815".to_owned()));
+    let why = signed("host").unwrap_err();
+    assert!(why.contains("`host`") && !why.contains("canary"), "{why}");
 }

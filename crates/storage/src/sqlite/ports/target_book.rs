@@ -1,5 +1,7 @@
 //! Targets, and what waits to be sent to them. Rows are added by the commits in which something happens.
 
+use std::sync::Arc;
+
 use agent::id::{AgentId, SpaceId};
 use agent::limits;
 use agent::port::{
@@ -151,6 +153,18 @@ impl TargetBook for Sqlite {
     ) -> BoxFuture<'_, Result<Vec<(StoredTarget, TargetDelivery)>, StoreError>> {
         let found = self.read_inline(Caller::Agents, move |db, _| due(db, now, limit));
         Box::pin(async move { Ok(found.await?) })
+    }
+
+    fn next_delivery_at(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+        let sql = format!("SELECT min(o.next_at) {FIRST} WHERE t.off IS NULL AND o.next_at > ?");
+        let found = self
+            .read_inline(Caller::Agents, move |db, _| first(db, &sql, [ms(now)], |row| time_or_none(row, 0)));
+        Box::pin(async move { Ok(found.await?.flatten()) })
+    }
+
+    fn committed(&self) -> BoxFuture<'_, ()> {
+        let committed = Arc::clone(&self.inner.session.committed);
+        Box::pin(async move { committed.notified().await })
     }
 
     fn delivery_arrived(&self, id: String) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent::port::Clock;
 use jiff::{SignedDuration, Timestamp};
+use tokio::sync::Notify;
 
 use super::configs::Configs;
 use super::opening::Opening;
@@ -27,6 +28,8 @@ pub(crate) struct Session {
     pub(crate) clock: Arc<dyn Clock>,
     /// What the search index waits for.
     pub(crate) index: Arc<Signal>,
+    /// Told of every commit, for who sends what targets are told.
+    pub(crate) committed: Arc<Notify>,
 }
 
 impl Session {
@@ -41,7 +44,7 @@ impl Session {
     pub(crate) fn new(opening: Opening, clock: Arc<dyn Clock>) -> Self {
         let (boot, clean, lead) = (opening.boot, opening.clean, Lead::new(&*clock));
         let (configs, counted, index) = (Configs::default(), Counted::default(), Arc::default());
-        Self { boot, clean, configs, counted, lead, clock, index }
+        Self { boot, clean, configs, counted, lead, clock, index, committed: Arc::default() }
     }
 }
 
@@ -49,6 +52,7 @@ impl Memory for Session {
     fn committed(&self) {
         self.lead.committed();
         self.index.wake();
+        self.committed.notify_one();
     }
 
     fn rolled_back(&self) {
