@@ -114,9 +114,11 @@ async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Resul
     if page.items.is_empty() {
         screen.text("no call is approved in advance");
     }
-    for ApprovalRuleJson { agent_name, tool, until, tainted, by, .. } in &page.items {
+    for ApprovalRuleJson { agent_name, tool, version, space, until, tainted, by, .. } in &page.items {
         let also = if *tainted { ", also after strangers' text" } else { "" };
-        let line = format!("`{tool}` of `{agent_name}` until {until}{also} (by {by})");
+        let here = space.map(|space| format!(", in space {space}")).unwrap_or_default();
+        let line =
+            format!("`{tool}` (version {version}) of `{agent_name}` until {until}{here}{also} (by {by})");
         screen.text(&screen.clean_line(&line));
     }
     Ok(())

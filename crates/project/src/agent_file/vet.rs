@@ -38,6 +38,12 @@ impl Vetting {
         }
         let known = self.toolbox.names();
         problems.extend(unknown_tools(config, &known));
+        let effect = |name: &str| self.toolbox.tool(name).map(|tool| tool.spec().effect);
+        problems.extend(config.never_asked(&known, effect).map(|(what, hint)| Remark {
+            key: "approve",
+            what: format!("{what}; {hint}"),
+            warning: false,
+        }));
         problems.extend(config.unmatched_servers(&known).into_iter().map(|tool| {
             let server = tool.split(':').next().unwrap_or_default();
             let what = format!(
