@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 /// Which values a part of a schema is for.
-enum Place<'a> {
+enum PartOf<'a> {
     /// The value of the schema itself.
     Here,
     /// The field of that name.
@@ -81,12 +81,12 @@ pub(crate) fn check_steps(schema: &Value, value: &Value) -> Result<(), String> {
 }
 
 /// The parts of a schema, with the values that they are for.
-fn parts<'a>(root: &'a Value, schema: &'a Value) -> Result<Vec<(Place<'a>, &'a Value)>, String> {
+fn parts<'a>(root: &'a Value, schema: &'a Value) -> Result<Vec<(PartOf<'a>, &'a Value)>, String> {
     let Some(map) = schema.as_object() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for (key, value) in map {
         match (key.as_str(), value) {
-            ("$ref", Value::String(reference)) => found.push((Place::Here, followed(root, reference)?)),
+            ("$ref", Value::String(reference)) => found.push((PartOf::Here, followed(root, reference)?)),
             ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
                 return Err(format!("`{key}` is not followed; write `$ref`"));
             }
@@ -94,25 +94,25 @@ fn parts<'a>(root: &'a Value, schema: &'a Value) -> Result<Vec<(Place<'a>, &'a V
                 return Err("only the whole schema may have an `$id`; leave it out".to_owned());
             }
             ("allOf" | "anyOf" | "oneOf", Value::Array(list)) => {
-                found.extend(list.iter().map(|part| (Place::Here, part)));
+                found.extend(list.iter().map(|part| (PartOf::Here, part)));
             }
-            ("not" | "if" | "then" | "else", part) => found.push((Place::Here, part)),
+            ("not" | "if" | "then" | "else", part) => found.push((PartOf::Here, part)),
             ("dependentSchemas" | "dependencies", Value::Object(map)) => {
-                found.extend(map.values().map(|part| (Place::Here, part)));
+                found.extend(map.values().map(|part| (PartOf::Here, part)));
             }
             ("properties", Value::Object(map)) => {
-                found.extend(map.iter().map(|(name, part)| (Place::Field(name), part)));
+                found.extend(map.iter().map(|(name, part)| (PartOf::Field(name), part)));
             }
             ("patternProperties", Value::Object(map)) => {
-                found.extend(map.values().map(|part| (Place::Fields, part)));
+                found.extend(map.values().map(|part| (PartOf::Fields, part)));
             }
-            ("additionalProperties" | "unevaluatedProperties", part) => found.push((Place::Fields, part)),
-            ("propertyNames", part) => found.push((Place::Names, part)),
+            ("additionalProperties" | "unevaluatedProperties", part) => found.push((PartOf::Fields, part)),
+            ("propertyNames", part) => found.push((PartOf::Names, part)),
             ("prefixItems" | "items", Value::Array(list)) => {
-                found.extend(list.iter().enumerate().map(|(at, part)| (Place::Item(at), part)));
+                found.extend(list.iter().enumerate().map(|(at, part)| (PartOf::Item(at), part)));
             }
             ("items" | "contains" | "additionalItems" | "unevaluatedItems", part) => {
-                found.push((Place::Items, part));
+                found.push((PartOf::Items, part));
             }
             _ => {}
         }
@@ -170,7 +170,7 @@ impl<'a> Measuring<'a> {
         self.patterns += usize::from(schema["pattern"].is_string());
         self.patterns += schema["patternProperties"].as_object().map_or(0, Map::len);
         for (place, part) in parts(self.root, schema)? {
-            let deeper = usize::from(!matches!(place, Place::Here));
+            let deeper = usize::from(!matches!(place, PartOf::Here));
             let part = self.measure(part, inside + deeper)?;
             (size, depth) = (size.saturating_add(part.size), depth.max(part.depth));
         }
@@ -206,20 +206,20 @@ impl<'a> Steps<'a> {
         for _ in 0..if again.is_some() { 3 } else { 1 } {
             for (place, part) in &parts {
                 match (place, value) {
-                    (Place::Here, _) => self.take(part, value, depth + 1)?,
-                    (Place::Field(name), Value::Object(map)) => {
+                    (PartOf::Here, _) => self.take(part, value, depth + 1)?,
+                    (PartOf::Field(name), Value::Object(map)) => {
                         map.get(*name).map_or(Ok(()), |field| self.take(part, field, depth + 1))?;
                     }
-                    (Place::Fields, Value::Object(map)) => {
+                    (PartOf::Fields, Value::Object(map)) => {
                         map.values().try_for_each(|field| self.take(part, field, depth + 1))?;
                     }
-                    (Place::Names, Value::Object(map)) => map
+                    (PartOf::Names, Value::Object(map)) => map
                         .keys()
                         .try_for_each(|name| self.take(part, &Value::String(name.clone()), depth + 1))?,
-                    (Place::Item(at), Value::Array(items)) => {
+                    (PartOf::Item(at), Value::Array(items)) => {
                         items.get(*at).map_or(Ok(()), |item| self.take(part, item, depth + 1))?;
                     }
-                    (Place::Items, Value::Array(items)) => {
+                    (PartOf::Items, Value::Array(items)) => {
                         items.iter().try_for_each(|item| self.take(part, item, depth + 1))?;
                     }
                     _ => {}
