@@ -4,7 +4,7 @@ use agent::approval::AskKind;
 use agent::plan::span_ms;
 use agent::quote;
 use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson, PageJson};
-use client::{Client, agent_path, segment};
+use client::{Client, segment};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -23,9 +23,11 @@ pub(crate) async fn run(client: Client, screen: Screen, verb: ApprovalsVerb) -> 
         ApprovalsVerb::Answer(args) => answer(&client, &screen, args).await?,
         ApprovalsVerb::Rules { agent } => rules(&client, &screen, agent).await?,
         ApprovalsVerb::Forget { agent, tool } => {
-            let found = client.agent(&agent).await?;
-            client.delete(&agent_path(found.id, &format!("/approval-rules/{}", segment(&tool)))).await?;
-            let line = format!("calls of `{tool}` by `{}` need an approval again", found.name);
+            // Whoever has the key of a person may not read agents, but may delete the own rules.
+            client
+                .delete(&format!("/v1/agents/{}/approval-rules/{}", segment(&agent), segment(&tool)))
+                .await?;
+            let line = format!("calls of `{tool}` by `{agent}` need an approval again");
             screen.result(&json!({"forgotten": tool}), &screen.clean_line(&line));
         }
     }
