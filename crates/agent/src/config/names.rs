@@ -33,11 +33,10 @@ impl AgentConfig {
         named
     }
 
-    /// Entries that name tools of an MCP server, and no tool that is known now.
-    pub fn unmatched_servers(&self, known: &[String]) -> Vec<&str> {
+    /// Entries that name tools of an MCP server, and no tool that is known now, each with its key.
+    pub fn unmatched_servers(&self, known: &[String]) -> Vec<(&'static str, &str)> {
         let of_servers = self.named_tools().into_iter().filter(|(key, tool)| is_of_server(key, tool));
-        let patterns = of_servers.map(|(_, tool)| tool);
-        patterns.filter(|tool| !known.iter().any(|name| is_named(tool, name))).collect()
+        of_servers.filter(|(_, tool)| !known.iter().any(|name| is_named(tool, name))).collect()
     }
 
     /// The unknown tools among [`AgentConfig::named_tools`], each as key, message and hint.
@@ -153,7 +152,7 @@ mod tests {
         assert_eq!(unknown[1].2, "did you mean `lock`?");
         let config = AgentConfig::from_json(&json!({"tools": ["git:*", "web:get", "lo*", "x*"]})).unwrap();
         let known = ["web__get", "lock"].map(str::to_owned);
-        assert_eq!(config.unmatched_servers(&known), ["git:*"]);
+        assert_eq!(config.unmatched_servers(&known), [("tools", "git:*")]);
         let unknown = config.unknown_tools(&known);
         assert_eq!(unknown.len(), 1);
         assert_eq!(unknown[0].1, "`tools`: no tool matches `x*`");
