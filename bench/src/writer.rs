@@ -140,6 +140,7 @@ async fn resumed(data: &Path) -> Result<Metric> {
             runner: Runner::Node,
             claim: None,
             approval: None,
+            by_rule: None,
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok(outcome.clone())),

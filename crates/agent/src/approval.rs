@@ -127,6 +127,9 @@ pub struct Approval {
     /// The only people who may answer, apart from operators; none: all people of the space.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub people: Vec<EntityId>,
+    /// Handles of the only people who may answer, in whatever space, apart from operators; none: as `people` says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<String>,
     /// When it was asked.
     pub asked_at: Timestamp,
     /// When its cycle goes on without an answer.
@@ -178,6 +181,7 @@ impl Approval {
             labels: 0,
             space: None,
             people: Vec::new(),
+            approvers: Vec::new(),
             asked_at: now,
             detach_at: later(now, pause_ms),
             remind_at: later(now, limits::APPROVAL_REMIND_MS.min(expires_ms / 2)),
@@ -194,6 +198,12 @@ impl Approval {
     /// Whether nobody has answered yet.
     pub fn is_wanted(&self) -> bool {
         self.state == ApprovalState::Wanted
+    }
+
+    /// Whether the agent's config names the person of that handle as one who may answer.
+    pub fn has_approver(&self, handle: &str) -> bool {
+        let named = |one: &String| one.trim().trim_start_matches('@').eq_ignore_ascii_case(handle);
+        self.approvers.iter().any(named)
     }
 
     /// Whether the cycle does not wait for it any longer. If the clock was set back behind the question, nobody knows how long
@@ -264,21 +274,60 @@ pub struct ApprovalRule {
     pub agent: AgentId,
     /// The tool, by its exact name.
     pub tool: String,
+    /// The version of the tool for which it was given: of another one nobody has approved anything.
+    pub version: String,
+    /// The space whose calls it is for, if a person of that space gave it; an operator's is for all.
+    pub space: Option<SpaceId>,
     /// Until when.
     pub until: Timestamp,
     /// Whether it also counts while the agent has read strangers' text.
     pub tainted: bool,
-    /// Who gave it.
+    /// Who gave it, in words.
     pub by: String,
+    /// The person who gave it; `None`: an operator.
+    pub person: Option<EntityId>,
     /// When.
     pub at: Timestamp,
 }
 
 impl ApprovalRule {
-    /// Whether a call needs no approval. While strangers' text is read, only a rule counts that was given for that.
-    pub fn covers(&self, tool: &str, tainted: bool, now: Timestamp) -> bool {
-        self.tool == tool && now < self.until && (self.tainted || !tainted)
+    /// Whether a call of that tool needs no approval.
+    pub fn covers(&self, tool: &str, version: &str, call: &ByRule, now: Timestamp) -> bool {
+        let same = self.tool == tool && self.version == version;
+        let here = self.space.is_none() || self.space == call.space;
+        same && here && now < self.until && (self.tainted || !call.tainted)
     }
+}
+
+/// What a rule must be for, to spare a call that runs by one its approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByRule {
+    /// Whether the agent had read strangers' text: then only a rule counts that was given for that.
+    pub tainted: bool,
+    /// Where people would have been asked.
+    pub space: Option<SpaceId>,
+}
+
+/// The rule that an answer to that call has given. A person speaks for the space that was asked, and an operator for all.
+pub fn rule_of(agent: AgentId, row: &CallRow, remember: Remember) -> Option<ApprovalRule> {
+    let approval = row.approval.as_ref()?;
+    let by = approval.by.as_ref()?;
+    let person = match by.who {
+        Answerer::Person(person) => Some(person),
+        Answerer::Operator => None,
+        Answerer::Link => return None,
+    };
+    Some(ApprovalRule {
+        agent,
+        tool: row.tool.clone(),
+        version: row.tool_version.clone(),
+        space: approval.space.filter(|_| person.is_some()),
+        until: remember.until,
+        tainted: remember.tainted,
+        by: by.name.clone(),
+        person,
+        at: by.at,
+    })
 }
 
 /// Why an answer is not taken.
@@ -336,7 +385,8 @@ pub fn answered(
     let mut approval = row.approval.take().ok_or(AnswerRefused::NotAsked)?;
     over(&approval, by.at)?;
     if !may {
-        let named = if approval.people.is_empty() { "people of the space" } else { "the people it names" };
+        let all = approval.people.is_empty() && approval.approvers.is_empty();
+        let named = if all { "people of the space" } else { "the people it names" };
         return Err(AnswerRefused::NotYours(named));
     }
     if seen.is_some_and(|seen| seen != approval.hash) {
@@ -468,8 +518,12 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
     }
     let arguments = quote::escape_hidden(&row.arguments);
     let (tool, version) = (&row.tool, &row.tool_version);
+    let only = match approval.approvers.is_empty() {
+        true => String::new(),
+        false => format!("\nmay be answered by: {}", quote::one_line(&approval.approvers.join(", "))),
+    };
     format!(
-        "[approval wanted] {tool} (version {version})\narguments: {arguments}\nwhy: {why}\n\
+        "[approval wanted] {tool} (version {version})\narguments: {arguments}\nwhy: {why}{only}\n\
          (viv approvals answer {id} approve, or refuse)"
     )
 }

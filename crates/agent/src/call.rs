@@ -1,8 +1,9 @@
 //! Tool calls: the durable row of each, its effect class, and its outcome.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::approval::Approval;
+use crate::approval::{Approval, ApprovalRule, ByRule};
 use crate::event::Trust;
 use crate::id::{CallId, ClaimId, CycleId};
 use crate::limits;
@@ -160,6 +161,18 @@ impl Outcome {
         Self { status: OutcomeStatus::Canceled, text: text.into(), detail: None, trust: None }
     }
 
+    /// The rule by which it needed no approval does not hold any more, and it had not begun.
+    pub fn rule_over() -> Self {
+        let text = "not run: the rule by which it needed no approval does not hold any more. Nothing of it was done. \
+                    Call it again if it is still wanted: then a person is asked.";
+        Self {
+            status: OutcomeStatus::Canceled,
+            text: text.into(),
+            detail: None,
+            trust: Some(Trust::Operator),
+        }
+    }
+
     /// The process died after the call had started, and the call must not happen twice.
     pub fn interrupted() -> Self {
         let text = "interrupted; unknown whether it happened. Find out before you try again.";
@@ -312,6 +325,9 @@ pub struct CallRow {
     /// What is known of it if it waits, or has waited, for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Box<Approval>>,
+    /// What its rule must be for, if it runs without an approval because of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_rule: Option<ByRule>,
     /// Whether the open cycle waits for it. If `false`, its outcome becomes an event.
     pub awaited: bool,
     /// Its state.
@@ -324,6 +340,12 @@ impl CallRow {
     /// Whether it may not run before a person has answered.
     pub fn waits_for_person(&self) -> bool {
         self.approval.as_ref().is_some_and(|approval| approval.is_wanted())
+    }
+
+    /// Whether it may begin, as far as rules are concerned: it needs none, or one of these holds.
+    pub fn is_ruled_in(&self, rules: &[ApprovalRule], now: Timestamp) -> bool {
+        let covers = |call| rules.iter().any(|rule| rule.covers(&self.tool, &self.tool_version, call, now));
+        self.by_rule.as_ref().is_none_or(covers)
     }
 
     /// What the model reads in front of its outcome.
@@ -390,6 +412,7 @@ mod tests {
             runner: Runner::Node,
             claim: None,
             approval: None,
+            by_rule: None,
             awaited: false,
             state: CallState::Detached,
             outcome: None,

@@ -49,6 +49,8 @@ pub struct AgentConfig {
     pub guard: GuardMode,
     /// Names and patterns of outward tools whose calls run only after a person has approved them.
     pub approve: Vec<String>,
+    /// Handles of the only people who may approve its calls, apart from operators; none: all people of the space.
+    pub approvers: Vec<String>,
     /// What is decided without a model call.
     pub triage: Triage,
     /// What the model is shown in addition to the inbox.
@@ -93,6 +95,7 @@ impl Default for AgentConfig {
             barrier: true,
             guard: GuardMode::default(),
             approve: Vec::new(),
+            approvers: Vec::new(),
             triage: Triage::default(),
             workspace: Workspace::default(),
             history: HistoryLimit::default(),

@@ -465,6 +465,7 @@ mod tests {
             runner: Runner::Node,
             claim: None,
             approval: None,
+            by_rule: None,
             awaited: true,
             state: crate::call::CallState::Done,
             outcome: None,

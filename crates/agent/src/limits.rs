@@ -5,6 +5,7 @@ mod approvals;
 mod hooks;
 mod mcp;
 mod plans;
+mod schemas;
 mod targets;
 mod workers;
 
@@ -12,6 +13,7 @@ pub use approvals::*;
 pub use hooks::*;
 pub use mcp::*;
 pub use plans::*;
+pub use schemas::*;
 pub use targets::*;
 pub use workers::*;
 

@@ -50,6 +50,9 @@ pub struct ApprovalJson {
     /// The only people who may answer, apart from operators; empty: all people of the space.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub people: Vec<EntityId>,
+    /// Handles of the only people who may answer, by the agent's config, apart from operators; empty: as `people` says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<String>,
     /// When it was asked.
     pub asked_at: Timestamp,
     /// When its cycle goes on without an answer.
@@ -105,6 +108,7 @@ impl ApprovalJson {
             tainted: asked.tainted,
             space: asked.space,
             people: asked.people,
+            approvers: asked.approvers,
             asked_at: asked.asked_at,
             detach_at: asked.detach_at,
             expires_at: asked.expires_at,
@@ -193,6 +197,10 @@ pub struct ApprovalRuleJson {
     pub agent_name: String,
     /// Name of the tool.
     pub tool: String,
+    /// Version of the tool for which it was given. Of another one it approves nothing.
+    pub version: String,
+    /// The space for whose calls it was given, by a person; `null`: for all, by an operator.
+    pub space: Option<SpaceId>,
     /// Until when.
     pub until: Timestamp,
     /// Whether it also counts while the agent has read strangers' text.
@@ -206,7 +214,7 @@ pub struct ApprovalRuleJson {
 impl ApprovalRuleJson {
     /// The JSON of a rule.
     pub fn of(rule: ApprovalRule, agent_name: String) -> Self {
-        let ApprovalRule { agent, tool, until, tainted, by, at } = rule;
-        Self { agent, agent_name, tool, until, tainted, by, at }
+        let ApprovalRule { agent, tool, version, space, until, tainted, by, person: _, at } = rule;
+        Self { agent, agent_name, tool, version, space, until, tainted, by, at }
     }
 }

@@ -78,6 +78,14 @@ impl Reconciler {
                 let what = format!("`{}` is already a person; give the agent another `name`", file.name);
                 problems.push(FileProblem::new(&file.file, None, what));
             }
+            for handle in &file.config.approvers {
+                let handle = handle.trim().trim_start_matches('@');
+                let found = self.ports.reader.entity(handle.to_owned()).await.map_err(failed)?;
+                if found.is_some_and(|entity| entity.kind == EntityKind::Agent) {
+                    let what = format!("`approvers`: `{handle}` is an agent; only people approve");
+                    problems.push(FileProblem::new(&file.file, None, what));
+                }
+            }
         }
         Ok(problems)
     }

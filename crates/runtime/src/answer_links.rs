@@ -80,6 +80,7 @@ mod tests {
             runner: Runner::Node,
             claim: None,
             approval: Some(Box::new(asked)),
+            by_rule: None,
             awaited: true,
             state: CallState::Planned,
             outcome: None,

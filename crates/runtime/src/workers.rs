@@ -180,6 +180,7 @@ impl<'a> Taking<'a> {
             offered.set(match claimed {
                 Claimed::Given(_) => OfferState::Held(Held::new(&*ports.clock, claim)),
                 Claimed::HeldBack => OfferState::HeldBack,
+                Claimed::RuleOver => OfferState::RuleOver,
                 Claimed::Refused => OfferState::NotNow,
             });
         }

@@ -148,3 +148,40 @@ async fn rules_are_listed_and_deleted() {
     assert_eq!(world.ask(Method::DELETE, path, ADMIN, None).await.code(), "not_found");
     assert_eq!(world.get("/v1/approval-rules").await.json["items"], json!([]));
 }
+
+#[tokio::test]
+async fn a_person_lists_and_deletes_the_own_rules_which_are_for_the_space_that_was_asked() {
+    let world = World::new().await;
+    let id = asked(&world, |asked| asked).await;
+    let yours = world.your_key().await;
+    let body = json!({"verdict": "approve", "remember_until": "2026-11-22T14:00:00Z"});
+    assert_eq!(answer(&world, &yours, &id, body).await.status, 200);
+    world.post("/v1/entities", json!({"name": "stranger"})).await;
+    let stranger = world.key(json!({"scope": "person", "entity": "stranger"})).await.1;
+    let list =
+        async |key: &str| world.ask(Method::GET, "/v1/approval-rules", key, None).await.json["items"].clone();
+    assert_eq!(list(&stranger).await, json!([]));
+    let rules = list(&yours).await;
+    assert_eq!((&rules[0]["space"], &rules[0]["by"]), (&json!(world.home), &json!("you")), "{rules}");
+    assert!(rules[0]["version"].is_string(), "{rules}");
+    assert_eq!(list(ADMIN).await, rules);
+    let path = "/v1/agents/muhammad/approval-rules/fire";
+    assert_eq!(world.ask(Method::DELETE, path, &stranger, None).await.code(), "not_found");
+    assert_eq!(world.ask(Method::DELETE, path, &yours, None).await.status, 204);
+    assert_eq!(list(ADMIN).await, json!([]));
+}
+
+#[tokio::test]
+async fn only_approvers_answer_a_call_whose_agent_names_some_from_whatever_space() {
+    let world = World::new().await;
+    world.post("/v1/entities", json!({"name": "boss"})).await;
+    let boss = world.key(json!({"scope": "person", "entity": "boss"})).await.1;
+    let id = asked(&world, |asked| Approval { approvers: vec!["boss".into()], ..asked }).await;
+    let yes = json!({"verdict": "approve"});
+    let yours = world.your_key().await;
+    assert_eq!(answer(&world, &yours, &id, yes.clone()).await.code(), "not_yours");
+    let list = world.ask(Method::GET, "/v1/approvals", &boss, None).await.json["items"].clone();
+    assert_eq!((&list[0]["call"], &list[0]["approvers"]), (&json!(id), &json!(["boss"])), "{list}");
+    let granted = answer(&world, &boss, &id, yes).await;
+    assert_eq!((granted.status, &granted.json["by"]), (200, &json!("boss")), "{granted:?}");
+}

@@ -49,6 +49,7 @@ pub(crate) async fn open_row(
         runner,
         claim: None,
         approval: None,
+        by_rule: None,
         awaited: true,
         state: CallState::Planned,
         outcome: None,

@@ -7,9 +7,11 @@ use std::fmt;
 
 use agent::limits;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{ValidationError, Validator};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+use crate::schema_work;
 
 /// Faults that one error names.
 const FAULTS_NAMED: usize = 5;
@@ -20,15 +22,21 @@ const GOT_SHOWN: usize = 80;
 pub(crate) struct Checker {
     tool: String,
     known: Vec<String>,
+    schema: Value,
     validator: Validator,
 }
 
 impl Checker {
-    /// Compiles the schema; the error says why it is not valid.
+    /// Compiles the schema; the error says why it is not valid, or too much work.
     pub(crate) fn new(tool: &str, schema: &Value) -> Result<Self, String> {
+        schema_work::check_size(schema)?;
         let known = schema["properties"].as_object().map(|p| p.keys().cloned().collect()).unwrap_or_default();
-        let validator = jsonschema::draft202012::new(schema).map_err(|e| e.to_string())?;
-        Ok(Self { tool: tool.to_owned(), known, validator })
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(limits::SCHEMA_PATTERN_TRIES)
+            .size_limit(limits::SCHEMA_PATTERN_MAX_BYTES);
+        let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
+        let validator = options.build(schema).map_err(|e| e.to_string())?;
+        Ok(Self { tool: tool.to_owned(), known, schema: schema.clone(), validator })
     }
 
     /// Parses the arguments and checks them against the schema. The error is for the model.
@@ -36,20 +44,28 @@ impl Checker {
         let faults = match parse(arguments) {
             Err(fault) => vec![fault],
             Ok(value) => {
-                let faults: Vec<_> = self.validator.iter_errors(&value).map(|e| self.fault(&e)).collect();
+                let faults = self.faults(&value);
                 if faults.is_empty() {
                     return Ok(value);
                 }
                 faults
             }
         };
-        let more = faults.len().saturating_sub(FAULTS_NAMED);
+        let named = faults.len().min(FAULTS_NAMED);
         let mut text = format!("the arguments of `{}` do not fit: ", self.tool);
-        text.push_str(&faults[..faults.len() - more].join("; "));
-        if more > 0 {
-            text.push_str(&format!("; and {more} more"));
+        text.push_str(&faults[..named].join("; "));
+        if named < faults.len() {
+            text.push_str("; and more");
         }
         Err(text)
+    }
+
+    /// The first faults of the value: at most one more than are named.
+    fn faults(&self, value: &Value) -> Vec<String> {
+        if let Err(why) = schema_work::check_steps(&self.schema, value) {
+            return vec![why];
+        }
+        self.validator.iter_errors(value).take(FAULTS_NAMED + 1).map(|e| self.fault(&e)).collect()
     }
 
     fn fault(&self, error: &ValidationError<'_>) -> String {

@@ -12,6 +12,7 @@ use agent::tool::{ToolLabels, names};
 use serde_json::{Value, json};
 
 use crate::arguments::Checker;
+use crate::schema_work;
 
 const DESCRIPTION: &str = "Ask a person and wait for the answer (`defer`: go on; it comes as an event).";
 
@@ -65,6 +66,7 @@ impl Tool for AskPerson {
         let value = self.checker.check(arguments)?;
         let question = PersonQuestion::read(&value.to_string())?;
         if let Some(schema) = &question.schema {
+            schema_work::check_form(schema).map_err(|why| format!("`schema`: {why}"))?;
             Checker::new("the form", schema).map_err(|why| format!("`schema` is no JSON Schema: {why}"))?;
         }
         Ok(value)
@@ -92,6 +94,7 @@ mod tests {
     #[test]
     fn a_question_is_checked_by_its_kind() {
         let tool = ask_person();
+        let form = |schema: Value| json!({"kind": "form", "question": "Fill in", "schema": schema});
         for (arguments, fault) in [
             (json!({"kind": "text", "question": "Why?"}), None),
             (json!({"kind": "choice", "question": "Which?", "options": ["a", "b"]}), None),
@@ -100,8 +103,23 @@ mod tests {
             (json!({"kind": "text", "question": "Why?", "options": ["a", "b"]}), Some("only `choice`")),
             (json!({"kind": "form", "question": "Fill in"}), Some("`schema`")),
             (
-                json!({"kind": "form", "question": "Fill in", "schema": {"type": "objekt"}}),
+                json!({"kind": "form", "question": "Fill in", "schema": {"type": "object", "required": 1}}),
                 Some("no JSON Schema"),
+            ),
+            (form(json!({"type": "integer"})), Some("has named fields")),
+            (form(json!({"properties": {}})), Some("has named fields")),
+            (form(json!({"type": "object", "properties": {"a": {"$ref": "#"}}})), Some("has no `$ref`")),
+            (
+                form(json!({"type": "object", "properties": {"a": {"$dynamicRef": "#"}}})),
+                Some("not followed"),
+            ),
+            (form(json!({"type": "object", "allOf": vec![json!({}); 600]})), Some("at most 500")),
+            (
+                form(
+                    (0..20)
+                        .fold(json!({"type": "object"}), |inner, _| json!({"type": "object", "not": inner})),
+                ),
+                Some("at most 16"),
             ),
             (json!({"kind": "form", "question": "Fill in", "schema": {"type": "object"}}), None),
             (json!({"kind": "text", "question": " "}), Some("`question`")),
@@ -127,5 +145,17 @@ mod tests {
         assert_eq!(fits(&schema, &json!({"n": 1})), Ok(()));
         let wrong = fits(&schema, &json!({"n": "one"})).unwrap_err();
         assert!(wrong.starts_with("the answer does not fit") && wrong.contains("/n"), "{wrong}");
+    }
+
+    #[test]
+    fn an_answer_to_a_form_that_was_asked_before_forms_were_bounded_is_refused_at_once() {
+        let mut defs = serde_json::Map::new();
+        for level in 0..34 {
+            let next = json!({"$ref": format!("#/$defs/a{}", level + 1)});
+            defs.insert(format!("a{level}"), json!({"allOf": [next, next]}));
+        }
+        defs.insert("a34".to_owned(), json!({"type": "integer"}));
+        let wrong = fits(&json!({"$defs": defs, "$ref": "#/$defs/a0"}), &json!({})).unwrap_err();
+        assert!(wrong.contains("no valid schema") && wrong.contains("at most 20000"), "{wrong}");
     }
 }

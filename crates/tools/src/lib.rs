@@ -28,6 +28,7 @@ mod plans;
 mod read_messages;
 mod read_outcome;
 mod recall;
+mod schema_work;
 pub mod secret;
 mod send_message;
 mod space_ref;

@@ -154,7 +154,7 @@ use ValueKind::{
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [ConfigKey; 45] = [
+pub const KEYS: [ConfigKey; 46] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -248,6 +248,13 @@ pub const KEYS: [ConfigKey; 45] = [
         Bound::None,
         NextCycle,
         "Outward tools, by name or pattern, whose calls run only after a person has approved them.",
+    ),
+    key(
+        "approvers",
+        Names,
+        Bound::None,
+        NextCycle,
+        "Handles of the only people who may approve its calls, apart from operators, whichever space asks; at most 16. Without it: all people of the space.",
     ),
     key(
         "triage",

@@ -2,7 +2,11 @@
 //! name, whatever key it is under.
 
 use super::{AgentConfig, Gates, nearest};
-use crate::tool::is_named;
+use crate::call::Effect;
+use crate::tool::{is_named, names};
+
+/// Tools that a hint about `approve` names at most.
+const ASKABLE_NAMED: usize = 20;
 
 impl AgentConfig {
     /// Every tool that the config names, with the key that names it.
@@ -29,17 +33,17 @@ impl AgentConfig {
         named
     }
 
-    /// Entries that name tools of an MCP server, and no tool that is known now.
-    pub fn unmatched_servers(&self, known: &[String]) -> Vec<&str> {
+    /// Entries that name tools of an MCP server, and no tool that is known now, each with its key.
+    pub fn unmatched_servers(&self, known: &[String]) -> Vec<(&'static str, &str)> {
         let of_servers = self.named_tools().into_iter().filter(|(key, tool)| is_of_server(key, tool));
-        let patterns = of_servers.map(|(_, tool)| tool);
-        patterns.filter(|tool| !known.iter().any(|name| is_named(tool, name))).collect()
+        of_servers.filter(|(_, tool)| !known.iter().any(|name| is_named(tool, name))).collect()
     }
 
     /// The unknown tools among [`AgentConfig::named_tools`], each as key, message and hint.
     pub fn unknown_tools(&self, known: &[String]) -> Vec<(&'static str, String, String)> {
         let unknown = self.named_tools().into_iter().filter(|(key, tool)| {
-            let names = |name: &String| if *key == "tools" { is_named(tool, name) } else { name == tool };
+            let pattern = matches!(*key, "tools" | "approve");
+            let names = |name: &String| if pattern { is_named(tool, name) } else { name == tool };
             !is_of_server(key, tool) && !known.iter().any(names)
         });
         let mut found: Vec<(&'static str, String, String)> = Vec::new();
@@ -60,15 +64,75 @@ impl AgentConfig {
     }
 }
 
+impl AgentConfig {
+    /// The first entry of `approve` that names only tools whose calls nobody is ever asked to approve, as message and hint.
+    /// `effect` is what a known tool does.
+    pub fn never_asked(
+        &self,
+        known: &[String],
+        effect: impl Fn(&str) -> Option<Effect>,
+    ) -> Option<(String, String)> {
+        let asked =
+            |name: &&String| name.as_str() != names::ASK_PERSON && effect(name) != Some(Effect::Inward);
+        let in_vain = |entry: &&String| {
+            let mut named = known.iter().filter(|name| is_named(entry, name)).peekable();
+            named.peek().is_some() && !named.any(|name| asked(&name))
+        };
+        let entry = self.approve.iter().find(in_vain)?;
+        let what = format!(
+            "`approve`: nobody is asked about calls of `{entry}`: they reach nothing outside, or ask a person themselves"
+        );
+        let mut can: Vec<&str> = known.iter().filter(asked).map(String::as_str).collect();
+        let more = if can.len() > ASKABLE_NAMED { " and more" } else { "" };
+        can.truncate(ASKABLE_NAMED);
+        let hint = match can.is_empty() {
+            true => "this server has no tool that can be asked for; leave it out".to_owned(),
+            false => format!("tools that can be asked for: `{}`{more}", can.join("`, `")),
+        };
+        Some((what, hint))
+    }
+}
+
 /// Whether the entry names tools of an MCP server, as `github:*`. What a server offers may be approved later.
 fn is_of_server(key: &str, tool: &str) -> bool {
-    key == "tools" && tool.contains(':')
+    matches!(key, "tools" | "approve") && tool.contains(':')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn approve_takes_patterns_and_refuses_what_is_never_asked_for() {
+        let known = ["send_message", "ask_person", "fetch_page", "web__send"].map(str::to_owned);
+        let effect =
+            |name: &str| Some(if name == "send_message" { Effect::Inward } else { Effect::ReadOnly });
+        for (entry, unknown, in_vain) in [
+            ("fetch_page", false, false),
+            ("fetch_*", false, false),
+            ("*", false, false),
+            ("web:*", false, false),
+            ("other:*", false, false),
+            ("send_message", false, true),
+            ("send_*", false, true),
+            ("ask_person", false, true),
+            ("nothing*", true, false),
+        ] {
+            let config = AgentConfig::from_json(&json!({"approve": [entry]})).unwrap();
+            assert_eq!(!config.unknown_tools(&known).is_empty(), unknown, "{entry}");
+            let found = config.never_asked(&known, effect);
+            assert_eq!(found.is_some(), in_vain, "{entry}: {found:?}");
+            if let Some((what, hint)) = found {
+                assert!(
+                    what.contains(&format!("`{entry}`")) && hint.contains("`fetch_page`"),
+                    "{what}; {hint}"
+                );
+            }
+        }
+        let none = AgentConfig::from_json(&json!({"approve": ["send_message"]})).unwrap();
+        assert!(none.never_asked(&known[..1], effect).unwrap().1.contains("no tool that can be asked for"));
+    }
 
     #[test]
     fn tools_and_models_are_collected_from_every_key_that_names_them() {
@@ -88,7 +152,7 @@ mod tests {
         assert_eq!(unknown[1].2, "did you mean `lock`?");
         let config = AgentConfig::from_json(&json!({"tools": ["git:*", "web:get", "lo*", "x*"]})).unwrap();
         let known = ["web__get", "lock"].map(str::to_owned);
-        assert_eq!(config.unmatched_servers(&known), ["git:*"]);
+        assert_eq!(config.unmatched_servers(&known), [("tools", "git:*")]);
         let unknown = config.unknown_tools(&known);
         assert_eq!(unknown.len(), 1);
         assert_eq!(unknown[0].1, "`tools`: no tool matches `x*`");

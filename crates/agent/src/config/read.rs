@@ -122,6 +122,7 @@ impl AgentConfig {
         self.check_examples(problems);
         self.check_plans(problems);
         self.check_policies(problems);
+        self.check_approvers(problems);
         self.check_endings(problems);
     }
 
@@ -167,6 +168,18 @@ impl AgentConfig {
             }
             names.push(name);
         }
+    }
+
+    fn check_approvers(&self, problems: &mut Vec<BadConfig>) {
+        let most = limits::APPROVAL_PEOPLE_MAX;
+        let why = if self.approvers.len() > most {
+            format!("at most {most} people, got {}", self.approvers.len())
+        } else if self.approvers.iter().any(|handle| handle.trim().is_empty()) {
+            "wanted handles of people, got an empty text".to_owned()
+        } else {
+            return;
+        };
+        problems.push(BadConfig::WrongType { key: Some("approvers".to_owned()), why });
     }
 
     /// Gates and routes must be valid ranges. Each step may be in one gate at most, and each tool of a gate must be

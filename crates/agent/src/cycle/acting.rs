@@ -210,7 +210,8 @@ impl Cycle {
 
     /// Reports the outcome of an outward call. A canceled one was held back before a worker could claim it.
     pub fn settled(&mut self, call: CallId, outcome: Outcome) {
-        let held_back = outcome.status == OutcomeStatus::Canceled;
+        let held_back =
+            outcome.status == OutcomeStatus::Canceled && outcome.text == Outcome::held_back().text;
         if let State::Acting(acting) = &mut self.state {
             acting.settled(call, outcome);
             if held_back {

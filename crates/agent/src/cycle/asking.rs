@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 
 use super::acting::Acting;
-use super::{After, At, Cycle, Next};
-use crate::approval::{Approval, AskKind, Patience, PersonQuestion, hash_of};
+use super::decide::PlannedCall;
+use super::{After, At, Cycle, Next, Step};
+use crate::approval::{Approval, AskKind, ByRule, Patience, PersonQuestion, hash_of};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
+use crate::changes::Refusal;
 use crate::entity::EntityKind;
 use crate::event::Trust;
 use crate::guard::{Exposure, GuardVerdict};
@@ -22,21 +24,41 @@ pub(super) struct Asked {
     pub(super) deferred: bool,
 }
 
+/// Whether a call waits for a person.
+pub(super) enum ApprovalNeed {
+    /// It needs no approval.
+    None,
+    /// A rule has approved it.
+    Ruled(ByRule),
+    /// It waits.
+    Asked(Asked),
+}
+
+impl ApprovalNeed {
+    pub(super) fn parts(self) -> (Option<Asked>, Option<ByRule>) {
+        match self {
+            Self::None => (None, None),
+            Self::Ruled(by_rule) => (None, Some(by_rule)),
+            Self::Asked(asked) => (Some(asked), None),
+        }
+    }
+}
+
 impl Cycle {
-    /// What a call waits for, if it does; the error is for the model.
-    pub(super) fn asked(
+    /// Whether a call waits for a person; the error is for the model.
+    pub(super) fn approval_need(
         &self,
         spec: &ToolSpec,
         arguments: &str,
         exposure: Exposure,
         now: Timestamp,
-    ) -> Result<Option<Asked>, String> {
+    ) -> Result<ApprovalNeed, String> {
         let hash = hash_of(&spec.name, &spec.version, arguments);
         if spec.name == names::ASK_PERSON {
-            return self.question(arguments, hash, now).map(Some);
+            return self.question(arguments, hash, now).map(ApprovalNeed::Asked);
         }
         if spec.effect == Effect::Inward {
-            return Ok(None);
+            return Ok(ApprovalNeed::None);
         }
         let config = &self.pinned.config;
         let by_guard = match exposure.verdict(config.guard, spec) {
@@ -47,11 +69,12 @@ impl Cycle {
         let by_config = config.approve.iter().any(|pattern| is_named(pattern, &spec.name));
         let Some(why) = by_guard.or_else(|| by_config.then(|| "the agent's config wants it".to_owned()))
         else {
-            return Ok(None);
+            return Ok(ApprovalNeed::None);
         };
-        let tainted = exposure.is_tainted();
-        if self.pinned.rules.iter().any(|rule| rule.covers(&spec.name, tainted, now)) {
-            return Ok(None);
+        let (tainted, space) = (exposure.is_tainted(), self.space_to_ask_in());
+        let by_rule = ByRule { tainted, space };
+        if self.pinned.rules.iter().any(|rule| rule.covers(&spec.name, &spec.version, &by_rule, now)) {
+            return Ok(ApprovalNeed::Ruled(by_rule));
         }
         let most = limits::APPROVAL_ARGUMENTS_MAX_BYTES;
         if quote::escape_hidden(arguments).len() > most {
@@ -64,10 +87,50 @@ impl Cycle {
         let approval = Approval {
             tainted,
             labels: spec.labels.bits(),
-            space: self.space_to_ask_in(),
+            space,
+            approvers: config.approvers.clone(),
             ..Approval::wanted(AskKind::Approval, why, hash, patience, now)
         };
-        Ok(Some(Asked { approval: Box::new(approval), deferred: spec.asynchronous }))
+        Ok(ApprovalNeed::Asked(Asked { approval: Box::new(approval), deferred: spec.asynchronous }))
+    }
+
+    /// The store has refused these calls because no rule approves them any more: a person is asked. Returns whether there are
+    /// any.
+    pub(super) fn ask_after_all(
+        &mut self,
+        step: &Step,
+        calls: &mut [PlannedCall],
+        refusals: &[Refusal],
+        now: Timestamp,
+    ) -> bool {
+        let mut any = false;
+        let mut exposure = self.exposure(step);
+        for call in calls {
+            let row = &mut call.row;
+            let Some(spec) = self.pinned.setup.tools.iter().find(|tool| tool.name == row.tool).cloned()
+            else {
+                continue;
+            };
+            if row.by_rule.is_some() && refusals.iter().any(|refusal| refusal.call == row.id) {
+                any = true;
+                self.pinned.rules.retain(|rule| rule.tool != row.tool);
+                match self.approval_need(&spec, &row.arguments, exposure, now) {
+                    Ok(need) => {
+                        let (asked, by_rule) = need.parts();
+                        (row.approval, row.by_rule) = (asked.map(|asked| asked.approval), by_rule);
+                    }
+                    Err(why) => {
+                        let outcome = Outcome { trust: Some(Trust::Operator), ..Outcome::error(why) };
+                        (row.by_rule, row.awaited, row.state) = (None, true, CallState::Done);
+                        row.outcome = Some(outcome);
+                    }
+                }
+            }
+            if row.outcome.is_none() && row.approval.is_none() {
+                exposure.used = exposure.used.with(spec.labels);
+            }
+        }
+        any
     }
 
     fn question(&self, arguments: &str, hash: String, now: Timestamp) -> Result<Asked, String> {

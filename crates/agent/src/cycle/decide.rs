@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::asking::ApprovalNeed;
 use super::reply_check::{native, stored_arguments, stored_name, unusable};
 use super::text_reply::TextReply;
 use super::{Acting, ActivationEnd, After, At, Cycle, ModelReply, Next, Span, State, Step, names};
@@ -90,7 +91,7 @@ impl Cycle {
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
             let index = planned.len();
             let spec = self.pinned.setup.tools.iter().find(|tool| tool.name == name);
-            let mut asked = None;
+            let mut need = ApprovalNeed::None;
             let refusal = if let Some(cut) = cut.filter(|_| position + 1 == parts.len()) {
                 Some(cut.to_owned())
             } else if index >= limits::CALLS_PER_STEP {
@@ -101,11 +102,12 @@ impl Cycle {
                 match spec {
                     None => Some(self.unknown_tool(name)),
                     Some(spec) => step.gated(name).or(verdict.err()).or_else(|| {
-                        let found = self.asked(spec, &arguments, exposure, now);
-                        found.map(|found| asked = found).err()
+                        let found = self.approval_need(spec, &arguments, exposure, now);
+                        found.map(|found| need = found).err()
                     }),
                 }
             };
+            let (asked, by_rule) = need.parts();
             let deferred = asked.as_ref().is_some_and(|asked| asked.deferred);
             let runs_detached = refusal.is_none() && (deferred || spec.is_some_and(runs_detached));
             let refusal = refusal.or_else(|| if runs_detached { too_many_detached(detached) } else { None });
@@ -134,6 +136,7 @@ impl Cycle {
                     },
                     claim: None,
                     approval: asked.filter(|_| outcome.is_none()).map(|asked| asked.approval),
+                    by_rule: by_rule.filter(|_| outcome.is_none()),
                     awaited: !runs_detached || outcome.is_some(),
                     state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
                     outcome,
@@ -341,6 +344,7 @@ impl Cycle {
         decision.refusals += 1;
         let too_often = decision.refusals > limits::REFUSALS_MAX;
         let mut any_refused = false;
+        any_refused |= self.ask_after_all(&step, &mut decision.calls, refusals, now);
         for call in decision.calls.iter_mut().filter(|call| call.row.effect == Effect::Inward) {
             let refusal = refusals.iter().find(|refusal| refusal.call == call.row.id);
             if let Some(reason) = refusal.map(|refusal| refusal.reason.clone()) {

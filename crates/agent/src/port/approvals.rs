@@ -7,7 +7,7 @@ use super::{BoxFuture, Page, PageRequest, StoreError};
 use crate::approval::{AnswerRefused, Answerer, ApprovalRule, PersonVerdict};
 use crate::call::CallRow;
 use crate::changes::Notifications;
-use crate::id::{AgentId, CallId, SpaceId};
+use crate::id::{AgentId, CallId, EntityId, SpaceId};
 
 /// An answer of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,10 +93,11 @@ pub trait Approvals: Send + Sync {
         agent: Option<AgentId>,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<ApprovalRule>, StoreError>>;
-    /// Deletes a rule; returns it, if there was one.
-    fn forget_rule(
+    /// Deletes the rules for a tool, or only those that this person gave; returns them.
+    fn forget_rules(
         &self,
         agent: AgentId,
         tool: String,
-    ) -> BoxFuture<'_, Result<Option<ApprovalRule>, StoreError>>;
+        person: Option<EntityId>,
+    ) -> BoxFuture<'_, Result<Vec<ApprovalRule>, StoreError>>;
 }

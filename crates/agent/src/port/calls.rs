@@ -30,6 +30,8 @@ pub enum Claimed {
     Refused,
     /// Nothing was written: before it began, its requester sent an urgent event, which the agent must read first.
     HeldBack,
+    /// Nothing was written: before it began, the rule by which it needed no approval was deleted, or its time was over.
+    RuleOver,
 }
 
 /// An answer to a call.
@@ -95,7 +97,8 @@ pub trait Calls: Send + Sync {
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
     /// Gives an open call of a worker tool to a worker, in place of the one that had it. The claim is durable before the
     /// worker hears of it. A call of an open cycle that has not begun is refused if the agent is suspended or the cycle
-    /// is canceled, and an unsafe one is held back if `barrier` and its requester has sent an urgent event.
+    /// is canceled, and an unsafe one is held back if `barrier` and its requester has sent an urgent event. None begins by a rule
+    /// that does not hold any more.
     fn claim(&self, call: CallId, claim: ClaimId, barrier: bool)
     -> BoxFuture<'_, Result<Claimed, CallError>>;
     /// The open call whose newest claim this is.

@@ -4,7 +4,7 @@ use agent::approval::AskKind;
 use agent::plan::span_ms;
 use agent::quote;
 use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson, PageJson};
-use client::{Client, agent_path, segment};
+use client::{Client, segment};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -23,9 +23,11 @@ pub(crate) async fn run(client: Client, screen: Screen, verb: ApprovalsVerb) -> 
         ApprovalsVerb::Answer(args) => answer(&client, &screen, args).await?,
         ApprovalsVerb::Rules { agent } => rules(&client, &screen, agent).await?,
         ApprovalsVerb::Forget { agent, tool } => {
-            let found = client.agent(&agent).await?;
-            client.delete(&agent_path(found.id, &format!("/approval-rules/{}", segment(&tool)))).await?;
-            let line = format!("calls of `{tool}` by `{}` need an approval again", found.name);
+            // Whoever has the key of a person may not read agents, but may delete the own rules.
+            client
+                .delete(&format!("/v1/agents/{}/approval-rules/{}", segment(&agent), segment(&tool)))
+                .await?;
+            let line = format!("calls of `{tool}` by `{agent}` need an approval again");
             screen.result(&json!({"forgotten": tool}), &screen.clean_line(&line));
         }
     }
@@ -114,9 +116,11 @@ async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Resul
     if page.items.is_empty() {
         screen.text("no call is approved in advance");
     }
-    for ApprovalRuleJson { agent_name, tool, until, tainted, by, .. } in &page.items {
+    for ApprovalRuleJson { agent_name, tool, version, space, until, tainted, by, .. } in &page.items {
         let also = if *tainted { ", also after strangers' text" } else { "" };
-        let line = format!("`{tool}` of `{agent_name}` until {until}{also} (by {by})");
+        let here = space.map(|space| format!(", in space {space}")).unwrap_or_default();
+        let line =
+            format!("`{tool}` (version {version}) of `{agent_name}` until {until}{here}{also} (by {by})");
         screen.text(&screen.clean_line(&line));
     }
     Ok(())

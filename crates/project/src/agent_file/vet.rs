@@ -38,13 +38,21 @@ impl Vetting {
         }
         let known = self.toolbox.names();
         problems.extend(unknown_tools(config, &known));
-        problems.extend(config.unmatched_servers(&known).into_iter().map(|tool| {
+        let effect = |name: &str| self.toolbox.tool(name).map(|tool| tool.spec().effect);
+        problems.extend(config.never_asked(&known, effect).map(|(what, hint)| Remark {
+            key: "approve",
+            what: format!("{what}; {hint}"),
+            warning: false,
+        }));
+        problems.extend(config.unmatched_servers(&known).into_iter().map(|(key, tool)| {
             let server = tool.split(':').next().unwrap_or_default();
+            let so =
+                if key == "tools" { "so the agent has none of it" } else { "so nobody is asked about one" };
             let what = format!(
-                "`tools`: no approved tool matches `{tool}`, so the agent has none of it; is the MCP server `{server}` in the \
+                "`{key}`: no approved tool matches `{tool}`, {so}; is the MCP server `{server}` in the \
                  settings? `viv mcp approve {server}` approves what it offers"
             );
-            Remark { key: "tools", what, warning: true }
+            Remark { key, what, warning: true }
         }));
         let too_many = AgentTools::of(&*self.toolbox, &*self.models, config).too_many();
         problems.extend(too_many.map(|(what, hint)| Remark {

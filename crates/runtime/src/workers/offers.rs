@@ -62,6 +62,8 @@ pub(super) enum OfferState {
     Held(Held),
     /// Its requester sent an urgent event before it began.
     HeldBack,
+    /// The rule by which it needed no approval does not hold any more.
+    RuleOver,
     /// Its agent may not begin a call now, or it is over.
     NotNow,
 }
@@ -120,6 +122,7 @@ impl Workers {
             let now = clock.monotonic_ms();
             match self.state(call) {
                 OfferState::HeldBack => return Outcome::held_back(),
+                OfferState::RuleOver => return Outcome::rule_over(),
                 OfferState::NotNow => {
                     // Its agent may be resumed, and the call begin after all.
                     clock.sleep(Duration::from_millis(limits::WORKER_REFUSED_MS)).await;

@@ -350,6 +350,39 @@ async fn a_rule_spares_further_questions_until_its_time() {
     assert!(matches!(refused, Err(AnswerError::Unfit(_))), "{refused:?}");
 }
 
+#[tokio::test]
+async fn a_deleted_rule_lets_no_call_begin_that_was_decided_before() {
+    let author = |prompt: &Prompt| match (inbox(prompt), step(prompt)) {
+        (inbox, 0) if inbox.contains("both") => {
+            Script::new().call("slow", &json!({})).call("fire", &json!({}))
+        }
+        (inbox, 1) if inbox.contains("both") => {
+            Script::new().call("send_message", &send("lobby", &results(prompt)[1]))
+        }
+        (_, 0) => Script::new().call("fire", &json!({})),
+        _ => done(),
+    };
+    let scene = Scene::of(
+        Fixture::unsafely(author),
+        json!({"approve": ["fire"], "tools": ["fire", "slow", "send_message", "done"]}),
+    )
+    .await;
+    let remember = Some(Remember { until: scene.fixture.now() + PAUSE, tainted: false });
+    scene.answer(PersonVerdict::Approve { arguments: None, remember }).await.unwrap();
+    assert_eq!(scene.runs("fire"), 1);
+    scene.fixture.world.say(scene.husam, scene.lobby, "both").await.unwrap();
+    scene.fixture.world.pass(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(scene.runs("slow"), 1, "it runs, and the other one waits behind it");
+    let approvals = Arc::clone(&scene.fixture.world.ports().approvals);
+    let gone = approvals.forget_rules(scene.ada, "fire".into(), Some(scene.husam)).await.unwrap();
+    assert_eq!(gone.len(), 1);
+    scene.fixture.gate.open();
+    scene.quiet().await;
+    assert_eq!((scene.runs("slow"), scene.runs("fire")), (1, 1));
+    let told = scene.posted().await.pop().unwrap();
+    assert!(told.contains("the rule by which it needed no approval"), "{told}");
+}
+
 fn asker(question: Value) -> impl Fn(&Prompt) -> Script + Send + Sync {
     caller("ask_person", question)
 }

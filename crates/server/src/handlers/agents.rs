@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::config::AgentConfig;
-use agent::entity::handle;
+use agent::entity::{EntityKind, handle};
 use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::{IdleReason, Standing};
 use agent::limits;
 use agent::port::{AgentCard, AgentTools, Denial, KnownRequest, RegistryError, StoreError};
+use agent::quote;
 use agent::update::AgentState;
 use axum::Json;
 use axum::extract::State;
@@ -44,7 +45,7 @@ pub(super) async fn create(
         limits::DISPLAY_NAME_MAX_BYTES,
     )?;
     let config = AgentConfig::from_json(&config.unwrap_or_else(|| Value::Object(serde_json::Map::new())))?;
-    check_names(&app, &config)?;
+    check_names(&app, &config).await?;
     let fresh = app.ports.ids.uuid();
     let new =
         agent::port::NewAgent { id: AgentId(fresh), name, display_name, config, at: app.ports.clock.now() };
@@ -110,7 +111,7 @@ pub(super) async fn change_agent(
         .map(|value| bounded_text("display_name", value, limits::DISPLAY_NAME_MAX_BYTES))
         .transpose()?;
     if let Some(patch) = &config {
-        check_names(&app, &found.config.amended(patch)?)?;
+        check_names(&app, &found.config.amended(patch)?).await?;
     }
     let id = found.id;
     let now = app.ports.clock.now();
@@ -423,15 +424,30 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
     }
 }
 
-/// Whether the models and tools that a config names exist.
-fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem> {
+/// Whether the models, tools and people that a config names exist.
+async fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem> {
     for (key, model) in config.named_models() {
         if let Err(error) = app.ports.models.model(Some(model)) {
             return Err(Problem::new(Code::NoSuchModel, format!("`{key}` names `{model}`: {error}")));
         }
     }
-    if let Some((_, what, hint)) = config.unknown_tools(&app.ports.toolbox.names()).into_iter().next() {
+    let tools = app.ports.toolbox.names();
+    if let Some((_, what, hint)) = config.unknown_tools(&tools).into_iter().next() {
         return Err(Problem::new(Code::NoSuchTool, what).hint(hint));
+    }
+    let effect = |name: &str| app.ports.toolbox.tool(name).map(|tool| tool.spec().effect);
+    if let Some((what, hint)) = config.never_asked(&tools, effect) {
+        return Err(Problem::new(Code::BadConfig, what).hint(hint));
+    }
+    for handle in &config.approvers {
+        let found = app.ports.reader.entity(handle.trim().trim_start_matches('@').to_owned()).await?;
+        let why = match found.map(|entity| entity.kind) {
+            Some(EntityKind::Human) => continue,
+            Some(EntityKind::Agent) => "is an agent; only people approve",
+            None => "is nobody",
+        };
+        let detail = format!("`approvers`: `{}` {why}", quote::one_line(handle));
+        return Err(Problem::new(Code::BadConfig, detail).hint("name people by their handles"));
     }
     match AgentTools::of(&*app.ports.toolbox, &*app.ports.models, config).too_many() {
         Some((what, hint)) => Err(Problem::new(Code::BadConfig, what).hint(hint)),
@@ -452,7 +468,7 @@ pub(super) async fn find_agent(app: &AppState, name: &str) -> Result<AgentCard, 
     let id: AgentId = match name.parse() {
         Ok(id) => id,
         Err(_) => match app.ports.reader.entity(name.to_owned()).await? {
-            Some(entity) if entity.kind == agent::entity::EntityKind::Agent => entity.id.agent(),
+            Some(entity) if entity.kind == EntityKind::Agent => entity.id.agent(),
             _ => return Err(missing()),
         },
     };

@@ -133,18 +133,20 @@ pub(super) async fn answer(
     .await
 }
 
-/// Lists the rules by which calls need no approval.
+/// Lists the rules by which calls need no approval. With a person's key: those which that person gave.
 #[utoipa::path(get, path = "/v1/approval-rules", tag = "approvals", params(RuleQuery),
     responses((status = 200, description = "All rules in one page.", body = PageJson<ApprovalRuleJson>)))]
 pub(super) async fn list_rules(
     State(app): SharedState,
+    caller: Caller,
     Query(query): Query<RuleQuery>,
 ) -> Result<Json<PageJson<ApprovalRuleJson>>, Problem> {
     let agent = match &query.agent {
         Some(name) => Some(find_agent(&app, name).await?.id),
         None => None,
     };
-    let rules = app.ports.approvals.rules(agent, app.ports.clock.now()).await?;
+    let mut rules = app.ports.approvals.rules(agent, app.ports.clock.now()).await?;
+    rules.retain(|rule| caller.entity().is_none_or(|person| rule.person == Some(person)));
     let names = names_of(&app, rules.iter().map(|rule| rule.agent)).await?;
     let name = |agent: AgentId| names.get(&agent).cloned().unwrap_or_default();
     let items = rules.into_iter().map(|rule| (name(rule.agent), rule));
@@ -154,19 +156,22 @@ pub(super) async fn list_rules(
     }))
 }
 
-/// Deletes a rule: further calls of the tool by the agent need an approval again.
+/// Deletes the rules for a tool: further calls of it by the agent need an approval again, also those that have not begun. With
+/// a person's key: those which that person gave.
 #[utoipa::path(delete, path = "/v1/agents/{agent}/approval-rules/{tool}", tag = "approvals",
     params(("agent" = String, Path, description = "Id or handle."), ("tool" = String, Path, description = "Name of the tool.")),
-    responses((status = 204, description = "The rule is deleted.")))]
+    responses((status = 204, description = "The rules are deleted.")))]
 pub(super) async fn delete_rule(
     State(app): SharedState,
+    caller: Caller,
     PathParam((name, tool)): PathParam<(String, String)>,
 ) -> Result<WriteResponse<ApprovalRuleJson>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
     run_to_completion(async move {
-        match app.ports.approvals.forget_rule(agent, tool.clone()).await? {
-            Some(_) => Ok(WriteResponse::Removed),
-            None => Err(Problem::not_found("approval rule", &tool)),
+        let gone = app.ports.approvals.forget_rules(agent, tool.clone(), caller.entity()).await?;
+        match gone.is_empty() {
+            false => Ok(WriteResponse::Removed),
+            true => Err(Problem::not_found("approval rule", &tool)),
         }
     })
     .await
@@ -182,16 +187,21 @@ async fn visible(app: &AppState, caller: &Caller, call: &str) -> Result<AskedCal
     }
 }
 
-/// Whether the call is asked in a space of that person. `seen` keeps what is known of spaces.
+/// Whether the call is asked in a space of that person, or may be answered by them alone. `seen` keeps what is known of spaces.
 async fn sees(
     app: &AppState,
     asked: &AskedCall,
     person: EntityId,
     seen: &mut HashMap<SpaceId, bool>,
 ) -> Result<bool, Problem> {
-    let Some(space) = asked.row.approval.as_ref().and_then(|approval| approval.space) else {
-        return Ok(false);
-    };
+    let Some(approval) = asked.row.approval.as_deref() else { return Ok(false) };
+    if !approval.approvers.is_empty() {
+        let found = app.ports.reader.entity(person.to_string()).await?;
+        if found.is_some_and(|entity| approval.has_approver(&entity.name)) {
+            return Ok(true);
+        }
+    }
+    let Some(space) = approval.space else { return Ok(false) };
     if let Some(known) = seen.get(&space) {
         return Ok(*known);
     }

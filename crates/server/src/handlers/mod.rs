@@ -36,7 +36,7 @@ fn people(routes: Routes) -> Routes {
         AgentRetired, AnsweredAlready, BadAnswer, BadJson, CallChanged, CallOver, NoRoute, NotAsked, NotForm,
         NotFound, NotHuman, NotYours, SenderRefused, TooDeep,
     };
-    use Access::{Admin, Link, Person};
+    use Access::{Link, Person};
     routes
         .add(Person, doc!(approvals::list_approvals), &[NotFound])
         .add(Person, doc!(approvals::get_approval), &[CallOver])
@@ -72,8 +72,8 @@ fn people(routes: Routes) -> Routes {
                 AgentRetired,
             ],
         )
-        .add(Admin, doc!(approvals::list_rules), &[NotFound])
-        .add(Admin, doc!(approvals::delete_rule), &[])
+        .add(Person, doc!(approvals::list_rules), &[NotFound])
+        .add(Person, doc!(approvals::delete_rule), &[])
 }
 
 /// Adds all routes of the API.

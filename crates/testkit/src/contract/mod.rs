@@ -197,6 +197,8 @@ macro_rules! contract_tests {
             approvals::what_is_canceled_waits_for_nobody,
             approvals::an_answer_to_a_question_is_its_outcome,
             approvals::rules_are_kept_with_the_answer_that_gives_them,
+            approvals::a_persons_rule_is_for_the_space_that_was_asked_and_is_that_persons_to_delete,
+            approvals::no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more,
             approvals::what_waits_for_people_is_listed,
             detached::a_detached_call_is_found_taken_over_and_answered_by_an_event,
             detached::a_detached_call_is_no_longer_awaited,

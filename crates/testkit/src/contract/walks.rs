@@ -229,6 +229,7 @@ impl<'a> Walk<'a> {
             runner: Runner::Node,
             claim: None,
             approval: None,
+            by_rule: None,
             awaited: true,
             state: CallState::Planned,
             outcome: None,

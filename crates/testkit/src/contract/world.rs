@@ -308,6 +308,7 @@ impl CycleDriver {
             runner: Runner::Node,
             claim: None,
             approval: None,
+            by_rule: None,
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok("sent")),

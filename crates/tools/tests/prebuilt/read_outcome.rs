@@ -21,6 +21,7 @@ fn with(outcome: Option<Outcome>) -> World {
         runner: Runner::Node,
         claim: None,
         approval: None,
+        by_rule: None,
         awaited: true,
         state: CallState::Done,
         outcome,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::awareness::configured;
 use super::*;
-use crate::approval::{AnsweredBy, Answerer, ApprovalRule, ApprovalState, PersonVerdict, answered};
+use crate::approval::{AnsweredBy, Answerer, ApprovalRule, ApprovalState, ByRule, PersonVerdict, answered};
 use crate::changes::CallChange;
 use crate::life::IdleReason;
 use crate::limits;
@@ -259,16 +259,64 @@ fn an_asynchronous_call_that_wants_approval_is_pending_at_once() {
     assert!(read(&commits)[0].contains("it waits for a person"));
 }
 
-#[test]
-fn a_rule_spares_the_question_but_not_while_strangers_text_is_read() {
-    let rule = |tainted, until| ApprovalRule {
+/// What an operator has approved until then: calls of `fire`.
+fn rule(tainted: bool, until: i64) -> ApprovalRule {
+    ApprovalRule {
         agent: AgentId(Uuid::from_u128(1)),
         tool: "fire".into(),
+        version: "1".into(),
+        space: None,
         until: at(until),
         tainted,
         by: "kai".into(),
+        person: None,
         at: at(0),
-    };
+    }
+}
+
+#[test]
+fn a_rule_is_for_one_version_of_a_tool_and_a_persons_for_one_space() {
+    let space = |n| Some(SpaceId(Uuid::from_u128(n)));
+    let call = |space| ByRule { tainted: false, space };
+    let covers =
+        |rule: &ApprovalRule, version: &str, space| rule.covers("fire", version, &call(space), at(1));
+    let everywhere = ApprovalRule { version: "1".into(), ..rule(false, 9_000) };
+    let here = ApprovalRule { space: space(1), ..everywhere.clone() };
+    for (version, place, by_operator, by_person) in [
+        ("1", space(1), true, true),
+        ("1", space(2), true, false),
+        ("1", None, true, false),
+        ("2", space(1), false, false),
+    ] {
+        assert_eq!(covers(&everywhere, version, place), by_operator, "{version} {place:?}");
+        assert_eq!(covers(&here, version, place), by_person, "{version} {place:?}");
+    }
+}
+
+#[test]
+fn a_call_whose_rule_was_deleted_meanwhile_is_asked_for_instead() {
+    let config = Arc::new(AgentConfig::from_json(&json!({"approve": ["fire"]})).unwrap());
+    let with_rule = Activation { config, rules: vec![rule(false, 9_000)], ..activation(vec![service(1, 0)]) };
+    let mut cycle = begin_with(with_rule);
+    drive(&mut cycle);
+    let reply = reply(vec![call("fire"), call("crm")]);
+    cycle.replied(Ok(reply), at(2_000));
+    let Next::Commit(decision) = cycle.next(at(2_000)) else { panic!("wanted the decision") };
+    let fire = &decision.calls[0];
+    assert_eq!((fire.waits_for_person(), fire.by_rule.is_some()), (false, true));
+    let refusal = Refusal { call: fire.id.clone(), reason: Outcome::rule_over().text };
+    cycle.committed(CommitOutcome::Refused(vec![refusal]), at(2_000));
+    let Next::Commit(decision) = cycle.next(at(2_000)) else { panic!("wanted it decided again") };
+    let fire = &decision.calls[0];
+    assert_eq!((fire.waits_for_person(), &fire.by_rule), (true, &None));
+    assert_eq!(decision.used, [ToolLabel::Private].into_iter().collect(), "as if there had been no rule");
+    cycle.committed(done(Glance::default()), at(2_000));
+    let (_, next) = drive(&mut cycle);
+    assert_eq!(outward(next).iter().map(|row| row.tool.as_str()).collect::<Vec<_>>(), ["crm"]);
+}
+
+#[test]
+fn a_rule_spares_the_question_but_not_while_strangers_text_is_read() {
     for (outside, rule, asks) in [
         (false, rule(false, 9_000), false),
         (false, rule(false, 1_999), true),

@@ -3,7 +3,7 @@
 use agent::approval::{self, AnswerRefused, AnsweredBy, ApprovalRule, ApprovalState};
 use agent::call::{CallRow, CallState, Outcome as CallOutcome};
 use agent::changes::Notifications;
-use agent::id::{AgentId, CallId};
+use agent::id::{AgentId, CallId, EntityId};
 use agent::life::Standing;
 use agent::port::{
     ApprovalFilter, Approvals, AskedCall, BoxFuture, Finish, FinishedCall, Lapsed, Page, PageRequest,
@@ -74,14 +74,15 @@ impl Approvals for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn forget_rule(
+    fn forget_rules(
         &self,
         agent: AgentId,
         tool: String,
-    ) -> BoxFuture<'_, Result<Option<ApprovalRule>, StoreError>> {
+        person: Option<EntityId>,
+    ) -> BoxFuture<'_, Result<Vec<ApprovalRule>, StoreError>> {
         let done = self.write(move |db, _| match agent_row(db, agent.0)? {
-            Some(row) => approvals::forget_rule(db, row, &tool),
-            None => Ok(None),
+            Some(row) => approvals::forget_rules(db, row, &tool, person),
+            None => Ok(Vec::new()),
         });
         Box::pin(async move { Ok(done.await?) })
     }
@@ -103,15 +104,16 @@ fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Out
     }
     let Some(asked) = row.approval.as_deref() else { return refused(AnswerRefused::NotAsked) };
     let name = approvals::answerer(db, asked, answer.by)?;
-    let by = AnsweredBy { who: answer.by, name: name.clone().unwrap_or_default(), at: answer.at };
+    let is_allowed = name.is_some();
+    let by = AnsweredBy { who: answer.by, name: name.unwrap_or_default(), at: answer.at };
     let (verdict, reason, seen) = (&answer.verdict, answer.reason.as_deref(), answer.seen.as_deref());
-    let mut answered = match approval::answered(row, verdict, reason, by, name.is_some(), seen) {
+    let mut answered = match approval::answered(row, verdict, reason, by, is_allowed, seen) {
         Ok(answered) => answered,
         Err(why) => return refused(why),
     };
     if let Some(remember) = answered.rule {
-        let name = name.unwrap_or_default();
-        if !approvals::put_rule(db, agent_row, &answered.row.tool, remember, &name, answer.at)? {
+        let rule = approval::rule_of(agent, &answered.row, remember);
+        if !rule.map_or(Ok(true), |rule| approvals::put_rule(db, agent_row, &rule))? {
             return refused(AnswerRefused::Unfit(
                 "the agent has too many rules; delete some first".to_owned(),
             ));

@@ -18,12 +18,12 @@ use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::known_agent;
-use crate::sqlite::tables::calls::{self, cause_at, detached, of_agent};
+use crate::sqlite::tables::calls::{self, CALL, cause_at, detached, of_agent};
 use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::life::Life;
 use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{show, urgent, waits};
+use crate::sqlite::tables::{approvals, show, urgent, waits};
 
 impl Calls for Sqlite {
     fn detached(
@@ -51,7 +51,7 @@ impl Calls for Sqlite {
         claim: ClaimId,
         barrier: bool,
     ) -> BoxFuture<'_, Result<Claimed, CallError>> {
-        let done = self.write(move |db, _| match may_be_claimed(db, &call, barrier)? {
+        let done = self.write(move |db, session| match may_be_claimed(db, session, &call, barrier)? {
             Some(refusal) => Ok(refusal),
             None => Ok(calls::claim(db, &call, claim)?.map_or(Claimed::Refused, Claimed::Given)),
         });
@@ -76,7 +76,15 @@ impl Calls for Sqlite {
 }
 
 /// What stands in the way of a worker that wants the call. One that has begun, or that no cycle waits for, goes on.
-fn may_be_claimed(db: &Connection, call: &CallId, barrier: bool) -> Outcome<Option<Claimed>> {
+fn may_be_claimed(
+    db: &Connection,
+    session: &Session,
+    call: &CallId,
+    barrier: bool,
+) -> Outcome<Option<Claimed>> {
+    if is_ruled_out(db, session, call)? {
+        return Ok(Some(Claimed::RuleOver));
+    }
     let sql = "SELECT e.uuid, c.cycle, c.effect, c.approval FROM call c JOIN entity e ON e.id = c.agent \
                WHERE c.id = ? AND c.state = 'planned'";
     let planned = first(db, sql, [&call.0], |row| {
@@ -97,6 +105,17 @@ fn may_be_claimed(db: &Connection, call: &CallId, barrier: bool) -> Outcome<Opti
     let held_back =
         barrier && is_unsafe && urgent::waits_of(db, &life, &urgent::requesters(db, life.agent)?, approved)?;
     Ok(held_back.then_some(Claimed::HeldBack))
+}
+
+/// Whether no worker has the call yet, and the rule by which it needs no approval does not hold any more.
+fn is_ruled_out(db: &Connection, session: &Session, call: &CallId) -> Outcome<bool> {
+    let sql = format!(
+        "SELECT {CALL}, agent FROM call WHERE id = ? AND by_rule IS NOT NULL AND claim IS NULL AND state <> 'done'"
+    );
+    let found = first(db, &sql, [&call.0], |row| Ok((calls::call_at(row, 0)?, row.get::<_, i64>(15)?)))?;
+    let Some((row, agent)) = found else { return Ok(false) };
+    let now = session.now();
+    Ok(!row.is_ruled_in(&approvals::rules(db, Some(agent), now)?, now))
 }
 
 /// A call, with what is needed of its agent.

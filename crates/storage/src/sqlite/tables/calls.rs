@@ -1,7 +1,7 @@
 //! Rows of tool calls: inserted with the decision that made them, updated by their outcomes. `agent` decides what
 //! an outcome means.
 
-use agent::approval::Approval;
+use agent::approval::{Approval, ByRule};
 use agent::call::{CallRow, CallState, Effect, Outcome as Answer, Runner};
 use agent::changes::{CallChange, Changes};
 use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
@@ -18,7 +18,7 @@ use crate::sqlite::engine::fault::{Outcome, damaged, damaged_agent};
 
 /// Columns of [`call_at`].
 pub(crate) const CALL: &str = "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome, runner, claim, \
-    approval";
+    approval, by_rule";
 
 pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
     let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 9)?);
@@ -35,6 +35,7 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         runner: Runner::try_from(&*runner).map_err(|_| damaged(format!("`{runner}` runs no calls")))?,
         claim: uuid_or_none(row, at + 12)?.map(ClaimId),
         approval: approval_or_none(row, at + 13)?,
+        by_rule: by_rule_or_none(row, at + 14)?,
         awaited: row.get(at + 8)?,
         state: CallState::try_from(&*state)
             .map_err(|_| damaged(format!("`{state}` is not a state of a call")))?,
@@ -45,8 +46,8 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
 /// Inserts call rows. An open call stores the root and hop for its answer, which may come after the cycle.
 pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
-               state, arguments, outcome, root, hop, runner, approval, ask_at) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               state, arguments, outcome, root, hop, runner, approval, ask_at, by_rule) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for call in &changes.calls {
         let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
@@ -68,6 +69,7 @@ pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()>
             call.runner.as_str(),
             call.approval.as_ref().map(to_json).transpose()?,
             call.approval.as_ref().and_then(|approval| approval.next_at()).map(ms),
+            call.by_rule.as_ref().map(to_json).transpose()?,
         ];
         run(db, sql, row)?;
     }
@@ -153,7 +155,7 @@ fn worker_call(db: &Connection, which: &str, values: impl Params) -> Outcome<Opt
          WHERE c.runner = 'worker' AND {which}"
     );
     first(db, &sql, values, |row| {
-        let (agent, times) = (AgentId(uuid_at(row, 14)?), u32_at(row, 15)?);
+        let (agent, times) = (AgentId(uuid_at(row, 15)?), u32_at(row, 16)?);
         Ok(WorkerCall { agent, row: call_at(row, 0)?, times })
     })
 }
@@ -215,6 +217,11 @@ pub(crate) fn remark_at(row: &Row<'_>, at: usize) -> Outcome<Option<String>> {
 pub(crate) fn approval_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<Box<Approval>>> {
     let approval = row.get::<_, Option<String>>(at)?;
     approval.map(|approval| from_json(&approval, "an approval")).transpose()
+}
+
+fn by_rule_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<ByRule>> {
+    let by_rule = row.get::<_, Option<String>>(at)?;
+    by_rule.map(|by_rule| from_json(&by_rule, "what a rule must be for")).transpose()
 }
 
 /// Reads an outcome that a call may not have yet.

@@ -80,6 +80,8 @@ CREATE INDEX outgoing_of ON outgoing(target, dead, n);
 -- reminded or it expires. `outside` has a second bit: 2, a person has approved it.
 ALTER TABLE call ADD COLUMN approval TEXT;
 ALTER TABLE call ADD COLUMN ask_at INTEGER;
+-- What its rule must be for, of a call that needs no approval because of one (JSON).
+ALTER TABLE call ADD COLUMN by_rule TEXT;
 CREATE INDEX call_lapse ON call(ask_at) WHERE ask_at IS NOT NULL;
 CREATE INDEX call_approval ON call((ask_at IS NOT NULL)) WHERE approval IS NOT NULL;
 DROP INDEX call_outside;
@@ -91,9 +93,12 @@ CREATE INDEX call_detached ON call(id) WHERE state = 'detached' AND ask_at IS NU
 CREATE TABLE approval_rule (
   agent INTEGER NOT NULL,
   tool TEXT NOT NULL,
+  version TEXT NOT NULL,               -- of the tool
+  space BLOB NOT NULL,                 -- uuid of the space whose calls it is for; empty: all
   until INTEGER NOT NULL,
   tainted INTEGER NOT NULL,            -- 1: also while the agent has read strangers' text
   by TEXT NOT NULL,                    -- who gave it
+  person BLOB,                         -- uuid of the person who gave it; NULL: an operator
   at INTEGER NOT NULL,
-  PRIMARY KEY (agent, tool)
+  PRIMARY KEY (agent, tool, space)
 ) STRICT;

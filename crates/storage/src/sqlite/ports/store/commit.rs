@@ -48,6 +48,10 @@ pub(super) fn commit(
     if !answered.is_empty() {
         return Err(Fault::Answered(answered));
     }
+    let ruled_out = approvals::ruled_out(db, life.agent, changes)?;
+    if !ruled_out.is_empty() {
+        return Err(Fault::Refused(ruled_out));
+    }
     let n = life.row.commit_n + 1;
     calls::put(db, life.agent, changes)?;
     calls::change(db, life.agent, &changes.call_changes)?;
