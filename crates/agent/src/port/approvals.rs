@@ -7,7 +7,7 @@ use super::{BoxFuture, Page, PageRequest, StoreError};
 use crate::approval::{AnswerRefused, Answerer, ApprovalRule, PersonVerdict};
 use crate::call::CallRow;
 use crate::changes::Notifications;
-use crate::id::{AgentId, CallId, SpaceId};
+use crate::id::{AgentId, CallId, EntityId, SpaceId};
 
 /// An answer of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub struct ApprovalFilter {
     pub agent: Option<AgentId>,
     /// Only those whose card is in this space.
     pub space: Option<SpaceId>,
+    /// Only those whose card is in a space of this member.
+    pub member: Option<EntityId>,
     /// Also those that are over.
     pub all: bool,
 }
