@@ -508,15 +508,24 @@ pub fn check_answer(
     }
 }
 
+/// The arguments of `viv approvals answer CALL` that answer a question of this kind.
+pub fn how_to_answer(kind: AskKind) -> &'static str {
+    match kind {
+        AskKind::Approval => "approve, or refuse",
+        AskKind::Choice | AskKind::Text => "--text TEXT, or refuse",
+        AskKind::Form => "--form JSON, or refuse",
+    }
+}
+
 /// The card of a call that waits for a person: what would run, exactly, why somebody is asked, and what to answer.
 pub fn card(row: &CallRow, approval: &Approval) -> String {
-    let why = quote::escape_hidden(&approval.why);
-    let id = &row.id;
+    let why = inside(&approval.why);
+    let (id, how) = (&row.id, how_to_answer(approval.kind));
     if approval.question {
-        let wanted = wanted_answer(approval);
-        return format!("[question] {why}\n{wanted}\n(viv approvals answer {id})");
+        let wanted = inside(&wanted_answer(approval));
+        return format!("[question] {why}\n{wanted}\n(viv approvals answer {id} {how})");
     }
-    let arguments = quote::escape_hidden(&row.arguments);
+    let arguments = inside(&row.arguments);
     let (tool, version) = (&row.tool, &row.tool_version);
     let only = match approval.approvers.is_empty() {
         true => String::new(),
@@ -524,16 +533,42 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
     };
     format!(
         "[approval wanted] {tool} (version {version})\narguments: {arguments}\nwhy: {why}{only}\n\
-         (viv approvals answer {id} approve, or refuse)"
+         (viv approvals answer {id} {how})"
     )
 }
 
-/// How a card ends, on one line.
+/// The card of a call that waits for nobody any more: what was asked, who answered and how, and what came of it.
 pub fn card_end(row: &CallRow, approval: &Approval) -> String {
-    let what = if approval.question { "question" } else { row.tool.as_str() };
     let by = approval.by.as_ref().map(|by| format!(" by {}", quote::one_line(&by.name))).unwrap_or_default();
-    let edited = if approval.asked_arguments.is_some() { ", with other arguments" } else { "" };
-    format!("[{what}: {}{by}{edited}]", approval.state.as_str())
+    let state = approval.state.as_str();
+    let mut lines = if approval.question {
+        vec![format!("[question {state}{by}] {}", inside(&approval.why))]
+    } else {
+        let head = format!("[approval {state}{by}] {} (version {})", row.tool, row.tool_version);
+        vec![head, format!("arguments: {}", inside(&row.arguments))]
+    };
+    lines.extend(approval.asked_arguments.iter().map(|asked| format!("asked for: {}", inside(asked))));
+    lines.extend(approval.reason.iter().map(|reason| format!("reason: {}", inside(reason))));
+    match (&row.outcome, approval.state) {
+        (Some(outcome), ApprovalState::Answered) => lines.extend(given(outcome)),
+        (Some(outcome), ApprovalState::Granted) => {
+            lines.push(format!("outcome: {}", <&str>::from(outcome.status)));
+        }
+        (None, ApprovalState::Granted) => lines.push("outcome: none yet".to_owned()),
+        (Some(_) | None, _) => {}
+    }
+    lines.join("\n")
+}
+
+/// The answer in the outcome of a question.
+fn given(outcome: &Outcome) -> Option<String> {
+    let outcome: Value = serde_json::from_str(&outcome.text).ok()?;
+    Some(format!("answer: {}", quote::one_line(&outcome["answer"].to_string())))
+}
+
+/// Text of others in a card: what is hidden as escapes, and further lines marked, so that none looks like one of the card.
+fn inside(text: &str) -> String {
+    quote::escape_hidden(text).replace('\n', "\n| ")
 }
 
 /// What people are reminded of.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::approval::{self, ApprovalState};
+use crate::approval;
 use crate::call::{CallRow, OutcomeStatus, head_and_tail};
 use crate::entity::EntityKind;
 use crate::event::{Principal, Trust};
@@ -181,16 +181,13 @@ fn tool_state(row: &CallRow) -> &'static str {
     }
 }
 
-/// The text of a tool message, for clients that show only text.
+/// The text of a tool message, for clients that show only text. One that a person was asked about keeps its arguments and answer.
 pub fn tool_text(row: &CallRow) -> String {
     match &row.approval {
-        Some(asked) if asked.is_wanted() => return approval::card(row, asked),
-        Some(asked) if row.outcome.is_none() || asked.state != ApprovalState::Granted => {
-            return approval::card_end(row, asked);
-        }
-        Some(_) | None => {}
+        Some(asked) if asked.is_wanted() => approval::card(row, asked),
+        Some(asked) => approval::card_end(row, asked),
+        None => format!("[{}: {}]", row.tool, tool_state(row)),
     }
-    format!("[{}: {}]", row.tool, tool_state(row))
 }
 
 /// The data of a tool message, from its call row. Long texts are cut to head and tail. It contains nothing that only

@@ -32,6 +32,9 @@ pub struct Call {
     /// State of the call.
     #[schema(value_type = names::CallState)]
     pub state: CallState,
+    /// Whether it waits for a person to answer it; left out if it does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asked: bool,
     /// How the call ended; left out if there is no outcome yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::OutcomeStatus>)]
@@ -55,6 +58,7 @@ impl Call {
             effect: row.effect,
             runner: row.runner,
             state: row.state,
+            asked: row.approval.as_ref().is_some_and(|asked| asked.is_wanted()),
             status: row.outcome.as_ref().map(|outcome| outcome.status),
             outcome: row.outcome.as_ref().map(|outcome| bound(&outcome.text)),
         }

@@ -1,5 +1,6 @@
 //! Assembles the server: the only module that knows two adapters at once.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use agent::limits;
@@ -14,7 +15,7 @@ use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tools::ToolKit;
-use tools::connector::Connector;
+use tools::connector::{Connector, OwnAddress};
 use tools::courier::SignedCourier;
 use tools::hook::ServerHooks;
 use tools::mcp::{McpServer, McpServerConfig};
@@ -32,9 +33,15 @@ pub(crate) struct LocalServer {
     options: Options,
 }
 
-/// The tools that every server has, and what declared ones are run with.
-pub(crate) fn kit(settings: &Settings) -> Result<Arc<ToolKit>> {
-    let connector = connector(settings)?;
+/// The tools that every server has, and what declared ones are run with. What agents ask for does not go to the API of the
+/// server that listens there.
+pub(crate) fn kit(settings: &Settings, listen: Option<SocketAddr>) -> Result<Arc<ToolKit>> {
+    let mut connector = connector(settings)?;
+    if let Some(listen) = listen {
+        let public = PublicUrl::parse(settings.text("public_url")).map(|url| url.host);
+        let names: Vec<String> = settings.names("hosts").into_iter().chain(public).collect();
+        connector = connector.sparing(OwnAddress::new(&names, listen));
+    }
     let (connector, secrets) = (Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
     let servers = settings.mcp.iter().map(|(name, config)| {
         let server = mcp_server(settings, name, config.clone(), &connector, &secrets)?;

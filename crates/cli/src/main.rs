@@ -21,6 +21,7 @@ mod signals;
 mod templates;
 mod tool_secrets;
 mod world;
+mod written_by;
 
 use std::ffi::OsString;
 use std::pin::Pin;

@@ -10,7 +10,7 @@ use agent::life::{IdleReason, Standing};
 use agent::run::Ending;
 use agent::space::MessageKind;
 use agent::update::{AgentState, Update};
-use api::{Agent, LoggedEvent, MessageJson, NewMessageJson, RunDetail};
+use api::{Agent, ApprovalJson, LoggedEvent, MessageJson, NewMessageJson, PageJson, RunDetail};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -140,6 +140,15 @@ fn without_run(message: MessageId, state: EventState) -> Option<Exchange> {
     })
 }
 
+/// What a message that was waited for came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Waited {
+    /// The cycle that processed it ended, or none will.
+    Ended(Exchange),
+    /// Its agent is paused until a person answers these calls, the newest first.
+    ForPerson(Vec<ApprovalJson>),
+}
+
 /// A watch on one agent, started before a message is posted.
 pub struct AgentWatch {
     client: Arc<Client>,
@@ -163,13 +172,27 @@ impl AgentWatch {
 
     /// Waits until the cycle that processed the message ends.
     pub async fn wait(&mut self, message: MessageId, space: SpaceId, limit: Duration) -> Result<Exchange> {
-        match tokio::time::timeout(limit, self.until_processed(message, space)).await {
-            Ok(exchange) => exchange,
+        match tokio::time::timeout(limit, self.until(message, space, false)).await {
+            Ok(Ok(Waited::Ended(exchange))) => Ok(exchange),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(Waited::ForPerson(_))) | Err(_) => Err(self.timed_out(message, limit).await),
+        }
+    }
+
+    /// As [`AgentWatch::wait`], but returns at once if the agent waits for a person.
+    pub async fn wait_unless_paused(
+        &mut self,
+        message: MessageId,
+        space: SpaceId,
+        limit: Duration,
+    ) -> Result<Waited> {
+        match tokio::time::timeout(limit, self.until(message, space, true)).await {
+            Ok(waited) => waited,
             Err(_) => Err(self.timed_out(message, limit).await),
         }
     }
 
-    async fn until_processed(&mut self, message: MessageId, space: SpaceId) -> Result<Exchange> {
+    async fn until(&mut self, message: MessageId, space: SpaceId, or_paused: bool) -> Result<Waited> {
         let mut ask = tokio::time::interval(POLL);
         loop {
             let check = tokio::select! {
@@ -178,7 +201,13 @@ impl AgentWatch {
             };
             if check {
                 match self.state(message, space).await {
-                    Ok(Some(exchange)) => return Ok(exchange),
+                    Ok(Some(exchange)) => return Ok(Waited::Ended(exchange)),
+                    Ok(None) if or_paused => {
+                        let calls = self.asked().await?;
+                        if !calls.is_empty() {
+                            return Ok(Waited::ForPerson(calls));
+                        }
+                    }
                     Ok(None) => {}
                     // The server is restarting; accepted events are not lost.
                     Err(error) if error.is_temporary() => self.client.refresh(),
@@ -192,11 +221,12 @@ impl AgentWatch {
     fn handle(&mut self, received: Option<StreamEvent>) -> Result<bool> {
         match received {
             Some(StreamEvent::Update(update)) => {
-                let ended = matches!(*update, Update::CycleEnded { .. });
-                if let Update::State { reason, .. } = *update {
+                let mut changed = matches!(*update, Update::CycleEnded { .. });
+                if let Update::State { state, reason, .. } = *update {
+                    changed |= state == AgentState::Paused;
                     self.idle_reason = reason;
                 }
-                Ok(ended)
+                Ok(changed)
             }
             Some(StreamEvent::Snapshot(_)) => Ok(true),
             Some(StreamEvent::Lost | StreamEvent::Gap(_) | StreamEvent::Closed(_)) => Ok(false),
@@ -232,6 +262,23 @@ impl AgentWatch {
             reason: run.run.reason,
             model: Some(run.run.model),
         }))
+    }
+
+    /// The calls for which the agent is paused; none if it is not, or if the server cannot be asked just now.
+    async fn asked(&self) -> Result<Vec<ApprovalJson>> {
+        let asked = async {
+            let agent: Agent = self.client.get_as(&agent_path(self.agent, "")).await?;
+            if agent.state != AgentState::Paused {
+                return Ok(Vec::new());
+            }
+            let path = format!("/v1/approvals?agent={}", self.agent);
+            let page: PageJson<ApprovalJson> = self.client.get_as(&path).await?;
+            Ok(page.items)
+        };
+        match asked.await {
+            Err(error @ ClientError { .. }) if error.is_temporary() => Ok(Vec::new()),
+            asked => asked,
+        }
     }
 
     async fn timed_out(&self, message: MessageId, limit: Duration) -> ClientError {

@@ -32,7 +32,9 @@ pub use credentials::{
     variable, write as write_credentials,
 };
 pub use error::{ClientError, ErrorClass, Result};
-pub use exchange::{AgentWatch, Exchange, PostedReply, fresh_id, post, refuse_retired, why_it_is_idle};
+pub use exchange::{
+    AgentWatch, Exchange, PostedReply, Waited, fresh_id, post, refuse_retired, why_it_is_idle,
+};
 pub use feed::{AgentWork, Feed, FeedChange, FeedDraft};
 pub use http::{Client, agent_path, segment, typed};
 pub use outbox::{Outbox, PostOutcome};

@@ -56,6 +56,7 @@ async fn a_call_that_waits_is_listed_shown_approved_once_and_gone_from_the_list(
     let late = answer(&world, ADMIN, &id, json!({"verdict": "refuse"})).await;
     assert_eq!((late.status, late.code()), (409, "answered_already"));
     assert!(late.json["detail"].as_str().unwrap().contains("granted by an operator"), "{late:?}");
+    assert!(late.json["hint"].as_str().unwrap().contains("viv approvals show"), "{late:?}");
     assert_eq!(world.get("/v1/approvals").await.json["items"], json!([]));
     assert_eq!(world.get("/v1/approvals?all=true").await.json["items"][0]["state"], "granted");
 }
@@ -71,6 +72,8 @@ async fn a_person_sees_and_answers_what_is_asked_in_its_spaces_and_a_stranger_no
     assert_eq!(world.ask(Method::GET, "/v1/approvals", &stranger, None).await.json["items"], json!([]));
     let yes = json!({"verdict": "approve"});
     assert_eq!(answer(&world, &stranger, &id, yes.clone()).await.code(), "not_found");
+    let first = world.ask(Method::GET, "/v1/approvals?limit=1&all=true", &stranger, None).await.json;
+    assert_eq!(first, json!({"items": [], "next": null}), "no page is empty with another behind it");
     for (sender, code) in [("stranger", "not_yours"), ("muhammad", "not_human"), ("nobody", "not_found")] {
         let body = json!({"verdict": "approve", "sender": sender});
         assert_eq!(answer(&world, ADMIN, &id, body).await.code(), code, "{sender}");
@@ -107,6 +110,8 @@ async fn each_wrong_answer_is_told_what_was_wrong_and_nothing_is_lost() {
     ] {
         let refused = answer(&world, ADMIN, &id, body.clone()).await;
         assert_eq!(refused.code(), code, "{body:.80}: {refused:?}");
+        let hinted = code != "bad_answer" || refused.json["hint"].as_str().unwrap().contains("viv approvals");
+        assert!(hinted, "{refused:?}");
     }
     assert_eq!(world.get("/v1/approvals").await.json["items"][0]["state"], "wanted");
     let unknown = answer(&world, ADMIN, &CallId("c0".into()), json!({"verdict": "approve"})).await;

@@ -66,6 +66,8 @@ pub struct ApprovalFilter {
     pub agent: Option<AgentId>,
     /// Only those whose card is in this space.
     pub space: Option<SpaceId>,
+    /// Only those whose card is in a space of this person, or that name the person as one who may answer.
+    pub member: Option<EntityId>,
     /// Also those that are over.
     pub all: bool,
 }

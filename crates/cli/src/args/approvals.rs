@@ -26,7 +26,7 @@ pub(crate) enum ApprovalsVerb {
         #[arg(long)]
         link: bool,
     },
-    /// Answer a call; the first answer counts
+    /// Answer a call; the first answer counts. `approve` prints what it approves, and approves nothing else
     Answer(AnswerArgs),
     /// List the rules by which calls need no approval
     Rules {
@@ -70,6 +70,13 @@ pub(crate) struct AnswerArgs {
     /// With `--remember`: also while it has read strangers' text
     #[arg(long, requires = "remember")]
     pub(crate) tainted: bool,
+    /// Answer only if the call is the one with this hash, as `viv approvals show` prints it [default: the
+    /// hash of what `approve` prints]
+    #[arg(long, value_name = "HASH")]
+    pub(crate) hash: Option<String>,
+    /// Approve without a question; without a terminal nothing is asked
+    #[arg(long, requires = "verdict")]
+    pub(crate) yes: bool,
     /// The person who answers, by handle or id [default: an operator]
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) sender: Option<String>,

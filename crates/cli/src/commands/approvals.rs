@@ -1,6 +1,8 @@
 //! `viv approvals`: calls that wait for people, as a person reads and answers them.
 
-use agent::approval::AskKind;
+use std::io::IsTerminal;
+
+use agent::approval::{ApprovalState, how_to_answer};
 use agent::plan::span_ms;
 use agent::quote;
 use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson, PageJson};
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, ApprovalsVerb};
 use crate::errors::{Exit, Failure, Result};
+use crate::input;
 use crate::output::Screen;
 
 /// Calls that are listed at most.
@@ -82,13 +85,22 @@ async fn show_link(client: &Client, screen: &Screen, call: &str) -> Result<()> {
 }
 
 async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()> {
-    let AnswerArgs { call, verdict, text, form, reason, arguments, remember, tainted, sender } = args;
+    let AnswerArgs { call, verdict, text, form, reason, arguments, remember, tainted, sender, hash, yes } =
+        args;
     let answer = match (text, form) {
         (Some(text), _) => Some(Value::String(text)),
         (None, Some(form)) => Some(value("--form", &form)?),
         (None, None) => None,
     };
     let arguments = arguments.map(|arguments| value("--arguments", &arguments)).transpose()?;
+    let shown = match verdict.as_deref() {
+        Some("approve") => Some(shown(client, screen, &call, arguments.as_ref()).await?),
+        _ => None,
+    };
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !screen.json;
+    if shown.is_some() && is_terminal {
+        input::confirm(screen, "this is approved", yes, None)?;
+    }
     let body = CallAnswerJson {
         verdict,
         answer,
@@ -96,7 +108,7 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
         arguments,
         remember_until: remember.map(|span| until(&span)).transpose()?,
         remember_tainted: tainted.then_some(true),
-        hash: None,
+        hash: hash.or(shown),
         sender,
     };
     let answered = client.post(&format!("/v1/calls/{}/answer", segment(&call)), &body, None).await?;
@@ -104,6 +116,18 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
     let line = format!("`{}` of `{}`: {}", shown.tool, shown.agent_name, shown.state.as_str());
     screen.result(&answered, &screen.clean_line(&line));
     Ok(())
+}
+
+/// Prints what would be approved, and returns its hash: another call is not approved then.
+async fn shown(client: &Client, screen: &Screen, call: &str, edited: Option<&Value>) -> Result<String> {
+    let one: ApprovalJson = client.get_as(&format!("/v1/approvals/{}", segment(call))).await?;
+    let mut lines = asked_lines(&one);
+    lines.extend(edited.map(|edited| format!("instead    {}", quote::one_line(&edited.to_string()))));
+    lines.push(format!("hash       {}", one.hash));
+    if !screen.json {
+        lines.iter().for_each(|line| screen.text(line));
+    }
+    Ok(one.hash)
 }
 
 async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Result<()> {
@@ -145,8 +169,8 @@ pub(crate) fn line_of(one: &ApprovalJson) -> String {
     format!("{call} {agent_name} ({}): {}", state.as_str(), quote::one_line(&what))
 }
 
-/// All that a person needs to decide, the exact arguments in one piece.
-fn lines_of(one: &ApprovalJson) -> Vec<String> {
+/// Whose call it is, and what it would do, exactly.
+fn asked_lines(one: &ApprovalJson) -> Vec<String> {
     let escaped = |text: &str| quote::one_line(text);
     let mut lines = vec![format!("call       {}", one.call), format!("agent      {}", one.agent_name)];
     if one.question {
@@ -156,6 +180,13 @@ fn lines_of(one: &ApprovalJson) -> Vec<String> {
         lines.push(format!("arguments  {}", escaped(&one.arguments)));
         lines.push(format!("why        {}", escaped(&one.why)));
     }
+    lines
+}
+
+/// All that a person needs to decide, the exact arguments in one piece.
+pub(crate) fn lines_of(one: &ApprovalJson) -> Vec<String> {
+    let escaped = |text: &str| quote::one_line(text);
+    let mut lines = asked_lines(one);
     lines.extend(one.options.iter().map(|option| format!("option     {}", escaped(option))));
     lines.extend(one.schema.iter().map(|schema| format!("schema     {}", escaped(&schema.to_string()))));
     lines.push(format!("state      {}", one.state.as_str()));
@@ -165,14 +196,9 @@ fn lines_of(one: &ApprovalJson) -> Vec<String> {
     lines.extend(one.asked_arguments.iter().map(|asked| format!("asked for  {}", escaped(asked))));
     lines.extend(one.reason.iter().map(|reason| format!("reason     {}", escaped(reason))));
     lines.push(format!("expires    {}", one.expires_at));
-    lines.push(format!("answer     viv approvals answer {} {}", one.call, how(one.kind)));
-    lines
-}
-
-fn how(kind: AskKind) -> &'static str {
-    match kind {
-        AskKind::Approval => "approve, or refuse",
-        AskKind::Choice | AskKind::Text => "--text TEXT, or refuse",
-        AskKind::Form => "--form JSON, or refuse",
+    if one.state == ApprovalState::Wanted {
+        lines.push(format!("hash       {}", one.hash));
+        lines.push(format!("answer     viv approvals answer {} {}", one.call, how_to_answer(one.kind)));
     }
+    lines
 }

@@ -367,7 +367,7 @@ fn quarantine(damaged: impl Iterator<Item = String>) -> Option<Check> {
 /// start.
 fn agent_files(settings: &Settings, running: bool, chosen: Option<&Chosen>) -> Option<Check> {
     if !running {
-        let kit = assemble::kit(settings).ok()?;
+        let kit = assemble::kit(settings, None).ok()?;
         let wrong = match up::read_tools(settings, &kit) {
             Ok(_) => up::read_files(settings, chosen?, kit, false).err()?,
             Err(wrong) => wrong,

@@ -1,8 +1,10 @@
 //! `viv ps`, and `viv agents` without a verb: all agents and what they do.
 
+use std::collections::BTreeMap;
+
 use agent::life::Standing;
 use agent::update::AgentState;
-use api::Agent;
+use api::{Agent, ApprovalJson};
 use client::{Client, typed, why_it_is_idle};
 use serde_json::Value;
 
@@ -10,11 +12,13 @@ use crate::args::StateArgs;
 use crate::commands::dead;
 use crate::commands::top::tokens;
 use crate::errors::{Exit, Result};
-use crate::output::Screen;
+use crate::output::{Screen, counted};
 
 const JSON_MAX: usize = 100_000;
 /// Maximum number of agents in the table: a longer one needs a filter.
 const TABLE_MAX: usize = 1_000;
+/// Calls that wait for people and are counted.
+const ASKED_MAX: usize = 1_000;
 
 /// Lists the agents: those in a state, else all but the retired ones, else all.
 pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Result<Exit> {
@@ -50,6 +54,12 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
             screen.note(&format!("`{}` makes no progress: {why}", agent.name));
         }
     }
+    for (name, count) in asked(&client, &found).await {
+        let calls = counted(count, "call");
+        screen.note(&format!(
+            "`{name}` has {calls} for a person to answer: `viv approvals list --agent {name}`"
+        ));
+    }
     for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, dead::notice(agent)?))) {
         screen.note(&format!("`{}`: {notice}", agent.name));
     }
@@ -60,6 +70,24 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
         screen.note(&format!("these are from the first {max} agents by name; `viv ps --json` lists more"));
     }
     Ok(Exit::Answered)
+}
+
+/// How many calls of these agents wait for people without their cycles, by name. A paused agent says so itself. If that cannot
+/// be read, only these notes are missing.
+async fn asked(client: &Client, found: &[(Agent, Value)]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    if found.is_empty() {
+        return counts;
+    }
+    let waiting: Vec<ApprovalJson> = client.list_as("/v1/approvals", ASKED_MAX).await.unwrap_or_default();
+    for one in waiting {
+        let is_shown =
+            |(agent, _): &&(Agent, Value)| agent.id == one.agent && agent.state != AgentState::Paused;
+        if let Some((agent, _)) = found.iter().find(is_shown) {
+            *counts.entry(agent.name.clone()).or_insert(0) += 1;
+        }
+    }
+    counts
 }
 
 /// The state to filter by: a suspended agent also sleeps, but `suspended` says more.

@@ -12,6 +12,7 @@ use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
+use crate::written_by;
 use client::{AgentWatch, Client, Exchange, target};
 
 pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {
@@ -66,7 +67,11 @@ pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
     }
     let name = screen.clean_line(agent);
     for reply in &exchange.replies {
-        let text = format!("{}: {}", screen.paint(Style::Cyan, &name), screen.clean(&reply.text));
+        let text = format!(
+            "{}: {}",
+            screen.paint(Style::Cyan, &name),
+            written_by::by_member(&screen.clean(&reply.text))
+        );
         text.split('\n').for_each(|line| screen.wrapped(line, 2));
     }
     if let Some(note) = note(&name, exchange) {

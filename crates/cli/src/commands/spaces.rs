@@ -8,6 +8,7 @@ use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style, shortened};
+use crate::written_by;
 use client::{Client, segment, target, typed};
 
 const SPACES_MAX: usize = 100_000;
@@ -187,7 +188,7 @@ fn print_message(screen: &Screen, message: &MessageJson, day: &mut String) {
         screen.line(&screen.paint(Style::Dim, &format!("{date} (UTC)")));
     }
     let name = screen.paint(Style::Cyan, &screen.clean_line(&message.sender_name));
-    let text = screen.clean(&message.text);
+    let text = written_by::shown(screen, message.kind, &message.text);
     let mut lines = text.lines();
     let head = format!("{:>4}  {time}  {name}: {}", message.seq, lines.next().unwrap_or_default());
     screen.wrapped(&head, 6);

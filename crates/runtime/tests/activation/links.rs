@@ -100,7 +100,7 @@ async fn a_target_is_told_the_link_and_neither_the_store_nor_a_space_nor_a_model
     assert_eq!(answered.row.approval.unwrap().state, ApprovalState::Granted);
     assert_eq!(fixture.counters.calls("fire"), 1);
     let texts = posted(&fixture, lobby).await.join("\n");
-    assert!(texts.contains("[fire: complete]"), "{texts}");
+    assert!(texts.contains("[approval granted by somebody with the link] fire (version "), "{texts}");
     let prompts = prompts.lock().unwrap();
     for (what, text) in [("the store", kept.as_str()), ("the space", &texts), ("the model", &prompts)] {
         assert!(!text.contains(token) && !text.contains("viv.example"), "{what}: {text}");

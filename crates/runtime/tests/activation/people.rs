@@ -149,7 +149,9 @@ async fn nothing_runs_before_a_person_approves_and_then_once() {
     scene.answer(yes()).await.unwrap();
     assert_eq!(scene.runs("fire"), 1);
     let texts = scene.posted().await;
-    assert!(texts.iter().any(|text| text == "[fire: complete]"), "{texts:?}");
+    let card = texts.iter().find(|text| text.starts_with("[approval")).unwrap();
+    assert!(card.starts_with("[approval granted by husam] fire (version "), "{card}");
+    assert!(card.ends_with("\narguments: {\"note\":\"one\"}\nreason: because\noutcome: ok"), "{card}");
     let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
     assert_eq!((agent.waiting, agent.idle_reason), (0, None));
     let runs = scene.fixture.world.runs(scene.ada).await.unwrap();
@@ -174,6 +176,9 @@ async fn a_person_may_change_the_arguments_and_the_agent_reads_who_did() {
     let texts = scene.posted().await;
     let read = texts.last().unwrap();
     assert!(read.contains("husam changed the arguments") && read.contains(r#"{"note":"two"}"#), "{read}");
+    let card = texts.iter().find(|text| text.starts_with("[approval granted by husam]")).unwrap();
+    let end = "arguments: {\"note\":\"two\"}\nasked for: {\"note\":\"one\"}\nreason: because\noutcome: ok";
+    assert!(card.ends_with(end), "{card}");
 }
 
 #[tokio::test]
@@ -183,6 +188,8 @@ async fn a_refused_call_never_runs_and_the_agent_reads_who_refused_and_why() {
     let texts = scene.posted().await;
     assert!(texts.last().unwrap().contains("refused by husam"), "{texts:?}");
     assert!(texts.last().unwrap().contains("because"), "{texts:?}");
+    let card = texts.iter().find(|text| text.starts_with("[approval refused by husam] fire")).unwrap();
+    assert!(card.ends_with("arguments: {\"note\":\"one\"}\nreason: because"), "{card}");
     scene.pass(PAUSE * 2).await;
     assert_eq!((scene.runs("fire"), scene.list(false).await.len()), (0, 0));
 }

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
 use agent::entity::EntityKind;
-use agent::id::{AgentId, CallId, EntityId, SpaceId};
+use agent::id::{AgentId, CallId, EntityId};
 use agent::port::{ApprovalFilter, AskedCall, PersonAnswer, Scope};
 use axum::Json;
 use axum::extract::State;
@@ -22,6 +22,11 @@ use crate::problem::{Code, Problem, WriteResponse};
 use api::{
     ApprovalJson, ApprovalLinkQuery, ApprovalQuery, ApprovalRuleJson, CallAnswerJson, PageJson, RuleQuery,
 };
+
+const WAITING: &str = "`viv approvals list` lists the calls that wait for a person";
+const ANSWERED: &str =
+    "`viv approvals show CALL` shows what became of it; `viv approvals list` lists what still waits";
+const UNFIT: &str = "`viv approvals show CALL` shows what is asked and how to answer";
 
 /// Lists calls that wait for people, the newest first. With a person's key: those in the spaces of that person.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ApprovalQuery),
@@ -48,18 +53,8 @@ pub(super) async fn list_approvals(
         }
         None => None,
     };
-    let filter = ApprovalFilter { agent, space, all: query.all.unwrap_or(false) };
-    let mut found = app.ports.approvals.approvals(filter, list.page.clone()).await?;
-    if let Some(person) = caller.entity() {
-        let mut seen = HashMap::new();
-        let mut items = Vec::with_capacity(found.items.len());
-        for asked in found.items {
-            if sees(&app, &asked, person, &mut seen).await? {
-                items.push(asked);
-            }
-        }
-        found.items = items;
-    }
+    let filter = ApprovalFilter { agent, space, member: caller.entity(), all: query.all.unwrap_or(false) };
+    let found = app.ports.approvals.approvals(filter, list.page.clone()).await?;
     let names = names_of(&app, found.items.iter().map(|asked| asked.agent)).await?;
     let Json(page) = list.answer(found, |asked| json(&names, asked));
     Ok(Json(PageJson { items: page.items.into_iter().flatten().collect(), next: page.next }))
@@ -182,18 +177,13 @@ async fn visible(app: &AppState, caller: &Caller, call: &str) -> Result<AskedCal
     let missing = || Problem::not_found("call that waits for a person", call);
     let asked = app.ports.approvals.asked(CallId(call.to_owned())).await?.ok_or_else(missing)?;
     match caller.entity() {
-        Some(person) if !sees(app, &asked, person, &mut HashMap::new()).await? => Err(missing()),
+        Some(person) if !sees(app, &asked, person).await? => Err(missing()),
         _ => Ok(asked),
     }
 }
 
-/// Whether the call is asked in a space of that person, or may be answered by them alone. `seen` keeps what is known of spaces.
-async fn sees(
-    app: &AppState,
-    asked: &AskedCall,
-    person: EntityId,
-    seen: &mut HashMap<SpaceId, bool>,
-) -> Result<bool, Problem> {
+/// Whether the call is asked in a space of that person, or may be answered by them alone.
+async fn sees(app: &AppState, asked: &AskedCall, person: EntityId) -> Result<bool, Problem> {
     let Some(approval) = asked.row.approval.as_deref() else { return Ok(false) };
     if !approval.approvers.is_empty() {
         let found = app.ports.reader.entity(person.to_string()).await?;
@@ -202,16 +192,10 @@ async fn sees(
         }
     }
     let Some(space) = approval.space else { return Ok(false) };
-    if let Some(known) = seen.get(&space) {
-        return Ok(*known);
+    match app.ports.reader.space(space.to_string()).await? {
+        Some(found) => Ok(membership(app, &found, person).await?.is_some()),
+        None => Ok(false),
     }
-    let found = app.ports.reader.space(space.to_string()).await?;
-    let member = match &found {
-        Some(found) => membership(app, found, person).await?.is_some(),
-        None => false,
-    };
-    seen.insert(space, member);
-    Ok(member)
 }
 
 async fn names_of(
@@ -253,13 +237,13 @@ async fn answerer(app: &AppState, caller: &Caller, given: &CallAnswerJson) -> Re
                 return Ok(Answerer::Person(entity.id));
             }
             let detail = format!("`{}` is an agent; only people answer", entity.name);
-            Err(Problem::new(Code::NotHuman, detail))
+            Err(Problem::new(Code::NotHuman, detail).hint("name a person as `sender`, or leave it out"))
         }
     }
 }
 
 fn verdict(given: &CallAnswerJson, by: Answerer) -> Result<PersonVerdict, Problem> {
-    let bad = |detail: &str| Err(Problem::new(Code::BadAnswer, detail));
+    let bad = |detail: &str| Err(Problem::new(Code::BadAnswer, detail).hint(UNFIT));
     let only_approves = given.arguments.is_some() || given.remember_until.is_some();
     match (given.verdict.as_deref(), &given.answer) {
         (Some("approve"), None) => {}
@@ -287,16 +271,18 @@ impl From<AnswerError> for Problem {
         let detail = error.to_string();
         match error {
             AnswerError::Unknown(call) => Self::not_found("call", &call.0),
-            AnswerError::Unfit(_) => Self::new(Code::BadAnswer, detail),
+            AnswerError::Unfit(_) => Self::new(Code::BadAnswer, detail).hint(UNFIT),
             AnswerError::Store(error) => error.into(),
             AnswerError::Refused(why) => match why {
-                AnswerRefused::NotAsked => Self::new(Code::NotAsked, detail),
-                AnswerRefused::Already { .. } => Self::new(Code::AnsweredAlready, detail),
-                AnswerRefused::Over(_) => Self::new(Code::CallOver, detail),
+                AnswerRefused::NotAsked => Self::new(Code::NotAsked, detail).hint(WAITING),
+                AnswerRefused::Already { .. } => Self::new(Code::AnsweredAlready, detail).hint(ANSWERED),
+                AnswerRefused::Over(_) => Self::new(Code::CallOver, detail).hint(ANSWERED),
                 AnswerRefused::Changed => Self::new(Code::CallChanged, detail)
                     .hint("read it again; if its tool has changed, refuse it, and the agent decides anew"),
-                AnswerRefused::NotYours(_) => Self::new(Code::NotYours, detail),
-                AnswerRefused::Unfit(_) => Self::new(Code::BadAnswer, detail),
+                AnswerRefused::NotYours(_) => {
+                    Self::new(Code::NotYours, detail).hint("ask one of them to answer it, or an operator")
+                }
+                AnswerRefused::Unfit(_) => Self::new(Code::BadAnswer, detail).hint(UNFIT),
                 AnswerRefused::Retired => Self::new(Code::AgentRetired, detail),
             },
         }

@@ -469,7 +469,7 @@ pub async fn no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more(b
     assert!(matches!(decided, CommitOutcome::Refused(_)), "{decided:?}");
 }
 
-/// By agent and by space, the newest first, in pages.
+/// By agent, by space and by member, the newest first, in pages.
 pub async fn what_waits_for_people_is_listed(b: Backend) {
     let w = world(b).await;
     let (mut driver, first) = asked(&w, plain).await;
@@ -483,6 +483,9 @@ pub async fn what_waits_for_people_is_listed(b: Backend) {
         listed(&w, ApprovalFilter { space: Some(w.family), agent: Some(w.ada), ..all }).await.len(),
         2
     );
+    assert_eq!(listed(&w, ApprovalFilter { member: Some(w.husam), ..all }).await.len(), 2);
+    let stranger = human(&w, "stranger").await;
+    assert_eq!(listed(&w, ApprovalFilter { member: Some(stranger), ..all }).await, []);
     taken(answer(&w, &first, Answerer::Operator, PersonVerdict::Refuse).await);
     assert_eq!(listed(&w, all).await, std::slice::from_ref(&second));
     let page = agent::port::PageRequest { cursor: None, limit: 1 };

@@ -53,7 +53,7 @@ impl AllowList {
 }
 
 /// A name as it is compared: `Example.com.` is `example.com`.
-fn plain(host: &str) -> String {
+pub(super) fn plain(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 

@@ -11,6 +11,7 @@
 mod address;
 mod allow;
 mod failure;
+mod own;
 mod request;
 mod resolver;
 mod response;
@@ -28,6 +29,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::allow::{AllowList, AllowedTarget};
 pub use self::failure::{ConnectError, ExchangePhase};
+pub use self::own::OwnAddress;
 pub(crate) use self::request::is_reserved;
 pub use self::request::{Outgoing, TrafficLimits, shown};
 pub use self::resolver::{Resolver, SystemResolver};
@@ -41,6 +43,8 @@ pub struct Connector {
     resolver: Arc<dyn Resolver>,
     added: Vec<CertificateDer<'static>>,
     tls: OnceLock<Result<ClientConfig, String>>,
+    /// Whose API is not asked.
+    own: Option<OwnAddress>,
 }
 
 impl Default for Connector {
@@ -52,7 +56,7 @@ impl Default for Connector {
 impl Connector {
     /// A connector that trusts the authorities of this machine.
     pub fn new(resolver: Arc<dyn Resolver>) -> Self {
-        Self { resolver, added: Vec::new(), tls: OnceLock::new() }
+        Self { resolver, added: Vec::new(), tls: OnceLock::new(), own: None }
     }
 
     /// Trusts the authorities in this PEM text as well. The error says what is wrong with it.
@@ -60,6 +64,12 @@ impl Connector {
         self.added.extend(roots::read(pem)?);
         self.tls = OnceLock::new();
         Ok(self)
+    }
+
+    /// Sends nothing to the API of this server, whatever a request allows.
+    #[must_use]
+    pub fn sparing(self, own: OwnAddress) -> Self {
+        Self { own: Some(own), ..self }
     }
 
     /// Sends a request and returns the head of its answer; the body follows. Dropping the future closes the connection.
@@ -116,7 +126,14 @@ impl Connector {
     async fn find(&self, request: &Outgoing) -> Result<Pinned, ConnectError> {
         let name = host(&request.url);
         let port = request.url.port_or_known_default().unwrap_or_default();
+        let own = self.own.as_ref().filter(|_| OwnAddress::is_api(&request.url));
+        if own.is_some_and(|own| own.is_called(name)) {
+            return Err(own_api(&request.url));
+        }
         let check = |address: IpAddr| {
+            if own.is_some_and(|own| own.is_at(address, port)) {
+                return Err(own_api(&request.url));
+            }
             request.allow.check(name, port, address).map_err(|kind| {
                 let place = if is_address(name) { String::new() } else { format!(" at {address}") };
                 ConnectError::Refused(format!(
@@ -174,6 +191,14 @@ impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connector").finish_non_exhaustive()
     }
+}
+
+fn own_api(url: &Url) -> ConnectError {
+    ConnectError::Refused(format!(
+        "`{}` is the API of the server of this agent, which agents do not ask, so nothing was sent\n\
+         hint: if a person has to answer, wait for the answer; it comes by itself",
+        host(url)
+    ))
 }
 
 /// Where a redirect may lead.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use reqwest::Method;
-use tools::connector::{AllowList, ConnectError, Connector, Outgoing};
+use tools::connector::{AllowList, ConnectError, Connector, Outgoing, OwnAddress};
 
 use crate::loopback::{Loopback, Names, Tripwire, page, write};
 
@@ -329,4 +329,47 @@ async fn proxies_of_the_environment_are_ignored() {
     let said = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success() && said.contains("1 passed"), "{said}");
     assert_eq!((server.requests().len(), proxy.connections()), (1, 0));
+}
+
+#[tokio::test]
+async fn the_api_of_the_own_server_is_not_asked_by_any_name_or_spelling_and_whatever_is_allowed() {
+    let server = Loopback::serve(|_, stream| write(stream, page("200 OK", "text/plain", "hi"))).await;
+    let (listen, port) = (server.address, server.address.port());
+    let names = Names::default().with("viv.example", &["127.0.0.1"]).with("rebound.example", &["127.0.0.1"]);
+    let connector = Connector::new(Arc::new(names));
+    let connector = connector.sparing(OwnAddress::new(&["Viv.Example".to_owned()], listen));
+    let get = async |url: &str| {
+        let request = Outgoing::new(Method::GET, url).unwrap();
+        connector.send(request.allow(only("127.0.0.0/8"))).await
+    };
+    for place in
+        ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "viv.example", "VIV.example.", "rebound.example"]
+    {
+        for path in [
+            "v1/calls/c1/answer/t",
+            "a/v1/x",
+            "%761/calls",
+            "%25761/calls",
+            "x/..%2fv1/calls",
+            "/v1",
+            "a\\v1/b",
+            "V1/x",
+        ] {
+            let error = get(&format!("http://{place}:{port}/{path}")).await.unwrap_err();
+            let refused = matches!(error, ConnectError::Refused(_))
+                && error.to_string().contains("the API of the server");
+            assert!(refused, "{place} {path}: {error:?}");
+        }
+    }
+    let elsewhere = get("https://viv.example/v1/calls/c1/answer/t").await.unwrap_err();
+    assert!(elsewhere.to_string().contains("the API of the server"), "any port: {elsewhere}");
+    assert!(server.requests().is_empty());
+    assert_eq!(
+        get(&format!("http://viv.example:{port}/about")).await.unwrap().status,
+        200,
+        "its other pages are"
+    );
+    let other = Loopback::serve(|_, stream| write(stream, page("200 OK", "text/plain", "hi"))).await;
+    let address = other.address;
+    assert_eq!(get(&format!("http://{address}/v1/now")).await.unwrap().status, 200, "other servers are");
 }

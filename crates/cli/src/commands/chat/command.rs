@@ -6,11 +6,11 @@ pub(crate) enum Line<'a> {
     Help,
     Who,
     Cancel,
-    /// Approves the call that waits here.
-    Approve,
-    /// Refuses it, for this reason.
+    /// Approves a call that waits here: the named one, or the only one.
+    Approve(&'a str),
+    /// Refuses one, for this reason.
     Refuse(&'a str),
-    /// Answers the question that waits here.
+    /// Answers a question that waits here.
     Answer(&'a str),
     Quit,
     Unknown(&'a str),
@@ -24,8 +24,9 @@ pub(crate) const HELP: &str = "\
 Enter posts what you type in the space, also while an agent works
 /who     list the members and what they do
 /cancel  cancel what agents do here (or Ctrl-C while they work)
-/approve approve the call that waits for people here; /refuse REASON refuses it
-/answer  answer the question that waits here: /answer TEXT
+/approve approve the call that waits here: the one whose card was shown when the line was begun
+/refuse  refuse it: /refuse REASON; /answer TEXT answers a question
+         (if several wait, name one: /approve CALL, /refuse CALL REASON, /answer CALL TEXT)
 /quit    quit (or Ctrl-D, or Ctrl-C twice)
 //text   post a text that begins with a slash
 Alt-Enter starts a new line, Tab completes commands and names
@@ -42,16 +43,18 @@ impl<'a> Line<'a> {
             "help" | "h" | "?" => Self::Help,
             "who" | "w" => Self::Who,
             "cancel" | "c" => Self::Cancel,
-            "approve" => Self::Approve,
             "quit" | "q" | "exit" => Self::Quit,
-            other => match (word(other, "refuse"), word(other, "answer")) {
-                (Some(reason), _) => Self::Refuse(reason),
-                (None, Some(answer)) => Self::Answer(answer),
+            other => Self::answer(other).unwrap_or({
                 // Text such as `/etc/hosts is missing` is posted, not read as a command.
-                (None, None) if other.contains([' ', '/', '\n']) => Self::Say(line),
-                (None, None) => Self::Unknown(other),
-            },
+                if other.contains([' ', '/', '\n']) { Self::Say(line) } else { Self::Unknown(other) }
+            }),
         }
+    }
+
+    fn answer(command: &'a str) -> Option<Self> {
+        let approve = word(command, "approve").map(Self::Approve);
+        let refuse = || word(command, "refuse").map(Self::Refuse);
+        approve.or_else(refuse).or_else(|| word(command, "answer").map(Self::Answer))
     }
 }
 
@@ -74,6 +77,7 @@ mod tests {
         assert_eq!(Line::read("/etc/hosts is missing"), Line::Say("/etc/hosts is missing"));
         assert_eq!(Line::read("/refuse too dear"), Line::Refuse("too dear"));
         assert_eq!(Line::read("/answer the blue one"), Line::Answer("the blue one"));
+        assert_eq!(Line::read("/approve c1"), Line::Approve("c1"));
         assert_eq!(Line::read("/refused it"), Line::Say("/refused it"));
     }
 

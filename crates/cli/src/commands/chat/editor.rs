@@ -54,6 +54,8 @@ pub(crate) struct Editor {
     draft: String,
     search: Option<Search>,
     words: Vec<String>,
+    /// Calls that wait, which Tab completes, too.
+    calls: Vec<String>,
 }
 
 /// The line as rows of a terminal, with the cursor's row and column.
@@ -86,7 +88,16 @@ impl Editor {
         // There is no file at first; one that cannot be read costs only its lines.
         let _ = file.as_deref().map(|file| history.load(file));
         let (line, position) = (LineBuffer::with_capacity(TYPED_MAX), history.len());
-        Self { line, history, file, position, draft: String::new(), search: None, words: Vec::new() }
+        Self {
+            line,
+            history,
+            file,
+            position,
+            draft: String::new(),
+            search: None,
+            words: Vec::new(),
+            calls: Vec::new(),
+        }
     }
 
     /// Sets what Tab completes: commands, which begin with a slash, and names.
@@ -94,6 +105,16 @@ impl Editor {
         self.words = words.collect();
         self.words.sort();
         self.words.dedup();
+    }
+
+    /// Sets which calls wait.
+    pub(crate) fn set_calls(&mut self, calls: impl Iterator<Item = String>) {
+        self.calls = calls.collect();
+    }
+
+    /// Whether nothing is typed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.search.is_none()
     }
 
     /// Puts back a text that could not be sent, unless something new was typed.
@@ -264,7 +285,7 @@ impl Editor {
         let fits = |known: &&String| {
             known.starts_with('/') == command && known.to_lowercase().starts_with(&typed.to_lowercase())
         };
-        let fitting: Vec<&String> = self.words.iter().filter(fits).collect();
+        let fitting: Vec<&String> = self.words.iter().chain(&self.calls).filter(fits).collect();
         let mut text = longest_common_prefix(&fitting).unwrap_or_default().to_owned();
         match fitting[..] {
             [] => return None,

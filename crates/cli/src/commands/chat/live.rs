@@ -14,10 +14,12 @@ use jiff::Timestamp;
 use ratatui::crossterm::event::Event;
 use tokio::sync::mpsc;
 
-use super::answer::{self, Reply};
+use super::answer;
+use super::cards::Cards;
 use super::command::{COMMANDS, HELP, Line};
 use super::editor::{Editor, EditorAction};
 use super::terminal::{Bottom, SingleKeys, keyboard, size};
+use crate::commands::approvals::lines_of;
 use crate::commands::watch::follow::Follower;
 use crate::commands::watch::log::{Log, LogStyle};
 use crate::commands::watch::moment::zone;
@@ -44,6 +46,8 @@ struct Chat {
     remarks: mpsc::Sender<String>,
     /// The last key was a Ctrl-C that had nothing more to clear: the next one quits.
     quits: bool,
+    /// The cards that were shown when the line was begun.
+    begun: Cards,
 }
 
 pub(crate) async fn run(
@@ -62,6 +66,12 @@ pub(crate) async fn run(
     let mut follower = Follower::new(Arc::clone(&client), screen, subject, log, false);
     follower.listen().await?;
     follower.past(history, None).await?;
+    // What waits longer than the messages that were shown.
+    for one in answer::waiting(&client, &target).await? {
+        if follower.log.cards.call(&one) {
+            follower.log.remark(&lines_of(&one).join("\n"));
+        }
+    }
     let editor = editor(&client, &target, typed_before).await?;
 
     let target = Arc::new(target);
@@ -71,7 +81,8 @@ pub(crate) async fn run(
     let _restored_at_the_end = SingleKeys::take()?;
     let mut keys = keyboard();
     let bottom = Bottom::default();
-    let mut chat = Chat { client, target, screen, follower, editor, bottom, outbox, remarks, quits: false };
+    let (quits, begun) = (false, Cards::default());
+    let mut chat = Chat { client, target, screen, follower, editor, bottom, outbox, remarks, quits, begun };
     loop {
         chat.draw();
         let running = tokio::select! {
@@ -151,6 +162,7 @@ impl Chat {
         let (width, height) = size();
         let typed = self.editor.rows(&self.screen, width, INPUT_ROWS.min(height - 3));
         let log = &mut self.follower.log;
+        self.editor.set_calls(log.cards.calls());
         log.resize(width + 1);
         let unsent = self.outbox.waiting();
         let more = unsent.len().saturating_sub(UNSENT_SHOWN);
@@ -171,12 +183,17 @@ impl Chat {
 
     /// Handles a key, a paste or a changed size; `false` ends the chat.
     fn handle_key(&mut self, event: Event) -> bool {
+        let was_empty = self.editor.is_empty();
         let action = match event {
             Event::Key(key) => self.editor.press(key),
             Event::Paste(text) => self.editor.paste(&text),
             // The next drawing has the new size.
             _ => return true,
         };
+        if was_empty && !self.editor.is_empty() {
+            // All of them were drawn: each key is handled after a drawing.
+            self.begun = self.follower.log.cards.clone();
+        }
         let quits = std::mem::take(&mut self.quits);
         match action {
             None => {}
@@ -208,9 +225,7 @@ impl Chat {
                 self.follower.log.remark("(no agent is working now)")
             }
             Line::Cancel => self.cancel(),
-            Line::Approve => self.reply(Reply::Approve),
-            Line::Refuse(reason) => self.reply(Reply::Refuse(reason.to_owned())),
-            Line::Answer(text) => self.reply(Reply::Answer(text.to_owned())),
+            answer @ (Line::Approve(_) | Line::Refuse(_) | Line::Answer(_)) => self.answer(&answer),
             Line::Quit => return false,
             Line::Unknown(command) => {
                 self.follower.log.remark(&format!(
@@ -234,11 +249,15 @@ impl Chat {
         }
     }
 
-    /// Answers the call that waits for people in this space.
-    fn reply(&self, reply: Reply) {
+    /// Answers the call whose card was shown when the line was begun.
+    fn answer(&mut self, line: &Line<'_>) {
+        let (card, reply) = match self.begun.answered_by(line, &self.follower.log.cards) {
+            Ok(found) => found,
+            Err(failure) => return self.follower.log.remark(&format!("({})", one_line(&failure))),
+        };
         self.ask(async move |client, target| {
-            let answered = answer::take(&client, &target, reply).await;
-            Some(answered.unwrap_or_else(|failure| one_line(&failure)))
+            let answered = answer::take(&client, &target, card, reply).await;
+            Some(answered.unwrap_or_else(|failure| format!("({})", one_line(&failure))))
         });
     }
 

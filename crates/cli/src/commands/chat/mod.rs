@@ -1,6 +1,7 @@
 //! `viv chat`: a conversation in one space.
 
 mod answer;
+pub(crate) mod cards;
 mod command;
 mod editor;
 pub(crate) mod flow;

@@ -4,14 +4,18 @@ use std::io::BufRead;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::id::MessageId;
 use agent::limits;
+use serde_json::json;
 
-use super::answer::{self, Reply};
+use super::answer;
+use super::cards::Cards;
 use super::command::{HELP, Line};
+use crate::commands::approvals::lines_of;
 use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use client::{AgentWatch, Client, target::Target};
+use client::{AgentWatch, Client, Waited, target::Target};
 
 /// Posts each line of standard input and waits for the reply of each agent in the space.
 pub(crate) async fn run(
@@ -29,6 +33,9 @@ pub(crate) async fn run(
     } else {
         screen.note("(this key may not follow agents: lines are posted without waiting for replies)");
     }
+    let mut chat =
+        Plain { client, screen, target, timeout, watches, cards: Cards::default(), open: Vec::new() };
+    chat.show_cards().await?;
     while let Some(line) = next_line().await? {
         let text = match Line::read(&line) {
             Line::Say(text) if text.trim().is_empty() => continue,
@@ -38,14 +45,8 @@ pub(crate) async fn run(
                 HELP.lines().for_each(|line| screen.note(line));
                 continue;
             }
-            Line::Approve | Line::Refuse(_) | Line::Answer(_) => {
-                let reply = match Line::read(&line) {
-                    Line::Refuse(reason) => Reply::Refuse(reason.to_owned()),
-                    Line::Answer(text) => Reply::Answer(text.to_owned()),
-                    _ => Reply::Approve,
-                };
-                let answered = answer::take(&client, &target, reply).await?;
-                screen.note(&screen.clean_line(&answered));
+            answer @ (Line::Approve(_) | Line::Refuse(_) | Line::Answer(_)) => {
+                chat.answer(&answer).await?;
                 continue;
             }
             Line::Who | Line::Cancel | Line::Unknown(_) => {
@@ -55,14 +56,84 @@ pub(crate) async fn run(
                 continue;
             }
         };
-        let id = client::fresh_id()?;
-        client::post(&client, target.space.id, target.sender.as_deref(), id, text).await?;
-        for (name, watch) in &mut watches {
-            let exchange = watch.wait(id, target.space.id, timeout).await?;
-            say::print(&screen, name, &exchange);
-        }
+        chat.say(text).await?;
     }
     Ok(Exit::Answered)
+}
+
+/// A chat whose lines are read one by one.
+struct Plain {
+    client: Arc<Client>,
+    screen: Screen,
+    target: Target,
+    timeout: Duration,
+    /// Each agent by its name.
+    watches: Vec<(String, AgentWatch)>,
+    /// The cards that were printed.
+    cards: Cards,
+    /// Messages that agents which wait for a person have not processed, each with the position of its watch.
+    open: Vec<(usize, MessageId)>,
+}
+
+impl Plain {
+    async fn say(&mut self, text: &str) -> Result<()> {
+        let (id, target) = (client::fresh_id()?, &self.target);
+        client::post(&self.client, target.space.id, target.sender.as_deref(), id, text).await?;
+        self.open.extend((0..self.watches.len()).map(|watch| (watch, id)));
+        self.wait().await
+    }
+
+    /// Answers the call of a card that was printed before the line was read.
+    async fn answer(&mut self, line: &Line<'_>) -> Result<()> {
+        let (card, reply) = self.cards.answered_by(line, &self.cards)?;
+        let answered = answer::take(&self.client, &self.target, card, reply).await?;
+        self.screen.note(&answered);
+        self.wait().await
+    }
+
+    /// Waits for what agents say, except those that wait for a person.
+    async fn wait(&mut self) -> Result<()> {
+        let mut paused = Vec::new();
+        for (at, id) in std::mem::take(&mut self.open) {
+            let (name, watch) = &mut self.watches[at];
+            if !paused.contains(&at) {
+                match watch.wait_unless_paused(id, self.target.space.id, self.timeout).await? {
+                    Waited::Ended(exchange) => {
+                        say::print(&self.screen, name, &exchange);
+                        continue;
+                    }
+                    Waited::ForPerson(calls) => {
+                        paused.push(at);
+                        self.screen.note(&format!("({name} waits for a person, so the next line is read)"));
+                        if calls.iter().any(|one| one.space != Some(self.target.space.id)) {
+                            self.screen.note("(not only here: `viv approvals list`)");
+                        }
+                    }
+                }
+            }
+            self.open.push((at, id));
+        }
+        if paused.is_empty() { Ok(()) } else { self.show_cards().await }
+    }
+
+    /// Prints the cards that wait here and were not printed before.
+    async fn show_cards(&mut self) -> Result<()> {
+        let waiting = answer::waiting(&self.client, &self.target).await?;
+        self.cards.keep(&waiting);
+        for one in waiting {
+            if !self.cards.call(&one) {
+                continue;
+            }
+            if self.screen.json {
+                self.screen.json_line(&json!({"waits": one}));
+                continue;
+            }
+            for line in lines_of(&one) {
+                self.screen.text(&line);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The next line of standard input. A blocked read has its own thread, which ends with the process.

@@ -48,8 +48,10 @@ pub(super) async fn late(client: &Client, screen: &Screen, run: &RunJson) -> Res
 }
 
 fn line(screen: &Screen, call: &Call) -> String {
-    let Call { id, tool, arguments, effect, runner, state, .. } = call;
+    let Call { id, tool, arguments, effect, runner, state, asked, .. } = call;
     let status = match state {
+        CallState::Detached if *asked => "waits for a person, its cycle does not wait",
+        _ if *asked => "waits for a person",
         CallState::Planned if *runner == Runner::Worker => "waits for a worker",
         CallState::Planned if effect.as_str() == "unsafe" => "not started",
         CallState::Planned | CallState::Started => "running",

@@ -10,6 +10,7 @@ use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, counted, shortened, span, wrap};
+use crate::written_by;
 use client::{Client, ClientError, ErrorClass, agent_path, segment, target, typed};
 
 /// Maximum number of columns of a row's name.
@@ -40,7 +41,8 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     let lines = messages.iter().flat_map(|message| {
         let note = "(plain text of the model, posted because it called no tool)";
         let note = message.from_text.then_some(note);
-        message.text.lines().chain(note).map(str::to_owned)
+        let text = written_by::shown(screen, message.kind, &message.text);
+        text.lines().chain(note).map(str::to_owned).collect::<Vec<_>>()
     });
     section(screen, "messages", lines.collect());
     section(screen, "text that was not sent (only operators see it)", unsent(&run));

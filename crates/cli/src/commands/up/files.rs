@@ -31,7 +31,7 @@ pub(crate) async fn check_start(settings: &Settings) -> Result<(AgentFolder, Str
     listen::permitted(settings.get("listen"), settings.flag("allow_remote"))?;
     super::log_filter(settings.text("log"))?;
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
-    let kit = assemble::kit(settings)?;
+    let kit = assemble::kit(settings, None)?;
     read_tools(settings, &kit)?;
     Ok((read(settings, &chosen, kit, false)?, chosen.info.name.clone()))
 }

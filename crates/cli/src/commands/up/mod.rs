@@ -55,7 +55,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let progress = Progress::start(&screen, "progress for a model");
     let chosen = model::choose(&settings, clock.clone()).await?;
     drop(progress);
-    let kit = assemble::kit(&settings)?;
+    let kit = assemble::kit(&settings, Some(address))?;
     let tools = read_tools(&settings, &kit)?;
     let files = files::read(&settings, &chosen, kit.clone(), args.prune)?;
     let signals = Signals::new()?;

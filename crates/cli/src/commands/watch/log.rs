@@ -15,8 +15,10 @@ use uuid::Uuid;
 
 use super::moment::{clock, money};
 use super::names::Names;
+use crate::commands::chat::cards::Cards;
 use crate::commands::chat::flow::flow;
 use crate::output::{Screen, Style, char_columns, columns, counted, short_count, shortened, span};
+use crate::written_by;
 use client::{AgentWork, Feed, FeedDraft, Snapshot};
 
 /// Maximum number of items that are remembered, so that they are not shown twice.
@@ -60,6 +62,8 @@ pub(crate) struct Log {
     zone: TimeZone,
     style: LogStyle,
     pub(crate) names: Names,
+    /// The cards that were shown.
+    pub(crate) cards: Cards,
     feed: Feed,
     calls: HashMap<CallId, String>,
     thoughts: HashMap<AgentId, ThoughtLine>,
@@ -76,6 +80,7 @@ impl Log {
             zone,
             style,
             names: Names::new(style == LogStyle::Chat),
+            cards: Cards::default(),
             feed: Feed::default(),
             calls: HashMap::new(),
             thoughts: HashMap::new(),
@@ -144,10 +149,12 @@ impl Log {
         let change = self.feed.update(update);
         match update {
             Update::Message { message } => {
+                self.cards.message(message);
                 let of_cycle = |written: &&mut Written| Some(written.cycle) == message.cycle;
                 self.written.values_mut().filter(of_cycle).for_each(|written| written.posted = true);
                 let style = if message.cycle.is_some() { Style::Cyan } else { Style::Bold };
-                self.entry(at, (message.sender.0, style), Some(message.space), &message.text, None);
+                let text = written_by::shown(&self.screen, message.kind, &message.text);
+                self.entry(at, (message.sender.0, style), Some(message.space), &text, None);
             }
             Update::Member { space, entity, joined, .. } => {
                 let how = if *joined { "joined" } else { "left" };
@@ -266,7 +273,7 @@ impl Log {
         let width = self.width();
         let [time, name, place] = self.lead(now, &self.names.of(draft.agent.0), Some(draft.space));
         let taken = columns(&time) + columns(&name) + columns(&place);
-        let mut rows = flow(&self.screen.clean(&draft.text), taken, width);
+        let mut rows = flow(&written_by::by_member(&self.screen.clean(&draft.text)), taken, width);
         let mut rows = rows.split_off(rows.len().saturating_sub(max));
         let first = tail_of(rows[0].trim_start(), width.saturating_sub(taken));
         rows[0] =

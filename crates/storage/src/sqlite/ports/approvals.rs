@@ -221,7 +221,7 @@ fn lapse_one(
 
 /// Calls that wait for people, the newest first, found by index if only those that wait are wanted.
 fn list(db: &Connection, filter: &ApprovalFilter, page: &PageRequest) -> Outcome<Page<AskedCall>> {
-    let ApprovalFilter { agent, space, all } = *filter;
+    let ApprovalFilter { agent, space, member, all } = *filter;
     let row = agent.map(|agent| agent_row(db, agent.0)).transpose()?;
     if row == Some(None) {
         return Ok(Page { items: Vec::new(), next: None });
@@ -232,11 +232,15 @@ fn list(db: &Connection, filter: &ApprovalFilter, page: &PageRequest) -> Outcome
     let sql = format!(
         "SELECT {}, {CALL}, c.rowid FROM call c WHERE c.approval IS NOT NULL {wanted} \
          AND c.rowid < ?1 AND (?2 IS NULL OR c.agent = ?2) AND (?3 IS NULL OR c.approval ->> '$.space' = ?3) \
+         AND (?5 IS NULL OR c.approval ->> '$.space' IN (SELECT value FROM json_each(?5)) \
+         OR EXISTS (SELECT 1 FROM json_each(c.approval, '$.approvers') WHERE ltrim(trim(value), '@') = ?6 COLLATE NOCASE)) \
          ORDER BY c.rowid DESC LIMIT ?4",
         approvals::ASKED
     );
     let space = space.map(|space| space.to_string());
-    let given = params![before, row.flatten(), space, bounds.0 + 1];
+    let spaces = member.map(|member| approvals::spaces_of(db, member)).transpose()?;
+    let handle = member.map(|member| approvals::handle_of(db, member)).transpose()?.flatten();
+    let given = params![before, row.flatten(), space, bounds.0 + 1, spaces, handle];
     let found = page_of(db, &sql, given, bounds, row_bytes, |row| {
         let asked = approvals::asked_at(row)?;
         Ok((asked, row.get::<_, i64>("rowid")?))

@@ -71,6 +71,19 @@ fn member(db: &Connection, space: SpaceId, person: EntityId) -> Outcome<Option<S
     first(db, sql, params![bytes(person.0), bytes(space.0)], |row| Ok(row.get(0)?))
 }
 
+/// The handle of an entity.
+pub(crate) fn handle_of(db: &Connection, entity: EntityId) -> Outcome<Option<String>> {
+    first(db, "SELECT name FROM entity WHERE uuid = ?", [bytes(entity.0)], |row| Ok(row.get(0)?))
+}
+
+/// The ids of the spaces of a member, as a JSON list.
+pub(crate) fn spaces_of(db: &Connection, member: EntityId) -> Outcome<String> {
+    let sql = "SELECT s.uuid FROM member m JOIN entity e ON e.id = m.entity JOIN space s ON s.id = m.space \
+               WHERE e.uuid = ?";
+    let spaces = all(db, sql, [bytes(member.0)], |row| Ok(SpaceId(uuid_at(row, 0)?)))?;
+    to_json(&spaces)
+}
+
 /// Calls about which something is to be done, found by index; not those of quarantined agents.
 pub(crate) const LAPSED: &str = "SELECT c.id FROM call c JOIN agent a ON a.id = c.agent AND a.damage IS NULL \
     WHERE c.ask_at <= ? ORDER BY c.ask_at LIMIT ?";
