@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
 use agent::entity::EntityKind;
@@ -106,13 +107,15 @@ pub(super) async fn answer(
     key: Idempotency,
     body: Body<CallAnswerJson>,
 ) -> Result<Json<ApprovalJson>, Problem> {
-    let asked = visible(&app, &caller, &call).await?;
+    let missing = || Problem::not_found("call that waits for a person", &call);
+    let asked = app.ports.approvals.asked(CallId(call.clone())).await?.ok_or_else(missing)?;
     let request = key.request(caller.principal(), &format!("answer {call}"), &body.raw);
     let by = answerer(&app, &caller, &body.value).await?;
     let verdict = verdict(&body.value, by)?;
     let CallAnswerJson { reason, hash, .. } = body.value;
-    run_to_completion(async move {
-        let id = asked.row.id;
+    let (serving, id) = (Arc::clone(&app), asked.row.id.clone());
+    let answered = run_to_completion(async move {
+        let app = serving;
         let run = async || {
             let at = app.ports.clock.now();
             let answer = PersonAnswer { id: id.clone(), verdict, reason, by, at, seen: hash };
@@ -121,11 +124,16 @@ pub(super) async fn answer(
         };
         let again = async |_| match app.ports.approvals.asked(id.clone()).await? {
             Some(asked) => shown(&app, asked).await,
-            None => Err(Problem::not_found("call", &call)),
+            None => Err(Problem::not_found("call", &id.0)),
         };
         once::change(&app, request, run, again).await
     })
-    .await
+    .await;
+    match (answered, caller.entity()) {
+        // Whoever may not see the call learns nothing of it. Whose answer counts may see it.
+        (Err(_), Some(person)) if !sees(&app, &asked, person).await? => Err(missing()),
+        (answered, _) => answered,
+    }
 }
 
 /// Lists the rules by which calls need no approval. With a person's key: those which that person gave.
