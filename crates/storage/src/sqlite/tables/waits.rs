@@ -92,13 +92,19 @@ const HELD_AT_START: &str = "UPDATE event SET release_at = ?1 WHERE release_at >
 pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let mut ask = db.prepare(AT_START)?;
     let mut rows = ask.query([ms(now)])?;
-    let mut heads: Vec<(i64, Waits, Option<Timestamp>)> = Vec::new();
+    let mut changed: Vec<(i64, Waits)> = Vec::new();
     while let Some(row) = rows.next()? {
-        let agent = row.get(0)?;
-        heads.extend(waits_at(row, 1).and_then(|waits| Ok((agent, waits, time_or_none(row, 4)?))).ok());
+        let Ok((waits, first)) = waits_at(row, 1).and_then(|waits| Ok((waits, time_or_none(row, 4)?))) else {
+            continue;
+        };
+        // Most wait rightly, as those that are paused: they are only read.
+        let after = waits::at_start(waits, first, now);
+        if after != waits {
+            changed.push((row.get(0)?, after));
+        }
     }
-    for (agent, waits, first) in heads {
-        write(db, agent, waits::at_start(waits, first, now))?;
+    for (agent, waits) in changed {
+        write(db, agent, waits)?;
     }
     let latest = ms(waits::latest_release(now));
     db.execute(HELD_AT_START, [latest]).map(drop)
