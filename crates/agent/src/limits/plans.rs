@@ -1,6 +1,6 @@
 //! Limits of plans.
 
-/// Plans that one command fires; the next sweep follows at once and fires more.
+/// Plans that one command fires; the next one follows and fires more.
 pub const PLANS_FIRED_MAX: u32 = 20;
 /// Least time between two such commands.
 pub const FIRING_LEAST_MS: u64 = 5;
