@@ -24,9 +24,10 @@ use crate::talk::HttpConnection;
 const WARM_UP: usize = 40;
 const SAMPLES: usize = 120;
 const COUNTED: usize = 20;
-/// Frames of the log that an accept and an answer write.
+/// Frames of the log that an answer writes; an accept writes a few more.
 const FRAMES: usize = 9;
-/// So that caches, threads and cores are as cold as for something unexpected.
+/// Before each POST, so that caches, threads and cores are as cold as for something unexpected, and after a wake as cold as
+/// after an answer.
 const PAUSE: Duration = Duration::from_millis(5);
 
 struct AnswerSetup<'a> {
@@ -140,6 +141,7 @@ impl<'a> AnswerSetup<'a> {
     fn post(&mut self, path: &str, body: &str) -> Result<f64> {
         let request = self.connection.post(path, &self.key, body);
         ensure!(self.stub.arrival_within(Duration::ZERO).is_none(), "the model was asked once too often");
+        std::thread::sleep(PAUSE);
         let began = self.connection.send(&request)?;
         let arrival = self
             .stub
@@ -157,8 +159,7 @@ impl<'a> AnswerSetup<'a> {
             let page = approvals.approvals(filter, PageRequest { cursor: None, limit: 1 });
             let found = self.threads.block_on(page)?.items.pop();
             if let Some(asked) = found {
-                // The commit that pauses the cycle follows.
-                std::thread::sleep(PAUSE);
+                // The commit that pauses the cycle follows, before the pause of [`AnswerSetup::post`] ends.
                 return Ok(format!("/v1/calls/{}/answer", asked.row.id));
             }
         }

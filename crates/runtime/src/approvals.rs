@@ -30,11 +30,16 @@ pub enum AnswerError {
     Store(#[from] StoreError),
 }
 
-/// Takes an answer, and lets its agent go on.
-pub async fn answer(ports: &Ports, node: &Node, answer: PersonAnswer) -> Result<AskedCall, AnswerError> {
+/// Takes an answer to a call, and lets its agent go on. `asked` is the call as it was read just before.
+pub async fn answer(
+    ports: &Ports,
+    node: &Node,
+    asked: &AskedCall,
+    answer: PersonAnswer,
+) -> Result<AskedCall, AnswerError> {
     let id = answer.id.clone();
-    let asked = ports.approvals.asked(id.clone()).await?;
-    let AskedCall { agent, row } = asked.ok_or_else(|| AnswerError::Unknown(id.clone()))?;
+    let AskedCall { agent, row } = asked;
+    let agent = *agent;
     if let Some(wanted) = row.approval.as_deref().filter(|wanted| wanted.is_wanted()) {
         // Only the guard's mind can have changed since the call was made.
         let card = match wanted.tainted && matches!(answer.verdict, PersonVerdict::Approve { .. }) {
@@ -42,7 +47,7 @@ pub async fn answer(ports: &Ports, node: &Node, answer: PersonAnswer) -> Result<
             false => None,
         };
         let config = card.as_ref().map(|card| &*card.config);
-        check(ports, &row, wanted, config, &answer)?;
+        check(ports, row, wanted, config, &answer)?;
     }
     let (asked, notifications) = match ports.approvals.answer(answer).await? {
         PersonAnswered::Taken(asked, notifications) => (*asked, notifications),
@@ -55,6 +60,8 @@ pub async fn answer(ports: &Ports, node: &Node, answer: PersonAnswer) -> Result<
     } else {
         node.granted(agent, notifications);
     }
+    // The keeper goes first: its agent waits, and the caller has its answer soon enough.
+    tokio::task::yield_now().await;
     Ok(asked)
 }
 

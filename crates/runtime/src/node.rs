@@ -178,13 +178,14 @@ impl Node {
         }
     }
 
-    /// Publishes what an answer caused to watchers, and signals the agents that it made due.
+    /// Signals the agents that an answer made due, and publishes what it caused to watchers.
     pub(crate) fn notify(&self, notifications: Notifications) {
+        // First, because nobody waits for the rest.
+        self.signal(&notifications.wake);
         for message in notifications.messages {
             let space = Topic::Space(message.space);
             self.live.bus().publish(&[space], Arc::new(Update::Message { message }));
         }
-        self.signal(&notifications.wake);
     }
 
     /// What is happening on this node.

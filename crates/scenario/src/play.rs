@@ -399,8 +399,8 @@ impl Player {
             PersonReply::Says(answer) => (PersonVerdict::Answer(answer.clone()), None),
         };
         let (by, at) = (Answerer::Person(person), ports.clock.now());
-        let answer = PersonAnswer { id: asked.row.id, verdict, reason, by, at, seen: None };
-        let answered = runtime::approvals::answer(ports, node, answer).await.map_err(stopped)?;
+        let answer = PersonAnswer { id: asked.row.id.clone(), verdict, reason, by, at, seen: None };
+        let answered = runtime::approvals::answer(ports, node, &asked, answer).await.map_err(stopped)?;
         let tool = answered.row.tool;
         self.note(match reply {
             PersonReply::Approves => format!("{who} approves {tool} of {agent}"),

@@ -94,8 +94,10 @@ async fn a_target_is_told_the_link_and_neither_the_store_nor_a_space_nor_a_model
 
     let at = ports.clock.now();
     let verdict = PersonVerdict::Approve { arguments: None, remember: None };
-    let answer = PersonAnswer { id: asked.row.id, verdict, reason: None, by: Answerer::Link, at, seen: None };
-    let answered = runtime::approvals::answer(&ports, fixture.world.node().unwrap(), answer).await.unwrap();
+    let answer =
+        PersonAnswer { id: asked.row.id.clone(), verdict, reason: None, by: Answerer::Link, at, seen: None };
+    let node = fixture.world.node().unwrap();
+    let answered = runtime::approvals::answer(&ports, node, &asked, answer).await.unwrap();
     fixture.world.pass(Duration::from_secs(3)).await.unwrap();
     assert_eq!(answered.row.approval.unwrap().state, ApprovalState::Granted);
     assert_eq!(fixture.counters.calls("fire"), 1);

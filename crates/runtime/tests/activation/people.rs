@@ -110,7 +110,9 @@ impl Scene {
         let (ports, reason) = (self.fixture.world.ports(), Some("because".to_owned()));
         let answer = PersonAnswer { id: id.clone(), verdict, reason, by, at: ports.clock.now(), seen: None };
         let node = self.fixture.world.node().expect("the server runs");
-        runtime::approvals::answer(ports, node, answer).await
+        let asked =
+            ports.approvals.asked(id.clone()).await?.ok_or_else(|| AnswerError::Unknown(id.clone()))?;
+        runtime::approvals::answer(ports, node, &asked, answer).await
     }
 
     async fn answer(&self, verdict: PersonVerdict) -> Result<AskedCall, AnswerError> {

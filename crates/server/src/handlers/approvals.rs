@@ -113,13 +113,13 @@ pub(super) async fn answer(
     let by = answerer(&app, &caller, &body.value).await?;
     let verdict = verdict(&body.value, by)?;
     let CallAnswerJson { reason, hash, .. } = body.value;
-    let (serving, id) = (Arc::clone(&app), asked.row.id.clone());
+    let (serving, read, id) = (Arc::clone(&app), asked.clone(), asked.row.id.clone());
     let answered = run_to_completion(async move {
         let app = serving;
         let run = async || {
             let at = app.ports.clock.now();
             let answer = PersonAnswer { id: id.clone(), verdict, reason, by, at, seen: hash };
-            let asked = runtime::approvals::answer(&app.ports, &app.node, answer).await?;
+            let asked = runtime::approvals::answer(&app.ports, &app.node, &read, answer).await?;
             Ok((asked.agent.0, shown(&app, asked).await?))
         };
         let again = async |_| match app.ports.approvals.asked(id.clone()).await? {

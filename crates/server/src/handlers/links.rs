@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use agent::approval::{Answerer, Approval, AskKind, PersonVerdict};
-use agent::call::CallRow;
 use agent::id::CallId;
 use agent::port::{AskedCall, PersonAnswer};
 use axum::extract::{Form, FromRequest, Request, State};
@@ -70,22 +69,23 @@ pub(super) async fn answer_by_link(
 }
 
 /// A call that a token belongs to.
+#[derive(Clone)]
 struct Linked {
-    agent: String,
-    row: CallRow,
+    /// The handle of its agent.
+    handle: String,
+    call: AskedCall,
     asked: Approval,
 }
 
 impl Linked {
     async fn of(app: &AppState, found: AskedCall) -> Result<Option<Self>, Problem> {
-        let AskedCall { agent, mut row } = found;
-        let Some(asked) = row.approval.take() else { return Ok(None) };
-        Ok(Some(Self { agent: handle_of(app, agent).await?, row, asked: *asked }))
+        let Some(asked) = found.row.approval.as_deref().cloned() else { return Ok(None) };
+        Ok(Some(Self { handle: handle_of(app, found.agent).await?, call: found, asked }))
     }
 
     fn page(&self, app: &AppState) -> Response {
         let now = app.ports.clock.now();
-        Html(answer_page::of_call(&self.agent, &self.row, &self.asked, now)).into_response()
+        Html(answer_page::of_call(&self.handle, &self.call.row, &self.asked, now)).into_response()
     }
 }
 
@@ -121,15 +121,15 @@ async fn take(
     request.extensions_mut().insert(Arc::clone(&in_flight));
     let form = read_form(read_body(request, &*app.ports.clock).await?).await?;
     let answered = match verdict(&form, &linked.asked) {
-        Ok(verdict) => answer(app, &linked, verdict, form.reason).await,
+        Ok(verdict) => answer(app, linked.clone(), verdict, form.reason).await,
         Err(problem) => Err(problem),
     };
     match answered {
         Err(wrong) if matches!(wrong.code(), Code::BadAnswer | Code::BadJson | Code::TooDeep) => {
-            let Linked { agent, row, asked } = &linked;
+            let Linked { handle, call, asked } = &linked;
             let text = form.text.as_deref().unwrap_or_default();
             let now = app.ports.clock.now();
-            let page = answer_page::of_wrong_answer(agent, row, asked, now, (&wrong, text));
+            let page = answer_page::of_wrong_answer(handle, &call.row, asked, now, (&wrong, text));
             Ok(wrong.with_page(page))
         }
         answered => Ok(answered?.page(app)),
@@ -138,22 +138,22 @@ async fn take(
 
 async fn answer(
     app: &Arc<AppState>,
-    linked: &Linked,
+    linked: Linked,
     verdict: PersonVerdict,
     reason: Option<String>,
 ) -> Result<Linked, Problem> {
     let answer = PersonAnswer {
-        id: linked.row.id.clone(),
+        id: linked.call.row.id.clone(),
         verdict,
         reason: reason.filter(|reason| !reason.trim().is_empty()),
         by: Answerer::Link,
         at: app.ports.clock.now(),
         // Nothing counts but what the page has shown.
-        seen: Some(linked.asked.shown_hash(&linked.row)),
+        seen: Some(linked.asked.shown_hash(&linked.call.row)),
     };
     let app = Arc::clone(app);
     run_to_completion(async move {
-        let asked = runtime::approvals::answer(&app.ports, &app.node, answer).await?;
+        let asked = runtime::approvals::answer(&app.ports, &app.node, &linked.call, answer).await?;
         let answered = Linked::of(&app, asked).await?;
         answered.ok_or_else(|| Problem::internal(&"an answered call waits for nobody"))
     })

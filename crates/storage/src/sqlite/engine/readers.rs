@@ -13,6 +13,9 @@ use crate::sqlite::engine::fault::{Fault, Outcome};
 use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::engine::schema;
 
+/// The page cache of each connection, in KiB.
+const CACHE: i64 = 2_048;
+
 pub(crate) struct Readers {
     file: PathBuf,
     idle: Arc<Mutex<Vec<Connection>>>,
@@ -93,6 +96,6 @@ pub(crate) fn connect(file: &Path) -> Outcome<Connection> {
     let db = Connection::open_with_flags(file, flags)?;
     schema::tune(&db)?;
     db.pragma_update(None, "query_only", true)?;
-    db.pragma_update(None, "cache_size", -2_048)?;
+    schema::cache(&db, CACHE)?;
     Ok(db)
 }

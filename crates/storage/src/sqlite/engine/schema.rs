@@ -24,6 +24,10 @@ pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 pub(crate) const FORMAT: i64 = 1;
 /// How long a connection waits for a lock of another one.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The page cache, in KiB, of the connection that writes.
+pub(crate) const WRITER_CACHE: i64 = 16_384;
+/// The page cache, in KiB, while a connection reads a whole file or table once: nobody needs those pages again.
+pub(crate) const ONCE_CACHE: i64 = 512;
 /// How many prepared statements one connection caches.
 const STATEMENTS: usize = 256;
 /// Marks a file as a store of Vivarium (`PRAGMA application_id`): "vivi".
@@ -117,8 +121,12 @@ fn pragmas(db: &Connection) -> rusqlite::Result<()> {
     // size, so that a commit never waits for the file system to extend it.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", -1)?;
-    db.pragma_update(None, "temp_store", "MEMORY")?;
-    db.pragma_update(None, "cache_size", -16_384)
+    db.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// Bounds the page cache of a connection, in KiB.
+pub(crate) fn cache(db: &Connection, kib: i64) -> rusqlite::Result<()> {
+    db.pragma_update(None, "cache_size", -kib)
 }
 
 /// Settings of all connections, writable or not.

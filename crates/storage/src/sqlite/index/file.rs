@@ -16,6 +16,9 @@ pub(crate) const VERSION: i64 = 1;
 /// Marks a file as an index of Vivarium (`PRAGMA application_id`): "vivx".
 const APPLICATION: i64 = 0x7669_7678;
 
+/// The page cache of the connection that writes it, in KiB.
+const CACHE: i64 = 8_192;
+
 const TABLES: &str = include_str!("tables.sql");
 
 /// What the index must agree with.
@@ -70,7 +73,9 @@ fn flaw(db: &Connection, file: &Path, store: StoreState) -> rusqlite::Result<Opt
         return Ok(Some("the store was changed without it".into()));
     }
     if !store.clean {
+        schema::cache(db, schema::ONCE_CACHE)?;
         let check: String = db.pragma_query_value(None, "quick_check", |row| row.get(0))?;
+        schema::cache(db, CACHE)?;
         if check != "ok" {
             return Ok(Some(format!("it is damaged: {check}")));
         }
@@ -120,7 +125,7 @@ fn tune(db: &Connection) -> rusqlite::Result<()> {
     // Its last writes may be lost with the power: they are read from the store again.
     db.pragma_update(None, "synchronous", "NORMAL")?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
-    db.pragma_update(None, "cache_size", -8_192)
+    schema::cache(db, CACHE)
 }
 
 /// Deletes the index in `dir`, if there is one.

@@ -1,13 +1,12 @@
 //! What persons answer: compare-and-set on the call row, so the first answer wins.
 
 use agent::approval::{self, AnswerRefused, AnsweredBy, ApprovalRule, ApprovalState};
-use agent::call::{CallRow, CallState, Outcome as CallOutcome};
 use agent::changes::Notifications;
 use agent::id::{AgentId, CallId, EntityId};
 use agent::life::Standing;
 use agent::port::{
-    ApprovalFilter, Approvals, AskedCall, BoxFuture, Finish, FinishedCall, Lapsed, Page, PageRequest,
-    PersonAnswer, PersonAnswered, StoreError, Wakeup,
+    ApprovalFilter, Approvals, AskedCall, BoxFuture, Lapsed, Page, PageRequest, PersonAnswer, PersonAnswered,
+    StoreError, Wakeup,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -17,12 +16,10 @@ use super::reader::page::{bounds, paged};
 use crate::sqlite::engine::fault::{Outcome, damaged_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
-use crate::sqlite::tables::approvals::{self, Asked};
-use crate::sqlite::tables::calls::CALL;
+use crate::sqlite::tables::approvals;
+use crate::sqlite::tables::calls::{AgentCall, CALL, OF_AGENT, agent_call_at};
 use crate::sqlite::tables::messages::space_heads;
-use crate::sqlite::tables::rows::{
-    agent_row, first, page_of, row_bytes, run, standing_at, time, uuid_at, uuid_or_none,
-};
+use crate::sqlite::tables::rows::{agent_row, first, page_of, row_bytes, run, time};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::{show, waits};
 
@@ -88,93 +85,66 @@ impl Approvals for Sqlite {
     }
 }
 
-fn known(asked: Asked) -> AskedCall {
+fn known(asked: AgentCall) -> AskedCall {
     AskedCall { agent: asked.agent, row: asked.row }
 }
 
 fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Outcome<PersonAnswered> {
-    let Some(Asked { agent_row, agent, row }) = approvals::asked(db, &answer.id)? else {
+    let Some(mut call) = approvals::asked(db, &answer.id)? else {
         return Ok(PersonAnswered::Unknown);
     };
     let refused = |why| Ok(PersonAnswered::Refused(why));
-    let standing =
-        first(db, "SELECT standing FROM agent WHERE id = ?", [agent_row], |row| standing_at(row, 0))?;
-    if standing == Some(Standing::Retired) {
+    if call.standing == Standing::Retired {
         return refused(AnswerRefused::Retired);
     }
-    let Some(asked) = row.approval.as_deref() else { return refused(AnswerRefused::NotAsked) };
+    let Some(asked) = call.row.approval.as_deref() else { return refused(AnswerRefused::NotAsked) };
     let name = approvals::answerer(db, asked, answer.by)?;
     let is_allowed = name.is_some();
     let by = AnsweredBy { who: answer.by, name: name.unwrap_or_default(), at: answer.at };
     let (verdict, reason, seen) = (&answer.verdict, answer.reason.as_deref(), answer.seen.as_deref());
-    let mut answered = match approval::answered(row, verdict, reason, by, is_allowed, seen) {
+    let answered = match approval::answered(call.row, verdict, reason, by, is_allowed, seen) {
         Ok(answered) => answered,
         Err(why) => return refused(why),
     };
     if let Some(remember) = answered.rule {
-        let rule = approval::rule_of(agent, &answered.row, remember);
-        if !rule.map_or(Ok(true), |rule| approvals::put_rule(db, agent_row, &rule))? {
+        let rule = approval::rule_of(call.agent, &answered.row, remember);
+        if !rule.map_or(Ok(true), |rule| approvals::put_rule(db, call.agent_row, &rule))? {
             return refused(AnswerRefused::Unfit(
                 "the agent has too many rules; delete some first".to_owned(),
             ));
         }
     }
     failpoint::hit!("answer.before");
-    approvals::write(db, &answered.row, None)?;
-    let granted = answered.row.approval.as_ref().is_some_and(|asked| asked.state == ApprovalState::Granted);
+    call.row = answered.row;
+    let granted = call.row.approval.as_ref().is_some_and(|asked| asked.state == ApprovalState::Granted);
     let notifications = if granted {
-        let labels = answered.row.approval.as_ref().map_or(0, |asked| asked.labels);
-        run(db, "UPDATE life SET used = used | ? WHERE agent = ?", params![labels, agent_row])?;
-        granted_now(db, session, agent_row, &answered.row, answer.at)?
+        granted_now(db, session, &call, answer.at)?
     } else {
-        let Some(outcome) = answered.row.outcome.clone() else { return refused(AnswerRefused::NotAsked) };
-        answered.row.state = CallState::Done;
-        end(db, session, &answer.id, outcome, answer.at)?
+        calls::end(db, session, &mut call, answer.at, false)?.1
     };
-    Ok(PersonAnswered::Taken(Box::new(AskedCall { agent, row: answered.row }), notifications))
+    Ok(PersonAnswered::Taken(Box::new(known(call)), notifications))
 }
 
 /// The call may run: in its cycle, if that waits for it, and else without it.
 fn granted_now(
     db: &Connection,
     session: &Session,
-    agent: i64,
-    row: &CallRow,
+    call: &AgentCall,
     at: Timestamp,
 ) -> Outcome<Notifications> {
-    run(db, "UPDATE call SET outside = outside | 2 WHERE id = ?", [&row.id.0])?;
-    let messages = show::with_sender(db, show::update(db, &row.id)?.into_iter().collect())?;
-    let sql = "SELECT e.uuid, l.open_cycle, a.standing FROM life l JOIN agent a ON a.id = l.agent \
-               JOIN entity e ON e.id = l.agent WHERE l.agent = ?";
-    let found = first(db, sql, [agent], |found| {
-        Ok((AgentId(uuid_at(found, 0)?), uuid_or_none(found, 1)?, standing_at(found, 2)?))
-    })?;
+    let AgentCall { agent_row, agent, standing, open, row, .. } = call;
+    let labels = row.approval.as_ref().map_or(0, |asked| asked.labels);
+    approvals::granted(db, row)?;
+    run(db, "UPDATE life SET used = used | ? WHERE agent = ?", params![labels, agent_row])?;
+    let messages = show::update(db, row)?.into_iter().collect();
     let mut notifications = Notifications { messages, ..Notifications::default() };
-    if let Some((id, open, standing)) = found
-        && row.awaited
-        && open == Some(row.cycle.0)
-    {
+    if row.awaited && *open == Some(row.cycle) {
         let at = at.min(session.now());
-        if waits::answer(db, agent, standing, at)? {
-            notifications.wake.push(Wakeup { agent: id, at, urgent: false });
+        if waits::answer(db, *agent_row, *standing, at)? {
+            notifications.wake.push(Wakeup { agent: *agent, at, urgent: false });
         }
     }
     Ok(notifications)
-}
-
-/// The call ends with this outcome.
-fn end(
-    db: &Connection,
-    session: &Session,
-    call: &CallId,
-    outcome: CallOutcome,
-    at: Timestamp,
-) -> Outcome<Notifications> {
-    let answer = FinishedCall { id: call.clone(), outcome, at, claim: None, if_claimed: None };
-    Ok(match calls::finish(db, session, &answer)? {
-        Some(Finish::Awaited(_, notifications) | Finish::Late(_, notifications)) => notifications,
-        Some(Finish::Already | Finish::NotClaimed) | None => Notifications::default(),
-    })
 }
 
 fn lapse(db: &Connection, session: &Session, now: Timestamp, limit: u32) -> Outcome<Vec<Lapsed>> {
@@ -191,7 +161,7 @@ fn lapse(db: &Connection, session: &Session, now: Timestamp, limit: u32) -> Outc
 fn lapse_one(
     db: &Connection,
     session: &Session,
-    mut asked: Asked,
+    mut asked: AgentCall,
     now: Timestamp,
 ) -> Outcome<Option<Lapsed>> {
     let (agent, call) = (asked.agent, asked.row.id.clone());
@@ -199,19 +169,19 @@ fn lapse_one(
     if wanted.reminded || now >= wanted.expires_at {
         let outcome = approval::expired(wanted);
         wanted.state = ApprovalState::Expired;
-        approvals::write(db, &asked.row, None)?;
-        let notifications = end(db, session, &call, outcome, now)?;
+        asked.row.outcome = Some(outcome);
+        let (_, notifications) = calls::end(db, session, &mut asked, now, false)?;
         return Ok(Some(Lapsed { agent, call, expired: true, notifications }));
     }
     wanted.reminded = true;
     // The rest of its time, whatever the clock says.
     let rest = wanted.expires_at.duration_since(wanted.remind_at);
     let (space, next_at) = (wanted.space, now.checked_add(rest).unwrap_or(wanted.expires_at));
-    approvals::write(db, &asked.row, Some(next_at))?;
+    approvals::reminded(db, &asked.row, next_at)?;
     let mut messages = Vec::new();
     if let Some(space) = space {
         let mut heads = space_heads(db, [space].into())?;
-        let reminder = approvals::reminder(db, &asked, space, now)?;
+        let reminder = approvals::reminder(&asked, space, now);
         messages.extend(show::show(db, heads.get_mut(&space), &reminder)?);
     }
     let notifications =
@@ -235,14 +205,14 @@ fn list(db: &Connection, filter: &ApprovalFilter, page: &PageRequest) -> Outcome
          AND (?5 IS NULL OR c.approval ->> '$.space' IN (SELECT value FROM json_each(?5)) \
          OR EXISTS (SELECT 1 FROM json_each(c.approval, '$.approvers') WHERE ltrim(trim(value), '@') = ?6 COLLATE NOCASE)) \
          ORDER BY c.rowid DESC LIMIT ?4",
-        approvals::ASKED
+        OF_AGENT
     );
     let space = space.map(|space| space.to_string());
     let spaces = member.map(|member| approvals::spaces_of(db, member)).transpose()?;
     let handle = member.map(|member| approvals::handle_of(db, member)).transpose()?.flatten();
     let given = params![before, row.flatten(), space, bounds.0 + 1, spaces, handle];
     let found = page_of(db, &sql, given, bounds, row_bytes, |row| {
-        let asked = approvals::asked_at(row)?;
+        let asked = agent_call_at(row)?;
         Ok((asked, row.get::<_, i64>("rowid")?))
     })?;
     let Page { items, next } = paged(found, |(_, rowid)| rowid.to_string());

@@ -1,27 +1,27 @@
 //! Outcomes from outside the cycle: compare-and-set on the call row, so the first one wins.
 
 use agent::answers::{self, Destination};
+use agent::approval::ApprovalState;
 use agent::call::{CallRow, CallState, Effect, Outcome as Answer};
 use agent::changes::Notifications;
 use agent::event::EventState;
 use agent::fencing;
-use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
-use agent::life::Standing;
+use agent::id::{AgentId, CallId, ClaimId, CycleId};
 use agent::port::{
     BoxFuture, CallError, Calls, CanceledCall, Claimed, Denial, DetachedCall, Finish, FinishedCall,
     StoreError, Wakeup, WorkerCall,
 };
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
-use crate::sqlite::engine::fault::{Outcome, name_agent};
+use crate::sqlite::engine::fault::{Outcome, damaged, name_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::known_agent;
-use crate::sqlite::tables::calls::{self, CALL, cause_at, detached, of_agent};
+use crate::sqlite::tables::calls::{self, AgentCall, CALL, detached, of_agent};
 use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::life::Life;
-use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
+use crate::sqlite::tables::rows::{first, time, u32_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::{approvals, show, urgent, waits};
 
@@ -118,80 +118,60 @@ fn is_ruled_out(db: &Connection, session: &Session, call: &CallId) -> Outcome<bo
     Ok(!row.is_ruled_in(&approvals::rules(db, Some(agent), now)?, now))
 }
 
-/// A call, with what is needed of its agent.
-struct FoundCall {
-    row: i64,
-    agent: AgentId,
-    cycle: CycleId,
-    tool: String,
-    awaited: bool,
-    open: Option<CycleId>,
-    standing: Standing,
-    cause: (RootId, u32),
-    claim: Option<ClaimId>,
-    known: Option<Answer>,
-    remark: Option<String>,
-}
-
 pub(super) fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
     let FinishedCall { id, outcome, at, claim: by, if_claimed } = answer;
-    let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop, c.claim, \
-               c.outcome, c.approval, c.arguments FROM call c \
-               JOIN entity e ON e.id = c.agent JOIN agent a ON a.id = c.agent JOIN life l ON l.agent = c.agent \
-               WHERE c.id = ?";
-    let found = first(db, sql, [&id.0], |row| {
-        Ok(FoundCall {
-            row: row.get(0)?,
-            agent: AgentId(uuid_at(row, 1)?),
-            cycle: CycleId(uuid_at(row, 2)?),
-            tool: row.get(3)?,
-            awaited: row.get(4)?,
-            open: uuid_or_none(row, 5)?.map(CycleId),
-            standing: standing_at(row, 6)?,
-            cause: cause_at(row, 7)?,
-            claim: uuid_or_none(row, 9)?.map(ClaimId),
-            known: calls::answer_or_none(row, 10)?,
-            remark: calls::remark_at(row, 11)?,
-        })
-    })?;
-    let Some(FoundCall { row, agent, cycle, tool, awaited, open, standing, cause, claim, known, remark }) =
-        found
-    else {
-        return Ok(None);
-    };
-    if by.is_some_and(|by| claim != Some(by)) {
+    let Some(mut call) = calls::with_agent(db, id)? else { return Ok(None) };
+    if by.is_some_and(|by| call.row.claim != Some(by)) {
         return Ok(Some(Finish::NotClaimed));
     }
-    let outcome = if_claimed.as_ref().filter(|_| claim.is_some()).unwrap_or(outcome);
+    let outcome = if_claimed.as_ref().filter(|_| call.row.claim.is_some()).unwrap_or(outcome);
     // The outcome of a detached call that goes on is "pending"; its state tells whether the call is over.
-    let late = by.is_some() && known.as_ref().is_some_and(answers::answers_unknown);
-    let sql = "UPDATE call SET state = 'done', outcome = ?1, outside = outside | 1, ask_at = NULL, \
-         approval = iif(ask_at IS NULL, approval, json_set(approval, '$.state', 'canceled')) \
-         WHERE id = ?2 AND (state <> 'done' OR ?3)";
-    if run(db, sql, params![to_json(outcome)?, id.0, late])? == 0 {
+    let late = by.is_some() && call.row.outcome.as_ref().is_some_and(answers::answers_unknown);
+    if call.row.state == CallState::Done && !late {
         return Ok(Some(Finish::Already));
     }
-    let messages = show::with_sender(db, show::update(db, id)?.into_iter().collect())?;
-    let destination = answers::destination(awaited && !late, cycle, open, standing);
+    if let Some(approval) = call.row.approval.as_mut().filter(|_| call.asks) {
+        approval.state = ApprovalState::Canceled;
+    }
+    call.row.outcome = Some(outcome.clone());
+    let (destination, notifications) = end(db, session, &mut call, *at, late)?;
+    Ok(Some(match destination {
+        Destination::Cycle => Finish::Awaited(call.agent, notifications),
+        Destination::Inbox | Destination::Nobody => Finish::Late(call.agent, notifications),
+    }))
+}
+
+/// Writes the outcome in the call's row, and tells whom it concerns. `late`: after an outcome that said it is unknown.
+pub(super) fn end(
+    db: &Connection,
+    session: &Session,
+    call: &mut AgentCall,
+    at: Timestamp,
+    late: bool,
+) -> Outcome<(Destination, Notifications)> {
+    call.row.state = CallState::Done;
+    let AgentCall { agent_row, agent, standing, open, cause, row, .. } = &*call;
+    let (agent_row, agent, standing) = (*agent_row, *agent, *standing);
+    calls::end(db, row)?;
+    let messages = show::update(db, row)?.into_iter().collect();
+    let destination = answers::destination(row.awaited && !late, row.cycle, *open, standing);
     let due = match destination {
         Destination::Cycle => {
-            let at = (*at).min(session.now());
-            waits::answer(db, row, standing, at)?.then_some(at)
+            let at = at.min(session.now());
+            waits::answer(db, agent_row, standing, at)?.then_some(at)
         }
         Destination::Inbox => {
-            let mut head = Head::read(db, row).map_err(name_agent(agent))?;
-            let event = answers::event(id, tool, remark, outcome, cause, *at, late);
+            let mut head = Head::read(db, agent_row).map_err(name_agent(agent))?;
+            let remark = row.approval.as_ref().and_then(|approval| approval.remark(&row.arguments));
+            let outcome = row.outcome.as_ref().ok_or_else(|| damaged("a call that ends has no outcome"))?;
+            let event = answers::event(&row.id, row.tool.clone(), remark, outcome, cause.clone(), at, late);
             admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?
         }
         Destination::Nobody => None,
     };
     let wake = due.map(|at| Wakeup { agent, at, urgent: false }).into_iter().collect();
     let notifications = Notifications { messages, wake, ..Notifications::default() };
-    Ok(Some(if destination == Destination::Cycle {
-        Finish::Awaited(agent, notifications)
-    } else {
-        Finish::Late(agent, notifications)
-    }))
+    Ok((destination, notifications))
 }
 
 /// Cancels an open call: it gets the outcome "canceled", which goes to its cycle or becomes an event, like any

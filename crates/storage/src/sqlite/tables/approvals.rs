@@ -10,37 +10,29 @@ use agent::space::NewMessage;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
-use super::calls::{CALL, call_at, cause_at};
+use super::calls::{self, AgentCall};
 use super::rows::{all, bytes, first, ms, run, time_at, to_json, uuid_at, uuid_or_none};
 use super::show;
 use crate::sqlite::engine::fault::Outcome;
 
-/// A call that waits, or has waited, for a person, with its agent's rowid.
-pub(crate) struct Asked {
-    pub(crate) agent_row: i64,
-    pub(crate) agent: AgentId,
-    pub(crate) row: CallRow,
-}
-
-/// Columns of [`asked_at`], of a `call c`, before those of [`CALL`].
-pub(crate) const ASKED: &str = "c.agent, (SELECT e.uuid FROM entity e WHERE e.id = c.agent)";
-
-/// Reads a row of [`ASKED`] and then the columns of a call.
-pub(crate) fn asked_at(row: &Row<'_>) -> Outcome<Asked> {
-    Ok(Asked { agent_row: row.get(0)?, agent: AgentId(uuid_at(row, 1)?), row: call_at(row, 2)? })
-}
-
 /// The call, if it waits or has waited for a person.
-pub(crate) fn asked(db: &Connection, call: &CallId) -> Outcome<Option<Asked>> {
-    let sql = format!("SELECT {ASKED}, {CALL} FROM call c WHERE c.id = ? AND c.approval IS NOT NULL");
-    first(db, &sql, [&call.0], asked_at)
+pub(crate) fn asked(db: &Connection, call: &CallId) -> Outcome<Option<AgentCall>> {
+    Ok(calls::with_agent(db, call)?.filter(|call| call.row.approval.is_some()))
 }
 
-/// Writes what is known of a call now, and its arguments.
-pub(crate) fn write(db: &Connection, row: &CallRow, next_at: Option<Timestamp>) -> Outcome<()> {
+/// Writes that a person was reminded of a call, which waits until `next_at`.
+pub(crate) fn reminded(db: &Connection, row: &CallRow, next_at: Timestamp) -> Outcome<()> {
     let approval = row.approval.as_ref().map(to_json).transpose()?;
-    let sql = "UPDATE call SET arguments = ?, approval = ?, ask_at = ? WHERE id = ?";
-    run(db, sql, params![row.arguments, approval, next_at.map(ms), row.id.0]).map(drop)
+    run(db, "UPDATE call SET approval = ?, ask_at = ? WHERE id = ?", params![approval, ms(next_at), row.id.0])
+        .map(drop)
+}
+
+/// Writes that a person has approved a call, and with which arguments.
+pub(crate) fn granted(db: &Connection, row: &CallRow) -> Outcome<()> {
+    let approval = row.approval.as_ref().map(to_json).transpose()?;
+    let sql =
+        "UPDATE call SET arguments = ?, approval = ?, ask_at = NULL, outside = outside | 2 WHERE id = ?";
+    run(db, sql, params![row.arguments, approval, row.id.0]).map(drop)
 }
 
 /// The handle of whoever answers, if they are one of those who may.
@@ -97,16 +89,10 @@ pub(crate) fn lapsed(db: &Connection, now: Timestamp, limit: u32) -> Outcome<Vec
 pub(crate) const NEXT_LAPSE: &str = "SELECT min(ask_at) FROM call WHERE ask_at IS NOT NULL";
 
 /// The message that reminds people of a call in its space.
-pub(crate) fn reminder(
-    db: &Connection,
-    asked: &Asked,
-    space: SpaceId,
-    now: Timestamp,
-) -> Outcome<NewMessage> {
-    let sql = "SELECT root, hop FROM call WHERE id = ?";
-    let (root, hop) = first(db, sql, [&asked.row.id.0], |row| cause_at(row, 0))?.unwrap_or_default();
+pub(crate) fn reminder(asked: &AgentCall, space: SpaceId, now: Timestamp) -> NewMessage {
+    let (root, hop) = asked.cause.clone();
     let text = asked.row.approval.as_ref().map(|approval| agent::approval::reminder(&asked.row, approval));
-    Ok(NewMessage {
+    NewMessage {
         id: MessageId::of_reminder(&asked.row.id),
         space,
         sender: asked.agent.entity(),
@@ -121,7 +107,7 @@ pub(crate) fn reminder(
         trust: Trust::Agent,
         root,
         hop,
-    })
+    }
 }
 
 /// Ends all that waits for people and whose cycle went on, of an agent that is retired.
@@ -133,7 +119,7 @@ pub(crate) fn end_all(db: &Connection, agent: i64) -> Outcome<()> {
                WHERE agent = ? AND state = 'detached' AND ask_at IS NOT NULL RETURNING id";
     let ended = all(db, sql, params![to_json(&outcome)?, agent], |row| Ok(CallId(row.get(0)?)))?;
     for call in ended {
-        show::update(db, &call)?;
+        show::update_by_id(db, &call)?;
     }
     Ok(())
 }

@@ -5,14 +5,14 @@ use agent::approval::{Approval, ByRule};
 use agent::call::{CallRow, CallState, Effect, Outcome as Answer, Runner};
 use agent::changes::{CallChange, Changes};
 use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
-use agent::life::OpenCycle;
+use agent::life::{OpenCycle, Standing};
 use agent::limits;
 use agent::port::{DetachedCall, WorkerCall};
 use rusqlite::{Connection, Params, Row, params};
 
 use super::rows::{
-    agent_row, all, bytes, first, from_json, key, key_or_none, ms, run, to_json, u32_at, uuid_at,
-    uuid_or_none,
+    agent_row, all, bytes, first, from_json, key, key_or_none, ms, run, standing_at, to_json, u32_at,
+    uuid_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged, damaged_agent};
 
@@ -41,6 +41,56 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
             .map_err(|_| damaged(format!("`{state}` is not a state of a call")))?,
         outcome: answer_or_none(row, at + 10)?,
     })
+}
+
+/// A call, with what is needed of its agent to answer it.
+pub(crate) struct AgentCall {
+    pub(crate) agent_row: i64,
+    pub(crate) agent: AgentId,
+    pub(crate) standing: Standing,
+    /// The agent's open cycle.
+    pub(crate) open: Option<CycleId>,
+    /// The root and hop for the answer.
+    pub(crate) cause: (RootId, u32),
+    /// It waits for a person.
+    pub(crate) asks: bool,
+    pub(crate) row: CallRow,
+}
+
+/// Columns of [`agent_call_at`], of a `call c`, before those of [`CALL`].
+pub(crate) const OF_AGENT: &str = "c.agent, (SELECT e.uuid FROM entity e WHERE e.id = c.agent), \
+    (SELECT a.standing FROM agent a WHERE a.id = c.agent), (SELECT l.open_cycle FROM life l WHERE l.agent = c.agent), \
+    c.root, c.hop, c.ask_at IS NOT NULL";
+
+/// Reads [`OF_AGENT`] and [`CALL`].
+pub(crate) fn agent_call_at(row: &Row<'_>) -> Outcome<AgentCall> {
+    Ok(AgentCall {
+        agent_row: row.get(0)?,
+        agent: AgentId(uuid_at(row, 1)?),
+        standing: standing_at(row, 2)?,
+        open: uuid_or_none(row, 3)?.map(CycleId),
+        cause: cause_at(row, 4)?,
+        asks: row.get(6)?,
+        row: call_at(row, 7)?,
+    })
+}
+
+/// A call by its id, with what is needed of its agent.
+pub(crate) fn with_agent(db: &Connection, call: &CallId) -> Outcome<Option<AgentCall>> {
+    first(db, &format!("SELECT {OF_AGENT}, {CALL} FROM call c WHERE c.id = ?"), [&call.0], agent_call_at)
+}
+
+/// A call by its id.
+pub(crate) fn by_id(db: &Connection, call: &CallId) -> Outcome<Option<CallRow>> {
+    first(db, &format!("SELECT {CALL} FROM call WHERE id = ?"), [&call.0], |row| call_at(row, 0))
+}
+
+/// Writes the outcome of a call from outside its cycle, and what became of the question to a person. The call waits for nobody
+/// any more.
+pub(crate) fn end(db: &Connection, row: &CallRow) -> Outcome<()> {
+    let sql = "UPDATE call SET state = ?, outcome = ?, outside = outside | 1, ask_at = NULL, approval = ? WHERE id = ?";
+    let (outcome, approval) = (row.outcome.as_ref().map(to_json), row.approval.as_ref().map(to_json));
+    run(db, sql, params![row.state.as_str(), outcome.transpose()?, approval.transpose()?, row.id.0]).map(drop)
 }
 
 /// Inserts call rows. An open call stores the root and hop for its answer, which may come after the cycle.
@@ -116,10 +166,9 @@ pub(crate) fn detached(db: &Connection, after: Option<&CallId>, limit: u32) -> O
         let agent = AgentId(uuid_at(row, 0)?);
         Ok((agent, cause_at(row, 1).map_err(damaged_agent(agent))?, CallId(row.get(3)?)))
     })?;
-    let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
     let mut calls = Vec::with_capacity(found.len());
     for (agent, (root, hop), id) in found {
-        let row = first(db, &sql, [&id.0], |row| call_at(row, 0)).map_err(damaged_agent(agent))?;
+        let row = by_id(db, &id).map_err(damaged_agent(agent))?;
         calls.extend(row.map(|row| DetachedCall { agent, row, root, hop }));
     }
     Ok(calls)
@@ -205,12 +254,6 @@ pub(crate) fn granted(db: &Connection, agent: i64, (cycle, step): (CycleId, u32)
          AND awaited = 1 AND outcome IS NULL ORDER BY idx"
     );
     all(db, &sql, params![agent, bytes(cycle.0), step], |row| call_at(row, 0))
-}
-
-/// What the model reads in front of an outcome, from the columns `approval` and `arguments`.
-pub(crate) fn remark_at(row: &Row<'_>, at: usize) -> Outcome<Option<String>> {
-    let Some(approval) = approval_or_none(row, at)? else { return Ok(None) };
-    Ok(approval.remark(&row.get::<_, String>(at + 1)?))
 }
 
 /// Reads what is known of a call that waits, or has waited, for a person.

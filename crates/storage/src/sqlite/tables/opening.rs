@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::engine::file::{Opened, open_dir};
 use crate::sqlite::engine::open_error::{OpenError, unreadable_after_write};
-use crate::sqlite::engine::schema::{meta, set_meta};
+use crate::sqlite::engine::schema::{ONCE_CACHE, WRITER_CACHE, cache, meta, set_meta};
 use crate::sqlite::engine::writer::FirstWrite;
 use crate::sqlite::tables::waits;
 
@@ -38,7 +38,11 @@ impl Opening {
 /// Opens the store of a directory. With a time, agents may run during this opening.
 pub(crate) fn open(dir: &Path, now: Option<Timestamp>) -> Result<(Opened, Opening), OpenError> {
     let opened = open_dir(dir)?;
-    let opening = begin(&opened.db, now).map_err(|error| unreadable_after_write(&opened.file, &error))?;
+    // The waits of all agents are read once, and must not stay in memory.
+    let opening = cache(&opened.db, ONCE_CACHE)
+        .and_then(|()| begin(&opened.db, now))
+        .and_then(|opening| cache(&opened.db, WRITER_CACHE).map(|()| opening))
+        .map_err(|error| unreadable_after_write(&opened.file, &error))?;
     Ok((opened, opening))
 }
 

@@ -1,14 +1,17 @@
 //! Visible calls as messages of kind `tool`: written with the decision, updated with their call rows.
 //! They cause no events, do not count towards a root and never make a commit fail.
 
+use agent::call::CallRow;
 use agent::changes::CallChange;
-use agent::id::{CallId, MessageId};
+use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use agent::space::{Message, MessageKind, NewMessage, PostedMessage, tool_data, tool_text};
 use rusqlite::{Connection, params};
 
-use super::calls::{CALL, call_at};
-use super::messages::{MESSAGE, SpaceHead, message_at, write};
-use super::rows::{bytes, first, int, kind_at, run, to_json, u64_at, uuid_at};
+use super::calls;
+use super::messages::{SpaceHead, write};
+use super::rows::{
+    bytes, first, int, key_at, kind_at, ms, run, time_at, to_json, u32_at, u64_at, uuid_at, uuid_or_none,
+};
 use super::sums::SummedMessage;
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
@@ -26,32 +29,64 @@ pub(crate) fn show(
 }
 
 /// Updates the message of a call, if it has one, from the call's row.
-pub(crate) fn update(db: &Connection, call: &CallId) -> Outcome<Option<Message>> {
-    let id = bytes(MessageId::of_call(call).0);
-    let sql = "SELECT m.space, m.at, e.uuid, m.mentions FROM message m JOIN entity e ON e.id = m.sender \
+pub(crate) fn update(db: &Connection, call: &CallRow) -> Outcome<Option<PostedMessage>> {
+    let id = MessageId::of_call(&call.id);
+    // The old text is not read.
+    let sql = "SELECT s.uuid, m.seq, m.urgent, m.at, m.cycle, m.root, m.hop, e.uuid, e.display_name, e.kind, e.name \
+               FROM message m JOIN space s ON s.id = m.space JOIN entity e ON e.id = m.sender \
                WHERE m.uuid = ? AND m.kind = 1";
-    let found = first(db, sql, [id], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get(1)?, uuid_at(row, 2)?, row.get::<_, Option<Vec<u8>>>(3)?))
+    let found = first(db, sql, [bytes(id.0)], |row| {
+        let message = Message {
+            id,
+            space: SpaceId(uuid_at(row, 0)?),
+            seq: u64_at(row, 1)?,
+            rev: 0,
+            sender: EntityId(uuid_at(row, 7)?),
+            kind: MessageKind::Tool,
+            text: tool_text(call),
+            mentions: Vec::new(),
+            urgent: row.get(2)?,
+            at: time_at(row, 3)?,
+            cycle: uuid_or_none(row, 4)?.map(CycleId),
+            call: Some(call.id.clone()),
+            data: Some(tool_data(call)),
+            root: RootId(key_at(row, 5)?),
+            hop: u32_at(row, 6)?,
+        };
+        Ok(PostedMessage::new(message, row.get::<_, String>(8)?, kind_at(row, 9)?)
+            .with_handle(row.get::<_, String>(10)?))
     })?;
-    let Some((space, at, sender, mentions)) = found else { return Ok(None) };
-    let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
-    let Some(row) = first(db, &sql, [&call.0], |row| call_at(row, 0))? else { return Ok(None) };
-    let sql = "UPDATE space SET rev = rev + 1 WHERE id = ? RETURNING rev";
-    let Some(rev) = first(db, sql, [space], |row| u64_at(row, 0))? else { return Ok(None) };
-    let (text, data) = (tool_text(&row), to_json(&tool_data(&row))?);
-    let (data, mentions) = (Some(data.as_str()), mentions.as_deref());
-    let summed =
-        SummedMessage { id: MessageId::of_call(call).0, kind: 1, at, sender, mentions, text: &text, data };
-    let sql = "UPDATE message SET rev = ?, text = ?, data = ?, crc = ? WHERE uuid = ?";
-    run(db, sql, params![int(rev), text, data, summed.sum(), id])?;
-    first(db, &format!("{MESSAGE} WHERE m.uuid = ?"), [id], message_at)
+    let Some(mut posted) = found else { return Ok(None) };
+    let message = &mut posted.message;
+    let sql = "UPDATE space SET rev = rev + 1 WHERE uuid = ? RETURNING rev";
+    let Some(rev) = first(db, sql, [bytes(message.space.0)], |row| u64_at(row, 0))? else { return Ok(None) };
+    message.rev = rev;
+    let data = message.data.as_ref().map(to_json).transpose()?;
+    let summed = SummedMessage {
+        id: id.0,
+        kind: 1,
+        at: ms(message.at),
+        sender: message.sender.0,
+        mentions: None,
+        text: &message.text,
+        data: data.as_deref(),
+    };
+    let sum = summed.sum();
+    let sql = "UPDATE message SET rev = ?, mentions = NULL, text = ?, data = ?, crc = ? WHERE uuid = ?";
+    run(db, sql, params![int(rev), message.text, data, sum, bytes(id.0)])?;
+    Ok(Some(posted))
+}
+
+/// Updates the message of the call with this id.
+pub(crate) fn update_by_id(db: &Connection, call: &CallId) -> Outcome<Option<PostedMessage>> {
+    calls::by_id(db, call)?.map_or(Ok(None), |row| update(db, &row))
 }
 
 /// Updates and returns the messages of the calls whose outcome `changes` contains.
-pub(crate) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<Message>> {
+pub(crate) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<PostedMessage>> {
     let mut changed = Vec::new();
     for change in changes.iter().filter(|change| change.outcome.is_some()) {
-        changed.extend(update(db, &change.id)?);
+        changed.extend(update_by_id(db, &change.id)?);
     }
     Ok(changed)
 }

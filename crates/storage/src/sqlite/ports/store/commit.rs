@@ -59,7 +59,7 @@ pub(super) fn commit(
     outgoing::asked_calls(db, life.agent, &changes.calls)?;
     let mut messages = show::updates(db, &changes.call_changes)?;
     let (posted, mut wake) = post_messages(db, session, lease.agent, changes)?;
-    messages.extend(posted);
+    messages.extend(show::with_sender(db, posted)?);
     if notes::write(db, life.agent, n, changes)? {
         touch(db, life.agent)?;
     }
@@ -88,7 +88,7 @@ pub(super) fn commit(
     if let Some(at) = life.inbox.due_at.filter(|_| goes_on) {
         wake.push(Wakeup { agent: lease.agent, at, urgent: false });
     }
-    let notifications = Notifications { messages: show::with_sender(db, messages)?, wake, progress: moved };
+    let notifications = Notifications { messages, wake, progress: moved };
     Ok((CommitOutcome::Committed { n, glance }, notifications))
 }
 
