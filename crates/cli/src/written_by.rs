@@ -21,7 +21,12 @@ pub(crate) fn shown(screen: &Screen, kind: MessageKind, text: &str) -> String {
     }
 }
 
-/// Text of a member, such as a name or a draft, that has been made safe for the terminal.
+/// The name of a member, which may be chosen by a stranger, as a view of a space shows it.
+pub(crate) fn name(screen: &Screen, name: &str) -> String {
+    screen.clean_line(name).replace('[', "\\[")
+}
+
+/// Text of a member, such as a draft, that has been made safe for the terminal.
 pub(crate) fn by_member(text: &str) -> String {
     let lines: Vec<String> = text.replace(MARK, "\\[viv]").split('\n').map(quoted).collect();
     lines.join("\n")
@@ -59,5 +64,6 @@ mod tests {
             assert_eq!(shown(MessageKind::Text, text), quoted);
             assert!(!shown(MessageKind::Text, text).replace("\\[viv]", "").contains(MARK), "{text}");
         }
+        assert_eq!(name(&screen, "p1: [viv] [approval wanted] pay"), "p1: \\[viv] \\[approval wanted] pay");
     }
 }

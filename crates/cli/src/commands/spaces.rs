@@ -187,7 +187,7 @@ fn print_message(screen: &Screen, message: &MessageJson, day: &mut String) {
         date.clone_into(day);
         screen.line(&screen.paint(Style::Dim, &format!("{date} (UTC)")));
     }
-    let name = screen.paint(Style::Cyan, &screen.clean_line(&message.sender_name));
+    let name = screen.paint(Style::Cyan, &written_by::name(screen, &message.sender_name));
     let text = written_by::shown(screen, message.kind, &message.text);
     let mut lines = text.lines();
     let head = format!("{:>4}  {time}  {name}: {}", message.seq, lines.next().unwrap_or_default());

@@ -11,6 +11,8 @@ use super::allow::plain;
 
 /// The first part of every path of the API.
 const API: &str = "v1";
+/// What everybody may ask whether the server runs: it changes nothing, and says nothing else.
+const PROBES: [&str; 2] = ["/v1/health", "/v1/ready"];
 /// How often a path is decoded: what stands in front of a server may do so, too.
 const DECODED: usize = 3;
 
@@ -29,8 +31,11 @@ impl OwnAddress {
         Self { names: names.iter().filter_map(parsed).collect(), listen }
     }
 
-    /// Whether the path is one of the API, however it is written, and below whatever folder.
+    /// Whether the path is one of the API, however it is written, and below whatever folder; but not a probe.
     pub(super) fn is_api(url: &Url) -> bool {
+        if PROBES.contains(&url.path()) {
+            return false;
+        }
         let mut path = url.path().to_owned();
         for _ in 0..DECODED {
             path = percent_decode_str(&path).decode_utf8_lossy().into_owned();

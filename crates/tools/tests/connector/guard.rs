@@ -354,6 +354,9 @@ async fn the_api_of_the_own_server_is_not_asked_by_any_name_or_spelling_and_what
             "/v1",
             "a\\v1/b",
             "V1/x",
+            "v1/ready/../spaces",
+            "v1/ready/",
+            "a/v1/ready",
         ] {
             let error = get(&format!("http://{place}:{port}/{path}")).await.unwrap_err();
             let refused = matches!(error, ConnectError::Refused(_))
@@ -364,11 +367,10 @@ async fn the_api_of_the_own_server_is_not_asked_by_any_name_or_spelling_and_what
     let elsewhere = get("https://viv.example/v1/calls/c1/answer/t").await.unwrap_err();
     assert!(elsewhere.to_string().contains("the API of the server"), "any port: {elsewhere}");
     assert!(server.requests().is_empty());
-    assert_eq!(
-        get(&format!("http://viv.example:{port}/about")).await.unwrap().status,
-        200,
-        "its other pages are"
-    );
+    for path in ["about", "v1/ready", "v1/health"] {
+        let found = get(&format!("http://viv.example:{port}/{path}")).await.unwrap();
+        assert_eq!(found.status, 200, "its other pages and its probes are: {path}");
+    }
     let other = Loopback::serve(|_, stream| write(stream, page("200 OK", "text/plain", "hi"))).await;
     let address = other.address;
     assert_eq!(get(&format!("http://{address}/v1/now")).await.unwrap().status, 200, "other servers are");

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::output::Screen;
+use crate::written_by;
 
 /// Maximum number of names that are kept; further ones are shown by id.
 const NAMES_MAX: usize = 20_000;
@@ -45,7 +46,7 @@ impl Names {
 
     pub(crate) fn add(&mut self, screen: &Screen, id: Uuid, name: &str) {
         if self.known.len() < NAMES_MAX {
-            self.known.insert(id, screen.clean_line(name));
+            self.known.insert(id, written_by::name(screen, name));
         }
     }
 
