@@ -146,7 +146,7 @@ impl<S: Send + Sync> FromRequestParts<S> for InSpace {
 pub(crate) struct Guard {
     pub(crate) app: Arc<AppState>,
     pub(crate) access: Access,
-    /// Whether the route takes a query string.
+    /// Whether the route takes a query string, or ignores it.
     pub(crate) takes_query: bool,
 }
 

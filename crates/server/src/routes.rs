@@ -46,7 +46,8 @@ impl Routes {
             );
             openapi::mark(item, access, codes);
         }
-        let takes_query = paths.paths.values_mut().any(openapi::takes_query);
+        // What mail programs and trackers add to a link does no harm.
+        let takes_query = access == Access::Link || paths.paths.values_mut().any(openapi::takes_query);
         let guarded = Guard { app: Arc::clone(&self.app), access, takes_query };
         let methods = methods.route_layer(middleware::from_fn_with_state(guarded, guard));
         Self { router: self.router.routes((schemas, paths, methods)), ..self }

@@ -77,7 +77,8 @@ async fn state(world: &World, id: &CallId) -> Value {
 async fn a_link_shows_a_call_without_a_key_and_changes_nothing() {
     let world = World::new().await;
     let id = asked(&world, |asked| asked).await;
-    let path = link(&world, &id).await;
+    // With what mail programs add.
+    let path = link(&world, &id).await + "?utm_source=mail";
     let before = world.get(&format!("/v1/approvals/{id}")).await.json;
     world.signals();
     for method in [Method::GET, Method::GET, Method::HEAD] {
@@ -109,7 +110,9 @@ async fn a_link_answers_once_and_whoever_is_later_reads_who_was_faster() {
     let id = asked(&world, |asked| asked).await;
     let path = link(&world, &id).await;
     world.signals();
-    answer(&world, &path, "verdict=approve&reason=").await.says(200, &["Approved", "somebody with the link"]);
+    let tracked = format!("{path}?utm_source=mail");
+    let page = answer(&world, &tracked, "verdict=approve&reason=").await;
+    page.says(200, &["Approved", "somebody with the link"]);
     assert!(world.signals().contains(&Signal::Granted));
     let shown = world.get(&format!("/v1/approvals/{id}")).await.json;
     let by = ["state", "by", "reason"].map(|key| shown[key].clone());
