@@ -26,10 +26,11 @@ async fn a_target_is_added_told_and_listed_with_what_waits_for_it() {
     assert_eq!(sent.status, 201);
     assert_eq!(world.get("/v1/targets/board").await.json["waiting"], 1);
     let book = &world.ports.target_book;
-    let (_, waiting) = book.deliveries_due(world.ports.clock.now(), 5).await.unwrap().remove(0);
+    let (board, waiting) = book.deliveries_due(world.ports.clock.now(), 5).await.unwrap().remove(0);
     let body: Value = serde_json::from_str(&waiting.body).unwrap();
     assert_eq!((&body["data"]["text"], &body["data"]["sender"]), (&json!("hello"), &json!("you")));
-    book.delivery_failed(waiting.id.clone(), "it answered 500".into(), AfterFailure::Dead).await.unwrap();
+    let why = "it answered 500".to_owned();
+    assert!(book.delivery_failed(board, waiting.id.clone(), why, AfterFailure::Dead).await.unwrap());
     let dead = world.get("/v1/targets/board/dead").await.json["items"].clone();
     assert_eq!((&dead[0]["id"], &dead[0]["why"]), (&json!(waiting.id), &json!("it answered 500")));
     let retry = json!({"id": waiting.id});

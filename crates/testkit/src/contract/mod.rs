@@ -171,6 +171,7 @@ macro_rules! contract_tests {
             targets::it_is_known_when_the_next_delivery_is_due_and_that_there_may_be_one,
             targets::a_dead_delivery_is_listed_and_retried_in_its_place,
             targets::a_target_that_is_off_keeps_what_waits_until_it_is_on_again,
+            targets::a_late_answer_of_the_old_address_neither_stops_nor_delays_the_new_one,
             dead_letters::a_dead_event_is_sent_again_with_its_attempts_reset,
             dead_letters::an_agent_lists_how_many_of_its_events_are_dead_and_why,
             dead_letters::a_processed_or_skipped_event_is_sent_again_as_a_new_event_that_cites_it,
