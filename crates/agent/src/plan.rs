@@ -51,7 +51,7 @@ pub enum Schedule {
         every_ms: u64,
         /// The first slot of each day.
         from: Time,
-        /// No slot is at this time or later.
+        /// No slot is at this time or later; before `from`, it is of the next day.
         to: Time,
         /// IANA zone.
         zone: String,
@@ -247,8 +247,21 @@ pub enum BadPlan {
         got: String,
     },
     /// A heartbeat without hours.
-    #[error("`from` ({from}) must be before `to` ({to})")]
+    #[error("`from` and `to` are both {at}, which leaves no hours; leave both out to beat at any time")]
     NoHours {
+        /// When it begins and ends.
+        at: Time,
+    },
+    /// A heartbeat that is too slow for its hours.
+    #[error(
+        "`every` ({every}) is longer than the hours from {from} to {to} ({hours}), which begin anew each day; \
+         wanted at most {hours}, or `1d` to beat once a day at `from`"
+    )]
+    LongerThanHours {
+        /// The interval.
+        every: String,
+        /// How long its hours are.
+        hours: String,
         /// When it begins.
         from: Time,
         /// When it ends.
