@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::limits;
 use agent::port::{BoxFuture, Courier, SendFailure, StoredTarget, TargetDelivery};
 use jiff::Timestamp;
-use reqwest::Method;
+use reqwest::{Method, Url};
 
 use crate::connector::{AllowList, Connector, Outgoing, TrafficLimits};
 use crate::hook::SignatureScheme;
@@ -67,8 +67,9 @@ fn request(target: &StoredTarget) -> Result<Outgoing, String> {
         redirects: 0,
         ..TrafficLimits::default()
     };
-    let request =
-        request.allowed_by("if it may be told, add the target again, with `--allow` and its address");
+    let request = request
+        .allowed_by("if it may be told, add the target again, with `--allow` and its address")
+        .instead("a target is another server; to let an agent see messages, make it a member of the space");
     Ok(request.allow(AllowList::new(allow.collect::<Result<_, String>>()?)).limits(limits))
 }
 
@@ -81,7 +82,19 @@ impl Courier for SignedCourier {
             return Err(format!("`allow`: wanted at most {} entries", limits::TARGET_ALLOW_MAX));
         }
         crate::template::check_secret_name(&target.secret).map_err(|why| format!("`secret`: {why}"))?;
-        request(target).map(drop)
+        if let Ok(url) = Url::parse(&target.url) {
+            if !url.username().is_empty() || url.password().is_some() {
+                return Err(
+                    "`url`: wanted one without a user name and password; the signature proves who sends, \
+                            and a target can have a key of its own in the query"
+                        .to_owned(),
+                );
+            }
+            if url.fragment().is_some() {
+                return Err("`url`: wanted one without `#` and what follows, which is never sent".to_owned());
+            }
+        }
+        self.connector.check_own(&request(target)?).map_err(|error| format!("`url`: {error}"))
     }
 
     fn unusable_secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<String>> {
