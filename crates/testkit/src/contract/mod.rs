@@ -150,6 +150,7 @@ macro_rules! contract_tests {
             plans::a_plan_that_wants_all_its_slots_gets_an_event_for_each,
             plans::a_plan_that_has_fired_for_the_last_time_has_ended,
             plans::an_operator_sets_and_deletes_plans_within_the_limit,
+            plans::an_operators_plan_replaces_the_one_of_its_name,
             plans::an_agent_cannot_change_a_plan_that_an_operator_has_set,
             plans::the_plans_of_a_config_follow_it,
             plans::a_heartbeat_fires_only_if_its_agent_has_something_to_look_at,

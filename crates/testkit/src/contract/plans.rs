@@ -179,6 +179,27 @@ pub async fn an_operator_sets_and_deletes_plans_within_the_limit(b: Backend) {
     assert!(matches!(refused, Err(RegistryError::Denied(Denial::Retired(_)))), "{refused:?}");
 }
 
+/// It ends the one before, also where no more fit; plans of the agent itself and of its config have names of their own.
+pub async fn an_operators_plan_replaces_the_one_of_its_name(b: Backend) {
+    let config = json!({"plans": [{"name": "water", "instruction": "look", "cron": "0 9 * * *"}]});
+    let w = world_with(b, AgentConfig::from_json(&config).unwrap()).await;
+    let own = planned(&w).await;
+    let other = set(&w, hourly(&own.name)).await.unwrap().unwrap();
+    let before = set(&w, hourly("water")).await.unwrap().unwrap();
+    for n in 3..limits::PLANS_MAX {
+        set(&w, hourly(&n.to_string())).await.unwrap();
+    }
+    let count = plans(&w).await.len();
+    let after = set(&w, Plan { instruction: "twice".into(), ..hourly("water") }).await.unwrap().unwrap();
+    let all = plans(&w).await;
+    let ids =
+        |name: &str| all.iter().filter(|plan| plan.name == name).map(|plan| plan.id).collect::<Vec<_>>();
+    assert_eq!((all.len(), ids("water").len(), ids(&own.name).len()), (count, 2, 2));
+    assert!(ids("water").contains(&after.id) && !ids("water").contains(&before.id));
+    assert!(ids(&own.name).contains(&own.id) && ids(&own.name).contains(&other.id));
+    assert_eq!(w.b.reader.plan(w.ada, before.id).await.unwrap(), Some(Plan { next_at: None, ..before }));
+}
+
 /// The call is refused as for another agent's plan.
 pub async fn an_agent_cannot_change_a_plan_that_an_operator_has_set(b: Backend) {
     let w = world(b).await;
