@@ -108,7 +108,7 @@ pub async fn time_releases_held_events_and_wakes_their_agent(b: Backend) {
 pub async fn time_alone_releases_a_limited_number_of_events_per_root(b: Backend) {
     let w = world(b).await;
     w.chain(16).await;
-    w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap().wake;
+    w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
     assert_eq!(w.counts().await, (16, 0));
     let mut late = w.nth(17);
     late.at = at(after_the_wait());
@@ -134,7 +134,7 @@ pub async fn released_events_do_not_hide_urgent_messages_of_a_person(b: Backend)
     let mut now = 50;
     while w.counts().await.1 > 0 {
         now += 1;
-        w.b.store.fire_due(at(now), RELEASE_MAX).await.unwrap().wake;
+        w.b.store.fire_due(at(now), RELEASE_MAX).await.unwrap();
     }
     w.post(w.team, "stop!").await;
     let urgent = w.news(driver.lease).await.urgent;

@@ -171,7 +171,7 @@ pub async fn an_operator_sets_and_deletes_plans_within_the_limit(b: Backend) {
     delete(&first).await.unwrap();
     let gone = delete(&first).await;
     assert!(matches!(gone, Err(RegistryError::Denied(Denial::NotFound { what: "plan", .. }))), "{gone:?}");
-    w.b.store.fire_due(at(HOUR), 1).await.unwrap().wake;
+    w.b.store.fire_due(at(HOUR), 1).await.unwrap();
     let waiting = w.b.store.wake(w.ada, at(HOUR), None).await.unwrap().unwrap().waiting;
     let envelope = &waiting[0].event.envelope;
     assert_eq!((&envelope.root.0, envelope.hop), (&waiting[0].event.id.0, 0));

@@ -284,7 +284,7 @@ mod tests {
         /// Does what the keeper does from time to time; returns the agents that are due.
         async fn due(&self) -> Vec<AgentId> {
             let now = self.clock.now();
-            self.store.fire_due(now, 256).await.unwrap().wake;
+            self.store.fire_due(now, 256).await.unwrap();
             self.store.due(now, None, 256).await.unwrap().into_iter().map(|due| due.agent).collect()
         }
 
