@@ -65,8 +65,8 @@ pub struct StoredTarget {
     pub name: String,
     /// Its address.
     pub url: String,
-    /// The name of the secret that signs.
-    pub secret: String,
+    /// Names of the secrets, each of which signs.
+    pub secrets: Vec<String>,
     /// Addresses inside that it may have.
     pub allow: Vec<String>,
     /// What it is told, in order.

@@ -16,7 +16,7 @@ fn target(name: &str, of: NewsOf, on: &[NewsKind]) -> StoredTarget {
     StoredTarget {
         name: name.into(),
         url: "https://example.com/in?key=1".into(),
-        secret: "s".into(),
+        secrets: vec!["s".into()],
         allow: vec!["127.0.0.1:80".into()],
         on: on.to_vec(),
         of,

@@ -15,11 +15,13 @@ use crate::loopback::Loopback;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
+const NEXT: &str = "whsec_bmV4dC1uZXh0LW5leHQtbmV4dA==";
+
 /// Of the server whose courier it is. Nothing listens there.
 const OWN_PORT: u16 = 9;
 
 fn courier() -> SignedCourier {
-    let secrets = [("right", SECRET), ("wrong", "canary")];
+    let secrets = [("right", SECRET), ("next", NEXT), ("wrong", "canary")];
     let secrets: BTreeMap<String, SecretValue> =
         secrets.into_iter().map(|(name, value)| (name.to_owned(), SecretValue::new(value))).collect();
     let own = OwnAddress::new(&["viv.example".to_owned()], ([127, 0, 0, 1], OWN_PORT).into());
@@ -30,7 +32,7 @@ fn target(url: String, secret: &str, allow: &[String]) -> StoredTarget {
     StoredTarget {
         name: "t".into(),
         url,
-        secret: secret.into(),
+        secrets: secret.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         allow: allow.to_vec(),
         on: vec![NewsKind::Message],
         of: NewsOf::Space(SpaceId(Uuid::nil())),
@@ -76,6 +78,22 @@ async fn a_target_gets_the_bytes_signed_as_standard_webhooks_does() {
         assert!(head.contains(line), "{line} in {head}");
     }
     assert!(body.contains("invoice.paid") && !request.contains("whsec_"), "{request}");
+}
+
+#[tokio::test]
+async fn each_secret_that_can_sign_signs_so_that_either_side_can_change_first() {
+    let signatures = async |secrets: &str| {
+        let server = Loopback::says("HTTP/1.1 204 No Content\r\n\r\n").await;
+        let target = target(format!("http://{}/", server.address), secrets, &[server.address.to_string()]);
+        assert_eq!(send(&target).await, Ok(()), "{secrets}");
+        let request = server.requests().remove(0);
+        let found = request.lines().find_map(|line| line.strip_prefix("webhook-signature: "));
+        found.unwrap().split(' ').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (old, new) = (signatures("right").await, signatures("next").await);
+    assert!(old.len() == 1 && old != new);
+    assert_eq!(signatures("right,next").await, [old.clone(), new].concat());
+    assert_eq!(signatures("none,right,wrong").await, old);
 }
 
 #[tokio::test]
@@ -150,7 +168,9 @@ async fn a_wrong_target_is_found_before_anything_is_sent() {
         ("http://localhost:9/v1/hooks/ci", "right", &["127.0.0.1"], "the API of the server itself"),
         ("http://127.1:9/v1/hooks/ci", "right", &["127.0.0.1"], "a target is another server"),
         ("", "right", &[], "`url`"),
-        ("https://example.com", "a b", &[], "`secret`"),
+        ("https://example.com", "a b", &[], "`secrets`"),
+        ("https://example.com", "", &[], "wanted 1 to 4 names of secrets, got 0"),
+        ("https://example.com", "a,b,c,d,e", &[], "wanted 1 to 4 names of secrets, got 5"),
         ("https://example.com", "right", &["a b"], "`allow`"),
     ] {
         let why = check(url, secret, allow).unwrap_err();
