@@ -71,7 +71,12 @@ async fn a_target_that_cannot_be_is_refused_with_the_reason() {
         assert_eq!(answer.code(), code, "{target}: {answer:?}");
         assert!(answer.problem_text().contains(words), "{target}: {answer:?}");
     }
-    assert_eq!(put(&world, "a%20b", board()).await.code(), "bad_handle");
     let of_agent = json!({"url": "https://a.example", "secrets": ["s"], "on": ["alert", "message", "alert"], "agent": "muhammad"});
     assert_eq!(put(&world, "ops", of_agent).await.json["on"], json!(["message", "alert"]));
+    world.post("/v1/agents/muhammad/retire", json!({})).await;
+    let of_retired =
+        json!({"url": "https://a.example", "secrets": ["s"], "on": ["alert"], "agent": "muhammad"});
+    let answer = put(&world, "ops", of_retired).await;
+    assert_eq!((answer.status, answer.code()), (409, "agent_retired"), "{answer:?}");
+    assert_eq!(put(&world, "a%20b", board()).await.code(), "bad_handle");
 }

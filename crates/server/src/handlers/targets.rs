@@ -7,7 +7,7 @@ use agent::port::{NewsKind, NewsOf, StoredTarget, TargetState};
 use axum::Json;
 use axum::extract::State;
 
-use super::agents::{find_agent, handle_of};
+use super::agents::{find_living_agent, handle_of};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, run_to_completion};
@@ -58,7 +58,7 @@ pub(super) async fn put_target(
             let found = app.ports.reader.space(space.clone()).await?;
             NewsOf::Space(found.ok_or_else(|| Problem::not_found("space", &space))?.id)
         }
-        (None, Some(agent)) => NewsOf::Agent(find_agent(&app, &agent).await?.id),
+        (None, Some(agent)) => NewsOf::Agent(find_living_agent(&app, &agent).await?.id),
         _ => return Err(bad("wanted either `space` or `agent`")),
     };
     let on = kinds(&on, of)?;
