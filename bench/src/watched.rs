@@ -9,8 +9,8 @@ use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
 use agent::life::{Activation, Lease};
 use agent::port::{
-    Accept, Accepted, BoxFuture, BoxStream, Due, Model, ModelError, ModelInfo, ModelRequest, Models, NextDue,
-    Piece, RequestKey, Store, StoreError, Wakeup,
+    Accept, Accepted, BoxFuture, BoxStream, Due, DueFired, Model, ModelError, ModelInfo, ModelRequest,
+    Models, NextDue, Piece, RequestKey, Store, StoreError, Wakeup,
 };
 use jiff::Timestamp;
 use storage::sqlite::Sqlite;
@@ -224,11 +224,11 @@ impl Store for Watched {
         self.inner.quarantine(agent, why)
     }
 
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         Box::pin(async move {
-            let wakeups = self.inner.fire_due(now, limit).await?;
-            self.fired().push((Timestamp::now(), wakeups.clone()));
-            Ok(wakeups)
+            let fired = self.inner.fire_due(now, limit).await?;
+            self.fired().push((Timestamp::now(), fired.wake.clone()));
+            Ok(fired)
         })
     }
 }

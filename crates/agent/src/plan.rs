@@ -51,7 +51,7 @@ pub enum Schedule {
         every_ms: u64,
         /// The first slot of each day.
         from: Time,
-        /// No slot is at this time or later.
+        /// No slot is at this time or later; before `from`, it is of the next day.
         to: Time,
         /// IANA zone.
         zone: String,
@@ -247,8 +247,21 @@ pub enum BadPlan {
         got: String,
     },
     /// A heartbeat without hours.
-    #[error("`from` ({from}) must be before `to` ({to})")]
+    #[error("`from` and `to` are both {at}, which leaves no hours; leave both out to beat at any time")]
     NoHours {
+        /// When it begins and ends.
+        at: Time,
+    },
+    /// A heartbeat that is too slow for its hours.
+    #[error(
+        "`every` ({every}) is longer than the hours from {from} to {to} ({hours}), which begin anew each day; \
+         wanted at most {hours}, or `1d` to beat once a day at `from`"
+    )]
+    LongerThanHours {
+        /// The interval.
+        every: String,
+        /// How long its hours are.
+        hours: String,
         /// When it begins.
         from: Time,
         /// When it ends.
@@ -401,6 +414,8 @@ pub struct Fired {
     pub event: Option<Event>,
     /// The plan afterwards.
     pub plan: Plan,
+    /// The first slot that was dropped because it was too late.
+    pub late: Option<Timestamp>,
 }
 
 /// What a due plan does; `None` if it is not due. Several missed slots become one event that lists them, unless the plan
@@ -411,18 +426,19 @@ pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<Fired> {
     let schedule = Slots::of(&plan.schedule).ok();
     let after = |slot| schedule.as_ref().and_then(|schedule| schedule.after(slot));
     let from = |at| schedule.as_ref().and_then(|schedule| schedule.from(at));
-    let dropped = |next| Some(Fired { event: None, plan: Plan { next_at: next, ..plan.clone() } });
+    let oldest = plan.lateness().and_then(|late| now.checked_sub(late).ok());
+    let late = oldest.filter(|oldest| stored < *oldest).map(|_| stored);
+    let fired = |event, late, next_at| Fired { event, plan: Plan { next_at, ..plan.clone() }, late };
     // The rules of a zone may have changed since the slot was computed.
     let moved = from(stored).filter(|slot| *slot > now && is_shifted(stored, *slot));
     if moved.is_some() {
-        return dropped(moved);
+        return Some(fired(None, None, moved));
     }
-    let oldest = plan.lateness().and_then(|late| now.checked_sub(late).ok());
-    let first = match oldest.filter(|oldest| stored < *oldest) {
+    let first = match oldest.filter(|_| late.is_some()) {
         Some(oldest) => from(oldest),
         None => Some(stored),
     };
-    let Some(first) = first.filter(|slot| *slot <= now) else { return dropped(first) };
+    let Some(first) = first.filter(|slot| *slot <= now) else { return Some(fired(None, late, first)) };
     let mut slots = vec![first];
     let mut next = after(first);
     if plan.missed != Missed::All {
@@ -437,7 +453,7 @@ pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<Fired> {
         }
     }
     let event = event_of(plan, cause, slots, now);
-    Some(Fired { event: Some(event), plan: Plan { next_at: next, ..plan.clone() } })
+    Some(fired(Some(event), late, next))
 }
 
 /// Whether a slot is the stored one by newer rules of its zone.
@@ -507,7 +523,7 @@ mod tests {
     }
 
     fn fired(plan: &Plan, cause: &Cause, now: Timestamp) -> (Event, Plan) {
-        let Fired { event, plan } = fire(plan, cause, now).unwrap();
+        let Fired { event, plan, .. } = fire(plan, cause, now).unwrap();
         (event.unwrap(), plan)
     }
 
@@ -559,8 +575,11 @@ mod tests {
         let fired = |plan: &Plan, now: &str| fire(plan, &Cause::default(), at(now)).unwrap();
         let late = fired(&skip, "2026-03-01T12:30:00Z");
         assert_eq!((late.event, late.plan.next_at), (None, Some(at("2026-03-01T13:00:00Z"))));
-        let event = fired(&skip, "2026-03-01T12:00:59Z").event.unwrap();
-        assert_eq!(slots(&event.data), [at("2026-03-01T12:00:00Z")]);
+        assert_eq!(late.late, Some(at("2026-03-01T10:00:00Z")));
+        let in_part = fired(&skip, "2026-03-01T12:00:59Z");
+        assert_eq!(slots(&in_part.event.unwrap().data), [at("2026-03-01T12:00:00Z")]);
+        assert_eq!(in_part.late, Some(at("2026-03-01T10:00:00Z")));
+        assert_eq!(fired(&skip, "2026-03-01T10:00:59Z").late, None);
         let patient = Plan { max_late_ms: Some(3_600_000), ..hourly() };
         let event = fired(&patient, "2026-03-01T12:30:00Z").event.unwrap();
         assert_eq!(slots(&event.data), [at("2026-03-01T12:00:00Z")]);
@@ -607,7 +626,7 @@ mod tests {
         let set = amended(&[hourly()], &of_config(agent, &beating, &[hourly()], now));
         assert_eq!((set.len(), counted(&set), set[1].source), (2, 1, PlanSource::Heartbeat));
         assert_eq!(of_config(agent, &beating, &set, at("2026-03-01T10:30:00Z")), [], "nothing has changed");
-        let Fired { event, plan } = fire(&set[1], &Cause::default(), at("2026-03-01T11:00:00Z")).unwrap();
+        let Fired { event, plan, .. } = fire(&set[1], &Cause::default(), at("2026-03-01T11:00:00Z")).unwrap();
         assert_eq!(event.unwrap().data, EventData::Heartbeat);
         assert_eq!(plan.next_at, Some(at("2026-03-01T12:00:00Z")));
         assert_eq!(amended(&set, &of_config(agent, &with(&[]), &set, now)), [hourly()]);

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::changes::{MemoryChange, PlanChange};
 use crate::delivery::room_for;
 use crate::event::{Event, EventState};
-use crate::id::{AgentId, CycleId, EventId, SpaceId};
+use crate::id::{AgentId, CycleId, EventId, PlanId, SpaceId};
 use crate::life::Standing;
 use crate::limits;
 use crate::memory::{self, Memory};
@@ -92,27 +92,33 @@ pub fn change_memory(
     }
 }
 
-/// Whether an operator may change a plan, given those that will fire.
+/// Whether an operator may change a plan, given those that will fire. Returns those that it replaces: operators' plans of the
+/// same name.
 pub fn change_plan(
     agent: AgentId,
     standing: Standing,
     change: &PlanChange,
     current: &[Plan],
-) -> Result<(), Denial> {
+) -> Result<Vec<PlanId>, Denial> {
     if standing == Standing::Retired {
         return Err(Denial::Retired(agent));
     }
-    let id = match change {
-        PlanChange::Set(plan) => plan.id,
-        PlanChange::Delete(id) => *id,
+    let (id, name) = match change {
+        PlanChange::Set(plan) => (plan.id, Some(&plan.name)),
+        PlanChange::Delete(id) => (*id, None),
     };
+    let is_replaced =
+        |plan: &&Plan| plan.source == PlanSource::Operator && plan.id != id && Some(&plan.name) == name;
+    let replaced: Vec<PlanId> = current.iter().filter(is_replaced).map(|plan| plan.id).collect();
     match (current.iter().find(|plan| plan.id == id), change) {
         (Some(plan), _) if matches!(plan.source, PlanSource::Config | PlanSource::Heartbeat) => {
             Err(Denial::PlanOfConfig(plan.name.clone()))
         }
         (None, PlanChange::Delete(id)) => Err(Denial::NotFound { what: "plan", name: id.to_string() }),
-        (None, PlanChange::Set(_)) if counted(current) >= limits::PLANS_MAX => Err(Denial::PlansFull(agent)),
-        _ => Ok(()),
+        (None, PlanChange::Set(_)) if counted(current) - replaced.len() >= limits::PLANS_MAX => {
+            Err(Denial::PlansFull(agent))
+        }
+        _ => Ok(replaced),
     }
 }
 

@@ -25,6 +25,9 @@ pub struct HookJson {
     pub header: Option<String>,
     /// Handles of the agents that get its events.
     pub agents: Vec<String>,
+    /// Those of them that are retired and get none. If all are, the hook accepts nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retired_agents: Vec<String>,
     /// The template of what agents read.
     pub event: String,
     /// An expression that says whether a delivery is urgent.

@@ -1,5 +1,7 @@
 //! The JSON of targets.
 
+use std::collections::BTreeMap;
+
 use agent::port::TargetDelivery;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,8 +17,8 @@ pub struct TargetJson {
     pub name: String,
     /// Its address.
     pub url: String,
-    /// The name of the secret that signs what it is told.
-    pub secret: String,
+    /// Names of the secrets, each of which signs what it is told.
+    pub secrets: Vec<String>,
     /// What it is told.
     #[schema(value_type = Vec<names::NewsKind>)]
     pub on: Vec<String>,
@@ -31,9 +33,9 @@ pub struct TargetJson {
     /// Why nothing is sent to it any more; left out while it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off: Option<String>,
-    /// Why its secret cannot sign; left out if it can.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unusable_secret: Option<String>,
+    /// Those of them that cannot sign, each with the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub missing_secrets: BTreeMap<String, String>,
     /// Number of deliveries that wait.
     pub waiting: u64,
     /// Number of deliveries that were given up.
@@ -56,9 +58,9 @@ pub struct NewTargetJson {
     /// Its address, `http` or `https`.
     #[schema(example = "https://example.com/viv")]
     pub url: String,
-    /// The name of the secret that signs: `whsec_` and Base64, as in Standard Webhooks.
-    #[schema(example = "news")]
-    pub secret: String,
+    /// Names of the secrets, each of which signs: `whsec_` and Base64, as in Standard Webhooks.
+    #[schema(example = json!(["news"]))]
+    pub secrets: Vec<String>,
     /// What it is told: of a space `message`, of an agent any.
     #[schema(value_type = Vec<names::NewsKind>, example = json!(["message"]))]
     pub on: Vec<String>,

@@ -33,15 +33,12 @@ pub(crate) struct LocalServer {
     options: Options,
 }
 
-/// The tools that every server has, and what declared ones are run with. What agents ask for does not go to the API of the
-/// server that listens there.
+/// The tools that every server has, and what declared ones are run with, at a server that listens there.
 pub(crate) fn kit(settings: &Settings, listen: Option<SocketAddr>) -> Result<Arc<ToolKit>> {
-    let mut connector = connector(settings)?;
-    if let Some(listen) = listen {
-        let public = PublicUrl::parse(settings.text("public_url")).map(|url| url.host);
-        let names: Vec<String> = settings.names("hosts").into_iter().chain(public).collect();
-        connector = connector.sparing(OwnAddress::new(&names, listen));
-    }
+    let connector = match listen {
+        Some(listen) => connector_of_server(settings, listen)?,
+        None => connector(settings)?,
+    };
     let (connector, secrets) = (Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
     let servers = settings.mcp.iter().map(|(name, config)| {
         let server = mcp_server(settings, name, config.clone(), &connector, &secrets)?;
@@ -59,6 +56,13 @@ pub(crate) fn connector(settings: &Settings) -> Result<Connector> {
     let pem = std::fs::read(file).map_err(|error| error.to_string());
     pem.and_then(|pem| connector.trusting(&pem))
         .map_err(|why| Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}")))
+}
+
+/// The same for a server that listens there. Neither what agents ask for nor what targets are told goes to its API.
+fn connector_of_server(settings: &Settings, listen: SocketAddr) -> Result<Connector> {
+    let public = PublicUrl::parse(settings.text("public_url")).map(|url| url.host);
+    let names: Vec<String> = settings.names("hosts").into_iter().chain(public).collect();
+    Ok(connector(settings)?.sparing(OwnAddress::new(&names, listen)))
 }
 
 /// An MCP server of the settings. Its process does not see the data directory.
@@ -83,8 +87,9 @@ pub(crate) fn hooks(settings: &Settings, clock: Arc<dyn Clock>) -> Arc<ServerHoo
 }
 
 /// What sends targets what they are told, through a connector of its own.
-pub(crate) fn courier(settings: &Settings) -> Result<Arc<SignedCourier>> {
-    let (connector, secrets) = (Arc::new(connector(settings)?), Arc::new(ToolSecrets::of(settings)));
+pub(crate) fn courier(settings: &Settings, listen: SocketAddr) -> Result<Arc<SignedCourier>> {
+    let connector = Arc::new(connector_of_server(settings, listen)?);
+    let secrets = Arc::new(ToolSecrets::of(settings));
     Ok(Arc::new(SignedCourier::new(connector, secrets)))
 }
 

@@ -128,12 +128,17 @@ async fn attempt(ports: Ports, target: StoredTarget, mut delivery: TargetDeliver
         Err(failure) => {
             let then = after_failure(&failure, delivery.at, delivery.attempts, ports.clock.now());
             let why: String = failure.to_string().chars().take(limits::TARGET_WHY_MAX_CHARS).collect();
+            let failed =
+                ports.target_book.delivery_failed(target, delivery.id, why.clone(), then.clone()).await;
             match then {
+                _ if !matches!(failed, Ok(true)) => {
+                    tracing::debug!("a delivery to the target `{name}` failed, which changes nothing: {why}");
+                }
                 AfterFailure::Off => tracing::warn!("nothing is sent to the target `{name}` any more: {why}"),
                 AfterFailure::Dead => tracing::warn!("a delivery to the target `{name}` was given up: {why}"),
                 AfterFailure::Retry(_) => tracing::debug!("a delivery to the target `{name}` failed: {why}"),
             }
-            ports.target_book.delivery_failed(delivery.id, why, then).await
+            failed.map(drop)
         }
     };
     (name, delivery.attempts > 0, written)

@@ -17,7 +17,12 @@ impl PublicUrl {
     /// Reads an address; `None` if it is another one.
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
-        let host = uri.authority().filter(|authority| !authority.as_str().contains('@'))?.host();
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
+        let host = authority.host();
+        let has_port = authority.as_str().len() > host.len();
+        if has_port && authority.port_u16().is_none_or(|port| port == 0) {
+            return None;
+        }
         let safe = match uri.scheme_str()? {
             "https" => true,
             "http" => is_loopback_host(host),
@@ -53,6 +58,11 @@ mod tests {
             "https://viv.example/?",
             "https://viv.example/#a",
             "https://viv example",
+            "https://viv.example:99999",
+            "https://viv.example:0",
+            "https://viv.example:",
+            "https://viv.example:x",
+            "http://[::1]:99999",
         ] {
             assert_eq!(parsed(bad), None, "{bad}");
         }

@@ -278,7 +278,9 @@ async fn several_agents_get_a_delivery_and_a_retired_one_does_not_hold_it_back()
     assert_eq!(world.post("/v1/agents/ada/retire", json!({})).await.status, 200);
     assert_eq!(world.send(github("2", "{}")).await.status, 202);
     assert_eq!(log(&world, "ci").await[0]["agents"], json!(["muhammad"]));
+    assert_eq!(world.get("/v1/hooks/ci").await.json["retired_agents"], json!(["ada"]));
     assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
+    assert_eq!(world.get("/v1/hooks/ci").await.json["retired_agents"], json!(["ada", "muhammad"]));
     let answer = world.send(github("3", "{}")).await;
     assert_eq!((answer.status, answer.code()), (409, "agent_retired"));
     assert!(!answer.problem_text().contains("muhammad"), "{answer:?}");

@@ -78,6 +78,28 @@ async fn a_repeated_request_sets_one_plan_even_after_that_was_deleted() {
 }
 
 #[tokio::test]
+async fn a_plan_that_is_set_again_replaces_the_one_of_its_name_and_a_repeated_request_does_not() {
+    let world = World::new().await;
+    let set = async |key: &str, body: Value| {
+        let request = Request::builder().method(Method::POST).uri(PATH).header("host", "localhost");
+        let request = request.header("authorization", format!("Bearer {ADMIN}"));
+        let request = request.header("content-type", "application/json").header("idempotency-key", key);
+        world.send(request.body(body.to_string().into()).unwrap()).await
+    };
+    let first = set("k-1", daily()).await;
+    let mut later = daily();
+    later["cron"] = json!("0 10 * * *");
+    let second = set("k-2", later).await;
+    assert_eq!((second.status, world.get(PATH).await.json["items"].clone()), (201, json!([second.json])));
+    let again = set("k-1", daily()).await;
+    assert_eq!(
+        (again.status, &again.json["id"], &again.json["next_at"]),
+        (200, &first.json["id"], &Value::Null)
+    );
+    assert_eq!(world.get(PATH).await.json["items"], json!([second.json]));
+}
+
+#[tokio::test]
 async fn plans_of_a_config_are_changed_only_with_it() {
     let world = World::new().await;
     let patch = |plans: Value| {

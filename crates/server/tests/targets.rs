@@ -11,7 +11,7 @@ async fn put(world: &World, name: &str, target: Value) -> Answer {
 }
 
 fn board() -> Value {
-    json!({"url": "https://example.com/in", "secret": "news", "on": ["message"], "space": "home"})
+    json!({"url": "https://example.com/in", "secrets": ["news"], "on": ["message"], "space": "home"})
 }
 
 #[tokio::test]
@@ -21,15 +21,16 @@ async fn a_target_is_added_told_and_listed_with_what_waits_for_it() {
     assert_eq!(answer.status, 200, "{answer:?}");
     let shown = ["name", "space", "waiting", "dead"].map(|key| answer.json[key].clone());
     assert_eq!(shown, [json!("board"), json!("home"), json!(0), json!(0)]);
-    assert_eq!(answer.json["unusable_secret"], "it is not set");
+    assert_eq!(answer.json["missing_secrets"], json!({"news": "it is not set"}));
     let sent = world.post("/v1/spaces/home/messages", json!({"text": "hello", "sender": "you"})).await;
     assert_eq!(sent.status, 201);
     assert_eq!(world.get("/v1/targets/board").await.json["waiting"], 1);
     let book = &world.ports.target_book;
-    let (_, waiting) = book.deliveries_due(world.ports.clock.now(), 5).await.unwrap().remove(0);
+    let (board, waiting) = book.deliveries_due(world.ports.clock.now(), 5).await.unwrap().remove(0);
     let body: Value = serde_json::from_str(&waiting.body).unwrap();
     assert_eq!((&body["data"]["text"], &body["data"]["sender"]), (&json!("hello"), &json!("you")));
-    book.delivery_failed(waiting.id.clone(), "it answered 500".into(), AfterFailure::Dead).await.unwrap();
+    let why = "it answered 500".to_owned();
+    assert!(book.delivery_failed(board, waiting.id.clone(), why, AfterFailure::Dead).await.unwrap());
     let dead = world.get("/v1/targets/board/dead").await.json["items"].clone();
     assert_eq!((&dead[0]["id"], &dead[0]["why"]), (&json!(waiting.id), &json!("it answered 500")));
     let retry = json!({"id": waiting.id});
@@ -63,14 +64,19 @@ async fn a_target_that_cannot_be_is_refused_with_the_reason() {
         (with("on", json!(["cycle.ended"])), "bad_target", "a space has no `cycle.ended`"),
         (with("url", json!("file:///etc/passwd")), "bad_target", "`url`"),
         (with("allow", json!(["a b"])), "bad_target", "`allow`"),
-        (with("secret", json!("a b")), "bad_target", "`secret`"),
+        (with("secrets", json!(["a b"])), "bad_target", "`secrets`"),
         (with("to", json!("x")), "unknown_field", "to"),
     ] {
         let answer = put(&world, "board", target.clone()).await;
         assert_eq!(answer.code(), code, "{target}: {answer:?}");
         assert!(answer.problem_text().contains(words), "{target}: {answer:?}");
     }
-    assert_eq!(put(&world, "a%20b", board()).await.code(), "bad_handle");
-    let of_agent = json!({"url": "https://a.example", "secret": "s", "on": ["alert", "message", "alert"], "agent": "muhammad"});
+    let of_agent = json!({"url": "https://a.example", "secrets": ["s"], "on": ["alert", "message", "alert"], "agent": "muhammad"});
     assert_eq!(put(&world, "ops", of_agent).await.json["on"], json!(["message", "alert"]));
+    world.post("/v1/agents/muhammad/retire", json!({})).await;
+    let of_retired =
+        json!({"url": "https://a.example", "secrets": ["s"], "on": ["alert"], "agent": "muhammad"});
+    let answer = put(&world, "ops", of_retired).await;
+    assert_eq!((answer.status, answer.code()), (409, "agent_retired"), "{answer:?}");
+    assert_eq!(put(&world, "a%20b", board()).await.code(), "bad_handle");
 }

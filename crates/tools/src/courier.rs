@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::limits;
 use agent::port::{BoxFuture, Courier, SendFailure, StoredTarget, TargetDelivery};
 use jiff::Timestamp;
-use reqwest::Method;
+use reqwest::{Method, Url};
 
 use crate::connector::{AllowList, Connector, Outgoing, TrafficLimits};
 use crate::hook::SignatureScheme;
@@ -30,19 +30,41 @@ impl SignedCourier {
         SignatureScheme::Standard.key(&secret).map(|_| secret)
     }
 
+    /// The headers with the signature of each secret that can sign.
+    async fn signed(
+        &self,
+        target: &StoredTarget,
+        delivery: &TargetDelivery,
+        now: Timestamp,
+    ) -> Result<Vec<(&'static str, String)>, String> {
+        let (mut signed, mut unusable) = (Vec::<(&str, String)>::new(), Vec::new());
+        for name in &target.secrets {
+            let secret = match self.secret(name).await {
+                Ok(secret) => secret,
+                Err(why) => {
+                    unusable.push(format!("the secret `{name}` cannot sign, so nothing was sent: {why}"));
+                    continue;
+                }
+            };
+            let more =
+                SignatureScheme::Standard.sign(&secret, &delivery.id, now, delivery.body.as_bytes())?;
+            match signed.last_mut().zip(more.last()) {
+                // The signature is the last one of the headers, and there may be several of it.
+                Some(((_, signatures), (_, signature))) => *signatures = format!("{signatures} {signature}"),
+                None => signed = more,
+            }
+        }
+        if signed.is_empty() { Err(unusable.join("; ")) } else { Ok(signed) }
+    }
+
     async fn attempt(
         &self,
         target: &StoredTarget,
         delivery: &TargetDelivery,
         now: Timestamp,
     ) -> Result<u16, String> {
-        let name = &target.secret;
-        let secret = self.secret(name).await;
-        let secret =
-            secret.map_err(|why| format!("the secret `{name}` cannot sign, so nothing was sent: {why}"))?;
-        let body = delivery.body.as_bytes();
+        let signed = self.signed(target, delivery, now).await?;
         let mut request = request(target)?.body(delivery.body.clone());
-        let signed = SignatureScheme::Standard.sign(&secret, &delivery.id, now, body)?;
         for (name, value) in signed.into_iter().chain([("content-type", "application/json".to_owned())]) {
             request = request.header(name, &value, false).map_err(|error| error.to_string())?;
         }
@@ -67,8 +89,9 @@ fn request(target: &StoredTarget) -> Result<Outgoing, String> {
         redirects: 0,
         ..TrafficLimits::default()
     };
-    let request =
-        request.allowed_by("if it may be told, add the target again, with `--allow` and its address");
+    let request = request
+        .allowed_by("if it may be told, add the target again, with `--allow` and its address")
+        .instead("a target is another server; to let an agent see messages, make it a member of the space");
     Ok(request.allow(AllowList::new(allow.collect::<Result<_, String>>()?)).limits(limits))
 }
 
@@ -80,8 +103,29 @@ impl Courier for SignedCourier {
         if target.allow.len() > limits::TARGET_ALLOW_MAX {
             return Err(format!("`allow`: wanted at most {} entries", limits::TARGET_ALLOW_MAX));
         }
-        crate::template::check_secret_name(&target.secret).map_err(|why| format!("`secret`: {why}"))?;
-        request(target).map(drop)
+        let most = limits::TARGET_SECRETS_MAX;
+        if target.secrets.is_empty() || target.secrets.len() > most {
+            return Err(format!(
+                "`secrets`: wanted 1 to {most} names of secrets, got {}",
+                target.secrets.len()
+            ));
+        }
+        for name in &target.secrets {
+            crate::template::check_secret_name(name).map_err(|why| format!("`secrets`: {why}"))?;
+        }
+        if let Ok(url) = Url::parse(&target.url) {
+            if !url.username().is_empty() || url.password().is_some() {
+                return Err(
+                    "`url`: wanted one without a user name and password; the signature proves who sends, \
+                            and a target can have a key of its own in the query"
+                        .to_owned(),
+                );
+            }
+            if url.fragment().is_some() {
+                return Err("`url`: wanted one without `#` and what follows, which is never sent".to_owned());
+            }
+        }
+        self.connector.check_own(&request(target)?).map_err(|error| format!("`url`: {error}"))
     }
 
     fn unusable_secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<String>> {

@@ -4,6 +4,8 @@
 pub const TARGETS_MAX: usize = 200;
 /// Longest address of a target.
 pub const TARGET_URL_MAX_BYTES: usize = 2 * 1024;
+/// Secrets of a target.
+pub const TARGET_SECRETS_MAX: usize = 4;
 /// Targets inside that one target may allow.
 pub const TARGET_ALLOW_MAX: usize = 16;
 /// Deliveries that may wait for one target; with more it is switched off.

@@ -1,14 +1,16 @@
 //! The heartbeat of an agent: it is woken at intervals if there is something for it to look at. Whether there is, the store
 //! finds out without a model.
 
-use jiff::Timestamp;
 use jiff::civil::Time;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::terms::{given, shown, span, zone_of};
-use super::{BadPlan, Plan, PlanSource, Schedule, next_after};
+use super::{BadPlan, Plan, PlanSource, Schedule, next_after, span_text};
 use crate::id::{AgentId, PlanId};
 use crate::limits;
+
+const DAY_MS: u64 = 86_400_000;
 
 /// The name of the plan that a heartbeat is.
 const NAME: &str = "heartbeat";
@@ -22,7 +24,7 @@ pub struct HeartbeatTerms {
     /// The time of the day at which it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The time of the day before which it ends.
+    /// The time of the day before which it ends, of the next day if it is earlier than `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The IANA zone of these times; UTC by default.
@@ -71,13 +73,29 @@ impl HeartbeatTerms {
             None => Ok(default),
         };
         let (from, to) = (time("from", from, Time::midnight())?, time("to", to, Time::MAX)?);
-        if from >= to {
-            return Err(BadPlan::NoHours { from, to });
+        if from == to {
+            return Err(BadPlan::NoHours { at: from });
+        }
+        let hours = length_ms(from, to);
+        if every_ms > hours && every_ms != DAY_MS {
+            return Err(BadPlan::LongerThanHours {
+                every: span_text(every_ms),
+                hours: span_text(hours),
+                from,
+                to,
+            });
         }
         let zone = given(&self.zone).unwrap_or("UTC");
         zone_of(zone)?;
         Ok(Schedule::Hours { every_ms, from, to, zone: zone.to_owned() })
     }
+}
+
+/// How long the hours are, in milliseconds; those that end at or before their beginning go on into the next day.
+fn length_ms(from: Time, to: Time) -> u64 {
+    // The end of the day is a nanosecond short of it.
+    let length = to.duration_since(from) + SignedDuration::from_hours(24) + SignedDuration::from_nanos(1);
+    u64::try_from(length.as_millis()).unwrap_or_default() % DAY_MS
 }
 
 #[cfg(test)]
@@ -114,6 +132,33 @@ mod tests {
     }
 
     #[test]
+    fn hours_may_go_over_midnight() {
+        let night = json!({"every": "3h", "from": "22:00", "to": "06:00", "zone": "Europe/Berlin"});
+        let plan = plan(night, "2026-03-27T12:00:00Z");
+        let beats = |after: &str, expected: &[&str]| {
+            let slots = times(&plan.schedule, after.parse().unwrap(), expected.len()).unwrap();
+            let slots: Vec<String> = slots.iter().map(ToString::to_string).collect();
+            assert_eq!(slots, expected.iter().map(|at| format!("2026-03-{at}:00:00Z")).collect::<Vec<_>>());
+        };
+        let all = ["27T21", "28T00", "28T03", "28T21", "29T00", "29T03", "29T20", "29T23", "30T02", "30T20"];
+        beats("2026-03-27T12:00:00Z", &all);
+        for (n, after) in all.iter().enumerate().skip(1) {
+            beats(&format!("2026-03-{}:00:00Z", all[n - 1]), &[after]);
+        }
+    }
+
+    #[test]
+    fn it_may_beat_once_a_day_at_the_first_of_its_hours() {
+        for every in ["1d", "9h", "24h"] {
+            let daily = plan(json!({"every": every, "from": "09:00", "to": "18:00"}), "2026-03-27T12:00:00Z");
+            let slots = times(&daily.schedule, "2026-03-27T12:00:00Z".parse().unwrap(), 2).unwrap();
+            let slots: Vec<String> = slots.iter().map(ToString::to_string).collect();
+            assert_eq!(slots, ["2026-03-28T09:00:00Z", "2026-03-29T09:00:00Z"], "{every}");
+        }
+        plan(json!({"every": "15h", "from": "09:00"}), "2026-03-27T12:00:00Z");
+    }
+
+    #[test]
     fn without_hours_it_beats_at_any_time_and_keeps_its_rhythm() {
         let now: Timestamp = "2026-03-01T10:00:00Z".parse().unwrap();
         let first = plan(json!({"every": "2h"}), "2026-03-01T10:00:00Z");
@@ -133,8 +178,20 @@ mod tests {
                 "`from`: wanted a time of the day such as `09:00`, got `9 o'clock`",
             ),
             (
-                json!({"every": "1h", "from": "18:00", "to": "09:00"}),
-                "`from` (18:00:00) must be before `to` (09:00:00)",
+                json!({"every": "1h", "from": "18:00", "to": "18:00"}),
+                "`from` and `to` are both 18:00:00, which leaves no hours",
+            ),
+            (
+                json!({"every": "3d", "from": "09:00", "to": "18:00"}),
+                "`every` (3d) is longer than the hours from 09:00:00 to 18:00:00 (9h), which begin anew each day",
+            ),
+            (
+                json!({"every": "9h", "from": "22:00", "to": "06:00"}),
+                "`every` (9h) is longer than the hours from 22:00:00 to 06:00:00 (8h), which begin anew each day",
+            ),
+            (
+                json!({"every": "16h", "from": "09:00"}),
+                "`every` (16h) is longer than the hours from 09:00:00",
             ),
             (
                 json!({"every": "1h", "zone": "UTC"}),

@@ -1,10 +1,11 @@
 //! A plan as people, files and models write it, and every reason why it is refused.
 
 use jiff::civil::DateTime;
-use jiff::tz::{AmbiguousOffset, TimeZone, db};
+use jiff::tz::{TimeZone, db};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::slots::instant;
 use super::{BadPlan, Missed, Plan, PlanSource, Schedule, next_after};
 use crate::config::nearest;
 use crate::event::Trust;
@@ -201,12 +202,7 @@ fn time(key: &'static str, text: &str, zone: Option<&str>) -> Result<Timestamp, 
     let local: DateTime = text.parse().map_err(|_| wrong())?;
     let zone = zone.ok_or_else(|| BadPlan::NoZone { key, got: shown(text) })?;
     let zone = TimeZone::get(zone).map_err(|_| BadPlan::Zone(shown(zone)))?;
-    let found = zone.to_ambiguous_timestamp(local);
-    let skipped = matches!(found.offset(), AmbiguousOffset::Gap { .. });
-    let at = found.compatible().map_err(|_| wrong())?;
-    // A time that the clocks skip is the moment at which they do.
-    let jump = zone.preceding(at).next().filter(|_| skipped);
-    Ok(whole(jump.map_or(at, |jump| jump.timestamp())))
+    instant(&zone, local).map(whole).ok_or_else(wrong)
 }
 
 /// A span such as `30m`, `2 hours` or `1d 12h`, in milliseconds. A day is 24 hours.
@@ -290,6 +286,11 @@ mod tests {
             (
                 // The clocks go from 2:00 to 3:00.
                 json!({"at": "2026-03-29T02:30", "zone": "Europe/Berlin"}),
+                "once at 2026-03-29T01:00:00Z",
+                "2026-03-29T01:00:00Z",
+            ),
+            (
+                json!({"at": "2026-03-29T02:00", "zone": "Europe/Berlin"}),
                 "once at 2026-03-29T01:00:00Z",
                 "2026-03-29T01:00:00Z",
             ),

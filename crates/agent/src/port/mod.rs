@@ -40,7 +40,7 @@ pub use registry::{
     CanceledCall, Credential, CredentialRow, Denial, Founding, KeyAdded, KnownRequest, NewAgent,
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,
 };
-pub use store::{Accept, Accepted, Due, NextDue, RequestKey, Store, StoreError, Wakeup};
+pub use store::{Accept, Accepted, Due, DueFired, LatePlan, NextDue, RequestKey, Store, StoreError, Wakeup};
 pub use targets::{
     AfterFailure, Courier, NewsKind, NewsOf, NoCourier, SendFailure, StoredTarget, TargetBook,
     TargetDelivery, TargetState,

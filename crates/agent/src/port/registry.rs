@@ -392,7 +392,8 @@ pub trait Registry: Send + Sync {
         change: MemoryChange,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<Option<Memory>, RegistryError>>;
-    /// Sets or deletes a plan for an operator, as of the agent's newest commit. Those of the agent's config follow that.
+    /// Sets or deletes a plan for an operator, as of the agent's newest commit. Those of the agent's config follow that. One that
+    /// is set replaces the operators' plan of its name.
     /// Returns the plan as it is now.
     fn change_plan(
         &self,

@@ -13,9 +13,31 @@ use super::{BoxFuture, Denial};
 pub use crate::changes::Wakeup;
 use crate::changes::{Changes, CommitOutcome, News, Notifications};
 use crate::event::Event;
-use crate::id::AgentId;
+use crate::id::{AgentId, PlanId};
 use crate::life::{Activation, Lease};
 use crate::space::{Message, NewMessage};
+
+/// What became of plans and held events that were due.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DueFired {
+    /// The agents to signal.
+    pub wake: Vec<Wakeup>,
+    /// The plans that have dropped slots because these were too late.
+    pub late: Vec<LatePlan>,
+}
+
+/// A plan that has dropped slots because these were too late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LatePlan {
+    /// Whose it is.
+    pub agent: AgentId,
+    /// Which.
+    pub plan: PlanId,
+    /// Its name.
+    pub name: String,
+    /// The first slot that was dropped.
+    pub slot: Timestamp,
+}
 
 /// Idempotency of a request (`Idempotency-Key`), kept forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,6 +178,6 @@ pub trait Store: Send + Sync {
     fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Turns due plans into events and releases events that were held long enough: at most `limit` in all, and fewer
-    /// if that would block other users of the store. The rest stays due. Returns the agents to signal.
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>>;
+    /// if that would block other users of the store. The rest stays due.
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>>;
 }

@@ -65,8 +65,8 @@ pub struct StoredTarget {
     pub name: String,
     /// Its address.
     pub url: String,
-    /// The name of the secret that signs.
-    pub secret: String,
+    /// Names of the secrets, each of which signs.
+    pub secrets: Vec<String>,
     /// Addresses inside that it may have.
     pub allow: Vec<String>,
     /// What it is told, in order.
@@ -141,13 +141,15 @@ pub trait TargetBook: Send + Sync {
     fn committed(&self) -> BoxFuture<'_, ()>;
     /// The delivery has arrived: it is forgotten.
     fn delivery_arrived(&self, id: String) -> BoxFuture<'_, Result<(), StoreError>>;
-    /// An attempt failed.
+    /// An attempt at the target as it was then failed; `false` if the target has been put again since or the delivery waits no
+    /// more, so that nothing changes.
     fn delivery_failed(
         &self,
+        tried: StoredTarget,
         id: String,
         why: String,
         then: AfterFailure,
-    ) -> BoxFuture<'_, Result<(), StoreError>>;
+    ) -> BoxFuture<'_, Result<bool, StoreError>>;
     /// The deliveries to a target that were given up, oldest first.
     fn dead_deliveries(&self, name: String) -> BoxFuture<'_, Result<Vec<TargetDelivery>, StoreError>>;
     /// Tries dead deliveries again, all or that one, before everything that happened later. Returns how many.

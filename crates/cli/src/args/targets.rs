@@ -50,9 +50,9 @@ pub(crate) struct AddTargetArgs {
     /// What it is told: `message`, `cycle.ended`, `alert`, `approval.wanted`
     #[arg(long, value_delimiter = ',', value_name = "KIND,…", default_value = "message")]
     pub(crate) on: Vec<String>,
-    /// Name of the secret that signs, as `viv secrets` lists it
-    #[arg(long, value_name = "NAME")]
-    pub(crate) secret: String,
+    /// Names of secrets as `viv secrets` lists them; each of them signs
+    #[arg(long = "secret", value_delimiter = ',', value_name = "NAME,…", required = true)]
+    pub(crate) secrets: Vec<String>,
     /// An address inside that it may have, such as `127.0.0.1:8000`
     #[arg(long, value_name = "TARGET")]
     pub(crate) allow: Vec<String>,

@@ -15,6 +15,7 @@ use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
 use crate::assemble;
+use crate::commands::targets::unsigned;
 use crate::commands::{up, upkeep};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
@@ -296,7 +297,7 @@ fn unready_hooks(hooks: &[HookJson]) -> Option<Check> {
 
 /// Targets that are told nothing.
 fn untold(targets: &[TargetJson]) -> Option<Check> {
-    let why = |target: &TargetJson| target.off.clone().or_else(|| target.unusable_secret.clone());
+    let why = |target: &TargetJson| target.off.clone().or_else(|| unsigned(target));
     let lines: Vec<String> =
         targets.iter().filter_map(|target| Some(format!("{}: {}", target.name, why(target)?))).collect();
     let detail = format!("told nothing: {}", lines.join("; "));

@@ -58,6 +58,7 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
 /// Whether a hook accepts deliveries.
 fn state(hook: &HookJson) -> &'static str {
     match hook.missing_secrets.len() {
+        _ if hook.retired_agents.len() == hook.agents.len() => "all its agents are retired: answers 409",
         0 => "ready",
         missing if missing < hook.secrets.len() => "ready, a secret is missing",
         _ => "no secret: answers 503",

@@ -55,6 +55,7 @@ async fn add(client: &Client, screen: &Screen, args: AddPlanArgs) -> Result<()> 
     };
     let new = NewPlanJson { name, instruction, at, after, every, from, cron, zone, missed, max_lateness };
     let agent = client.agent(&agent).await?;
+    let before = all(client, &agent).await?;
     let answer = client.post(&agent_path(agent.id, "/plans"), &new, None).await;
     let answer = answer.map_err(|failure| match failure.class {
         ErrorClass::Refused => {
@@ -64,7 +65,10 @@ async fn add(client: &Client, screen: &Screen, args: AddPlanArgs) -> Result<()> 
     })?;
     let set: PlanJson = client::typed("plan", answer.clone())?;
     let next = set.next_at.map_or_else(|| "never".to_owned(), |at| local(&set.schedule, at));
-    let line = format!("`{}` is woken by `{}`, next {next}", agent.name, set.name);
+    let is_replaced =
+        |plan: &PlanJson| plan.source == set.source && plan.name == set.name && plan.id != set.id;
+    let instead = if before.iter().any(is_replaced) { ", which replaces the plan before" } else { "" };
+    let line = format!("`{}` is woken by `{}`, next {next}{instead}", agent.name, set.name);
     screen.result(&answer, &screen.clean_line(&line));
     Ok(())
 }

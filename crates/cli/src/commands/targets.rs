@@ -57,24 +57,32 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
 
 /// Whether what it is told arrives.
 fn state(target: &TargetJson) -> String {
-    match (&target.off, &target.unusable_secret, &target.why) {
+    match (&target.off, unsigned(target), &target.why) {
         (Some(why), ..) => format!("off: {why}"),
-        (None, Some(why), _) => format!("its secret cannot sign: {why}"),
+        (None, Some(why), _) => why,
         (None, None, Some(why)) => why.clone(),
+        (None, None, None) if !target.missing_secrets.is_empty() => "on, a secret is missing".to_owned(),
         (None, None, None) => "on".to_owned(),
     }
 }
 
+/// Why none of its secrets can sign.
+pub(super) fn unsigned(target: &TargetJson) -> Option<String> {
+    let none = target.missing_secrets.len() == target.secrets.len();
+    let missing: Vec<String> =
+        target.missing_secrets.iter().map(|(name, why)| format!("`{name}`: {why}")).collect();
+    none.then(|| format!("no secret can sign: {}", missing.join(", ")))
+}
+
 async fn add(client: &Client, screen: &Screen, args: AddTargetArgs) -> Result<()> {
-    let AddTargetArgs { name, url, space, agent, on, secret, allow } = args;
-    let new = NewTargetJson { url, secret, on, space, agent, allow };
+    let AddTargetArgs { name, url, space, agent, on, secrets, allow } = args;
+    let new = NewTargetJson { url, secrets, on, space, agent, allow };
     let answer = client.put(&path(&name), &new).await?;
     let target: TargetJson = typed("target", answer.clone())?;
     let of = target.space.as_ref().or(target.agent.as_ref()).cloned().unwrap_or_default();
     let line = format!("`{}` is told of `{of}`: {}", target.name, target.on.join(", "));
     screen.result(&answer, &screen.clean_line(&line));
-    if let Some(why) = target.unusable_secret.filter(|_| !screen.json) {
-        let name = &target.secret;
+    for (name, why) in target.missing_secrets.iter().filter(|_| !screen.json) {
         screen.warning(&format!("the secret `{name}` cannot sign: {why}; `viv secrets set {name}` sets it"));
     }
     Ok(())

@@ -207,7 +207,9 @@ impl Kind {
             Self::Text => "text",
             Self::Path => "path",
             Self::Flag => "true or false",
-            Self::PublicUrl => "https:// address without user and query (http:// only of this machine)",
+            Self::PublicUrl => {
+                "https:// address with a port up to 65535 or none, without user and query (http:// only of this machine)"
+            }
             Self::Names => "list of texts",
             Self::Temperature => "number from 0 to 2",
             Self::Reasoning => "level such as \"low\", or number of tokens",

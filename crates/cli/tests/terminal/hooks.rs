@@ -54,6 +54,10 @@ fn a_hook_is_declared_tried_and_listed_and_its_secret_is_only_where_secrets_are(
         let shown = run(dir, args);
         assert!(shown.code == 0 && !shown.shown().contains("canary"), "{}", shown.shown());
     }
+    assert!(run(dir, &["hooks"]).out.contains("ready"));
+    assert_eq!(run(dir, &["agents", "retire", "ada", "--yes"]).code, 0);
+    let listed = run(dir, &["hooks"]).out;
+    assert!(listed.contains("all its agents are retired") && !listed.contains("ready"), "{listed}");
     assert_eq!(run(dir, &["hooks", "rm", "shop"]).code, 0);
     assert_eq!(run(dir, &["hooks", "rm", "shop"]).code, 4);
     fs::remove_file(backup).unwrap();

@@ -65,6 +65,7 @@ fn agents_people_and_spaces_are_created_changed_and_ended() {
             "--zone",
             "Europe/Berlin",
         ],
+        &["plans", "add", "bob", "leap", "jump", "--cron", "0 12 29 2 *", "--missed", "once"],
         &["plans", "add", "bob", "leap", "jump", "--cron", "0 12 29 2 *", "--missed", "skip"],
         &["plans", "add", "bob", "x", "y", "--cron", "0 9 * * *", "--zone", "Berlin"],
         &["plans", "add", "bob", "x", "y", "--cron", "0 0 30 2 *"],

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{Due, Lapsed, NextDue, StoreError};
+use agent::plan::span_text;
+use agent::port::{Due, DueFired, Lapsed, LatePlan, NextDue, StoreError};
 use agent::waits;
 use jiff::Timestamp;
 
@@ -44,11 +45,12 @@ impl KeeperLoop {
             Ok::<_, StoreError>((fired, next))
         };
         match found.await {
-            Ok((fired, NextDue { agent, firing })) => {
-                if !fired.is_empty() {
+            Ok((DueFired { wake, late }, NextDue { agent, firing })) => {
+                if !wake.is_empty() {
                     failpoint::hit!("firing.committed");
                 }
-                fired.into_iter().for_each(|wakeup| self.due(wakeup.agent, wakeup.at));
+                late.iter().for_each(|late| log_late(late, now));
+                wake.into_iter().for_each(|wakeup| self.due(wakeup.agent, wakeup.at));
                 agent.into_iter().for_each(|at| self.sweep_at(at));
                 firing.into_iter().for_each(|at| self.fire_at(at));
             }
@@ -162,4 +164,10 @@ impl KeeperLoop {
         let ahead = self.ahead(at).max(limits::SWEEP_LEAST_MS);
         self.next_sweep = self.next_sweep.min(self.clock_ms() + ahead);
     }
+}
+
+fn log_late(late: &LatePlan, now: Timestamp) {
+    let LatePlan { agent, plan, name, slot } = late;
+    let by = span_text(u64::try_from(now.duration_since(*slot).as_secs()).unwrap_or_default() * 1_000);
+    tracing::info!(%agent, %plan, ?name, %slot, "a plan did not fire: its time passed {by} ago, later than it may fire");
 }

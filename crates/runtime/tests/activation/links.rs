@@ -66,7 +66,7 @@ async fn a_target_is_told_the_link_and_neither_the_store_nor_a_space_nor_a_model
     let target = StoredTarget {
         name: "relay".into(),
         url: "https://example.com".into(),
-        secret: "s".into(),
+        secrets: vec!["s".into()],
         allow: Vec::new(),
         on: vec![NewsKind::ApprovalWanted],
         of: NewsOf::Agent(ada),

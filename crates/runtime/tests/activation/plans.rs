@@ -2,6 +2,7 @@
 //! the events of a plan have from the cycle that set it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::changes::PlanChange;
@@ -15,6 +16,9 @@ use jiff::{SignedDuration, Timestamp};
 use models::scripted::Script;
 use scenario::world::World;
 use serde_json::{Value, json};
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Level, Metadata, Subscriber};
 use uuid::Uuid;
 
 use crate::fixture::{Fixture, done, everything, inbox, step};
@@ -44,6 +48,54 @@ async fn set(world: &World, agent: AgentId, n: u128, terms: Value) -> Plan {
     let plan =
         terms.plan(PlanId(Uuid::from_u128(n)), None, PlanSource::Operator, world.clock().now()).unwrap();
     world.registry().change_plan(agent, PlanChange::Set(plan)).await.unwrap().unwrap()
+}
+
+/// Collects what is logged about plans.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Logged {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::INFO
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = String::new();
+        event.record(&mut |field: &Field, value: &dyn std::fmt::Debug| {
+            line.push_str(&format!("{field}={value:?} "));
+        });
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_time_that_is_dropped_because_it_is_late_leaves_one_line_in_the_log() {
+    let logged = Logged::default();
+    let _guard = tracing::subscriber::set_default(logged.clone());
+    let mut fixture = Fixture::new(|_| Script::new().call("skip", &json!({})));
+    let ada = fixture.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let plan =
+        set(&fixture.world, ada, 1, json!({"name": "mail", "every": "1d", "max_lateness": "1h"})).await;
+    let slot = plan.next_at.unwrap();
+    fixture.world.kill();
+    fixture.clock.advance(Duration::from_secs(DAY + 2 * HOUR));
+    fixture.dies();
+    fixture.world.pass(Duration::from_secs(2 * HOUR)).await.unwrap();
+    let lines = logged.0.lock().unwrap().clone();
+    let lines: Vec<&String> = lines.iter().filter(|line| line.contains(&ada.to_string())).collect();
+    let [line] = lines[..] else { panic!("{lines:?}") };
+    for part in [&plan.id.to_string(), "name=\"mail\"", &slot.to_string(), "passed 2h ago"] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
 }
 
 /// What happens before a stretch of days begins.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::changes::{Changes, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
 use agent::life::{Activation, Lease};
-use agent::port::{Accept, Accepted, BoxFuture, Due, NextDue, RequestKey, Store, StoreError, Wakeup};
+use agent::port::{Accept, Accepted, BoxFuture, Due, DueFired, NextDue, RequestKey, Store, StoreError};
 use jiff::Timestamp;
 
 /// The result of reading an agent for an activation.
@@ -77,7 +77,7 @@ impl<B: Intercept> Store for Wrapped<B> {
         self.inner.quarantine(agent, why)
     }
 
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         self.by.sweeps();
         self.inner.fire_due(now, limit)
     }

@@ -101,7 +101,7 @@ impl Told {
             let target = StoredTarget {
                 name: (*name).to_owned(),
                 url: "https://example.com".into(),
-                secret: "s".into(),
+                secrets: vec!["s".into()],
                 allow: Vec::new(),
                 on: vec![NewsKind::Message],
                 of: NewsOf::Space(HOME),

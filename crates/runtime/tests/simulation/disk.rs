@@ -14,7 +14,7 @@ use agent::entry::Entry;
 use agent::id::{AgentId, CallId, ClaimId, CycleId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
-    Accept, Accepted, BoxFuture, CallError, Calls, Claimed, Clock as _, DetachedCall, Due, Finish,
+    Accept, Accepted, BoxFuture, CallError, Calls, Claimed, Clock as _, DetachedCall, Due, DueFired, Finish,
     FinishedCall, Lookup, Messages, NextDue, Recall, RecallError, RecallQuery, Recalled, Registry as _,
     RequestKey, Store, StoreError, Wakeup, WorkerCall,
 };
@@ -329,13 +329,13 @@ impl Store for Port {
         Box::pin(self.write(None, move |sqlite| now(sqlite.quarantine(agent, why))))
     }
 
-    fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
+    fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         Box::pin(async move {
             let env = Arc::clone(&self.env);
             let fire =
                 move |sqlite: &Sqlite| env.command(sqlite, "fire_due", 0, || now(sqlite.fire_due(at, limit)));
             let fired = self.write(None, fire).await?;
-            Ok(self.hints(fired))
+            Ok(DueFired { wake: self.hints(fired.wake), ..fired })
         })
     }
 }

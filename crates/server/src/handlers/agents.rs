@@ -462,6 +462,18 @@ pub(super) async fn handle_of(app: &AppState, agent: AgentId) -> Result<String, 
     Ok(found.name)
 }
 
+/// The agent with that id or handle, which must not be retired.
+pub(super) async fn find_living_agent(app: &AppState, name: &str) -> Result<AgentCard, Problem> {
+    let card = find_agent(app, name).await?;
+    match card.standing {
+        Standing::Retired => {
+            let detail = format!("the agent `{}` is retired", card.entity.name);
+            Err(Problem::new(Code::AgentRetired, detail).hint("name an agent that is not"))
+        }
+        Standing::Active | Standing::Suspended => Ok(card),
+    }
+}
+
 /// The agent with that id or handle.
 pub(super) async fn find_agent(app: &AppState, name: &str) -> Result<AgentCard, Problem> {
     let missing = || Problem::not_found("agent", name);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::event::EventProgress;
 use agent::id::{AgentId, EventId};
+use agent::life::Standing;
 use agent::limits;
 use agent::port::{
     DeliveryHead, DeliveryId, Denial, HookAccepted, HookDelivery, HookOutcome, HookReading, HookRefusal,
@@ -390,9 +391,15 @@ async fn find(app: &AppState, name: &str) -> Result<StoredHook, Problem> {
 async fn hook_json(app: &AppState, hook: StoredHook) -> Result<HookJson, Problem> {
     let StoredHook { name, declaration, agents: ids, at } = hook;
     let missing_secrets = app.ports.hooks.missing_secrets(&declaration).await.into_iter().collect();
-    let mut agents = Vec::new();
+    let (mut agents, mut retired_agents) = (Vec::new(), Vec::new());
     for id in ids {
-        agents.push(handle_of(app, id).await?);
+        let handle = handle_of(app, id).await?;
+        // One that cannot be read is not retired, and hides no hook.
+        let card = app.ports.reader.agent(id).await.ok().flatten();
+        if card.is_some_and(|card| card.standing == Standing::Retired) {
+            retired_agents.push(handle.clone());
+        }
+        agents.push(handle);
     }
     let text = |key: &str| declaration[key].as_str().map(str::to_owned);
     let secrets = declaration["secrets"].as_array().into_iter().flatten();
@@ -402,6 +409,7 @@ async fn hook_json(app: &AppState, hook: StoredHook) -> Result<HookJson, Problem
         secrets: secrets.filter_map(Value::as_str).map(str::to_owned).collect(),
         header: text("header"),
         agents,
+        retired_agents,
         event: text("event").unwrap_or_default(),
         urgent: text("urgent"),
         missing_secrets,

@@ -208,12 +208,12 @@ fn hooks(routes: Routes) -> Routes {
 
 /// Adds the routes of targets.
 fn targets(routes: Routes) -> Routes {
-    use crate::problem::Code::{BadHandle, BadTarget, NotFound};
+    use crate::problem::Code::{AgentRetired, BadHandle, BadTarget, NotFound};
     use Access::Admin;
     routes
         .add(Admin, doc!(targets::list_targets), &[])
         .add(Admin, doc!(targets::get_target), &[])
-        .add(Admin, doc!(targets::put_target), &[BadTarget, BadHandle, NotFound])
+        .add(Admin, doc!(targets::put_target), &[BadTarget, BadHandle, NotFound, AgentRetired])
         .add(Admin, doc!(targets::delete_target), &[])
         .add(Admin, doc!(targets::list_dead), &[])
         .add(Admin, doc!(targets::retry_dead), &[])

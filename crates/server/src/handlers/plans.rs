@@ -29,7 +29,8 @@ pub(super) async fn list_plans(
     Ok(Json(PageJson { items: plans.into_iter().map(PlanJson::from).collect(), next: None }))
 }
 
-/// Sets a plan. Each time it fires, the agent gets an event of kind `plan`. Only operators can change it.
+/// Sets a plan, in place of the operators' plan of the same name if there is one. Each time it fires, the agent gets an event of
+/// kind `plan`. Only operators can change it.
 #[utoipa::path(post, path = "/v1/agents/{agent}/plans", tag = "agents", request_body = NewPlanJson,
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 201, description = "The new plan.", body = PlanJson),

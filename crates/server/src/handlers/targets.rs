@@ -1,11 +1,13 @@
 //! Targets: add, list and remove them, and send dead deliveries again.
 
+use std::collections::BTreeMap;
+
 use agent::limits;
 use agent::port::{NewsKind, NewsOf, StoredTarget, TargetState};
 use axum::Json;
 use axum::extract::State;
 
-use super::agents::{find_agent, handle_of};
+use super::agents::{find_living_agent, handle_of};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, run_to_completion};
@@ -50,17 +52,17 @@ pub(super) async fn put_target(
     body: Body<NewTargetJson>,
 ) -> Result<Json<TargetJson>, Problem> {
     let name = agent::entity::handle(&name)?;
-    let NewTargetJson { url, secret, on, space, agent, allow } = body.value;
+    let NewTargetJson { url, secrets, on, space, agent, allow } = body.value;
     let of = match (space, agent) {
         (Some(space), None) => {
             let found = app.ports.reader.space(space.clone()).await?;
             NewsOf::Space(found.ok_or_else(|| Problem::not_found("space", &space))?.id)
         }
-        (None, Some(agent)) => NewsOf::Agent(find_agent(&app, &agent).await?.id),
+        (None, Some(agent)) => NewsOf::Agent(find_living_agent(&app, &agent).await?.id),
         _ => return Err(bad("wanted either `space` or `agent`")),
     };
     let on = kinds(&on, of)?;
-    let target = StoredTarget { name, url, secret, allow, on, of, off: None, at: app.ports.clock.now() };
+    let target = StoredTarget { name, url, secrets, allow, on, of, off: None, at: app.ports.clock.now() };
     app.ports.courier.check(&target).map_err(|why| bad(&why))?;
     let put = run_to_completion(async move {
         let _one_at_a_time = app.ports.declaring.lock().await;
@@ -174,25 +176,30 @@ async fn find(app: &AppState, name: &str) -> Result<TargetState, Problem> {
 
 async fn target_json(app: &AppState, state: TargetState) -> Result<TargetJson, Problem> {
     let TargetState { target, waiting, dead, why, next_at } = state;
-    let StoredTarget { name, url, secret, allow, on, of, off, at } = target;
+    let StoredTarget { name, url, secrets, allow, on, of, off, at } = target;
     let (space, agent) = match of {
         NewsOf::Space(id) => (app.ports.reader.space(id.to_string()).await?.map(|space| space.name), None),
         NewsOf::Agent(id) => (None, Some(handle_of(app, id).await?)),
     };
     let on = on.into_iter().map(|kind| kind.as_str().to_owned()).collect();
-    let unusable_secret = app.ports.courier.unusable_secret(&secret).await;
+    let mut missing_secrets = BTreeMap::new();
+    for secret in &secrets {
+        if let Some(why) = app.ports.courier.unusable_secret(secret).await {
+            missing_secrets.insert(secret.clone(), why);
+        }
+    }
     // Before the first attempt it is tried at once.
     let next_at = next_at.filter(|at| at.as_second() > 0);
     Ok(TargetJson {
         name,
         url,
-        secret,
+        secrets,
         on,
         space,
         agent,
         allow,
         off,
-        unusable_secret,
+        missing_secrets,
         waiting,
         dead,
         why,

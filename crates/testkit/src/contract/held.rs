@@ -96,12 +96,12 @@ pub async fn time_releases_held_events_and_wakes_their_agent(b: Backend) {
     driver.commit(&w, closing).await;
     assert_eq!(w.due(after_the_wait()).await, []);
     assert_eq!(w.b.store.next_due(at(1_000)).await.unwrap().first(), Some(at(after_the_wait())));
-    assert_eq!(w.b.store.fire_due(at(after_the_wait() - 1), 10).await.unwrap(), []);
-    let woken = w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
+    assert_eq!(w.b.store.fire_due(at(after_the_wait() - 1), 10).await.unwrap().wake, []);
+    let woken = w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap().wake;
     assert_eq!(woken, [Wakeup { agent: w.ada, at: at(after_the_wait()), urgent: false }]);
     assert_eq!((w.counts().await, w.due(after_the_wait()).await), ((2, 0), vec![w.ada]));
     assert_eq!(w.state(w.ada, &held[0]).await, "waiting");
-    assert_eq!(w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap().wake, []);
 }
 
 /// Otherwise two agents would continue forever, only slower. A message of a person still releases the rest.
@@ -114,7 +114,7 @@ pub async fn time_alone_releases_a_limited_number_of_events_per_root(b: Backend)
     late.at = at(after_the_wait());
     let id = late.id.to_string();
     assert!(matches!(w.accept(late).await, Accepted::Fresh { wake, .. } if wake.is_empty()));
-    assert_eq!(w.b.store.fire_due(at(10 * after_the_wait()), 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(at(10 * after_the_wait()), 10).await.unwrap().wake, []);
     assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("held", (16, 1)));
     w.post(w.team, "go on").await;
     assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("waiting", (18, 0)));
@@ -160,7 +160,7 @@ pub async fn a_long_release_continues_with_the_next_sweep(b: Backend) {
         let next = w.b.store.next_due(at(now)).await.unwrap().first().unwrap();
         assert_eq!(next, at(now + 1), "at once");
         now += 1;
-        let woken = w.b.store.fire_due(next, 2 * RELEASE_MAX).await.unwrap();
+        let woken = w.b.store.fire_due(next, 2 * RELEASE_MAX).await.unwrap().wake;
         assert!(!woken.is_empty() && woken.iter().all(|wakeup| wakeup.agent == w.ada), "{woken:?}");
         left -= left.min(RELEASE_MAX);
         assert_eq!(w.counts().await.1, left + 1, "at most the limit at a time, and none of another space");
@@ -168,7 +168,10 @@ pub async fn a_long_release_continues_with_the_next_sweep(b: Backend) {
     let waiting =
         w.b.reader.inbox(w.ada, InboxFilter::in_state("waiting"), everything()).await.unwrap().items;
     assert_eq!(waiting.len(), all as usize + 1);
-    assert_eq!((w.counts().await, w.b.store.fire_due(at(60), 10).await.unwrap()), ((all + 1, 1), vec![]));
+    assert_eq!(
+        (w.counts().await, w.b.store.fire_due(at(60), 10).await.unwrap().wake),
+        ((all + 1, 1), vec![])
+    );
 }
 
 /// It cannot read them, and damage of its rows must not interrupt a release half-way.
@@ -178,7 +181,7 @@ pub async fn nothing_is_released_to_a_quarantined_agent(b: Backend) {
     w.b.store.quarantine(w.ada, "torn".into()).await.unwrap();
     w.post(w.team, "and I?").await;
     assert_eq!(
-        (w.counts().await, w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap()),
+        (w.counts().await, w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap().wake),
         ((9, 3), vec![])
     );
     w.b.registry.set_standing(w.ada, Standing::Active, at(50)).await.unwrap();
@@ -196,6 +199,6 @@ pub async fn an_operator_cancels_or_releases_a_held_event(b: Backend) {
     let sent = w.b.registry.send_again(w.ada, EventId(held[2].clone()), unused, None, at(500)).await.unwrap();
     assert_eq!(sent, SentAgain::Waits(Some(Wakeup { agent: w.ada, at: at(500), urgent: false })));
     assert_eq!((w.state(w.ada, &held[1]).await, w.counts().await), ("waiting", (10, 0)));
-    assert_eq!(w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap().wake, []);
     assert_eq!(w.state(w.ada, &held[0]).await, "canceled");
 }

@@ -428,7 +428,7 @@ pub async fn a_retired_agent_fires_no_plans_and_accepts_nothing(b: Backend) {
     let mut closing = driver.closing();
     closing.retire = true;
     driver.commit(&w, closing).await;
-    assert_eq!(w.b.store.fire_due(at(10_000), 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(at(10_000), 10).await.unwrap().wake, []);
     assert_eq!(w.wake(w.ada).await.life.standing, Standing::Retired);
     assert!(
         matches!(w.post(w.family, "still there?").await, Accepted::Fresh { wake, .. } if wake.is_empty())

@@ -7,7 +7,7 @@ use agent::id::{EventId, GoalId, PlanId, RootId};
 use agent::life::{Goal, GoalStatus, Standing};
 use agent::limits;
 use agent::plan::{Missed, Plan, PlanSource, Schedule};
-use agent::port::{Denial, RegistryError};
+use agent::port::{Denial, DueFired, LatePlan, RegistryError};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -48,11 +48,11 @@ pub async fn a_due_plan_fires_one_event_once(b: Backend) {
     let w = world(b).await;
     planned(&w).await;
     assert_eq!(w.b.store.next_due(at(0)).await.unwrap().first(), Some(at(HOUR)));
-    assert_eq!(w.b.store.fire_due(at(HOUR - 1), 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(at(HOUR - 1), 10).await.unwrap().wake, []);
     let now = at(3 * HOUR + 60_000);
-    let woken = w.b.store.fire_due(now, 10).await.unwrap();
+    let woken = w.b.store.fire_due(now, 10).await.unwrap().wake;
     assert_eq!(woken.iter().map(|wakeup| wakeup.agent).collect::<Vec<_>>(), [w.ada]);
-    assert_eq!(w.b.store.fire_due(now, 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(now, 10).await.unwrap().wake, []);
     assert_eq!(slots(&w, now).await, [3]);
     let waiting = w.b.store.wake(w.ada, now, None).await.unwrap().unwrap().waiting;
     let Envelope { root, hop, trust, .. } = &waiting[0].event.envelope;
@@ -64,7 +64,7 @@ pub async fn a_due_plan_fires_one_event_once(b: Backend) {
     let pending = w.b.reader.facts(w.ada).await.unwrap().unwrap().plans;
     assert!(pending[0].next_at > Some(now), "{pending:?}");
     let later = at(5 * HOUR);
-    assert_eq!(w.b.store.fire_due(later, 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(later, 10).await.unwrap().wake, []);
     assert_eq!(slots(&w, later).await, [5]);
 }
 
@@ -74,12 +74,12 @@ pub async fn plans_of_a_suspended_agent_fire_once_when_it_is_resumed(b: Backend)
     planned(&w).await;
     w.b.registry.set_standing(w.ada, Standing::Suspended, at(20)).await.unwrap();
     for hours in 1..4 {
-        assert_eq!(w.b.store.fire_due(at(hours * HOUR), 10).await.unwrap(), []);
+        assert_eq!(w.b.store.fire_due(at(hours * HOUR), 10).await.unwrap().wake, []);
         assert_eq!(w.b.store.next_due(at(hours * HOUR)).await.unwrap().first(), None);
     }
     let now = at(4 * HOUR);
     w.b.registry.set_standing(w.ada, Standing::Active, now).await.unwrap();
-    assert_eq!(w.b.store.fire_due(now, 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.store.fire_due(now, 10).await.unwrap().wake.len(), 1);
     assert_eq!(slots(&w, now).await, [4]);
 }
 
@@ -91,12 +91,12 @@ pub async fn a_plan_that_finds_the_inbox_full_fires_later(b: Backend) {
     for n in 0..10 {
         w.event(w.ada, service(&format!("bell-{n}"))).await;
     }
-    assert_eq!(w.b.store.fire_due(at(HOUR), 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(at(HOUR), 10).await.unwrap().wake, []);
     for n in 0..10 {
         w.b.registry.cancel_event(w.ada, EventId(format!("bell-{n}"))).await.unwrap();
     }
-    assert_eq!(w.b.store.fire_due(at(HOUR + 1), 10).await.unwrap(), []);
-    assert_eq!(w.b.store.fire_due(at(2 * HOUR), 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.store.fire_due(at(HOUR + 1), 10).await.unwrap().wake, []);
+    assert_eq!(w.b.store.fire_due(at(2 * HOUR), 10).await.unwrap().wake.len(), 1);
     assert_eq!(slots(&w, at(2 * HOUR)).await, [2]);
 }
 
@@ -121,9 +121,11 @@ pub async fn a_plan_that_skips_what_it_missed_fires_for_no_late_slot(b: Backend)
     let plan = Plan { missed: Missed::Skip, ..hourly("skip") };
     assert_eq!(set(&w, plan.clone()).await.unwrap(), Some(plan.clone()));
     let late = at(3 * HOUR + 30 * 60_000);
-    assert_eq!(w.b.store.fire_due(late, 10).await.unwrap(), []);
+    let dropped = LatePlan { agent: w.ada, plan: plan.id, name: "skip".into(), slot: at(HOUR) };
+    let fired = DueFired { wake: vec![], late: vec![dropped] };
+    assert_eq!(w.b.store.fire_due(late, 10).await.unwrap(), fired);
     assert_eq!(plans(&w).await, [Plan { next_at: Some(at(4 * HOUR)), ..plan }]);
-    assert_eq!(w.b.store.fire_due(at(4 * HOUR), 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.store.fire_due(at(4 * HOUR), 10).await.unwrap().wake.len(), 1);
     assert_eq!(slots(&w, at(4 * HOUR)).await, [1]);
 }
 
@@ -133,7 +135,7 @@ pub async fn a_plan_that_wants_all_its_slots_gets_an_event_for_each(b: Backend) 
     set(&w, Plan { missed: Missed::All, ..hourly("all") }).await.unwrap();
     let mut now = at(3 * HOUR);
     for _ in 0..3 {
-        assert_eq!(w.b.store.fire_due(now, 10).await.unwrap().len(), 1);
+        assert_eq!(w.b.store.fire_due(now, 10).await.unwrap().wake.len(), 1);
         now = w.b.store.next_due(now).await.unwrap().first().unwrap();
     }
     assert_eq!(slots(&w, now).await, [1, 1, 1]);
@@ -146,7 +148,7 @@ pub async fn a_plan_that_has_fired_for_the_last_time_has_ended(b: Backend) {
     let schedule = Schedule::At { at: at(HOUR) };
     let once = Plan { schedule, ..hourly("once") };
     set(&w, once.clone()).await.unwrap();
-    assert_eq!(w.b.store.fire_due(at(HOUR), 10).await.unwrap().len(), 1);
+    assert_eq!(w.b.store.fire_due(at(HOUR), 10).await.unwrap().wake.len(), 1);
     assert_eq!(plans(&w).await, []);
     let ended = Plan { next_at: None, ..once.clone() };
     assert_eq!(w.b.reader.plan(w.ada, once.id).await.unwrap(), Some(ended));
@@ -177,6 +179,27 @@ pub async fn an_operator_sets_and_deletes_plans_within_the_limit(b: Backend) {
     w.b.registry.set_standing(w.ada, Standing::Retired, at(HOUR)).await.unwrap();
     let refused = set(&w, hourly("late")).await;
     assert!(matches!(refused, Err(RegistryError::Denied(Denial::Retired(_)))), "{refused:?}");
+}
+
+/// It ends the one before, also where no more fit; plans of the agent itself and of its config have names of their own.
+pub async fn an_operators_plan_replaces_the_one_of_its_name(b: Backend) {
+    let config = json!({"plans": [{"name": "water", "instruction": "look", "cron": "0 9 * * *"}]});
+    let w = world_with(b, AgentConfig::from_json(&config).unwrap()).await;
+    let own = planned(&w).await;
+    let other = set(&w, hourly(&own.name)).await.unwrap().unwrap();
+    let before = set(&w, hourly("water")).await.unwrap().unwrap();
+    for n in 3..limits::PLANS_MAX {
+        set(&w, hourly(&n.to_string())).await.unwrap();
+    }
+    let count = plans(&w).await.len();
+    let after = set(&w, Plan { instruction: "twice".into(), ..hourly("water") }).await.unwrap().unwrap();
+    let all = plans(&w).await;
+    let ids =
+        |name: &str| all.iter().filter(|plan| plan.name == name).map(|plan| plan.id).collect::<Vec<_>>();
+    assert_eq!((all.len(), ids("water").len(), ids(&own.name).len()), (count, 2, 2));
+    assert!(ids("water").contains(&after.id) && !ids("water").contains(&before.id));
+    assert!(ids(&own.name).contains(&own.id) && ids(&own.name).contains(&other.id));
+    assert_eq!(w.b.reader.plan(w.ada, before.id).await.unwrap(), Some(Plan { next_at: None, ..before }));
 }
 
 /// The call is refused as for another agent's plan.
@@ -224,13 +247,13 @@ pub async fn a_heartbeat_fires_only_if_its_agent_has_something_to_look_at(b: Bac
     let w = world(b).await;
     let patch = json!({"heartbeat": {"every": "1h"}});
     w.b.registry.amend_agent(w.ada, None, Some(patch), at(0)).await.unwrap();
-    let fires = async |hour: i64| !w.b.store.fire_due(at(hour * HOUR), 10).await.unwrap().is_empty();
+    let fires = async |hour: i64| !w.b.store.fire_due(at(hour * HOUR), 10).await.unwrap().wake.is_empty();
     assert!(!fires(1).await, "she has never lived");
     let patch = json!({"heartbeat": {"every": "1h"}});
     w.b.registry.amend_agent(w.bob, None, Some(patch), at(HOUR)).await.unwrap();
     let note = MemoryChange::set("look", "at the mail");
     w.b.registry.change_memory(w.bob, note, at(HOUR)).await.unwrap();
-    let woken = w.b.store.fire_due(at(2 * HOUR), 10).await.unwrap();
+    let woken = w.b.store.fire_due(at(2 * HOUR), 10).await.unwrap().wake;
     assert_eq!(woken.iter().map(|wakeup| wakeup.agent).collect::<Vec<_>>(), [w.bob], "he was given a note");
     w.post(w.family, "hello").await;
     assert!(!fires(3).await, "she is awake for what waits");

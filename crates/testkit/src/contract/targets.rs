@@ -16,7 +16,7 @@ fn target(name: &str, of: NewsOf, on: &[NewsKind]) -> StoredTarget {
     StoredTarget {
         name: name.into(),
         url: "https://example.com/in?key=1".into(),
-        secret: "s".into(),
+        secrets: vec!["s".into()],
         allow: vec!["127.0.0.1:80".into()],
         on: on.to_vec(),
         of,
@@ -32,6 +32,14 @@ fn of_space(name: &str, space: SpaceId) -> StoredTarget {
 async fn due(w: &World, ms: i64) -> Vec<(String, TargetDelivery)> {
     let due = w.b.target_book.deliveries_due(at(ms), 10).await.unwrap();
     due.into_iter().map(|(target, delivery)| (target.name, delivery)).collect()
+}
+
+/// An attempt at that target as it is now fails.
+async fn fail(w: &World, name: &str, id: &str, then: AfterFailure) {
+    let all = w.b.target_book.targets().await.unwrap();
+    let target = all.into_iter().map(|state| state.target).find(|target| target.name == name).unwrap();
+    let failed = w.b.target_book.delivery_failed(target, id.into(), "down".into(), then);
+    assert!(failed.await.unwrap());
 }
 
 /// Everything that is due at the end of time, delivered one after the other: what each body says.
@@ -134,7 +142,7 @@ pub async fn deliveries_keep_their_order_and_hold_back_no_other_target(b: Backen
     assert_eq!(first.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     let (id, body) = (first[0].1.id.clone(), first[0].1.body.clone());
     let book = &w.b.target_book;
-    book.delivery_failed(id.clone(), "down".into(), AfterFailure::Retry(at(1_000))).await.unwrap();
+    fail(&w, "a", &id, AfterFailure::Retry(at(1_000))).await;
     let now = due(&w, 20).await;
     assert_eq!(now.iter().map(|(name, d)| (name.as_str(), text(d))).collect::<Vec<_>>(), [("b", "1".into())]);
     book.delivery_arrived(now[0].1.id.clone()).await.unwrap();
@@ -165,7 +173,7 @@ pub async fn it_is_known_when_the_next_delivery_is_due_and_that_there_may_be_one
             "b" => AfterFailure::Retry(at(1_000)),
             _ => AfterFailure::Off,
         };
-        book.delivery_failed(delivery.id, "down".into(), then).await.unwrap();
+        fail(&w, &name, &delivery.id, then).await;
     }
     assert_eq!(book.next_delivery_at(at(20)).await.unwrap(), Some(at(1_000)));
     assert_eq!(book.next_delivery_at(at(1_000)).await.unwrap(), Some(at(2_000)));
@@ -180,7 +188,7 @@ pub async fn a_dead_delivery_is_listed_and_retried_in_its_place(b: Backend) {
     w.post(w.family, "2").await;
     let book = &w.b.target_book;
     let first = due(&w, 20).await.remove(0).1;
-    book.delivery_failed(first.id.clone(), "it answered 500".into(), AfterFailure::Dead).await.unwrap();
+    fail(&w, "a", &first.id, AfterFailure::Dead).await;
     book.delivery_arrived(first.id.clone()).await.unwrap();
     let second = due(&w, 20).await.remove(0).1;
     assert_ne!(second.id, first.id);
@@ -203,14 +211,35 @@ pub async fn a_target_that_is_off_keeps_what_waits_until_it_is_on_again(b: Backe
     w.b.target_book.put_target(of_space("a", w.family)).await.unwrap();
     w.post(w.family, "1").await;
     let first = due(&w, 20).await.remove(0).1;
-    w.b.target_book.delivery_failed(first.id.clone(), "gone".into(), AfterFailure::Off).await.unwrap();
+    fail(&w, "a", &first.id, AfterFailure::Off).await;
     w.post(w.family, "2").await;
     assert_eq!(due(&w, 60_000).await, []);
     let state = w.b.target_book.targets().await.unwrap().remove(0);
-    assert_eq!((state.target.off.as_deref(), state.waiting), (Some("gone"), 1));
+    assert_eq!((state.target.off.as_deref(), state.waiting), (Some("down"), 1));
     w.b.target_book.put_target(of_space("a", w.family)).await.unwrap();
     assert_eq!(due(&w, 20).await[0].1.id, first.id);
     assert_eq!(w.b.target_book.targets().await.unwrap()[0].target.off, None);
+}
+
+/// What an attempt at an address says that the target no longer has changes nothing.
+pub async fn a_late_answer_of_the_old_address_neither_stops_nor_delays_the_new_one(b: Backend) {
+    let w = world(b).await;
+    let book = &w.b.target_book;
+    let old = of_space("a", w.family);
+    book.put_target(old.clone()).await.unwrap();
+    w.post(w.family, "1").await;
+    let first = due(&w, 20).await.remove(0).1;
+    fail(&w, "a", &first.id, AfterFailure::Retry(at(9_000))).await;
+    let new = StoredTarget { url: "https://example.com/new".into(), ..old.clone() };
+    for now in [new, StoredTarget { at: at(6), ..old.clone() }] {
+        book.put_target(now.clone()).await.unwrap();
+        for then in [AfterFailure::Off, AfterFailure::Dead, AfterFailure::Retry(at(60_000))] {
+            assert!(!book.delivery_failed(old.clone(), first.id.clone(), "gone".into(), then).await.unwrap());
+        }
+        let due = book.deliveries_due(at(20), 10).await.unwrap();
+        assert_eq!((&due[0].0, &due[0].1.id, due[0].1.attempts), (&now, &first.id, 0));
+        assert_eq!(book.targets().await.unwrap()[0].why, None);
+    }
 }
 
 /// A target for which too many deliveries wait is switched off, with the reason.

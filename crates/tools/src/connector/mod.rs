@@ -17,7 +17,7 @@ mod resolver;
 mod response;
 mod roots;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -122,17 +122,29 @@ impl Connector {
         response::accept(response, limits, deadline)
     }
 
+    /// Refuses a request to the API of this server, as far as its URL alone shows it.
+    pub(crate) fn check_own(&self, request: &Outgoing) -> Result<(), ConnectError> {
+        let name = host(&request.url);
+        let port = request.url.port_or_known_default().unwrap_or_default();
+        let is_loopback = name.trim_end_matches('.').eq_ignore_ascii_case("localhost");
+        let address = literal(name).or(is_loopback.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let is_own = |own: &OwnAddress| own.is_called(name) || address.is_some_and(|at| own.is_at(at, port));
+        if self.api_of(request).is_some_and(is_own) { Err(own_api(request)) } else { Ok(()) }
+    }
+
+    /// The own server, if the request may be one to its API.
+    fn api_of(&self, request: &Outgoing) -> Option<&OwnAddress> {
+        self.own.as_ref().filter(|_| OwnAddress::is_api(&request.url))
+    }
+
     /// The addresses of the request's host, all of which are allowed.
     async fn find(&self, request: &Outgoing) -> Result<Pinned, ConnectError> {
         let name = host(&request.url);
         let port = request.url.port_or_known_default().unwrap_or_default();
-        let own = self.own.as_ref().filter(|_| OwnAddress::is_api(&request.url));
-        if own.is_some_and(|own| own.is_called(name)) {
-            return Err(own_api(&request.url));
-        }
+        self.check_own(request)?;
         let check = |address: IpAddr| {
-            if own.is_some_and(|own| own.is_at(address, port)) {
-                return Err(own_api(&request.url));
+            if self.api_of(request).is_some_and(|own| own.is_at(address, port)) {
+                return Err(own_api(request));
             }
             request.allow.check(name, port, address).map_err(|kind| {
                 let place = if is_address(name) { String::new() } else { format!(" at {address}") };
@@ -193,11 +205,11 @@ impl std::fmt::Debug for Connector {
     }
 }
 
-fn own_api(url: &Url) -> ConnectError {
+fn own_api(request: &Outgoing) -> ConnectError {
+    let (host, instead) = (host(&request.url), request.instead);
     ConnectError::Refused(format!(
-        "`{}` is the API of the server of this agent, which agents do not ask, so nothing was sent\n\
-         hint: if a person has to answer, wait for the answer; it comes by itself",
-        host(url)
+        "`{host}` is the API of the server itself, which neither its agents nor its targets reach, so nothing was sent\n\
+         hint: {instead}"
     ))
 }
 

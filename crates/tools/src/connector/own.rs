@@ -1,5 +1,6 @@
 //! Where the server itself answers. What an agent asks for does not go to its API: by a link, or with a key that it has learned, an
-//! agent could answer as if it were a person. Pure; must not know who asks.
+//! agent could answer as if it were a person. What targets are told does not go there either: a link would reach an agent, and
+//! an event could cause itself again. Pure; must not know who asks.
 
 use std::net::{IpAddr, SocketAddr};
 

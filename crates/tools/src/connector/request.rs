@@ -29,6 +29,9 @@ const RESERVED: &[&str] = &[
 const ALLOWING: &str =
     "if agents may reach it, an operator can list it under `allow` of an HTTP tool or an MCP server";
 
+/// What an agent does instead of asking the API of its server.
+const INSTEAD: &str = "if a person has to answer, wait for the answer; it comes by itself";
+
 /// How long each phase of an exchange may take, and how much may come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrafficLimits {
@@ -75,6 +78,8 @@ pub struct Outgoing {
     pub(super) is_open: bool,
     /// How an operator allows a target inside.
     pub(super) allowing: &'static str,
+    /// What to do instead of sending to the API of the server itself.
+    pub(super) instead: &'static str,
 }
 
 impl Outgoing {
@@ -93,7 +98,17 @@ impl Outgoing {
         check_url(&url)?;
         url.set_fragment(None);
         let (headers, allow, limits) = (HeaderMap::new(), AllowList::default(), TrafficLimits::default());
-        Ok(Self { method, url, headers, body: None, allow, limits, is_open: false, allowing: ALLOWING })
+        Ok(Self {
+            method,
+            url,
+            headers,
+            body: None,
+            allow,
+            limits,
+            is_open: false,
+            allowing: ALLOWING,
+            instead: INSTEAD,
+        })
     }
 
     /// Adds a header. A header that belongs to the connection (`host`, `content-length`, …) is refused.
@@ -128,6 +143,12 @@ impl Outgoing {
         self
     }
 
+    /// Says what to do instead of sending to the API of the server itself, in place of what holds for tools.
+    pub fn instead(mut self, what: &'static str) -> Self {
+        self.instead = what;
+        self
+    }
+
     /// Sets the limits.
     pub fn limits(mut self, limits: TrafficLimits) -> Self {
         self.limits = limits;
@@ -148,7 +169,7 @@ impl Outgoing {
         for name in ["authorization", "cookie", "proxy-authorization"] {
             next.headers.remove(name);
         }
-        (next.is_open, next.allowing) = (self.is_open, self.allowing);
+        (next.is_open, next.allowing, next.instead) = (self.is_open, self.allowing, self.instead);
         Ok(next.allow(self.allow.clone()).limits(self.limits))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::id::SpaceId;
 use agent::port::{Courier as _, NewsKind, NewsOf, SendFailure, StoredTarget, TargetDelivery};
 use jiff::Timestamp;
-use tools::connector::Connector;
+use tools::connector::{Connector, OwnAddress};
 use tools::courier::SignedCourier;
 use tools::secret::SecretValue;
 use uuid::Uuid;
@@ -15,18 +15,24 @@ use crate::loopback::Loopback;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
+const NEXT: &str = "whsec_bmV4dC1uZXh0LW5leHQtbmV4dA==";
+
+/// Of the server whose courier it is. Nothing listens there.
+const OWN_PORT: u16 = 9;
+
 fn courier() -> SignedCourier {
-    let secrets = [("right", SECRET), ("wrong", "canary")];
+    let secrets = [("right", SECRET), ("next", NEXT), ("wrong", "canary")];
     let secrets: BTreeMap<String, SecretValue> =
         secrets.into_iter().map(|(name, value)| (name.to_owned(), SecretValue::new(value))).collect();
-    SignedCourier::new(Arc::new(Connector::default()), Arc::new(secrets))
+    let own = OwnAddress::new(&["viv.example".to_owned()], ([127, 0, 0, 1], OWN_PORT).into());
+    SignedCourier::new(Arc::new(Connector::default().sparing(own)), Arc::new(secrets))
 }
 
 fn target(url: String, secret: &str, allow: &[String]) -> StoredTarget {
     StoredTarget {
         name: "t".into(),
         url,
-        secret: secret.into(),
+        secrets: secret.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         allow: allow.to_vec(),
         on: vec![NewsKind::Message],
         of: NewsOf::Space(SpaceId(Uuid::nil())),
@@ -75,6 +81,22 @@ async fn a_target_gets_the_bytes_signed_as_standard_webhooks_does() {
 }
 
 #[tokio::test]
+async fn each_secret_that_can_sign_signs_so_that_either_side_can_change_first() {
+    let signatures = async |secrets: &str| {
+        let server = Loopback::says("HTTP/1.1 204 No Content\r\n\r\n").await;
+        let target = target(format!("http://{}/", server.address), secrets, &[server.address.to_string()]);
+        assert_eq!(send(&target).await, Ok(()), "{secrets}");
+        let request = server.requests().remove(0);
+        let found = request.lines().find_map(|line| line.strip_prefix("webhook-signature: "));
+        found.unwrap().split(' ').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (old, new) = (signatures("right").await, signatures("next").await);
+    assert!(old.len() == 1 && old != new);
+    assert_eq!(signatures("right,next").await, [old.clone(), new].concat());
+    assert_eq!(signatures("none,right,wrong").await, old);
+}
+
+#[tokio::test]
 async fn only_the_status_of_an_answer_counts_and_no_redirect_is_followed() {
     assert_eq!(answered("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno").await, Ok(()));
     assert_eq!(answered("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n").await, Err(SendFailure::Gone));
@@ -120,6 +142,18 @@ async fn nothing_is_sent_inside_that_is_not_allowed_or_without_a_secret() {
 }
 
 #[tokio::test]
+async fn nothing_is_sent_to_the_api_of_the_own_server() {
+    for place in ["viv.example", "localhost:9", "localhost.:9", "127.0.0.1:9", "[::ffff:127.0.0.1]:9"] {
+        let url = format!("http://{place}/v1/hooks/ci");
+        let Err(SendFailure::Failed(why)) = send(&target(url, "right", &["127.0.0.0/8".to_owned()])).await
+        else {
+            panic!("{place}")
+        };
+        assert!(why.contains("the API of the server itself"), "{place}: {why}");
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_target_is_found_before_anything_is_sent() {
     let check = |url: &str, secret: &str, allow: &[&str]| {
         let allow: Vec<String> = allow.iter().map(|entry| (*entry).to_owned()).collect();
@@ -128,9 +162,15 @@ async fn a_wrong_target_is_found_before_anything_is_sent() {
     assert_eq!(check("https://example.com/in", "right", &["10.0.0.0/8"]), Ok(()));
     for (url, secret, allow, words) in [
         ("ftp://example.com", "right", &[][..], "`http` or `https`"),
-        ("https://me:pw@example.com", "right", &[], "user name"),
+        ("https://me:pw@example.com", "right", &[], "the signature proves who sends"),
+        ("https://example.com/in#part", "right", &[], "without `#`"),
+        ("https://viv.example/v1/hooks/ci", "right", &[], "the API of the server itself"),
+        ("http://localhost:9/v1/hooks/ci", "right", &["127.0.0.1"], "the API of the server itself"),
+        ("http://127.1:9/v1/hooks/ci", "right", &["127.0.0.1"], "a target is another server"),
         ("", "right", &[], "`url`"),
-        ("https://example.com", "a b", &[], "`secret`"),
+        ("https://example.com", "a b", &[], "`secrets`"),
+        ("https://example.com", "", &[], "wanted 1 to 4 names of secrets, got 0"),
+        ("https://example.com", "a,b,c,d,e", &[], "wanted 1 to 4 names of secrets, got 5"),
         ("https://example.com", "right", &["a b"], "`allow`"),
     ] {
         let why = check(url, secret, allow).unwrap_err();

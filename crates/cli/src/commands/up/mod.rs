@@ -68,7 +68,8 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         tracing::warn!("{}", announce::damaged_log(lost_frames));
     }
     report::watch_index(&store);
-    let (hooks, courier) = (assemble::hooks(&settings, clock.clone()), assemble::courier(&settings)?);
+    let courier = assemble::courier(&settings, address)?;
+    let hooks = assemble::hooks(&settings, clock.clone());
     let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models), kit);
     let (links, public_host) = assemble::links(&settings)?.unzip();
     let ports = Ports { bounds: settings.bounds(), hooks, courier, links, ..ports };

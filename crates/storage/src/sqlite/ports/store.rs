@@ -9,7 +9,7 @@ pub(crate) mod wake;
 use agent::changes::{Changes, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
 use agent::life::{Activation, Lease};
-use agent::port::{Accept, Accepted, BoxFuture, Due, NextDue, RequestKey, Store, StoreError, Wakeup};
+use agent::port::{Accept, Accepted, BoxFuture, Due, DueFired, NextDue, RequestKey, Store, StoreError};
 use jiff::Timestamp;
 use rusqlite::Connection;
 
@@ -109,7 +109,7 @@ impl Store for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         let done = self.for_several(Access::Write, move |db, session| {
             if let Some(back) = session.lead.set_back(&*session.clock) {
                 waits::shift(db, back)?;

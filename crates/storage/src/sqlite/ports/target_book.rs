@@ -20,7 +20,7 @@ use crate::sqlite::tables::rows::{
 };
 
 /// The columns of [`target_at`]; `t` is the target and `o` its first delivery that waits.
-const TARGET: &str = "t.name, t.url, t.secret, t.allow, t.kinds, s.uuid, e.uuid, t.off, t.at";
+const TARGET: &str = "t.name, t.url, t.secrets, t.allow, t.kinds, s.uuid, e.uuid, t.off, t.at";
 const FIRST: &str = "FROM target t LEFT JOIN space s ON s.id = t.space LEFT JOIN entity e ON e.id = t.agent \
     LEFT JOIN outgoing o ON o.n = (SELECT min(n) FROM outgoing WHERE target = t.id AND dead = 0)";
 /// The columns of [`delivery_at`].
@@ -36,7 +36,7 @@ fn target_at(row: &Row<'_>) -> Outcome<StoredTarget> {
     Ok(StoredTarget {
         name: row.get(0)?,
         url: row.get(1)?,
-        secret: row.get(2)?,
+        secrets: from_json(&row.get::<_, String>(2)?, "the secrets of a target")?,
         allow: from_json(&row.get::<_, String>(3)?, "what a target may reach")?,
         on: NewsKind::ALL.into_iter().filter(|kind| kinds & bit(*kind) != 0).collect(),
         of,
@@ -77,14 +77,14 @@ fn put(db: &Connection, target: &StoredTarget) -> Outcome<()> {
         NewsOf::Agent(id) => (None, Some(agent_row(db, id.0)?.ok_or_else(|| gone("agent", id.to_string()))?)),
     };
     let kinds: i64 = target.on.iter().map(|kind| bit(*kind)).sum();
-    let sql = "INSERT INTO target (name, url, secret, allow, kinds, space, agent, off, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) \
-               ON CONFLICT (name) DO UPDATE SET url = excluded.url, secret = excluded.secret, allow = excluded.allow, \
+    let sql = "INSERT INTO target (name, url, secrets, allow, kinds, space, agent, off, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               ON CONFLICT (name) DO UPDATE SET url = excluded.url, secrets = excluded.secrets, allow = excluded.allow, \
                kinds = excluded.kinds, space = excluded.space, agent = excluded.agent, off = excluded.off, at = excluded.at";
-    let allow = to_json(&target.allow)?;
-    let StoredTarget { name, url, secret, off, at, .. } = target;
-    run(db, sql, params![name, url, secret, allow, kinds, space, agent, off, ms(*at)])?;
-    // Only the first one that waits was ever tried.
-    let sql = "UPDATE outgoing SET next_at = 0 WHERE n = (SELECT min(n) FROM outgoing WHERE dead = 0 \
+    let (secrets, allow) = (to_json(&target.secrets)?, to_json(&target.allow)?);
+    let StoredTarget { name, url, off, at, .. } = target;
+    run(db, sql, params![name, url, secrets, allow, kinds, space, agent, off, ms(*at)])?;
+    // Only the first one that waits was ever tried, perhaps at another address.
+    let sql = "UPDATE outgoing SET next_at = 0, attempts = 0, why = NULL WHERE n = (SELECT min(n) FROM outgoing WHERE dead = 0 \
                AND target = (SELECT id FROM target WHERE name = ?))";
     run(db, sql, [name]).map(drop)
 }
@@ -101,27 +101,32 @@ fn due(db: &Connection, now: Timestamp, limit: usize) -> Outcome<Vec<(StoredTarg
     all(db, &sql, params![ms(now), int(limit as u64)], |row| Ok((target_at(row)?, delivery_at(row, 9)?)))
 }
 
-fn failed(db: &Connection, id: &str, why: &str, then: &AfterFailure) -> Outcome<()> {
+fn failed(db: &Connection, tried: &StoredTarget, id: &str, why: &str, then: &AfterFailure) -> Outcome<bool> {
     let sql = "UPDATE outgoing SET attempts = attempts + 1, why = ?, next_at = coalesce(?, next_at), dead = ? \
-               WHERE id = ? AND dead = 0 RETURNING target";
+               WHERE id = ? AND dead = 0 AND target = (SELECT id FROM target WHERE name = ? AND url = ? AND at = ?) \
+               RETURNING target";
     let (next, dead) = match then {
         AfterFailure::Retry(at) => (Some(ms(*at)), false),
         AfterFailure::Dead => (None, true),
         AfterFailure::Off => (None, false),
     };
-    let target: Option<i64> = first(db, sql, params![why, next, dead, id], |row| Ok(row.get(0)?))?;
-    let Some(target) = target else { return Ok(()) };
+    let target: Option<i64> =
+        first(db, sql, params![why, next, dead, id, tried.name, tried.url, ms(tried.at)], |row| {
+            Ok(row.get(0)?)
+        })?;
+    let Some(target) = target else { return Ok(false) };
     match then {
-        AfterFailure::Retry(_) => Ok(()),
+        AfterFailure::Retry(_) => {}
         AfterFailure::Off => {
-            run(db, "UPDATE target SET off = ? WHERE id = ?", params![why, target]).map(drop)
+            run(db, "UPDATE target SET off = ? WHERE id = ?", params![why, target])?;
         }
         AfterFailure::Dead => {
             let sql = "DELETE FROM outgoing WHERE target = ?1 AND dead = 1 AND n <= (SELECT n FROM outgoing \
                        WHERE target = ?1 AND dead = 1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
-            run(db, sql, params![target, int(limits::TARGET_DEAD_MAX as u64)]).map(drop)
+            run(db, sql, params![target, int(limits::TARGET_DEAD_MAX as u64)])?;
         }
     }
+    Ok(true)
 }
 
 fn retry(db: &Connection, name: &str, id: Option<&str>, now: Timestamp) -> Outcome<u64> {
@@ -175,11 +180,12 @@ impl TargetBook for Sqlite {
 
     fn delivery_failed(
         &self,
+        tried: StoredTarget,
         id: String,
         why: String,
         then: AfterFailure,
-    ) -> BoxFuture<'_, Result<(), StoreError>> {
-        let done = self.write(move |db, _| failed(db, &id, &why, &then));
+    ) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let done = self.write(move |db, _| failed(db, &tried, &id, &why, &then));
         Box::pin(async move { Ok(done.await?) })
     }
 

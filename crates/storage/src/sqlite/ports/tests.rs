@@ -118,7 +118,7 @@ const OPERATIONS: [(&str, Operation); 13] = [
         })
     }),
     ("next due", |s| Box::pin(async { assert_eq!(s.next_due(at(0)).await.unwrap().first(), Some(at(10))) })),
-    ("fire due", |s| Box::pin(async { drop(s.fire_due(at(100), 256).await.unwrap()) })),
+    ("fire due", |s| Box::pin(async { drop(s.fire_due(at(100), 256).await.unwrap().wake) })),
     ("wake", |s| Box::pin(async { assert!(s.wake(agent(17), at(100), None).await.unwrap().is_some()) })),
     ("a credential", |s| Box::pin(async { drop(s.credential("hash".into()).await.unwrap()) })),
     ("a page of agents", |s| {

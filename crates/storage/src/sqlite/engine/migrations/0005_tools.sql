@@ -52,7 +52,7 @@ CREATE TABLE target (
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
   url TEXT NOT NULL,
-  secret TEXT NOT NULL,                -- the name of the secret that signs
+  secrets TEXT NOT NULL,               -- names of the secrets, each of which signs: JSON
   allow TEXT NOT NULL,                 -- addresses inside that it may have: JSON
   kinds INTEGER NOT NULL,              -- what it is told: 1 message, 2 cycle.ended, 4 alert, 8 approval.wanted
   space INTEGER,                       -- of this space,

@@ -151,7 +151,9 @@ pub(super) fn change_plan(db: &Connection, agent: AgentId, change: &PlanChange) 
     let sql = "SELECT a.standing, l.commit_n FROM agent a JOIN life l ON l.agent = a.id WHERE a.id = ?";
     let found = first(db, sql, [row], |row| Ok((standing_at(row, 0)?, u64_at(row, 1)?)));
     let (standing, n) = found.map_err(name_agent(agent))?.ok_or_else(|| damaged("it has no life"))?;
-    registry::change_plan(agent, standing, change, &plans::plans(db, row)?)?;
+    for replaced in registry::change_plan(agent, standing, change, &plans::plans(db, row)?)? {
+        plans::change_plan(db, row, n, &PlanChange::Delete(replaced))?;
+    }
     plans::change_plan(db, row, n, change)?;
     touch(db, row)?;
     match change {

@@ -5,7 +5,7 @@ use agent::event::{Cause, Event, EventData, EventState};
 use agent::id::{AgentId, RootId};
 use agent::limits;
 use agent::plan::{self, Fired, Firing, Plan, PlanSource};
-use agent::port::{Due, NextDue, Wakeup};
+use agent::port::{Due, DueFired, LatePlan, NextDue, Wakeup};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
@@ -56,12 +56,7 @@ pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<NextDue> {
 
 /// Turns due plans into events of their agents, and releases held events whose time has come. If there is more
 /// than one command may do, the rest is due at once.
-pub(super) fn fire_due(
-    db: &Connection,
-    session: &Session,
-    now: Timestamp,
-    limit: u32,
-) -> Outcome<Vec<Wakeup>> {
+pub(super) fn fire_due(db: &Connection, session: &Session, now: Timestamp, limit: u32) -> Outcome<DueFired> {
     let most = limit.min(limits::PLANS_FIRED_MAX);
     let sql = format!("SELECT p.agent, e.uuid, l.commit_n, p.root, p.hop, p.fired, {PLAN} {PLANS}");
     let mut plans = all(db, &sql, params![ms(now), most + 1], |row| {
@@ -72,9 +67,10 @@ pub(super) fn fire_due(
     left.map_or(Ok(()), |due_plan| due_plan.postpone(db, ms(now) + 1))?;
     // Postponed plans come first: later ones would fill their inboxes.
     plans.sort_by_key(|due_plan| due_plan.plan.next_at);
-    let mut wake = Vec::new();
+    let DueFired { mut wake, mut late } = DueFired::default();
     for due_plan in &plans {
-        wake.extend(due_plan.fire(db, session, now).map_err(damaged_agent(due_plan.agent))?);
+        let fired = due_plan.fire(db, session, now, &mut late);
+        wake.extend(fired.map_err(damaged_agent(due_plan.agent))?);
     }
     if !wake.is_empty() {
         failpoint::hit!("firing.before");
@@ -91,7 +87,7 @@ pub(super) fn fire_due(
             wake.push(Wakeup { agent, at: time(at)?, urgent: false });
         }
     }
-    Ok(wake)
+    Ok(DueFired { wake, late })
 }
 
 /// A plan that is due.
@@ -113,14 +109,28 @@ impl DuePlan {
         Ok(Self { row: row.get(0)?, agent, n: u64_at(row, 2)?, plan, cause, fired: row.get(5)? })
     }
 
-    fn fire(&self, db: &Connection, session: &Session, now: Timestamp) -> Outcome<Option<Wakeup>> {
-        let Some(Fired { event, plan: after }) = plan::fire(&self.plan, &self.cause, now) else {
+    fn fire(
+        &self,
+        db: &Connection,
+        session: &Session,
+        now: Timestamp,
+        late: &mut Vec<LatePlan>,
+    ) -> Outcome<Option<Wakeup>> {
+        let Some(Fired { event, plan: after, late: dropped }) = plan::fire(&self.plan, &self.cause, now)
+        else {
             // It is not due yet.
             return self.postpone(db, self.plan.next_at.map_or(i64::MAX, ms)).map(|()| None);
         };
         let nothing_new = self.plan.source == PlanSource::Heartbeat && !has_news(db, self.row)?;
+        let dropped = dropped.map(|slot| LatePlan {
+            agent: self.agent,
+            plan: self.plan.id,
+            name: self.plan.name.clone(),
+            slot,
+        });
         let Some(event) = event.filter(|_| !nothing_new) else {
             self.put(db, &after, self.fired, now)?;
+            late.extend(dropped);
             return Ok(None);
         };
         let mut head = Head::read(db, self.row)?;
@@ -146,6 +156,7 @@ impl DuePlan {
             }
         }
         self.put(db, &after, fired, now)?;
+        late.extend(dropped);
         Ok(wake)
     }
 
@@ -274,7 +285,7 @@ mod tests {
         /// Advances the clock and fires what is due.
         async fn after(&self, time: Duration) -> Vec<Wakeup> {
             self.clock.advance(time);
-            self.store.fire_due(self.clock.now(), 256).await.unwrap()
+            self.store.fire_due(self.clock.now(), 256).await.unwrap().wake
         }
 
         async fn sql(&self, sql: &'static str) {
@@ -386,7 +397,7 @@ mod tests {
         world.clock.advance(MINUTE);
         loop {
             let now = world.clock.now();
-            sizes.push(world.store.fire_due(now, 256).await.unwrap().len());
+            sizes.push(world.store.fire_due(now, 256).await.unwrap().wake.len());
             match world.store.next_due(now).await.unwrap().first() {
                 Some(at) if at.as_millisecond() == now.as_millisecond() + 1 => {
                     world.clock.advance(Duration::from_millis(1))
@@ -430,7 +441,7 @@ mod tests {
         world.clock.advance(MINUTE);
         let mut woken = 0;
         for _ in 0..500 {
-            let found = world.store.fire_due(world.clock.now(), 256).await.unwrap().len();
+            let found = world.store.fire_due(world.clock.now(), 256).await.unwrap().wake.len();
             assert!(found <= limits::PLANS_FIRED_MAX as usize);
             woken += found;
             world.clock.advance(Duration::from_millis(1));
