@@ -39,6 +39,24 @@ pub struct ToolContext<'a> {
     pub pending: &'a Inward,
     /// Reads on the agent's behalf.
     pub lookup: &'a dyn Lookup,
+    /// What a tool that reaches outside asks right before it sends.
+    pub gate: &'a dyn CallGate,
+}
+
+/// The last look at a call before it reaches outside.
+pub trait CallGate: Send + Sync {
+    /// Whether the call may still begin. A tool that reaches outside asks after all that it waits for: its place, its rate,
+    /// its secrets, the start of its server. After an error, which is its result, it sends nothing.
+    fn may_begin(&self) -> BoxFuture<'_, Result<(), ToolError>>;
+}
+
+/// The gate of calls that no agent makes: it keeps none.
+pub struct NoGate;
+
+impl CallGate for NoGate {
+    fn may_begin(&self) -> BoxFuture<'_, Result<(), ToolError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// The result of a tool.

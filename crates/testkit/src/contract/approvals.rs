@@ -9,13 +9,15 @@ use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Idle};
 use agent::event::EventKind;
 use agent::id::{AgentId, CallId, ClaimId, EntityId};
 use agent::life::{IdleReason, Standing};
-use agent::port::{ApprovalFilter, Claimed, Lapsed, NewHuman, PersonAnswer, PersonAnswered, Wakeup};
+use agent::port::{
+    ApprovalFilter, Beginning, Claimed, Lapsed, NewHuman, PersonAnswer, PersonAnswered, Wakeup,
+};
 use agent::space::{MessageKind, NewMessage, tool_data, tool_text};
 use agent::tool::ToolLabels;
 use serde_json::json;
 
 use super::Backend;
-use super::world::{CycleDriver, World, at, everything, fresh, world};
+use super::world::{AHEAD, CycleDriver, World, at, everything, fresh, world};
 
 const HOUR: i64 = 3_600_000;
 
@@ -417,7 +419,9 @@ pub async fn a_persons_rule_is_for_the_space_that_was_asked_and_is_that_persons_
 pub async fn no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more(b: Backend) {
     let w = world(b).await;
     let (mut driver, id) = asked(&w, plain).await;
-    taken(answer(&w, &id, Answerer::Operator, always()).await);
+    let remember = Some(Remember { until: at(AHEAD), tainted: false });
+    let verdict = PersonVerdict::Approve { arguments: None, remember };
+    taken(answer(&w, &id, Answerer::Operator, verdict).await);
     let closing = driver.closing();
     driver.commit(&w, Changes { call_changes: vec![over(&id)], ..closing }).await;
     w.post(w.family, "again").await;
@@ -455,8 +459,11 @@ pub async fn no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more(b
     let settle = Changes { call_changes: vec![change], ..driver.changes(CommitKind::Settle) };
     driver.commit(&w, settle).await;
     assert_eq!(w.wake(w.ada).await.calls[0].by_rule, rows[0].by_rule);
+    let looked = async |id: &CallId| w.b.calls.may_begin(id.clone(), true).await.unwrap();
+    assert_eq!((looked(&first).await, looked(&second).await), (Beginning::Free, Beginning::Free));
     w.b.approvals.forget_rules(w.ada, "fetch".into(), None).await.unwrap();
     for id in [&first, &second] {
+        assert_eq!(looked(id).await, Beginning::RuleOver);
         let claimed = w.b.calls.claim(id.clone(), ClaimId(fresh()), true).await.unwrap();
         assert_eq!(claimed, Claimed::RuleOver);
     }
