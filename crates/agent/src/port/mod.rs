@@ -16,7 +16,7 @@ mod targets;
 mod tool;
 mod tool_book;
 
-pub use approvals::{ApprovalFilter, Approvals, AskedCall, Lapsed, PersonAnswer, PersonAnswered};
+pub use approvals::{ApprovalFilter, Approvals, AskedCall, Lapsed, PersonAnswer, PersonAnswered, RuleFilter};
 pub use bus::{Bus, Delivered, Listener, Published};
 pub use calls::{Beginning, CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, WorkerCall};
 pub use clock::{Clock, Ids};
@@ -47,6 +47,6 @@ pub use targets::{
 };
 pub use tool::{
     AgentTools, CallGate, DeclaredTool, Done, NoGate, OfferedTools, Tool, ToolContext, ToolError, ToolSpec,
-    Toolbox, Toolset,
+    Toolbox, Toolset, has_tool,
 };
 pub use tool_book::{StoredTool, ToolBook};

@@ -182,12 +182,20 @@ impl From<AgentTools> for Toolset {
     }
 }
 
-fn named(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Vec<Arc<dyn Tool>> {
-    let has = |name: &String| match wanted {
+/// Whether an agent with this config has the tool of that name.
+pub fn has_tool(toolbox: &dyn Toolbox, config: &AgentConfig, name: &str) -> bool {
+    is_wanted(toolbox, config.tools.as_deref(), name)
+}
+
+fn is_wanted(toolbox: &dyn Toolbox, wanted: Option<&[String]>, name: &str) -> bool {
+    match wanted {
         Some(wanted) => wanted.iter().any(|pattern| tool::is_named(pattern, name)),
         None => toolbox.is_prebuilt(name),
-    };
-    let names = toolbox.names().into_iter().filter(has);
+    }
+}
+
+fn named(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Vec<Arc<dyn Tool>> {
+    let names = toolbox.names().into_iter().filter(|name| is_wanted(toolbox, wanted, name));
     let mut tools: Vec<Arc<dyn Tool>> = names.filter_map(|name| toolbox.tool(&name)).collect();
     let listed = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
     // Outcomes of inward tools and of people are bounded.

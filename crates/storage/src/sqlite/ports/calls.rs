@@ -23,7 +23,7 @@ use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::life::Life;
 use crate::sqlite::tables::rows::{first, time, u32_at, uuid_at};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{approvals, show, urgent, waits};
+use crate::sqlite::tables::{approval_rules, show, urgent, waits};
 
 impl Calls for Sqlite {
     fn detached(
@@ -152,7 +152,7 @@ fn is_ruled_out(db: &Connection, session: &Session, call: &CallId) -> Outcome<bo
     let found = first(db, &sql, [&call.0], |row| Ok((calls::call_at(row, 0)?, row.get::<_, i64>(15)?)))?;
     let Some((row, agent)) = found else { return Ok(false) };
     let now = session.now();
-    Ok(!row.is_ruled_in(&approvals::rules(db, Some(agent), now)?, now))
+    Ok(!row.is_ruled_in(&approval_rules::in_force(db, agent, now)?, now))
 }
 
 pub(super) fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
