@@ -127,7 +127,7 @@ pub struct Approval {
     /// The only people who may answer, apart from operators; none: all people of the space.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub people: Vec<EntityId>,
-    /// Handles of the only people who may answer, in whatever space, apart from operators; none: as `people` says.
+    /// The `approvers` of the agent's config when it was asked, as the card shows them. Those of the answer's time decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
     /// When it was asked.
@@ -155,6 +155,12 @@ pub struct Approval {
     /// The agent's arguments, if that person changed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_arguments: Option<String>,
+}
+
+/// Whether `approvers` of a config name the person of that handle.
+pub fn has_approver(approvers: &[String], handle: &str) -> bool {
+    let named = |one: &String| one.trim().trim_start_matches('@').eq_ignore_ascii_case(handle);
+    approvers.iter().any(named)
 }
 
 /// How long something is waited for, in milliseconds.
@@ -198,12 +204,6 @@ impl Approval {
     /// Whether nobody has answered yet.
     pub fn is_wanted(&self) -> bool {
         self.state == ApprovalState::Wanted
-    }
-
-    /// Whether the agent's config names the person of that handle as one who may answer.
-    pub fn has_approver(&self, handle: &str) -> bool {
-        let named = |one: &String| one.trim().trim_start_matches('@').eq_ignore_ascii_case(handle);
-        self.approvers.iter().any(named)
     }
 
     /// Whether the cycle does not wait for it any longer. If the clock was set back behind the question, nobody knows how long
@@ -276,7 +276,7 @@ pub struct ApprovalRule {
     pub tool: String,
     /// The version of the tool for which it was given: of another one nobody has approved anything.
     pub version: String,
-    /// The space whose calls it is for, if a person of that space gave it; an operator's is for all.
+    /// The space whose calls it is for, if a person gave it: `None` are calls without a space. An operator's is for all.
     pub space: Option<SpaceId>,
     /// Until when.
     pub until: Timestamp,
@@ -294,7 +294,7 @@ impl ApprovalRule {
     /// Whether a call of that tool needs no approval.
     pub fn covers(&self, tool: &str, version: &str, call: &ByRule, now: Timestamp) -> bool {
         let same = self.tool == tool && self.version == version;
-        let here = self.space.is_none() || self.space == call.space;
+        let here = self.space == call.space || self.person.is_none() && self.space.is_none();
         same && here && now < self.until && (self.tainted || !call.tainted)
     }
 }
@@ -349,6 +349,9 @@ pub enum AnswerRefused {
     /// It is too late.
     #[error("it is over: {0}")]
     Over(&'static str),
+    /// The agent's config does not name the tool any more.
+    #[error("the agent does not have the tool `{0}` any more")]
+    ToolGone(String),
     /// The call is not the one that was shown.
     #[error("the call is not the one that was shown: its tool or its arguments are others now")]
     Changed,
@@ -385,8 +388,11 @@ pub fn answered(
     let mut approval = row.approval.take().ok_or(AnswerRefused::NotAsked)?;
     over(&approval, by.at)?;
     if !may {
-        let all = approval.people.is_empty() && approval.approvers.is_empty();
-        let named = if all { "people of the space" } else { "the people it names" };
+        let named = match (approval.question, approval.people.is_empty()) {
+            (false, _) => "people whom the agent's config names now, or else people of the space,",
+            (true, true) => "people of the space",
+            (true, false) => "the people it names",
+        };
         return Err(AnswerRefused::NotYours(named));
     }
     if seen.is_some_and(|seen| seen != approval.hash) {

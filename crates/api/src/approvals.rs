@@ -50,7 +50,8 @@ pub struct ApprovalJson {
     /// The only people who may answer, apart from operators; empty: all people of the space.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub people: Vec<EntityId>,
-    /// Handles of the only people who may answer, by the agent's config, apart from operators; empty: as `people` says.
+    /// Handles of the only people who might answer, apart from operators, by the agent's config when it was asked; its config of
+    /// now decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
     /// When it was asked.
@@ -199,8 +200,11 @@ pub struct ApprovalRuleJson {
     pub tool: String,
     /// Version of the tool for which it was given. Of another one it approves nothing.
     pub version: String,
-    /// The space for whose calls it was given, by a person; `null`: for all, by an operator.
+    /// The space for whose calls a person gave it; `null`: for all by an operator, or by a person for those without a space.
     pub space: Option<SpaceId>,
+    /// Handle of that space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_name: Option<String>,
     /// Until when.
     pub until: Timestamp,
     /// Whether it also counts while the agent has read strangers' text.
@@ -213,8 +217,8 @@ pub struct ApprovalRuleJson {
 
 impl ApprovalRuleJson {
     /// The JSON of a rule.
-    pub fn of(rule: ApprovalRule, agent_name: String) -> Self {
+    pub fn of(rule: ApprovalRule, agent_name: String, space_name: Option<String>) -> Self {
         let ApprovalRule { agent, tool, version, space, until, tainted, by, person: _, at } = rule;
-        Self { agent, agent_name, tool, version, space, until, tainted, by, at }
+        Self { agent, agent_name, tool, version, space, space_name, until, tainted, by, at }
     }
 }

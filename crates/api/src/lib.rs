@@ -184,8 +184,8 @@ query! {
 }
 
 query! {
-    /// The rules to list.
-    RuleQuery {
+    /// The page of a list of rules.
+    paged RuleQuery {
         /// Return only rules of this agent, by id or handle.
         agent: String,
     }

@@ -293,8 +293,11 @@ impl AgentWatch {
             limit.as_secs()
         );
         let hint = match rest {
-            _ if agent.is_some_and(|agent| agent.standing == Standing::Suspended) => {
+            _ if agent.as_ref().is_some_and(|agent| agent.standing == Standing::Suspended) => {
                 format!("`viv agents resume {}` makes it run again", self.name)
+            }
+            _ if agent.is_some_and(|agent| agent.state == AgentState::Paused) => {
+                format!("`viv approvals list --agent {}` shows what it waits for", self.name)
             }
             Some(_) => {
                 format!("see `viv show agent {}`; `viv agents resume {0}` makes it retry at once", self.name)
@@ -315,7 +318,7 @@ pub fn why_it_is_idle(agent: &Agent) -> Option<String> {
 /// That the agent is idle, why, and until when; `last_update` is the reason in the last update.
 fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option<String> {
     if agent.state == AgentState::Paused {
-        return Some("it waits for a person: see `viv approvals list`".to_owned());
+        return Some("it waits for a person".to_owned());
     }
     let class = agent.reason.as_deref().filter(|_| agent.state == AgentState::Sleeping)?;
     if class == "suspended" {

@@ -6,7 +6,7 @@ use agent::call::{CallRow, CallState};
 use agent::config::AgentConfig;
 use agent::guard::GuardMode;
 use agent::limits;
-use agent::port::{AskedCall, PersonAnswer, PersonAnswered, StoreError};
+use agent::port::{AskedCall, PersonAnswer, PersonAnswered, StoreError, has_tool};
 use agent::quote;
 use jiff::{SignedDuration, Timestamp};
 
@@ -41,8 +41,8 @@ pub async fn answer(
     let AskedCall { agent, row } = asked;
     let agent = *agent;
     if let Some(wanted) = row.approval.as_deref().filter(|wanted| wanted.is_wanted()) {
-        // Only the guard's mind can have changed since the call was made.
-        let card = match wanted.tainted && matches!(answer.verdict, PersonVerdict::Approve { .. }) {
+        // The guard's mind can have changed since the call was made, and which tools the agent has.
+        let card = match !wanted.question && matches!(answer.verdict, PersonVerdict::Approve { .. }) {
             true => ports.reader.agent(agent).await?,
             false => None,
         };
@@ -90,6 +90,9 @@ fn check(
             let tool = ports.toolbox.tool(&row.tool);
             let same = tool.filter(|tool| tool.spec().version == row.tool_version);
             let tool = same.ok_or(AnswerRefused::Changed)?;
+            if config.is_some_and(|config| !has_tool(&*ports.toolbox, config, &row.tool)) {
+                return Err(AnswerRefused::ToolGone(row.tool.clone()).into());
+            }
             if wanted.tainted && config.is_some_and(|config| config.guard == GuardMode::Strict) {
                 let why = "the agent's guard is `strict` now, which refuses this call; refuse it, or change the guard";
                 return Err(AnswerError::Unfit(why.to_owned()));

@@ -23,6 +23,7 @@ mod draft_stream;
 mod failure;
 mod health;
 mod keeper;
+mod last_look;
 mod left_out;
 mod model_set;
 mod permits;

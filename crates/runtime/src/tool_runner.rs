@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::Ports;
+use crate::last_look::LastLook;
 use crate::trace;
 use crate::workers::WantedCall;
 
@@ -126,13 +127,11 @@ impl CallContext {
         if tool.spec().version != row.tool_version {
             return Err(ToolError::new(changed(row)));
         }
-        if !self.is_ruled_in(row).await? {
-            return Ok(Done { outcome: Outcome::rule_over(), inward: Inward::default() });
-        }
         let arguments = tool.check(&row.arguments).map_err(ToolError::new)?;
         if let Some(version) = tool.spec().worker.as_deref().filter(|_| row.runner == Runner::Worker) {
             return self.offered(row, version).await;
         }
+        let gate = LastLook::at(&self.ports, row, self.barrier);
         let context = ToolContext {
             agent: self.agent,
             cycle: self.cycle,
@@ -145,21 +144,10 @@ impl CallContext {
             facts: &self.facts,
             pending,
             lookup: &*self.ports.lookup as &dyn Lookup,
+            gate: &gate,
         };
-        tool.call(arguments, context).await
-    }
-
-    /// Whether the rule by which it needs no approval, if there is one, still holds.
-    async fn is_ruled_in(&self, row: &CallRow) -> Result<bool, ToolError> {
-        if row.by_rule.is_none() {
-            return Ok(true);
-        }
-        let now = self.ports.clock.now();
-        let rules = self.ports.approvals.rules(Some(self.agent), now).await;
-        let unread = |error| {
-            ToolError::new(format!("not run: the rule by which it needs no approval cannot be read: {error}"))
-        };
-        Ok(row.is_ruled_in(&rules.map_err(unread)?, now))
+        let done = tool.call(arguments, context).await;
+        gate.kept().map_or(done, |outcome| Ok(Done { outcome, inward: Inward::default() }))
     }
 
     async fn offered(&self, row: &CallRow, version: &str) -> Result<Done, ToolError> {

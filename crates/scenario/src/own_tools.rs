@@ -130,10 +130,13 @@ impl Tool for OwnTool {
     fn call<'a>(
         &'a self,
         _arguments: Value,
-        _context: ToolContext<'a>,
+        context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        let run = self.runs.fetch_add(1, Ordering::SeqCst);
-        let outcome = self.outcomes.get(run).or(self.outcomes.last()).cloned().unwrap_or_default();
-        Box::pin(std::future::ready(Ok(Done { outcome: Outcome::ok(outcome), inward: Inward::default() })))
+        Box::pin(async move {
+            context.gate.may_begin().await?;
+            let run = self.runs.fetch_add(1, Ordering::SeqCst);
+            let outcome = self.outcomes.get(run).or(self.outcomes.last()).cloned().unwrap_or_default();
+            Ok(Done { outcome: Outcome::ok(outcome), inward: Inward::default() })
+        })
     }
 }

@@ -100,6 +100,8 @@ async fn each_wrong_answer_is_told_what_was_wrong_and_nothing_is_lost() {
         (json!({"verdict": "approve", "answer": "yes"}), "bad_answer"),
         (json!({"answer": "yes"}), "bad_answer"),
         (json!({"verdict": "refuse", "arguments": {}}), "bad_answer"),
+        (json!({"verdict": "approve", "remember_tainted": true}), "bad_answer"),
+        (json!({"verdict": "refuse", "remember_tainted": false}), "bad_answer"),
         (json!({"verdict": "approve", "arguments": "no object"}), "bad_answer"),
         (json!({"verdict": "approve", "arguments": {"wrong": 1}}), "bad_answer"),
         (json!({"verdict": "approve", "arguments": {"note": "x".repeat(20_000)}}), "bad_answer"),
@@ -168,7 +170,7 @@ async fn a_person_lists_and_deletes_the_own_rules_which_are_for_the_space_that_w
     assert_eq!(list(&stranger).await, json!([]));
     let rules = list(&yours).await;
     assert_eq!((&rules[0]["space"], &rules[0]["by"]), (&json!(world.home), &json!("you")), "{rules}");
-    assert!(rules[0]["version"].is_string(), "{rules}");
+    assert!(rules[0]["version"].is_string() && rules[0]["space_name"] == "home", "{rules}");
     assert_eq!(list(ADMIN).await, rules);
     let path = "/v1/agents/muhammad/approval-rules/fire";
     assert_eq!(world.ask(Method::DELETE, path, &stranger, None).await.code(), "not_found");
@@ -177,16 +179,51 @@ async fn a_person_lists_and_deletes_the_own_rules_which_are_for_the_space_that_w
 }
 
 #[tokio::test]
-async fn only_approvers_answer_a_call_whose_agent_names_some_from_whatever_space() {
+async fn only_approvers_of_now_answer_a_call_whose_agent_names_some_from_whatever_space() {
     let world = World::new().await;
     world.post("/v1/entities", json!({"name": "boss"})).await;
     let boss = world.key(json!({"scope": "person", "entity": "boss"})).await.1;
-    let id = asked(&world, |asked| Approval { approvers: vec!["boss".into()], ..asked }).await;
-    let yes = json!({"verdict": "approve"});
-    let yours = world.your_key().await;
+    let id = asked(&world, |asked| Approval { approvers: vec!["you".into()], ..asked }).await;
+    let (yes, yours) = (json!({"verdict": "approve"}), world.your_key().await);
+    assert_eq!(answer(&world, &boss, &id, yes.clone()).await.code(), "not_found");
+    configure(&world, json!({"approvers": ["boss"]})).await;
     assert_eq!(answer(&world, &yours, &id, yes.clone()).await.code(), "not_yours");
     let list = world.ask(Method::GET, "/v1/approvals", &boss, None).await.json["items"].clone();
-    assert_eq!((&list[0]["call"], &list[0]["approvers"]), (&json!(id), &json!(["boss"])), "{list}");
+    assert_eq!((&list[0]["call"], &list[0]["approvers"]), (&json!(id), &json!(["you"])), "{list}");
+    assert_eq!(world.ask(Method::GET, &format!("/v1/approvals/{id}"), &boss, None).await.status, 200);
     let granted = answer(&world, &boss, &id, yes).await;
     assert_eq!((granted.status, &granted.json["by"]), (200, &json!("boss")), "{granted:?}");
+}
+
+#[tokio::test]
+async fn a_call_of_a_tool_that_its_agent_no_longer_has_is_not_approved() {
+    let world = World::new().await;
+    let id = asked(&world, |asked| asked).await;
+    configure(&world, json!({"tools": ["look"]})).await;
+    let refused = answer(&world, ADMIN, &id, json!({"verdict": "approve"})).await;
+    assert_eq!((refused.status, refused.code()), (409, "call_changed"), "{refused:?}");
+    assert!(
+        refused.json["detail"].as_str().unwrap().contains("does not have the tool `fire`"),
+        "{refused:?}"
+    );
+    assert_eq!(answer(&world, ADMIN, &id, json!({"verdict": "refuse"})).await.status, 200);
+}
+
+#[tokio::test]
+async fn rules_come_in_pages() {
+    let world = World::new().await;
+    let yours = world.your_key().await;
+    let id = asked(&world, |asked| asked).await;
+    let body = json!({"verdict": "approve", "remember_until": "2026-11-22T14:00:00Z"});
+    assert_eq!(answer(&world, &yours, &id, body).await.status, 200);
+    let page = world.get("/v1/approval-rules?limit=1").await.json;
+    assert_eq!((&page["items"][0]["by"], &page["next"]), (&json!("you"), &json!(null)), "{page}");
+    let other = world.get("/v1/approval-rules?cursor=nonsense").await;
+    assert_eq!(other.code(), "bad_query", "{other:?}");
+}
+
+async fn configure(world: &World, config: Value) {
+    let body = json!({"config": config});
+    let changed = world.ask(Method::PATCH, "/v1/agents/muhammad", ADMIN, Some(body)).await;
+    assert_eq!(changed.status, 200, "{changed:?}");
 }

@@ -11,7 +11,7 @@ use agent::call::{Effect, Outcome};
 use agent::changes::Inward;
 use agent::id::CallId;
 use agent::limits;
-use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
+use agent::port::{BoxFuture, CallGate, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
 use agent::tool::names;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -114,6 +114,7 @@ enum Behavior {
     Put,
     Fire,
     Slow(ToolGate),
+    Queued(ToolGate),
     Fail,
     Panic,
 }
@@ -144,6 +145,12 @@ pub fn fire(counters: &Counters) -> Arc<dyn Tool> {
 /// dropped before has no effect.
 pub fn slow(counters: &Counters, effect: Effect, gate: &ToolGate) -> Arc<dyn Tool> {
     test_tool("slow", "Takes as long as it takes.", effect, Behavior::Slow(gate.clone()), counters)
+}
+
+/// `queued`: cannot be undone, and waits for its place until `gate` gives it one. Its call is counted when it begins.
+pub fn queued(counters: &Counters, gate: &ToolGate) -> Arc<dyn Tool> {
+    let description = "Does something that cannot be undone, when its turn comes.";
+    test_tool("queued", description, Effect::Unsafe, Behavior::Queued(gate.clone()), counters)
 }
 
 /// `fail`: always fails, with one text for the model and another for the operator.
@@ -228,13 +235,24 @@ fn test_tool(
 }
 
 impl TestTool {
-    async fn act(&self, arguments: Value, call: &CallId) -> Result<Done, ToolError> {
+    async fn act(
+        &self,
+        arguments: Value,
+        call: &CallId,
+        last_look: &dyn CallGate,
+    ) -> Result<Done, ToolError> {
         let name = &self.spec.name;
+        if let Behavior::Queued(gate) = &self.behavior {
+            gate.pass().await;
+        }
+        last_look.may_begin().await?;
         self.counters.change(name, call, |count| count.calls += 1);
         match &self.behavior {
             Behavior::Look => {}
             Behavior::Put => self.counters.change(name, call, |count| count.effects = 1),
-            Behavior::Fire => self.counters.change(name, call, |count| count.effects += 1),
+            Behavior::Fire | Behavior::Queued(_) => {
+                self.counters.change(name, call, |count| count.effects += 1)
+            }
             Behavior::Slow(gate) => {
                 gate.pass().await;
                 self.counters.change(name, call, |count| match self.spec.effect {
@@ -279,7 +297,7 @@ impl Tool for TestTool {
         arguments: Value,
         context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        Box::pin(self.act(arguments, context.call))
+        Box::pin(self.act(arguments, context.call, context.gate))
     }
 }
 
@@ -362,7 +380,7 @@ mod tests {
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
     use agent::life::SpaceFacts;
-    use agent::port::{Lookup, Recall, RecallError, RecallQuery, Recalled, StoreError};
+    use agent::port::{Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled, StoreError};
     use agent::run::Run;
     use futures_util::FutureExt;
     use jiff::Timestamp;
@@ -425,6 +443,7 @@ mod tests {
             facts: &facts,
             pending: &pending,
             lookup: &EmptyLookup,
+            gate: &NoGate,
         };
         tool.call(arguments, context).await
     }

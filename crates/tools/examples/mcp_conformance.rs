@@ -11,7 +11,7 @@ use agent::event::{NamedMessage, Trust};
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::{Facts, SpaceFacts};
 use agent::port::{
-    BoxFuture, Lookup, Recall, RecallError, RecallQuery, Recalled, StoreError, Tool, ToolContext,
+    BoxFuture, Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled, StoreError, Tool, ToolContext,
 };
 use agent::run::Run;
 use jiff::Timestamp;
@@ -55,6 +55,7 @@ async fn call(tool: &dyn Tool) -> Result<(), Box<dyn Error>> {
         facts: &facts,
         pending: &pending,
         lookup: &Nothing,
+        gate: &NoGate,
     };
     let outcome = tool.call(arguments, context).await?.outcome;
     eprintln!("{}: {} {}", tool.spec().name, outcome.status.as_str(), outcome.text);

@@ -27,12 +27,13 @@ mod declared {
     pub(crate) mod secrets;
 }
 mod mcp {
-    mod fake;
+    pub(crate) mod fake;
     mod process;
-    mod web;
+    pub(crate) mod web;
 }
 mod courier;
 mod fetch_page;
 mod hooks;
+mod last_look;
 mod loopback;
 mod world;

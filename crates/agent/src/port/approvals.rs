@@ -66,10 +66,19 @@ pub struct ApprovalFilter {
     pub agent: Option<AgentId>,
     /// Only those whose card is in this space.
     pub space: Option<SpaceId>,
-    /// Only those whose card is in a space of this person, or that name the person as one who may answer.
+    /// Only those whose card is in a space of this person, or of agents whose config names the person as one who may approve.
     pub member: Option<EntityId>,
     /// Also those that are over.
     pub all: bool,
+}
+
+/// Which rules are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleFilter {
+    /// Only those of this agent.
+    pub agent: Option<AgentId>,
+    /// Only those that this person gave.
+    pub person: Option<EntityId>,
 }
 
 /// Calls that wait for people.
@@ -89,12 +98,13 @@ pub trait Approvals: Send + Sync {
         filter: ApprovalFilter,
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Page<AskedCall>, StoreError>>;
-    /// The rules that hold at `now`, of one agent or of all: at most [`crate::limits::PAGE_MAX`].
+    /// The rules whose time is not over at `now`, in the order in which they were given.
     fn rules(
         &self,
-        agent: Option<AgentId>,
+        filter: RuleFilter,
         now: Timestamp,
-    ) -> BoxFuture<'_, Result<Vec<ApprovalRule>, StoreError>>;
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<ApprovalRule>, StoreError>>;
     /// Deletes the rules for a tool, or only those that this person gave; returns them.
     fn forget_rules(
         &self,

@@ -34,6 +34,17 @@ pub enum Claimed {
     RuleOver,
 }
 
+/// Whether a call that the server runs may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// Nothing is known against it.
+    Free,
+    /// Its requester has sent an urgent event, which the agent must read first.
+    HeldBack,
+    /// The rule by which it needed no approval was deleted, or its time is over.
+    RuleOver,
+}
+
 /// An answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCall {
@@ -101,6 +112,9 @@ pub trait Calls: Send + Sync {
     /// that does not hold any more.
     fn claim(&self, call: CallId, claim: ClaimId, barrier: bool)
     -> BoxFuture<'_, Result<Claimed, CallError>>;
+    /// Whether a call that the server runs may begin now, by what [`Calls::claim`] asks of rules and, with `barrier`, of urgent
+    /// events.
+    fn may_begin(&self, call: CallId, barrier: bool) -> BoxFuture<'_, Result<Beginning, StoreError>>;
     /// The open call whose newest claim this is.
     fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>>;
     /// The call with that id, if workers run it.

@@ -16,9 +16,9 @@ mod targets;
 mod tool;
 mod tool_book;
 
-pub use approvals::{ApprovalFilter, Approvals, AskedCall, Lapsed, PersonAnswer, PersonAnswered};
+pub use approvals::{ApprovalFilter, Approvals, AskedCall, Lapsed, PersonAnswer, PersonAnswered, RuleFilter};
 pub use bus::{Bus, Delivered, Listener, Published};
-pub use calls::{CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, WorkerCall};
+pub use calls::{Beginning, CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, WorkerCall};
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;
@@ -46,6 +46,7 @@ pub use targets::{
     TargetDelivery, TargetState,
 };
 pub use tool::{
-    AgentTools, DeclaredTool, Done, OfferedTools, Tool, ToolContext, ToolError, ToolSpec, Toolbox, Toolset,
+    AgentTools, CallGate, DeclaredTool, Done, NoGate, OfferedTools, Tool, ToolContext, ToolError, ToolSpec,
+    Toolbox, Toolset, has_tool,
 };
 pub use tool_book::{StoredTool, ToolBook};

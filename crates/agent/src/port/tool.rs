@@ -39,6 +39,24 @@ pub struct ToolContext<'a> {
     pub pending: &'a Inward,
     /// Reads on the agent's behalf.
     pub lookup: &'a dyn Lookup,
+    /// What a tool that reaches outside asks right before it sends.
+    pub gate: &'a dyn CallGate,
+}
+
+/// The last look at a call before it reaches outside.
+pub trait CallGate: Send + Sync {
+    /// Whether the call may still begin. A tool that reaches outside asks after all that it waits for: its place, its rate,
+    /// its secrets, the start of its server. After an error, which is its result, it sends nothing.
+    fn may_begin(&self) -> BoxFuture<'_, Result<(), ToolError>>;
+}
+
+/// The gate of calls that no agent makes: it keeps none.
+pub struct NoGate;
+
+impl CallGate for NoGate {
+    fn may_begin(&self) -> BoxFuture<'_, Result<(), ToolError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// The result of a tool.
@@ -164,12 +182,20 @@ impl From<AgentTools> for Toolset {
     }
 }
 
-fn named(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Vec<Arc<dyn Tool>> {
-    let has = |name: &String| match wanted {
+/// Whether an agent with this config has the tool of that name.
+pub fn has_tool(toolbox: &dyn Toolbox, config: &AgentConfig, name: &str) -> bool {
+    is_wanted(toolbox, config.tools.as_deref(), name)
+}
+
+fn is_wanted(toolbox: &dyn Toolbox, wanted: Option<&[String]>, name: &str) -> bool {
+    match wanted {
         Some(wanted) => wanted.iter().any(|pattern| tool::is_named(pattern, name)),
         None => toolbox.is_prebuilt(name),
-    };
-    let names = toolbox.names().into_iter().filter(has);
+    }
+}
+
+fn named(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Vec<Arc<dyn Tool>> {
+    let names = toolbox.names().into_iter().filter(|name| is_wanted(toolbox, wanted, name));
     let mut tools: Vec<Arc<dyn Tool>> = names.filter_map(|name| toolbox.tool(&name)).collect();
     let listed = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
     // Outcomes of inward tools and of people are bounded.

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use agent::approval::{ApprovalState, how_to_answer};
 use agent::plan::span_ms;
 use agent::quote;
-use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson, PageJson};
+use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson};
 use client::{Client, segment};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -14,9 +14,6 @@ use crate::args::{AnswerArgs, ApprovalsVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Screen;
-
-/// Calls that are listed at most.
-const LISTED: usize = 1_000;
 
 pub(crate) async fn run(client: Client, screen: Screen, verb: ApprovalsVerb) -> Result<Exit> {
     match verb {
@@ -50,7 +47,7 @@ async fn list(
         let mark = if path.contains('?') { '&' } else { '?' };
         path.push_str(&format!("{mark}{name}={}", segment(&value)));
     }
-    let found: Vec<ApprovalJson> = client.list_as(&path, LISTED).await?;
+    let found: Vec<ApprovalJson> = client.list_as(&path, usize::MAX).await?;
     if screen.json {
         screen.json_list(found);
         return Ok(());
@@ -132,17 +129,18 @@ async fn shown(client: &Client, screen: &Screen, call: &str, edited: Option<&Val
 
 async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Result<()> {
     let query = agent.map(|agent| format!("?agent={}", segment(&agent))).unwrap_or_default();
-    let page: PageJson<ApprovalRuleJson> = client.get_as(&format!("/v1/approval-rules{query}")).await?;
+    let path = format!("/v1/approval-rules{query}");
+    let rules: Vec<ApprovalRuleJson> = client.list_as(&path, usize::MAX).await?;
     if screen.json {
-        screen.json_list(page.items);
+        screen.json_list(rules);
         return Ok(());
     }
-    if page.items.is_empty() {
+    if rules.is_empty() {
         screen.text("no call is approved in advance");
     }
-    for ApprovalRuleJson { agent_name, tool, version, space, until, tainted, by, .. } in &page.items {
+    for ApprovalRuleJson { agent_name, tool, version, space_name, until, tainted, by, .. } in &rules {
         let also = if *tainted { ", also after strangers' text" } else { "" };
-        let here = space.map(|space| format!(", in space {space}")).unwrap_or_default();
+        let here = space_name.as_ref().map(|space| format!(", in `{space}`")).unwrap_or_default();
         let line =
             format!("`{tool}` (version {version}) of `{agent_name}` until {until}{here}{also} (by {by})");
         screen.text(&screen.clean_line(&line));

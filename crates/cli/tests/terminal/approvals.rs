@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::live::Running;
 use crate::pty::Pty;
 use crate::world::{Server, run_with};
 
@@ -297,4 +298,18 @@ fn a_call_that_waits_without_its_cycle_is_shown_where_people_look() {
     assert!(shown.contains(&format!("viv approvals answer {call} --text TEXT, or refuse")), "{shown}");
     let read = server.run(&["spaces", "read", "desk"]).out;
     assert!(read.contains(&format!("(viv approvals answer {call} --text TEXT, or refuse)")), "{read}");
+}
+
+#[test]
+fn a_wait_that_ends_in_a_pause_says_so_and_names_the_list_of_what_waits() {
+    let server = asking();
+    let mut watch = Running::start(&server, &["watch", "desk", "--history", "0"]);
+    let text = format!("call ask_person {}", json!({"kind": "approval", "question": "May I?"}));
+    let said = server.run(&["say", "--wait", "--timeout", "2", "--space", "desk", "--as", "nour", &text]);
+    let hint = "`viv approvals list --agent bea` shows what it waits for";
+    assert!(said.err.contains("(it waits for a person)") && said.err.contains(hint), "{}", said.shown());
+    assert!(!said.err.contains("resume"), "{}", said.shown());
+    let lines = watch.until("waits for a person");
+    assert!(lines.last().unwrap().contains("bea waits for a person"), "{lines:#?}");
+    assert_eq!(watch.end(), 0);
 }

@@ -10,13 +10,13 @@ use crate::pty::Pty;
 use crate::world::{Server, run_with, stable, viv};
 
 /// A running command whose output is read line by line.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Running {
-    fn start(server: &Server, args: &[&str]) -> Self {
+    pub(crate) fn start(server: &Server, args: &[&str]) -> Self {
         let mut command = viv(server.dir.path(), args);
         let mut child = command.env("TZ", "UTC").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
@@ -24,7 +24,7 @@ impl Running {
     }
 
     /// Lines up to the one that contains the text.
-    fn until(&mut self, text: &str) -> Vec<String> {
+    pub(crate) fn until(&mut self, text: &str) -> Vec<String> {
         let mut seen = Vec::new();
         loop {
             let mut line = String::new();
@@ -39,7 +39,7 @@ impl Running {
     }
 
     /// Terminates it, as a supervisor would.
-    fn end(mut self) -> i32 {
+    pub(crate) fn end(mut self) -> i32 {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap().code().unwrap_or(-1)
     }

@@ -1,6 +1,6 @@
 //! The folder of agent files: lists them, detects changes and reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -104,7 +104,8 @@ fn stamp(path: &Path) -> Stamp {
     }
 }
 
-/// Reads all files that were found, but for a `README.md`. If two agents have the same name, both files are refused.
+/// Reads all files that were found, but for a `README.md`. If two agents have the same name, both files are refused; so is one
+/// that names an agent of the folder in `approvers`.
 pub fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<FoundFile> {
     let read = |(path, stamp): (&PathBuf, &Stamp)| FoundFile {
         path: path.clone(),
@@ -114,6 +115,7 @@ pub fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<FoundFile> 
     let mut all: Vec<FoundFile> =
         stamps.iter().filter(|(path, stamp)| !is_note(path, stamp)).map(read).collect();
     refuse_duplicates(&mut all);
+    refuse_agents_as_approvers(&mut all);
     all
 }
 
@@ -166,6 +168,26 @@ fn refuse_duplicates(all: &mut [FoundFile]) {
     }
 }
 
+/// Agents approve nothing, whether or not the server has them yet.
+fn refuse_agents_as_approvers(all: &mut [FoundFile]) {
+    let agents: BTreeSet<String> =
+        all.iter().filter_map(|found| found.read.as_ref().ok()).map(|agent| agent.name.clone()).collect();
+    for found in all.iter_mut() {
+        let Ok(agent) = &found.read else { continue };
+        let handle = |one: &String| one.trim().trim_start_matches('@').to_ascii_lowercase();
+        let named: Vec<String> =
+            agent.config.approvers.iter().map(handle).filter(|handle| agents.contains(handle)).collect();
+        if named.is_empty() {
+            continue;
+        }
+        let wrong = |handle| {
+            let what = format!("`approvers`: `{handle}` is an agent; only people approve");
+            FileProblem::new(&found.file, None, what)
+        };
+        found.read = Err(named.iter().map(wrong).collect());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +231,16 @@ mod tests {
             "D/b.md: it defines the agent `a`, as `D/a.md` does: remove one, or give one another `name`\n"
         );
         assert_eq!(load_all(dir).iter().filter(|found| found.read.is_ok()).count(), 1);
+    }
+
+    #[test]
+    fn an_agent_of_the_folder_approves_nothing() {
+        let approvers = |names: &str| format!("---\napprovers: {names}\n---\nYou are here.\n");
+        let (bad, good) = (approvers("[tom, \"@B\"]"), approvers("[tom]"));
+        let dir = folder(&[("a.md", &bad), ("b.md", VALID), ("c.md", &good)]);
+        let found = problems(dir.path());
+        assert_eq!(found, "D/a.md: `approvers`: `b` is an agent; only people approve\n");
+        assert_eq!(load_all(dir.path()).iter().filter(|found| found.read.is_ok()).count(), 2);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod garbage;
 mod goals;
 mod inbox;
 mod injections;
+mod last_look;
 mod links;
 mod outage;
 mod people;

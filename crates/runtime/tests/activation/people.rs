@@ -52,15 +52,15 @@ fn config(value: Value) -> AgentConfig {
 }
 
 /// Ada with that config, husam and the lobby; husam says please.
-struct Scene {
-    fixture: Fixture,
-    ada: AgentId,
-    husam: EntityId,
-    lobby: SpaceId,
+pub(crate) struct Scene {
+    pub(crate) fixture: Fixture,
+    pub(crate) ada: AgentId,
+    pub(crate) husam: EntityId,
+    pub(crate) lobby: SpaceId,
 }
 
 impl Scene {
-    async fn of(fixture: Fixture, with: Value) -> Self {
+    pub(crate) async fn of(fixture: Fixture, with: Value) -> Self {
         let husam = fixture.world.human("husam").await.unwrap();
         let ada = fixture.world.agent("ada", config(with)).await.unwrap();
         let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
@@ -73,22 +73,22 @@ impl Scene {
         Self::of(Fixture::unsafely(caller(tool, json!({"note": "one"}))), json!({"approve": [tool]})).await
     }
 
-    async fn say(&self, text: &str) {
+    pub(crate) async fn say(&self, text: &str) {
         self.fixture.world.say(self.husam, self.lobby, text).await.unwrap();
         self.quiet().await;
     }
 
     /// Lets everything happen that needs no person.
-    async fn quiet(&self) {
+    pub(crate) async fn quiet(&self) {
         self.fixture.world.pass(Duration::from_secs(3)).await.unwrap();
     }
 
-    async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         self.fixture.world.pass(time).await.unwrap();
         self.quiet().await;
     }
 
-    async fn list(&self, all: bool) -> Vec<AskedCall> {
+    pub(crate) async fn list(&self, all: bool) -> Vec<AskedCall> {
         let filter = ApprovalFilter { all, ..ApprovalFilter::default() };
         let page = PageRequest { cursor: None, limit: 10 };
         self.fixture.world.ports().approvals.approvals(filter, page).await.unwrap().items
@@ -115,18 +115,18 @@ impl Scene {
         runtime::approvals::answer(ports, node, &asked, answer).await
     }
 
-    async fn answer(&self, verdict: PersonVerdict) -> Result<AskedCall, AnswerError> {
+    pub(crate) async fn answer(&self, verdict: PersonVerdict) -> Result<AskedCall, AnswerError> {
         let id = self.wanted().await.id;
         let answered = self.answer_by(Answerer::Person(self.husam), &id, verdict).await;
         self.quiet().await;
         answered
     }
 
-    async fn posted(&self) -> Vec<String> {
+    pub(crate) async fn posted(&self) -> Vec<String> {
         posted(&self.fixture, self.lobby).await
     }
 
-    fn runs(&self, tool: &str) -> u64 {
+    pub(crate) fn runs(&self, tool: &str) -> u64 {
         self.fixture.counters.calls(tool)
     }
 }

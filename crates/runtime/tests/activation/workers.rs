@@ -8,8 +8,8 @@ use agent::id::{AgentId, CallId, ClaimId, SpaceId};
 use agent::life::Standing;
 use agent::limits;
 use agent::port::{
-    BoxFuture, CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, StoreError, Tool, Toolbox,
-    WorkerCall,
+    Beginning, BoxFuture, CallError, Calls, Claimed, DetachedCall, Finish, FinishedCall, StoreError, Tool,
+    Toolbox, WorkerCall,
 };
 use agent::prompt::Prompt;
 use models::scripted::Script;
@@ -306,6 +306,10 @@ impl Calls for SilentCalls {
             self.0.claim(call, claim, barrier).await?;
             std::future::pending().await
         })
+    }
+
+    fn may_begin(&self, call: CallId, barrier: bool) -> BoxFuture<'_, Result<Beginning, StoreError>> {
+        self.0.may_begin(call, barrier)
     }
 
     fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {

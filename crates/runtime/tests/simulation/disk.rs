@@ -14,9 +14,9 @@ use agent::entry::Entry;
 use agent::id::{AgentId, CallId, ClaimId, CycleId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
-    Accept, Accepted, BoxFuture, CallError, Calls, Claimed, Clock as _, DetachedCall, Due, DueFired, Finish,
-    FinishedCall, Lookup, Messages, NextDue, Recall, RecallError, RecallQuery, Recalled, Registry as _,
-    RequestKey, Store, StoreError, Wakeup, WorkerCall,
+    Accept, Accepted, Beginning, BoxFuture, CallError, Calls, Claimed, Clock as _, DetachedCall, Due,
+    DueFired, Finish, FinishedCall, Lookup, Messages, NextDue, Recall, RecallError, RecallQuery, Recalled,
+    Registry as _, RequestKey, Store, StoreError, Wakeup, WorkerCall,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -371,6 +371,10 @@ impl Calls for Port {
     ) -> BoxFuture<'_, Result<Claimed, CallError>> {
         let done = self.write(None, move |sqlite| known(now(sqlite.claim(call, claim, barrier))));
         Box::pin(async move { done.await?.map_err(CallError::Unknown) })
+    }
+
+    fn may_begin(&self, call: CallId, barrier: bool) -> BoxFuture<'_, Result<Beginning, StoreError>> {
+        Box::pin(self.read(None, move |sqlite| now(sqlite.may_begin(call, barrier))))
     }
 
     fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {

@@ -10,7 +10,7 @@ use agent::changes::{Inward, PlanChange};
 use agent::id::{CallId, PlanId};
 use agent::limits;
 use agent::plan::{Plan, Schedule};
-use agent::port::{BoxFuture, Done, Ids as _, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
+use agent::port::{BoxFuture, CallGate, Done, Ids as _, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -98,7 +98,7 @@ impl Toolbox for Toolkit {
 }
 
 impl WorldTool {
-    async fn act(&self, arguments: Value, call: CallId) -> Result<Done, ToolError> {
+    async fn act(&self, arguments: Value, call: CallId, gate: &dyn CallGate) -> Result<Done, ToolError> {
         let env = &self.env;
         self.liveness.touch().await;
         match self.behaviour {
@@ -110,6 +110,7 @@ impl WorldTool {
                 let most = if env.faults_ended() { 1_000 } else { most };
                 let (before, after) = (env.dice.below(most), env.dice.below(most));
                 wait(env, before).await;
+                gate.may_begin().await?;
                 self.liveness.touch().await;
                 if self.spec.effect != Effect::ReadOnly {
                     env.note("effect", &format!("{} {}", self.spec.name, call.0));
@@ -163,6 +164,6 @@ impl Tool for WorldTool {
         arguments: Value,
         context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        Box::pin(self.act(arguments, context.call.clone()))
+        Box::pin(self.act(arguments, context.call.clone(), context.gate))
     }
 }

@@ -202,6 +202,11 @@ impl Reader<'_> {
                 let (tool, reason) = (Some(self.tool(key.place, tool)?), reason?);
                 return self.answers(key, (who, agent), tool, PersonReply::Refuses(reason), cast);
             }
+            [_, "answers", _] if matches!(value.is, Is::Nothing) => {
+                let message = format!("wanted an answer after `{}:`", shown(&key.text));
+                self.wrong(value.place, message);
+                return None;
+            }
             [who, "answers", agent] => {
                 return self.answers(key, (who, agent), None, PersonReply::Says(value.json()), cast);
             }

@@ -98,6 +98,11 @@ fn people_answer_agents_and_agents_answer_nobody() {
     assert_eq!(again.story.iter().flat_map(|event| event.what.clone()).collect::<Vec<_>>(), what);
     let wrong = flaws(&file("  - ada approves done of ada\n", ANSWER));
     assert!(wrong.iter().any(|flaw| flaw.contains("only people answer")), "{wrong:?}");
+    let empty = flaws(&file("  - husam answers ada:\n", ANSWER));
+    assert!(
+        empty.iter().any(|flaw| flaw.contains("wanted an answer after `husam answers ada:`")),
+        "{empty:?}"
+    );
 }
 
 fn time(ms: u64) -> std::time::Duration {

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
+use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember, has_approver};
 use agent::entity::EntityKind;
 use agent::id::{AgentId, CallId, EntityId};
-use agent::port::{ApprovalFilter, AskedCall, PersonAnswer, Scope};
+use agent::port::{ApprovalFilter, AskedCall, PersonAnswer, RuleFilter, Scope};
 use axum::Json;
 use axum::extract::State;
 use runtime::approvals::AnswerError;
@@ -138,24 +138,31 @@ pub(super) async fn answer(
 
 /// Lists the rules by which calls need no approval. With a person's key: those which that person gave.
 #[utoipa::path(get, path = "/v1/approval-rules", tag = "approvals", params(RuleQuery),
-    responses((status = 200, description = "All rules in one page.", body = PageJson<ApprovalRuleJson>)))]
+    responses((status = 200, description = "A page of rules, in the order in which they were given.", body = PageJson<ApprovalRuleJson>)))]
 pub(super) async fn list_rules(
     State(app): SharedState,
     caller: Caller,
     Query(query): Query<RuleQuery>,
 ) -> Result<Json<PageJson<ApprovalRuleJson>>, Problem> {
+    let name = format!("rules {}", caller.principal());
+    let list = Listing::new(name, &query, query.cursor.as_deref(), query.limit)?;
     let agent = match &query.agent {
         Some(name) => Some(find_agent(&app, name).await?.id),
         None => None,
     };
-    let mut rules = app.ports.approvals.rules(agent, app.ports.clock.now()).await?;
-    rules.retain(|rule| caller.entity().is_none_or(|person| rule.person == Some(person)));
-    let names = names_of(&app, rules.iter().map(|rule| rule.agent)).await?;
-    let name = |agent: AgentId| names.get(&agent).cloned().unwrap_or_default();
-    let items = rules.into_iter().map(|rule| (name(rule.agent), rule));
-    Ok(Json(PageJson {
-        items: items.map(|(name, rule)| ApprovalRuleJson::of(rule, name)).collect(),
-        next: None,
+    let filter = RuleFilter { agent, person: caller.entity() };
+    let found = app.ports.approvals.rules(filter, app.ports.clock.now(), list.page.clone()).await?;
+    let names = names_of(&app, found.items.iter().map(|rule| rule.agent)).await?;
+    let mut spaces = HashMap::new();
+    for space in found.items.iter().filter_map(|rule| rule.space) {
+        if let Entry::Vacant(unknown) = spaces.entry(space) {
+            unknown.insert(app.ports.reader.space(space.to_string()).await?.map(|space| space.name));
+        }
+    }
+    Ok(list.answer(found, |rule| {
+        let agent = names.get(&rule.agent).cloned().unwrap_or_default();
+        let space = rule.space.and_then(|space| spaces.get(&space).cloned().flatten());
+        ApprovalRuleJson::of(rule, agent, space)
     }))
 }
 
@@ -190,12 +197,14 @@ async fn visible(app: &AppState, caller: &Caller, call: &str) -> Result<AskedCal
     }
 }
 
-/// Whether the call is asked in a space of that person, or may be answered by them alone.
+/// Whether the call is asked in a space of that person, or its agent's config names them as one who may approve.
 async fn sees(app: &AppState, asked: &AskedCall, person: EntityId) -> Result<bool, Problem> {
     let Some(approval) = asked.row.approval.as_deref() else { return Ok(false) };
-    if !approval.approvers.is_empty() {
+    if !approval.question {
+        let card = app.ports.reader.agent(asked.agent).await?;
+        let approvers = card.map(|card| card.config.approvers.clone()).unwrap_or_default();
         let found = app.ports.reader.entity(person.to_string()).await?;
-        if found.is_some_and(|entity| approval.has_approver(&entity.name)) {
+        if found.is_some_and(|entity| has_approver(&approvers, &entity.name)) {
             return Ok(true);
         }
     }
@@ -252,15 +261,21 @@ async fn answerer(app: &AppState, caller: &Caller, given: &CallAnswerJson) -> Re
 
 fn verdict(given: &CallAnswerJson, by: Answerer) -> Result<PersonVerdict, Problem> {
     let bad = |detail: &str| Err(Problem::new(Code::BadAnswer, detail).hint(UNFIT));
-    let only_approves = given.arguments.is_some() || given.remember_until.is_some();
+    let remembers = given.remember_until.is_some() || given.remember_tainted.is_some();
+    let only_approves = given.arguments.is_some() || remembers;
     match (given.verdict.as_deref(), &given.answer) {
         (Some("approve"), None) => {}
         (Some("refuse"), None) if !only_approves => return Ok(PersonVerdict::Refuse),
         (None, Some(answer)) if !only_approves => return Ok(PersonVerdict::Answer(answer.clone())),
         (Some("refuse"), None) | (None, Some(_)) => {
-            return bad("`arguments` and `remember_until` belong to the verdict `approve`");
+            return bad(
+                "`arguments`, `remember_until` and `remember_tainted` belong to the verdict `approve`",
+            );
         }
         _ => return bad("wanted either `verdict` (`approve` or `refuse`) or `answer`"),
+    }
+    if given.remember_tainted.is_some() && given.remember_until.is_none() {
+        return bad("`remember_tainted` belongs to `remember_until`");
     }
     let tainted = given.remember_tainted.unwrap_or(false);
     if tainted && by != Answerer::Operator {
@@ -287,6 +302,8 @@ impl From<AnswerError> for Problem {
                 AnswerRefused::Over(_) => Self::new(Code::CallOver, detail).hint(ANSWERED),
                 AnswerRefused::Changed => Self::new(Code::CallChanged, detail)
                     .hint("read it again; if its tool has changed, refuse it, and the agent decides anew"),
+                AnswerRefused::ToolGone(_) => Self::new(Code::CallChanged, detail)
+                    .hint("refuse it, or name the tool in the agent's `tools` again"),
                 AnswerRefused::NotYours(_) => {
                     Self::new(Code::NotYours, detail).hint("ask one of them to answer it, or an operator")
                 }

@@ -9,7 +9,7 @@ use agent::event::Trust;
 use agent::id::{AgentId, CallId, CycleId, RootId};
 use agent::life::Facts;
 use agent::limits;
-use agent::port::{StoredTool, ToolContext};
+use agent::port::{NoGate, StoredTool, ToolContext};
 use axum::Json;
 use axum::extract::State;
 use runtime::DeclareError;
@@ -131,6 +131,7 @@ pub(super) async fn try_tool(
         facts: &facts,
         pending: &pending,
         lookup: &*app.ports.lookup,
+        gate: &NoGate,
     };
     let began = clock.monotonic_ms();
     let timeout = spec.timeout.as_millis();

@@ -1,15 +1,14 @@
 //! Promises about calls that wait for people: who may answer, that one answer counts, and what becomes of the call.
 
 use agent::approval::{
-    AnswerRefused, Answerer, Approval, ApprovalRule, ApprovalState, AskKind, ByRule, Patience, PersonVerdict,
-    Remember, hash_of,
+    AnswerRefused, Answerer, Approval, ApprovalState, AskKind, Patience, PersonVerdict, hash_of,
 };
 use agent::call::{CallRow, CallState, Outcome, OutcomeStatus, Runner};
-use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Idle};
+use agent::changes::{CallChange, Changes, CommitKind, Idle};
 use agent::event::EventKind;
-use agent::id::{AgentId, CallId, ClaimId, EntityId};
+use agent::id::{CallId, EntityId};
 use agent::life::{IdleReason, Standing};
-use agent::port::{ApprovalFilter, Claimed, Lapsed, NewHuman, PersonAnswer, PersonAnswered, Wakeup};
+use agent::port::{ApprovalFilter, Lapsed, NewHuman, PersonAnswer, PersonAnswered, Wakeup};
 use agent::space::{MessageKind, NewMessage, tool_data, tool_text};
 use agent::tool::ToolLabels;
 use serde_json::json;
@@ -61,7 +60,7 @@ pub(super) fn plain(row: CallRow, approval: Box<Approval>) -> CallRow {
     CallRow { approval: Some(approval), ..row }
 }
 
-async fn parked(w: &World) -> (CycleDriver, CallId) {
+pub(super) async fn parked(w: &World) -> (CycleDriver, CallId) {
     let (mut driver, id) = asked(w, plain).await;
     let mut park = driver.changes(CommitKind::Park);
     park.idle = Some(Idle { not_before: Some(at(60_000)), reason: Some(IdleReason::Person) });
@@ -88,7 +87,7 @@ async fn detach(w: &World, driver: &mut CycleDriver, id: &CallId) {
     driver.commit(w, closing).await;
 }
 
-fn yes() -> PersonVerdict {
+pub(super) fn yes() -> PersonVerdict {
     PersonVerdict::Approve { arguments: None, remember: None }
 }
 
@@ -96,7 +95,7 @@ fn says(id: &CallId, by: Answerer, verdict: PersonVerdict) -> PersonAnswer {
     PersonAnswer { id: id.clone(), verdict, reason: None, by, at: at(2_000), seen: None }
 }
 
-async fn answer(w: &World, id: &CallId, by: Answerer, verdict: PersonVerdict) -> PersonAnswered {
+pub(super) async fn answer(w: &World, id: &CallId, by: Answerer, verdict: PersonVerdict) -> PersonAnswered {
     w.b.approvals.answer(says(id, by, verdict)).await.unwrap()
 }
 
@@ -107,7 +106,7 @@ fn refusal(answered: PersonAnswered) -> AnswerRefused {
     }
 }
 
-fn taken(answered: PersonAnswered) -> (CallRow, Vec<Wakeup>) {
+pub(super) fn taken(answered: PersonAnswered) -> (CallRow, Vec<Wakeup>) {
     match answered {
         PersonAnswered::Taken(asked, notifications) => (asked.row, notifications.wake),
         other => panic!("wanted it taken, got {other:?}"),
@@ -137,7 +136,7 @@ async fn late_results(w: &World) -> usize {
     waiting.iter().filter(|waiting| waiting.event.kind == EventKind::ToolResult).count()
 }
 
-async fn human(w: &World, name: &str) -> EntityId {
+pub(super) async fn human(w: &World, name: &str) -> EntityId {
     let id = EntityId(fresh());
     w.b.registry.create_human(NewHuman::new(id, name, at(0))).await.unwrap();
     id
@@ -188,23 +187,50 @@ pub async fn only_those_who_may_answer_a_call_do(b: Backend) {
     taken(answer(&w, &id, Answerer::Person(named), yes()).await);
     let closing = driver.closing();
     driver.commit(&w, Changes { call_changes: vec![over(&id)], ..closing }).await;
-    let approver = |row, approval: Box<Approval>| {
-        plain(row, Box::new(Approval { approvers: vec!["@Stranger".into(), "ada".into()], ..*approval }))
-    };
-    let (mut driver, id) = asked(&w, approver).await;
-    for who in [w.husam, named, w.ada.entity()] {
-        let refused = refusal(answer(&w, &id, Answerer::Person(who), yes()).await);
-        assert!(refused.to_string().contains("the people it names"), "{who}: {refused}");
-    }
-    taken(answer(&w, &id, Answerer::Person(stranger), yes()).await);
-    let closing = driver.closing();
-    driver.commit(&w, Changes { call_changes: vec![over(&id)], ..closing }).await;
     let (_, id) = asked(&w, only).await;
     let by_link = taken(answer(&w, &id, Answerer::Link, yes()).await).0.approval.and_then(|asked| asked.by);
     assert_eq!(by_link.map(|by| by.name).as_deref(), Some("somebody with the link"));
 }
 
-fn over(id: &CallId) -> CallChange {
+/// They are those of the agent's config at that time, in whatever space; who was named when it was asked, and is not any more,
+/// does not.
+pub async fn who_approves_a_call_is_decided_by_the_config_when_the_answer_comes(b: Backend) {
+    let w = world(b).await;
+    let stranger = human(&w, "stranger").await;
+    let configure = async |approvers: &[&str]| {
+        let config = json!({"approvers": approvers});
+        w.b.registry.amend_agent(w.ada, None, Some(config), at(0)).await.unwrap();
+    };
+    let shown = |row, approval: Box<Approval>| {
+        plain(row, Box::new(Approval { approvers: vec!["husam".into()], ..*approval }))
+    };
+    let (mut driver, id) = asked(&w, shown).await;
+    let found = async |member| {
+        listed(&w, ApprovalFilter { member: Some(member), ..ApprovalFilter::default() }).await.len()
+    };
+    assert_eq!((found(w.husam).await, found(stranger).await), (1, 0));
+    configure(&["@Stranger ", "ada"]).await;
+    assert_eq!(found(stranger).await, 1);
+    for who in [w.husam, w.ada.entity()] {
+        let refused = refusal(answer(&w, &id, Answerer::Person(who), yes()).await);
+        assert!(refused.to_string().contains("config names now"), "{who}: {refused}");
+    }
+    configure(&[]).await;
+    let refused = refusal(answer(&w, &id, Answerer::Person(stranger), yes()).await);
+    assert!(matches!(refused, AnswerRefused::NotYours(_)), "{refused}");
+    configure(&["stranger"]).await;
+    taken(answer(&w, &id, Answerer::Person(stranger), yes()).await);
+    let closing = driver.closing();
+    driver.commit(&w, Changes { call_changes: vec![over(&id)], ..closing }).await;
+    let question = |row, approval: Box<Approval>| {
+        plain(row, Box::new(Approval { question: true, kind: AskKind::Approval, ..*approval }))
+    };
+    let (_, id) = asked(&w, question).await;
+    assert_eq!(found(stranger).await, 0, "a question has people of its own");
+    taken(answer(&w, &id, Answerer::Person(w.husam), yes()).await);
+}
+
+pub(super) fn over(id: &CallId) -> CallChange {
     CallChange { id: id.clone(), state: CallState::Done, outcome: Some(Outcome::ok("ran")) }
 }
 
@@ -364,109 +390,6 @@ pub async fn an_answer_to_a_question_is_its_outcome(b: Backend) {
         (outcome.status, outcome.text.as_str()),
         (OutcomeStatus::Ok, r#"{"answer":"in the drawer","by":"husam"}"#)
     );
-}
-
-/// A rule is given with an approval, replaces the one before, and is forgotten when it is over or deleted.
-pub async fn rules_are_kept_with_the_answer_that_gives_them(b: Backend) {
-    let w = world(b).await;
-    let (_, id) = parked(&w).await;
-    let remember = Some(Remember { until: at(9_000), tainted: false });
-    taken(
-        answer(&w, &id, Answerer::Person(w.husam), PersonVerdict::Approve { arguments: None, remember })
-            .await,
-    );
-    let rules = async |agent: Option<AgentId>, ms| w.b.approvals.rules(agent, at(ms)).await.unwrap();
-    let found = rules(Some(w.ada), 3_000).await;
-    assert_eq!((found.len(), found[0].tool.as_str(), found[0].by.as_str()), (1, "fetch", "husam"));
-    assert_eq!((rules(None, 3_000).await, rules(Some(w.bob), 3_000).await), (found.clone(), vec![]));
-    assert_eq!(rules(None, 9_000).await, []);
-    let forget = async |agent| w.b.approvals.forget_rules(agent, "fetch".into(), None).await.unwrap();
-    assert_eq!((forget(w.bob).await, forget(w.ada).await), (vec![], found));
-    assert_eq!(rules(None, 3_000).await, []);
-}
-
-fn always() -> PersonVerdict {
-    let remember = Some(Remember { until: at(9_000), tainted: false });
-    PersonVerdict::Approve { arguments: None, remember }
-}
-
-/// An operator's is for all spaces, beside it. Each names the version of the tool that was approved.
-pub async fn a_persons_rule_is_for_the_space_that_was_asked_and_is_that_persons_to_delete(b: Backend) {
-    let w = world(b).await;
-    for by in [Answerer::Person(w.husam), Answerer::Operator] {
-        let (mut driver, id) = asked(&w, plain).await;
-        taken(answer(&w, &id, by, always()).await);
-        let closing = driver.closing();
-        driver.commit(&w, Changes { call_changes: vec![over(&id)], ..closing }).await;
-    }
-    let rules = w.b.approvals.rules(Some(w.ada), at(3_000)).await.unwrap();
-    let of = |rule: &ApprovalRule| (rule.space, rule.person, rule.version.clone());
-    let expected = [(None, None, "1".into()), (Some(w.family), Some(w.husam), "1".into())];
-    assert_eq!(rules.iter().map(of).collect::<Vec<_>>(), expected);
-    let stranger = human(&w, "stranger").await;
-    let forget = async |person| {
-        let gone = w.b.approvals.forget_rules(w.ada, "fetch".into(), person).await.unwrap();
-        gone.iter().map(of).collect::<Vec<_>>()
-    };
-    assert_eq!(forget(Some(stranger)).await, []);
-    assert_eq!(forget(Some(w.husam)).await, expected[1..]);
-    assert_eq!(forget(None).await, expected[..1]);
-}
-
-/// Neither one that the server runs nor one of a worker, awaited or not.
-pub async fn no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more(b: Backend) {
-    let w = world(b).await;
-    let (mut driver, id) = asked(&w, plain).await;
-    taken(answer(&w, &id, Answerer::Operator, always()).await);
-    let closing = driver.closing();
-    driver.commit(&w, Changes { call_changes: vec![over(&id)], ..closing }).await;
-    w.post(w.family, "again").await;
-    let mut driver = w.open(w.ada).await;
-    let ruled = |n: u32, awaited| CallRow {
-        runner: Runner::Worker,
-        by_rule: Some(ByRule { tainted: false, space: Some(w.family) }),
-        ..driver.outward(n, awaited)
-    };
-    let (changed, tainted) = (
-        CallRow { tool_version: "2".into(), ..ruled(2, true) },
-        CallRow { by_rule: Some(ByRule { tainted: true, space: None }), ..ruled(3, true) },
-    );
-    let refused = async |rows: Vec<CallRow>| match w
-        .b
-        .store
-        .commit(driver.lease, driver.decision_with(rows))
-        .await
-        .unwrap()
-        .0
-    {
-        CommitOutcome::Refused(refusals) => refusals.into_iter().map(|r| r.call).collect::<Vec<_>>(),
-        other => panic!("wanted it refused, got {other:?}"),
-    };
-    let rows = vec![ruled(0, true), ruled(1, false), changed.clone(), tainted.clone()];
-    assert_eq!(refused(rows.clone()).await, [changed.id.clone(), tainted.id.clone()]);
-    let (first, second) = (rows[0].id.clone(), rows[1].id.clone());
-    let decision = driver.decision_with(rows[..2].to_vec());
-    driver.commit(&w, decision).await;
-    let change = CallChange {
-        id: second.clone(),
-        state: CallState::Detached,
-        outcome: Some(Outcome::pending(&second)),
-    };
-    let settle = Changes { call_changes: vec![change], ..driver.changes(CommitKind::Settle) };
-    driver.commit(&w, settle).await;
-    assert_eq!(w.wake(w.ada).await.calls[0].by_rule, rows[0].by_rule);
-    w.b.approvals.forget_rules(w.ada, "fetch".into(), None).await.unwrap();
-    for id in [&first, &second] {
-        let claimed = w.b.calls.claim(id.clone(), ClaimId(fresh()), true).await.unwrap();
-        assert_eq!(claimed, Claimed::RuleOver);
-    }
-    let closing = driver.closing();
-    driver.commit(&w, Changes { call_changes: vec![over(&first)], ..closing }).await;
-    w.post(w.family, "once more").await;
-    let driver = w.open(w.ada).await;
-    let row = CallRow { by_rule: rows[0].by_rule.clone(), ..driver.outward(0, true) };
-    let decided = w.b.store.commit(driver.lease, driver.decision_with(vec![row])).await.unwrap().0;
-    assert!(matches!(decided, CommitOutcome::Refused(_)), "{decided:?}");
 }
 
 /// By agent, by space and by member, the newest first, in pages.

@@ -24,6 +24,7 @@ pub mod plans;
 pub mod recall;
 pub mod recent;
 pub mod registry;
+pub mod rules;
 pub mod sample;
 pub mod targets;
 pub mod tools;
@@ -190,6 +191,7 @@ macro_rules! contract_tests {
             canceling::only_calls_without_an_outcome_are_listed_as_open,
             approvals::one_answer_to_a_call_counts,
             approvals::only_those_who_may_answer_a_call_do,
+            approvals::who_approves_a_call_is_decided_by_the_config_when_the_answer_comes,
             approvals::an_approval_makes_its_agent_due_and_is_seen_in_a_glance,
             approvals::a_pause_that_comes_after_its_answer_ends_at_once,
             approvals::a_refusal_is_the_outcome_of_its_call_and_the_card_says_so,
@@ -198,9 +200,13 @@ macro_rules! contract_tests {
             approvals::people_are_reminded_once_and_what_nobody_answers_ends,
             approvals::what_is_canceled_waits_for_nobody,
             approvals::an_answer_to_a_question_is_its_outcome,
-            approvals::rules_are_kept_with_the_answer_that_gives_them,
-            approvals::a_persons_rule_is_for_the_space_that_was_asked_and_is_that_persons_to_delete,
-            approvals::no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more,
+            rules::rules_are_kept_with_the_answer_that_gives_them,
+            rules::a_persons_rule_is_for_the_space_that_was_asked_and_is_that_persons_to_delete,
+            rules::no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more,
+            rules::a_persons_rule_counts_only_while_that_person_might_approve_the_call,
+            rules::a_persons_rule_for_a_call_without_a_space_is_for_such_calls_only,
+            rules::each_person_has_rules_of_their_own,
+            rules::rules_are_listed_in_pages_without_leaving_any_out,
             approvals::what_waits_for_people_is_listed,
             detached::a_detached_call_is_found_taken_over_and_answered_by_an_event,
             detached::a_detached_call_is_no_longer_awaited,

@@ -6,7 +6,7 @@ use agent::changes::{CallChange, CommitKind};
 use agent::event::{EventData, EventKind, Principal};
 use agent::id::{CallId, ClaimId};
 use agent::life::{Requester, Standing};
-use agent::port::{Claimed, Finish, FinishedCall, PersonAnswer, PersonAnswered};
+use agent::port::{Beginning, Claimed, Finish, FinishedCall, PersonAnswer, PersonAnswered};
 use uuid::Uuid;
 
 use super::Backend;
@@ -97,6 +97,8 @@ pub async fn a_call_that_may_not_begin_is_given_to_no_worker(b: Backend) {
     driver.commit(&w, settle).await;
     w.post(w.family, "stop!").await;
     assert_eq!(claimed(2, true).await, Claimed::HeldBack);
+    let looked = async |barrier| w.b.calls.may_begin(id.clone(), barrier).await.unwrap();
+    assert_eq!((looked(true).await, looked(false).await), (Beginning::HeldBack, Beginning::Free));
     assert_eq!(w.wake(w.ada).await.calls[0].state, CallState::Planned, "nothing was written");
     assert_eq!(claimed(3, false).await, Claimed::Given(1), "the agent has no barrier");
     assert_eq!(claimed(4, true).await, Claimed::Given(2), "it has begun");

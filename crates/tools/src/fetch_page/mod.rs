@@ -100,6 +100,7 @@ impl FetchPage {
             Outgoing::new(Method::GET, url).and_then(|request| request.header("accept", ACCEPT, false));
         let request =
             request.map_err(failed)?.allow(self.allow.clone()).limits(self.limits).without_secrets();
+        context.gate.may_begin().await?;
         let answer = self.connector.send(request).await.map_err(failed)?;
         let (head, url) = (AnswerHead::of(&answer), answer.url.clone());
         let content_type = answer.header("content-type").unwrap_or_default().to_owned();

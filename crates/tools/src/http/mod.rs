@@ -76,6 +76,7 @@ impl HttpTool {
         let secrets = self.secrets.as_ref();
         let prepared = plan::prepare(&self.declaration, &self.http, arguments, context.call, secrets).await;
         let plan::Prepared { request, mask } = prepared.map_err(ToolError::new)?;
+        context.gate.may_begin().await?;
         let answer = match self.connector.send(request).await {
             Ok(answer) => answer,
             Err(error) => return answer::failed(&error, effect, &mask),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use agent::limits;
-use agent::port::{Tool, ToolError};
+use agent::port::{CallGate, NoGate, Tool, ToolContext, ToolError};
 use jiff::Timestamp;
 use rmcp::model::{CallToolResult, JsonObject, ReadResourceResult};
 use tempfile::TempDir;
@@ -155,7 +155,7 @@ impl McpServer {
 
     /// The text of a resource.
     pub async fn read_resource(&self, uri: &str) -> Result<String, ToolError> {
-        let (result, mask) = self.read(uri, self.limits.list, Timestamp::now()).await?;
+        let (result, mask) = self.read(uri, self.limits.list, Timestamp::now(), &NoGate).await?;
         Ok(super::answer::resource(result, &mask))
     }
 
@@ -193,13 +193,13 @@ impl McpServer {
         tool: &McpDescription,
         arguments: &JsonObject,
         patience: Duration,
-        now: Timestamp,
+        context: &ToolContext<'_>,
     ) -> Result<(CallToolResult, Arc<Mask>), Failure> {
-        let _place = self.turns.take(&self.name, now).await.map_err(Failure::not_sent)?;
-        let first = self.call_once(tool, arguments, patience).await;
+        let _place = self.turns.take(&self.name, context.now).await.map_err(Failure::not_sent)?;
+        let first = self.call_once(tool, arguments, patience, context.gate).await;
         match first {
             Err(failure) if failure.known == Known::Expired => {
-                self.call_once(tool, arguments, patience).await
+                self.call_once(tool, arguments, patience, context.gate).await
             }
             other => other,
         }
@@ -210,6 +210,7 @@ impl McpServer {
         tool: &McpDescription,
         arguments: &JsonObject,
         patience: Duration,
+        gate: &dyn CallGate,
     ) -> Result<(CallToolResult, Arc<Mask>), Failure> {
         let connection = self.connection().await?;
         let checked = connection.check(tool).await;
@@ -218,6 +219,7 @@ impl McpServer {
             self.note(&connection, Some(&failure)).await;
             return Err(Failure { known: failure.known.before_call(), ..failure });
         }
+        may_begin(gate).await?;
         let result = connection.call(&tool.name, arguments.clone(), patience).await;
         self.note(&connection, result.as_ref().err()).await;
         Ok((result?, Arc::clone(&connection.mask)))
@@ -228,9 +230,11 @@ impl McpServer {
         uri: &str,
         patience: Duration,
         now: Timestamp,
+        gate: &dyn CallGate,
     ) -> Result<(ReadResourceResult, Arc<Mask>), Failure> {
         let _place = self.turns.take(&self.name, now).await.map_err(Failure::not_sent)?;
         let connection = self.connection().await?;
+        may_begin(gate).await?;
         let result = connection.read(uri, patience).await;
         self.note(&connection, result.as_ref().err()).await;
         Ok((result?, Arc::clone(&connection.mask)))
@@ -311,6 +315,10 @@ impl McpServer {
             self.current.lock().await.take_if(|current| current.number == connection.number);
         }
     }
+}
+
+async fn may_begin(gate: &dyn CallGate) -> Result<(), Failure> {
+    gate.may_begin().await.map_err(|kept| Failure::not_sent(kept.model))
 }
 
 impl fmt::Debug for McpServer {

@@ -7,7 +7,7 @@ use agent::call::{Outcome, OutcomeStatus};
 use agent::changes::Inward;
 use agent::id::{CallId, RootId};
 use agent::life::Facts;
-use agent::port::{Tool, ToolContext, ToolError};
+use agent::port::{CallGate, NoGate, Tool, ToolContext, ToolError};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tools::connector::Connector;
@@ -45,6 +45,16 @@ pub(crate) async fn call(tool: &dyn Tool, arguments: Value) -> Result<Outcome, T
 }
 
 pub(crate) async fn call_at(tool: &dyn Tool, arguments: Value, now: Timestamp) -> Result<Outcome, ToolError> {
+    call_behind(&NoGate, tool, arguments, now).await
+}
+
+/// A call whose last look is at this gate.
+pub(crate) async fn call_behind(
+    gate: &dyn CallGate,
+    tool: &dyn Tool,
+    arguments: Value,
+    now: Timestamp,
+) -> Result<Outcome, ToolError> {
     let call = CallId::derive(SCOUT, CYCLE, 0, 0);
     let (root, facts, pending, lookup) =
         (RootId("root-1".into()), Facts::default(), Inward::default(), Stored::default());
@@ -60,6 +70,7 @@ pub(crate) async fn call_at(tool: &dyn Tool, arguments: Value, now: Timestamp) -
         facts: &facts,
         pending: &pending,
         lookup: &lookup,
+        gate,
     };
     let arguments = tool.check(&arguments.to_string()).map_err(ToolError::new)?;
     tool.call(arguments, context).await.map(|done| done.outcome)

@@ -8,16 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::Outcome;
-use agent::changes::Inward;
-use agent::id::{CallId, RootId};
-use agent::life::Facts;
-use agent::port::{Tool, ToolContext, ToolError};
+use agent::port::{Tool, ToolError};
 use serde_json::{Value, json};
 use tools::connector::Connector;
 use tools::mcp::{McpDescription, McpLimits, McpServer, McpServerConfig};
 use tools::secret::{SecretValue, Secrets};
 
-use crate::world::{CYCLE, SCOUT, Stored, now};
+use crate::declared::calling;
 
 /// The secret of all tests here.
 pub(super) const CANARY: &str = "canary/7+x?9 k&Z";
@@ -251,7 +248,7 @@ pub(super) fn server_hiding(config: McpServerConfig, hidden: Vec<PathBuf>) -> Ar
 }
 
 /// All tools of a server, as it describes them now.
-pub(super) async fn approved(server: &Arc<McpServer>) -> Vec<McpDescription> {
+pub(crate) async fn approved(server: &Arc<McpServer>) -> Vec<McpDescription> {
     server.list().await.expect("a list").tools
 }
 
@@ -269,22 +266,5 @@ pub(super) async fn call(
 }
 
 pub(super) async fn run(tool: &dyn Tool, arguments: Value) -> Result<Outcome, ToolError> {
-    let call = CallId::derive(SCOUT, CYCLE, 0, 0);
-    let (root, facts, pending, lookup) =
-        (RootId("root-1".into()), Facts::default(), Inward::default(), Stored::default());
-    let context = ToolContext {
-        agent: SCOUT,
-        cycle: CYCLE,
-        call: &call,
-        now: now(),
-        active_space: None,
-        root: &root,
-        hop: 0,
-        trust: agent::event::Trust::Agent,
-        facts: &facts,
-        pending: &pending,
-        lookup: &lookup,
-    };
-    let arguments = tool.check(&arguments.to_string()).map_err(ToolError::new)?;
-    tool.call(arguments, context).await.map(|done| done.outcome)
+    calling::call(tool, arguments).await
 }

@@ -121,7 +121,7 @@ async fn answer(request: String, mut stream: TcpStream, memory: Arc<Memory>) {
     write(stream, said).await;
 }
 
-async fn fake(more: Value) -> (Loopback, Arc<McpServer>) {
+pub(crate) async fn fake(more: Value) -> (Loopback, Arc<McpServer>) {
     let memory = Arc::new(Memory::default());
     let loopback = Loopback::serve(move |request, stream| answer(request, stream, Arc::clone(&memory))).await;
     let server = server(settings(&loopback.url("/mcp"), more));

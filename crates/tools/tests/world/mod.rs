@@ -11,8 +11,8 @@ use agent::id::{AgentId, CallId, CycleId, EntityId, RootId, SpaceId};
 use agent::life::{Facts, SpaceFacts};
 use agent::memory::{Importance, Memory};
 use agent::port::{
-    BoxFuture, Done, Excerpt, Lookup, Recall, RecallError, RecallQuery, Recalled, StoreError, ToolContext,
-    Toolbox,
+    BoxFuture, CallGate, Done, Excerpt, Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled,
+    StoreError, ToolContext, ToolError, Toolbox,
 };
 use agent::run::Run;
 use jiff::Timestamp;
@@ -123,6 +123,7 @@ impl World {
             facts: &self.facts,
             pending: &self.pending,
             lookup: &self.store,
+            gate: &NoGate,
         };
         let done = tool.call(arguments, context).await.map_err(|error| error.model)?;
         self.pending.extend(done.inward.clone());
@@ -277,4 +278,15 @@ pub(crate) fn texts(reply: &Value) -> Vec<&str> {
 /// A space argument.
 pub(crate) fn to(space: &str) -> Value {
     json!({ "space": space })
+}
+
+/// A gate that lets nothing through. It counts how often it is asked.
+#[derive(Default)]
+pub(crate) struct ShutGate(pub(crate) std::sync::atomic::AtomicUsize);
+
+impl CallGate for ShutGate {
+    fn may_begin(&self) -> BoxFuture<'_, Result<(), ToolError>> {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Box::pin(std::future::ready(Err(ToolError::new("kept"))))
+    }
 }

@@ -332,7 +332,7 @@ impl Log {
         let why = why.unwrap_or(rest.reason.description());
         let until = clock(rest.until, &self.zone);
         let text = match rest.reason {
-            IdleReason::Person => format!("{why}, at most until {until}"),
+            IdleReason::Person => format!("waits for a person's answer, at most until {until}"),
             _ => format!("is backing off: {why}; retries at {until}"),
         };
         self.row(at, agent, &text, Style::Yellow);
@@ -341,8 +341,8 @@ impl Log {
     fn state(&mut self, at: Timestamp, agent: AgentId, state: AgentState, reason: Option<&str>) {
         let text = match (state, reason) {
             (AgentState::Sleeping | AgentState::Retired, Some(reason)) => format!("sleeps: {reason}"),
+            (AgentState::Paused, _) => "waits for a person".to_owned(),
             (_, Some(reason)) => reason.to_owned(),
-            (AgentState::Paused, None) => "waits for a person".to_owned(),
             (_, None) => return,
         };
         self.row(at, agent, &text, Style::Yellow);

@@ -6,7 +6,7 @@ use agent::id::{AgentId, CallId, EntityId};
 use agent::life::Standing;
 use agent::port::{
     ApprovalFilter, Approvals, AskedCall, BoxFuture, Lapsed, Page, PageRequest, PersonAnswer, PersonAnswered,
-    StoreError, Wakeup,
+    RuleFilter, StoreError, Wakeup,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -16,12 +16,11 @@ use super::reader::page::{bounds, paged};
 use crate::sqlite::engine::fault::{Outcome, damaged_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
-use crate::sqlite::tables::approvals;
 use crate::sqlite::tables::calls::{AgentCall, CALL, OF_AGENT, agent_call_at};
 use crate::sqlite::tables::messages::space_heads;
 use crate::sqlite::tables::rows::{agent_row, first, page_of, row_bytes, run, time};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{show, waits};
+use crate::sqlite::tables::{approval_rules, approvals, show, waits};
 
 impl Approvals for Sqlite {
     fn answer(&self, answer: PersonAnswer) -> BoxFuture<'_, Result<PersonAnswered, StoreError>> {
@@ -58,14 +57,15 @@ impl Approvals for Sqlite {
 
     fn rules(
         &self,
-        agent: Option<AgentId>,
+        filter: RuleFilter,
         now: Timestamp,
-    ) -> BoxFuture<'_, Result<Vec<ApprovalRule>, StoreError>> {
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<ApprovalRule>, StoreError>> {
         let done = self.read(Caller::Api, move |db, _| {
-            let row = agent.map(|agent| agent_row(db, agent.0)).transpose()?;
+            let row = filter.agent.map(|agent| agent_row(db, agent.0)).transpose()?;
             match row {
-                Some(None) => Ok(Vec::new()),
-                row => approvals::rules(db, row.flatten(), now),
+                Some(None) => Ok(Page { items: Vec::new(), next: None }),
+                row => rules(db, (row.flatten(), filter.person), now, &page),
             }
         });
         Box::pin(async move { Ok(done.await?) })
@@ -78,7 +78,7 @@ impl Approvals for Sqlite {
         person: Option<EntityId>,
     ) -> BoxFuture<'_, Result<Vec<ApprovalRule>, StoreError>> {
         let done = self.write(move |db, _| match agent_row(db, agent.0)? {
-            Some(row) => approvals::forget_rules(db, row, &tool, person),
+            Some(row) => approval_rules::forget(db, row, &tool, person),
             None => Ok(Vec::new()),
         });
         Box::pin(async move { Ok(done.await?) })
@@ -98,7 +98,7 @@ fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Out
         return refused(AnswerRefused::Retired);
     }
     let Some(asked) = call.row.approval.as_deref() else { return refused(AnswerRefused::NotAsked) };
-    let name = approvals::answerer(db, asked, answer.by)?;
+    let name = approvals::answerer(db, call.agent_row, asked, answer.by)?;
     let is_allowed = name.is_some();
     let by = AnsweredBy { who: answer.by, name: name.unwrap_or_default(), at: answer.at };
     let (verdict, reason, seen) = (&answer.verdict, answer.reason.as_deref(), answer.seen.as_deref());
@@ -108,7 +108,7 @@ fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Out
     };
     if let Some(remember) = answered.rule {
         let rule = approval::rule_of(call.agent, &answered.row, remember);
-        if !rule.map_or(Ok(true), |rule| approvals::put_rule(db, call.agent_row, &rule))? {
+        if !rule.map_or(Ok(true), |rule| approval_rules::put(db, call.agent_row, &rule))? {
             return refused(AnswerRefused::Unfit(
                 "the agent has too many rules; delete some first".to_owned(),
             ));
@@ -189,6 +189,18 @@ fn lapse_one(
     Ok(Some(Lapsed { agent, call, expired: false, notifications }))
 }
 
+fn rules(
+    db: &Connection,
+    whose: (Option<i64>, Option<EntityId>),
+    now: Timestamp,
+    page: &PageRequest,
+) -> Outcome<Page<ApprovalRule>> {
+    let after = page.cursor.as_deref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+    let found = approval_rules::list(db, whose, now, after, bounds(page.limit))?;
+    let Page { items, next } = paged(found, |(_, n)| n.to_string());
+    Ok(Page { items: items.into_iter().map(|(rule, _)| rule).collect(), next })
+}
+
 /// Calls that wait for people, the newest first, found by index if only those that wait are wanted.
 fn list(db: &Connection, filter: &ApprovalFilter, page: &PageRequest) -> Outcome<Page<AskedCall>> {
     let ApprovalFilter { agent, space, member, all } = *filter;
@@ -203,7 +215,9 @@ fn list(db: &Connection, filter: &ApprovalFilter, page: &PageRequest) -> Outcome
         "SELECT {}, {CALL}, c.rowid FROM call c WHERE c.approval IS NOT NULL {wanted} \
          AND c.rowid < ?1 AND (?2 IS NULL OR c.agent = ?2) AND (?3 IS NULL OR c.approval ->> '$.space' = ?3) \
          AND (?5 IS NULL OR c.approval ->> '$.space' IN (SELECT value FROM json_each(?5)) \
-         OR EXISTS (SELECT 1 FROM json_each(c.approval, '$.approvers') WHERE ltrim(trim(value), '@') = ?6 COLLATE NOCASE)) \
+         OR c.approval ->> '$.question' = 0 AND EXISTS (SELECT 1 FROM agent a JOIN config_rev f ON f.agent = a.id \
+         AND f.rev = a.config_rev, json_each(iif(json_valid(f.config), f.config, '{{}}'), '$.approvers') \
+         WHERE a.id = c.agent AND ltrim(trim(value), '@') = ?6 COLLATE NOCASE)) \
          ORDER BY c.rowid DESC LIMIT ?4",
         OF_AGENT
     );

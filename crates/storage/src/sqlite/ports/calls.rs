@@ -8,8 +8,8 @@ use agent::event::EventState;
 use agent::fencing;
 use agent::id::{AgentId, CallId, ClaimId, CycleId};
 use agent::port::{
-    BoxFuture, CallError, Calls, CanceledCall, Claimed, Denial, DetachedCall, Finish, FinishedCall,
-    StoreError, Wakeup, WorkerCall,
+    Beginning, BoxFuture, CallError, Calls, CanceledCall, Claimed, Denial, DetachedCall, Finish,
+    FinishedCall, StoreError, Wakeup, WorkerCall,
 };
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -23,7 +23,7 @@ use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::life::Life;
 use crate::sqlite::tables::rows::{first, time, u32_at, uuid_at};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{approvals, show, urgent, waits};
+use crate::sqlite::tables::{approval_rules, show, urgent, waits};
 
 impl Calls for Sqlite {
     fn detached(
@@ -58,6 +58,12 @@ impl Calls for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
+    fn may_begin(&self, call: CallId, barrier: bool) -> BoxFuture<'_, Result<Beginning, StoreError>> {
+        let done =
+            self.read_inline(Caller::Agents, move |db, session| beginning(db, session, &call, barrier));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
     fn claimed(&self, claim: ClaimId) -> BoxFuture<'_, Result<Option<WorkerCall>, StoreError>> {
         Box::pin(async move { Ok(self.read(Caller::Agents, move |db, _| calls::of_claim(db, claim)).await?) })
     }
@@ -85,26 +91,57 @@ fn may_be_claimed(
     if is_ruled_out(db, session, call)? {
         return Ok(Some(Claimed::RuleOver));
     }
-    let sql = "SELECT e.uuid, c.cycle, c.effect, c.approval FROM call c JOIN entity e ON e.id = c.agent \
-               WHERE c.id = ? AND c.state = 'planned'";
-    let planned = first(db, sql, [&call.0], |row| {
-        let effect: String = row.get(2)?;
-        let approved = calls::approval_or_none(row, 3)?.and_then(|approval| Some(approval.by?.at));
-        Ok((
-            AgentId(uuid_at(row, 0)?),
-            CycleId(uuid_at(row, 1)?),
-            effect == Effect::Unsafe.as_str(),
-            approved,
-        ))
-    })?;
-    let Some((agent, cycle, is_unsafe, approved)) = planned else { return Ok(None) };
-    let Some(life) = Life::read(db, agent)? else { return Ok(Some(Claimed::Refused)) };
-    if !fencing::may_begin(&life.row, cycle) {
+    let Some(open) = OpenCall::read(db, call)?.filter(|open| open.is_planned) else { return Ok(None) };
+    let Some(life) = Life::read(db, open.agent)? else { return Ok(Some(Claimed::Refused)) };
+    if !fencing::may_begin(&life.row, open.cycle) {
         return Ok(Some(Claimed::Refused));
     }
-    let held_back =
-        barrier && is_unsafe && urgent::waits_of(db, &life, &urgent::requesters(db, life.agent)?, approved)?;
-    Ok(held_back.then_some(Claimed::HeldBack))
+    Ok((barrier && open.is_held_back(db, &life)?).then_some(Claimed::HeldBack))
+}
+
+/// Whether a call that the server runs may begin. Urgent events of the requester hold it back while its cycle is open.
+fn beginning(db: &Connection, session: &Session, call: &CallId, barrier: bool) -> Outcome<Beginning> {
+    if is_ruled_out(db, session, call)? {
+        return Ok(Beginning::RuleOver);
+    }
+    let Some(open) = OpenCall::read(db, call)?.filter(|_| barrier) else { return Ok(Beginning::Free) };
+    let life = Life::read(db, open.agent)?.filter(|life| life.row.open == Some(open.cycle));
+    match life.map(|life| open.is_held_back(db, &life)).transpose()? {
+        Some(true) => Ok(Beginning::HeldBack),
+        Some(false) | None => Ok(Beginning::Free),
+    }
+}
+
+/// What of a call without an outcome decides whether it may begin.
+struct OpenCall {
+    agent: AgentId,
+    cycle: CycleId,
+    is_unsafe: bool,
+    is_planned: bool,
+    approved: Option<Timestamp>,
+}
+
+impl OpenCall {
+    fn read(db: &Connection, call: &CallId) -> Outcome<Option<Self>> {
+        let sql = "SELECT e.uuid, c.cycle, c.effect, c.state, c.approval FROM call c JOIN entity e ON e.id = c.agent \
+                   WHERE c.id = ? AND c.state <> 'done'";
+        first(db, sql, [&call.0], |row| {
+            let (effect, state): (String, String) = (row.get(2)?, row.get(3)?);
+            Ok(Self {
+                agent: AgentId(uuid_at(row, 0)?),
+                cycle: CycleId(uuid_at(row, 1)?),
+                is_unsafe: effect == Effect::Unsafe.as_str(),
+                is_planned: state == CallState::Planned.as_str(),
+                approved: calls::approval_or_none(row, 4)?.and_then(|approval| Some(approval.by?.at)),
+            })
+        })
+    }
+
+    /// Whether its requester has sent an urgent event, after it was approved if it was, that the agent has not read.
+    fn is_held_back(&self, db: &Connection, life: &Life) -> Outcome<bool> {
+        let requesters = || urgent::requesters(db, life.agent);
+        Ok(self.is_unsafe && urgent::waits_of(db, life, &requesters()?, self.approved)?)
+    }
 }
 
 /// Whether no worker has the call yet, and the rule by which it needs no approval does not hold any more.
@@ -115,7 +152,7 @@ fn is_ruled_out(db: &Connection, session: &Session, call: &CallId) -> Outcome<bo
     let found = first(db, &sql, [&call.0], |row| Ok((calls::call_at(row, 0)?, row.get::<_, i64>(15)?)))?;
     let Some((row, agent)) = found else { return Ok(false) };
     let now = session.now();
-    Ok(!row.is_ruled_in(&approvals::rules(db, Some(agent), now)?, now))
+    Ok(!row.is_ruled_in(&approval_rules::in_force(db, agent, now)?, now))
 }
 
 pub(super) fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {

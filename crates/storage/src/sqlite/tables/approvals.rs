@@ -1,17 +1,16 @@
-//! Rows of calls that wait for people, and of rules that approve in advance. `agent::approval` decides.
+//! Rows of calls that wait for people. `agent::approval` decides.
 
-use agent::approval::{Answerer, Approval, ApprovalRule};
+use agent::approval::{Answerer, Approval, has_approver};
 use agent::call::{CallRow, Outcome as CallOutcome, OutcomeStatus};
-use agent::changes::{Changes, Refusal};
 use agent::event::{Principal, Trust};
-use agent::id::{AgentId, CallId, EntityId, MessageId, SpaceId};
+use agent::id::{CallId, EntityId, MessageId, SpaceId};
 use agent::limits;
 use agent::space::NewMessage;
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
 use super::calls::{self, AgentCall};
-use super::rows::{all, bytes, first, ms, run, time_at, to_json, uuid_at, uuid_or_none};
+use super::rows::{all, bytes, first, ms, run, to_json, uuid_at};
 use super::show;
 use crate::sqlite::engine::fault::Outcome;
 
@@ -35,25 +34,37 @@ pub(crate) fn granted(db: &Connection, row: &CallRow) -> Outcome<()> {
     run(db, sql, params![row.arguments, approval, row.id.0]).map(drop)
 }
 
-/// The handle of whoever answers, if they are one of those who may.
-pub(crate) fn answerer(db: &Connection, approval: &Approval, by: Answerer) -> Outcome<Option<String>> {
-    match by {
-        Answerer::Operator => Ok(Some("an operator".to_owned())),
+/// The handle of whoever answers, if they are one of those who may: who approves a call is decided by its agent's config of now.
+pub(crate) fn answerer(
+    db: &Connection,
+    agent: i64,
+    approval: &Approval,
+    by: Answerer,
+) -> Outcome<Option<String>> {
+    let person = match by {
+        Answerer::Operator => return Ok(Some("an operator".to_owned())),
         // No handle has spaces, so nobody can be called that.
-        Answerer::Link => Ok(Some("somebody with the link".to_owned())),
-        Answerer::Person(person) if !approval.approvers.is_empty() => {
-            let sql = "SELECT name FROM entity WHERE uuid = ? AND kind = 0";
-            let name = first(db, sql, [bytes(person.0)], |row| Ok(row.get::<_, String>(0)?))?;
-            Ok(name.filter(|name| approval.has_approver(name)))
-        }
-        Answerer::Person(person) => {
-            let named = approval.people.is_empty() || approval.people.contains(&person);
-            match approval.space.filter(|_| named) {
-                Some(space) => member(db, space, person),
-                None => Ok(None),
-            }
-        }
+        Answerer::Link => return Ok(Some("somebody with the link".to_owned())),
+        Answerer::Person(person) => person,
+    };
+    let approvers = if approval.question { Vec::new() } else { approvers(db, agent)? };
+    if !approvers.is_empty() {
+        let sql = "SELECT name FROM entity WHERE uuid = ? AND kind = 0";
+        let name = first(db, sql, [bytes(person.0)], |row| Ok(row.get::<_, String>(0)?))?;
+        return Ok(name.filter(|name| has_approver(&approvers, name)));
     }
+    let named = approval.people.is_empty() || approval.people.contains(&person);
+    match approval.space.filter(|_| named) {
+        Some(space) => member(db, space, person),
+        None => Ok(None),
+    }
+}
+
+/// Whom the agent's config names as those who may approve its calls.
+fn approvers(db: &Connection, agent: i64) -> Outcome<Vec<String>> {
+    let sql = "SELECT value FROM agent a JOIN config_rev f ON f.agent = a.id AND f.rev = a.config_rev, \
+               json_each(f.config, '$.approvers') WHERE a.id = ?";
+    all(db, sql, [agent], |row| Ok(row.get(0)?))
 }
 
 /// The handle of a person who is a member of the space. Agents are no people.
@@ -122,78 +133,4 @@ pub(crate) fn end_all(db: &Connection, agent: i64) -> Outcome<()> {
         show::update_by_id(db, &call)?;
     }
     Ok(())
-}
-
-const RULES: &str = "SELECT e.uuid, r.tool, r.version, nullif(r.space, x''), r.until, r.tainted, r.by, r.person, r.at \
-                     FROM approval_rule r JOIN entity e ON e.id = r.agent";
-
-/// The rules that hold, of one agent or of all.
-pub(crate) fn rules(db: &Connection, agent: Option<i64>, now: Timestamp) -> Outcome<Vec<ApprovalRule>> {
-    let limit = limits::PAGE_MAX;
-    let sql = match agent {
-        Some(agent) => {
-            format!("{RULES} WHERE r.until > ? AND r.agent = {agent} ORDER BY r.tool, r.space LIMIT {limit}")
-        }
-        None => format!("{RULES} WHERE r.until > ? ORDER BY r.agent, r.tool, r.space LIMIT {limit}"),
-    };
-    all(db, &sql, [ms(now)], rule_at)
-}
-
-fn rule_at(row: &Row<'_>) -> Outcome<ApprovalRule> {
-    Ok(ApprovalRule {
-        agent: AgentId(uuid_at(row, 0)?),
-        tool: row.get(1)?,
-        version: row.get(2)?,
-        space: uuid_or_none(row, 3)?.map(SpaceId),
-        until: time_at(row, 4)?,
-        tainted: row.get(5)?,
-        by: row.get(6)?,
-        person: uuid_or_none(row, 7)?.map(EntityId),
-        at: time_at(row, 8)?,
-    })
-}
-
-/// Keeps a rule in place of an earlier one for the same calls, and forgets those that are over. `false` if the agent has too many.
-pub(crate) fn put_rule(db: &Connection, agent: i64, rule: &ApprovalRule) -> Outcome<bool> {
-    let space = rule.space.map_or(Vec::new(), |space| bytes(space.0).to_vec());
-    run(db, "DELETE FROM approval_rule WHERE agent = ? AND until <= ?", params![agent, ms(rule.at)])?;
-    let count = "SELECT count(*) FROM approval_rule WHERE agent = ? AND NOT (tool = ? AND space = ?)";
-    let others = first(db, count, params![agent, rule.tool, space], |row| Ok(row.get::<_, i64>(0)?))?;
-    if usize::try_from(others.unwrap_or(0)).unwrap_or(usize::MAX) >= limits::APPROVAL_RULES_MAX {
-        return Ok(false);
-    }
-    let sql = "INSERT OR REPLACE INTO approval_rule (agent, tool, version, space, until, tainted, by, person, at) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
-    let person = rule.person.map(|person| bytes(person.0));
-    let until = ms(rule.until);
-    let row =
-        params![agent, rule.tool, rule.version, space, until, rule.tainted, rule.by, person, ms(rule.at)];
-    run(db, sql, row)?;
-    Ok(true)
-}
-
-/// Deletes the rules for a tool, or only those that this person gave.
-pub(crate) fn forget_rules(
-    db: &Connection,
-    agent: i64,
-    tool: &str,
-    person: Option<EntityId>,
-) -> Outcome<Vec<ApprovalRule>> {
-    const WHICH: &str = "agent = ?1 AND tool = ?2 AND (?3 IS NULL OR person = ?3)";
-    let which = params![agent, tool, person.map(|person| bytes(person.0))];
-    let found =
-        all(db, &format!("{RULES} WHERE r.{}", WHICH.replace("person =", "r.person =")), which, rule_at)?;
-    run(db, &format!("DELETE FROM approval_rule WHERE {WHICH}"), which)?;
-    Ok(found)
-}
-
-/// Calls that a decision would let run by a rule, though none holds any more.
-pub(crate) fn ruled_out(db: &Connection, agent: i64, changes: &Changes) -> Outcome<Vec<Refusal>> {
-    let ruled = |row: &&CallRow| row.by_rule.is_some() && row.outcome.is_none();
-    if !changes.calls.iter().any(|row| ruled(&row)) {
-        return Ok(Vec::new());
-    }
-    let rules = rules(db, Some(agent), changes.at)?;
-    let out = changes.calls.iter().filter(ruled).filter(|row| !row.is_ruled_in(&rules, changes.at));
-    Ok(out.map(|row| Refusal { call: row.id.clone(), reason: CallOutcome::rule_over().text }).collect())
 }

@@ -56,7 +56,7 @@ pub(super) const TABLES: [Table; 17] = [
     table("memory", "key, from_commit", &["agent"]),
     table("goal", "id, from_commit", &["agent"]),
     table("plan", "id, from_commit", &["agent"]),
-    table("approval_rule", "tool, space", &["agent"]),
+    table("approval_rule", "tool, space, person", &["agent"]),
 ];
 
 /// The exported columns of the agent's entity.

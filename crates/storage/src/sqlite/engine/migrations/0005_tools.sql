@@ -94,11 +94,11 @@ CREATE TABLE approval_rule (
   agent INTEGER NOT NULL,
   tool TEXT NOT NULL,
   version TEXT NOT NULL,               -- of the tool
-  space BLOB NOT NULL,                 -- uuid of the space whose calls it is for; empty: all
+  space BLOB NOT NULL,                 -- uuid of the space whose calls it is for; empty: all, or those without a space if a person gave it
   until INTEGER NOT NULL,
   tainted INTEGER NOT NULL,            -- 1: also while the agent has read strangers' text
   by TEXT NOT NULL,                    -- who gave it
-  person BLOB,                         -- uuid of the person who gave it; NULL: an operator
+  person BLOB NOT NULL,                -- uuid of the person who gave it; empty: an operator
   at INTEGER NOT NULL,
-  PRIMARY KEY (agent, tool, space)
+  PRIMARY KEY (agent, tool, space, person)
 ) STRICT;

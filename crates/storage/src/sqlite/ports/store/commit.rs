@@ -22,7 +22,9 @@ use crate::sqlite::tables::progress::{ProgressLog, settle};
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{due_at, give_back};
-use crate::sqlite::tables::{approvals, calls, entries, notes, outgoing, queue, runs, show, urgent};
+use crate::sqlite::tables::{
+    approval_rules, approvals, calls, entries, notes, outgoing, queue, runs, show, urgent,
+};
 
 /// Writes all of `changes`, or nothing.
 pub(super) fn commit(
@@ -48,7 +50,7 @@ pub(super) fn commit(
     if !answered.is_empty() {
         return Err(Fault::Answered(answered));
     }
-    let ruled_out = approvals::ruled_out(db, life.agent, changes)?;
+    let ruled_out = approval_rules::ruled_out(db, life.agent, changes)?;
     if !ruled_out.is_empty() {
         return Err(Fault::Refused(ruled_out));
     }

@@ -21,7 +21,7 @@ use crate::sqlite::tables::rows::{
 use crate::sqlite::tables::runs::steps;
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{is_due, is_from_before};
-use crate::sqlite::tables::{approvals, calls};
+use crate::sqlite::tables::{approval_rules, calls};
 
 struct FoundAgent {
     agent: i64,
@@ -116,7 +116,7 @@ pub(super) fn wake(
     };
     // An agent without a list of tools has none that reaches outside.
     let rules = match config.tools.is_some() {
-        true => approvals::rules(db, Some(row), now)?,
+        true => approval_rules::in_force(db, row, now)?,
         false => Vec::new(),
     };
     let before = life.open.is_some() && (1..session.boot).contains(&boot);
