@@ -157,12 +157,6 @@ pub struct Approval {
     pub asked_arguments: Option<String>,
 }
 
-/// Whether `approvers` of a config name the person of that handle.
-pub fn has_approver(approvers: &[String], handle: &str) -> bool {
-    let named = |one: &String| one.trim().trim_start_matches('@').eq_ignore_ascii_case(handle);
-    approvers.iter().any(named)
-}
-
 /// How long something is waited for, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {

@@ -23,6 +23,7 @@ pub mod tool;
 
 pub mod answers;
 pub mod approval;
+pub mod approver;
 pub mod changes;
 pub mod compaction;
 pub mod cycle;

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agent::approver::Approver;
 use agent::entity::{EntityKind, Member, Space};
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::life::Standing;
@@ -78,8 +79,7 @@ impl Reconciler {
                 let what = format!("`{}` is already a person; give the agent another `name`", file.name);
                 problems.push(FileProblem::new(&file.file, None, what));
             }
-            for handle in &file.config.approvers {
-                let handle = handle.trim().trim_start_matches('@');
+            for handle in file.config.approvers.iter().filter_map(|entry| Approver::of(entry).handle()) {
                 let found = self.ports.reader.entity(handle.to_owned()).await.map_err(failed)?;
                 if found.is_some_and(|entity| entity.kind == EntityKind::Agent) {
                     let what = format!("`approvers`: `{handle}` is an agent; only people approve");

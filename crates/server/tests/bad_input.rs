@@ -114,6 +114,7 @@ async fn a_config_with_an_unknown_model_or_tool_is_rejected_with_its_key() {
     check(routing, "no_such_model", "`routing` names `x/y`").await;
     check(json!({"fallback": ["x/y"]}), "no_such_model", "`fallback` names `x/y`").await;
     check(json!({"approvers": ["nobody"]}), "bad_config", "`approvers`: `nobody` is nobody").await;
+    check(json!({"approvers": ["role: "]}), "bad_config", "`role:` and a role, got an empty text").await;
     check(json!({"approvers": ["@muhammad"]}), "bad_config", "`@muhammad` is an agent").await;
     check(json!({"approvers": vec!["you"; 17]}), "bad_config", "at most 16 people").await;
     let mute = json!({"gates": [{"from": 0, "active_tools": ["fire"]}]});

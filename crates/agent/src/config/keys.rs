@@ -254,7 +254,7 @@ pub const KEYS: [ConfigKey; 46] = [
         Names,
         Bound::None,
         NextCycle,
-        "Handles of the only people who may approve its calls, apart from operators, whichever space asks; at most 16. Without it: all people of the space.",
+        "The only people who may approve its calls, apart from operators: by handle, from whatever space, or as `role:NAME` those who have that role in the space of the call; at most 16. Without it: all people of the space.",
     ),
     key(
         "triage",

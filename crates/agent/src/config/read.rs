@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{AgentConfig, Bound, Example, Gates, KEYS, ReplyMode, SummaryBy, ValueKind, WantedChoice};
+use crate::approver::Approver;
 use crate::limits;
 use crate::plan::{HeartbeatTerms, PlanTerms};
 use crate::tool::{is_named, names};
@@ -174,8 +175,8 @@ impl AgentConfig {
         let most = limits::APPROVAL_PEOPLE_MAX;
         let why = if self.approvers.len() > most {
             format!("at most {most} people, got {}", self.approvers.len())
-        } else if self.approvers.iter().any(|handle| handle.trim().is_empty()) {
-            "wanted handles of people, got an empty text".to_owned()
+        } else if self.approvers.iter().any(|entry| Approver::of(entry).is_empty()) {
+            "wanted handles of people, or `role:` and a role, got an empty text".to_owned()
         } else {
             return;
         };

@@ -7,6 +7,8 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use agent::approver::Approver;
+
 use super::{AgentFile, FILE_MAX_BYTES, FileProblem, Vet, parse};
 
 /// Maximum number of agent files in one folder.
@@ -174,9 +176,9 @@ fn refuse_agents_as_approvers(all: &mut [FoundFile]) {
         all.iter().filter_map(|found| found.read.as_ref().ok()).map(|agent| agent.name.clone()).collect();
     for found in all.iter_mut() {
         let Ok(agent) = &found.read else { continue };
-        let handle = |one: &String| one.trim().trim_start_matches('@').to_ascii_lowercase();
+        let handles = agent.config.approvers.iter().filter_map(|entry| Approver::of(entry).handle());
         let named: Vec<String> =
-            agent.config.approvers.iter().map(handle).filter(|handle| agents.contains(handle)).collect();
+            handles.map(str::to_ascii_lowercase).filter(|handle| agents.contains(handle)).collect();
         if named.is_empty() {
             continue;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::approver::Approver;
 use agent::config::AgentConfig;
 use agent::entity::{EntityKind, handle};
 use agent::event::Principal;
@@ -439,15 +440,17 @@ async fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem
     if let Some((what, hint)) = config.never_asked(&tools, effect) {
         return Err(Problem::new(Code::BadConfig, what).hint(hint));
     }
-    for handle in &config.approvers {
-        let found = app.ports.reader.entity(handle.trim().trim_start_matches('@').to_owned()).await?;
+    for entry in &config.approvers {
+        let Some(handle) = Approver::of(entry).handle() else { continue };
+        let found = app.ports.reader.entity(handle.to_owned()).await?;
         let why = match found.map(|entity| entity.kind) {
             Some(EntityKind::Human) => continue,
             Some(EntityKind::Agent) => "is an agent; only people approve",
             None => "is nobody",
         };
-        let detail = format!("`approvers`: `{}` {why}", quote::one_line(handle));
-        return Err(Problem::new(Code::BadConfig, detail).hint("name people by their handles"));
+        let detail = format!("`approvers`: `{}` {why}", quote::one_line(entry));
+        let hint = "name people by their handles, or those with a role as `role:NAME`";
+        return Err(Problem::new(Code::BadConfig, detail).hint(hint));
     }
     match AgentTools::of(&*app.ports.toolbox, &*app.ports.models, config).too_many() {
         Some((what, hint)) => Err(Problem::new(Code::BadConfig, what).hint(hint)),

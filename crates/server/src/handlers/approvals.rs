@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember, has_approver};
+use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
+use agent::approver::has_approver;
 use agent::entity::EntityKind;
 use agent::id::{AgentId, CallId, EntityId};
 use agent::port::{ApprovalFilter, AskedCall, PersonAnswer, RuleFilter, Scope};
@@ -204,7 +205,8 @@ async fn sees(app: &AppState, asked: &AskedCall, person: EntityId) -> Result<boo
         let card = app.ports.reader.agent(asked.agent).await?;
         let approvers = card.map(|card| card.config.approvers.clone()).unwrap_or_default();
         let found = app.ports.reader.entity(person.to_string()).await?;
-        if found.is_some_and(|entity| has_approver(&approvers, &entity.name)) {
+        // Whoever has a role in the call's space sees it as its member.
+        if found.is_some_and(|entity| has_approver(&approvers, &entity.name, None)) {
             return Ok(true);
         }
     }

@@ -218,8 +218,14 @@ pub async fn who_approves_a_call_is_decided_by_the_config_when_the_answer_comes(
     configure(&[]).await;
     let refused = refusal(answer(&w, &id, Answerer::Person(stranger), yes()).await);
     assert!(matches!(refused, AnswerRefused::NotYours(_)), "{refused}");
-    configure(&["stranger"]).await;
+    configure(&["role:lead"]).await;
+    for who in [w.husam, stranger] {
+        let refused = refusal(answer(&w, &id, Answerer::Person(who), yes()).await);
+        assert!(matches!(refused, AnswerRefused::NotYours(_)), "{who}: {refused}");
+    }
+    w.b.registry.add_member(w.family, stranger, "Lead".into(), at(0)).await.unwrap();
     taken(answer(&w, &id, Answerer::Person(stranger), yes()).await);
+    w.b.registry.remove_member(w.family, stranger).await.unwrap();
     let closing = driver.closing();
     driver.commit(&w, Changes { call_changes: vec![over(&id)], ..closing }).await;
     let question = |row, approval: Box<Approval>| {

@@ -159,6 +159,11 @@ pub async fn a_persons_rule_counts_only_while_that_person_might_approve_the_call
     assert_eq!(giver().await, []);
     configure(&w, json!({"approvers": [" @Husam", "mira"]})).await;
     assert_eq!(giver().await, [Some(w.husam)]);
+    configure(&w, json!({"approvers": ["role: Lead"]})).await;
+    assert_eq!(giver().await, [], "a member without that role");
+    w.b.registry.add_member(w.family, w.husam, "lead".into(), at(0)).await.unwrap();
+    assert_eq!(giver().await, [Some(w.husam)]);
+    configure(&w, json!({"approvers": ["husam"]})).await;
     w.b.registry.remove_member(w.family, w.husam).await.unwrap();
     assert_eq!(giver().await, [Some(w.husam)], "the config names that person");
     configure(&w, json!({"approvers": []})).await;

@@ -16,12 +16,14 @@ const COLUMNS: &str = "e.uuid, r.tool, r.version, nullif(r.space, x'') AS space,
                        nullif(r.person, x'') AS person, r.at";
 
 /// Whether whoever gave the rule `r` might approve such a call now: an operator, a person whom `approvers` in the agent's
-/// config `f` names, or without such a list a person of the rule's space.
+/// config `f` names by handle or by the role in the rule's space, or without such a list a person of the rule's space.
 const MAY_APPROVE: &str = "(r.person = x'' OR EXISTS (SELECT 1 FROM entity p WHERE p.uuid = r.person AND p.kind = 0 AND \
     CASE WHEN coalesce(json_array_length(f.config, '$.approvers'), 0) = 0 \
     THEN EXISTS (SELECT 1 FROM member m JOIN space s ON s.id = m.space WHERE m.entity = p.id AND s.uuid = r.space) \
     ELSE EXISTS (SELECT 1 FROM json_each(f.config, '$.approvers') \
-    WHERE ltrim(trim(value), '@') = p.name COLLATE NOCASE) END))";
+    WHERE ltrim(trim(value), '@') = p.name COLLATE NOCASE OR (substr(trim(value), 1, 5) = 'role:' AND EXISTS \
+    (SELECT 1 FROM member m JOIN space s ON s.id = m.space WHERE m.entity = p.id AND s.uuid = r.space \
+    AND m.role = trim(substr(trim(value), 6)) COLLATE NOCASE))) END))";
 
 /// All rules of an agent that are in force: those whose time is not over, and whose giver might approve such a call now.
 pub(crate) fn in_force(db: &Connection, agent: i64, now: Timestamp) -> Outcome<Vec<ApprovalRule>> {

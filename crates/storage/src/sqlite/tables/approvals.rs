@@ -1,6 +1,7 @@
 //! Rows of calls that wait for people. `agent::approval` decides.
 
-use agent::approval::{Answerer, Approval, has_approver};
+use agent::approval::{Answerer, Approval};
+use agent::approver::has_approver;
 use agent::call::{CallRow, Outcome as CallOutcome, OutcomeStatus};
 use agent::event::{Principal, Trust};
 use agent::id::{CallId, EntityId, MessageId, SpaceId};
@@ -49,9 +50,14 @@ pub(crate) fn answerer(
     };
     let approvers = if approval.question { Vec::new() } else { approvers(db, agent)? };
     if !approvers.is_empty() {
-        let sql = "SELECT name FROM entity WHERE uuid = ? AND kind = 0";
-        let name = first(db, sql, [bytes(person.0)], |row| Ok(row.get::<_, String>(0)?))?;
-        return Ok(name.filter(|name| has_approver(&approvers, name)));
+        let sql = "SELECT e.name, (SELECT m.role FROM member m JOIN space s ON s.id = m.space \
+                   WHERE m.entity = e.id AND s.uuid = ?) FROM entity e WHERE e.uuid = ? AND e.kind = 0";
+        let space = approval.space.map(|space| bytes(space.0));
+        let found = first(db, sql, params![space, bytes(person.0)], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+        })?;
+        let named = found.filter(|(name, role)| has_approver(&approvers, name, role.as_deref()));
+        return Ok(named.map(|(name, _)| name));
     }
     let named = approval.people.is_empty() || approval.people.contains(&person);
     match approval.space.filter(|_| named) {
