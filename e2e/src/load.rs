@@ -196,7 +196,9 @@ fn service_item(number: u64, rng: &mut Rng) -> LedgerItem {
 fn plan_item(number: u64, rng: &mut Rng) -> LedgerItem {
     let (token, agent, payload) = payload(number, rng);
     let after = format!("{}s", rng.between(1, 3));
-    let body = json!({"name": "kill", "instruction": payload.to_string(), "after": after});
+    // A plan of a known name would replace it.
+    let name = format!("kill {number}");
+    let body = json!({"name": name, "instruction": payload.to_string(), "after": after});
     keyed(number, token, SentTo::Plans(agent), body)
 }
 
