@@ -69,7 +69,7 @@ pub enum Bound {
 pub enum TakesEffect {
     /// In the next cycle. An open cycle keeps the revision that it was opened with.
     NextCycle,
-    /// For all events that are accepted from now on.
+    /// For all events that are accepted, and all calls that are approved, from now on.
     AtOnce,
 }
 
@@ -253,7 +253,7 @@ pub const KEYS: [ConfigKey; 46] = [
         "approvers",
         Names,
         Bound::None,
-        NextCycle,
+        AtOnce,
         "The only people who may approve its calls, apart from operators: by handle, from whatever space, or as `role:NAME` those who have that role in the space of the call; at most 16. Without it: all people of the space.",
     ),
     key(
