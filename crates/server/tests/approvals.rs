@@ -71,7 +71,9 @@ async fn a_person_sees_and_answers_what_is_asked_in_its_spaces_and_a_stranger_no
     assert_eq!(world.ask(Method::GET, &path, &stranger, None).await.code(), "not_found");
     assert_eq!(world.ask(Method::GET, "/v1/approvals", &stranger, None).await.json["items"], json!([]));
     let yes = json!({"verdict": "approve"});
-    assert_eq!(answer(&world, &stranger, &id, yes.clone()).await.code(), "not_found");
+    for given in [&yes, &json!({"verdict": "maybe"}), &json!({"verdict": "approve", "sender": "you"})] {
+        assert_eq!(answer(&world, &stranger, &id, given.clone()).await.code(), "not_found", "{given}");
+    }
     let first = world.ask(Method::GET, "/v1/approvals?limit=1&all=true", &stranger, None).await.json;
     assert_eq!(first, json!({"items": [], "next": null}), "no page is empty with another behind it");
     for (sender, code) in [("stranger", "not_yours"), ("muhammad", "not_human"), ("nobody", "not_found")] {

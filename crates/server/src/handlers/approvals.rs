@@ -111,8 +111,14 @@ pub(super) async fn answer(
     let missing = || Problem::not_found("call that waits for a person", &call);
     let asked = app.ports.approvals.asked(CallId(call.clone())).await?.ok_or_else(missing)?;
     let request = key.request(caller.principal(), &format!("answer {call}"), &body.raw);
-    let by = answerer(&app, &caller, &body.value).await?;
-    let verdict = verdict(&body.value, by)?;
+    let read = match answerer(&app, &caller, &body.value).await {
+        Ok(by) => verdict(&body.value, by).map(|verdict| (by, verdict)),
+        Err(problem) => Err(problem),
+    };
+    let (by, verdict) = match (read, caller.entity()) {
+        (Err(_), Some(person)) if !sees(&app, &asked, person).await? => return Err(missing()),
+        (read, _) => read?,
+    };
     let CallAnswerJson { reason, hash, .. } = body.value;
     let (serving, read, id) = (Arc::clone(&app), asked.clone(), asked.row.id.clone());
     let answered = run_to_completion(async move {
