@@ -7,8 +7,7 @@ use runtime::Ports;
 use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
-use crate::handlers::hooks::Refusals;
-use crate::hook_pool::HookPool;
+use crate::hook_pool::{HookPool, Refusals};
 use crate::key_cache::KeyCache;
 use crate::once::Running;
 use crate::quota::Quotas;
@@ -54,7 +53,7 @@ pub(crate) struct AppState {
     pub(crate) node: Node,
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
-    pub(crate) running: Running,
+    pub(crate) running: Arc<Running>,
     pub(crate) refusals: Refusals,
     pub(crate) hook_pool: Arc<HookPool>,
     pub(crate) quotas: Arc<Quotas>,
@@ -63,6 +62,8 @@ pub(crate) struct AppState {
     pub(crate) stream_ends: StreamEnds,
     /// The OpenAPI document; set once all routes are added.
     pub(crate) document: OnceLock<Bytes>,
+    /// The paths that answer whatever the host is called; set with the document.
+    pub(crate) probes: OnceLock<Vec<String>>,
 }
 
 impl AppState {
@@ -73,7 +74,7 @@ impl AppState {
             node,
             options,
             keys: KeyCache::default(),
-            running: Running::default(),
+            running: Arc::default(),
             refusals: Refusals::default(),
             hook_pool: Arc::default(),
             quotas: Arc::default(),
@@ -81,6 +82,7 @@ impl AppState {
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),
             document: OnceLock::new(),
+            probes: OnceLock::new(),
         }
     }
 }

@@ -41,8 +41,8 @@ pub use serve::serve;
 /// All routes, behind the gate. Handlers signal `node` when an agent has something to do.
 pub fn router(ports: Ports, node: Node, options: Options) -> axum::Router {
     let app = Arc::new(app_state::AppState::new(ports, node, options));
-    let (router, document) = handlers::all(routes::Routes::new(Arc::clone(&app))).finish();
+    let (router, document, probes) = handlers::all(routes::Routes::new(Arc::clone(&app))).finish();
     // Set once per `AppState`, here.
-    let _ = app.document.set(document);
+    let _ = (app.document.set(document), app.probes.set(probes));
     gate::wrap(router, app)
 }

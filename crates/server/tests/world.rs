@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) you: EntityId,
     pub(crate) agent: AgentId,
     pub(crate) home: SpaceId,
+    /// What the tools did.
+    pub(crate) counters: Counters,
     signals: Mutex<mpsc::Receiver<Signal>>,
     document: Value,
 }
@@ -167,6 +169,7 @@ impl World {
             you,
             agent,
             home,
+            counters,
             signals: Mutex::new(signals),
             document: Value::Null,
         };
