@@ -578,7 +578,8 @@ impl<'a> Driver<'a> {
     }
 
     fn calls(&self) -> CallContext {
-        CallContext::of(&self.cycle, self.agent, self.ports(), &self.tools)
+        let node = &self.node_context.node;
+        CallContext::of(&self.cycle, self.agent, (self.ports(), node), &self.tools)
     }
 
     fn ports(&self) -> &Ports {

@@ -149,7 +149,7 @@ impl DetachedCalls {
             }
             if detached.row.runner == Runner::Worker {
                 // Only a worker runs it; its claim, if it has one, holds.
-                let context = CallContext::resumed(&detached, &self.ports);
+                let context = CallContext::resumed(&detached, &self.ports, &self.node);
                 self.start(&context, detached.row, tracing::Span::none());
                 continue;
             }
@@ -159,7 +159,7 @@ impl DetachedCalls {
                 Err(CallError::Store(error)) => return Err(error),
             };
             tracing::info!(agent = %detached.agent, call = %detached.row.id, times, "running a call without its cycle");
-            let context = CallContext::resumed(&detached, &self.ports);
+            let context = CallContext::resumed(&detached, &self.ports, &self.node);
             match recover(&detached.row, times) {
                 Recovery::RunAgain => self.start(&context, detached.row, tracing::Span::none()),
                 Recovery::Finish(outcome) => {

@@ -68,7 +68,6 @@ impl Cycle {
             cycles: life.cycles,
             failures: life.failures,
             notice: life.notice,
-            used: life.used,
             active_space: life.active_space,
         };
         Self {
