@@ -3,11 +3,14 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::OnceLock;
 
 use agent::config::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use client::ErrorClass;
 use serde_json::{Value, json};
+
+use crate::args::Global;
 
 /// The exit codes. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,31 @@ pub(crate) enum Exit {
     TimedOut = 6,
     /// The cycle ended without a reply.
     NoReply = 7,
+}
+
+/// The options that every command of this project needs, because this one was given them.
+static OPTIONS: OnceLock<String> = OnceLock::new();
+
+/// Notes which server this command is about, for the commands that it advises.
+pub(crate) fn advise_for(global: &Global) {
+    let mut options = String::new();
+    for (name, path) in [("data-dir", &global.data_dir), ("config", &global.config)] {
+        if let Some(path) = path {
+            options.push_str(&format!(" --{name} {}", path.display()));
+        }
+    }
+    let _ = OPTIONS.set(options);
+}
+
+/// Advice whose commands of `viv` reach the server that this command is about.
+pub(crate) fn advice_with(options: &str, advice: &str) -> String {
+    let part = |(index, part): (usize, &str)| match part.strip_prefix("viv ") {
+        Some(_) if index % 2 == 1 && !part.contains(" --data-dir ") && !part.contains(" --help") => {
+            format!("{part}{options}")
+        }
+        _ => part.to_owned(),
+    };
+    advice.split('`').enumerate().map(part).collect::<Vec<_>>().join("`")
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +140,11 @@ impl Failure {
 
     /// What to do: the hint given, else the default for the code, else the default for the exit code. So
     /// every failure has a hint.
-    pub(crate) fn advice(&self) -> &str {
+    pub(crate) fn advice(&self) -> String {
+        advice_with(OPTIONS.get().map_or("", String::as_str), self.general_advice())
+    }
+
+    fn general_advice(&self) -> &str {
         self.hint.as_deref().or_else(|| default_hint(&self.code)).unwrap_or(match self.exit {
             Exit::Answered | Exit::Failed => "`viv doctor` finds out what is wrong",
             Exit::Usage => "`viv --help` lists all commands, `viv COMMAND --help` explains one",
@@ -268,7 +300,7 @@ mod tests {
     fn hint(line: &str) -> String {
         let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let error = crate::args::command().try_get_matches_from(&line).unwrap_err();
-        Failure::bad_command_line(&error, &line).advice().to_owned()
+        Failure::bad_command_line(&error, &line).advice()
     }
 
     #[test]
@@ -317,7 +349,7 @@ mod tests {
     fn a_refused_hook_or_target_gets_a_hint_about_these() {
         let hint = |line: &str, exit, code, message: &str| {
             let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            Failure::new(exit, code, message).of_command(&line).advice().to_owned()
+            Failure::new(exit, code, message).of_command(&line).advice()
         };
         for (line, exit, message, words) in [
             ("viv hooks add ci --kind github", Exit::Refused, "no", "`viv hooks add --help`"),
@@ -329,6 +361,21 @@ mod tests {
         ] {
             let hint = hint(line, exit, "bad", message);
             assert!(hint.contains(words), "{line}: {hint}");
+        }
+    }
+
+    #[test]
+    fn advised_commands_are_about_the_same_server() {
+        let options = " --data-dir d";
+        for (advice, wanted) in [
+            ("`viv stop` stops it", "`viv stop --data-dir d` stops it"),
+            ("see `viv ps` or `viv ps --help`", "see `viv ps --data-dir d` or `viv ps --help`"),
+            ("set `x`, then `viv up`", "set `x`, then `viv up --data-dir d`"),
+            ("viv alone, `vivarium.toml`", "viv alone, `vivarium.toml`"),
+            ("`viv restore B --data-dir e`", "`viv restore B --data-dir e`"),
+        ] {
+            assert_eq!(advice_with(options, advice), wanted);
+            assert_eq!(advice_with("", advice), advice);
         }
     }
 

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Err(error) => return handle_clap_error(&error, &line),
     };
     let screen = Screen::detect(cli.global.json, cli.global.quiet);
+    errors::advise_for(&cli.global);
     // Fails only if a provider is already installed, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let done = start(cli, screen);
@@ -114,6 +115,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Cancel(args) => commands::dead::cancel(client()?, screen, args).await,
         Command::Dead(args) => commands::dead::run(client()?, screen, args).await,
         Command::Ps(args) => commands::ps::run(client()?, screen, args).await,
+        Command::Runs(args) => commands::runs::run(client()?, screen, args).await,
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
         Command::Memories(args) => commands::memories::run(client()?, screen, args).await,

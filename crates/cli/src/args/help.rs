@@ -19,7 +19,7 @@ viv: a runtime for living agents
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["init", "up", "stop", "logs", "doctor", "models", "config"]),
     ("Talk", &["chat", "say", "event", "cancel"]),
-    ("Observe", &["ps", "top", "watch", "tail", "show", "recall"]),
+    ("Observe", &["ps", "runs", "show", "top", "watch", "tail", "recall"]),
     (
         "Manage",
         &[
@@ -51,6 +51,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
     (&["ps"], "viv ps --json"),
+    (&["runs"], "viv runs\n  viv runs ada -n 50"),
     (&["show"], "viv show run ada"),
     (&["show", "run"], "viv show run\n  viv show run ada --json"),
     (&["show", "inbox"], "viv show inbox ada --state waiting"),

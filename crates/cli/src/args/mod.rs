@@ -35,7 +35,7 @@ pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
 pub(crate) use plans::{AddPlanArgs, PlansVerb};
 pub(crate) use project::{ConfigCommand, EventArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
-pub(crate) use show::{InboxArg, Show};
+pub(crate) use show::{InboxArg, RunsArgs, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use targets::{AddTargetArgs, TargetsArgs, TargetsVerb};
 pub(crate) use tools::{
@@ -107,6 +107,8 @@ pub(crate) enum Command {
     Cancel(Canceled),
     /// List agents and their state
     Ps(StateArgs),
+    /// List the newest runs: what each was asked, and what came back
+    Runs(RunsArgs),
     /// Show an agent, a run, an inbox or a model's context
     #[command(subcommand)]
     Show(Show),

@@ -12,7 +12,7 @@ pub(crate) enum Show {
     },
     /// Show a run step by step: by its id, or an agent's newest run
     Run {
-        /// A run's id, or an agent for its newest run [default: the only agent]
+        /// A run's id or its beginning, or an agent for its newest run [default: the only agent]
         #[arg(value_name = "ID|AGENT")]
         run: Option<String>,
     },
@@ -32,6 +32,15 @@ pub(crate) enum Show {
         #[arg(long, value_name = "RUN")]
         at: Option<CycleId>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    /// Only runs of this agent, by handle or id [default: the newest of all]
+    pub(crate) agent: Option<String>,
+    /// Maximum number of runs
+    #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub(crate) limit: u32,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,7 @@ pub(crate) mod pages;
 pub(crate) mod plans;
 pub(crate) mod ps;
 pub(crate) mod recall;
+pub(crate) mod runs;
 pub(crate) mod say;
 pub(crate) mod scenario;
 pub(crate) mod secrets;

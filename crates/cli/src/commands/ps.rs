@@ -48,7 +48,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
     for (agent, _) in &found {
         if let Some(why) = why_it_is_idle(agent) {
             let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
-            let how = if agent.state == AgentState::Paused { "is paused" } else { "is backing off" };
+            let how = match agent.reason.as_deref() {
+                _ if agent.state == AgentState::Paused => "is paused",
+                Some("debounce") => "gathers what arrives",
+                _ => "is backing off",
+            };
             screen.note(&format!("`{}` {how}{until}: {why}", agent.name));
         } else if let Some(why) = agent.why.as_ref().filter(|_| agent.state == AgentState::Thinking) {
             screen.note(&format!("`{}` makes no progress: {why}", agent.name));

@@ -8,12 +8,13 @@ use agent::run::Ending;
 use serde_json::json;
 
 use crate::args::SayArgs;
+use crate::commands::approvals;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::written_by;
-use client::{AgentWatch, Client, Exchange, target};
+use client::{AgentWatch, Client, Exchange, Waited, target};
 
 pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {
     let text = text_of(&args.text)?;
@@ -52,9 +53,20 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
     client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await?;
     let waiting = Progress::start(&screen, format!("waiting for {}", agent.display_name));
-    let exchange = watch.wait(id, target.space.id, Duration::from_secs(args.timeout)).await;
+    let limit = Duration::from_secs(args.timeout);
+    let waited = watch.wait_unless_paused(id, target.space.id, limit).await;
     drop(waiting);
-    let exchange = exchange?;
+    let exchange = match waited? {
+        Waited::Ended(exchange) => exchange,
+        Waited::ForPerson(calls) => {
+            let lines = calls.iter().flat_map(|call| approvals::wanted(&agent.display_name, call));
+            lines.for_each(|line| screen.note(&line));
+            let waiting = Progress::start(&screen, "waiting for the answer of a person");
+            let exchange = watch.wait(id, target.space.id, limit).await;
+            drop(waiting);
+            exchange?
+        }
+    };
     print(&screen, &agent.display_name, &exchange);
     Ok(if exchange.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
 }

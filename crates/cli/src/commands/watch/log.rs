@@ -130,6 +130,12 @@ impl Log {
         let item = match update {
             Update::Message { message } => (message.id.0, message.rev),
             Update::CycleEnded { cycle, .. } => (cycle.0, 0),
+            // The id of a call is a hash.
+            Update::ToolDone { cycle, call, .. } | Update::ToolError { cycle, call, .. } => {
+                let hash = call.0.get(1..17).and_then(|hash| u64::from_str_radix(hash, 16).ok());
+                let Some(hash) = hash else { return false };
+                (cycle.0, hash | 1)
+            }
             _ => return false,
         };
         if self.shown.contains(&item) {
@@ -333,6 +339,7 @@ impl Log {
         let until = clock(rest.until, &self.zone);
         let text = match rest.reason {
             IdleReason::Person => format!("waits for a person's answer, at most until {until}"),
+            IdleReason::Debounce => format!("gathers what arrives until {until}"),
             _ => format!("is backing off: {why}; retries at {until}"),
         };
         self.row(at, agent, &text, Style::Yellow);
