@@ -113,7 +113,7 @@ impl Failure {
         }
         match (path.as_str(), self.exit) {
             ("viv keys rotate" | "viv keys revoke", Exit::NotFound) => {
-                self.hint("`viv keys list` lists the keys with their ids")
+                self.hint("`viv keys` lists the keys with their ids")
             }
             (_, Exit::Usage) => self.hint(format!("`{path} --help` explains it")),
             (_, Exit::NotFound) if self.message.starts_with("no hook ") => {
@@ -212,7 +212,8 @@ fn foreign(error: &clap::Error, path: &[String]) -> Option<String> {
         ([], "status") => "`viv ps` lists agents and what they do; `viv doctor` checks everything".to_owned(),
         ([], "down") => "`viv stop` stops the server; `viv agents cancel` ends a cycle".to_owned(),
         ([], "log") => {
-            "`viv logs` prints the server's log; `viv tail` prints what the agents did last".to_owned()
+            "`viv logs` prints the server's log; `viv watch --lines` prints what the agents did last"
+                .to_owned()
         }
         ([], "new" | "create") => {
             "`viv init` writes a project; `viv agents create` creates one agent".to_owned()
@@ -220,8 +221,8 @@ fn foreign(error: &clap::Error, path: &[String]) -> Option<String> {
         ([group @ ("keys" | "entities")], "new" | "create") => format!("did you mean `viv {group} add`?"),
         (["spaces"], "new" | "create" | "add") => "did you mean `viv spaces open`?".to_owned(),
         (["agents"], "new" | "add") => "did you mean `viv agents create`?".to_owned(),
-        ([group @ ("show" | "export")], name) => format!("did you mean `viv {group} agent {name}`?"),
-        (["memories", ..], _) => "the agent comes first, such as `viv memories ada set city Rome`".to_owned(),
+        (["show"], name) => format!("did you mean `viv show agent {name}`?"),
+        (["memories", ..], _) => "the verb comes first, such as `viv memories set ada city Rome`".to_owned(),
         (["chat"], name) if !name.starts_with('-') => {
             format!("name the space with `--space {name}`, or the agent with `--agent {name}`")
         }
@@ -257,13 +258,13 @@ fn default_hint(code: &str) -> Option<&'static str> {
         }
         "bad_config" => "`viv show agent NAME --json` shows every key with its value",
         "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
-        "event_state" | "event_taken" => "`viv show inbox NAME` shows each event and its state",
+        "event_state" | "event_taken" => "`viv events list NAME` shows each event and its state",
         "forbidden" => {
             "set `VIV_KEY` to a key that may do this, or run it where the server runs; \
              a lost admin key is replaced with `viv keys admin --reset`"
         }
         "inbox_full" => {
-            "wait until the agent has processed its events: `viv show inbox NAME --state waiting`"
+            "wait until the agent has processed its events: `viv events list NAME --state waiting`"
         }
         "name_taken" => "choose another name; `viv entities` and `viv spaces` list those in use",
         "no_open_cycle" => "`viv ps` shows who is awake",
@@ -323,9 +324,8 @@ mod tests {
             ("keys create", "`viv keys add`"),
             ("spaces create", "`viv spaces open`"),
             ("show chef", "`viv show agent chef`"),
-            ("export chef", "`viv export agent chef`"),
             ("chat kitchen", "`--space kitchen`"),
-            ("memories set chef a b", "`viv memories ada set city Rome`"),
+            ("memories set chef a b", "`viv memories set ada city Rome`"),
         ] {
             let hint = hint(&format!("viv {line}"));
             assert!(hint.contains(ours), "{line}: {hint}");
@@ -337,7 +337,7 @@ mod tests {
         for (line, help) in [
             ("say hi --wait --timeout 0", "`viv say --help`"),
             ("--data-dir say ps --state awake", "`viv ps --help`"),
-            ("tail -n abc", "`viv tail --help`"),
+            ("tail -n abc", "`viv watch --lines --help`"),
             ("keys add service:bad --expires tomorrow", "`viv keys add --help`"),
         ] {
             let hint = hint(&format!("viv {line}"));
@@ -354,9 +354,9 @@ mod tests {
         for (line, exit, message, words) in [
             ("viv hooks add ci --kind github", Exit::Refused, "no", "`viv hooks add --help`"),
             ("viv hooks send ci", Exit::Refused, "no", "`viv hooks show NAME`"),
-            ("viv hooks rm ci", Exit::NotFound, "no hook is called `ci`", "`viv hooks` lists"),
+            ("viv hooks remove ci", Exit::NotFound, "no hook is called `ci`", "`viv hooks` lists"),
             ("viv targets add a b --space c", Exit::Refused, "no", "`viv targets add --help`"),
-            ("viv targets rm a", Exit::NotFound, "no target is called `a`", "`viv targets` lists"),
+            ("viv targets remove a", Exit::NotFound, "no target is called `a`", "`viv targets` lists"),
             ("viv hooks add ci --to bob", Exit::NotFound, "no agent is called `bob`", "`viv agents`"),
         ] {
             let hint = hint(line, exit, "bad", message);

@@ -16,8 +16,6 @@ pub(crate) enum Show {
         #[arg(value_name = "ID|AGENT")]
         run: Option<String>,
     },
-    /// Show an agent's events, newest first, with their states
-    Inbox(InboxArg),
     /// Show what the agent's model is sent: summary, entries, and tokens per layer
     Context {
         /// The agent, by handle or id [default: the only one]
@@ -40,17 +38,5 @@ pub(crate) struct RunsArgs {
     pub(crate) agent: Option<String>,
     /// Maximum number of runs
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
-    pub(crate) limit: u32,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct InboxArg {
-    /// The agent, by handle or id [default: the only one]
-    pub(crate) agent: Option<String>,
-    /// Only events in this state: waiting, held, processed, skipped, canceled, dead or dropped
-    #[arg(long, value_name = "STATE")]
-    pub(crate) state: Option<String>,
-    /// Maximum number of events
-    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
 }

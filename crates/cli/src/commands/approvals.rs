@@ -10,14 +10,16 @@ use client::{Client, segment};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::args::{AnswerArgs, ApprovalsVerb};
+use crate::args::{AnswerArgs, ApprovalsArgs, ApprovalsList, ApprovalsVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, ago, shortened};
 
-pub(crate) async fn run(client: Client, screen: Screen, verb: ApprovalsVerb) -> Result<Exit> {
-    match verb {
-        ApprovalsVerb::List { agent, space, all } => list(&client, &screen, agent, space, all).await?,
+pub(crate) async fn run(client: Client, screen: Screen, args: ApprovalsArgs) -> Result<Exit> {
+    match args.verb.unwrap_or(ApprovalsVerb::List(args.list)) {
+        ApprovalsVerb::List(ApprovalsList { agent, space, all }) => {
+            list(&client, &screen, agent, space, all).await?;
+        }
         ApprovalsVerb::Show { call, link: false } => show(&client, &screen, &call).await?,
         ApprovalsVerb::Show { call, link: true } => show_link(&client, &screen, &call).await?,
         ApprovalsVerb::Answer(args) => answer(&client, &screen, args).await?,

@@ -112,7 +112,7 @@ fn note(name: &str, exchange: &Exchange) -> Option<String> {
         Ending::Failed if exchange.cycle_id.is_none() => {
             let id = exchange.message_id;
             Some(format!(
-                "({name} failed{reason}; see `viv dead show {id}`, try again with `viv dead retry {id}`)"
+                "({name} failed{reason}; see `viv events show {id}`, try again with `viv events retry {id}`)"
             ))
         }
         Ending::Failed => Some(format!("({name} failed{reason})")),
@@ -164,7 +164,7 @@ mod tests {
         let reason = Some("invalid request".to_owned());
         let dead = Exchange { cycle_id: None, ending: Ending::Failed, reason, ..exchange };
         let note = note("ada", &dead).unwrap();
-        assert!(note.starts_with("(ada failed: invalid request; see `viv dead show 0000"), "{note}");
+        assert!(note.starts_with("(ada failed: invalid request; see `viv events show 0000"), "{note}");
         assert!(is_demo("demo") && is_demo("demo/one") && !is_demo("openai/x"));
     }
 }

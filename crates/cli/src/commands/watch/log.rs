@@ -204,7 +204,10 @@ impl Log {
                 let why = reason.as_deref().unwrap_or("no reason is known");
                 // The id is last: a brief row may be cut off there.
                 let name = self.names.handle(agent.0);
-                let text = format!("has a dead event, see `viv dead {name}`: {why} (event {})", event.0);
+                let text = format!(
+                    "has a dead event, see `viv events list {name} --state dead`: {why} (event {})",
+                    event.0
+                );
                 self.row(at, *agent, &text, Style::Dim);
             }
             Update::Compaction { agent, compaction, .. } => {
