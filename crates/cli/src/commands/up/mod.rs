@@ -82,7 +82,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let admin_key = world::found(&ports, files.agents.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
-    let (tools, unused) = tools.apply(&ports).await?;
+    let (tools, unused) = tools.apply(&ports, data_dir).await?;
     for problem in unused {
         tracing::warn!(target: files::LOG_TARGET, "{problem}");
     }
