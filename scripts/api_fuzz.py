@@ -65,7 +65,7 @@ class Server:
             "entity": [*agents, "owner", "nobody"],
             "space": ["home", *(f"space-{n}" for n in range(8)), "nowhere"],
             "message": [*ids("/v1/spaces/space-0/messages"), "none"],
-            "event": [*ids("/v1/agents/agent-0/inbox"), "none"],
+            "event": [*ids("/v1/agents/agent-0/events"), "none"],
             "key": [*spare, "none"],
         }
 

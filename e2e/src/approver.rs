@@ -32,7 +32,7 @@ pub async fn answer_all(client: HttpClient, approved: ApprovedTickets) {
                     if let Some(ticket) = arguments["ticket"].as_str().filter(|_| verdict == "approve") {
                         approved.note(ticket.to_owned());
                     }
-                    let path = format!("/v1/calls/{}/answer", one.call);
+                    let path = format!("/v1/approvals/{}/answer", one.call);
                     // Without an answer it is asked again, and then the first one counts.
                     drop(client.post(&path, &json!({"verdict": verdict}), None).await);
                 }

@@ -166,7 +166,7 @@ pub async fn read(client: &HttpClient) -> Result<History> {
 /// Reads the history of an agent.
 pub async fn agent(client: &HttpClient, name: &str) -> Result<AgentTrace> {
     let card: Agent = client.get(&format!("/v1/agents/{name}")).await?;
-    let events: Vec<LoggedEvent> = pages(client, &format!("/v1/agents/{name}/inbox")).await?;
+    let events: Vec<LoggedEvent> = pages(client, &format!("/v1/agents/{name}/events")).await?;
     let runs: Vec<RunJson> = pages(client, &format!("/v1/agents/{name}/runs")).await?;
     let facts: FactsJson = client.get(&format!("/v1/agents/{name}/facts")).await?;
     let after = card.commit_n.saturating_sub(REPLAY);
@@ -209,7 +209,7 @@ async fn log(client: &HttpClient, agent: &str) -> Result<Vec<HistoryEntry>> {
     Ok(entries.into_iter().map(entry).collect())
 }
 
-async fn pages<T: DeserializeOwned>(client: &HttpClient, path: &str) -> Result<Vec<T>> {
+pub(crate) async fn pages<T: DeserializeOwned>(client: &HttpClient, path: &str) -> Result<Vec<T>> {
     let (mut found, mut cursor) = (Vec::new(), String::new());
     loop {
         let page: PageJson<T> = client.get(&format!("{path}?limit=200{cursor}")).await?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::call::Runner;
-use api::{Agent, Call, PageJson, PlanJson};
+use api::{Agent, Call, PlanJson};
 use failpoint::POINTS;
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -24,7 +24,7 @@ use crate::counter::{self, CountedEffect, Counter};
 use crate::faults::{End, FaultPlan, LoadLength, Sabotage, ShortlyAfter, Variant, WorkerEnd};
 use crate::follow::{Followers, SeenUpdates};
 use crate::gateway::Gateway;
-use crate::history::{self, History};
+use crate::history::{self, History, pages};
 use crate::load::{KillRound, Load};
 use crate::stub::ModelServer;
 use crate::tally::Tally;
@@ -492,8 +492,8 @@ impl Started {
 async fn open_calls(client: &HttpClient) -> Result<u64> {
     let mut open = 0;
     for agent in AGENTS {
-        let calls: PageJson<Call> = client.get(&format!("/v1/agents/{agent}/calls")).await?;
-        open += calls.items.len() as u64;
+        let calls: Vec<Call> = pages(client, &format!("/v1/agents/{agent}/calls")).await?;
+        open += calls.len() as u64;
     }
     Ok(open)
 }
@@ -502,8 +502,8 @@ async fn open_calls(client: &HttpClient) -> Result<u64> {
 async fn open_plans(client: &HttpClient) -> Result<u64> {
     let mut open = 0;
     for agent in AGENTS {
-        let plans: PageJson<PlanJson> = client.get(&format!("/v1/agents/{agent}/plans")).await?;
-        open += plans.items.len() as u64;
+        let plans: Vec<PlanJson> = pages(client, &format!("/v1/agents/{agent}/plans")).await?;
+        open += plans.len() as u64;
     }
     Ok(open)
 }

@@ -59,7 +59,7 @@ impl LedgerItem {
     /// Records a response; returns whether it was a promise.
     pub fn record(&mut self, answer: HttpAnswer) -> bool {
         let promise = |fresh, value: &Value| {
-            let id = value["id"].as_str().or(value["event_id"].as_str()).unwrap_or_default().to_owned();
+            let id = value["id"].as_str().unwrap_or_default().to_owned();
             Promise { fresh, id, seq: value["seq"].as_u64() }
         };
         match answer {

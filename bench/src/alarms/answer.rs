@@ -160,7 +160,7 @@ impl<'a> AnswerSetup<'a> {
             let found = self.threads.block_on(page)?.items.pop();
             if let Some(asked) = found {
                 // The commit that pauses the cycle follows, before the pause of [`AnswerSetup::post`] ends.
-                return Ok(format!("/v1/calls/{}/answer", asked.row.id));
+                return Ok(format!("/v1/approvals/{}/answer", asked.row.id));
             }
         }
         anyhow::bail!("the agent asked nobody")

@@ -20,7 +20,7 @@ pub struct ApprovalJson {
     /// Id of the agent.
     pub agent: AgentId,
     /// Handle of the agent.
-    pub agent_name: String,
+    pub agent_handle: String,
     /// Name of the tool.
     pub tool: String,
     /// Version of the tool for which the call was made.
@@ -85,18 +85,22 @@ pub struct ApprovalJson {
     /// A link with which anybody can answer the call, once; only if it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
+    /// Only in the reply to an answer with `remember_until`: whether a person is asked about further calls all the same, as long
+    /// as strangers' text is in what the agent reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_asks: Option<bool>,
 }
 
 impl ApprovalJson {
     /// The JSON of a row of that agent; `None` if it never waited for a person.
-    pub fn of(agent: AgentId, agent_name: String, row: CallRow) -> Option<Self> {
+    pub fn of(agent: AgentId, agent_handle: String, row: CallRow) -> Option<Self> {
         let asked = *row.approval?;
         let bound = |text: &str| head_and_tail(text, limits::TOOL_SHOWN_MAX_BYTES);
         let (by, answered_at) = asked.by.map(|by| (by.name, by.at)).unzip();
         Some(Self {
             call: row.id,
             agent,
-            agent_name,
+            agent_handle,
             tool: row.tool,
             version: row.tool_version,
             arguments: row.arguments,
@@ -121,6 +125,7 @@ impl ApprovalJson {
             status: row.outcome.as_ref().map(|outcome| outcome.status),
             outcome: row.outcome.as_ref().map(|outcome| bound(&outcome.text)),
             link: None,
+            guard_asks: None,
         })
     }
 }
@@ -195,7 +200,7 @@ pub struct ApprovalRuleJson {
     /// Id of the agent.
     pub agent: AgentId,
     /// Handle of the agent.
-    pub agent_name: String,
+    pub agent_handle: String,
     /// Name of the tool.
     pub tool: String,
     /// Version of the tool for which it was given. Of another one it approves nothing.
@@ -204,11 +209,13 @@ pub struct ApprovalRuleJson {
     pub space: Option<SpaceId>,
     /// Handle of that space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub space_name: Option<String>,
+    pub space_handle: Option<String>,
     /// Until when.
     pub until: Timestamp,
     /// Whether it also counts while the agent has read strangers' text.
     pub tainted: bool,
+    /// Whether a person is asked all the same now: strangers' text is in what the agent reads, and the rule is not for that.
+    pub guard_asks: bool,
     /// Who gave it.
     pub by: String,
     /// When.
@@ -216,9 +223,10 @@ pub struct ApprovalRuleJson {
 }
 
 impl ApprovalRuleJson {
-    /// The JSON of a rule.
-    pub fn of(rule: ApprovalRule, agent_name: String, space_name: Option<String>) -> Self {
+    /// The JSON of a rule of an agent, in whose view strangers' text now is or is not.
+    pub fn of(rule: ApprovalRule, agent_handle: String, space_handle: Option<String>, strangers: bool) -> Self {
+        let guard_asks = rule.is_overruled(strangers);
         let ApprovalRule { agent, tool, version, space, until, tainted, by, person: _, at } = rule;
-        Self { agent, agent_name, tool, version, space, space_name, until, tainted, by, at }
+        Self { agent, agent_handle, tool, version, space, space_handle, until, tainted, guard_asks, by, at }
     }
 }

@@ -134,8 +134,7 @@ pub async fn spaces(client: &Client, agent: Option<&str>) -> Result<Vec<(String,
 
 /// The members of a space.
 pub async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<MemberJson>> {
-    let page: PageJson<MemberJson> = client.get_as(&format!("/v1/spaces/{}/members", space.id)).await?;
-    Ok(page.items)
+    client.all_as(&format!("/v1/spaces/{}/members", space.id)).await
 }
 
 /// The only one. `none` is the error if there is none, and what to do then; `how` is how to name one.

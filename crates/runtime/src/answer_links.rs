@@ -28,7 +28,7 @@ impl AnswerLinks {
     pub fn link(&self, call: &CallId, hash: &str, expires_at: Timestamp) -> String {
         // Hexadecimal: what ends in a punctuation mark is cut by programs that look for addresses in a text.
         let token = hex(hmac::sign(&self.key, said(call, hash, expires_at).as_bytes()).as_ref());
-        format!("{}/v1/calls/{call}/answer/{token}", self.base)
+        format!("{}/v1/approvals/{call}/answer/{token}", self.base)
     }
 
     /// Whether the token is that of the call as it was shown. Takes the same time for every wrong one of the right length.
@@ -84,6 +84,7 @@ mod tests {
             awaited: true,
             state: CallState::Planned,
             outcome: None,
+            trust: agent::event::Trust::Member,
         }
     }
 
@@ -101,7 +102,7 @@ mod tests {
         let row = row();
         let asked = row.approval.as_ref().unwrap();
         let link = links.link(&row.id, &asked.hash, asked.expires_at);
-        let token = link.strip_prefix("https://viv.example/a/v1/calls/c1/answer/").unwrap();
+        let token = link.strip_prefix("https://viv.example/a/v1/approvals/c1/answer/").unwrap();
         assert_eq!(token.len(), 64);
         assert!(counts(&links, token, |_, _| {}));
         assert!(!counts(&links, token, |row, _| row.id.0.push('0')), "another call");

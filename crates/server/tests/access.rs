@@ -94,10 +94,20 @@ fn refusal(policy: &str, method: &Method, key: &str) -> Option<&'static str> {
 async fn every_route_admits_and_refuses_every_kind_of_key_as_its_policy_says() {
     let all = routes(&World::new().await);
     let mut walked = 0;
+    let reading = World::new().await;
+    let reading_keys = keys(&reading).await;
     for (method, path, policy) in all {
-        // A world for each route: some of them change it.
-        let world = World::new().await;
-        for (kind, key) in keys(&world).await {
+        // A world for each route that may change it.
+        let changing = match method == Method::GET {
+            true => None,
+            false => Some(World::new().await),
+        };
+        let world = changing.as_ref().unwrap_or(&reading);
+        let keys = match &changing {
+            Some(changing) => keys(changing).await,
+            None => reading_keys.clone(),
+        };
+        for (kind, key) in keys {
             let response = world.open(request(&method, &path, key.as_deref())).await;
             let (parts, body) = response.into_parts();
             let status = parts.status.as_u16();

@@ -27,7 +27,7 @@ pub(crate) async fn asked(world: &World, change: impl FnOnce(Approval) -> Approv
 }
 
 async fn answer(world: &World, key: &str, id: &CallId, body: Value) -> Answer {
-    world.ask(Method::POST, &format!("/v1/calls/{id}/answer"), key, Some(body)).await
+    world.ask(Method::POST, &format!("/v1/approvals/{id}/answer"), key, Some(body)).await
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_call_that_waits_is_listed_shown_approved_once_and_gone_from_the_list(
         (&json!(id), &json!("wanted"), &json!(r#"{"note":"one"}"#))
     );
     assert_eq!(
-        (&one["tool"], &one["why"], &one["agent_name"]),
+        (&one["tool"], &one["why"], &one["agent_handle"]),
         (&json!("fire"), &json!("it costs money"), &json!("muhammad"))
     );
     assert_eq!(&world.get(&format!("/v1/approvals/{id}")).await.json, one);
@@ -152,7 +152,7 @@ async fn rules_are_listed_and_deleted() {
     assert_eq!(answer(&world, ADMIN, &id, body).await.status, 200);
     let rules = world.get("/v1/approval-rules?agent=muhammad").await.json["items"].clone();
     assert_eq!((&rules[0]["tool"], &rules[0]["tainted"]), (&json!("fire"), &json!(false)), "{rules}");
-    let path = "/v1/agents/muhammad/approval-rules/fire";
+    let path = "/v1/approval-rules/muhammad/fire";
     assert_eq!(world.ask(Method::DELETE, path, ADMIN, None).await.status, 204);
     assert_eq!(world.ask(Method::DELETE, path, ADMIN, None).await.code(), "not_found");
     assert_eq!(world.get("/v1/approval-rules").await.json["items"], json!([]));
@@ -172,9 +172,9 @@ async fn a_person_lists_and_deletes_the_own_rules_which_are_for_the_space_that_w
     assert_eq!(list(&stranger).await, json!([]));
     let rules = list(&yours).await;
     assert_eq!((&rules[0]["space"], &rules[0]["by"]), (&json!(world.home), &json!("you")), "{rules}");
-    assert!(rules[0]["version"].is_string() && rules[0]["space_name"] == "home", "{rules}");
+    assert!(rules[0]["version"].is_string() && rules[0]["space_handle"] == "home", "{rules}");
     assert_eq!(list(ADMIN).await, rules);
-    let path = "/v1/agents/muhammad/approval-rules/fire";
+    let path = "/v1/approval-rules/muhammad/fire";
     assert_eq!(world.ask(Method::DELETE, path, &stranger, None).await.code(), "not_found");
     assert_eq!(world.ask(Method::DELETE, path, &yours, None).await.status, 204);
     assert_eq!(list(ADMIN).await, json!([]));

@@ -186,7 +186,7 @@ async fn every_bad_request_gets_one_clear_error() {
     }
     check(get("/v1/agents?limt=1"), Body::empty(), 422, "unknown_field").await;
     check(get("/v1/entities?kind=robot"), Body::empty(), 400, "bad_query").await;
-    check(get("/v1/agents/muhammad/inbox?state=lost"), Body::empty(), 400, "bad_query").await;
+    check(get("/v1/agents/muhammad/events?state=lost"), Body::empty(), 400, "bad_query").await;
     check(get(&format!("{messages}?after=x")), Body::empty(), 400, "bad_query").await;
     check(get("/v1/spaces/home/stream").header("last-event-id", "x"), Body::empty(), 400, "bad_header").await;
     check(get("/v1/health").header("x-large", "x".repeat(17_000)), Body::empty(), 431, "headers_too_large")
@@ -233,7 +233,7 @@ async fn a_cursor_is_checked_and_bound_to_its_list() {
         "/v1/agents?limit=1",
         "/v1/spaces?limit=1",
         "/v1/keys?limit=1",
-        "/v1/agents/muhammad/inbox?limit=1",
+        "/v1/agents/muhammad/events?limit=1",
         "/v1/agents/muhammad/runs?limit=1",
         "/v1/agents/muhammad/consciousness?limit=1",
         "/v1/spaces/home/messages?limit=1",

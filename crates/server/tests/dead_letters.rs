@@ -21,7 +21,7 @@ fn cycle() -> CycleId {
 /// Sends an event; returns its id.
 async fn send_event(world: &World) -> String {
     let sent = world.post(EVENTS, json!({"service": "jira", "payload": {"issue": 7}})).await;
-    sent.json["event_id"].as_str().unwrap().to_owned()
+    sent.json["id"].as_str().unwrap().to_owned()
 }
 
 /// Opens a cycle with the first event, and closes the cycle with that state for the event.
@@ -41,7 +41,7 @@ async fn a_dead_event_is_listed_with_its_reason_and_can_be_retried() {
     let world = World::new().await;
     let event = send_event(&world).await;
     close_cycle(&world, EventState::Dead { reason: "it broke the model".into() }).await;
-    let dead = world.get("/v1/agents/muhammad/inbox?state=dead").await;
+    let dead = world.get("/v1/agents/muhammad/events?state=dead").await;
     assert_eq!(dead.json["items"][0]["state"], json!({"state": "dead", "reason": "it broke the model"}));
     let agent = world.get("/v1/agents/muhammad").await;
     assert_eq!(agent.json["dead"], json!({"count": 1, "last": event, "reason": "it broke the model"}));
@@ -65,7 +65,7 @@ async fn a_dropped_event_stays_listed() {
     close_cycle(&world, EventState::Dead { reason: "it broke the model".into() }).await;
     let dropped = event_action(&world, &event, "drop").await;
     assert_eq!((dropped.status, &dropped.json["state"]), (200, &json!({"state": "dropped"})), "{dropped:?}");
-    let listed = world.get("/v1/agents/muhammad/inbox?state=dropped").await;
+    let listed = world.get("/v1/agents/muhammad/events?state=dropped").await;
     assert_eq!(listed.json["items"][0]["id"], json!(event));
 }
 
@@ -86,7 +86,7 @@ async fn retrying_a_skipped_event_sends_one_new_event_per_idempotency_key() {
     assert_eq!((&fresh.json["cites"], &fresh.json["state"]["state"]), (&json!(event), &json!("waiting")));
     let second = retry(&event).await;
     assert_eq!((second.status, &second.json["duplicate"]), (200, &Value::Bool(true)), "{second:?}");
-    assert_eq!(second.json["event_id"], first.json["event_id"]);
+    assert_eq!(second.json["id"], first.json["id"]);
     assert_eq!(retry("another").await.code(), "key_reused");
 }
 

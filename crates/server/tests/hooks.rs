@@ -53,7 +53,15 @@ fn github(id: &str, body: &str) -> Request<Body> {
 }
 
 async fn log(world: &World, hook: &str) -> Vec<Value> {
-    world.get(&format!("/v1/hooks/{hook}/deliveries")).await.json["items"].as_array().unwrap().clone()
+    let (mut lines, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = world.get(&format!("/v1/hooks/{hook}/deliveries?limit=200{cursor}")).await.json;
+        lines.extend(page["items"].as_array().unwrap().iter().cloned());
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return lines,
+        }
+    }
 }
 
 async fn waiting(world: &World) -> Vec<agent::event::Event> {

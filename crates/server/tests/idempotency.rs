@@ -73,7 +73,7 @@ async fn a_change_is_made_once() {
 
     let event = json!({"service": "bell"});
     let sent = post(&world, &format!("{agent}/events"), "e", &event).await;
-    let cancel = format!("{agent}/events/{}/cancel", sent.json["event_id"].as_str().unwrap());
+    let cancel = format!("{agent}/events/{}/cancel", sent.json["id"].as_str().unwrap());
     for _ in 0..2 {
         let canceled = post(&world, &cancel, "c", &json!({})).await;
         assert_eq!((canceled.status, &canceled.json["state"]["state"]), (200, &json!("canceled")));

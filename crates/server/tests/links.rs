@@ -158,7 +158,7 @@ async fn every_wrong_link_is_told_the_same_and_answers_nothing() {
     let other = token_of(links().link(&CallId("c0".into()), hash, end));
     let edited = token_of(links().link(&id, &hash_of("fire", "1", r#"{"note":"two"}"#), end));
     let longer = token_of(links().link(&id, hash, longer));
-    let to = |call: &str, token: &str| format!("/v1/calls/{call}/answer/{token}");
+    let to = |call: &str, token: &str| format!("/v1/approvals/{call}/answer/{token}");
     let mut texts = std::collections::BTreeSet::new();
     for path in [
         to(&id.0, &flipped),

@@ -73,7 +73,7 @@ async fn an_answer_by_link_is_logged_without_the_link() {
     assert_eq!(crate::links::open(&world, &path).await.status, 200);
     assert_eq!(crate::links::answer(&world, &path, "verdict=refuse&reason=swordfish").await.status, 200);
     let all = collected.0.lock().unwrap().join("\n");
-    assert!(all.contains("/v1/calls/{call}/answer/{token}"), "{all}");
+    assert!(all.contains("/v1/approvals/{call}/answer/{token}"), "{all}");
     for secret in [path.rsplit('/').next().unwrap(), "swordfish"] {
         assert!(!all.contains(secret), "{all}");
     }
@@ -92,9 +92,9 @@ async fn an_idempotency_key_is_in_no_event_id_and_in_no_root() {
     };
     let (one, again, other) = (send("swordfish").await, send("swordfish").await, send("trout").await);
     assert_eq!((one.status, again.status, other.status), (201, 200, 201));
-    assert_eq!(one.json["event_id"], again.json["event_id"]);
-    assert_ne!(one.json["event_id"], other.json["event_id"]);
-    let inbox = world.get("/v1/agents/muhammad/inbox").await.json;
-    assert_eq!(inbox["items"][1]["envelope"]["root"], one.json["event_id"]);
+    assert_eq!(one.json["id"], again.json["id"]);
+    assert_ne!(one.json["id"], other.json["id"]);
+    let inbox = world.get("/v1/agents/muhammad/events").await.json;
+    assert_eq!(inbox["items"][1]["envelope"]["root"], one.json["id"]);
     assert!(!inbox.to_string().contains("swordfish"), "{inbox}");
 }

@@ -50,7 +50,7 @@ async fn a_message_is_stored_with_its_senders_name_and_wakes_the_agent() {
     let location = posted.headers["location"].to_str().unwrap();
     assert_eq!(world.get(location).await.json, *message);
     assert_eq!(world.get(MESSAGES).await.json["items"], json!([message]));
-    let inbox = world.get("/v1/agents/muhammad/inbox?state=waiting").await;
+    let inbox = world.get("/v1/agents/muhammad/events?state=waiting").await;
     let event = &inbox.json["items"][0];
     assert_eq!((&event["kind"], &event["state"]["state"]), (&json!("mention"), &json!("waiting")));
     assert_eq!(event["envelope"]["trust"], "member");
@@ -107,10 +107,12 @@ async fn an_idempotency_key_belongs_to_one_body() {
     let body = json!({"text": "hi", "sender": "you"});
     let first = post_with_key(&world, MESSAGES, "k 1", &body).await;
     assert_eq!(first.status, 201);
-    // The same space, by its id.
-    let by_id = format!("/v1/spaces/{}/messages", world.home);
-    let again = post_with_key(&world, &by_id, "k 1", &body).await;
+    let again = post_with_key(&world, MESSAGES, "k 1", &body).await;
     assert_eq!((again.status, &again.json), (200, &first.json));
+    // Another path is another request, also if it names the same space.
+    let by_id = format!("/v1/spaces/{}/messages", world.home);
+    let other = post_with_key(&world, &by_id, "k 1", &body).await;
+    assert_eq!((other.status, other.code()), (409, "key_reused"));
     let other = post_with_key(&world, MESSAGES, "k 1", &json!({"text": "ho", "sender": "you"})).await;
     assert_eq!((other.status, other.code()), (409, "key_reused"));
     let elsewhere =
@@ -128,17 +130,17 @@ async fn an_event_sent_again_with_the_same_key_is_accepted_once_and_can_be_read(
     assert_eq!(world.signals().len(), 1);
     let again = post_with_key(&world, path, "a/b", &body).await;
     assert_eq!((again.status, &again.json["duplicate"]), (200, &json!(true)));
-    assert_eq!(again.json["event_id"], first.json["event_id"]);
+    assert_eq!(again.json["id"], first.json["id"]);
     assert_eq!(world.signals(), []);
     let event = world.get(first.headers["location"].to_str().unwrap()).await;
-    assert_eq!((event.status, &event.json["id"]), (200, &first.json["event_id"]));
+    assert_eq!((event.status, &event.json["id"]), (200, &first.json["id"]));
     assert_eq!(event.json["data"], json!({"type": "service", "name": "jira", "payload": {"issue": 7}}));
     assert_eq!(event.json["envelope"]["trust"], "operator");
     assert_eq!(event.json["envelope"]["channel"], "api");
 
     let unkeyed = world.post(path, body).await;
     assert_eq!(unkeyed.status, 201);
-    let id = unkeyed.json["event_id"].as_str().unwrap();
+    let id = unkeyed.json["id"].as_str().unwrap();
     assert!(id.parse::<uuid::Uuid>().is_ok(), "{id}");
 }
 
@@ -147,7 +149,7 @@ async fn an_idempotency_key_cannot_produce_a_reserved_event_id() {
     let world = World::new().await;
     let path = "/v1/agents/muhammad/events";
     let sent = post_with_key(&world, path, "plan:1:2026-11-21T14:00:00Z", &json!({"service": "a"})).await;
-    assert!(sent.json["event_id"].as_str().unwrap().starts_with("api:"), "{sent:?}");
+    assert!(sent.json["id"].as_str().unwrap().starts_with("api:"), "{sent:?}");
 }
 
 #[tokio::test]

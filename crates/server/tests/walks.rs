@@ -85,7 +85,7 @@ async fn populated() -> Populated {
     let after = agent::port::AfterFailure::Dead;
     assert!(book.delivery_failed(target, dead.clone(), "no".to_owned(), after).await.unwrap());
     let call = asked(&world, |asked| asked).await.to_string();
-    let (event, plan, key) = (text(&event, "event_id"), text(&plan, "id"), text(&key, "id"));
+    let (event, plan, key) = (text(&event, "id"), text(&plan, "id"), text(&key, "id"));
     Populated { world, call, event, dead, plan, key }
 }
 
@@ -136,11 +136,11 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
         "POST /v1/agents/{agent}/events/{event}/retry" => {
             (format!("/v1/agents/agent-2/events/{}/retry", dead_event(world).await), NO_BODY)
         }
-        "POST /v1/calls/{call}/answer" => (format!("/v1/calls/{call}/answer"), json!({"verdict": "refuse"})),
-        "DELETE /v1/agents/{agent}/approval-rules/{tool}" => {
+        "POST /v1/approvals/{call}/answer" => (format!("/v1/approvals/{call}/answer"), json!({"verdict": "refuse"})),
+        "DELETE /v1/approval-rules/{agent}/{tool}" => {
             let body = json!({"verdict": "approve", "remember_until": "2026-11-22T14:00:00Z"});
-            made(world, &format!("/v1/calls/{call}/answer"), body).await;
-            (format!("{agent}/approval-rules/fire"), NO_BODY)
+            made(world, &format!("/v1/approvals/{call}/answer"), body).await;
+            ("/v1/approval-rules/muhammad/fire".to_owned(), NO_BODY)
         }
         "POST /v1/keys" => ("/v1/keys".to_owned(), json!({"scope": "admin", "label": "ci"})),
         "POST /v1/keys/{key}/rotate" => (format!("/v1/keys/{key}/rotate"), NO_BODY),
@@ -183,7 +183,7 @@ async fn dead_event(world: &World) -> String {
     for changes in [open, close] {
         world.ports.store.commit(Lease { agent, epoch: 1 }, changes).await.unwrap();
     }
-    event["event_id"].as_str().unwrap().to_owned()
+    event["id"].as_str().unwrap().to_owned()
 }
 
 /// The key of a request as the store keeps it.
@@ -297,6 +297,7 @@ async fn a_key_is_new_again_after_thirty_days() {
     let event = json!({"service": "bell"});
     let events = "/v1/agents/muhammad/events";
     let sent = send(&world, &Method::POST, events, "e", &event).await;
+    send(&world, &Method::POST, events, "e2", &event).await;
     world.clock.advance(days(29));
     let again = send(&world, &Method::POST, messages, "k", &body).await;
     assert_eq!((again.status, &again.json["id"]), (200, &first.json["id"]));
@@ -306,7 +307,7 @@ async fn a_key_is_new_again_after_thirty_days() {
     // That an event was accepted is known for as long as the store exists.
     let again = send(&world, &Method::POST, events, "e", &event).await;
     assert_eq!((again.status, &again.json["duplicate"]), (200, &json!(true)), "{sent:?}");
-    let anew = send(&world, &Method::POST, events, "e", &json!({"service": "gong"})).await;
+    let anew = send(&world, &Method::POST, events, "e2", &json!({"service": "gong"})).await;
     assert_eq!(anew.status, 201, "another event is not taken for the first one: {anew:?}");
 }
 

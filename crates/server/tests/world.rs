@@ -1,6 +1,7 @@
 //! A test fixture: the person `you`, the agent `muhammad` and the space `home` behind the real API. Every JSON
 //! response is checked against the OpenAPI document.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -301,15 +302,26 @@ impl World {
                 json!({"$ref": "#/components/schemas/ProblemBody"})
             }
         };
-        let mut root = schema;
-        root["components"] = self.document["components"].clone();
-        let validator = jsonschema::validator_for(&root).unwrap();
+        let validator = validator(schema, &self.document["components"]);
         let errors: Vec<String> = validator
             .iter_errors(&answer.json)
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert!(errors.is_empty(), "{method} {path} is not as documented: {errors:#?}\n{}", answer.json);
     }
+}
+
+/// The validator of a schema of the document, which is the same in all worlds; building one takes long.
+fn validator(schema: Value, components: &Value) -> Arc<jsonschema::Validator> {
+    static KNOWN: std::sync::LazyLock<Mutex<HashMap<String, Arc<jsonschema::Validator>>>> =
+        std::sync::LazyLock::new(Mutex::default);
+    let mut known = KNOWN.lock().unwrap();
+    let validator = known.entry(schema.to_string()).or_insert_with(|| {
+        let mut root = schema;
+        root["components"] = components.clone();
+        Arc::new(jsonschema::validator_for(&root).unwrap())
+    });
+    Arc::clone(validator)
 }
 
 /// The links of the server.
@@ -345,7 +357,12 @@ fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
     let agent = NewAgent { display_name: "Muhammad".to_owned(), ..agent };
     let space = NewSpace::new(SpaceId(ids.uuid()), "home", vec![human.id, agent.id.entity()], at);
     let space = NewSpace { display_name: "Home".to_owned(), ..space };
-    Founding { human, agent: Some(agent), space, admin: credential(ids, ADMIN, Scope::Admin, clock) }
+    Founding {
+        human,
+        agent: Some(agent),
+        space: Some(space),
+        admin: credential(ids, ADMIN, Scope::Admin, clock),
+    }
 }
 
 /// Opens a cycle that has taken these events.

@@ -23,7 +23,7 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: HooksArgs) -> Res
         None | Some(HooksVerb::List) => list(&client, &screen).await?,
         Some(HooksVerb::Add(args)) => add(&client, &screen, args).await?,
         Some(HooksVerb::Show { hook }) => show(&screen, client.get(&path(&hook)).await?)?,
-        Some(HooksVerb::Rm { hook }) => {
+        Some(HooksVerb::Remove { hook }) => {
             client.delete(&path(&hook)).await?;
             screen.result(&json!({"removed": hook}), &format!("the hook `{hook}` is removed"));
         }
@@ -38,7 +38,7 @@ fn path(hook: &str) -> String {
 }
 
 async fn list(client: &Client, screen: &Screen) -> Result<()> {
-    let PageJson { items, .. }: PageJson<HookJson> = client.get_as("/v1/hooks").await?;
+    let items: Vec<HookJson> = client.all_as("/v1/hooks").await?;
     if screen.json {
         screen.json_list(items);
         return Ok(());
@@ -145,7 +145,7 @@ async fn send(global: &Global, client: &Client, screen: &Screen, args: SendHookA
 
 async fn log(client: &Client, screen: &Screen, hook: &str) -> Result<()> {
     let path = format!("{}/deliveries", path(hook));
-    let PageJson { items, .. }: PageJson<HookDeliveryJson> = client.get_as(&path).await?;
+    let items: Vec<HookDeliveryJson> = client.all_as(&path).await?;
     if screen.json {
         screen.json_list(items);
         return Ok(());

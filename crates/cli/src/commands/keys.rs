@@ -8,13 +8,13 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use runtime::clock::{SystemClock, SystemIds};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use storage::sqlite::{self, OpenError, Sqlite};
 
 use super::up::cannot_open;
 use super::upkeep;
-use crate::args::{Global, KeysVerb};
+use crate::args::{Global, KeysArgs, KeysVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::listen;
@@ -24,9 +24,9 @@ use crate::world;
 
 const KEYS_MAX: usize = 1_000;
 
-pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Result<Exit> {
+pub(crate) async fn run(global: &Global, screen: Screen, args: KeysArgs) -> Result<Exit> {
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
-    match verb {
+    match args.verb.unwrap_or(KeysVerb::List) {
         KeysVerb::List => list(&client()?, &screen).await,
         KeysVerb::Add { scope, entity: None, .. } if scope == "person" => {
             Err(Failure::usage("a key of the scope `person` needs a person")
@@ -54,7 +54,8 @@ pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Resu
                 return Err(Failure::new(Exit::NotFound, "not_found", format!("no key is called `{id}`")));
             }
             input::confirm(&screen, &format!("revoking the key `{id}` cannot be undone"), yes, None)?;
-            let answer = client.delete(&format!("/v1/keys/{}", segment(&id))).await?;
+            client.delete(&format!("/v1/keys/{}", segment(&id))).await?;
+            let answer = revoked(&client, &id).await?;
             if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
                 screen.note(
                     "commands on the server's machine used this key: until the server starts again they need another \
@@ -87,6 +88,12 @@ async fn create(client: &Client, screen: &Screen, path: &str, body: &impl Serial
         client.url()
     ));
     Ok(Exit::Answered)
+}
+
+/// A key that was revoked just now, as it is shown.
+async fn revoked(client: &Client, id: &str) -> Result<Value> {
+    let keys = client.list("/v1/keys", KEYS_MAX).await?;
+    Ok(keys.into_iter().find(|key| key["id"] == id).unwrap_or_else(|| json!({"id": id})))
 }
 
 async fn list(client: &Client, screen: &Screen) -> Result<Exit> {

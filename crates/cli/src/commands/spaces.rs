@@ -12,6 +12,7 @@ use crate::written_by;
 use client::{Client, segment, target, typed};
 
 const SPACES_MAX: usize = 100_000;
+const MEMBERS_MAX: usize = 1_000;
 /// Columns of a description in the list.
 const DESCRIPTION: usize = 48;
 
@@ -147,8 +148,8 @@ async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String
 }
 
 async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
-    let mut answer = client.get(&format!("/v1/spaces/{}/members", segment(space))).await?;
-    let rows = typed("members", answer["items"].take())?;
+    let rows = client.list(&format!("/v1/spaces/{}/members", segment(space)), MEMBERS_MAX).await?;
+    let rows = typed("members", Value::Array(rows))?;
     screen.rows(rows, "no members", &["NAME", "TITLE", "KIND", "ROLE"], |member: &MemberJson| {
         let EntityJson { name, display_name, kind, .. } = &member.entity;
         vec![name.clone(), display_name.clone(), kind.as_str().to_owned(), member.role.clone()]

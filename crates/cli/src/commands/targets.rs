@@ -13,7 +13,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TargetsArgs) -> Re
     match args.verb {
         None | Some(TargetsVerb::List) => list(&client, &screen).await?,
         Some(TargetsVerb::Add(args)) => add(&client, &screen, args).await?,
-        Some(TargetsVerb::Rm { target }) => {
+        Some(TargetsVerb::Remove { target }) => {
             client.delete(&path(&target)).await?;
             screen.result(&json!({"removed": target}), &format!("the target `{target}` is removed"));
         }
@@ -34,7 +34,7 @@ fn path(target: &str) -> String {
 }
 
 async fn list(client: &Client, screen: &Screen) -> Result<()> {
-    let PageJson { items, .. }: PageJson<TargetJson> = client.get_as("/v1/targets").await?;
+    let items: Vec<TargetJson> = client.all_as("/v1/targets").await?;
     if screen.json {
         screen.json_list(items);
         return Ok(());
@@ -89,8 +89,7 @@ async fn add(client: &Client, screen: &Screen, args: AddTargetArgs) -> Result<()
 }
 
 async fn dead(client: &Client, screen: &Screen, target: &str) -> Result<()> {
-    let PageJson { items, .. }: PageJson<DeadDelivery> =
-        client.get_as(&format!("{}/dead", path(target))).await?;
+    let items: Vec<DeadDelivery> = client.all_as(&format!("{}/dead", path(target))).await?;
     if screen.json {
         screen.json_list(items);
         return Ok(());

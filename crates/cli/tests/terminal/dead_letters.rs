@@ -11,7 +11,7 @@ const OWNER: &str = "0192d3e4-0000-7000-8000-0000000000b1";
 
 fn sent(server: &Server, payload: &str) -> String {
     let sent = server.run(&["event", "ada", "jira", payload, "--json"]);
-    sent.json()["event_id"].as_str().unwrap().to_owned()
+    sent.json()["id"].as_str().unwrap().to_owned()
 }
 
 fn state(server: &Server, event: &str) -> Value {
@@ -76,7 +76,7 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
     let page = |rows: Value| json!({"items": rows, "next": null});
     let totals = json!({"agents": 1, "spaces": 1, "messages": 0, "waiting": 0, "dead": 1, "open_cycles": 0});
     let of_ada = |rest: &str| format!("/v1/agents/{ADA}{rest}");
-    let (inbox, one) = (of_ada("/inbox"), of_ada(&format!("/events/{DEAD}")));
+    let (inbox, one) = (of_ada("/events"), of_ada(&format!("/events/{DEAD}")));
     let (facts_of, calls) = (of_ada("/facts"), of_ada("/calls"));
     let space = json!({"id": DEAD, "name": "home", "display_name": "Home", "description": "", "head_seq": 0, "rev": 0,
         "closed": false, "wake_on": "all", "created_at": "2026-11-21T14:00:00Z"});

@@ -111,7 +111,7 @@ impl Stage {
             }
             StoryAction::Answers { who, agent, tool, reply } => {
                 let is_asked = |asked: &Value| {
-                    asked["agent_name"] == agent.as_str()
+                    asked["agent_handle"] == agent.as_str()
                         && tool.as_ref().is_none_or(|tool| asked["tool"] == tool.as_str())
                 };
                 let asked = self.items(&["approvals", "list"]).into_iter().find(is_asked).unwrap();

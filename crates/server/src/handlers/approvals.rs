@@ -1,14 +1,17 @@
 //! Calls that wait for people: list them, answer one, and the rules that spare further questions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
 use agent::approver::has_approver;
 use agent::entity::EntityKind;
+use agent::guard;
 use agent::id::{AgentId, CallId, EntityId};
-use agent::port::{ApprovalFilter, AskedCall, Page, PersonAnswer, RuleFilter, Scope};
+use agent::port::{
+    AgentTools, ApprovalFilter, AskedCall, Page, PersonAnswer, RuleFilter, Scope, Toolset,
+};
 use axum::Json;
 use axum::extract::State;
 use runtime::approvals::AnswerError;
@@ -107,7 +110,7 @@ fn link(app: &AppState, caller: &Caller, asked: &AskedCall) -> Result<String, Pr
 
 /// Answers a call that waits for a person. Operators may, and people of the call's space, or only those whom it names; agents
 /// never. The first answer counts. An approved call runs with the same id; what it is given is checked first.
-#[utoipa::path(post, path = "/v1/calls/{call}/answer", tag = "approvals", request_body = CallAnswerJson,
+#[utoipa::path(post, path = "/v1/approvals/{call}/answer", tag = "approvals", request_body = CallAnswerJson,
     params(("call" = String, Path, description = "Id of the call.")),
     responses((status = 200, description = "The answered call.", body = ApprovalJson)))]
 pub(super) async fn answer(
@@ -127,6 +130,14 @@ pub(super) async fn answer(
         (read, _) => read?,
     };
     let CallAnswerJson { reason, hash, .. } = given;
+    let remembered = match &verdict {
+        PersonVerdict::Approve { remember, .. } => *remember,
+        PersonVerdict::Refuse | PersonVerdict::Answer(_) => None,
+    };
+    let of_guard = move |Json(shown): Json<ApprovalJson>| {
+        let guard_asks = remembered.map(|remember| shown.tainted && !remember.tainted);
+        Json(ApprovalJson { guard_asks, ..shown })
+    };
     let (serving, read, id) = (Arc::clone(&app), asked.clone(), asked.row.id.clone());
     let answered = run_to_completion(async move {
         let app = serving;
@@ -134,10 +145,10 @@ pub(super) async fn answer(
             let at = app.ports.clock.now();
             let answer = PersonAnswer { id: id.clone(), verdict, reason, by, at, seen: hash };
             let asked = runtime::approvals::answer(&app.ports, &app.node, &read, answer).await?;
-            shown(&app, asked).await
+            shown(&app, asked).await.map(of_guard)
         };
         let again = async || match app.ports.approvals.asked(id.clone()).await? {
-            Some(asked) => shown(&app, asked).await,
+            Some(asked) => shown(&app, asked).await.map(of_guard),
             None => Err(Problem::not_found("call", &id.0)),
         };
         once.change(run, again).await
@@ -170,16 +181,18 @@ pub(super) async fn list_rules(
             unknown.insert(app.ports.reader.space(space.to_string()).await?.map(|space| space.name));
         }
     }
+    let tainted = tainted_of(&app, found.items.iter().map(|rule| rule.agent)).await?;
     Ok(list.answer(found, |rule| {
+        let tainted = tainted.contains(&rule.agent);
         let agent = names.get(&rule.agent).cloned().unwrap_or_default();
         let space = rule.space.and_then(|space| spaces.get(&space).cloned().flatten());
-        ApprovalRuleJson::of(rule, agent, space)
+        ApprovalRuleJson::of(rule, agent, space, tainted)
     }))
 }
 
 /// Deletes the rules for a tool: further calls of it by the agent need an approval again, also those that have not begun. With
 /// a person's key: those which that person gave.
-#[utoipa::path(delete, path = "/v1/agents/{agent}/approval-rules/{tool}", tag = "approvals",
+#[utoipa::path(delete, path = "/v1/approval-rules/{agent}/{tool}", tag = "approvals",
     params(("agent" = String, Path, description = "Id or handle."), ("tool" = String, Path, description = "Name of the tool.")),
     responses((status = 204, description = "The rules are deleted.")))]
 pub(super) async fn delete_rule(
@@ -231,6 +244,22 @@ async fn sees(app: &AppState, asked: &AskedCall, person: EntityId) -> Result<boo
         Some(found) => Ok(membership(app, &found, person).await?.is_some()),
         None => Ok(false),
     }
+}
+
+/// Those of the agents whose model reads strangers' text with its next request.
+async fn tainted_of(
+    app: &AppState,
+    agents: impl Iterator<Item = AgentId>,
+) -> Result<HashSet<AgentId>, Problem> {
+    let (mut tainted, now) = (HashSet::new(), app.ports.clock.now());
+    for agent in agents.collect::<HashSet<_>>() {
+        let Some(activation) = app.ports.store.wake(agent, now, None).await? else { continue };
+        let tools = AgentTools::of(&*app.ports.toolbox, &*app.ports.models, &activation.config);
+        if guard::exposure(&activation, Toolset::from(tools).specs()).is_tainted() {
+            tainted.insert(agent);
+        }
+    }
+    Ok(tainted)
 }
 
 async fn names_of(

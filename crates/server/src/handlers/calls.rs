@@ -41,16 +41,16 @@ pub(super) async fn cancel(
     let Exact(call) = call;
     let agent = find_agent(&app, &name).await?.id;
     run_to_completion(async move {
-        let run = async || {
-            let canceled = app.ports.registry.cancel_call(agent, CallId(call.clone())).await?;
-            app.node.answered(agent, canceled.call.id.clone(), canceled.notifications);
-            Ok(Json(Call::of(agent, canceled.call)))
-        };
-        let again = async || {
+        let read = async || {
             let found = app.ports.reader.call(agent, CallId(call.clone())).await?;
             Ok(Json(Call::of(agent, found.ok_or_else(|| Problem::not_found("call", &call))?)))
         };
-        change.once.change(run, again).await
+        let run = async || {
+            let canceled = app.ports.registry.cancel_call(agent, CallId(call.clone())).await?;
+            app.node.answered(agent, canceled.call.id, canceled.notifications);
+            read().await
+        };
+        change.once.change(run, async || read().await).await
     })
     .await
 }

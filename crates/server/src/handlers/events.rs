@@ -55,10 +55,10 @@ pub(super) async fn send(
                 app.node.signal(&wake);
                 publish_progress(&app, to, id.clone(), EventProgress::Waiting);
                 let location = event_location(to, &id);
-                Ok(WriteResponse::Created(location, EventAccepted { event_id: id, duplicate: false }))
+                Ok(WriteResponse::Created(location, EventAccepted { id, duplicate: false }))
             }
             Accepted::Duplicate { .. } => {
-                Ok(WriteResponse::Existing(EventAccepted { event_id: id, duplicate: true }))
+                Ok(WriteResponse::Existing(EventAccepted { id, duplicate: true }))
             }
             Accepted::Conflict => Err(key_reused()),
             Accepted::Denied(denial) => Err(denied(&app, denial).await),
@@ -236,23 +236,23 @@ async fn send_again(
         SentAgain::Waits(wake) => {
             app.node.signal(wake.as_slice());
             publish_progress(app, agent, old.clone(), EventProgress::Waiting);
-            Ok(WriteResponse::Existing(EventAccepted { event_id: old, duplicate: false }))
+            Ok(WriteResponse::Existing(EventAccepted { id: old, duplicate: false }))
         }
         SentAgain::AsNew(event_id, wake) => {
             app.node.signal(wake.as_slice());
             publish_progress(app, agent, event_id.clone(), EventProgress::Waiting);
             let location = event_location(agent, &event_id);
-            Ok(WriteResponse::Created(location, EventAccepted { event_id, duplicate: false }))
+            Ok(WriteResponse::Created(location, EventAccepted { id: event_id, duplicate: false }))
         }
         SentAgain::Repeated(event_id) => {
-            Ok(WriteResponse::Existing(EventAccepted { event_id, duplicate: true }))
+            Ok(WriteResponse::Existing(EventAccepted { id: event_id, duplicate: true }))
         }
         SentAgain::Conflict => Err(key_reused()),
     }
 }
 
 /// Lists the events of an agent, newest first.
-#[utoipa::path(get, path = "/v1/agents/{agent}/inbox", tag = "events",
+#[utoipa::path(get, path = "/v1/agents/{agent}/events", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."), InboxQuery),
     responses((status = 200, description = "A page of events.", body = PageJson<LoggedEvent>)))]
 pub(super) async fn inbox(

@@ -38,7 +38,7 @@ const HEADERS: [(&str, &str); 4] = [
 
 /// Shows the call that a link belongs to, as a web page with a form. It changes nothing, however often it is opened. A server
 /// without `public_url` has no such route.
-#[utoipa::path(get, path = "/v1/calls/{call}/answer/{token}", tag = "approvals",
+#[utoipa::path(get, path = "/v1/approvals/{call}/answer/{token}", tag = "approvals",
     params(("call" = String, Path, description = "Id of the call."),
            ("token" = String, Path, description = "What makes the link valid for this call alone.")),
     responses((status = 200, description = "The page; also if the call is over, and then without a form.")))]
@@ -52,7 +52,7 @@ pub(super) async fn show_link(
 }
 
 /// Takes the answer that is given on that page. The first answer counts, from wherever it comes.
-#[utoipa::path(post, path = "/v1/calls/{call}/answer/{token}", tag = "approvals",
+#[utoipa::path(post, path = "/v1/approvals/{call}/answer/{token}", tag = "approvals",
     request_body(content = LinkAnswerForm, content_type = "application/x-www-form-urlencoded",
                  example = json!({"verdict": "approve"})),
     params(("call" = String, Path, description = "Id of the call."),

@@ -89,7 +89,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
         CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
         McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
-        NotMember, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SpaceClosed,
+        NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SpaceClosed,
         SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Probe, Public, Service, Worker};
@@ -133,7 +133,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .read(Admin, doc!(tools::get_tool), &[])
         .change(Admin, changing!(tools::put_tool), &[BadTool, ToolOfFile])
         .change(Admin, changing!(tools::delete_tool), &[BadTool, ToolOfFile])
-        .change(Admin, changing!(tools::try_tool), &[BadTool, BadValue])
+        .change(Admin, changing!(tools::try_tool), &[BadTool, BadValue, OutcomeUnknown])
         .keyless(Worker, doc!(workers::claim), CLAIM, &[BadTool, BadValue, NotFound, WorkerVersion])
         .keyless(Worker, doc!(workers::renew), AGAIN, &[ClaimLost, NotFound])
         .keyless(Worker, doc!(workers::finish), AGAIN, &[BadValue, ClaimLost, NotFound])

@@ -346,7 +346,7 @@ async fn the_api_of_the_own_server_is_not_asked_by_any_name_or_spelling_and_what
         ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "viv.example", "VIV.example.", "rebound.example"]
     {
         for path in [
-            "v1/calls/c1/answer/t",
+            "v1/approvals/c1/answer/t",
             "a/v1/x",
             "%761/calls",
             "%25761/calls",
@@ -364,7 +364,7 @@ async fn the_api_of_the_own_server_is_not_asked_by_any_name_or_spelling_and_what
             assert!(refused, "{place} {path}: {error:?}");
         }
     }
-    let elsewhere = get("https://viv.example/v1/calls/c1/answer/t").await.unwrap_err();
+    let elsewhere = get("https://viv.example/v1/approvals/c1/answer/t").await.unwrap_err();
     assert!(elsewhere.to_string().contains("the API of the server"), "any port: {elsewhere}");
     assert!(server.requests().is_empty());
     for path in ["about", "v1/ready", "v1/health"] {

@@ -20,9 +20,9 @@ pub(crate) async fn waiting(client: &Client, target: &Target) -> Result<Vec<Appr
 pub(crate) async fn take(client: &Client, target: &Target, card: Card, reply: Reply) -> Result<String> {
     let sender = target.sender.clone().filter(|_| target.admin);
     let body = CallAnswerJson { hash: Some(card.hash), sender, ..body_of(card.kind, reply)? };
-    let answered = client.post(&format!("/v1/calls/{}/answer", segment(&card.call.0)), &body, None).await;
+    let answered = client.post(&format!("/v1/approvals/{}/answer", segment(&card.call.0)), &body, None).await;
     let answered: ApprovalJson = client::typed("approval", answered.map_err(nothing_answered)?)?;
-    Ok(format!("({} of {}: {})", answered.tool, answered.agent_name, answered.state.as_str()))
+    Ok(format!("({} of {}: {})", answered.tool, answered.agent_handle, answered.state.as_str()))
 }
 
 fn nothing_answered(error: client::ClientError) -> Failure {

@@ -1,4 +1,4 @@
-//! `viv show inbox`: the events of an agent and their states.
+//! `viv events list`: the events of an agent and their states.
 
 use agent::event::{EventData, EventProgress, EventState};
 use api::LoggedEvent;
@@ -18,7 +18,7 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
     let agent = target::agent(client, arg.agent.as_deref()).await?;
     let query = arg.state.as_ref().map(|state| format!("?state={}", segment(state))).unwrap_or_default();
     let max = usize::try_from(arg.limit).unwrap_or(usize::MAX);
-    let rows = client.list(&agent_path(agent.id, &format!("/inbox{query}")), max).await?;
+    let rows = client.list(&agent_path(agent.id, &format!("/events{query}")), max).await?;
     if screen.json {
         screen.json_list(rows);
         return Ok(());
@@ -72,7 +72,7 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
 }
 
 /// The content of an event: a message's text, what a service sent, or which call a late result belongs to.
-pub(super) fn content(event: &LoggedEvent) -> String {
+pub(crate) fn content(event: &LoggedEvent) -> String {
     match &event.data {
         EventData::ToolResult { call, tool, text, error, status } => {
             let plain = if *error { "error" } else { "ok" };
