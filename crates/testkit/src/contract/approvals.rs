@@ -10,7 +10,6 @@ use agent::id::{CallId, EntityId};
 use agent::life::{IdleReason, Standing};
 use agent::port::{ApprovalFilter, Lapsed, NewHuman, PersonAnswer, PersonAnswered, Wakeup};
 use agent::space::{MessageKind, NewMessage, tool_data, tool_text};
-use agent::tool::ToolLabels;
 use serde_json::json;
 
 use super::Backend;

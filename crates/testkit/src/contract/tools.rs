@@ -1,12 +1,10 @@
-//! Promises about declared tools, and about what an agent's calls have used.
+//! Promises about declared tools.
 
-use agent::changes::CommitKind;
 use agent::port::StoredTool;
-use agent::tool::{ToolLabel, ToolLabels};
 use serde_json::{Value, json};
 
 use super::Backend;
-use super::world::{at, world};
+use super::world::at;
 
 fn tool(name: &str, declaration: Value, file: Option<&str>) -> StoredTool {
     StoredTool { name: name.into(), declaration, file: file.map(str::to_owned), at: at(5) }

@@ -172,6 +172,33 @@ fn a_message_into_a_space_of_which_a_server_outside_is_told_is_a_way_out() {
 }
 
 #[test]
+fn a_text_that_would_be_posted_without_a_call_is_a_way_out_too() {
+    let space = SpaceId(Uuid::from_u128(7));
+    let posted = |told: bool, guard: &str, trust: Trust| {
+        let mut waiting = service(1, 0);
+        let message = crate::id::MessageId(Uuid::from_u128(1));
+        waiting.event.kind = EventKind::SpaceMessage;
+        waiting.event.envelope.principal = Principal::Entity(EntityId(Uuid::from_u128(3)));
+        waiting.event.envelope.trust = Trust::Member;
+        waiting.event.data = EventData::Message { space, seq: 1, message };
+        let facts = Facts { spaces: vec![SpaceFacts { told, ..space_of_three(space) }], ..Facts::default() };
+        let view = View { summary: Some("## Facts".into()), trust, ..View::whole() };
+        let config = json!({"reply": "text", "guard": guard});
+        let config = Arc::new(AgentConfig::from_json(&config).unwrap());
+        let activation = Activation { facts, view, config, ..activation(vec![waiting]) };
+        let mut cycle = begin_with(activation);
+        drive(&mut cycle);
+        let (commits, _) = reply_with(&mut cycle, vec![text("the code is 4711")]);
+        commits.iter().map(|commit| commit.inward.messages.len()).sum::<usize>()
+    };
+    assert_eq!(posted(true, "ask", Trust::Outside), 0);
+    assert_eq!(posted(true, "strict", Trust::Outside), 0);
+    assert_eq!(posted(true, "off", Trust::Outside), 1);
+    assert_eq!(posted(true, "ask", Trust::Member), 1);
+    assert_eq!(posted(false, "ask", Trust::Outside), 1, "nobody outside is told");
+}
+
+#[test]
 fn an_address_that_a_person_gave_is_read_without_a_question_and_no_other_one() {
     let given = "https://a.example/x";
     let read = |url: &str| ReplyPart::Call {
