@@ -456,6 +456,14 @@ pub fn how_to_answer(kind: AskKind) -> &'static str {
     }
 }
 
+/// Characters of a tool's version that people are shown: enough to tell two apart. What binds an answer is the hash.
+const VERSION_SHOWN: usize = 12;
+
+/// The version of a tool, as people are shown it.
+pub fn short_version(version: &str) -> &str {
+    version.get(..VERSION_SHOWN).unwrap_or(version)
+}
+
 /// The card of a call that waits for a person: what would run, exactly, why somebody is asked, and what to answer.
 pub fn card(row: &CallRow, approval: &Approval) -> String {
     let why = inside(&approval.why);
@@ -465,7 +473,7 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
         return format!("[question] {why}\n{wanted}\n(viv approvals answer {id} {how})");
     }
     let arguments = inside(&row.arguments);
-    let (tool, version) = (&row.tool, &row.tool_version);
+    let (tool, version) = (&row.tool, short_version(&row.tool_version));
     let only = match approval.approvers.is_empty() {
         true => String::new(),
         false => format!("\nmay be answered by: {}", quote::one_line(&approval.approvers.join(", "))),
@@ -483,7 +491,8 @@ pub fn card_end(row: &CallRow, approval: &Approval) -> String {
     let mut lines = if approval.question {
         vec![format!("[question {state}{by}] {}", inside(&approval.why))]
     } else {
-        let head = format!("[approval {state}{by}] {} (version {})", row.tool, row.tool_version);
+        let head =
+            format!("[approval {state}{by}] {} (version {})", row.tool, short_version(&row.tool_version));
         vec![head, format!("arguments: {}", inside(&row.arguments))]
     };
     lines.extend(approval.asked_arguments.iter().map(|asked| format!("asked for: {}", inside(asked))));

@@ -215,12 +215,14 @@ async fn deliver(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome
             Ok(Finish::Already | Finish::NotClaimed) | Err(CallError::Unknown(_)) => return,
             Err(CallError::Store(error)) => error,
         };
-        let pause = match &error {
-            // A full disk may have room later: the outcome is kept until then.
-            StoreError::Full(_) => Some(Duration::from_millis(limits::SWEEP_MS)),
-            error => failure::retry_store(error, attempt, &*this.ports.ids),
+        // What is wrong with the store now may be right later: the outcome is kept until then.
+        let later = match &error {
+            StoreError::Full(_) | StoreError::Busy(_) | StoreError::Bug(_) => {
+                Some(Duration::from_millis(limits::SWEEP_MS))
+            }
+            StoreError::Damaged(_) | StoreError::Closed | StoreError::Broken(_) => None,
         };
-        let Some(pause) = pause else {
+        let Some(pause) = failure::retry_store(&error, attempt, &*this.ports.ids).or(later) else {
             return tracing::error!(call = %row.id, %error, "cannot store the outcome of a call");
         };
         let sleep = this.ports.clock.sleep(pause);

@@ -29,6 +29,7 @@ use crate::Ports;
 use crate::last_look::LastLook;
 use crate::node::Node;
 use crate::trace;
+use crate::unstored::Unstored;
 use crate::workers::WantedCall;
 
 /// The context of a cycle's calls; owned, so that outward calls can run beside the loop.
@@ -374,17 +375,28 @@ struct RunningCall {
 
 impl Outward {
     /// Starts calls in parallel; the state machine starts unsafe ones one after another.
-    pub(crate) fn start(&mut self, context: &CallContext, step: &tracing::Span, rows: Vec<CallRow>) {
+    /// Outcomes of these are noted as soon as they arrive.
+    pub(crate) fn start(
+        &mut self,
+        context: &CallContext,
+        step: &tracing::Span,
+        rows: Vec<CallRow>,
+        unstored: &Arc<Unstored>,
+    ) {
         for row in rows {
             let timeout = context.timeout(&row);
             let mut work = OutwardCall::begin(context, row.clone(), step);
             let (at, began, clock) = (work.at, work.began, Arc::clone(&context.ports.clock));
+            let unstored = (row.effect == Effect::Unsafe).then(|| Arc::clone(unstored));
             let task = self.running.spawn(async move {
                 let (outcome, span) = tokio::select! {
                     biased;
                     ended = work.finish() => ended,
                     () = clock.sleep(timeout) => return OutwardEvent::Overdue(Box::new(work)),
                 };
+                if let Some(unstored) = unstored {
+                    unstored.note(work.context.agent, &work.row.id, &outcome);
+                }
                 work.context.publish_done(&work.row, outcome.status, &outcome.text, span);
                 OutwardEvent::Answered(work.row.id, outcome, span)
             });
@@ -404,6 +416,17 @@ impl Outward {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// Aborts the calls that may be repeated.
+    pub(crate) fn retain_unsafe(&mut self) {
+        let repeatable = |running: &RunningCall| running.row.effect != Effect::Unsafe;
+        self.calls.extract_if(|_, running| repeatable(running)).for_each(|(_, call)| call.task.abort());
+    }
+
+    /// Whether no call runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
     }
 
     /// Aborts the calls that are not wanted. Returns them and when they ran.

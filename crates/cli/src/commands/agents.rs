@@ -10,21 +10,35 @@ use agent::limits;
 use api::{Agent, MemoryJson, MemoryValue, NewAgentJson, NewMember};
 use serde_json::{Value, json};
 
-use super::memories;
-use super::ps;
-use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
+use super::{memories, ps, show, tools, transfer};
+use crate::args::{AgentsArgs, AgentsVerb, CreateArgs, Global};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Screen;
+use crate::settings;
 use client::{Client, agent_path, segment, typed};
 
-pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Result<Exit> {
+pub(crate) async fn run(global: &Global, screen: Screen, args: AgentsArgs) -> Result<Exit> {
+    // Without a server these two open the store.
+    match &args.verb {
+        Some(AgentsVerb::Export { agent, file }) => {
+            return transfer::export(global, screen, agent, file.as_deref());
+        }
+        Some(AgentsVerb::Import { file, name }) => {
+            return transfer::import(global, screen, file, name.as_deref());
+        }
+        _ => {}
+    }
+    let client = Client::find(settings::data_dir(global)?)?;
     input::no_list_options(
         "`--state` and `--all` apply",
         args.verb.is_some() && (args.list.state.is_some() || args.list.all),
     )?;
     match args.verb.unwrap_or(AgentsVerb::List(args.list)) {
         AgentsVerb::List(list) => return ps::run(client, screen, list).await,
+        AgentsVerb::Export { .. } | AgentsVerb::Import { .. } => unreachable!("returned above"),
+        AgentsVerb::Show { agent } => show::agent::agent(&client, &screen, agent.as_deref()).await?,
+        AgentsVerb::ClearGuard { agent, yes } => tools::clear_guard(&client, &screen, &agent, yes).await?,
         AgentsVerb::Create(args) => create(&client, &screen, args).await?,
         AgentsVerb::Clone { agent, name, memories } => {
             clone(&client, &screen, &agent, name, memories).await?
