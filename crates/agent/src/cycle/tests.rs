@@ -89,7 +89,6 @@ fn activation(waiting: Vec<Waiting>) -> Activation {
     let id = Uuid::from_u128(1);
     Activation {
         life: Life {
-            used: ToolLabels::default(),
             agent: AgentId(id),
             epoch: 3,
             commit_n: 7,
@@ -148,6 +147,11 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
         ToolSpec { asynchronous: true, ..tool("ship", Effect::Unsafe) },
         ToolSpec { labels: [ToolLabel::Private].into_iter().collect(), ..tool("crm", Effect::ReadOnly) },
         ToolSpec { labels: [ToolLabel::Exfiltrates].into_iter().collect(), ..tool("mail", Effect::ReadOnly) },
+        ToolSpec {
+            labels: [ToolLabel::Exfiltrates].into_iter().collect(),
+            ..tool(names::FETCH_PAGE, Effect::ReadOnly)
+        },
+        tool(names::ENTER_SPACE, Effect::Inward),
     ];
     let model = ModelInfo {
         name: "scripted".into(),

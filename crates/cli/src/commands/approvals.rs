@@ -163,7 +163,8 @@ async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Resul
     if rules.is_empty() {
         screen.text("no call is approved in advance");
     }
-    for ApprovalRuleJson { agent_name, tool, version, space_name, until, tainted, guard_asks, by, .. } in &rules
+    for ApprovalRuleJson { agent_name, tool, version, space_name, until, tainted, guard_asks, by, .. } in
+        &rules
     {
         let also = match (tainted, guard_asks) {
             (true, _) => ", also after strangers' text",

@@ -233,7 +233,7 @@ impl<'a> Walk<'a> {
             awaited: true,
             state: CallState::Planned,
             outcome: None,
-            trust: agent::event::Trust::Member,
+            trust: Trust::Member,
         }
     }
 
