@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::Bench;
 use crate::machine::Disk;
 use crate::measure::{Samples, short, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 use crate::stub::{Answer, Stub};
 use crate::talk::HttpConnection;
@@ -66,7 +66,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
          until then; worst of {COUNTED}; floor: the answer alone"
     );
     let fsyncs = (counts.quantile(1.0), "fsyncs");
-    let fsyncs = Metric::new("alarms.answer_fsyncs", fsyncs, 1.0, Goal::ValueIs(1.0), note);
+    let fsyncs = Metric::new("alarms.answer_fsyncs", fsyncs, Floor::Bound(1.0), Goal::ValueIs(1.0), note);
     let sync = syncs.median();
     let note = format!(
         "from the POST of an answer to a paused agent to the resumed request at the model {} us ({}) less fsync {} us; floor: \
@@ -78,7 +78,10 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         wakes.spread(),
     );
     let (value, floor) = ((answers.median() - sync, "us"), wakes.median() - sync);
-    Ok(vec![fsyncs, Metric::new("alarms.answer_ratio", value, floor, Goal::RatioAtMost(1.2), note)])
+    Ok(vec![
+        fsyncs,
+        Metric::new("alarms.answer_ratio", value, Floor::Twin(floor), Goal::RatioAtMost(1.2), note),
+    ])
 }
 
 impl<'a> AnswerSetup<'a> {
@@ -134,18 +137,18 @@ impl<'a> AnswerSetup<'a> {
     /// Waits until the cycle ended; its last steps are not measured.
     fn wait_for_end(&mut self) -> Result<()> {
         self.threads.block_on(self.listener.ended())?;
-        while self.stub.arrival_within(PAUSE).is_some() {}
+        while self.stub.any_within(PAUSE).is_some() {}
         Ok(())
     }
 
     fn post(&mut self, path: &str, body: &str) -> Result<f64> {
         let request = self.connection.post(path, &self.key, body);
-        ensure!(self.stub.arrival_within(Duration::ZERO).is_none(), "the model was asked once too often");
+        ensure!(self.stub.any_within(Duration::ZERO).is_none(), "the model was asked once too often");
         std::thread::sleep(PAUSE);
         let began = self.connection.send(&request)?;
         let arrival = self
             .stub
-            .arrival()
+            .arrival(began)
             .with_context(|| format!("no request after `POST {path}`: it waits for more than one commit"))?;
         Ok(us(arrival.at.duration_since(began)))
     }
