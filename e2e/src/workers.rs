@@ -190,12 +190,7 @@ fn find() -> Result<PathBuf> {
 }
 
 /// Whether there is Python for its worker.
-#[allow(clippy::print_stdout, reason = "a test that skips something says so")]
 fn has_python() -> bool {
     let version = Command::new(PYTHON).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let found = version.is_ok_and(|status| status.success());
-    if !found {
-        println!("skipped: the worker in Python, since there is no `{PYTHON}`");
-    }
-    found
+    testkit::needs::is_here("the worker's `python3`", version.is_ok_and(|status| status.success()))
 }

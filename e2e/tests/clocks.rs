@@ -24,13 +24,9 @@ const SOON: Duration = Duration::from_secs(20);
 fn faketime() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|folder| folder.path());
     let directories = folders.chain([PathBuf::from("/usr/lib"), PathBuf::from("/usr/local/lib")]);
-    let found = directories
-        .map(|directory| directory.join("faketime/libfaketimeMT.so.1"))
-        .find(|file| file.is_file());
-    if found.is_none() {
-        println!("skipped: libfaketime is not installed");
-    }
-    found
+    let mut files = directories.map(|directory| directory.join("faketime/libfaketimeMT.so.1"));
+    let found = files.find(|file| file.is_file());
+    testkit::needs::is_here("libfaketime", found.is_some()).then_some(found).flatten()
 }
 
 /// Starts the process with a clock that is off by this much. The monotonic clock is not changed.

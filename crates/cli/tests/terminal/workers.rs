@@ -94,17 +94,13 @@ struct PythonWorker(Child);
 
 impl PythonWorker {
     /// `None` if there is no Python.
-    #[allow(clippy::print_stdout, reason = "a test that skips something says so")]
     fn start(url: &str, key: &str, arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new("python3");
         command.args(arguments).env("PYTHONPATH", PYTHON).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("VIV_URL", url).env("VIV_KEY", key);
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        if started.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            println!("skipped: there is no `python3`");
-            return None;
-        }
-        Some(Self(started.unwrap()))
+        let found = !started.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        testkit::needs::is_here("`python3`", found).then(|| Self(started.unwrap()))
     }
 
     fn output(&mut self) -> BufReader<ChildStdout> {
