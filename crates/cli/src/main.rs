@@ -46,8 +46,7 @@ fn main() -> ExitCode {
         Err(error) => return handle_clap_error(&error, &line),
     };
     let screen = Screen::detect(cli.global.json, cli.global.quiet);
-    // Fails only if a provider is already installed, which serves as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    net::install_crypto();
     let done = start(cli, screen);
     let exit = match output::unwritten().map_or(done, Err) {
         Ok(exit) => exit,
