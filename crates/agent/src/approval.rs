@@ -118,9 +118,6 @@ pub struct Approval {
     pub hash: String,
     /// Whether the agent had read strangers' text when it made the call.
     pub tainted: bool,
-    /// Bits of the labels that count as used once the call is approved.
-    #[serde(default)]
-    pub labels: u8,
     /// Where the card is, and whose people may answer; `None`: only operators may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<SpaceId>,
@@ -178,7 +175,6 @@ impl Approval {
             schema: None,
             hash,
             tainted: false,
-            labels: 0,
             space: None,
             people: Vec::new(),
             approvers: Vec::new(),
@@ -285,11 +281,16 @@ pub struct ApprovalRule {
 }
 
 impl ApprovalRule {
+    /// Whether a person is asked all the same while the agent has read strangers' text, as it now has or has not.
+    pub fn is_overruled(&self, tainted: bool) -> bool {
+        tainted && !self.tainted
+    }
+
     /// Whether a call of that tool needs no approval.
     pub fn covers(&self, tool: &str, version: &str, call: &ByRule, now: Timestamp) -> bool {
         let same = self.tool == tool && self.version == version;
         let here = self.space == call.space || self.person.is_none() && self.space.is_none();
-        same && here && now < self.until && (self.tainted || !call.tainted)
+        same && here && now < self.until && !self.is_overruled(call.tainted)
     }
 }
 
@@ -393,7 +394,7 @@ pub fn answered(
         return Err(AnswerRefused::Changed);
     }
     let mut rule = None;
-    let trust = if by.who == Answerer::Operator { Trust::Operator } else { Trust::Member };
+    let trust = trust_of_answer(by.who, approval.kind, verdict, reason);
     let outcome = match verdict {
         PersonVerdict::Approve { arguments, remember } if !approval.question => {
             if let Some(edited) = arguments.as_ref().filter(|edited| **edited != row.arguments) {
@@ -425,6 +426,21 @@ pub fn answered(
     approval.by = Some(by);
     row.approval = Some(approval);
     Ok(AnsweredRow { row, rule })
+}
+
+/// The trust of what the agent reads of an answer. Nobody knows who has typed what came by a link.
+fn trust_of_answer(who: Answerer, kind: AskKind, verdict: &PersonVerdict, reason: Option<&str>) -> Trust {
+    let typed = match verdict {
+        // The options of a choice are the agent's own words.
+        PersonVerdict::Answer(_) => kind != AskKind::Choice,
+        PersonVerdict::Approve { .. } | PersonVerdict::Refuse => reason.is_some(),
+    };
+    match who {
+        Answerer::Operator => Trust::Operator,
+        Answerer::Person(_) => Trust::Member,
+        Answerer::Link if typed => Trust::Outside,
+        Answerer::Link => Trust::Member,
+    }
 }
 
 fn over(approval: &Approval, now: Timestamp) -> Result<(), AnswerRefused> {
@@ -463,7 +479,7 @@ pub fn expired(approval: &Approval) -> Outcome {
     } else {
         format!("nobody approved it within {within}, so it was not run; nothing of it was done.")
     };
-    Outcome { status: OutcomeStatus::Canceled, trust: Some(Trust::Operator), ..Outcome::ok(text) }
+    Outcome::of_runtime(OutcomeStatus::Canceled, text)
 }
 
 /// What an answer must be, in words.
@@ -517,6 +533,14 @@ pub fn how_to_answer(kind: AskKind) -> &'static str {
     }
 }
 
+/// Characters of a tool's version that people are shown: enough to tell two apart. What binds an answer is the hash.
+const VERSION_SHOWN: usize = 12;
+
+/// The version of a tool, as people are shown it.
+pub fn short_version(version: &str) -> &str {
+    version.get(..VERSION_SHOWN).unwrap_or(version)
+}
+
 /// The card of a call that waits for a person: what would run, exactly, why somebody is asked, and what to answer.
 pub fn card(row: &CallRow, approval: &Approval) -> String {
     let why = inside(&approval.why);
@@ -526,7 +550,7 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
         return format!("[question] {why}\n{wanted}\n(viv approvals answer {id} {how})");
     }
     let arguments = inside(&row.arguments);
-    let (tool, version) = (&row.tool, &row.tool_version);
+    let (tool, version) = (&row.tool, short_version(&row.tool_version));
     let only = match approval.approvers.is_empty() {
         true => String::new(),
         false => format!("\nmay be answered by: {}", quote::one_line(&approval.approvers.join(", "))),
@@ -544,7 +568,8 @@ pub fn card_end(row: &CallRow, approval: &Approval) -> String {
     let mut lines = if approval.question {
         vec![format!("[question {state}{by}] {}", inside(&approval.why))]
     } else {
-        let head = format!("[approval {state}{by}] {} (version {})", row.tool, row.tool_version);
+        let head =
+            format!("[approval {state}{by}] {} (version {})", row.tool, short_version(&row.tool_version));
         vec![head, format!("arguments: {}", inside(&row.arguments))]
     };
     lines.extend(approval.asked_arguments.iter().map(|asked| format!("asked for: {}", inside(asked))));

@@ -322,6 +322,11 @@ pub const LATE_MS: u64 = 15 * 60 * 1000;
 pub const DETACHED_BATCH: u32 = 32;
 /// Server starts that run a detached call again before it is abandoned.
 pub const DETACHED_ATTEMPTS: u32 = 3;
+/// Outcomes of calls that must not be repeated which one node keeps while the store does not take them. Fewer can
+/// exist: each agent that is awake runs one such call at a time, and none begins while the store refuses commits.
+pub const UNSTORED_OUTCOMES_MAX: usize = 4_096;
+/// Texts of these outcomes; beyond it only the beginning and the end of a text are kept.
+pub const UNSTORED_OUTCOMES_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Text of an outcome in an event; the call's row has the full text.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 

@@ -328,7 +328,8 @@ fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option
     let why = agent.why.as_deref().or(last_update).or(known.as_deref()).unwrap_or(class);
     let until =
         agent.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
-    Some(format!("it is backing off{until}: {why}"))
+    let how = if class == "debounce" { "it gathers what arrives" } else { "it is backing off" };
+    Some(format!("{how}{until}: {why}"))
 }
 
 #[cfg(test)]

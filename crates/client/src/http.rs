@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use agent::config::nearest;
 use agent::id::AgentId;
 use api::{Agent, PageJson, RecallParams, RecalledJson, SpaceJson};
 use net::proxy;
@@ -15,6 +16,9 @@ use serde_json::Value;
 
 use crate::credentials::{self, Credentials};
 use crate::error::{ClientError, ErrorClass, Result};
+
+/// Names among which the one that was meant is looked for.
+const SIMILAR_MAX: usize = 200;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// A little longer than the server's own limit, so that the client receives its answer about a time-out.
@@ -110,7 +114,22 @@ impl Client {
 
     /// The agent with this handle or id.
     pub async fn agent(&self, agent: &str) -> Result<Agent> {
-        self.get_as(&format!("/v1/agents/{}", segment(agent))).await
+        let found = self.get_as(&format!("/v1/agents/{}", segment(agent))).await;
+        self.or_similar(found, "/v1/agents?brief=true", agent).await
+    }
+
+    /// What was found, or a failure that names the most similar of the names in that list.
+    async fn or_similar<T>(&self, found: Result<T>, list: &str, wanted: &str) -> Result<T> {
+        let missing = match found {
+            Err(missing) if missing.class == ErrorClass::NotFound && missing.hint.is_none() => missing,
+            found => return found,
+        };
+        let rows = self.list(list, SIMILAR_MAX).await.unwrap_or_default();
+        let names = rows.iter().filter_map(|row| row["name"].as_str());
+        Err(match nearest(wanted, names) {
+            Some(similar) => missing.hint(format!("did you mean `{similar}`?")),
+            None => missing,
+        })
     }
 
     /// Searches an agent's archive.
@@ -124,7 +143,8 @@ impl Client {
 
     /// The space with this handle or id.
     pub async fn space(&self, space: &str) -> Result<SpaceJson> {
-        self.get_as(&format!("/v1/spaces/{}", segment(space))).await
+        let found = self.get_as(&format!("/v1/spaces/{}", segment(space))).await;
+        self.or_similar(found, "/v1/spaces", space).await
     }
 
     /// A request that changes something; `key` makes repeating it harmless.

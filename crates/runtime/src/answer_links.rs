@@ -72,6 +72,7 @@ mod tests {
             awaited: true,
             state: CallState::Planned,
             outcome: None,
+            trust: agent::event::Trust::Member,
         }
     }
 

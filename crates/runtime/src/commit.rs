@@ -52,7 +52,7 @@ pub(crate) fn submit(ports: &Ports, health: &Arc<Health>, lease: Lease, changes:
 pub(crate) fn joined(
     ended: Result<Result<Committed, StoreError>, JoinError>,
 ) -> Result<Committed, StoreError> {
-    ended.unwrap_or_else(|error| Err(StoreError::Broken(format!("the commit's task ended: {error}"))))
+    ended.unwrap_or_else(|error| Err(StoreError::Bug(format!("the commit's task ended: {error}"))))
 }
 
 /// Publishes what commit `n` of an agent has changed.

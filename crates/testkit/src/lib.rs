@@ -2,7 +2,6 @@
 //! each effect with counters. A dev-dependency of `tests/` folders only.
 
 pub mod contract;
-pub mod needs;
 mod protocol;
 #[cfg(feature = "stubs")]
 pub mod stubs;

@@ -26,6 +26,7 @@ mod close;
 mod context;
 mod decide;
 mod driver;
+mod exposure;
 mod fail;
 mod log;
 mod outcome;
@@ -69,7 +70,7 @@ use crate::limits;
 use crate::port::{Done, ModelError, ToolError};
 use crate::prepare::{self, Unread};
 use crate::prompt::Prompt;
-use crate::tool::{ToolLabels, names};
+use crate::tool::names;
 
 /// One activation of one agent.
 #[derive(Debug)]
@@ -304,9 +305,6 @@ impl Cycle {
             return;
         };
         self.outside.looked(&news);
-        for asked in news.granted.iter().filter_map(|row| row.approval.as_ref()) {
-            self.life.used = self.life.used.with(ToolLabels::from_bits(asked.labels));
-        }
         if let State::Acting(acting) = &mut self.state {
             acting.answered(news.answered);
             acting.granted(news.granted);
@@ -387,7 +385,7 @@ impl Cycle {
     pub fn acted(&mut self, results: Vec<Result<Done, ToolError>>) {
         self.state = match self.take() {
             State::Inward(step, mut decision) => {
-                self.take_results(&mut decision, results);
+                self.take_results(&step, &mut decision, results);
                 State::Deciding(step, decision)
             }
             other => other,

@@ -161,7 +161,12 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
         Window::Unchanged => Vec::new(),
     };
     let (others, new_cycle) = (Vec::new(), CycleId(Uuid::from_u128(50)));
-    Cycle::begin(activation, window, Setup { tools: tools.into(), model, others, new_cycle, panicked }, now)
+    Cycle::begin(
+        activation,
+        window,
+        Setup { tools: tools.into(), model, others, new_cycle, panicked, unstored: Vec::new() },
+        now,
+    )
 }
 
 fn begin(waiting: Vec<Waiting>) -> Cycle {

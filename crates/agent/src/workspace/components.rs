@@ -63,7 +63,7 @@ fn clock(now: &Moment<'_>) -> Vec<Fact> {
 fn spaces(now: &Moment<'_>) -> Vec<Fact> {
     let Moment { me, facts, active, .. } = *now;
     let mut items = Vec::new();
-    for SpaceFacts { space, members, more_members } in &facts.spaces {
+    for SpaceFacts { space, members, more_members, told: _ } in &facts.spaces {
         let marks = match (active == Some(space.id), space.closed) {
             (true, _) => ", active",
             (false, true) => ", closed",

@@ -22,6 +22,7 @@ use crate::mcp::McpDescription;
 use crate::template;
 
 pub(crate) use self::check::{body_slot, check, check_schema};
+pub(crate) use self::read::line_of;
 pub use self::read::{read_files, read_json, read_toml};
 pub use self::terms::{Rate, RateUnit};
 

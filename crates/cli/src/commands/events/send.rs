@@ -1,11 +1,11 @@
-//! `viv event`: sends an agent an event, as a service would.
+//! `viv events send`: sends an agent an event, as a service would.
 
 use agent::limits;
 use api::{EventAccepted, NewEvent};
 use serde_json::Value;
 
 use crate::args::EventArgs;
-use crate::errors::{Exit, Failure, Result};
+use crate::errors::{Failure, Result};
 use crate::input;
 use crate::output::{Screen, shortened};
 use client::{Client, segment, typed};
@@ -13,7 +13,7 @@ use client::{Client, segment, typed};
 /// Columns of a wrong payload that are quoted.
 const GOT_COLUMNS: usize = 40;
 
-pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Result<Exit> {
+pub(super) async fn run(client: &Client, screen: &Screen, args: EventArgs) -> Result<()> {
     let payload = match args.payload.as_deref() {
         Some("-") => Some(input::text(limits::PAYLOAD_MAX_BYTES)?),
         None if input::is_piped() => Some(input::piped_text(limits::PAYLOAD_MAX_BYTES)?),
@@ -32,5 +32,5 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Resu
     let result = if accepted.duplicate { "had already accepted it" } else { "accepted it" };
     let without = if body.payload.is_none() { " without a payload" } else { "" };
     screen.result(&answer, &format!("`{}` {result}{without}: event {}", args.agent, accepted.event_id));
-    Ok(Exit::Answered)
+    Ok(())
 }
