@@ -38,6 +38,8 @@ struct AnswerSetup<'a> {
     connection: HttpConnection,
     key: String,
     listener: CycleListener,
+    /// The transactions before the last POST.
+    groups_before: u64,
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
@@ -99,7 +101,7 @@ impl<'a> AnswerSetup<'a> {
         let (address, key) = threads.block_on(server.serve_api(&home))?;
         let connection = HttpConnection::open(address)?;
         let listener = server.listen(home.agent);
-        Ok(Self { threads, server, stub, home, connection, key, listener })
+        Ok(Self { threads, server, stub, home, connection, key, listener, groups_before: 0 })
     }
 
     /// A message wakes the agent, which asks a person and is paused. Returns the microseconds until its first request.
@@ -125,9 +127,8 @@ impl<'a> AnswerSetup<'a> {
     fn count_fsyncs(&mut self) -> Result<f64> {
         let path = self.answer_path()?;
         self.server.watched.hold_openings(true);
-        let before = self.server.stats().groups;
         self.post(&path, &json!({"answer": "blue"}).to_string())?;
-        let fsyncs = (self.server.stats().groups - before) as f64;
+        let fsyncs = (self.server.stats().groups - self.groups_before) as f64;
         self.server.watched.hold_openings(false);
         self.connection.answer()?;
         self.wait_for_end()?;
@@ -145,6 +146,8 @@ impl<'a> AnswerSetup<'a> {
         let request = self.connection.post(path, &self.key, body);
         ensure!(self.stub.any_within(Duration::ZERO).is_none(), "the model was asked once too often");
         std::thread::sleep(PAUSE);
+        // What ends the step before, such as the commit that pauses the cycle, is over by now.
+        self.groups_before = self.server.stats().groups;
         let began = self.connection.send(&request)?;
         let arrival = self
             .stub
