@@ -12,11 +12,11 @@ use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{NamedMessage, Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, GoalId, RootId, SpaceId};
+use crate::layer::Layer;
 use crate::limits::STEP_RECORDS_KEPT_MAX;
 use crate::memory::Memory;
 use crate::plan::Plan;
 use crate::run::{StepRecord, Usage};
-use crate::tokens;
 
 /// Whether an agent may run at all.
 #[derive(
@@ -97,24 +97,6 @@ pub struct Requester {
     pub principal: Principal,
     /// The space, if the event came from one.
     pub space: Option<SpaceId>,
-}
-
-/// A volatile layer: text that is sent to the model but is no entry of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layer {
-    /// The entry that it follows.
-    pub after: u64,
-    /// The text that is sent.
-    pub text: Arc<str>,
-    /// Its estimated tokens.
-    pub tokens: u32,
-}
-
-impl Layer {
-    /// That text after that entry.
-    pub fn new(after: u64, text: Arc<str>) -> Self {
-        Self { after, tokens: tokens::estimate(&text), text }
-    }
 }
 
 /// The open cycle as stored in the life row. The cycle machine is rebuilt from it, the entries, the call rows and the
@@ -521,7 +503,7 @@ pub struct Activation {
     pub died: bool,
     /// What the workspace is rendered from.
     pub facts: Facts,
-    /// The open cycle's layers; where workspaces stay, also those of the earlier cycles that the view shows.
+    /// The layers that belong to the view: those of the open cycle; where workspaces stay, also those of earlier cycles.
     pub layers: Vec<Layer>,
     /// Whether the opening may overlap the model request: the store was closed cleanly, or all waiting events were
     /// accepted after this start.

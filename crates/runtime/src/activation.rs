@@ -31,7 +31,7 @@ use crate::live::DelayKind;
 use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
-use crate::sent_requests::SentRequests;
+use crate::sent_requests::{self, SentRequests};
 use crate::think::{Interrupt, ModelCall, ModelCallEnd};
 use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
@@ -264,8 +264,8 @@ impl<'a> Driver<'a> {
         let now = self.now();
         let prompt = self.cycle.prompt_while_opening(now);
         self.show_thinking();
-        if prompt.is_some() {
-            self.check_room();
+        if let Some(prompt) = &prompt {
+            self.check(prompt);
         }
         let (outcome, ended) = match &prompt {
             Some(prompt) => self.think_while(opening, prompt).await?,
@@ -333,7 +333,7 @@ impl<'a> Driver<'a> {
 
     async fn think(&mut self, prompt: &Prompt) -> ModelCallEnd {
         self.show_thinking();
-        self.check_room();
+        self.check(prompt);
         let node_context = self.node_context;
         let mut draft = DraftStream::of(&self.cycle, self.agent, &node_context.ports.live);
         let (model_call, memo) = self.model_call();
@@ -570,7 +570,8 @@ impl<'a> Driver<'a> {
             self.node_context.node.signal(&notifications.wake);
             let slots = changes.inward.plans.iter().filter_map(PlanChange::next_at);
             self.node_context.node.planned(slots.min());
-            commit::publish(&self.node_context.ports.live, self.agent, n, changes, notifications);
+            let known = self.cycle.compaction();
+            commit::publish(&self.node_context.ports.live, self.agent, n, changes, known, notifications);
         }
         outcome
     }
@@ -583,8 +584,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn check_room(&mut self) {
-        self.requests.check_room(&self.node_context.ports.live, self.agent, &self.cycle);
+    /// Checks what is about to be sent.
+    fn check(&mut self, prompt: &Prompt) {
+        let live = &self.node_context.ports.live;
+        self.requests.check_room(live, self.agent, &self.cycle);
+        sent_requests::check_pins(live, self.agent, &self.cycle, prompt);
     }
 
     fn show(&self, state: AgentState) {

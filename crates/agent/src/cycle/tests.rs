@@ -559,8 +559,8 @@ fn within_a_cycle_every_prompt_extends_the_one_before() {
             .items
             .iter()
             .map(|item| match item {
-                crate::prompt::Item::Entry(entry) => entry.message.countable(),
-                crate::prompt::Item::Layer(text) => text.to_string(),
+                Item::Entry(entry) => entry.message.countable(),
+                Item::Layer(text) => text.to_string(),
             })
             .collect();
         assert_eq!(now[..before.len()], before);

@@ -55,8 +55,10 @@ fn time_between_the_activations_of_a_cycle_does_not_count() {
             }
         }
     };
-    assert!(matches!(cycle.next(hours(8)), Next::Commit(_)));
-    cycle.committed(done(Glance::default()), hours(8));
+    // The opening, and the view that begins anew because the time is news in so small a workspace.
+    while let Next::Commit(_) = cycle.next(hours(8)) {
+        cycle.committed(done(Glance::default()), hours(8));
+    }
     assert!(matches!(cycle.next(hours(8)), Next::Think(_)));
     assert!(matches!(step(&mut cycle, 60), Next::Think(_)), "eight hours of parked time do not count");
     let next = step(&mut cycle, 600);
