@@ -234,8 +234,9 @@ pub const RECENT_TEXT_MAX_BYTES: usize = 1024;
 pub const RECENT_TEXT_MIN_BYTES: usize = 80;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
-/// Context window assumed for a local model that states none, in tokens.
-pub const WINDOW_LOCAL: u32 = 8_192;
+/// Context window assumed for a local model that states none, in tokens: the least that servers use by themselves. Those that cut
+/// what does not fit cut the beginning, and say nothing.
+pub const WINDOW_LOCAL: u32 = 4_096;
 /// Tokens of the history that are shown in any window, so that there is room for one exchange.
 pub const EXCHANGE_MIN_TOKENS: u64 = 512;
 /// Percentage of the budget above which the view is cut.

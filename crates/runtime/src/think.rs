@@ -16,6 +16,7 @@ use agent::port::{
 use agent::prompt::Prompt;
 use agent::repair::repair;
 use agent::run::SentRequest;
+use agent::update::AlertKind;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,7 @@ use tracing::{Instrument, Span};
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
 use crate::calibration::Calibration;
+use crate::commit::publish_alert;
 use crate::draft_stream::DraftStream;
 use crate::failure;
 use crate::live::DelayKind;
@@ -105,7 +107,11 @@ impl ModelCall<'_> {
                     }
                     Ok(Ok((reply, first_ms))) => {
                         let model = &self.model.info().name;
-                        self.calibration.observe(model, prompt.tokens, reply.usage.input);
+                        if let Some(window) =
+                            self.calibration.observe(model, prompt.tokens, reply.usage.input)
+                        {
+                            self.warn_of_cut(model, window);
+                        }
                         let verdicts = verdicts(&reply, self.tools);
                         let model_ms = clock.monotonic_ms().saturating_sub(began);
                         let model_reply = ModelReply {
@@ -140,6 +146,18 @@ impl ModelCall<'_> {
             }
             attempt += 1;
         }
+    }
+
+    /// The model's server reads only the end of what it is sent: the agent has answered without its system text and its oldest
+    /// entries. From the next activation on, requests are as small as that.
+    fn warn_of_cut(&self, model: &str, window: u64) {
+        let (agent, cycle) = (self.lease.agent, self.cycle.id());
+        let text = format!(
+            "`{model}` counted {window} tokens in requests of different sizes: its server cuts what is longer, from the beginning. \
+             {window} is taken as its window from now on. Set `context_window` of the model to it, or give the server a larger one"
+        );
+        tracing::warn!(%agent, %cycle, "{text}");
+        publish_alert(&self.ports.live, agent, cycle, AlertKind::WindowCut, text);
     }
 
     /// What happened since the cycle last looked.

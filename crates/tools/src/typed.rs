@@ -44,10 +44,12 @@ pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Done, ToolError>> + Send;
 }
 
-/// A [`PrebuiltTool`] with its compiled schema.
+/// A [`PrebuiltTool`] with its schema.
 struct Typed<T> {
     spec: ToolSpec,
-    checker: Checker,
+    schema: Value,
+    /// Compiled at the first call: most servers wait for days before one.
+    checker: OnceLock<Checker>,
     tool: PhantomData<fn() -> T>,
 }
 
@@ -68,8 +70,7 @@ pub(crate) fn typed<T: PrebuiltTool>() -> Arc<dyn Tool> {
         foreign: false,
         counted: OnceLock::new(),
     };
-    let checker = Checker::new(T::NAME, &schema).expect("a schema derived from a type compiles");
-    Arc::new(Typed::<T> { spec, checker, tool: PhantomData })
+    Arc::new(Typed::<T> { spec, schema, checker: OnceLock::new(), tool: PhantomData })
 }
 
 impl<T: PrebuiltTool> Tool for Typed<T> {
@@ -78,7 +79,8 @@ impl<T: PrebuiltTool> Tool for Typed<T> {
     }
 
     fn check(&self, arguments: &str) -> Result<Value, String> {
-        self.checker.check(arguments)
+        let compiled = || Checker::new(T::NAME, &self.schema).expect("a schema derived from a type compiles");
+        self.checker.get_or_init(compiled).check(arguments)
     }
 
     fn call<'a>(
