@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use agent::limits;
 use agent::port::ModelInfo;
 use agent::run::{Run, StepRecord};
 
@@ -47,7 +48,7 @@ impl Calibration {
     pub(crate) fn observe(&self, model: &str, estimated: u64, reported: Option<u64>) {
         if let Some(seen) = seen(estimated, reported) {
             let mut factors = self.lock();
-            let factor = factors.entry(model.to_owned()).or_default();
+            let factor = factor_of(&mut factors, model);
             factor.thousandths = moved(factor.thousandths, seen);
         }
     }
@@ -55,7 +56,7 @@ impl Calibration {
     /// Whether the next activation with this model should [`learn`](Self::learn) from the runs of its agent.
     pub(crate) fn should_learn(&self, model: &str) -> bool {
         let mut factors = self.lock();
-        let factor = factors.entry(model.to_owned()).or_default();
+        let factor = factor_of(&mut factors, model);
         factor.looks += u32::from(factor.looks < LOOKS_MAX);
         factor.looks < LOOKS_MAX
     }
@@ -73,7 +74,7 @@ impl Calibration {
         let add = |factor: Option<u64>, seen| Some(factor.map_or(seen, |factor| moved(factor, seen)));
         let thousandths = sent.filter_map(|(estimated, reported)| seen(estimated, reported)).fold(None, add);
         let factor = Factor { thousandths: thousandths.unwrap_or(ONE), looks: LOOKS_MAX };
-        self.lock().insert(model.to_owned(), factor);
+        *factor_of(&mut self.lock(), model) = factor;
     }
 
     /// The model with its window in tokens of the estimate.
@@ -90,6 +91,17 @@ impl Calibration {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Factor>> {
         self.factors.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The factor of a model; if there are too many, in place of another one's. Any agent's config can name models.
+fn factor_of<'a>(factors: &'a mut HashMap<String, Factor>, model: &str) -> &'a mut Factor {
+    if factors.len() >= limits::CALIBRATED_MODELS_MAX
+        && !factors.contains_key(model)
+        && let Some(other) = factors.keys().next().cloned()
+    {
+        factors.remove(&other);
+    }
+    factors.entry(model.to_owned()).or_default()
 }
 
 /// The factor of one request; `None` if it says nothing.
@@ -113,6 +125,17 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+
+    #[test]
+    fn however_many_models_are_named_a_bounded_number_is_kept() {
+        let calibration = Calibration::default();
+        for n in 0..limits::CALIBRATED_MODELS_MAX {
+            calibration.observe(&format!("seen-{n}"), 1_000, Some(2_000));
+            assert!(calibration.should_learn(&format!("asked-{n}")));
+            calibration.learn(&format!("learned-{n}"), &[]);
+        }
+        assert_eq!(calibration.lock().len(), limits::CALIBRATED_MODELS_MAX);
+    }
 
     fn window(calibration: &Calibration) -> u32 {
         let info = ModelInfo {
