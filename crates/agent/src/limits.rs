@@ -301,6 +301,8 @@ pub const BREAKER_SPREAD_MS: u64 = 200;
 pub const BREAKER_SPREAD_MAX_MS: u64 = 30_000;
 /// Retries of a store that is busy, per commit.
 pub const STORE_RETRIES: u32 = 8;
+/// Attempts more that a failing request gets before the next model under `fallback` is called.
+pub const RETRIES_BEFORE_FALLBACK: u32 = 1;
 /// First pause between two attempts; it doubles each time.
 pub const BACKOFF_BASE_MS: u64 = 1_000;
 /// Longest pause between two attempts within one activation.
@@ -324,6 +326,8 @@ pub const LATE_MS: u64 = 15 * 60 * 1000;
 pub const DETACHED_BATCH: u32 = 32;
 /// Server starts that run a detached call again before it is abandoned.
 pub const DETACHED_ATTEMPTS: u32 = 3;
+/// Models whose tokens are calibrated; of more, the others begin anew.
+pub const CALIBRATED_MODELS_MAX: usize = 1_024;
 /// Outcomes of calls that must not be repeated which one node keeps while the store does not take them. Fewer can
 /// exist: each agent that is awake runs one such call at a time, and none begins while the store refuses commits.
 pub const UNSTORED_OUTCOMES_MAX: usize = 4_096;

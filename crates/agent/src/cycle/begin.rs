@@ -144,7 +144,7 @@ impl Cycle {
     }
 
     /// Why a resumed cycle has failed too often.
-    fn failed_too_often(&self) -> Option<String> {
+    pub(super) fn failed_too_often(&self) -> Option<String> {
         let OpenCycle { attempts, deaths, .. } = self.open;
         if deaths >= limits::DEATHS_MAX {
             return Some(attempts::died(deaths));

@@ -168,7 +168,7 @@ impl Cycle {
 
     /// Fails the cycle again after an outcome arrived in the meantime, so that the log includes the outcome.
     pub(super) fn fail_cycle_again(&mut self, acting: Acting, now: Timestamp) -> State {
-        let reason = format!("failed {} times", self.open.attempts);
+        let reason = self.failed_too_often().unwrap_or_else(|| "failed too often".to_owned());
         self.fail_cycle(At::Acting(acting), &reason, now)
     }
 }
