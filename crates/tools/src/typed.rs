@@ -26,13 +26,6 @@ pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     const NAME: &'static str;
     /// Its description for the model: what it does, what it returns, what not to do.
     const DESCRIPTION: &'static str;
-    /// A check that the schema cannot express. It sees the arguments in the order in which they were written.
-    fn precheck(
-        _arguments: &Value,
-        _context: &ToolContext<'_>,
-    ) -> impl Future<Output = Result<(), ToolError>> + Send {
-        std::future::ready(Ok(()))
-    }
     /// Runs the tool.
     fn run(
         args: Self::Args,
@@ -83,7 +76,6 @@ impl<T: PrebuiltTool> Tool for Typed<T> {
         context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(async move {
-            T::precheck(&arguments, &context).await?;
             let args = serde_json::from_value(arguments).map_err(|e| ToolError {
                 model: format!("the arguments of `{}` do not fit its schema", T::NAME),
                 operator: Some(e.to_string()),

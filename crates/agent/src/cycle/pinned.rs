@@ -50,6 +50,8 @@ pub(super) struct LifeState {
     /// What the outward tools do that it has called.
     pub(super) used: ToolLabels,
     pub(super) active_space: Option<SpaceId>,
+    /// The active space if this activation has changed it: its first decision stores it.
+    pub(super) entered: Option<SpaceId>,
 }
 
 impl Pinned {
