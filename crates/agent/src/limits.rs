@@ -68,8 +68,11 @@ pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 pub const STEP_RECORDS_KEPT_MAX: usize = 4;
 /// Steps of one cycle (default of `limits.max_steps`).
 pub const MAX_STEPS: u32 = 20;
-/// Tokens of one cycle (default of `limits.token_budget`).
-pub const TOKEN_BUDGET: u64 = 50_000;
+/// Tokens of one cycle as they are paid (default of `limits.token_budget`): as many steps as a cycle may have, in an ordinary
+/// window.
+pub const TOKEN_BUDGET: u64 = MAX_STEPS as u64 * 128_000;
+/// What a cached token costs in percent of another one, where the price is not known.
+pub const CACHED_PRICE_PERCENT: u64 = 10;
 /// Active time of one cycle (default of `limits.wall_clock`).
 pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
 /// Steps in a row whose calls all failed (default of `limits.consecutive_mistake_limit`).

@@ -48,7 +48,9 @@ impl Cycle {
     ) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
-        changes.settle = step.settled(&EventState::Skipped { reason: reason.clone() });
+        // What a rule excluded was not shown.
+        let cycle = step.first_called.map(|_| self.open.id);
+        changes.settle = step.settled(&EventState::Skipped { reason: reason.clone(), cycle });
         self.charge_totals(&mut changes, step, usage);
         changes.idle = Some(RUN_AT_ONCE);
         changes.retire = self.pinned.config.ephemeral;

@@ -249,7 +249,7 @@ macro_rules! contract_tests {
             recall::the_rarest_words_decide_what_is_found_first,
             recall::texts_that_say_almost_the_same_do_not_hide_another_one,
             recent::messages_that_woke_nobody_are_given_with_the_next_event_and_once,
-            recent::a_skipped_message_is_given_with_the_next_event,
+            recent::a_message_that_the_agent_skipped_is_not_given_again,
             recent::messages_that_the_agent_knows_or_will_be_shown_are_not_given,
             recent::few_earlier_messages_are_given_and_none_of_a_space_that_was_left,
             recent::a_new_member_is_given_what_was_said_before,
