@@ -101,7 +101,7 @@ pub(crate) const KEYS: [Key; 24] = [
     key(
         "ca_file",
         Kind::Path,
-        "PEM file of certificate authorities that models' servers may use, besides those of this machine.",
+        "PEM file of certificate authorities that servers of models, tools and targets may use, besides those of this machine.",
     )
     .env("VIV_CA_FILE"),
     key(
