@@ -144,6 +144,7 @@ async fn resumed(data: &Path) -> Result<Metric> {
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok(outcome.clone())),
+            trust: agent::event::Trust::Member,
         };
         let mut changes = cycle.changes(CommitKind::Decide, setup.clock.now());
         changes.calls = vec![row];

@@ -118,9 +118,6 @@ pub struct Approval {
     pub hash: String,
     /// Whether the agent had read strangers' text when it made the call.
     pub tainted: bool,
-    /// Bits of the labels that count as used once the call is approved.
-    #[serde(default)]
-    pub labels: u8,
     /// Where the card is, and whose people may answer; `None`: only operators may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<SpaceId>,
@@ -178,7 +175,6 @@ impl Approval {
             schema: None,
             hash,
             tainted: false,
-            labels: 0,
             space: None,
             people: Vec::new(),
             approvers: Vec::new(),
@@ -285,11 +281,16 @@ pub struct ApprovalRule {
 }
 
 impl ApprovalRule {
+    /// Whether a person is asked all the same while the agent has read strangers' text, as it now has or has not.
+    pub fn is_overruled(&self, tainted: bool) -> bool {
+        tainted && !self.tainted
+    }
+
     /// Whether a call of that tool needs no approval.
     pub fn covers(&self, tool: &str, version: &str, call: &ByRule, now: Timestamp) -> bool {
         let same = self.tool == tool && self.version == version;
         let here = self.space == call.space || self.person.is_none() && self.space.is_none();
-        same && here && now < self.until && (self.tainted || !call.tainted)
+        same && here && now < self.until && !self.is_overruled(call.tainted)
     }
 }
 
@@ -393,7 +394,7 @@ pub fn answered(
         return Err(AnswerRefused::Changed);
     }
     let mut rule = None;
-    let trust = if by.who == Answerer::Operator { Trust::Operator } else { Trust::Member };
+    let trust = trust_of_answer(by.who, approval.kind, verdict, reason);
     let outcome = match verdict {
         PersonVerdict::Approve { arguments, remember } if !approval.question => {
             if let Some(edited) = arguments.as_ref().filter(|edited| **edited != row.arguments) {
@@ -425,6 +426,21 @@ pub fn answered(
     approval.by = Some(by);
     row.approval = Some(approval);
     Ok(AnsweredRow { row, rule })
+}
+
+/// The trust of what the agent reads of an answer. Nobody knows who has typed what came by a link.
+fn trust_of_answer(who: Answerer, kind: AskKind, verdict: &PersonVerdict, reason: Option<&str>) -> Trust {
+    let typed = match verdict {
+        // The options of a choice are the agent's own words.
+        PersonVerdict::Answer(_) => kind != AskKind::Choice,
+        PersonVerdict::Approve { .. } | PersonVerdict::Refuse => reason.is_some(),
+    };
+    match who {
+        Answerer::Operator => Trust::Operator,
+        Answerer::Person(_) => Trust::Member,
+        Answerer::Link if typed => Trust::Outside,
+        Answerer::Link => Trust::Member,
+    }
 }
 
 fn over(approval: &Approval, now: Timestamp) -> Result<(), AnswerRefused> {
@@ -463,7 +479,7 @@ pub fn expired(approval: &Approval) -> Outcome {
     } else {
         format!("nobody approved it within {within}, so it was not run; nothing of it was done.")
     };
-    Outcome { status: OutcomeStatus::Canceled, trust: Some(Trust::Operator), ..Outcome::ok(text) }
+    Outcome::of_runtime(OutcomeStatus::Canceled, text)
 }
 
 /// What an answer must be, in words.

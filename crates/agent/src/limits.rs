@@ -208,6 +208,8 @@ pub const MEMBERS_SHOWN_MAX: usize = 32;
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
 /// The workspace gets at most this part of the model's window: an eighth.
 pub const WORKSPACE_SHARE: u64 = 8;
+/// What has changed in the workspace since a request shows it whole takes at most this part of it: a quarter.
+pub const WORKSPACE_TAIL_SHARE: u64 = 4;
 /// Bytes reserved in a part of the workspace for the remark on what is left out.
 pub const WORKSPACE_REMARK_BYTES: usize = 40;
 /// Minutes after which a cycle is shown the time again.
@@ -321,6 +323,11 @@ pub const LATE_MS: u64 = 15 * 60 * 1000;
 pub const DETACHED_BATCH: u32 = 32;
 /// Server starts that run a detached call again before it is abandoned.
 pub const DETACHED_ATTEMPTS: u32 = 3;
+/// Outcomes of calls that must not be repeated which one node keeps while the store does not take them. Fewer can
+/// exist: each agent that is awake runs one such call at a time, and none begins while the store refuses commits.
+pub const UNSTORED_OUTCOMES_MAX: usize = 4_096;
+/// Texts of these outcomes; beyond it only the beginning and the end of a text are kept.
+pub const UNSTORED_OUTCOMES_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Text of an outcome in an event; the call's row has the full text.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 

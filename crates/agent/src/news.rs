@@ -52,16 +52,17 @@ pub fn of_dead_event(event: &EventId, agent: &str, reason: Option<&str>, at: Tim
     body(NewsKind::Alert, at, &data)
 }
 
-/// A call of that agent waits for a person, with all that the person must see. `space` is where its card is.
+/// A call of that agent waits for a person. Who asks, for what tool and why: never what the agent wrote (the arguments of a call,
+/// the text of a question), which nobody has approved to leave. `space` is where the card with all of it is.
 pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &str, space: Option<&str>) -> String {
+    let why = if asked.question { "the agent asks a person" } else { asked.why.as_str() };
     let data = json!({
         "call": call.id,
         "agent": agent,
         "space": space,
         "kind": asked.kind.as_str(),
         "tool": call.tool,
-        "arguments": call.arguments,
-        "why": asked.why,
+        "why": why,
         "hash": asked.hash,
         "expires_at": asked.expires_at,
     });

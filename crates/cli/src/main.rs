@@ -37,6 +37,9 @@ use crate::output::Screen;
 use client::Client;
 
 fn main() -> ExitCode {
+    if let Some(ended) = tools::child::hold_if_asked() {
+        return ended;
+    }
     heap::limit_arenas();
     let line = args::renamed(std::env::args_os().collect());
     let read =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::call::{CallRow, OutcomeStatus};
+use agent::call::{CallRow, Effect, Outcome, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome, News, PlanChange};
 use agent::cycle::{ActivationEnd, Cycle, ModelReply, Next, Setup, SummaryEnd, SummaryRequest};
 use agent::entry::EntryKind;
@@ -31,11 +31,12 @@ use crate::live::DelayKind;
 use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
-use crate::sent_requests::SentRequests;
+use crate::sent_requests::{self, SentRequests};
 use crate::think::{Interrupt, ModelCall, ModelCallEnd};
 use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
 use crate::turn::{Turn, Watch};
+use crate::unstored::Unstored;
 use crate::waits::Wait;
 use crate::warm::{Kept, Warm};
 
@@ -55,6 +56,8 @@ pub(crate) struct NodeContext {
     pub(crate) left_out: LeftOut,
     /// Calls that outlive their cycle.
     pub(crate) detached: Arc<DetachedCalls>,
+    /// Outcomes that the store has not taken yet.
+    pub(crate) unstored: Arc<Unstored>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -169,6 +172,7 @@ pub(crate) async fn activate(
         others: models.others(&node_context.calibration),
         new_cycle: CycleId(ports.ids.uuid()),
         panicked: turn.panicked,
+        unstored: node_context.unstored.of(agent),
     };
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
@@ -191,6 +195,9 @@ pub(crate) async fn activate(
         trace,
     };
     let end = activation.run().await;
+    if end.is_err() {
+        activation.await_unsafe().await;
+    }
     let opened = activation.opened;
     ports.live.reset_drafts(agent);
     let end = activation.finish(end);
@@ -237,7 +244,7 @@ impl<'a> Driver<'a> {
                     let step = self.trace.step(self.cycle.step());
                     let context = self.calls();
                     let (awaited, detached) = calls.into_iter().partition(|row: &CallRow| row.awaited);
-                    self.outward.start(&context, &step, awaited);
+                    self.outward.start(&context, &step, awaited, &self.node_context.unstored);
                     let detached: Vec<CallRow> = detached;
                     for row in detached {
                         self.node_context.detached.start(&context, row, step.clone());
@@ -257,8 +264,8 @@ impl<'a> Driver<'a> {
         let now = self.now();
         let prompt = self.cycle.prompt_while_opening(now);
         self.show_thinking();
-        if prompt.is_some() {
-            self.check_room();
+        if let Some(prompt) = &prompt {
+            self.check(prompt);
         }
         let (outcome, ended) = match &prompt {
             Some(prompt) => self.think_while(opening, prompt).await?,
@@ -326,7 +333,7 @@ impl<'a> Driver<'a> {
 
     async fn think(&mut self, prompt: &Prompt) -> ModelCallEnd {
         self.show_thinking();
-        self.check_room();
+        self.check(prompt);
         let node_context = self.node_context;
         let mut draft = DraftStream::of(&self.cycle, self.agent, &node_context.ports.live);
         let (model_call, memo) = self.model_call();
@@ -479,6 +486,25 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
+    /// The store failed. A call that has begun and must not be repeated runs on to its end, so that the next activation
+    /// knows whether it happened; the others are dropped.
+    async fn await_unsafe(&mut self) {
+        let stopping = &self.node_context.stopping;
+        let mut running = std::mem::take(&mut self.outward);
+        running.retain_unsafe();
+        while !running.is_empty() {
+            tokio::select! {
+                biased;
+                event = running.next() => if let OutwardEvent::Overdue(work) = event {
+                    let timeout = work.context.timeout(&work.row).as_millis();
+                    let outcome = Outcome::given_up(work.row.effect, work.row.runner, timeout);
+                    self.node_context.unstored.note(self.agent, &work.row.id, &outcome);
+                },
+                () = stopping.cancelled() => return,
+            }
+        }
+    }
+
     /// Aborts calls that were answered from outside.
     fn abort_answered_calls(&mut self) {
         for (call, span) in self.outward.retain(|call| self.cycle.awaits(call)) {
@@ -499,7 +525,13 @@ impl<'a> Driver<'a> {
                     (work.context.timeout(&work.row), self.node_context.detached.room(&work.row));
                 let goes_on = self.cycle.overdue(&call, timeout, room.is_some());
                 match room.filter(|_| goes_on) {
-                    Some(slot) => self.node_context.detached.adopt(*work, slot),
+                    Some(slot) => {
+                        if work.row.effect == Effect::Unsafe {
+                            let outcome = Outcome::overdue(&call, timeout.as_millis());
+                            self.node_context.unstored.note(self.agent, &call, &outcome);
+                        }
+                        self.node_context.detached.adopt(*work, slot);
+                    }
                     None => work.context.publish_done(
                         &work.row,
                         OutcomeStatus::Error,
@@ -524,6 +556,7 @@ impl<'a> Driver<'a> {
     fn published(&mut self, (outcome, notifications): Committed, changes: &Changes) -> CommitOutcome {
         if let CommitOutcome::Committed { n, .. } = outcome {
             self.opened = true;
+            self.node_context.unstored.stored(self.agent, &changes.call_changes);
             if matches!(changes.kind, CommitKind::Decide | CommitKind::Close | CommitKind::Park) {
                 self.suspected = None;
             }
@@ -537,7 +570,8 @@ impl<'a> Driver<'a> {
             self.node_context.node.signal(&notifications.wake);
             let slots = changes.inward.plans.iter().filter_map(PlanChange::next_at);
             self.node_context.node.planned(slots.min());
-            commit::publish(&self.node_context.ports.live, self.agent, n, changes, notifications);
+            let known = self.cycle.compaction();
+            commit::publish(&self.node_context.ports.live, self.agent, n, changes, known, notifications);
         }
         outcome
     }
@@ -550,8 +584,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn check_room(&mut self) {
-        self.requests.check_room(&self.node_context.ports.live, self.agent, &self.cycle);
+    /// Checks what is about to be sent.
+    fn check(&mut self, prompt: &Prompt) {
+        let live = &self.node_context.ports.live;
+        self.requests.check_room(live, self.agent, &self.cycle);
+        sent_requests::check_pins(live, self.agent, &self.cycle, prompt);
     }
 
     fn show(&self, state: AgentState) {
@@ -562,6 +599,9 @@ impl<'a> Driver<'a> {
     fn finish(self, end: Result<ActivationEnd, StoreError>) -> Result<ActivationEnd, StoreError> {
         let live = &self.node_context.ports.live;
         commit::publish_idle(live, self.agent, &end, &self.cycle.spaces(), self.spent);
+        if matches!(end, Ok(ActivationEnd::Ended { .. })) {
+            self.node_context.unstored.forget(self.agent);
+        }
         if matches!(end, Ok(ActivationEnd::Idle | ActivationEnd::Ended { .. } | ActivationEnd::Parked { .. }))
         {
             let (memo, model) = self.models.into_memo();
@@ -578,7 +618,8 @@ impl<'a> Driver<'a> {
     }
 
     fn calls(&self) -> CallContext {
-        CallContext::of(&self.cycle, self.agent, self.ports(), &self.tools)
+        let node = &self.node_context.node;
+        CallContext::of(&self.cycle, self.agent, (self.ports(), node), &self.tools)
     }
 
     fn ports(&self) -> &Ports {

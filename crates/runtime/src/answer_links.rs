@@ -84,6 +84,7 @@ mod tests {
             awaited: true,
             state: CallState::Planned,
             outcome: None,
+            trust: agent::event::Trust::Member,
         }
     }
 

@@ -52,11 +52,18 @@ pub(crate) fn submit(ports: &Ports, health: &Arc<Health>, lease: Lease, changes:
 pub(crate) fn joined(
     ended: Result<Result<Committed, StoreError>, JoinError>,
 ) -> Result<Committed, StoreError> {
-    ended.unwrap_or_else(|error| Err(StoreError::Broken(format!("the commit's task ended: {error}"))))
+    ended.unwrap_or_else(|error| Err(StoreError::Bug(format!("the commit's task ended: {error}"))))
 }
 
-/// Publishes what commit `n` of an agent has changed.
-pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, notifications: Notifications) {
+/// Publishes what commit `n` of an agent has changed. `known` is the compaction of the view before.
+pub(crate) fn publish(
+    live: &Live,
+    agent: AgentId,
+    n: u64,
+    changes: &Changes,
+    known: Option<&Compaction>,
+    notifications: Notifications,
+) {
     for message in notifications.messages {
         live.drop_draft(message.id);
         let space = message.space;
@@ -74,8 +81,9 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, no
         live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
     let Changes { cycle, step, kind, .. } = *changes;
-    if let Some(compaction) = changes.view.as_ref().and_then(|view| view.compaction.clone()) {
-        publish_compaction(live, agent, cycle, compaction);
+    let compaction = changes.view.as_ref().and_then(|view| view.compaction.as_ref());
+    if let Some(compaction) = compaction.filter(|compaction| known != Some(*compaction)) {
+        publish_compaction(live, agent, cycle, compaction.clone());
     }
     live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Commit { agent, n, cycle, step, kind }));
 }

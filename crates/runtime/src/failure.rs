@@ -24,6 +24,7 @@
 //! | duplicate call ids | — | — | replaced by our own ids |
 //! | refused by policy | — | — | an error outcome; commits again without that call |
 //! | store busy | again after a growing pause | — | the activation ends; the sweep finds the agent |
+//! | a store command is wrong in itself (it panics, breaks a constraint) | — | — | as after a panic: it backs off; counted |
 //! | record damaged | — | — | the agent is quarantined until an operator resumes it; others continue |
 //! | store full, broken | — | — | the activation ends; the error is logged |
 //!

@@ -7,6 +7,7 @@ use agent::id::MessageId;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
 use agent::space::NewMessage;
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ impl PrebuiltTool for SendMessage {
     type Args = SendMessageArgs;
     const NAME: &'static str = "send_message";
     const DESCRIPTION: &'static str = "Post a message to one of your spaces. All members can read it.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn precheck(arguments: &Value, context: &ToolContext<'_>) -> Result<(), ToolError> {
         let at =

@@ -11,6 +11,7 @@ use agent::event::Trust;
 use agent::limits;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
 use agent::quote::one_line;
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
@@ -26,6 +27,9 @@ pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     const NAME: &'static str;
     /// Its description for the model: what it does, what it returns, what not to do.
     const DESCRIPTION: &'static str;
+    /// What it does with what the agent knows: `private` if it returns what the agent was told, has written or remembers, which
+    /// is not for everyone whoever wrote it.
+    const LABELS: &'static [ToolLabel];
     /// A check that the schema cannot express. It sees the arguments in the order in which they were written.
     fn precheck(
         _arguments: &Value,
@@ -59,7 +63,7 @@ pub(crate) fn typed<T: PrebuiltTool>() -> Arc<dyn Tool> {
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
-        labels: agent::tool::ToolLabels::default(),
+        labels: T::LABELS.iter().copied().collect(),
         worker: None,
         foreign: false,
         counted: OnceLock::new(),

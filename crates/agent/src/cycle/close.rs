@@ -111,7 +111,7 @@ impl Cycle {
                 let (rows, call_changes) = give_up_calls(acting);
                 changes.call_changes = call_changes;
                 let rows: Vec<_> = rows.iter().collect();
-                let trust = lowest_trust(&rows, self.open.lowest_trust());
+                let trust = lowest_trust(&rows);
                 entries.push(self.entry(1, EntryKind::Outcomes, outcomes(&rows), trust, now));
             }
             // A canceled cycle has settled these events. Otherwise they wait and are shown another time.
@@ -201,5 +201,5 @@ fn canceled_outcome(row: &CallRow) -> Outcome {
         }
         _ => (OutcomeStatus::Canceled, "canceled"),
     };
-    Outcome { status, text: text.into(), detail: None, trust: None }
+    Outcome::of_runtime(status, text)
 }

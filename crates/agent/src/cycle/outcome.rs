@@ -76,7 +76,9 @@ impl Cycle {
     pub(super) fn applied(&mut self, changes: &Changes) {
         self.life.commit_n = changes.expect + 1;
         self.log.append(&changes.entries);
-        self.log.layers_stored(changes.layers.len());
+        if changes.kind == CommitKind::Decide {
+            self.log.layers_stored(&changes.layers);
+        }
         self.life.active_space = changes.inward.active_space.or(self.life.active_space);
         if let Some(view) = &changes.view {
             self.log.replace(view.clone());
@@ -84,7 +86,6 @@ impl Cycle {
         if let Some(open) = &changes.open {
             self.open = open.clone();
         }
-        self.life.used = self.life.used.with(changes.used);
         self.life.failures = changes.failures.unwrap_or(self.life.failures);
         if let Some(notice) = &changes.notice {
             self.life.notice.clone_from(notice);

@@ -161,7 +161,12 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
         Window::Unchanged => Vec::new(),
     };
     let (others, new_cycle) = (Vec::new(), CycleId(Uuid::from_u128(50)));
-    Cycle::begin(activation, window, Setup { tools: tools.into(), model, others, new_cycle, panicked }, now)
+    Cycle::begin(
+        activation,
+        window,
+        Setup { tools: tools.into(), model, others, new_cycle, panicked, unstored: Vec::new() },
+        now,
+    )
 }
 
 fn begin(waiting: Vec<Waiting>) -> Cycle {
@@ -554,8 +559,8 @@ fn within_a_cycle_every_prompt_extends_the_one_before() {
             .items
             .iter()
             .map(|item| match item {
-                crate::prompt::Item::Entry(entry) => entry.message.countable(),
-                crate::prompt::Item::Layer(text) => text.to_string(),
+                Item::Entry(entry) => entry.message.countable(),
+                Item::Layer(text) => text.to_string(),
             })
             .collect();
         assert_eq!(now[..before.len()], before);

@@ -7,7 +7,7 @@ use std::path::Path;
 use agent::config::AgentConfig;
 use agent::life::Standing;
 use agent::limits;
-use api::{Agent, MemoryValue, NewAgentJson, NewMember};
+use api::{Agent, MemoryJson, MemoryValue, NewAgentJson, NewMember};
 use serde_json::{Value, json};
 
 use super::{memories, ps, show, tools, transfer};
@@ -96,9 +96,11 @@ async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memo
     let new: Agent = typed("/v1/agents", answer.clone())?;
     if memories {
         for memory in memories::all(client, old.id).await? {
-            let (importance, pinned) = (Some(memory.importance), Some(memory.pinned));
-            let body = MemoryValue { value: Some(memory.value), importance, pinned };
-            memories::put(client, new.id, &memory.key, body).await.map_err(|failure| {
+            let MemoryJson { key, value, importance, pinned, trust, .. } = memory;
+            let (value, importance, pinned) = (Some(value), Some(importance), Some(pinned));
+            // Strangers' text stays strangers' text, whoever copies it.
+            let body = MemoryValue { value, importance, pinned, trust: Some(trust) };
+            memories::put(client, new.id, &key, body).await.map_err(|failure| {
                 let message =
                     format!("`{}` was created, but without all memories: {}", new.name, failure.message);
                 Failure { message, ..failure }

@@ -130,6 +130,13 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
     let shown: ApprovalJson = client::typed("approval", answered.clone())?;
     let line = format!("`{}` of `{}`: {}", shown.tool, shown.agent_name, shown.state.as_str());
     screen.result(&answered, &screen.clean_line(&line));
+    if shown.guard_asks == Some(true) {
+        screen.note(&screen.clean_line(&format!(
+            "strangers' text is in what `{0}` reads: as long as it is, you are asked about each call all the same. \
+             `viv guard clear {0}` takes it out; an operator's rule with `--tainted` counts also then",
+            shown.agent_name
+        )));
+    }
     Ok(())
 }
 
@@ -156,8 +163,13 @@ async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Resul
     if rules.is_empty() {
         screen.text("no call is approved in advance");
     }
-    for ApprovalRuleJson { agent_name, tool, version, space_name, until, tainted, by, .. } in &rules {
-        let also = if *tainted { ", also after strangers' text" } else { "" };
+    for ApprovalRuleJson { agent_name, tool, version, space_name, until, tainted, guard_asks, by, .. } in &rules
+    {
+        let also = match (tainted, guard_asks) {
+            (true, _) => ", also after strangers' text",
+            (false, true) => ", but not now: strangers' text is in what it reads",
+            (false, false) => "",
+        };
         let here = space_name.as_ref().map(|space| format!(", in `{space}`")).unwrap_or_default();
         let line = format!(
             "`{tool}` (version {}) of `{agent_name}` until {until}{here}{also} (by {by})",

@@ -111,13 +111,13 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
     let config = config(args)?;
     let (connector, secrets) =
         (Arc::new(assemble::connector(&settings)?), Arc::new(ToolSecrets::of(&settings)));
-    let server = assemble::mcp_server(&settings, &name, config.clone(), &connector, &secrets)?;
+    let server = assemble::mcp_server(&name, config.clone(), &connector, &secrets, &assemble::mcp_host(&settings))?;
     let walled = server.is_walled().await;
     let McpListing { tools, left_out } = server.list().await.map_err(|error| {
         let why = error.operator.unwrap_or(error.model);
         Failure::new(Exit::Failed, "mcp_failed", why).hint("nothing was added")
     })?;
-    server.stop().await;
+    server.stop();
     let file = settings.file.clone().unwrap_or_else(|| PathBuf::from(settings::FILE));
     let written = section(&name, &config)?;
     let opened = fs::OpenOptions::new().create(true).append(true).open(&file);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent::cycle::ActivationEnd;
 use agent::id::AgentId;
+use agent::port::StoreError;
 use jiff::Timestamp;
 use tokio::task::JoinError;
 
@@ -42,6 +43,10 @@ impl KeeperLoop {
                     self.due(agent, at);
                 }
             }
+            Err(StoreFailure { error: error @ StoreError::Bug(_), .. }) => {
+                tracing::error!(%agent, %error, "a command of the store failed: the activation ended");
+                self.failed(agent);
+            }
             Err(StoreFailure { error, opened }) => {
                 tracing::error!(%agent, %error, "the store failed: the activation ended");
                 self.node_context.health.refused();
@@ -72,9 +77,14 @@ impl KeeperLoop {
         self.node_context.node.activation_ended(agent);
         self.node_context.ports.live.reset_drafts(agent);
         self.node_context.ports.live.idle(agent, Some("its activation panicked".into()));
+        self.failed(agent);
+        self.admit();
+    }
+
+    /// A mistake of the program ended the agent's activation: it backs off, and what it had taken is to blame.
+    fn failed(&mut self, agent: AgentId) {
         let until = self.turns.panicked(agent, self.clock_ms(), &*self.node_context.ports.ids);
         self.idle_until(agent, until, Wait::Panicked(self.time_of(until)));
-        self.admit();
     }
 
     /// The agent's last activation failed: it is checked at that time, not earlier.

@@ -85,6 +85,7 @@ pub fn start(ports: Ports) -> Keeper {
         answered: Answered::default(),
         left_out: LeftOut::default(),
         detached,
+        unstored: Arc::default(),
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
         health: Arc::new(Health::default()),

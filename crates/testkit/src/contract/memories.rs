@@ -13,7 +13,7 @@ use super::Backend;
 use super::world::{World, at, world};
 
 fn set(key: &str, importance: Option<Importance>, pin: Option<bool>) -> MemoryChange {
-    MemoryChange::Set { key: key.into(), value: format!("about {key}"), importance, pin }
+    MemoryChange::Set { key: key.into(), value: format!("about {key}"), importance, pin, trust: None }
 }
 
 async fn memories(w: &World) -> Vec<Memory> {

@@ -6,7 +6,8 @@ use agent::changes::{CallChange, CommitKind, GoalChange, Idle, MemoryChange, Pla
 use agent::entry::{Entry, EntryKind, View};
 use agent::event::EventState;
 use agent::id::{GoalId, PlanId};
-use agent::life::{Goal, GoalStatus, IdleReason, Layer, OpenCycle};
+use agent::layer::{Layer, LayerKind};
+use agent::life::{Goal, GoalStatus, IdleReason, OpenCycle};
 use agent::message::{ModelMessage, Part, Role};
 use agent::plan::{Plan, Schedule};
 use agent::port::{Credential, NewCredential, Scope};
@@ -92,7 +93,7 @@ async fn post_and_finish(w: &World) {
     decision.inward.goals = vec![GoalChange::Set(goal())];
     decision.inward.plans = vec![PlanChange::Set(plan())];
     decision.inward.active_space = Some(w.family);
-    let layer = Layer::new(driver.head + 1, "the workspace".into());
+    let layer = Layer::new(LayerKind::Whole, 0, driver.head + 1, "the workspace".into());
     decision.layers = vec![layer];
     let mut open = decision.open.clone().unwrap();
     open.step = 0;

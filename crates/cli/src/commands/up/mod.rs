@@ -59,6 +59,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let tools = read_tools(&settings, &kit)?;
     let files = files::read(&settings, &chosen, kit.clone(), args.prune)?;
     let signals = Signals::new()?;
+    tokio::spawn(tools::child::reap_orphans());
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
     // Without the process id in the lock that it holds (the disk is full), `viv stop` does not find this server.
