@@ -260,7 +260,10 @@ mod tests {
         };
         let members =
             vec![member(entity(1, "ada", EntityKind::Agent)), member(entity(2, "husam", EntityKind::Human))];
-        Facts { spaces: vec![SpaceFacts { space, members, more_members: 0, told: false }], ..Facts::default() }
+        Facts {
+            spaces: vec![SpaceFacts { space, members, more_members: 0, told: false }],
+            ..Facts::default()
+        }
     }
 
     fn moment<'a>(me: &'a Entity, facts: &'a Facts, active: Option<SpaceId>) -> Moment<'a> {

@@ -306,7 +306,8 @@ impl Cycle {
     /// A notice of the runtime to the agent.
     pub(super) fn notice(&self, ahead: u64, text: &str, now: Timestamp) -> Entry {
         let read = self.log.of_cycle(self.open.id).map(|entry| entry.trust);
-        let (message, trust) = (crate::message::ModelMessage::user(text), read.fold(self.open.trust, Trust::min));
+        let (message, trust) =
+            (crate::message::ModelMessage::user(text), read.fold(self.open.trust, Trust::min));
         self.entry(ahead, EntryKind::Notice, message, trust, now)
     }
 

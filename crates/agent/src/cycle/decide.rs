@@ -169,7 +169,12 @@ impl Cycle {
         }
     }
 
-    pub(super) fn take_results(&self, step: &Step, decision: &mut Decision, results: Vec<Result<Done, ToolError>>) {
+    pub(super) fn take_results(
+        &self,
+        step: &Step,
+        decision: &mut Decision,
+        results: Vec<Result<Done, ToolError>>,
+    ) {
         let mut results = results.into_iter();
         let mut sent = self.open.sent.clone();
         for call in decision.calls.iter_mut().filter(|call| runs_inward(call)) {

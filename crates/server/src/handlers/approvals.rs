@@ -1,7 +1,7 @@
 //! Calls that wait for people: list them, answer one, and the rules that spare further questions.
 
-use std::collections::{HashMap, HashSet};
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};

@@ -322,7 +322,12 @@ fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
         wake_on: crate::config::WakeOn::All,
         created_at: at(0),
     };
-    crate::life::SpaceFacts { space, members: vec![member(1), member(2), member(3)], more_members: 0, told: false }
+    crate::life::SpaceFacts {
+        space,
+        members: vec![member(1), member(2), member(3)],
+        more_members: 0,
+        told: false,
+    }
 }
 
 #[test]
