@@ -37,7 +37,13 @@ pub fn answers_unknown(known: &Outcome) -> bool {
 
 /// The event that delivers the outcome of a call for which no cycle waits any more. Its root and hop are those of the cycle
 /// that decided the call; without them the event is its own root. `late` if the agent was told another outcome before.
-pub fn event(row: &CallRow, outcome: &Outcome, (root, hop): (RootId, u32), at: Timestamp, late: bool) -> Event {
+pub fn event(
+    row: &CallRow,
+    outcome: &Outcome,
+    (root, hop): (RootId, u32),
+    at: Timestamp,
+    late: bool,
+) -> Event {
     let (call, remark) = (&row.id, row.remark());
     let id = format!("result:{call}{}", if late { ":late" } else { "" });
     let text = remark.map_or_else(|| outcome.text.clone(), |remark| format!("{remark}\n{}", outcome.text));
@@ -134,7 +140,11 @@ mod tests {
             event(&row(read), &outcome, (RootId("r".into()), 1), Timestamp::UNIX_EPOCH, false).envelope.trust
         };
         assert_eq!(trust(Trust::Member, Some(Trust::Operator)), Trust::Agent, "at second hand");
-        assert_eq!(trust(Trust::Outside, Some(Trust::Operator)), Trust::Outside, "it may repeat its arguments");
+        assert_eq!(
+            trust(Trust::Outside, Some(Trust::Operator)),
+            Trust::Outside,
+            "it may repeat its arguments"
+        );
         assert_eq!(trust(Trust::Member, None), Trust::Outside);
     }
 }

@@ -384,9 +384,8 @@ mod tests {
 
     #[test]
     fn an_outcome_has_the_trust_of_what_it_quotes_and_what_comes_from_outside_has_none() {
-        let trust = |effect, outcome: Outcome| {
-            CallRow { outcome: Some(outcome), ..row(effect) }.trust_of_outcome()
-        };
+        let trust =
+            |effect, outcome: Outcome| CallRow { outcome: Some(outcome), ..row(effect) }.trust_of_outcome();
         let quotes = Outcome { trust: Some(Trust::Agent), ..Outcome::ok("hi") };
         assert_eq!(trust(Effect::Inward, quotes), Trust::Agent);
         assert_eq!(trust(Effect::Inward, Outcome::ok("done")), Trust::Member, "that of its cycle");

@@ -159,7 +159,9 @@ impl Exposure {
         let why = match way_out {
             WayOut::None => return GuardVerdict::Free,
             WayOut::Tool => format!("it can send out {private}"),
-            WayOut::Space => format!("a server outside is told what is posted there, which could be {private}"),
+            WayOut::Space => {
+                format!("a server outside is told what is posted there, which could be {private}")
+            }
         };
         match mode {
             GuardMode::Strict => GuardVerdict::Refused(refused(name, &why)),

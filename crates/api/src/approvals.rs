@@ -224,7 +224,12 @@ pub struct ApprovalRuleJson {
 
 impl ApprovalRuleJson {
     /// The JSON of a rule of an agent, in whose view strangers' text now is or is not.
-    pub fn of(rule: ApprovalRule, agent_handle: String, space_handle: Option<String>, strangers: bool) -> Self {
+    pub fn of(
+        rule: ApprovalRule,
+        agent_handle: String,
+        space_handle: Option<String>,
+        strangers: bool,
+    ) -> Self {
         let guard_asks = rule.is_overruled(strangers);
         let ApprovalRule { agent, tool, version, space, until, tainted, by, person: _, at } = rule;
         Self { agent, agent_handle, tool, version, space, space_handle, until, tainted, guard_asks, by, at }

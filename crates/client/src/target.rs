@@ -4,7 +4,7 @@
 use agent::entity::EntityKind;
 use agent::id::SpaceId;
 use agent::life::Standing;
-use api::{Agent, EntityJson, FactsJson, MemberJson, PageJson, SpaceJson, Whoami};
+use api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 
 use crate::error::{ClientError, ErrorClass, Result};
 use crate::http::{Client, segment};

@@ -179,8 +179,16 @@ async fn foreign_hosts_and_origins_are_rejected_before_the_key_is_checked() {
         let answer = world.send(request.body(Body::from("no json")).unwrap()).await;
         assert_eq!(answer.code(), expected, "{method} {path} {headers:?}: {answer:?}");
     };
-    let hosts = ["evil.example", "localhost.evil.example:7878", "127.0.0.1:7878.evil.example", "[::1]:x", "10.42.0.17:7878"];
-    for path in ["/v1/health", "/v1/ready", "/v1/agents", "/v1/spaces/home/stream", "/openapi.json", "/nowhere"] {
+    let hosts = [
+        "evil.example",
+        "localhost.evil.example:7878",
+        "127.0.0.1:7878.evil.example",
+        "[::1]:x",
+        "10.42.0.17:7878",
+    ];
+    for path in
+        ["/v1/health", "/v1/ready", "/v1/agents", "/v1/spaces/home/stream", "/openapi.json", "/nowhere"]
+    {
         let probe = matches!(path, "/v1/health" | "/v1/ready");
         for method in [Method::GET, Method::POST] {
             for host in hosts.iter().filter(|_| !probe) {

@@ -34,7 +34,7 @@ async fn keys_are_listed_without_their_secrets_and_a_revoked_one_stops_working_a
     };
     let at = shown().await;
     assert!(at.is_string(), "{at}");
-    world.clock.advance(std::time::Duration::from_secs(1));
+    world.clock.advance(Duration::from_secs(1));
     assert_eq!(world.ask(Method::DELETE, &path, ADMIN, None).await.status, 204);
     assert_eq!(shown().await, at);
     assert_eq!(world.ask(Method::GET, "/v1/whoami", &yours, None).await.code(), "key_invalid");

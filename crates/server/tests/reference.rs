@@ -31,7 +31,7 @@ fn page(document: &Value) -> String {
          `/openapi.json`. Send a key as `authorization: Bearer KEY`. *Access* is the policy of a route:\n\
          `admin` (admin keys), `member` (admin keys and keys of members of the space), `person` (admin keys and keys of\n\
          people), `service` (admin keys and keys of services), `any_key` (any key), `signed` (no key: a hook verifies each delivery),\n\
-         `link` (no key: the link is valid for one call) or `public` (no key). A key of the\n\
+         `link` (no key: the link is valid for one call), `public` (no key) or `probe` (no key, and any name of the host). A key of the\n\
          scope `operator:read` may do what an admin key may do with `GET`.\n",
         text(&document["info"]["description"])
     );

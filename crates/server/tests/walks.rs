@@ -64,7 +64,8 @@ async fn populated() -> Populated {
         let hook = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]});
         let path = format!("/v1/hooks/hook-{n}");
         assert_eq!(world.ask(Method::PUT, &path, ADMIN, Some(hook)).await.status, 200);
-        let target = json!({"url": "https://example.com/in", "secrets": ["news"], "on": ["message"], "space": "home"});
+        let target =
+            json!({"url": "https://example.com/in", "secrets": ["news"], "on": ["message"], "space": "home"});
         let path = format!("/v1/targets/target-{n}");
         assert_eq!(world.ask(Method::PUT, &path, ADMIN, Some(target)).await.status, 200);
         world.send(request(Method::POST, "/v1/hooks/hook-0", "viv_none", None, &json!({}))).await;
@@ -73,7 +74,8 @@ async fn populated() -> Populated {
     let event = made(&world, "/v1/agents/muhammad/events", json!({"service": "bell"})).await;
     let plan = json!({"name": "walk", "instruction": "Walk.", "every": "5m"});
     for name in ["walk", "run", "sit"] {
-        made(&world, "/v1/agents/muhammad/plans", json!({"name": name, "instruction": "Go.", "every": "5m"})).await;
+        made(&world, "/v1/agents/muhammad/plans", json!({"name": name, "instruction": "Go.", "every": "5m"}))
+            .await;
     }
     let plan = made(&world, "/v1/agents/muhammad/plans", plan).await;
     let key = made(&world, "/v1/keys", json!({"scope": "service:bell"})).await;
@@ -106,7 +108,8 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
     let Populated { world, call, event, plan, key, .. } = all;
     let agent = "/v1/agents/muhammad";
     let hook = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]});
-    let target = json!({"url": "https://example.com/x", "secrets": ["news"], "on": ["message"], "space": "home"});
+    let target =
+        json!({"url": "https://example.com/x", "secrets": ["news"], "on": ["message"], "space": "home"});
     let (path, body) = match route {
         "POST /v1/agents" | "POST /v1/entities" | "POST /v1/spaces" => {
             (route[5..].to_owned(), json!({"name": "fresh"}))
@@ -136,7 +139,9 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
         "POST /v1/agents/{agent}/events/{event}/retry" => {
             (format!("/v1/agents/agent-2/events/{}/retry", dead_event(world).await), NO_BODY)
         }
-        "POST /v1/approvals/{call}/answer" => (format!("/v1/approvals/{call}/answer"), json!({"verdict": "refuse"})),
+        "POST /v1/approvals/{call}/answer" => {
+            (format!("/v1/approvals/{call}/answer"), json!({"verdict": "refuse"}))
+        }
         "DELETE /v1/approval-rules/{agent}/{tool}" => {
             let body = json!({"verdict": "approve", "remember_until": "2026-11-22T14:00:00Z"});
             made(world, &format!("/v1/approvals/{call}/answer"), body).await;
@@ -161,7 +166,9 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
         "DELETE /v1/hooks/{hook}" => ("/v1/hooks/hook-0".to_owned(), NO_BODY),
         "PUT /v1/targets/{target}" => ("/v1/targets/new".to_owned(), target),
         "DELETE /v1/targets/{target}" => ("/v1/targets/target-0".to_owned(), NO_BODY),
-        "POST /v1/targets/{target}/retry" => ("/v1/targets/target-0/retry".to_owned(), json!({"id": all.dead})),
+        "POST /v1/targets/{target}/retry" => {
+            ("/v1/targets/target-0/retry".to_owned(), json!({"id": all.dead}))
+        }
         "POST /v1/tools/{tool}/try" => ("/v1/tools/fire/try".to_owned(), json!({"arguments": {"note": "x"}})),
         // The fixture takes no declarations and has no MCP server: these are refused, which is walked, too.
         "PUT /v1/tools/{tool}" | "DELETE /v1/tools/{tool}" | "POST /v1/mcp/{server}/approve" => return None,
@@ -225,8 +232,12 @@ fn changing(world: &World) -> Vec<(Method, String)> {
     let all = operations(world).into_iter();
     let changing = all.filter(|(method, path, operation)| {
         let is = *method != Method::GET && has_parameter(operation, "idempotency-key");
-        let says_why = operation["description"].as_str().unwrap_or_default().contains("It takes no `Idempotency-Key`: ");
-        assert!(*method == Method::GET || is || says_why, "{method} {path} takes no key and does not say why");
+        let says_why =
+            operation["description"].as_str().unwrap_or_default().contains("It takes no `Idempotency-Key`: ");
+        assert!(
+            *method == Method::GET || is || says_why,
+            "{method} {path} takes no key and does not say why"
+        );
         is && !says_why
     });
     changing.map(|(method, path, _)| (method, path)).collect()
@@ -279,7 +290,11 @@ async fn every_route_that_changes_something_does_it_once_for_each_key() {
             // Deleting what is not there is no mistake for some.
             if refused.status >= 400 {
                 let again = send(world, &method, &path, &key, body).await;
-                assert_eq!((again.status, again.code()), (refused.status, refused.code()), "{what}: {again:?}");
+                assert_eq!(
+                    (again.status, again.code()),
+                    (refused.status, refused.code()),
+                    "{what}: {again:?}"
+                );
                 let reused = send(world, &Method::POST, "/v1/entities", &key, &other).await;
                 assert_eq!((reused.status, reused.code()), (409, "key_reused"), "{what} {body}: {refused:?}");
             }
@@ -428,13 +443,20 @@ async fn handles_have_no_case_in_any_path() {
         }
         let shout = |text: &str| {
             let mut text = text.to_owned();
-            for handle in ["muhammad", "agent-", "home", "space-", "person-", "/you", "hook-", "target-", "s/new"] {
-                text = text.replace(handle, &handle.to_uppercase().replace("/YOU", "/You").replace("S/NEW", "s/New"));
+            for handle in
+                ["muhammad", "agent-", "home", "space-", "person-", "/you", "hook-", "target-", "s/new"]
+            {
+                text = text.replace(
+                    handle,
+                    &handle.to_uppercase().replace("/YOU", "/You").replace("S/NEW", "s/New"),
+                );
             }
             text
         };
-        let plain = lower.world.ask(method.clone(), &path, ADMIN, Some(body.clone()).filter(|b| !b.is_null())).await;
-        let loud = upper.world.ask(method.clone(), &shout(&path), ADMIN, Some(body).filter(|b| !b.is_null())).await;
+        let plain =
+            lower.world.ask(method.clone(), &path, ADMIN, Some(body.clone()).filter(|b| !b.is_null())).await;
+        let loud =
+            upper.world.ask(method.clone(), &shout(&path), ADMIN, Some(body).filter(|b| !b.is_null())).await;
         assert_ne!(shout(&path), path, "{what}");
         assert!(plain.status < 300 || plain.code() == "signature_missing", "{what} {path}: {plain:?}");
         assert_eq!((loud.status, loud.code()), (plain.status, plain.code()), "{what}: {loud:?}");
@@ -493,10 +515,16 @@ async fn a_persons_key_learns_nothing_of_what_is_not_theirs() {
                 continue;
             }
             let path_of = |value: &str| {
-                let path = if in_path { route.replace(&format!("{{{name}}}"), value) } else { format!("{route}?{name}={value}") };
+                let path = if in_path {
+                    route.replace(&format!("{{{name}}}"), value)
+                } else {
+                    format!("{route}?{name}={value}")
+                };
                 filled(&path).replace("{tool}", "fire").replace("{entity}", "you").replace("{call}", "c-none")
             };
-            for (n, body) in bodies.iter().enumerate().take(if method == Method::GET { 1 } else { bodies.len() }) {
+            for (n, body) in
+                bodies.iter().enumerate().take(if method == Method::GET { 1 } else { bodies.len() })
+            {
                 for key in [false, true] {
                     let ask = async |value: &str| {
                         let mut request = Request::builder()
@@ -506,11 +534,15 @@ async fn a_persons_key_learns_nothing_of_what_is_not_theirs() {
                             .header("authorization", format!("Bearer {yours}"))
                             .header("content-type", "application/json");
                         if key {
-                            request = request.header("idempotency-key", format!("{name}-{value}-{n}-{method}-{walked}"));
+                            request = request
+                                .header("idempotency-key", format!("{name}-{value}-{n}-{method}-{walked}"));
                         }
                         let body = body.clone().map_or_else(Body::empty, Body::from);
                         let answer = world.send(request.body(body).unwrap()).await;
-                        (answer.status, answer.json.to_string().replace(value, "?").replace(&value.to_lowercase(), "?"))
+                        (
+                            answer.status,
+                            answer.json.to_string().replace(value, "?").replace(&value.to_lowercase(), "?"),
+                        )
                     };
                     let (real, none) = (ask(there).await, ask(missing).await);
                     assert_eq!(real, none, "{method} {} with {body:?}, key: {key}", path_of(there));

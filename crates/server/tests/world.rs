@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use agent::changes::{Changes, CommitKind};
 use agent::config::AgentConfig;
@@ -45,7 +45,7 @@ pub(crate) struct World {
     /// What the tools did.
     pub(crate) counters: Counters,
     signals: Mutex<mpsc::Receiver<Signal>>,
-    document: Value,
+    document: &'static Value,
 }
 
 /// A response.
@@ -137,7 +137,8 @@ impl World {
     async fn with(clock: SimClock, store: Sqlite, links: Option<AnswerLinks>) -> Self {
         let ids = SimIds::new(7, clock.clone());
         let founding = founding(&ids, &clock);
-        let (you, agent, home) = (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.id);
+        let (you, agent, home) =
+            (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.as_ref().unwrap().id);
         assert!(store.found(founding).await.unwrap());
         let (sender, signals) = mpsc::channel(64);
         let counters = Counters::new();
@@ -172,19 +173,24 @@ impl World {
             home,
             counters,
             signals: Mutex::new(signals),
-            document: Value::Null,
+            document: &Value::Null,
         };
-        world.document = world.get("/openapi.json").await.json;
+        // The same in all worlds, and building it takes long.
+        static DOCUMENT: OnceLock<Value> = OnceLock::new();
+        if DOCUMENT.get().is_none() {
+            let _ = DOCUMENT.set(world.get("/openapi.json").await.json);
+        }
+        world.document = DOCUMENT.get().unwrap();
         world
     }
 
     pub(crate) fn document(&self) -> &Value {
-        &self.document
+        self.document
     }
 
     /// The schema of the frames of a stream in the document.
     pub(crate) fn frames(&self, path: &str) -> jsonschema::Validator {
-        let path = template(&self.document, path).unwrap();
+        let path = template(self.document, path).unwrap();
         let response = &self.document["paths"][path]["get"]["responses"]["200"];
         let mut root = response["content"]["text/event-stream"]["schema"].clone();
         root["components"] = self.document["components"].clone();
@@ -281,7 +287,7 @@ impl World {
         if self.document.is_null() || answer.json.is_null() || path == "/openapi.json" {
             return;
         }
-        let template = template(&self.document, path);
+        let template = template(self.document, path);
         let operation = template.map(|path| &self.document["paths"][path][method.as_str().to_lowercase()]);
         let media = if answer.status >= 400 { "application/problem+json" } else { "application/json" };
         assert_eq!(answer.headers["content-type"], media, "{answer:?}");

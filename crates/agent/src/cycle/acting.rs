@@ -280,7 +280,6 @@ impl Cycle {
         let mut changes = self.changes(kind, now);
         changes.call_changes = acting.arrivals();
         let mut open = self.open.clone();
-        open.tokens = open.tokens.saturating_add(u64::from(entry.tokens));
         self.note_calls(&mut open, acting, &changes.call_changes);
         let outcomes = reported.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
         finish_step(&mut open, outcomes);
@@ -306,7 +305,8 @@ impl Cycle {
     /// A notice of the runtime to the agent.
     pub(super) fn notice(&self, ahead: u64, text: &str, now: Timestamp) -> Entry {
         let read = self.log.of_cycle(self.open.id).map(|entry| entry.trust);
-        let (message, trust) = (crate::message::ModelMessage::user(text), read.fold(self.open.trust, Trust::min));
+        let (message, trust) =
+            (crate::message::ModelMessage::user(text), read.fold(self.open.trust, Trust::min));
         self.entry(ahead, EntryKind::Notice, message, trust, now)
     }
 

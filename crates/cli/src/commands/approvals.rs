@@ -26,9 +26,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: ApprovalsArgs) -> 
         ApprovalsVerb::Rules { agent } => rules(&client, &screen, agent).await?,
         ApprovalsVerb::Forget { agent, tool } => {
             // Whoever has the key of a person may not read agents, but may delete the own rules.
-            client
-                .delete(&format!("/v1/approval-rules/{}/{}", segment(&agent), segment(&tool)))
-                .await?;
+            client.delete(&format!("/v1/approval-rules/{}/{}", segment(&agent), segment(&tool))).await?;
             let line = format!("calls of `{tool}` by `{agent}` need an approval again");
             screen.result(&json!({"forgotten": tool}), &screen.clean_line(&line));
         }
@@ -133,7 +131,7 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
     if shown.guard_asks == Some(true) {
         screen.note(&screen.clean_line(&format!(
             "strangers' text is in what `{0}` reads: as long as it is, you are asked about each call all the same. \
-             `viv guard clear {0}` takes it out; an operator's rule with `--tainted` counts also then",
+             `viv agents clear-guard {0}` takes it out; an operator's rule with `--tainted` counts also then",
             shown.agent_handle
         )));
     }
@@ -163,7 +161,9 @@ async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Resul
     if rules.is_empty() {
         screen.text("no call is approved in advance");
     }
-    for ApprovalRuleJson { agent_handle, tool, version, space_handle, until, tainted, guard_asks, by, .. } in &rules
+    for ApprovalRuleJson {
+        agent_handle, tool, version, space_handle, until, tainted, guard_asks, by, ..
+    } in &rules
     {
         let also = match (tainted, guard_asks) {
             (true, _) => ", also after strangers' text",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::limits;
-use api::{Agent, HookJson, PageJson, ReadyJson, TargetJson, ToolJson, Whoami};
+use api::{Agent, HookJson, ReadyJson, TargetJson, ToolJson, Whoami};
 use jiff::Timestamp;
 use models::conformance::answers;
 use runtime::clock::SystemClock;

@@ -2,7 +2,7 @@
 
 use agent::limits;
 use agent::port::{Clock as _, HookKind, Ids as _};
-use api::{HookDeliveryJson, HookJson, NewHookJson, PageJson};
+use api::{HookDeliveryJson, HookJson, NewHookJson};
 use client::{Client, segment, typed};
 use jiff::Timestamp;
 use runtime::clock::{SystemClock, SystemIds};

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::{McpApproval, McpOfferJson, McpServerJson, McpToolJson, PageJson};
+use api::{McpApproval, McpOfferJson, McpServerJson, McpToolJson};
 use client::{Client, segment, typed};
 use serde_json::{Value, json};
 use tools::mcp::{McpListing, McpServerConfig};
@@ -35,7 +35,8 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: McpArgs) -> Resul
         }
         Some(McpVerb::Approve { server, yes }) => {
             let client = client()?;
-            let offer: McpOfferJson = typed("offer", client.post_empty(&format!("{}/ask", path(&server))).await?)?;
+            let offer: McpOfferJson =
+                typed("offer", client.post_empty(&format!("{}/ask", path(&server))).await?)?;
             let changed: Vec<_> = offer.tools.iter().filter(|tool| tool.state != "approved").collect();
             for tool in changed.iter().filter(|_| !screen.json) {
                 print(&screen, tool);
@@ -110,7 +111,8 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
     let config = config(args)?;
     let (connector, secrets) =
         (Arc::new(assemble::connector(&settings)?), Arc::new(ToolSecrets::of(&settings)));
-    let server = assemble::mcp_server(&name, config.clone(), &connector, &secrets, &assemble::mcp_host(&settings))?;
+    let server =
+        assemble::mcp_server(&name, config.clone(), &connector, &secrets, &assemble::mcp_host(&settings))?;
     let walled = server.is_walled().await;
     let McpListing { tools, left_out } = server.list().await.map_err(|error| {
         let why = error.operator.unwrap_or(error.model);

@@ -39,7 +39,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 Some("-") => Some(input::text(limits::MEMORY_VALUE_MAX_BYTES)?),
                 _ => value,
             };
-            let written = put(&client, agent.id, &key, MemoryValue { value, importance, pinned, trust: None }).await?;
+            let written =
+                put(&client, agent.id, &key, MemoryValue { value, importance, pinned, trust: None }).await?;
             screen.result(&written, &format!("`{}` will see `{key}` in its next cycle", agent.name));
         }
         MemoriesVerb::Remove { agent, key } => {

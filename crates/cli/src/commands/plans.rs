@@ -2,7 +2,7 @@
 
 use agent::limits;
 use agent::plan::{Schedule, span_text, times};
-use api::{Agent, NewPlanJson, PageJson, PlanJson};
+use api::{Agent, NewPlanJson, PlanJson};
 use client::{Client, ErrorClass, agent_path};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -149,7 +149,6 @@ async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String
 
 async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
     let rows = client.list(&format!("/v1/spaces/{}/members", segment(space)), MEMBERS_MAX).await?;
-    let rows = typed("members", Value::Array(rows))?;
     screen.rows(rows, "no members", &["NAME", "TITLE", "KIND", "ROLE"], |member: &MemberJson| {
         let EntityJson { name, display_name, kind, .. } = &member.entity;
         vec![name.clone(), display_name.clone(), kind.as_str().to_owned(), member.role.clone()]

@@ -1,6 +1,6 @@
 //! `viv targets`: servers outside that are told what happens.
 
-use api::{DeadDelivery, DeliveriesRetried, DeliveryRetry, NewTargetJson, PageJson, TargetJson};
+use api::{DeadDelivery, DeliveriesRetried, DeliveryRetry, NewTargetJson, TargetJson};
 use client::{Client, segment, typed};
 use jiff::Timestamp;
 use serde_json::json;

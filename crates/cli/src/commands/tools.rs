@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use agent::limits;
-use api::{GuardClearedJson, PageJson, ToolJson, ToolTrial, ToolTried, ToolWorkersJson};
+use api::{GuardClearedJson, ToolJson, ToolTrial, ToolTried, ToolWorkersJson};
 use client::{Client, agent_path, segment, typed};
 use serde_json::{Value, json};
 use tools::declare::{Declaration, DeclarationMistake, read_json, read_toml};

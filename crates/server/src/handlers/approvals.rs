@@ -1,7 +1,7 @@
 //! Calls that wait for people: list them, answer one, and the rules that spare further questions.
 
-use std::collections::{HashMap, HashSet};
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
@@ -9,9 +9,7 @@ use agent::approver::has_approver;
 use agent::entity::EntityKind;
 use agent::guard;
 use agent::id::{AgentId, CallId, EntityId};
-use agent::port::{
-    AgentTools, ApprovalFilter, AskedCall, Page, PersonAnswer, RuleFilter, Scope, Toolset,
-};
+use agent::port::{AgentTools, ApprovalFilter, AskedCall, Page, PersonAnswer, RuleFilter, Scope, Toolset};
 use axum::Json;
 use axum::extract::State;
 use runtime::approvals::AnswerError;

@@ -57,9 +57,7 @@ pub(super) async fn send(
                 let location = event_location(to, &id);
                 Ok(WriteResponse::Created(location, EventAccepted { id, duplicate: false }))
             }
-            Accepted::Duplicate { .. } => {
-                Ok(WriteResponse::Existing(EventAccepted { id, duplicate: true }))
-            }
+            Accepted::Duplicate { .. } => Ok(WriteResponse::Existing(EventAccepted { id, duplicate: true })),
             Accepted::Conflict => Err(key_reused()),
             Accepted::Denied(denial) => Err(denied(&app, denial).await),
         };

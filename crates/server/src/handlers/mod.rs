@@ -89,8 +89,8 @@ pub(crate) fn all(routes: Routes) -> Routes {
         AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
         CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
         McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
-        NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SpaceClosed,
-        SpaceFull, ToolOfFile, WorkerVersion,
+        NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused,
+        SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Probe, Public, Service, Worker};
     targets(hooks(people(routes)))

@@ -16,7 +16,7 @@ use agent::port::Toolbox;
 use agent::space::MessageKind;
 use agent::tool::{ToolLabel, is_named};
 use api::{
-    Agent, ApprovalJson, EntityJson, FactsJson, LoggedEvent, MessageJson, PageJson, RunDetail, RunJson,
+    Agent, ApprovalJson, EntityJson, FactsJson, LoggedEvent, MessageJson, RunDetail, RunJson,
     SpaceOfAgent, ToolJson,
 };
 use runtime::clock::SystemClock;

@@ -95,7 +95,8 @@ fn put(db: &Connection, target: &StoredTarget) -> Outcome<()> {
 /// Whether a server outside is told is one of the facts of the agents of whose messages the target is told.
 fn touch_of(db: &Connection, name: &str) -> Outcome<()> {
     let sql = "SELECT space, agent FROM target WHERE name = ?";
-    let of = first(db, sql, [name], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))?;
+    let of =
+        first(db, sql, [name], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))?;
     match of {
         Some((Some(space), _)) => touch_space(db, space),
         Some((None, Some(agent))) => touch(db, agent),

@@ -11,8 +11,8 @@ use agent::port::{DetachedCall, WorkerCall};
 use rusqlite::{Connection, Params, Row, params};
 
 use super::rows::{
-    TRUSTS, agent_row, all, bytes, code_of, first, from_json, key, key_or_none, ms, run, standing_at, to_json,
-    trust_at, u32_at, uuid_at, uuid_or_none,
+    TRUSTS, agent_row, all, bytes, code_of, first, from_json, key, key_or_none, ms, run, standing_at,
+    to_json, trust_at, u32_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged, damaged_agent};
 
