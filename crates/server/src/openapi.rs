@@ -33,7 +33,7 @@ one page as `cursor`, with the same filters, to get the next page. Every error i
 printable ASCII characters, chosen by the client. The same request (method, path and body) with the same key takes effect \
 once, and the repeat is answered from what the first one did, as it is now. One that was refused has changed nothing: sent \
 again, it is tried again. The same key with another request is refused (`key_reused`), also at the same time, and also if \
-the first one was refused. Keys are kept for 30 days, apart for each person, for each service and for all admin keys \
+the first one was refused; only one that was refused access is not looked at, nor is its key. Keys are kept for 30 days, apart for each person, for each service and for all admin keys \
 together; after that a key is new again. That an event or a message with an id of its client was accepted is known for as \
 long as the store exists.\n\n\
 **Compatibility.** Within `/v1` nothing is removed and nothing changes its meaning. Routes, optional fields, codes, \

@@ -16,8 +16,8 @@ use agent::port::Toolbox;
 use agent::space::MessageKind;
 use agent::tool::{ToolLabel, is_named};
 use api::{
-    Agent, ApprovalJson, EntityJson, FactsJson, LoggedEvent, MessageJson, RunDetail, RunJson,
-    SpaceOfAgent, ToolJson,
+    Agent, ApprovalJson, EntityJson, FactsJson, LoggedEvent, MessageJson, RunDetail, RunJson, SpaceOfAgent,
+    ToolJson,
 };
 use runtime::clock::SystemClock;
 use scenario::file;
