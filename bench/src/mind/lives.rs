@@ -13,7 +13,7 @@ use scenario::long_life::{
 };
 
 use super::life::ports;
-use crate::report::{Goal, Metric, table};
+use crate::report::{Floor, Goal, Metric, table};
 use crate::{Bench, server};
 
 /// Tokens of the models' window.
