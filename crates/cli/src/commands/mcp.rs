@@ -111,7 +111,8 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
     let config = config(args)?;
     let (connector, secrets) =
         (Arc::new(assemble::connector(&settings)?), Arc::new(ToolSecrets::of(&settings)));
-    let server = assemble::mcp_server(&name, config.clone(), &connector, &secrets, &assemble::mcp_host(&settings))?;
+    let server =
+        assemble::mcp_server(&name, config.clone(), &connector, &secrets, &assemble::mcp_host(&settings))?;
     let walled = server.is_walled().await;
     let McpListing { tools, left_out } = server.list().await.map_err(|error| {
         let why = error.operator.unwrap_or(error.model);

@@ -330,7 +330,9 @@ impl Parts {
     async fn open(&self) -> Result<Connection, Failure> {
         if let Some(missing) = self.config.write.iter().find(|path| !path.exists()) {
             let (name, path) = (&self.name, missing.display());
-            let why = format!("the MCP server `{name}` did not start: its `write` names `{path}`, which does not exist");
+            let why = format!(
+                "the MCP server `{name}` did not start: its `write` names `{path}`, which does not exist"
+            );
             return Err(Failure::not_sent(why));
         }
         let (home, wall) = match &self.config.command {

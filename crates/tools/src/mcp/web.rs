@@ -230,7 +230,8 @@ impl StreamableHttpClient for WebClient {
                 let value = value.map_err(|_| self.unusable(format!("the answer is no message: {text}")))?;
                 let mut messages = messages(value, &self.gate).into_iter();
                 let answer = messages.find(|message| asked.is_answered_by(message));
-                let answer = answer.ok_or_else(|| self.unusable("it answered something else than it was asked"));
+                let answer =
+                    answer.ok_or_else(|| self.unusable("it answered something else than it was asked"));
                 Ok(StreamableHttpPostResponse::Json(answer?, given))
             }
             200..300 => {
