@@ -12,11 +12,11 @@ use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{NamedMessage, Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, GoalId, RootId, SpaceId};
+use crate::layer::Layer;
 use crate::limits::STEP_RECORDS_KEPT_MAX;
 use crate::memory::Memory;
 use crate::plan::Plan;
 use crate::run::{StepRecord, Usage};
-use crate::tokens;
 
 /// Whether an agent may run at all.
 #[derive(
@@ -99,24 +99,6 @@ pub struct Requester {
     pub space: Option<SpaceId>,
 }
 
-/// A volatile layer: text that is sent to the model but is no entry of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layer {
-    /// The entry that it follows.
-    pub after: u64,
-    /// The text that is sent.
-    pub text: Arc<str>,
-    /// Its estimated tokens.
-    pub tokens: u32,
-}
-
-impl Layer {
-    /// That text after that entry.
-    pub fn new(after: u64, text: Arc<str>) -> Self {
-        Self { after, tokens: tokens::estimate(&text), text }
-    }
-}
-
 /// The open cycle as stored in the life row. The cycle machine is rebuilt from it, the entries, the call rows and the
 /// layers alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,7 +134,7 @@ pub struct OpenCycle {
     pub trust: Trust,
     /// Description of why the agent woke, for the run.
     pub woke_for: String,
-    /// Tokens of this cycle's entries, each counted once, and of everything generated.
+    /// Tokens as they are paid: sent and generated in all of its requests, cached ones at their share of the price.
     pub tokens: u64,
     /// Steps in a row whose calls all failed.
     pub mistakes: u32,
@@ -254,6 +236,15 @@ impl OpenCycle {
             suspect: false,
             awake_ms: 0,
             opening: Some(id),
+        }
+    }
+
+    /// It has posted in these spaces.
+    pub fn address(&mut self, spaces: impl IntoIterator<Item = SpaceId>) {
+        for space in spaces {
+            if !self.addressed.contains(&space) {
+                self.addressed.push(space);
+            }
         }
     }
 
@@ -521,7 +512,7 @@ pub struct Activation {
     pub died: bool,
     /// What the workspace is rendered from.
     pub facts: Facts,
-    /// The open cycle's layers; where workspaces stay, also those of the earlier cycles that the view shows.
+    /// The layers that belong to the view: those of the open cycle; where workspaces stay, also those of earlier cycles.
     pub layers: Vec<Layer>,
     /// Whether the opening may overlap the model request: the store was closed cleanly, or all waiting events were
     /// accepted after this start.

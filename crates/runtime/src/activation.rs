@@ -31,7 +31,7 @@ use crate::live::DelayKind;
 use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
-use crate::sent_requests::SentRequests;
+use crate::sent_requests::{self, SentRequests};
 use crate::think::{Interrupt, ModelCall, ModelCallEnd};
 use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
@@ -147,6 +147,7 @@ pub(crate) async fn activate(
         (Window::Unchanged, None) => (Vec::new(), None),
     };
     let config = Arc::clone(&read.config);
+    ports.live.called(agent, &read.entity.name);
     let models = ModelSet::of(&*ports.models, &config, memo);
     // A suspect needs no permit here, a canceled cycle calls no model, and with routing rules the model is not
     // known yet.
@@ -164,7 +165,7 @@ pub(crate) async fn activate(
         models.names().for_each(|name| node_context.calibration.learn(name, &runs));
     }
     let tools = AgentTools::of(&*ports.toolbox, &*ports.models, &config);
-    node_context.left_out.report(agent, &tools.left_out);
+    node_context.left_out.report(&ports.live, agent, &tools.left_out);
     let tools = Toolset::from(tools);
     let setup = Setup {
         tools: Arc::clone(tools.specs()),
@@ -264,8 +265,8 @@ impl<'a> Driver<'a> {
         let now = self.now();
         let prompt = self.cycle.prompt_while_opening(now);
         self.show_thinking();
-        if prompt.is_some() {
-            self.check_room();
+        if let Some(prompt) = &prompt {
+            self.check(prompt);
         }
         let (outcome, ended) = match &prompt {
             Some(prompt) => self.think_while(opening, prompt).await?,
@@ -302,11 +303,14 @@ impl<'a> Driver<'a> {
                 }
             };
             let CommitOutcome::Committed { glance, .. } = &outcome.0 else { return Ok((outcome, None)) };
-            // Something urgent may have arrived between the first read and the opening.
-            if early.is_none() && glance.urgent {
-                let news = model_call.glance().await?;
-                let news = news.filter(|news| model_call.cycle.outdated_by(news));
-                early = news.map(|news| ModelCallEnd::Interrupted(Interrupt::News(news), Some(0)));
+            // Something urgent may have arrived between the first read and the opening, or a cancel.
+            if early.is_none() && (glance.urgent || glance.cancel) {
+                let interrupt = match model_call.glance().await? {
+                    Some(news) if news.glance.cancel => Some(Interrupt::Canceled(news)),
+                    Some(news) if model_call.cycle.outdated_by(&news) => Some(Interrupt::News(news)),
+                    _ => None,
+                };
+                early = interrupt.map(|interrupt| ModelCallEnd::Interrupted(interrupt, Some(0)));
             }
             match early {
                 Some(ended) => (outcome, ended),
@@ -333,7 +337,7 @@ impl<'a> Driver<'a> {
 
     async fn think(&mut self, prompt: &Prompt) -> ModelCallEnd {
         self.show_thinking();
-        self.check_room();
+        self.check(prompt);
         let node_context = self.node_context;
         let mut draft = DraftStream::of(&self.cycle, self.agent, &node_context.ports.live);
         let (model_call, memo) = self.model_call();
@@ -343,6 +347,9 @@ impl<'a> Driver<'a> {
     /// The model call of this step, with the fragments that were encoded for its model before.
     fn model_call(&mut self) -> (ModelCall<'_>, &mut Memo) {
         let (model, memo) = self.models.select(self.cycle.model());
+        let retries = self.config.limits.model_retries;
+        let retries =
+            if self.cycle.has_fallback() { retries.min(limits::RETRIES_BEFORE_FALLBACK) } else { retries };
         let model_call = ModelCall {
             ports: &self.node_context.ports,
             breakers: &self.node_context.breakers,
@@ -351,6 +358,7 @@ impl<'a> Driver<'a> {
             node: &self.node_context.node,
             model,
             config: &self.config,
+            retries,
             tools: &self.tools,
             cycle: &self.cycle,
             lease: self.cycle.lease(),
@@ -379,7 +387,8 @@ impl<'a> Driver<'a> {
         let model = self.models.named(model.as_deref());
         let (mut memo, wakes) = (Memo::default(), self.wakes);
         let ended = {
-            let model_call = ModelCall { model, ..self.model_call().0 };
+            let retries = self.config.limits.model_retries;
+            let model_call = ModelCall { model, retries, ..self.model_call().0 };
             tokio::select! {
                 biased;
                 ended = model_call.ask(&prompt, &mut memo, &mut draft) => Some(ended),
@@ -570,7 +579,8 @@ impl<'a> Driver<'a> {
             self.node_context.node.signal(&notifications.wake);
             let slots = changes.inward.plans.iter().filter_map(PlanChange::next_at);
             self.node_context.node.planned(slots.min());
-            commit::publish(&self.node_context.ports.live, self.agent, n, changes, notifications);
+            let known = self.cycle.compaction();
+            commit::publish(&self.node_context.ports.live, self.agent, n, changes, known, notifications);
         }
         outcome
     }
@@ -583,8 +593,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn check_room(&mut self) {
-        self.requests.check_room(&self.node_context.ports.live, self.agent, &self.cycle);
+    /// Checks what is about to be sent.
+    fn check(&mut self, prompt: &Prompt) {
+        let live = &self.node_context.ports.live;
+        self.requests.check_room(live, self.agent, &self.cycle);
+        sent_requests::check_pins(live, self.agent, &self.cycle, prompt);
     }
 
     fn show(&self, state: AgentState) {

@@ -304,7 +304,7 @@ pub const KEYS: [ConfigKey; 46] = [
         Whole,
         Range(1_000, u64::MAX),
         NextCycle,
-        "Tokens of one cycle. What is sent counts once although providers bill it at every step, so a bill can be several times this.",
+        "Tokens of one cycle as they are paid: the sum over its steps of what is sent and generated, cached tokens at their share of the price.",
     ),
     key(
         "limits.wall_clock",

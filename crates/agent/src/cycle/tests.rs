@@ -8,6 +8,7 @@ mod canceling;
 mod detached;
 mod endings;
 mod guard;
+mod lives;
 mod refusals;
 mod reply_checks;
 mod summaries;
@@ -307,7 +308,9 @@ fn skip_as_the_only_call_of_step_0_appends_nothing_to_the_log() {
     assert_eq!(kinds(&commits), [CommitKind::Close]);
     let close = &commits[0];
     assert!(close.entries.is_empty() && close.run.is_none() && close.calls.is_empty());
-    assert!(matches!(&close.settle[0].state, EventState::Skipped { reason: Some(r) } if r == "not mine"));
+    assert!(
+        matches!(&close.settle[0].state, EventState::Skipped { reason: Some(r), cycle: Some(_) } if r == "not mine")
+    );
 }
 
 #[test]
@@ -563,8 +566,8 @@ fn within_a_cycle_every_prompt_extends_the_one_before() {
             .items
             .iter()
             .map(|item| match item {
-                crate::prompt::Item::Entry(entry) => entry.message.countable(),
-                crate::prompt::Item::Layer(text) => text.to_string(),
+                Item::Entry(entry) => entry.message.countable(),
+                Item::Layer(text) => text.to_string(),
             })
             .collect();
         assert_eq!(now[..before.len()], before);

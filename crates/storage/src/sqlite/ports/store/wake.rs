@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::tables::entries::{layers, layers_since, shown, view};
+use crate::sqlite::tables::entries::{layers, shown, view};
 use crate::sqlite::tables::facts::facts;
 use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::open_at;
@@ -98,9 +98,10 @@ pub(super) fn wake(
     }
     let mut calls_ = Vec::new();
     let open = life.open.as_ref().map(|open| open.id);
-    let layers_ = match config.workspace.placement {
-        Placement::Append => layers_since(db, row, &view, u64::MAX, open)?,
-        Placement::Fresh => open.map(|open| layers(db, row, open)).transpose()?.unwrap_or_default(),
+    let layers_ = match (config.workspace.placement, open) {
+        (Placement::Append, _) => layers(db, row, view.rev, u64::MAX, None)?,
+        (Placement::Fresh, Some(open)) => layers(db, row, view.rev, u64::MAX, Some(open))?,
+        (Placement::Fresh, None) => Vec::new(),
     };
     if let Some(open) = &mut life.open {
         calls_ = calls::of_step(db, row, open)?;
