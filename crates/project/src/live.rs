@@ -63,6 +63,7 @@ impl AgentFolder {
         FollowedFiles {
             dir: self.dir,
             reconciler,
+            tools: self.vetting.toolbox.names(),
             vetting: self.vetting,
             before: self.stamps.clone(),
             seen: self.stamps,
@@ -96,6 +97,8 @@ pub struct FollowedFiles {
     reported: BTreeSet<String>,
     /// Broken files.
     broken: BTreeSet<PathBuf>,
+    /// The tools by which they were checked: a file that named a missing one may be right by now.
+    tools: Vec<String>,
     /// What is wrong with them.
     problems: Vec<FileProblem>,
     /// The last failure that was returned.
@@ -127,13 +130,15 @@ impl FollowedFiles {
         let dir = self.dir.clone();
         let found = tokio::task::spawn_blocking(move || scan(&dir)).await.map_err(unreadable)?;
         let stamps = found.map_err(unreadable)?.unwrap_or_default();
-        let settled = stamps == self.before && stamps != self.seen;
+        let is_settled = stamps == self.before;
         self.before.clone_from(&stamps);
-        if !settled {
+        let tools = self.vetting.toolbox.names();
+        let is_changed = stamps != self.seen || (tools != self.tools && !self.problems.is_empty());
+        if !is_settled || !is_changed {
             return Ok(None);
         }
         let change = self.apply(&stamps).await?;
-        self.seen = stamps;
+        (self.seen, self.tools) = (stamps, tools);
         Ok(Some(change))
     }
 

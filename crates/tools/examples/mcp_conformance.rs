@@ -16,8 +16,8 @@ use agent::port::{
 use agent::run::Run;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tools::connector::Connector;
 use tools::child::Holder;
+use tools::connector::Connector;
 use tools::mcp::{McpHost, McpServer};
 use tools::secret::{SecretValue, Secrets};
 use uuid::Uuid;

@@ -6,6 +6,7 @@ pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod dead;
 pub(crate) mod doctor;
+mod doctor_mcp;
 pub(crate) mod entities;
 pub(crate) mod event;
 pub(crate) mod hooks;

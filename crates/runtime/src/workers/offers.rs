@@ -208,7 +208,8 @@ impl Workers {
     /// to no other worker; else it is on offer again.
     fn expire(&self, call: &CallId, now: u64) -> bool {
         let mut offers = self.lock();
-        let is_over = |offered: &&mut Offered| matches!(offered.state, OfferState::Held(held) if held.until <= now);
+        let is_over =
+            |offered: &&mut Offered| matches!(offered.state, OfferState::Held(held) if held.until <= now);
         let Some(offered) = offers.calls.get_mut(call).filter(is_over) else { return false };
         tracing::warn!(agent = %offered.agent, %call, tool = offered.tool.0, "a worker stopped renewing its claim");
         if offered.row.effect == Effect::Unsafe || offered.times >= limits::WORKER_CLAIMS_PER_CALL {

@@ -20,14 +20,30 @@ pub(super) async fn list_servers(
     State(app): SharedState,
     Query(_query): Query<PageQuery>,
 ) -> Result<Json<PageJson<McpServerJson>>, Problem> {
-    let approved = approved(&app).await?;
+    Ok(Json(servers(&app).await?))
+}
+
+/// Reads the MCP servers in the settings of this server again: new ones can be asked and approved, and changed ones are started
+/// anew for their next call. Returns all, as listing them does.
+#[utoipa::path(post, path = "/v1/mcp", tag = "tools",
+    responses((status = 200, description = "All servers, in one page.", body = PageJson<McpServerJson>)))]
+pub(super) async fn reload(State(app): SharedState) -> Result<Json<PageJson<McpServerJson>>, Problem> {
+    run_to_completion(async move {
+        runtime::reload_servers(&app.ports).await.map_err(problem)?;
+        Ok(Json(servers(&app).await?))
+    })
+    .await
+}
+
+async fn servers(app: &Arc<AppState>) -> Result<PageJson<McpServerJson>, Problem> {
+    let approved = approved(app).await?;
     let tools_of = |server: &String| {
         let tools = approved.iter().filter(|(_, (of, _))| of == server);
         tools.map(|(name, _)| name.clone()).collect()
     };
     let servers = app.ports.toolbox.servers().into_iter();
     let items = servers.map(|name| McpServerJson { tools: tools_of(&name), name }).collect();
-    Ok(Json(PageJson { items, next: None }))
+    Ok(PageJson { items, next: None })
 }
 
 /// Asks an MCP server what it offers now. This starts it if it is not running.
@@ -55,17 +71,20 @@ pub(super) async fn approve(
     known(&app, &name)?;
     let shown = body.value.tools;
     run_to_completion(async move {
-        let offered =
-            runtime::approve_tools(&app.ports, &name, &shown).await.map_err(|error| match error {
-                ApproveError::Server(why) => Problem::new(Code::McpFailed, why),
-                ApproveError::Changed => Problem::new(Code::McpChanged, error.to_string())
-                    .hint("look at what it offers now, then approve that"),
-                ApproveError::Declare(DeclareError::Store(error)) => error.into(),
-                ApproveError::Declare(error) => Problem::new(Code::BadTool, error.to_string()),
-            })?;
+        let offered = runtime::approve_tools(&app.ports, &name, &shown).await.map_err(problem)?;
         Ok(Json(json(name, offered, &approved(&app).await?)))
     })
     .await
+}
+
+fn problem(error: ApproveError) -> Problem {
+    match error {
+        ApproveError::Server(why) => Problem::new(Code::McpFailed, why),
+        ApproveError::Changed => Problem::new(Code::McpChanged, error.to_string())
+            .hint("look at what it offers now, then approve that"),
+        ApproveError::Declare(DeclareError::Store(error)) => error.into(),
+        ApproveError::Declare(error) => Problem::new(Code::BadTool, error.to_string()),
+    }
 }
 
 fn known(app: &AppState, name: &str) -> Result<(), Problem> {

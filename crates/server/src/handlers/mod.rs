@@ -131,6 +131,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Worker, doc!(workers::renew), &[ClaimLost, NotFound])
         .add(Worker, doc!(workers::finish), &[BadValue, ClaimLost, NotFound])
         .add(Admin, doc!(mcp::list_servers), &[])
+        .add(Admin, doc!(mcp::reload), &[McpFailed])
         .add(Admin, doc!(mcp::offered), &[McpFailed])
         .add(Admin, doc!(mcp::approve), &[McpFailed, McpChanged, BadTool])
         .add(Admin, doc!(recent::list), &[NotFound])

@@ -12,5 +12,5 @@ mod wall;
 pub use self::holder::hold_if_asked;
 pub use self::orphans::reap_orphans;
 pub use self::spawn::{Ended, HeldChild, HeldCommand, Holder, Output};
-pub use self::wall::{Room, Wall};
 pub(crate) use self::wall::search_path;
+pub use self::wall::{Room, Wall};

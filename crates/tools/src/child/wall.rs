@@ -70,8 +70,19 @@ impl Wall {
 /// The arguments of bubblewrap. Each covers those before it.
 fn arguments(room: &Room<'_>, command: &[OsString]) -> Vec<OsString> {
     let mut built: Vec<OsString> = [
-        "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--ro-bind", "/",
-        "/", "--dev", "/dev", "--proc", "/proc",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
     ]
     .map(OsString::from)
     .to_vec();
@@ -79,7 +90,8 @@ fn arguments(room: &Room<'_>, command: &[OsString]) -> Vec<OsString> {
     for path in COMMANDS.into_iter().filter(|path| Path::new(path).exists()) {
         mount(&["--ro-bind".as_ref(), path.as_ref(), path.as_ref()]);
     }
-    let private: Vec<&Path> = PRIVATE.iter().map(Path::new).filter(|folder| folder.is_dir() && !folder.is_symlink()).collect();
+    let private: Vec<&Path> =
+        PRIVATE.iter().map(Path::new).filter(|folder| folder.is_dir() && !folder.is_symlink()).collect();
     for folder in &private {
         mount(&["--tmpfs".as_ref(), folder.as_os_str()]);
     }

@@ -80,7 +80,9 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
                 self.give_up();
                 self.heard.extend(messages(value, &self.gate));
             }
-            Err(error) if !self.begun.is_empty() || error.is_eof() && text.trim_start().starts_with(['{', '[']) => {
+            Err(error)
+                if !self.begun.is_empty() || error.is_eof() && text.trim_start().starts_with(['{', '[']) =>
+            {
                 self.go_on(&text);
             }
             Ok(_) if !self.begun.is_empty() => self.go_on(&text),

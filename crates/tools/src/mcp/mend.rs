@@ -36,7 +36,8 @@ pub(super) fn mend(message: &mut Value) -> LeftOut {
             _ => {}
         }
     }
-    let is_text = |key: &str, value: &Value| !matches!(key, "nextCursor" | "instructions") || value.is_string();
+    let is_text =
+        |key: &str, value: &Value| !matches!(key, "nextCursor" | "instructions") || value.is_string();
     result.retain(|key, value| is_text(key, value) && (key != "_meta" || value.is_object()));
     left_out
 }
@@ -67,7 +68,9 @@ fn mend_tool(mut tool: Value, left_out: &mut LeftOut) -> Option<Value> {
         _ if is_task => "it can only be run as a task, which is not offered to it",
         Err(why) => why,
         Ok(_) => {
-            return Some(json!({"name": name, "description": text(&tool, "description"), "inputSchema": schema.ok()}));
+            return Some(
+                json!({"name": name, "description": text(&tool, "description"), "inputSchema": schema.ok()}),
+            );
         }
     };
     left_out.push((shown.chars().take(NAME_SHOWN_CHARS).collect(), why.to_owned()));
@@ -209,7 +212,10 @@ mod tests {
         let wanted = "one\n[content of a kind that is not known: `hologram`]\ntwo\nthree\nfour\n5\n\
             [image, unknown type, 3 bytes]\n[content of a kind that is not known: `image`]\nsix\n[resource a://c: a://c]";
         assert_eq!(said(json!({"content": blocks})), (OutcomeStatus::Ok, wanted.to_owned()));
-        assert_eq!(said(json!({"content": "plain", "isError": "false"})), (OutcomeStatus::Ok, "plain".to_owned()));
+        assert_eq!(
+            said(json!({"content": "plain", "isError": "false"})),
+            (OutcomeStatus::Ok, "plain".to_owned())
+        );
         assert_eq!(said(json!({"content": [], "isError": "true"})).0, OutcomeStatus::Error);
         let contents = json!({"contents": [{"uri": "a://b", "text": "x", "_meta": 5}, {"uri": "a://c"}, 5]});
         let read: ReadResourceResult = serde_json::from_value(mended(contents).0).unwrap();

@@ -12,7 +12,9 @@ pub(super) const UNREADABLE: ErrorCode = ErrorCode(i32::MIN);
 /// Whether a value is a message, or several.
 pub(super) fn is_message(value: &Value) -> bool {
     match value {
-        Value::Array(batch) => !batch.is_empty() && batch.iter().all(|one| one.is_object() && is_message(one)),
+        Value::Array(batch) => {
+            !batch.is_empty() && batch.iter().all(|one| one.is_object() && is_message(one))
+        }
         value => value.get("jsonrpc").is_some(),
     }
 }

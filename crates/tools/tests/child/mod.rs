@@ -15,7 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const STUBBORN: [(&str, &str); 4] = [
     ("one that refuses every signal", "trap '' TERM HUP INT; echo ready; while :; do sleep 1000; done"),
     ("one with a child", "sleep 1000 & echo ready; wait"),
-    ("one whose child has left its session", "setsid sh -c \"trap '' TERM HUP; sleep 1000; :\" & echo ready; wait"),
+    (
+        "one whose child has left its session",
+        "setsid sh -c \"trap '' TERM HUP; sleep 1000; :\" & echo ready; wait",
+    ),
     ("one whose orphan has left everything", "(setsid setsid sleep 1000 &); echo ready; exec sleep 1000"),
 ];
 

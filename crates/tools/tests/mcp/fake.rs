@@ -133,7 +133,9 @@ fn serve() {
                 ];
                 let mut tools = names.map(|name| tool(name, "Does it.")).to_vec();
                 tools.push(json!({"name": "deep", "inputSchema": (0..200).fold(json!(1), |deep, _| json!({"x": deep}))}));
-                tools.push(json!({"name": "task", "inputSchema": {}, "execution": {"taskSupport": "required"}}));
+                tools.push(
+                    json!({"name": "task", "inputSchema": {}, "execution": {"taskSupport": "required"}}),
+                );
                 answer(id, json!({"tools": tools}));
             }
             "tools/call" => called(id, &message["params"], &mut heard),
@@ -191,11 +193,18 @@ fn called(id: &Value, params: &Value, heard: &mut Heard) {
         "half" => say(&format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"cut \\ud83d\"}}]}}}}"
         )),
-        "odd" => answer(id, json!({"content": [{"type": "hologram"}, {"type": "text", "text": "seen"}], "isError": "no"})),
+        "odd" => answer(
+            id,
+            json!({"content": [{"type": "hologram"}, {"type": "text", "text": "seen"}], "isError": "no"}),
+        ),
         "run" => {
             let mut shell = std::process::Command::new("sh");
-            let ran = shell.args(["-c", given["text"].as_str().unwrap_or_default()]).output().expect("a shell");
-            text(id, &format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr)));
+            let ran =
+                shell.args(["-c", given["text"].as_str().unwrap_or_default()]).output().expect("a shell");
+            text(
+                id,
+                &format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr)),
+            );
         }
         "read" => {
             text(id, &format!("{:?}", std::fs::read_to_string(given["text"].as_str().unwrap_or_default())))

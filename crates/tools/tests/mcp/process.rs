@@ -241,12 +241,27 @@ async fn a_server_that_says_nothing_is_given_up() {
 
 /// Ways out that were found in walls like this one, for root, too. Each prints `out` if it is open.
 const WAYS_OUT: [(&str, &str); 12] = [
-    ("the hidden folder, uncovered", "umount DATA; umount -l DATA; grep -s token DATA/secrets.toml && echo out"),
-    ("the same as root of a new namespace", "unshare -Urm sh -c 'umount -l DATA; grep -s token DATA/secrets.toml' && echo out"),
-    ("the hidden folder by another mount", "mkdir -p m && mount --bind / m && grep -s token mDATA/secrets.toml && echo out"),
-    ("the hidden folder by another process", "for p in /proc/[0-9]*; do grep -s token $p/rootDATA/secrets.toml && echo out; done"),
+    (
+        "the hidden folder, uncovered",
+        "umount DATA; umount -l DATA; grep -s token DATA/secrets.toml && echo out",
+    ),
+    (
+        "the same as root of a new namespace",
+        "unshare -Urm sh -c 'umount -l DATA; grep -s token DATA/secrets.toml' && echo out",
+    ),
+    (
+        "the hidden folder by another mount",
+        "mkdir -p m && mount --bind / m && grep -s token mDATA/secrets.toml && echo out",
+    ),
+    (
+        "the hidden folder by another process",
+        "for p in /proc/[0-9]*; do grep -s token $p/rootDATA/secrets.toml && echo out; done",
+    ),
     ("variables of the server", "tr '\\0' '\\n' 2>/dev/null </proc/OWN/environ && echo out"),
-    ("the disk", "for d in /dev/sd* /dev/vd* /dev/nvme* /dev/loop* /dev/mem /dev/kmsg; do test -e $d && echo out; done"),
+    (
+        "the disk",
+        "for d in /dev/sd* /dev/vd* /dev/nvme* /dev/loop* /dev/mem /dev/kmsg; do test -e $d && echo out; done",
+    ),
     ("a device of its own", "mknod d c 1 1 && head -c 1 d && echo out"),
     ("commands of other users", "touch /etc/cron.d-x 2>/dev/null && rm /etc/cron.d-x && echo out"),
     ("files beside the hidden folder", "touch DATA/../VIV_ESCAPED && echo out"),
@@ -273,7 +288,8 @@ async fn behind_a_wall_a_server_sees_neither_hidden_files_nor_other_processes() 
     }
     let folder = data.path().canonicalize().unwrap();
     for (what, script) in WAYS_OUT {
-        let script = script.replace("DATA", folder.to_str().unwrap()).replace("OWN", &std::process::id().to_string());
+        let script =
+            script.replace("DATA", folder.to_str().unwrap()).replace("OWN", &std::process::id().to_string());
         let said = call(&server, &tools, "run", json!({"text": script})).await.unwrap().text;
         assert!(!said.lines().any(|line| line == "out"), "{what} is a way out: {said}");
     }
@@ -286,13 +302,19 @@ async fn behind_a_wall_a_server_writes_its_home_and_what_its_settings_name() {
     let open = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let server = server(config("plain", json!({"write": [open.path()]})));
     let tools = approved(&server).await;
-    let script = format!("touch {} \"$HOME/a\" /tmp/b && stat -c %a \"$HOME\" && echo done", open.path().join("c").display());
+    let script = format!(
+        "touch {} \"$HOME/a\" /tmp/b && stat -c %a \"$HOME\" && echo done",
+        open.path().join("c").display()
+    );
     let said = call(&server, &tools, "run", json!({"text": script})).await.unwrap().text;
     assert_eq!(said, "700\ndone\n");
     assert!(open.path().join("c").exists());
     // What it has written is there at its next start.
     server.stop();
-    let said = call(&server, &tools, "run", json!({"text": "ls \"$HOME/a\" | wc -l; ls /tmp/b"})).await.unwrap().text;
+    let said = call(&server, &tools, "run", json!({"text": "ls \"$HOME/a\" | wc -l; ls /tmp/b"}))
+        .await
+        .unwrap()
+        .text;
     assert!(said.starts_with("1\n") && said.contains("No such file"), "{said}");
 
     let gone = super::fake::server(config("plain", json!({"write": ["/no/such/folder"]})));
@@ -306,10 +328,9 @@ async fn what_cannot_be_used_costs_nothing_else() {
     let listing = server.list().await.unwrap();
     let left: Vec<&str> = listing.left_out.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(left, ["deep", "task"]);
-    for (tool, wanted) in [
-        ("half", "cut \u{fffd}"),
-        ("odd", "[content of a kind that is not known: `hologram`]\nseen"),
-    ] {
+    for (tool, wanted) in
+        [("half", "cut \u{fffd}"), ("odd", "[content of a kind that is not known: `hologram`]\nseen")]
+    {
         assert_eq!(call(&server, &listing.tools, tool, json!({})).await.unwrap().text, wanted);
     }
     let answer = call(&server, &listing.tools, "unreadable", json!({}));
