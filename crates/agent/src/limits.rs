@@ -323,6 +323,8 @@ pub const TOOL_TIMEOUT_MS: u64 = 30_000;
 pub const DETACHED_PER_AGENT: usize = 32;
 /// Detached calls of one node; further asynchronous calls wait for their turn.
 pub const DETACHED_PER_NODE: usize = 1_024;
+/// Detached calls of one node that wait for workers and people; a sweep takes up further ones when there is room.
+pub const DETACHED_OUTSIDE_PER_NODE: usize = 16_384;
 /// How long a call may run on after its time-out before it is abandoned.
 pub const LATE_MS: u64 = 15 * 60 * 1000;
 /// Detached calls without a process that one sweep recovers.

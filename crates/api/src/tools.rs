@@ -46,6 +46,9 @@ pub struct ToolJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub declaration: Option<Value>,
+    /// Secrets that it names and that cannot be used, each with the reason; only of a tool that is asked for by itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub missing_secrets: BTreeMap<String, String>,
 }
 
 impl ToolJson {
@@ -65,6 +68,7 @@ impl ToolJson {
             prebuilt: true,
             file: None,
             declaration: None,
+            missing_secrets: BTreeMap::new(),
         }
     }
 }

@@ -62,8 +62,7 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
         return Ok(());
     }
     let row = |tool: &ToolJson| {
-        let from =
-            tool.file.clone().unwrap_or_else(|| if tool.prebuilt { "prebuilt" } else { "API" }.to_owned());
+        let from = from(tool);
         let labels = if tool.labels.is_empty() { "-".to_owned() } else { tool.labels.join(", ") };
         let cells = [tool.name.clone(), tool.effect.as_str().to_owned(), labels, from];
         cells.map(|cell| screen.clean_line(&cell)).to_vec()
@@ -72,14 +71,23 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
+/// Where the tool comes from.
+fn from(tool: &ToolJson) -> String {
+    let server = tool.declaration.as_ref().and_then(|declaration| declaration["mcp"]["server"].as_str());
+    match (&tool.file, server) {
+        (Some(file), _) => file.clone(),
+        (None, Some(server)) => format!("MCP server {server}"),
+        (None, None) => if tool.prebuilt { "prebuilt" } else { "API" }.to_owned(),
+    }
+}
+
 fn show(screen: &Screen, tool: &ToolJson) {
     if screen.json {
         screen.json_line(&json!(tool));
         return;
     }
     let labels = if tool.labels.is_empty() { "none".to_owned() } else { tool.labels.join(", ") };
-    let from =
-        tool.file.clone().unwrap_or_else(|| if tool.prebuilt { "prebuilt" } else { "the API" }.to_owned());
+    let from = from(tool);
     let mut pairs = vec![
         ("tool", screen.clean_line(&tool.name)),
         ("effect", tool.effect.as_str().to_owned()),
@@ -88,6 +96,11 @@ fn show(screen: &Screen, tool: &ToolJson) {
         ("visible", if tool.visible { "yes" } else { "no" }.to_owned()),
         ("from", screen.clean_line(&from)),
     ];
+    let missing = tool.missing_secrets.iter().map(|(name, why)| format!("`{name}`: {why}"));
+    let missing = missing.collect::<Vec<_>>().join("; ");
+    if !missing.is_empty() {
+        pairs.push(("missing secrets", screen.clean_line(&missing)));
+    }
     if let Some(workers) = tool.workers {
         let ToolWorkersJson { waiting_workers, unclaimed_calls, claimed_calls } = workers;
         pairs.push(("workers", format!("{waiting_workers} wait for a call")));

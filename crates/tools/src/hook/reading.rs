@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::declare::{HookDeclaration, WHOLE_BODY};
 use super::sign::one;
 use crate::arguments::bounded_json;
+use crate::json::mended;
 use crate::template::{self, Slot};
 
 /// Headers that templates do not see, because they can be credentials.
@@ -78,7 +79,7 @@ fn read_body(body_type: BodyType, body: &[u8]) -> Result<Value, HookRefusal> {
     let body = std::str::from_utf8(body).map_err(|_| unreadable("the body is not UTF-8"))?;
     match body_type {
         BodyType::Json => {
-            bounded_json(body).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))
+            bounded_json(&mended(body)).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))
         }
         BodyType::Form => form(body),
     }
@@ -176,7 +177,7 @@ fn form(body: &str) -> Result<Value, HookRefusal> {
             return Err(unreadable("the form is not UTF-8"));
         };
         let value = match name.as_str() {
-            "payload" => bounded_json(&value)
+            "payload" => bounded_json(&mended(&value))
                 .map_err(|error| unreadable(&format!("`payload` is not JSON: {error}")))?,
             _ => Value::String(value),
         };

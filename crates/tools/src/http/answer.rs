@@ -8,6 +8,7 @@ use jiff::fmt::rfc2822;
 use serde_json::Value;
 
 use crate::connector::{CollectedBody, ConnectError, Incoming};
+use crate::json;
 use crate::secret::Mask;
 
 /// Characters of a media type; an error shows it.
@@ -123,7 +124,7 @@ pub(super) fn succeeded(
     if body.is_cut {
         return Err(promised(format!("it is longer than {} bytes", body.bytes.len())));
     }
-    let json: Value = serde_json::from_slice(&body.bytes).map_err(|error| {
+    let json: Value = json::read(&String::from_utf8_lossy(&body.bytes)).map_err(|error| {
         let kind = if head.kind.is_empty() { "no type" } else { &head.kind };
         promised(format!("wanted JSON, got {kind} ({error})"))
     })?;

@@ -211,6 +211,9 @@ async fn the_model_reads_the_part_of_the_answer_that_the_declaration_names() {
     assert_eq!(call(&of("/data/items"), json!({})).await.unwrap().text, "[1,2]");
     assert_eq!(call(&of("/text"), json!({})).await.unwrap().text, "hi\nyou");
     assert!(server.requests()[0].contains("\r\naccept: application/json\r\n"));
+    let half = Loopback::ok("application/json", "\u{feff}{\"text\":\"cut \\ud83d\",\"rate\":NaN}").await;
+    let tool = tool("unsafe", json!({"method": "POST", "url": half.url("/"), "outcome": "/text"}));
+    assert_eq!(call(&tool, json!({})).await.unwrap().text, "cut \u{fffd}");
     let error = error_of(&of("/data/none"), json!({})).await;
     assert!(
         error.contains("the request was done (status 200)")

@@ -349,6 +349,17 @@ async fn questions_of_services_are_answered_once_they_are_verified() {
 }
 
 #[tokio::test]
+async fn half_a_character_costs_no_delivery() {
+    let body = r#"{"id":"evt_1","type":"cut \ud83d","data":{}}"#;
+    let now = Timestamp::from_second(SIGNED_AT).unwrap();
+    let signed = SignatureScheme::Stripe.sign(&secrets()["stripe"], "", now, body.as_bytes()).unwrap();
+    let headers: Vec<_> = [JSON].into_iter().chain(signed.iter().map(|(n, v)| (*n, v.as_str()))).collect();
+    let read = send(&declared("stripe"), &headers, body.as_bytes(), SIGNED_AT).await.unwrap();
+    let HookReading::Event(event) = read else { panic!("{read:?}") };
+    assert!(event.payload.to_string().contains("cut \u{fffd}"), "{}", event.payload);
+}
+
+#[tokio::test]
 async fn what_is_verified_and_cannot_be_read_is_refused() {
     let signed = |body: &str, name: &'static str| {
         let now = Timestamp::from_second(SIGNED_AT).unwrap();
