@@ -138,7 +138,8 @@ fn memories(now: &Moment<'_>) -> Vec<Fact> {
 fn plans(now: &Moment<'_>) -> Vec<Fact> {
     let line = |plan: &Plan| {
         let when = quoted(&plan.schedule.to_string());
-        let next = plan.next_at.filter(|_| !matches!(plan.schedule, Schedule::At { .. }));
+        let next =
+            plan.next_at.filter(|_| !matches!(plan.schedule, Schedule::At { .. } | Schedule::After { .. }));
         let next = next.map(|at| format!(", next {at}")).unwrap_or_default();
         let (name, instruction) = (quoted(&plan.name), quoted(&plan.instruction));
         Fact::new(format!("- {name} | id: {} | {when}{next}: {instruction}", plan.id))
