@@ -202,6 +202,19 @@ impl Approval {
         now >= self.detach_at || now < self.asked_at
     }
 
+    /// The same with its times counted from `now`, if it was asked while the clock was ahead.
+    pub fn rebased(&self, now: Timestamp) -> Option<Self> {
+        let ahead = self.asked_at.duration_since(now);
+        let earlier = |at: Timestamp| at.checked_sub(ahead).unwrap_or(at);
+        ahead.is_positive().then(|| Self {
+            asked_at: now,
+            detach_at: earlier(self.detach_at),
+            remind_at: earlier(self.remind_at),
+            expires_at: earlier(self.expires_at),
+            ..self.clone()
+        })
+    }
+
     /// When the store has something to do about it: remind people, or let it expire. `None` once it is over.
     pub fn next_at(&self) -> Option<Timestamp> {
         let next = if self.reminded { self.expires_at } else { self.remind_at.min(self.expires_at) };

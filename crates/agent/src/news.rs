@@ -87,6 +87,11 @@ pub fn with_link(body: &str, link: impl FnOnce(&CallId, &str, Timestamp) -> Stri
     Some(body.to_string())
 }
 
+/// The latest time at which what failed at `now` is tried again.
+pub fn latest_attempt(now: Timestamp) -> Timestamp {
+    now.checked_add(SignedDuration::from_millis(limits::TARGET_PAUSE_MAX_MS.cast_signed())).unwrap_or(now)
+}
+
 /// What becomes of a delivery of something that happened at `at`, after `attempts` failed attempts before this one.
 pub fn after_failure(failure: &SendFailure, at: Timestamp, attempts: u32, now: Timestamp) -> AfterFailure {
     let age = now.duration_since(at);

@@ -170,7 +170,8 @@ pub(super) fn memory_line(memory: &Memory) -> String {
 fn plans(now: &Moment<'_>) -> Vec<Fact> {
     let line = |plan: &Plan| {
         let when = quoted(&plan.schedule.to_string());
-        let next = plan.next_at.filter(|_| !matches!(plan.schedule, Schedule::At { .. }));
+        let next =
+            plan.next_at.filter(|_| !matches!(plan.schedule, Schedule::At { .. } | Schedule::After { .. }));
         let next = next.map(|at| format!(", next {at}")).unwrap_or_default();
         let (name, instruction, item) = (quoted(&plan.name), quoted(&plan.instruction), id_item(plan.id));
         let text = format!("- {name} | {item} | {when}{next}: {instruction}");
