@@ -293,7 +293,7 @@ mod tests {
     fn the_workspace_shows_handles_and_quotes_display_names() {
         let me = entity(1, "ada", EntityKind::Agent);
         let text = rendered(&me, &facts(), Some(SpaceId(Uuid::from_u128(9))));
-        assert!(text.contains("- family (\"Family \\\"1\\\"\"), active\n"), "{text}");
+        assert!(text.contains("- family (\"Family \\\"1\\\"\")\n") && !text.contains("(active"), "{text}");
         assert!(text.contains(r#"members: you, "HUSAM" (@husam, human)"#), "{text}");
         let mut quiet = facts();
         quiet.spaces[0].space.wake_on = WakeOn::Mention;
@@ -304,6 +304,8 @@ mod tests {
         let text = rendered(&me, &many, None);
         assert!(text.contains("\"HUSAM\" (@husam, human) and 3 more"), "{text}");
         assert!(text.contains("(5 more: name one by its handle)"), "{text}");
+        let text = rendered(&me, &many, Some(SpaceId(Uuid::from_u128(9))));
+        assert!(text.contains("\n(active: family)"), "{text}");
     }
 
     #[test]
@@ -449,7 +451,7 @@ mod tests {
         // Memories take all the room that the messages leave.
         let memories = (0..50).map(|n| memory(&format!("k{n}"), &"v".repeat(200))).collect();
         let facts = Facts { memories, ..facts };
-        let small = crate::tokens::bytes_within(u64::from(limits::WINDOW_LOCAL) / limits::WORKSPACE_SHARE);
+        let small = crate::tokens::bytes_within(8_192 / limits::WORKSPACE_SHARE);
         for (room, shown) in [(0, 1), (small, 2), (limits::WORKSPACE_MAX_BYTES, 5)] {
             let text = Moment { recent: &long, room, ..moment(&me, &facts, None) }.whole().unwrap().text;
             assert!(text.len() <= room.max(600), "{room}: {}", text.len());

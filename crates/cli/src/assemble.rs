@@ -23,6 +23,7 @@ use tools::mcp::{McpHost, McpServer, McpServerConfig};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::link_key;
+use crate::model::connect_as_set;
 use crate::settings::Settings;
 use crate::tool_secrets::ToolSecrets;
 
@@ -54,13 +55,10 @@ pub(crate) fn kit(settings: &Settings, listen: Option<SocketAddr>) -> Result<Arc
     Ok(Arc::new(kit))
 }
 
-/// The connector of all tools, which also trusts the authorities in `ca_file`.
+/// The connector of all tools.
 pub(crate) fn connector(settings: &Settings) -> Result<Connector> {
-    let connector = Connector::default();
-    let Some(file) = settings.get("ca_file").value.as_str() else { return Ok(connector) };
-    let pem = std::fs::read(file).map_err(|error| error.to_string());
-    pem.and_then(|pem| connector.trusting(&pem))
-        .map_err(|why| Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}")))
+    connect_as_set(settings)?;
+    Ok(Connector::default())
 }
 
 /// The same for a server that listens there. Neither what agents ask for nor what targets are told goes to its API.

@@ -50,8 +50,7 @@ fn main() -> ExitCode {
     };
     let screen = Screen::detect(cli.global.json, cli.global.quiet);
     errors::advise_for(&cli.global);
-    // Fails only if a provider is already installed, which serves as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    net::install_crypto();
     let done = start(cli, screen);
     let exit = match output::unwritten().map_or(done, Err) {
         Ok(exit) => exit,

@@ -124,7 +124,7 @@ pub struct Exchange {
 fn without_run(message: MessageId, state: EventState) -> Option<Exchange> {
     let (ending, reason) = match state {
         EventState::Waiting | EventState::Held | EventState::Processed { .. } => return None,
-        EventState::Skipped { reason } => (Ending::Skipped, reason),
+        EventState::Skipped { reason, .. } => (Ending::Skipped, reason),
         EventState::Canceled { reason } => (Ending::Canceled, reason),
         EventState::Dead { reason } => (Ending::Failed, Some(reason)),
         EventState::Dropped => (Ending::Canceled, Some("removed by an operator".to_owned())),

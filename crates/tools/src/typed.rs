@@ -30,13 +30,6 @@ pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     /// What it does with what the agent knows: `private` if it returns what the agent was told, has written or remembers, which
     /// is not for everyone whoever wrote it.
     const LABELS: &'static [ToolLabel];
-    /// A check that the schema cannot express. It sees the arguments in the order in which they were written.
-    fn precheck(
-        _arguments: &Value,
-        _context: &ToolContext<'_>,
-    ) -> impl Future<Output = Result<(), ToolError>> + Send {
-        std::future::ready(Ok(()))
-    }
     /// Runs the tool.
     fn run(
         args: Self::Args,
@@ -44,10 +37,12 @@ pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Done, ToolError>> + Send;
 }
 
-/// A [`PrebuiltTool`] with its compiled schema.
+/// A [`PrebuiltTool`] with its schema.
 struct Typed<T> {
     spec: ToolSpec,
-    checker: Checker,
+    schema: Value,
+    /// Compiled at the first call: most servers wait for days before one.
+    checker: OnceLock<Checker>,
     tool: PhantomData<fn() -> T>,
 }
 
@@ -68,8 +63,7 @@ pub(crate) fn typed<T: PrebuiltTool>() -> Arc<dyn Tool> {
         foreign: false,
         counted: OnceLock::new(),
     };
-    let checker = Checker::new(T::NAME, &schema).expect("a schema derived from a type compiles");
-    Arc::new(Typed::<T> { spec, checker, tool: PhantomData })
+    Arc::new(Typed::<T> { spec, schema, checker: OnceLock::new(), tool: PhantomData })
 }
 
 impl<T: PrebuiltTool> Tool for Typed<T> {
@@ -78,7 +72,8 @@ impl<T: PrebuiltTool> Tool for Typed<T> {
     }
 
     fn check(&self, arguments: &str) -> Result<Value, String> {
-        self.checker.check(arguments)
+        let compiled = || Checker::new(T::NAME, &self.schema).expect("a schema derived from a type compiles");
+        self.checker.get_or_init(compiled).check(arguments)
     }
 
     fn call<'a>(
@@ -87,7 +82,6 @@ impl<T: PrebuiltTool> Tool for Typed<T> {
         context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(async move {
-            T::precheck(&arguments, &context).await?;
             let args = serde_json::from_value(arguments).map_err(|e| ToolError {
                 model: format!("the arguments of `{}` do not fit its schema", T::NAME),
                 operator: Some(e.to_string()),

@@ -237,6 +237,7 @@ macro_rules! contract_tests {
             memories::an_operator_pins_as_many_memories_as_always_have_room,
             memories::an_agent_and_an_operator_together_pin_no_more_than_always_has_room,
             memories::entries_and_memories_keep_their_trust,
+            memories::a_copied_memory_keeps_its_trust,
             recall::an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remembers,
             recall::a_cycle_does_not_find_the_events_that_it_was_woken_for,
             recall::an_agent_finds_nothing_of_another_agent,
@@ -247,9 +248,8 @@ macro_rules! contract_tests {
             recall::a_strange_query_finds_words_or_nothing,
             recall::the_rarest_words_decide_what_is_found_first,
             recall::texts_that_say_almost_the_same_do_not_hide_another_one,
-            tools::what_calls_have_used_adds_up_until_it_is_forgotten,
             recent::messages_that_woke_nobody_are_given_with_the_next_event_and_once,
-            recent::a_skipped_message_is_given_with_the_next_event,
+            recent::a_message_that_the_agent_skipped_is_not_given_again,
             recent::messages_that_the_agent_knows_or_will_be_shown_are_not_given,
             recent::few_earlier_messages_are_given_and_none_of_a_space_that_was_left,
             recent::a_new_member_is_given_what_was_said_before,
@@ -284,6 +284,7 @@ macro_rules! durable_contract_tests {
     ($make:path) => {
         $crate::promises! { $make =>
             hooks::hooks_and_their_log_are_kept_and_survive_a_restart,
+            targets::whether_a_server_outside_is_told_is_a_fact_of_the_agents_that_post_there,
             targets::targets_and_what_waits_for_them_survive_a_restart,
             tools::declared_tools_are_kept_by_name_and_survive_a_restart,
             approvals::what_waits_for_a_person_survives_a_crash,

@@ -168,7 +168,7 @@ impl Declaration {
 pub(crate) fn hash_of(name: &str, description: &str, input: &Value) -> String {
     let seen = json!({"name": name, "description": description, "input": input});
     let digest = Sha256::digest(sorted(&seen).to_string().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    agent::id::hex(&digest)
 }
 
 impl HttpDeclaration {

@@ -21,6 +21,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use crate::args::{Global, UpArgs};
 use crate::assemble::{self, LocalServer};
 use crate::errors::{Exit, Failure, Result};
+use crate::heap;
 use crate::listen;
 use crate::model;
 use crate::output::Screen;
@@ -120,6 +121,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         true => screen.json_line(&ready),
         false => announce::print(&screen, &ready),
     }
+    tokio::spawn(heap::keep_small());
     if args.detached {
         // Who started it reads no further: what follows belongs to the log.
         let _ = rustix::stdio::dup2_stdout(io::stderr());
