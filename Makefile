@@ -36,16 +36,20 @@ export VIV_BIN ?= $(VIV)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Around what Ctrl-C ends, which is no error.
+live = trap : INT;
+ended = || [ $$? -eq 130 ]
+
 # The dev profile on purpose: it builds in a fraction of the release build's time, and an agent waits for its model, not for our
 # code. SQLite is optimized anyway (see Cargo.toml). `make bench` and `make torture` measure the release build.
 run: viv ## Start a living agent on this machine (then `make chat` in a second terminal)
-	@exec $(VIV) up $(ARGS)
+	@$(live) $(VIV) up $(ARGS) $(ended)
 
 chat: viv ## Talk to the agent that `make run` started
-	@exec $(VIV) chat $(ARGS)
+	@$(live) $(VIV) chat $(ARGS) $(ended)
 
 run-local: viv ## Start it with a real small model, fetched once; no key needed
-	@VIV=$(VIV) exec scripts/run-local.sh $(ARGS)
+	@$(live) VIV=$(VIV) scripts/run-local.sh $(ARGS) $(ended)
 
 # Each test in a process of its own where there is nextest for it. Two on each core: most of them wait for
 # another process or a disk.

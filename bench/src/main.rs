@@ -48,7 +48,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// The groups, in the order of the table.
-const GROUPS: [Group; 33] = [
+const GROUPS: [Group; 34] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -72,6 +72,7 @@ const GROUPS: [Group; 33] = [
     ("mind.request", mind::request::measure),
     ("mind.step", mind::step::measure),
     ("mind.life", mind::life::measure),
+    ("mind.lives", mind::lives::measure),
     ("mind.recall", mind::recall::measure),
     ("mind.tailer", mind::tailer::measure),
     ("tools.http", tool_calls::http::measure),

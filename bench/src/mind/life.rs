@@ -105,7 +105,11 @@ fn line(life: &str, workspace: &str, summarizer: &str, figures: &LifeFigures) ->
     )
 }
 
-fn ports(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, models: Arc<dyn Models>) -> Result<Ports, String> {
+pub(super) fn ports(
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    models: Arc<dyn Models>,
+) -> Result<Ports, String> {
     let store = Sqlite::in_memory(Arc::clone(&clock)).map_err(|error| error.to_string())?;
     Ok(Ports::new(Arc::new(store), models, Arc::new(tools::prebuilt()), clock, ids))
 }

@@ -134,7 +134,7 @@ pub struct OpenCycle {
     pub trust: Trust,
     /// Description of why the agent woke, for the run.
     pub woke_for: String,
-    /// Tokens of this cycle's entries, each counted once, and of everything generated.
+    /// Tokens as they are paid: sent and generated in all of its requests, cached ones at their share of the price.
     pub tokens: u64,
     /// Steps in a row whose calls all failed.
     pub mistakes: u32,
@@ -236,6 +236,15 @@ impl OpenCycle {
             suspect: false,
             awake_ms: 0,
             opening: Some(id),
+        }
+    }
+
+    /// It has posted in these spaces.
+    pub fn address(&mut self, spaces: impl IntoIterator<Item = SpaceId>) {
+        for space in spaces {
+            if !self.addressed.contains(&space) {
+                self.addressed.push(space);
+            }
         }
     }
 

@@ -68,8 +68,11 @@ pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 pub const STEP_RECORDS_KEPT_MAX: usize = 4;
 /// Steps of one cycle (default of `limits.max_steps`).
 pub const MAX_STEPS: u32 = 20;
-/// Tokens of one cycle (default of `limits.token_budget`).
-pub const TOKEN_BUDGET: u64 = 50_000;
+/// Tokens of one cycle as they are paid (default of `limits.token_budget`): as many steps as a cycle may have, in an ordinary
+/// window.
+pub const TOKEN_BUDGET: u64 = MAX_STEPS as u64 * 128_000;
+/// What a cached token costs in percent of another one, where the price is not known.
+pub const CACHED_PRICE_PERCENT: u64 = 10;
 /// Active time of one cycle (default of `limits.wall_clock`).
 pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
 /// Steps in a row whose calls all failed (default of `limits.consecutive_mistake_limit`).
@@ -301,6 +304,8 @@ pub const BREAKER_SPREAD_MS: u64 = 200;
 pub const BREAKER_SPREAD_MAX_MS: u64 = 30_000;
 /// Retries of a store that is busy, per commit.
 pub const STORE_RETRIES: u32 = 8;
+/// Attempts more that a failing request gets before the next model under `fallback` is called.
+pub const RETRIES_BEFORE_FALLBACK: u32 = 1;
 /// First pause between two attempts; it doubles each time.
 pub const BACKOFF_BASE_MS: u64 = 1_000;
 /// Longest pause between two attempts within one activation.
@@ -324,6 +329,8 @@ pub const LATE_MS: u64 = 15 * 60 * 1000;
 pub const DETACHED_BATCH: u32 = 32;
 /// Server starts that run a detached call again before it is abandoned.
 pub const DETACHED_ATTEMPTS: u32 = 3;
+/// Models whose tokens are calibrated; of more, the others begin anew.
+pub const CALIBRATED_MODELS_MAX: usize = 1_024;
 /// Outcomes of calls that must not be repeated which one node keeps while the store does not take them. Fewer can
 /// exist: each agent that is awake runs one such call at a time, and none begins while the store refuses commits.
 pub const UNSTORED_OUTCOMES_MAX: usize = 4_096;
@@ -454,6 +461,10 @@ pub const KEY_CACHE_MAX: usize = 256;
 pub const KEY_CACHE_MS: u64 = 1_000;
 /// How exactly the last use of an API key is known: it is written at most this often for each key.
 pub const KEY_USED_MS: u64 = 60_000;
+/// How long an `Idempotency-Key` is kept: 30 days.
+pub const REQUEST_KEY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
+/// Idempotency keys that are too old and forgotten with each new one.
+pub const REQUEST_KEYS_FORGOTTEN: u32 = 4;
 /// Longest time for which a rotated key stays valid beside its successor: 30 days.
 pub const KEY_OVERLAP_MAX_S: u64 = 30 * 24 * 60 * 60;
 /// How long it stays valid if the request does not say: one day.

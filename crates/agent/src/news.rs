@@ -105,6 +105,52 @@ pub fn after_failure(failure: &SendFailure, at: Timestamp, attempts: u32, now: T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::approval::{AskKind, Patience};
+    use crate::call::{CallState, Effect, Runner};
+    use crate::event::Trust;
+    use crate::id::CycleId;
+
+    #[test]
+    fn news_of_a_call_that_waits_say_nothing_that_the_agent_wrote() {
+        let (secret, patience) = ("the code is 4711", Patience { pause_ms: 1, expires_ms: 2 });
+        let asked = |question| Approval {
+            question,
+            options: vec![secret.to_owned()],
+            schema: Some(json!({"title": secret})),
+            ..Approval::wanted(
+                AskKind::Text,
+                if question { secret } else { "the config wants it" }.into(),
+                "h".into(),
+                patience,
+                Timestamp::UNIX_EPOCH,
+            )
+        };
+        let call = CallRow {
+            id: CallId("c1".into()),
+            cycle: CycleId(uuid::Uuid::nil()),
+            step: 0,
+            index: 0,
+            tool: "pay".into(),
+            arguments: json!({"note": secret}).to_string(),
+            effect: Effect::Unsafe,
+            tool_version: "1".into(),
+            runner: Runner::Node,
+            claim: None,
+            approval: None,
+            by_rule: None,
+            awaited: true,
+            state: CallState::Planned,
+            outcome: None,
+            trust: Trust::Outside,
+        };
+        for question in [true, false] {
+            let told = of_asked_call(&call, &asked(question), "ada", Some("home"));
+            assert!(!told.contains("4711"), "{told}");
+            let told: Value = serde_json::from_str(&told).unwrap();
+            let why = if question { "the agent asks a person" } else { "the config wants it" };
+            assert_eq!((&told["data"]["tool"], &told["data"]["why"]), (&json!("pay"), &json!(why)));
+        }
+    }
 
     #[test]
     fn only_news_of_a_call_that_waits_get_a_link() {

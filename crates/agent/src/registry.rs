@@ -207,7 +207,7 @@ mod tests {
             (EventState::Waiting, true, false, None),
             (EventState::Held, true, false, Some(Resend::Release)),
             (EventState::Processed { cycle: cycle(1), step: 0 }, false, false, Some(Resend::NewEvent)),
-            (EventState::Skipped { reason: None }, false, false, Some(Resend::NewEvent)),
+            (EventState::Skipped { reason: None, cycle: None }, false, false, Some(Resend::NewEvent)),
             (EventState::Canceled { reason: None }, false, false, None),
             (EventState::Dead { reason: "bad".into() }, false, true, Some(Resend::Revive)),
             (EventState::Dropped, false, false, None),

@@ -293,7 +293,7 @@ mod tests {
     fn the_workspace_shows_handles_and_quotes_display_names() {
         let me = entity(1, "ada", EntityKind::Agent);
         let text = rendered(&me, &facts(), Some(SpaceId(Uuid::from_u128(9))));
-        assert!(text.contains("- family (\"Family \\\"1\\\"\"), active\n"), "{text}");
+        assert!(text.contains("- family (\"Family \\\"1\\\"\")\n") && !text.contains("(active"), "{text}");
         assert!(text.contains(r#"members: you, "HUSAM" (@husam, human)"#), "{text}");
         let mut quiet = facts();
         quiet.spaces[0].space.wake_on = WakeOn::Mention;
@@ -304,6 +304,8 @@ mod tests {
         let text = rendered(&me, &many, None);
         assert!(text.contains("\"HUSAM\" (@husam, human) and 3 more"), "{text}");
         assert!(text.contains("(5 more: name one by its handle)"), "{text}");
+        let text = rendered(&me, &many, Some(SpaceId(Uuid::from_u128(9))));
+        assert!(text.contains("\n(active: family)"), "{text}");
     }
 
     #[test]

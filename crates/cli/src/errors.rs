@@ -70,6 +70,17 @@ pub(crate) struct Failure {
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
+/// What the server says is missing, and the command that lists what there is.
+const LISTED: [(&str, &str); 7] = [
+    ("no hook ", "hooks"),
+    ("no target ", "targets"),
+    ("no tool ", "tools"),
+    ("no MCP server ", "mcp"),
+    ("no plan ", "plans"),
+    ("no call ", "approvals --all"),
+    ("no space ", "spaces"),
+];
+
 impl Failure {
     pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
         Self { exit, code: code.to_owned(), message: message.into(), hint: None }
@@ -116,11 +127,10 @@ impl Failure {
                 self.hint("`viv keys` lists the keys with their ids")
             }
             (_, Exit::Usage) => self.hint(format!("`{path} --help` explains it")),
-            (_, Exit::NotFound) if self.message.starts_with("no hook ") => {
-                self.hint("`viv hooks` lists all hooks")
-            }
-            (_, Exit::NotFound) if self.message.starts_with("no target ") => {
-                self.hint("`viv targets` lists all targets")
+            (_, Exit::NotFound)
+                if let Some((_, noun)) = LISTED.iter().find(|(is, _)| self.message.starts_with(is)) =>
+            {
+                self.hint(format!("`viv {noun}` lists all"))
             }
             ("viv hooks send", Exit::Refused) => self.hint(
                 "`viv hooks show NAME` shows what the hook wants, `viv hooks log NAME` what it refused",
@@ -222,7 +232,6 @@ fn foreign(error: &clap::Error, path: &[String]) -> Option<String> {
         (["spaces"], "new" | "create" | "add") => "did you mean `viv spaces open`?".to_owned(),
         (["agents"], "new" | "add") => "did you mean `viv agents create`?".to_owned(),
         (["show"], name) => format!("did you mean `viv show agent {name}`?"),
-        (["memories", ..], _) => "the verb comes first, such as `viv memories set ada city Rome`".to_owned(),
         (["chat"], name) if !name.starts_with('-') => {
             format!("name the space with `--space {name}`, or the agent with `--agent {name}`")
         }
@@ -325,7 +334,6 @@ mod tests {
             ("spaces create", "`viv spaces open`"),
             ("show chef", "`viv show agent chef`"),
             ("chat kitchen", "`--space kitchen`"),
-            ("memories set chef a b", "`viv memories set ada city Rome`"),
         ] {
             let hint = hint(&format!("viv {line}"));
             assert!(hint.contains(ours), "{line}: {hint}");
@@ -337,7 +345,7 @@ mod tests {
         for (line, help) in [
             ("say hi --wait --timeout 0", "`viv say --help`"),
             ("--data-dir say ps --state awake", "`viv ps --help`"),
-            ("tail -n abc", "`viv watch --lines --help`"),
+            ("watch -n abc", "`viv watch --help`"),
             ("keys add service:bad --expires tomorrow", "`viv keys add --help`"),
         ] {
             let hint = hint(&format!("viv {line}"));

@@ -124,7 +124,7 @@ pub struct Exchange {
 fn without_run(message: MessageId, state: EventState) -> Option<Exchange> {
     let (ending, reason) = match state {
         EventState::Waiting | EventState::Held | EventState::Processed { .. } => return None,
-        EventState::Skipped { reason } => (Ending::Skipped, reason),
+        EventState::Skipped { reason, .. } => (Ending::Skipped, reason),
         EventState::Canceled { reason } => (Ending::Canceled, reason),
         EventState::Dead { reason } => (Ending::Failed, Some(reason)),
         EventState::Dropped => (Ending::Canceled, Some("removed by an operator".to_owned())),
@@ -297,12 +297,12 @@ impl AgentWatch {
                 format!("`viv agents resume {}` makes it run again", self.name)
             }
             _ if agent.is_some_and(|agent| agent.state == AgentState::Paused) => {
-                format!("`viv approvals list --agent {}` shows what it waits for", self.name)
+                format!("`viv approvals --agent {}` shows what it waits for", self.name)
             }
             Some(_) => {
                 format!("see `viv show agent {}`; `viv agents resume {0}` makes it retry at once", self.name)
             }
-            None => format!("see `viv show inbox {}`, or wait longer with --timeout", self.name),
+            None => format!("see `viv events list {}`, or wait longer with --timeout", self.name),
         };
         ClientError::new(ErrorClass::TimedOut, "timed_out", text).hint(hint)
     }

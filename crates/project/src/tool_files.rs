@@ -142,7 +142,8 @@ async fn apply(
     let (taken, tools): (Vec<&StoredTool>, Vec<&StoredTool>) = tools.iter().partition(taken);
     let problems = taken.into_iter().map(|tool| {
         let name = &tool.name;
-        let what = format!("`{name}` is declared without a file already; `viv tools rm {name}` removes that");
+        let what =
+            format!("`{name}` is declared without a file already; `viv tools remove {name}` removes that");
         FileProblem::new(tool.file.as_deref().unwrap_or_default(), None, what)
     });
     let is_new = |new: &&&StoredTool| {

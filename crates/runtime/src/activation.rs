@@ -147,6 +147,7 @@ pub(crate) async fn activate(
         (Window::Unchanged, None) => (Vec::new(), None),
     };
     let config = Arc::clone(&read.config);
+    ports.live.called(agent, &read.entity.name);
     let models = ModelSet::of(&*ports.models, &config, memo);
     // A suspect needs no permit here, a canceled cycle calls no model, and with routing rules the model is not
     // known yet.
@@ -164,7 +165,7 @@ pub(crate) async fn activate(
         models.names().for_each(|name| node_context.calibration.learn(name, &runs));
     }
     let tools = AgentTools::of(&*ports.toolbox, &*ports.models, &config);
-    node_context.left_out.report(agent, &tools.left_out);
+    node_context.left_out.report(&ports.live, agent, &tools.left_out);
     let tools = Toolset::from(tools);
     let setup = Setup {
         tools: Arc::clone(tools.specs()),
@@ -302,11 +303,14 @@ impl<'a> Driver<'a> {
                 }
             };
             let CommitOutcome::Committed { glance, .. } = &outcome.0 else { return Ok((outcome, None)) };
-            // Something urgent may have arrived between the first read and the opening.
-            if early.is_none() && glance.urgent {
-                let news = model_call.glance().await?;
-                let news = news.filter(|news| model_call.cycle.outdated_by(news));
-                early = news.map(|news| ModelCallEnd::Interrupted(Interrupt::News(news), Some(0)));
+            // Something urgent may have arrived between the first read and the opening, or a cancel.
+            if early.is_none() && (glance.urgent || glance.cancel) {
+                let interrupt = match model_call.glance().await? {
+                    Some(news) if news.glance.cancel => Some(Interrupt::Canceled(news)),
+                    Some(news) if model_call.cycle.outdated_by(&news) => Some(Interrupt::News(news)),
+                    _ => None,
+                };
+                early = interrupt.map(|interrupt| ModelCallEnd::Interrupted(interrupt, Some(0)));
             }
             match early {
                 Some(ended) => (outcome, ended),
@@ -343,6 +347,9 @@ impl<'a> Driver<'a> {
     /// The model call of this step, with the fragments that were encoded for its model before.
     fn model_call(&mut self) -> (ModelCall<'_>, &mut Memo) {
         let (model, memo) = self.models.select(self.cycle.model());
+        let retries = self.config.limits.model_retries;
+        let retries =
+            if self.cycle.has_fallback() { retries.min(limits::RETRIES_BEFORE_FALLBACK) } else { retries };
         let model_call = ModelCall {
             ports: &self.node_context.ports,
             breakers: &self.node_context.breakers,
@@ -351,6 +358,7 @@ impl<'a> Driver<'a> {
             node: &self.node_context.node,
             model,
             config: &self.config,
+            retries,
             tools: &self.tools,
             cycle: &self.cycle,
             lease: self.cycle.lease(),
@@ -379,7 +387,8 @@ impl<'a> Driver<'a> {
         let model = self.models.named(model.as_deref());
         let (mut memo, wakes) = (Memo::default(), self.wakes);
         let ended = {
-            let model_call = ModelCall { model, ..self.model_call().0 };
+            let retries = self.config.limits.model_retries;
+            let model_call = ModelCall { model, retries, ..self.model_call().0 };
             tokio::select! {
                 biased;
                 ended = model_call.ask(&prompt, &mut memo, &mut draft) => Some(ended),

@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use agent::limits;
 use agent::port::ModelInfo;
 use agent::run::{Run, StepRecord};
 
@@ -58,7 +59,7 @@ impl Calibration {
     /// first time that the provider cuts its requests.
     pub(crate) fn observe(&self, model: &str, estimated: u64, reported: Option<u64>) -> Option<u64> {
         let mut factors = self.lock();
-        let factor = factors.entry(model.to_owned()).or_default();
+        let factor = factor_of(&mut factors, model);
         let known = factor.cut;
         factor.observe(estimated, reported?);
         factor.cut.filter(|_| factor.cut != known)
@@ -67,7 +68,7 @@ impl Calibration {
     /// Whether the next activation with this model should [`learn`](Self::learn) from the runs of its agent.
     pub(crate) fn should_learn(&self, model: &str) -> bool {
         let mut factors = self.lock();
-        let factor = factors.entry(model.to_owned()).or_default();
+        let factor = factor_of(&mut factors, model);
         factor.looks += u32::from(factor.looks < LOOKS_MAX);
         factor.looks < LOOKS_MAX
     }
@@ -90,7 +91,7 @@ impl Calibration {
         }
         reported.into_iter().for_each(|(estimated, reported)| factor.observe(estimated, reported));
         // The server may have a larger window by now: only what is seen from here on says that it cuts.
-        self.lock().insert(model.to_owned(), Factor { last: None, cut: None, ..factor });
+        *factor_of(&mut self.lock(), model) = Factor { last: None, cut: None, ..factor };
     }
 
     /// The model with its window in tokens of the estimate.
@@ -130,6 +131,17 @@ impl Factor {
     }
 }
 
+/// The factor of a model; if there are too many, in place of another one's. Any agent's config can name models.
+fn factor_of<'a>(factors: &'a mut HashMap<String, Factor>, model: &str) -> &'a mut Factor {
+    if factors.len() >= limits::CALIBRATED_MODELS_MAX
+        && !factors.contains_key(model)
+        && let Some(other) = factors.keys().next().cloned()
+    {
+        factors.remove(&other);
+    }
+    factors.entry(model.to_owned()).or_default()
+}
+
 /// The factor of one request; `None` if it says nothing.
 fn seen(estimated: u64, reported: u64) -> Option<u64> {
     if reported == 0 || estimated < TOKENS_MIN {
@@ -153,6 +165,17 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+
+    #[test]
+    fn however_many_models_are_named_a_bounded_number_is_kept() {
+        let calibration = Calibration::default();
+        for n in 0..limits::CALIBRATED_MODELS_MAX {
+            calibration.observe(&format!("seen-{n}"), 1_000, Some(2_000));
+            assert!(calibration.should_learn(&format!("asked-{n}")));
+            calibration.learn(&format!("learned-{n}"), &[]);
+        }
+        assert_eq!(calibration.lock().len(), limits::CALIBRATED_MODELS_MAX);
+    }
 
     fn window(calibration: &Calibration) -> u32 {
         let info = ModelInfo {

@@ -158,7 +158,7 @@ impl DetachedCalls {
                 Ok(None) | Err(CallError::Unknown(_)) => continue,
                 Err(CallError::Store(error)) => return Err(error),
             };
-            tracing::info!(agent = %detached.agent, call = %detached.row.id, times, "running a call without its cycle");
+            tracing::info!(agent = self.ports.live.name(detached.agent), call = %detached.row.id, times, "running a call without its cycle");
             let context = CallContext::resumed(&detached, &self.ports, &self.node);
             match recover(&detached.row, times) {
                 Recovery::RunAgain => self.start(&context, detached.row, tracing::Span::none()),

@@ -62,6 +62,8 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) node: &'a Node,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) config: &'a AgentConfig,
+    /// Attempts after the first one.
+    pub(crate) retries: u32,
     pub(crate) tools: &'a Toolset,
     pub(crate) cycle: &'a Cycle,
     pub(crate) lease: Lease,
@@ -132,13 +134,12 @@ impl ModelCall<'_> {
             drop(permit);
             trace::failed(&span, &error);
             draft.withdraw();
-            let retries = self.config.limits.model_retries;
-            let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
+            let again = failure::retry_model(&error, attempt, self.retries, &*self.ports.ids);
             let pause = match pass.failed(&error, again) {
                 Ok(pause) => pause,
                 Err(error) => return ModelCallEnd::Replied(Err(error)),
             };
-            tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is called again");
+            tracing::info!(agent = self.ports.live.name(self.lease.agent), attempt, pause_ms = pause.as_millis(), %error, "the model is called again");
             let reason = format!("the model is called again in {} ms: {error}", pause.as_millis());
             self.ports.live.delayed(self.lease.agent, DelayKind::Retrying, reason);
             if let Err(interrupt) = self.unless_interrupted(clock.sleep(pause), 0, false).await {
@@ -262,7 +263,7 @@ impl ModelCall<'_> {
                     if self.node.must_drop_request(self.lease.agent, asks) {
                         return Err(Interrupt::Suspended);
                     }
-                    // Before the opening is committed there is no lease to glance with, and nothing to cancel.
+                    // Before the opening is committed there is no lease to glance with: its commit tells what happened.
                     let news = self.glance().await.ok().flatten();
                     match news {
                         Some(news) if news.glance.cancel => return Err(Interrupt::Canceled(news)),

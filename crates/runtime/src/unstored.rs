@@ -23,10 +23,13 @@ impl Unstored {
             return tracing::error!(%agent, %call, "too many outcomes wait for the store: this one is not kept");
         }
         let bytes: usize = kept.values().flatten().map(|(_, outcome)| outcome.text.len()).sum();
-        let mut outcome = outcome.clone();
-        if bytes + outcome.text.len() > limits::UNSTORED_OUTCOMES_MAX_BYTES {
-            outcome.text = head_and_tail(&outcome.text, limits::OUTCOME_SHOWN_MAX_BYTES);
-        }
+        let fits = bytes + outcome.text.len() <= limits::UNSTORED_OUTCOMES_MAX_BYTES;
+        let text = match fits {
+            true => outcome.text.clone(),
+            false => head_and_tail(&outcome.text, limits::OUTCOME_SHOWN_MAX_BYTES),
+        };
+        let outcome =
+            Outcome { text, status: outcome.status, detail: outcome.detail.clone(), trust: outcome.trust };
         kept.entry(agent).or_default().push((call.clone(), outcome));
     }
 

@@ -330,3 +330,58 @@ impl Recording {
 fn line(when: When, what: StoryAction) -> StoryEvent {
     StoryEvent { when, what: vec![what], times: 1, place: FilePosition::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn recording(cycles: usize, bytes: usize) -> Recording {
+        let cycle = |ordinal: usize| RecordedCycle {
+            ordinal: ordinal as u64,
+            opened_at: Timestamp::UNIX_EPOCH,
+            ending: Ending::Completed,
+            steps: 1,
+            processed: 1,
+            events: vec![RecordedEvent {
+                seq: ordinal as u64,
+                kind: EventKind::Service,
+                data: EventData::Service {
+                    name: "disk".into(),
+                    payload: json!(["x".repeat(bytes), ordinal]),
+                },
+                of_hook: true,
+                urgent: false,
+            }],
+            replies: Vec::new(),
+            outcomes: Vec::new(),
+            answers: Vec::new(),
+            posted: Vec::new(),
+        };
+        Recording {
+            agent: "ada".into(),
+            display_name: "Ada".into(),
+            config: AgentConfig::default(),
+            rooms: Vec::new(),
+            messages: HashMap::new(),
+            handles: HashMap::new(),
+            tools: Vec::new(),
+            cycles: (1..=cycles).map(cycle).collect(),
+        }
+    }
+
+    #[test]
+    fn of_more_than_a_scenario_can_hold_the_newest_cycles_are_recorded() {
+        let (scenario, left_out, text) = recording(6, 1_000_000).fitting().unwrap();
+        assert!(text.len() <= bounds::FILE_MAX_BYTES && text.contains("hook disk delivers"));
+        assert_eq!((scenario.story.len(), left_out.len()), (4, 1));
+        assert!(left_out[0].starts_with("the oldest 2 of these cycles"), "{left_out:?}");
+        let last = scenario.story.last().map(|event| event.what.clone());
+        assert!(matches!(&last.unwrap()[0], StoryAction::Delivers { body, .. } if body[1] == 6));
+        let (_, left_out, _) = recording(6, 10).fitting().unwrap();
+        assert!(left_out.is_empty(), "{left_out:?}");
+        assert!(recording(2, bounds::FILE_MAX_BYTES).fitting().is_none());
+        let (scenario, _, _) = recording(bounds::LINES_MAX + 5, 10).fitting().unwrap();
+        assert_eq!(scenario.story.len(), bounds::LINES_MAX);
+    }
+}

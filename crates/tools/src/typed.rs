@@ -30,13 +30,6 @@ pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     /// What it does with what the agent knows: `private` if it returns what the agent was told, has written or remembers, which
     /// is not for everyone whoever wrote it.
     const LABELS: &'static [ToolLabel];
-    /// A check that the schema cannot express. It sees the arguments in the order in which they were written.
-    fn precheck(
-        _arguments: &Value,
-        _context: &ToolContext<'_>,
-    ) -> impl Future<Output = Result<(), ToolError>> + Send {
-        std::future::ready(Ok(()))
-    }
     /// Runs the tool.
     fn run(
         args: Self::Args,
@@ -89,7 +82,6 @@ impl<T: PrebuiltTool> Tool for Typed<T> {
         context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(async move {
-            T::precheck(&arguments, &context).await?;
             let args = serde_json::from_value(arguments).map_err(|e| ToolError {
                 model: format!("the arguments of `{}` do not fit its schema", T::NAME),
                 operator: Some(e.to_string()),

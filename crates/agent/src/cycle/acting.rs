@@ -280,7 +280,6 @@ impl Cycle {
         let mut changes = self.changes(kind, now);
         changes.call_changes = acting.arrivals();
         let mut open = self.open.clone();
-        open.tokens = open.tokens.saturating_add(u64::from(entry.tokens));
         self.note_calls(&mut open, acting, &changes.call_changes);
         let outcomes = reported.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
         finish_step(&mut open, outcomes);

@@ -48,7 +48,9 @@ impl Cycle {
     ) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
-        changes.settle = step.settled(&EventState::Skipped { reason: reason.clone() });
+        // What a rule excluded was not shown.
+        let cycle = step.first_called.map(|_| self.open.id);
+        changes.settle = step.settled(&EventState::Skipped { reason: reason.clone(), cycle });
         self.charge_totals(&mut changes, step, usage);
         changes.idle = Some(RUN_AT_ONCE);
         changes.retire = self.pinned.config.ephemeral;
@@ -168,7 +170,7 @@ impl Cycle {
 
     /// Fails the cycle again after an outcome arrived in the meantime, so that the log includes the outcome.
     pub(super) fn fail_cycle_again(&mut self, acting: Acting, now: Timestamp) -> State {
-        let reason = format!("failed {} times", self.open.attempts);
+        let reason = self.failed_too_often().unwrap_or_else(|| "failed too often".to_owned());
         self.fail_cycle(At::Acting(acting), &reason, now)
     }
 }

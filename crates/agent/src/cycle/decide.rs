@@ -59,7 +59,7 @@ impl Decision {
 impl Cycle {
     pub(super) fn decide(&mut self, mut step: Box<Step>, model_reply: ModelReply, now: Timestamp) -> State {
         if let Some(error) = unusable(&model_reply.reply, self.open.decided) {
-            self.charge_discarded(&model_reply.reply.usage);
+            self.charge_discarded(&step, &model_reply.reply.usage);
             return self.failed(step, &error, now);
         }
         let calls = self.plan(&step, &model_reply, now);
@@ -204,7 +204,7 @@ impl Cycle {
         now: Timestamp,
     ) -> Next {
         if self.outside.cancel {
-            self.charge_discarded(&decision.model_reply.reply.usage);
+            self.charge_discarded(&step, &decision.model_reply.reply.usage);
             return self.next_canceled(At::Step(step), now);
         }
         refuse_done(&mut decision.calls);
@@ -258,14 +258,15 @@ impl Cycle {
         changes.entries = self.entries_of(step, decision, now);
         changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
         for call in &decision.calls {
-            open.addressed.extend(call.inward.messages.iter().map(|message| message.space));
+            open.address(call.inward.messages.iter().map(|message| message.space));
             open.sent.extend(call.inward.messages.iter().map(message_hash));
             changes.inward.extend(call.inward.clone());
         }
         if let Some(TextReply::Posted(message)) = &decision.text_reply {
-            open.addressed.push(message.space);
+            open.address([message.space]);
             changes.inward.messages.push((**message).clone());
         }
+        changes.inward.active_space = changes.inward.active_space.or(self.life.entered);
         let Inward { plans, memories, goals, .. } = &changes.inward;
         if !(plans.is_empty() && memories.is_empty() && goals.is_empty()) {
             let trust = self.exposure(step).trust;
@@ -296,10 +297,9 @@ impl Cycle {
     /// Adds the step's tokens, usage and record.
     fn count_up(&self, step: &Step, decision: &Decision, entries: &[Entry], open: &mut OpenCycle) {
         let usage = decision.model_reply.reply.usage;
-        for entry in entries {
-            let generated = if entry.kind == EntryKind::Assistant { usage.output.unwrap_or(0) } else { 0 };
-            open.tokens = open.tokens.saturating_add(u64::from(entry.tokens).max(generated));
-        }
+        let wrote = entries.iter().filter(|entry| entry.kind == EntryKind::Assistant);
+        let generated = wrote.map(|entry| u64::from(entry.tokens)).sum();
+        open.tokens = open.tokens.saturating_add(self.paid(step, &usage, generated));
         open.usage.add(&usage);
         open.steps.push(self.step_record(step, decision));
         open.vain = Waste::default();
@@ -373,7 +373,7 @@ impl Cycle {
         }
         if !any_refused && !too_often {
             let reason = ModelError::Invalid("the store refused a decision without naming a call".into());
-            self.charge_discarded(&decision.model_reply.reply.usage);
+            self.charge_discarded(&step, &decision.model_reply.reply.usage);
             return self.failed(step, &reason, now);
         }
         State::Deciding(step, decision)

@@ -47,7 +47,7 @@ pub use context::ContextPreview;
 pub use driver::{
     ActivationEnd, ActivationInfo, ModelReply, Next, Overfull, Setup, Span, SummaryEnd, SummaryRequest,
 };
-pub use fail::idle_after;
+pub use fail::pause_after;
 
 use std::sync::Arc;
 
@@ -336,6 +336,11 @@ impl Cycle {
         if let Some(facts) = news.facts {
             self.outside.facts = Arc::new(facts);
         }
+    }
+
+    /// Whether another model of the config is called if this one fails.
+    pub fn has_fallback(&self) -> bool {
+        self.outside.fallbacks_used < self.pinned.config.fallback.len()
     }
 
     /// Whether a generation or a wait should be aborted at once.

@@ -47,6 +47,8 @@ pub(super) struct LifeState {
     pub(super) failures: u32,
     pub(super) notice: Option<String>,
     pub(super) active_space: Option<SpaceId>,
+    /// The active space if this activation has changed it: its first decision stores it.
+    pub(super) entered: Option<SpaceId>,
 }
 
 impl Pinned {

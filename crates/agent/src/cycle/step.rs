@@ -299,7 +299,7 @@ impl Cycle {
         }
         let usage =
             Usage { input: Some(self.request_tokens(step)), output: Some(output), ..Usage::default() };
-        self.open.tokens = self.open.tokens.saturating_add(output);
+        self.open.tokens = self.open.tokens.saturating_add(self.paid(step, &usage, output));
         self.open.estimated.add(&usage);
         self.open.vain.aborted.add(&usage);
     }
@@ -310,9 +310,22 @@ impl Cycle {
     }
 
     /// Charges a discarded reply.
-    pub(super) fn charge_discarded(&mut self, usage: &Usage) {
+    pub(super) fn charge_discarded(&mut self, step: &Step, usage: &Usage) {
+        self.open.tokens = self.open.tokens.saturating_add(self.paid(step, usage, 0));
         self.open.usage.add(usage);
         self.open.vain.discarded.add(usage);
+    }
+
+    /// Tokens of a request and its reply as they are paid. What the provider does not report is estimated.
+    pub(super) fn paid(&self, step: &Step, usage: &Usage, generated: u64) -> u64 {
+        let input = usage.input.unwrap_or_else(|| self.request_tokens(step));
+        let cached = usage.cached.unwrap_or(0).min(input);
+        let price = self.pinned.model(step.model.as_deref()).price.filter(|price| price.input > 0);
+        let cached_paid = match price {
+            Some(price) => cached.saturating_mul(price.cached) / price.input,
+            None => cached * limits::CACHED_PRICE_PERCENT / 100,
+        };
+        (input - cached).saturating_add(cached_paid).saturating_add(usage.output.unwrap_or(generated))
     }
 
     /// How many events may still be injected. A cycle may inject as many as an activation may take.

@@ -86,11 +86,7 @@ fn spaces(now: &Moment<'_>) -> Vec<Fact> {
     let Moment { me, facts, active, .. } = *now;
     let mut items = Vec::new();
     for SpaceFacts { space, members, more_members, told: _ } in &facts.spaces {
-        let marks = match (active == Some(space.id), space.closed) {
-            (true, _) => ", active",
-            (false, true) => ", closed",
-            (false, false) => "",
-        };
+        let marks = if space.closed { ", closed" } else { "" };
         let rule = match space.wake_on {
             WakeOn::All => "",
             WakeOn::Mention => "; your messages wake other agents here only if they name them as @handle",
@@ -121,6 +117,11 @@ fn spaces(now: &Moment<'_>) -> Vec<Fact> {
         };
         let text = format!("({at_least}{} more: name one by its handle)", facts.more_spaces);
         items.push(Fact::new(MORE.to_owned(), text));
+    }
+    // A line of its own, because it changes more often than the spaces.
+    let active = facts.spaces.iter().find(|space| active == Some(space.space.id));
+    if let Some(SpaceFacts { space, .. }) = active.filter(|_| facts.spaces.len() + facts.more_spaces > 1) {
+        items.push(Fact::new("active".to_owned(), format!("(active: {})", space.name)));
     }
     if items.is_empty() {
         let nobody = "none; nobody can read your messages until you are a member of a space";

@@ -133,7 +133,7 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
     if shown.guard_asks == Some(true) {
         screen.note(&screen.clean_line(&format!(
             "strangers' text is in what `{0}` reads: as long as it is, you are asked about each call all the same. \
-             `viv guard clear {0}` takes it out; an operator's rule with `--tainted` counts also then",
+             `viv agents clear-guard {0}` takes it out; an operator's rule with `--tainted` counts also then",
             shown.agent_name
         )));
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::world::{Ran, Server, run, run_with};
+use crate::world::{Ran, Server, run};
 
 /// A file with one person, one agent and one space.
 const FILE: &str = "scenario: Hello\npeople: [husam]\nagents:\n  ada:\n    script:\n      - say: good morning\n\
@@ -325,24 +325,6 @@ fn what_an_agent_did_with_tools_approvals_and_deliveries_is_recorded_and_passes(
     }
     viv(&["scenario", "check", &file]);
     viv(&["scenario", "run", &file]);
-}
-
-#[test]
-fn of_more_than_a_scenario_can_hold_the_newest_cycles_are_recorded() {
-    let server = Server::start();
-    let event = format!("[\"{}\"]", "x".repeat(60_000));
-    for _ in 0..2 {
-        for _ in 0..40 {
-            assert_eq!(run_with(server.dir.path(), &["event", "ada", "disk", "-"], &event, &[]).code, 0);
-        }
-        crate::approvals::until(|| {
-            (server.run(&["ps", "--json"]).json()["items"][0]["waiting"] == 0).then_some(())
-        });
-    }
-    let file = server.dir.path().join("recorded.yaml").display().to_string();
-    let ran = server.run(&["scenario", "record", "ada", "-o", &file]);
-    assert!(ran.code == 0 && ran.err.contains("left out the oldest "), "{}", ran.shown());
-    assert_eq!(server.run(&["scenario", "check", &file]).code, 0);
 }
 
 #[test]

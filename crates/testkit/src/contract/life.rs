@@ -211,7 +211,8 @@ pub async fn a_skip_changes_no_log_runs_or_ordinals(b: Backend) {
     let mut driver = w.open(w.ada).await;
     let mut skip = driver.changes(CommitKind::Close);
     skip.open = None;
-    skip.settle = driver.settlements(&EventState::Skipped { reason: Some("not mine".into()) });
+    skip.settle = driver
+        .settlements(&EventState::Skipped { reason: Some("not mine".into()), cycle: Some(driver.open.id) });
     skip.usage = Usage { input: Some(7), ..Usage::default() };
     skip.cost_micros = Some(3);
     driver.commit(&w, skip).await;
@@ -221,7 +222,10 @@ pub async fn a_skip_changes_no_log_runs_or_ordinals(b: Backend) {
     assert_eq!((card.cost_micros, card.unpriced), (Some(3), 1), "the run before has no price");
     let skipped =
         w.b.reader.inbox(w.ada, InboxFilter::in_state("skipped"), everything()).await.unwrap().items;
-    assert_eq!(skipped[0].state, EventState::Skipped { reason: Some("not mine".into()) });
+    assert_eq!(
+        skipped[0].state,
+        EventState::Skipped { reason: Some("not mine".into()), cycle: Some(driver.open.id) }
+    );
 }
 
 /// An open cycle is due because its node may have died. New events do not shorten the wait of a parked one.

@@ -41,7 +41,13 @@ pub async fn random(b: Backend, choices: &[u8]) -> Backend {
         let value = format!("{choice} “{}”\n", "é🙂\u{1}\\".repeat(usize::from(choice % 5)));
         match choice % 8 {
             0 => {}
-            1 => close_with(&w, &EventState::Skipped { reason: (choice % 3 > 0).then_some(value) }).await,
+            1 => {
+                close_with(
+                    &w,
+                    &EventState::Skipped { reason: (choice % 3 > 0).then_some(value), cycle: None },
+                )
+                .await
+            }
             2 => close_with(&w, &EventState::Dead { reason: value }).await,
             3 => close_with(&w, &EventState::Waiting).await,
             4 => w.b.registry.cancel_event(w.ada, agent::id::EventId(format!("chance-{n}"))).await.unwrap(),
@@ -122,7 +128,7 @@ async fn post_and_finish(w: &World) {
 /// One skipped, one dead, one returned and one canceled event.
 async fn settle_without_decision(w: &World) {
     let states = [
-        EventState::Skipped { reason: Some("not mine".into()) },
+        EventState::Skipped { reason: Some("not mine".into()), cycle: None },
         EventState::Dead { reason: "it broke the model".into() },
         EventState::Waiting,
     ];

@@ -312,7 +312,7 @@ impl CycleDriver {
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok("sent")),
-            trust: agent::event::Trust::Member,
+            trust: Trust::Member,
         }
     }
 

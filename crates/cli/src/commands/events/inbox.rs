@@ -56,7 +56,7 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
             Some(at) => format!("held until {at:.0}, or until a person posts"),
             None => "held until a person posts".to_owned(),
         },
-        EventState::Skipped { reason: Some(reason) } => format!("skipped ({reason})"),
+        EventState::Skipped { reason: Some(reason), .. } => format!("skipped ({reason})"),
         EventState::Canceled { reason: Some(reason) } => format!("canceled ({reason})"),
         EventState::Dead { reason } => format!("dead ({reason})"),
         EventState::Waiting if event.attempts > 0 => format!("waiting ({} attempts)", event.attempts),

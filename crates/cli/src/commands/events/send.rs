@@ -8,7 +8,7 @@ use crate::args::EventArgs;
 use crate::errors::{Failure, Result};
 use crate::input;
 use crate::output::{Screen, shortened};
-use client::{Client, segment, typed};
+use client::{Client, ErrorClass, segment, typed};
 
 /// Columns of a wrong payload that are quoted.
 const GOT_COLUMNS: usize = 40;
@@ -27,7 +27,13 @@ pub(super) async fn run(client: &Client, screen: &Screen, args: EventArgs) -> Re
     })?;
     let body = NewEvent { service: args.service, payload, urgent: args.urgent };
     let path = format!("/v1/agents/{}/events", segment(&args.agent));
-    let answer = client.post(&path, &body, args.key.as_deref()).await?;
+    let answer = match client.post(&path, &body, args.key.as_deref()).await {
+        // Whoever may read agents learns which one was meant.
+        Err(missing) if missing.class == ErrorClass::NotFound => {
+            return Err(client.agent(&args.agent).await.err().unwrap_or(missing).into());
+        }
+        answer => answer?,
+    };
     let accepted: EventAccepted = typed(&path, answer.clone())?;
     let result = if accepted.duplicate { "had already accepted it" } else { "accepted it" };
     let without = if body.payload.is_none() { " without a payload" } else { "" };

@@ -205,7 +205,7 @@ impl Log {
                 // The id is last: a brief row may be cut off there.
                 let name = self.names.handle(agent.0);
                 let text = format!(
-                    "has a dead event, see `viv events list {name} --state dead`: {why} (event {})",
+                    "has a dead event, see `viv events {name} --state dead`: {why} (event {})",
                     event.0
                 );
                 self.row(at, *agent, &text, Style::Dim);

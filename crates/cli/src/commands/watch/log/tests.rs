@@ -344,7 +344,7 @@ fn a_dead_event_has_its_reason_and_the_command_before_its_id() {
     };
     let row = rendered(log(Some(80), LogStyle::Brief), std::slice::from_ref(&dead));
     assert!(
-        row.contains("ada has a dead event, see `viv events --state dead ada`: invalid request"),
+        row.contains("ada has a dead event, see `viv events ada --state dead`: invalid request"),
         "{row}"
     );
     let rows = rendered(log(None, LogStyle::Full), &[dead]);
