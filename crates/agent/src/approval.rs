@@ -225,8 +225,8 @@ impl Approval {
         let (by, _) = (self.by.as_ref()?, self.asked_arguments.as_ref()?);
         Some(format!(
             "[{} changed the arguments before approving this call; it was run with {}]",
-            quote::one_line(&by.name),
-            quote::escape_hidden(arguments)
+            quote::visible_line(&by.name),
+            quote::visible_arguments(arguments)
         ))
     }
 }
@@ -442,7 +442,7 @@ fn over(approval: &Approval, now: Timestamp) -> Result<(), AnswerRefused> {
 }
 
 fn refused(approval: &Approval, by: &AnsweredBy, reason: Option<&str>) -> String {
-    let who = quote::one_line(&by.name);
+    let who = quote::visible_line(&by.name);
     let why = reason.map(|reason| format!(" The reason: {}.", quote::quoted(reason))).unwrap_or_default();
     if approval.question {
         return format!("{who} gives no answer.{why} Do not ask the same again.");
@@ -525,11 +525,11 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
         let wanted = inside(&wanted_answer(approval));
         return format!("[question] {why}\n{wanted}\n(viv approvals answer {id} {how})");
     }
-    let arguments = inside(&row.arguments);
+    let arguments = inside(&quote::visible_arguments(&row.arguments));
     let (tool, version) = (&row.tool, &row.tool_version);
     let only = match approval.approvers.is_empty() {
         true => String::new(),
-        false => format!("\nmay be answered by: {}", quote::one_line(&approval.approvers.join(", "))),
+        false => format!("\nmay be answered by: {}", quote::visible_line(&approval.approvers.join(", "))),
     };
     format!(
         "[approval wanted] {tool} (version {version})\narguments: {arguments}\nwhy: {why}{only}\n\
@@ -539,15 +539,17 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
 
 /// The card of a call that waits for nobody any more: what was asked, who answered and how, and what came of it.
 pub fn card_end(row: &CallRow, approval: &Approval) -> String {
-    let by = approval.by.as_ref().map(|by| format!(" by {}", quote::one_line(&by.name))).unwrap_or_default();
+    let by =
+        approval.by.as_ref().map(|by| format!(" by {}", quote::visible_line(&by.name))).unwrap_or_default();
     let state = approval.state.as_str();
     let mut lines = if approval.question {
         vec![format!("[question {state}{by}] {}", inside(&approval.why))]
     } else {
         let head = format!("[approval {state}{by}] {} (version {})", row.tool, row.tool_version);
-        vec![head, format!("arguments: {}", inside(&row.arguments))]
+        vec![head, format!("arguments: {}", inside(&quote::visible_arguments(&row.arguments)))]
     };
-    lines.extend(approval.asked_arguments.iter().map(|asked| format!("asked for: {}", inside(asked))));
+    let asked = approval.asked_arguments.iter().map(|asked| inside(&quote::visible_arguments(asked)));
+    lines.extend(asked.map(|asked| format!("asked for: {asked}")));
     lines.extend(approval.reason.iter().map(|reason| format!("reason: {}", inside(reason))));
     match (&row.outcome, approval.state) {
         (Some(outcome), ApprovalState::Answered) => lines.extend(given(outcome)),
@@ -563,12 +565,12 @@ pub fn card_end(row: &CallRow, approval: &Approval) -> String {
 /// The answer in the outcome of a question.
 fn given(outcome: &Outcome) -> Option<String> {
     let outcome: Value = serde_json::from_str(&outcome.text).ok()?;
-    Some(format!("answer: {}", quote::one_line(&outcome["answer"].to_string())))
+    Some(format!("answer: {}", quote::visible_line(&outcome["answer"].to_string())))
 }
 
 /// Text of others in a card: what is hidden as escapes, and further lines marked, so that none looks like one of the card.
 fn inside(text: &str) -> String {
-    quote::escape_hidden(text).replace('\n', "\n| ")
+    quote::visible(text).replace('\n', "\n| ")
 }
 
 /// What people are reminded of.

@@ -8,6 +8,8 @@ use agent::quote;
 use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson};
 use client::{Client, segment};
 use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, ApprovalsVerb};
@@ -89,9 +91,10 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
         (None, Some(form)) => Some(value("--form", &form)?),
         (None, None) => None,
     };
-    let arguments = arguments.map(|arguments| value("--arguments", &arguments)).transpose()?;
+    let arguments: Option<Box<RawValue>> =
+        arguments.map(|arguments| value("--arguments", &arguments)).transpose()?;
     let shown = match verdict.as_deref() {
-        Some("approve") => Some(shown(client, screen, &call, arguments.as_ref()).await?),
+        Some("approve") => Some(shown(client, screen, &call, arguments.as_deref()).await?),
         _ => None,
     };
     let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !screen.json;
@@ -116,10 +119,10 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
 }
 
 /// Prints what would be approved, and returns its hash: another call is not approved then.
-async fn shown(client: &Client, screen: &Screen, call: &str, edited: Option<&Value>) -> Result<String> {
+async fn shown(client: &Client, screen: &Screen, call: &str, edited: Option<&RawValue>) -> Result<String> {
     let one: ApprovalJson = client.get_as(&format!("/v1/approvals/{}", segment(call))).await?;
     let mut lines = asked_lines(&one);
-    lines.extend(edited.map(|edited| format!("instead    {}", quote::one_line(&edited.to_string()))));
+    lines.extend(edited.map(|edited| format!("instead    {}", arguments_line(edited.get()))));
     lines.push(format!("hash       {}", one.hash));
     if !screen.json {
         lines.iter().for_each(|line| screen.text(line));
@@ -156,26 +159,35 @@ fn until(span: &str) -> Result<Timestamp> {
     Timestamp::now().checked_add(span).map_err(|_| far())
 }
 
-fn value(option: &str, text: &str) -> Result<Value> {
+fn value<T: DeserializeOwned>(option: &str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|wrong| Failure::usage(format!("`{option}` is not JSON: {wrong}")))
 }
 
 /// A call in one line.
 pub(crate) fn line_of(one: &ApprovalJson) -> String {
     let ApprovalJson { call, agent_name, tool, state, question, why, arguments, .. } = one;
-    let what = if *question { why.clone() } else { format!("{tool} {arguments}: {why}") };
-    format!("{call} {agent_name} ({}): {}", state.as_str(), quote::one_line(&what))
+    let what = if *question {
+        why.clone()
+    } else {
+        format!("{tool} {}: {why}", quote::visible_arguments(arguments))
+    };
+    format!("{call} {agent_name} ({}): {}", state.as_str(), quote::visible_line(&what))
+}
+
+/// Arguments as everybody who approves sees them, on one line.
+fn arguments_line(arguments: &str) -> String {
+    quote::visible_line(&quote::visible_arguments(arguments))
 }
 
 /// Whose call it is, and what it would do, exactly.
 fn asked_lines(one: &ApprovalJson) -> Vec<String> {
-    let escaped = |text: &str| quote::one_line(text);
+    let escaped = |text: &str| quote::visible_line(text);
     let mut lines = vec![format!("call       {}", one.call), format!("agent      {}", one.agent_name)];
     if one.question {
         lines.push(format!("question   {}", escaped(&one.why)));
     } else {
         lines.push(format!("tool       {} (version {})", one.tool, one.version));
-        lines.push(format!("arguments  {}", escaped(&one.arguments)));
+        lines.push(format!("arguments  {}", arguments_line(&one.arguments)));
         lines.push(format!("why        {}", escaped(&one.why)));
     }
     lines
@@ -183,7 +195,7 @@ fn asked_lines(one: &ApprovalJson) -> Vec<String> {
 
 /// All that a person needs to decide, the exact arguments in one piece.
 pub(crate) fn lines_of(one: &ApprovalJson) -> Vec<String> {
-    let escaped = |text: &str| quote::one_line(text);
+    let escaped = |text: &str| quote::visible_line(text);
     let mut lines = asked_lines(one);
     lines.extend(one.options.iter().map(|option| format!("option     {}", escaped(option))));
     lines.extend(one.schema.iter().map(|schema| format!("schema     {}", escaped(&schema.to_string()))));
@@ -191,7 +203,7 @@ pub(crate) fn lines_of(one: &ApprovalJson) -> Vec<String> {
     if let (Some(by), Some(at)) = (&one.by, one.answered_at) {
         lines.push(format!("answered   by {} at {at}", escaped(by)));
     }
-    lines.extend(one.asked_arguments.iter().map(|asked| format!("asked for  {}", escaped(asked))));
+    lines.extend(one.asked_arguments.iter().map(|asked| format!("asked for  {}", arguments_line(asked))));
     lines.extend(one.reason.iter().map(|reason| format!("reason     {}", escaped(reason))));
     lines.push(format!("expires    {}", one.expires_at));
     if one.state == ApprovalState::Wanted {
